@@ -1,1 +1,22 @@
-"""data."""
+"""Reading data: the data root, tables and embeddings from files, and the data sets of the experiments."""
+
+from sureshot.data.datasets import Clinc150, Digits, load_clinc150, load_digits, load_uci
+from sureshot.data.embeddings import read_npz
+from sureshot.data.root import ENVIRONMENT_VARIABLE, DataError, data_file, data_root
+from sureshot.data.tables import Table, column_names, load_table
+
+__all__ = [
+    "ENVIRONMENT_VARIABLE",
+    "Clinc150",
+    "DataError",
+    "Digits",
+    "Table",
+    "column_names",
+    "data_file",
+    "data_root",
+    "load_clinc150",
+    "load_digits",
+    "load_table",
+    "load_uci",
+    "read_npz",
+]

@@ -1,0 +1,74 @@
+"""Checks that files of every kind share, and the wording of lists and near names in messages."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from sureshot.data.root import DataError
+
+_LISTED = 8
+
+
+def listed(names: Sequence[object]) -> str:
+    """Names joined by commas, the first few of a long list and a count of the others."""
+    shown = ", ".join(str(name) for name in names[:_LISTED])
+    return shown + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
+
+
+def near(name: str, names: Iterable[str]) -> str:
+    """``", did you mean 'a' or 'b'?"`` from the names most like the one given, or nothing."""
+    by_lower = {candidate.lower(): candidate for candidate in names}
+    found = difflib.get_close_matches(name.lower(), list(by_lower), n=3, cutoff=0.6)
+    if not found:
+        return ""
+    return ", did you mean " + " or ".join(repr(by_lower[key]) for key in found) + "?"
+
+
+def check_names(path: Path, names: Sequence[str]) -> None:
+    """Refuse two columns of the same name.
+
+    Raises
+    ------
+    DataError
+    """
+    twice = [name or "(no name)" for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise DataError(f"{path}: more than one column is called {listed(twice)}; rename them")
+
+
+def check_labels(path: Path, labels: pd.Series, where: str, as_text: bool) -> np.ndarray:
+    """Labels as an array of integers, floats (whole numbers only), booleans or text, none missing.
+
+    Raises
+    ------
+    DataError
+    """
+    missing = labels.isna().to_numpy(dtype=bool)
+    if missing.any():
+        raise DataError(
+            f"{path}: {where} has no label in {int(missing.sum())} of {len(labels)} rows (the first is row "
+            f"{int(np.flatnonzero(missing)[0])}, counted from 0); label or drop them"
+        )
+    kinds = pd.api.types
+    if kinds.is_bool_dtype(labels.dtype):
+        values = labels.to_numpy(dtype=bool)
+    elif kinds.is_integer_dtype(labels.dtype):
+        values = labels.to_numpy(dtype=np.uint64 if str(labels.dtype) == "uint64" else np.int64)
+    elif kinds.is_float_dtype(labels.dtype):
+        values = labels.to_numpy(dtype=np.float64)
+        if not np.isfinite(values).all() or (values != np.round(values)).any():
+            odd = values[~np.isfinite(values) | (values != np.round(values))][0]
+            raise DataError(
+                f"{path}: {where} holds numbers with fractions (for instance {odd:g}), so it is not a class: "
+                "name the column of classes, or group the numbers into classes first"
+            )
+        values = values.astype(np.int64) if np.abs(values).max() < 2**53 else values
+    else:
+        values = np.asarray([str(label) for label in labels])
+    return values.astype(str) if as_text else values

@@ -1,0 +1,149 @@
+"""Data sets that the experiments use, each by one call.
+
+Those on disk are read from the data root (see `sureshot.data.root`); `load_digits` ships with scikit-learn.
+Every loader checks shapes and counts, so that a wrong or partial file is noticed here and not as an odd
+number in a table.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+
+from sureshot.data.checks import near
+from sureshot.data.embeddings import read_npz
+from sureshot.data.root import DataError, data_file, data_root
+from sureshot.data.tables import Table, load_table
+
+CLINC150_FILE = "clinc150_minilm.npz"
+_CLINC150_SIZES = {
+    "train": 15000,
+    "val": 3000,
+    "test": 4500,
+    "oos_train": 100,
+    "oos_val": 100,
+    "oos_test": 1000,
+}
+
+
+def load_uci(name: str, root: str | os.PathLike[str] | None = None) -> Table:
+    """One of the small classification sets in the folder ``uci`` of the data root.
+
+    Parameters
+    ----------
+    name : str
+        Such as ``"ionosphere"``: the name of the file without ``.csv`` or ``.csv.gz``.
+    root : path, optional
+        As in `sureshot.data.data_root`.
+
+    Returns
+    -------
+    Table
+        Labels from the column ``label``; rows in the file's order, often sorted by class; missing cells as
+        NaN, to be filled in inside the training fold.
+
+    Raises
+    ------
+    DataError
+        If the root or the set is missing.
+    """
+    folder = data_root(root, looking_for=f"uci/{name}.csv") / "uci"
+    for suffix in (".csv", ".csv.gz"):
+        if (folder / f"{name}{suffix}").is_file():
+            return load_table(folder / f"{name}{suffix}", "label", allow_missing=True)
+    known = sorted(path.name.split(".csv")[0] for path in folder.glob("*.csv*"))
+    raise DataError(f"{folder} has no {name}.csv or {name}.csv.gz{near(name, known)}")
+
+
+@dataclass(frozen=True)
+class Clinc150:
+    """Sentence embeddings of 150 intents, and of queries that have none of them (Larson et al. 2019)."""
+
+    x_train: np.ndarray  # (15000, 384), 100 of each intent
+    y_train: np.ndarray  # (15000,) int64, 0 to 149
+    x_val: np.ndarray  # (3000, 384)
+    y_val: np.ndarray  # (3000,)
+    x_test: np.ndarray  # (4500, 384), 30 of each intent
+    y_test: np.ndarray  # (4500,)
+    x_oos_train: np.ndarray  # (100, 384) out of scope
+    x_oos_val: np.ndarray  # (100, 384)
+    x_oos: np.ndarray  # (1000, 384) out of scope, the test queries
+    intent_names: tuple[str, ...]  # 150
+
+
+def load_clinc150(
+    root: str | os.PathLike[str] | None = None, dtype: type[np.floating] = np.float64
+) -> Clinc150:
+    """CLINC150 as embeddings of the encoder all-MiniLM-L6-v2, unit length up to rounding to float16.
+
+    Parameters
+    ----------
+    root : path, optional
+        As in `sureshot.data.data_root`.
+    dtype : numpy float type, default float64
+
+    Raises
+    ------
+    DataError
+        If the file is missing or does not hold what it should.
+    """
+    path = data_file(CLINC150_FILE, root)
+    X, y, _ = read_npz(path)
+    with np.load(path, allow_pickle=False) as archive:
+        missing = [name for name in ("split", "split_names", "intent_names") if name not in archive.files]
+        if missing or y is None:
+            raise DataError(
+                f"{path} has no array {', '.join(missing) or 'label'}: not the CLINC150 embeddings"
+            )
+        split = archive["split"]
+        split_names = [str(name) for name in archive["split_names"]]
+        intents = tuple(str(name) for name in archive["intent_names"])
+    if X.shape != (23700, 384) or len(intents) != 150 or set(split_names) != set(_CLINC150_SIZES):
+        raise DataError(
+            f"{path}: shape {X.shape} with {len(intents)} intents, expected (23700, 384) with 150"
+        )
+    rows = {name: np.flatnonzero(split == i) for i, name in enumerate(split_names)}
+    for name, size in _CLINC150_SIZES.items():
+        inside = (y[rows[name]] >= 0) & (y[rows[name]] < 150)
+        if len(rows[name]) != size or (inside.any() if name.startswith("oos") else not inside.all()):
+            raise DataError(
+                f"{path}: split {name} has {len(rows[name])} rows, {int(inside.sum())} with an intent, "
+                f"expected {size}"
+            )
+    x = {name: X[index].astype(dtype) for name, index in rows.items()}
+    labels = {name: y[index].astype(np.int64) for name, index in rows.items()}
+    return Clinc150(
+        x_train=x["train"],
+        y_train=labels["train"],
+        x_val=x["val"],
+        y_val=labels["val"],
+        x_test=x["test"],
+        y_test=labels["test"],
+        x_oos_train=x["oos_train"],
+        x_oos_val=x["oos_val"],
+        x_oos=x["oos_test"],
+        intent_names=intents,
+    )
+
+
+@dataclass(frozen=True)
+class Digits:
+    """Handwritten digits of 8 by 8 grey levels."""
+
+    X: np.ndarray  # (1797, 64) float64, 0 to 16
+    y: np.ndarray  # (1797,) int64, 0 to 9
+    images: np.ndarray  # (1797, 8, 8)
+
+
+def load_digits() -> Digits:
+    """The handwritten digits that ship with scikit-learn (Alpaydin & Kaynak 1998); no data root needed."""
+    from sklearn.datasets import load_digits as sklearn_digits
+
+    bunch = sklearn_digits()
+    return Digits(
+        X=np.asarray(bunch.data, dtype=np.float64),
+        y=np.asarray(bunch.target, dtype=np.int64),
+        images=np.asarray(bunch.images, dtype=np.float64),
+    )

@@ -1,0 +1,331 @@
+"""Tables of numbers with a column of labels, from the files people have.
+
+`load_table` reads CSV (also gzipped), Parquet and NPZ into a `Table`: a matrix of finite numbers, labels if
+there are any, and an identifier for each row. It guesses little and checks everything, because what it lets
+through is learnt from: a column of text, a missing cell, two columns of the same name, a truncated file each
+give a `DataError` of one line that names the file, the column or row, and what to do.
+
+Conventions:
+
+- Columns whose names begin with ``meta_`` are notes, not features, and are left out.
+- A first column without a name is the index that pandas writes by default: it identifies rows and is no
+  feature.
+- In the label column only an empty cell is missing, so that classes may be called ``NA`` or ``None``.
+- Columns of true/false count as numbers.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import importlib.util
+import io
+import logging
+import os
+import warnings
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from sureshot.data.checks import check_labels, check_names, listed, near
+from sureshot.data.embeddings import read_npz
+from sureshot.data.root import DataError
+
+_log = logging.getLogger(__name__)
+
+META_PREFIX = "meta_"
+_SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz")
+_MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "<NA>", "#N/A", "?")
+
+
+class Table(NamedTuple):
+    """Rows ready for an estimator."""
+
+    X: pd.DataFrame | np.ndarray  # (N, D) float; a DataFrame when the columns have names
+    y: np.ndarray | None  # (N,), None when no labels were asked for or found
+    feature_names: tuple[str, ...] | None  # length D, None for a bare array
+    row_ids: np.ndarray  # (N,) the table's own index, or 0 to N-1
+
+
+def load_table(
+    path: str | os.PathLike[str],
+    target: str | None = None,
+    *,
+    features: Sequence[str] | None = None,
+    ignore: Iterable[str] = (),
+    text_labels: bool = False,
+    allow_missing: bool = False,
+) -> Table:
+    """Read a CSV (``.csv``, ``.csv.gz``), Parquet or NPZ file.
+
+    Parameters
+    ----------
+    path : path
+    target : str, optional
+        Name of the label column (or of the label array of an NPZ file, default ``y`` or ``label``). Default:
+        no labels are read from a table; those of an NPZ file are read if there.
+    features : sequence of str, optional
+        Names that the feature columns must have, in the order wanted (those that a model was fitted on).
+        Default: every column that is neither the target nor ignored, in the file's order.
+    ignore : iterable of str, optional
+        Columns to leave out; names that are not in the file are no error.
+    text_labels : bool, default False
+        Read labels as text even if they look like numbers: for labels to be compared with text.
+    allow_missing : bool, default False
+        Keep missing cells as NaN. Default: an error, since no estimator here accepts them.
+
+    Raises
+    ------
+    DataError
+        For every file that cannot be used as asked.
+    """
+    path = Path(path)
+    kind = _check_file(path)
+    if kind == ".npz":
+        return _from_npz(path, target, features, text_labels, allow_missing)
+    frame, row_ids = _read_frame(path, kind, target, text_labels)
+    names = [str(name) for name in frame.columns]
+    if target is not None and target not in names:
+        raise DataError(f"{path}: no column {target!r}{near(target, names)}; columns: {listed(names)}")
+    y = None
+    if target is not None:
+        y = check_labels(path, frame[target], f"column {target!r}", text_labels)
+    X = _features(path, frame, names, target, features, set(ignore), allow_missing)
+    return Table(X, y, tuple(X.columns), row_ids)
+
+
+def column_names(path: str | os.PathLike[str]) -> list[str] | None:
+    """Names of a table's columns without reading its rows; None for an NPZ file.
+
+    Raises
+    ------
+    DataError
+        As in `load_table`.
+    """
+    path = Path(path)
+    kind = _check_file(path)
+    if kind == ".npz":
+        return None
+    if kind == ".parquet":
+        return [str(name) for name in _read_parquet(path).columns]
+    header = _read_header(_open_text(path, kind), path)
+    return [name for name in header if name]
+
+
+def _check_file(path: Path) -> str:
+    """Suffix of a readable, non-empty file of a known kind."""
+    if path.is_dir():
+        raise DataError(f"{path} is a folder: name a {listed(_SUFFIXES)} file")
+    if not path.exists():
+        beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        raise DataError(f"{path} does not exist{near(path.name, beside)}")
+    kind = next((suffix for suffix in _SUFFIXES if path.name.lower().endswith(suffix)), None)
+    if kind is None:
+        raise DataError(f"{path}: unknown kind of file, expected one of {listed(_SUFFIXES)}")
+    if path.stat().st_size == 0:
+        raise DataError(f"{path} is empty")
+    return kind
+
+
+def _open_text(path: Path, kind: str) -> str:
+    """Whole text of a CSV file."""
+    try:
+        data = gzip.decompress(path.read_bytes()) if kind == ".csv.gz" else path.read_bytes()
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{path} is not a whole gzip file ({error}): write or fetch it again") from None
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path} is not UTF-8 text (byte {error.start}): save it as CSV with UTF-8 encoding"
+        ) from None
+
+
+def _read_header(text: str, path: Path) -> list[str]:
+    """Column names; the first may be empty."""
+    if not text.strip():
+        raise DataError(f"{path} is empty")
+    if "\0" in text[:4096]:
+        raise DataError(f"{path} is not text: expected comma-separated values")
+    rows = csv.reader(io.StringIO(text), skipinitialspace=True)
+    try:
+        header = [name.strip() for name in next(row for row in rows if row)]
+    except csv.Error as error:
+        raise DataError(f"{path}: the header cannot be read ({error})") from None
+    for separator, name in ((";", "semicolons"), ("\t", "tabs")):
+        if len(header) == 1 and separator in header[0]:
+            raise DataError(f"{path} is separated by {name}: save it with commas between the cells")
+    if "" in header[1:]:
+        position = header.index("", 1) + 1
+        raise DataError(f"{path}: column {position} has no name in the header line")
+    check_names(path, header)
+    return header
+
+
+def _read_frame(
+    path: Path, kind: str, target: str | None, text_labels: bool
+) -> tuple[pd.DataFrame, np.ndarray]:
+    """All columns but the index and notes, and the index."""
+    frame = _read_parquet(path) if kind == ".parquet" else _read_csv(path, kind, target, text_labels)
+    if frame.shape[0] == 0:
+        raise DataError(f"{path} has a header but no rows")
+    row_ids = np.asarray(frame.index)
+    if frame.columns[0] == "":
+        row_ids = np.asarray(frame[""])
+        frame = frame.drop(columns="")
+    notes = [name for name in frame.columns if name.startswith(META_PREFIX) and name != target]
+    if notes:
+        _log.info("%s: left out the columns %s (names beginning %s)", path, listed(notes), META_PREFIX)
+        frame = frame.drop(columns=notes)
+    return frame, row_ids
+
+
+def _read_csv(path: Path, kind: str, target: str | None, text_labels: bool) -> pd.DataFrame:
+    text = _open_text(path, kind)
+    header = _read_header(text, path)
+    missing = {name: [""] if name == target else list(_MISSING) for name in header}
+    options: dict[str, Any] = {"dtype": {target: str}} if text_labels and target in header else {}
+    try:
+        with warnings.catch_warnings():
+            # A row longer than the header only warns, and would silently lose its last cells.
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            return pd.read_csv(
+                io.StringIO(text),
+                header=0,
+                names=header,
+                index_col=False,
+                skipinitialspace=True,
+                keep_default_na=False,
+                na_values=missing,
+                low_memory=False,
+                float_precision="round_trip",
+                **options,
+            )
+    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
+        detail = str(error).strip().replace("\n", " ").removeprefix("Error tokenizing data. C error: ")
+        raise DataError(f"{path}: rows and header do not have the same number of cells ({detail})") from None
+    except (ValueError, OverflowError) as error:
+        raise DataError(f"{path} cannot be read as CSV ({str(error).strip()})") from None
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    if importlib.util.find_spec("pyarrow") is None:
+        raise DataError(
+            f"{path}: reading Parquet needs the package pyarrow: python -m pip install 'sureshot[parquet]'"
+        )
+    try:
+        frame = pd.read_parquet(path, engine="pyarrow")
+    except (ValueError, OSError, KeyError) as error:
+        detail = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise DataError(f"{path} cannot be read as Parquet ({detail}): write or fetch it again") from None
+    if frame.shape[1] == 0:
+        raise DataError(f"{path} has no columns")
+    frame.columns = pd.Index([str(name) for name in frame.columns])
+    check_names(path, list(frame.columns))
+    return frame
+
+
+def _features(
+    path: Path,
+    frame: pd.DataFrame,
+    names: list[str],
+    target: str | None,
+    wanted: Sequence[str] | None,
+    ignore: set[str],
+    allow_missing: bool,
+) -> pd.DataFrame:
+    """The feature columns as float64, checked."""
+    if target is not None and target not in (wanted or ()):
+        ignore = ignore | {target}
+    present = [name for name in names if name not in ignore]
+    if wanted is None:
+        chosen = present
+    else:
+        chosen = list(wanted)
+        _check_same_columns(path, present, chosen)
+    if not chosen:
+        raise DataError(f"{path} has no feature columns beside {listed(sorted(ignore)) or 'the index'}")
+    X = frame[chosen]
+    other = [name for name in chosen if not _is_number(X[name])]
+    if other:
+        example = X[other[0]].dropna()
+        cell = f" (for instance {str(example.iloc[0])[:40]!r} in {other[0]!r})" if len(example) else ""
+        raise DataError(
+            f"{path}: not numeric: {_columns(other)}{cell}; encode as numbers (pandas.get_dummies or a "
+            "scikit-learn OneHotEncoder in a pipeline), drop, or prefix the name with meta_ to leave it out"
+        )
+    X = pd.DataFrame({name: X[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in chosen})
+    values = X.to_numpy()
+    if not allow_missing and np.isnan(values).any():
+        counts = Counter({name: int(np.isnan(values[:, i]).sum()) for i, name in enumerate(chosen)})
+        holes = [f"{name} ({count})" for name, count in counts.items() if count]
+        raise DataError(
+            f"{path}: missing cells in {_columns(holes)}; fill them in first, for instance with "
+            "make_pipeline(SimpleImputer(), GPClassifier()) in Python"
+        )
+    infinite = [name for i, name in enumerate(chosen) if np.isinf(values[:, i]).any()]
+    if infinite:
+        raise DataError(f"{path}: infinite numbers in {_columns(infinite)}; replace or drop those rows")
+    return X
+
+
+def _check_same_columns(path: Path, present: Sequence[str], wanted: Sequence[str]) -> None:
+    missing = [name for name in wanted if name not in set(present)]
+    unexpected = [name for name in present if name not in set(wanted)]
+    if not missing and not unexpected:
+        return
+    parts = []
+    if missing:
+        parts.append(f"missing: {listed(missing)}")
+    if unexpected:
+        parts.append(f"unexpected: {listed(unexpected)}")
+    raise DataError(
+        f"{path}: the columns differ from those that the model was fitted on ({len(wanted)}); "
+        + "; ".join(parts)
+    )
+
+
+def _is_number(column: pd.Series) -> bool:
+    kinds = pd.api.types
+    if kinds.is_bool_dtype(column.dtype):
+        return True
+    if kinds.is_complex_dtype(column.dtype):
+        return False
+    if column.isna().all():  # an empty column is missing cells, not text
+        return True
+    return bool(kinds.is_numeric_dtype(column.dtype))
+
+
+def _columns(names: Sequence[str]) -> str:
+    return ("column " if len(names) == 1 else f"{len(names)} columns: ") + listed(names)
+
+
+def _from_npz(
+    path: Path,
+    target: str | None,
+    features: Sequence[str] | None,
+    text_labels: bool,
+    allow_missing: bool,
+) -> Table:
+    X, y, names = read_npz(path, target, allow_missing=allow_missing)
+    labels = None if y is None else check_labels(path, pd.Series(y), "the label array", text_labels)
+    row_ids = np.arange(len(X))
+    if names is None:
+        if features is not None and len(features) != X.shape[1]:
+            raise DataError(
+                f"{path}: X has {X.shape[1]} columns, expected {len(features)}: {listed(features)}"
+            )
+        if features is None:
+            return Table(X, labels, None, row_ids)
+        _log.info("%s has no feature_names: its columns are taken in the model's order", path)
+        names = list(features)
+    frame = pd.DataFrame(X, columns=names)
+    if features is not None:
+        _check_same_columns(path, names, features)
+        frame = frame[list(features)]
+    return Table(frame, labels, tuple(frame.columns), row_ids)
