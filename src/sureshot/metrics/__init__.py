@@ -1,1 +1,42 @@
-"""metrics."""
+"""How good are probabilities? Proper scores, calibration, unknown detection, selective answering.
+
+Every metric takes class probabilities (n, C) and true column numbers (n,), or labels together with ``classes``:
+
+>>> import numpy as np
+>>> from sureshot.metrics import summarise
+>>> probabilities = np.array([[0.9, 0.1], [0.2, 0.8]])
+>>> summarise(probabilities, ["cat", "dog"], classes=["cat", "dog"]).accuracy
+1.0
+"""
+
+from sureshot.metrics.calibration import (
+    DEFAULT_BINS,
+    ReliabilityCurve,
+    apply_temperature,
+    classwise_ece,
+    expected_calibration_error,
+    fit_temperature,
+    maximum_calibration_error,
+    reliability_curve,
+)
+from sureshot.metrics.detection import RiskCoverage, auroc_unknown, selective_risk
+from sureshot.metrics.scores import Scores, accuracy, brier, negative_log_likelihood, summarise
+
+__all__ = [
+    "DEFAULT_BINS",
+    "ReliabilityCurve",
+    "RiskCoverage",
+    "Scores",
+    "accuracy",
+    "apply_temperature",
+    "auroc_unknown",
+    "brier",
+    "classwise_ece",
+    "expected_calibration_error",
+    "fit_temperature",
+    "maximum_calibration_error",
+    "negative_log_likelihood",
+    "reliability_curve",
+    "selective_risk",
+    "summarise",
+]

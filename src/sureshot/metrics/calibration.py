@@ -1,0 +1,258 @@
+"""Is a confidence of 0.8 right eight times in ten?
+
+The confidence of a prediction is its largest probability. Predictions are sorted into equal-width bins (lo, hi] of
+confidence; in each, mean confidence is compared with the fraction that was right. The gaps' average (weighted by
+count) is the expected calibration error, the largest gap the maximum calibration error, and the bins themselves the
+reliability diagram. All predictions are pooled before binning. A confidence of exactly 1 belongs to the last bin and
+a confidence of 0 to the first.
+
+Temperature scaling divides the logits by one number T > 0. T is found by the negative log-likelihood, never by
+minimising a calibration error, which rewards hiding what the classifier knows.
+
+References: Naeini, Cooper and Hauskrecht, "Obtaining well calibrated probabilities using Bayesian binning" (2015);
+Guo et al., "On calibration of modern neural networks" (2017); Kull et al., "Beyond temperature scaling" (2019).
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
+from scipy.special import log_softmax, softmax
+
+from sureshot.metrics.validation import check_labels, check_prediction
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_BINS = 15
+
+
+@dataclass(frozen=True)
+class ReliabilityCurve:
+    """Confidence against accuracy in equal-width bins.
+
+    Attributes
+    ----------
+    edges : ndarray (bins + 1,)
+        Bin b is the interval (edges[b], edges[b + 1]].
+    count : ndarray (bins,)
+        Predictions in each bin.
+    confidence, accuracy : ndarray (bins,)
+        Mean confidence and fraction right; NaN where a bin is empty.
+    """
+
+    edges: NDArray[np.float64]
+    count: NDArray[np.int64]
+    confidence: NDArray[np.float64]
+    accuracy: NDArray[np.float64]
+
+    @property
+    def gap(self) -> NDArray[np.float64]:
+        """``|accuracy - confidence|`` of each bin, NaN where empty."""
+        return np.abs(self.accuracy - self.confidence)
+
+    @property
+    def expected_error(self) -> float:
+        """Gaps averaged with the bins' counts as weights."""
+        filled = self.count > 0
+        return float(np.average(self.gap[filled], weights=self.count[filled]))
+
+    def maximum_error(self, min_count: int = 1) -> float:
+        """Largest gap among bins of at least ``min_count`` predictions (0 if there is none)."""
+        if min_count < 1:
+            raise ValueError(f"min_count: expected a positive integer, got {min_count}.")
+        return float(self.gap[self.count >= min_count].max(initial=0.0))
+
+
+def reliability_curve(
+    probabilities: ArrayLike, y: ArrayLike, n_bins: int = DEFAULT_BINS, *, classes: ArrayLike | None = None
+) -> ReliabilityCurve:
+    """Mean confidence and accuracy in equal-width bins of confidence.
+
+    Parameters
+    ----------
+    probabilities : array_like (n, C)
+    y : array_like (n,)
+        True column numbers, or labels if ``classes`` is given.
+    n_bins : int
+        15 by default, the literature's habit, so that numbers compare.
+    classes : array_like (C,), optional
+        The label of each column.
+
+    Raises
+    ------
+    ValueError
+        If the input is not a prediction (see `sureshot.metrics.validation`) or ``n_bins`` is not positive.
+    """
+    p, truth = check_prediction(probabilities, y, classes)
+    return _binned(p.max(axis=1), p.argmax(axis=1) == truth, n_bins)
+
+
+def expected_calibration_error(
+    probabilities: ArrayLike, y: ArrayLike, n_bins: int = DEFAULT_BINS, *, classes: ArrayLike | None = None
+) -> float:
+    """Gap between confidence and accuracy, averaged over predictions (0 is best, 1 worst).
+
+    Parameters and errors as in `reliability_curve`.
+    """
+    return reliability_curve(probabilities, y, n_bins, classes=classes).expected_error
+
+
+def maximum_calibration_error(
+    probabilities: ArrayLike,
+    y: ArrayLike,
+    n_bins: int = DEFAULT_BINS,
+    *,
+    min_count: int = 1,
+    classes: ArrayLike | None = None,
+) -> float:
+    """Largest gap between confidence and accuracy among bins of at least ``min_count`` predictions.
+
+    A bin of three predictions can have any gap by chance: raise ``min_count`` to compare methods.
+    Other parameters and errors as in `reliability_curve`.
+    """
+    return reliability_curve(probabilities, y, n_bins, classes=classes).maximum_error(min_count)
+
+
+def classwise_ece(
+    probabilities: ArrayLike, y: ArrayLike, n_bins: int = DEFAULT_BINS, *, classes: ArrayLike | None = None
+) -> float:
+    """Calibration error of every class's own probability, averaged over classes (Kull et al. 2019).
+
+    Each column is binned by itself and compared with how often its class was true, so it sees what the largest
+    probability hides: which classes are promised too often. Parameters and errors as in `reliability_curve`.
+    """
+    p, truth = check_prediction(probabilities, y, classes)
+    errors = [_binned(p[:, c], truth == c, n_bins).expected_error for c in range(p.shape[1])]
+    return float(np.mean(errors))
+
+
+def _binned(confidence: NDArray[np.float64], correct: NDArray[np.bool_], n_bins: int) -> ReliabilityCurve:
+    if n_bins < 1:
+        raise ValueError(f"n_bins: expected a positive integer, got {n_bins}.")
+    edges = np.linspace(0.0, 1.0, n_bins + 1)
+    bin_of = (np.searchsorted(edges, confidence, side="left") - 1).clip(0, n_bins - 1)
+    count = np.bincount(bin_of, minlength=n_bins)
+    with np.errstate(invalid="ignore"):  # 0 / 0 is the NaN of an empty bin
+        mean_confidence = np.bincount(bin_of, weights=confidence, minlength=n_bins) / count
+        accuracy = np.bincount(bin_of, weights=correct.astype(np.float64), minlength=n_bins) / count
+    return ReliabilityCurve(edges, count.astype(np.int64), mean_confidence, accuracy)
+
+
+def fit_temperature(
+    logits: ArrayLike,
+    y: ArrayLike,
+    weight: ArrayLike | None = None,
+    *,
+    bounds: tuple[float, float] = (0.01, 100.0),
+    classes: ArrayLike | None = None,
+) -> float:
+    """The temperature T that minimises the negative log-likelihood of ``softmax(logits / T)``.
+
+    The loss is convex in 1/T, so its derivative is bracketed and its only root found by Brent's method. If the
+    classifier is right everywhere the loss has no minimum (T would go to 0): the lower bound comes back. If
+    the logits say less than nothing (T would go to infinity): the upper bound. If no temperature makes a difference
+    (equal logits): 1.
+
+    Parameters
+    ----------
+    logits : array_like (n, C)
+        Logits or log-probabilities (of held-out points). Minus infinity, a probability of zero, is read as the
+        smallest positive number.
+    y : array_like (n,)
+        True column numbers, or labels if ``classes`` is given.
+    weight : array_like (n,), optional
+        Non-negative weights; 2 counts as two equal points.
+    bounds : (float, float)
+        Smallest and largest temperature; the defaults leave two orders of magnitude each way.
+    classes : array_like (C,), optional
+        The label of each column.
+
+    Raises
+    ------
+    ValueError
+        If shapes differ, logits are NaN or plus infinity, weights are negative or all zero, or bounds are not
+        ``0 < low < high``.
+    """
+    scores = _shifted_logits(logits)
+    truth = check_labels(y, scores.shape[0], scores.shape[1], classes)
+    weights = _check_weight(weight, scores.shape[0])
+    low, high = bounds
+    if not 0.0 < low < high < np.inf:
+        raise ValueError(f"bounds: expected 0 < low < high, got {bounds}.")
+    true_score = scores[np.arange(scores.shape[0]), truth]
+
+    def slope(log_inverse: float) -> float:
+        """Derivative of the mean loss in 1/T: expected minus observed logit."""
+        expected = (softmax(np.exp(log_inverse) * scores, axis=1) * scores).sum(axis=1)
+        return float(weights @ (expected - true_score))
+
+    coldest, hottest = -np.log(low), -np.log(high)
+    slope_coldest, slope_hottest = slope(coldest), slope(hottest)
+    if slope_coldest == 0.0 and slope_hottest == 0.0:
+        # Either the logits are equal in each row, or all is right by such margins that the slope underflows.
+        return float(low) if np.any(scores != 0.0) and np.all(true_score == 0.0) else 1.0
+    if slope_coldest <= 0.0:
+        logger.warning("fit_temperature: every temperature above %g is worse; it is the lower bound.", low)
+        return float(low)
+    if slope_hottest >= 0.0:
+        logger.warning("fit_temperature: every temperature below %g is worse; it is the upper bound.", high)
+        return float(high)
+    return float(np.exp(-brentq(slope, hottest, coldest, xtol=1e-10)))
+
+
+def apply_temperature(logits: ArrayLike, temperature: float) -> NDArray[np.float64]:
+    """Normalised log-probabilities ``log softmax(logits / temperature)``, (n, C).
+
+    Parameters
+    ----------
+    logits : array_like (n, C)
+        Logits or log-probabilities; minus infinity as in `fit_temperature`.
+    temperature : float
+        Above 1 makes predictions less sure, below 1 surer.
+
+    Raises
+    ------
+    ValueError
+        If the temperature is not positive and finite, or logits are NaN or plus infinity.
+    """
+    if not (np.isfinite(temperature) and temperature > 0.0):
+        raise ValueError(f"temperature: expected a positive number, got {temperature}.")
+    return log_softmax(_shifted_logits(logits) / temperature, axis=1)
+
+
+def _shifted_logits(logits: ArrayLike) -> NDArray[np.float64]:
+    """Logits less their row's maximum, with minus infinity replaced by something that can be scaled."""
+    values = np.asarray(logits)
+    if values.ndim != 2 or values.shape[0] == 0 or values.shape[1] == 0:
+        raise ValueError(
+            f"logits: expected a non-empty matrix (n points, C classes), got shape {values.shape}."
+        )
+    if values.dtype.kind not in "fiub":
+        raise ValueError(f"logits: expected real numbers, got an array of type {values.dtype}.")
+    values = values.astype(np.float64)
+    top = values.max(axis=1, keepdims=True)
+    if not np.isfinite(top).all():
+        row = int(np.flatnonzero(~np.isfinite(top))[0])
+        raise ValueError(
+            f"logits: expected no NaN, no plus infinity and a finite maximum in each row, row {row} fails."
+        )
+    values = values - top
+    finite = np.where(np.isfinite(values), values, 0.0)
+    floor = np.minimum(np.log(np.finfo(np.float64).tiny), finite.min(axis=1, keepdims=True))
+    return np.maximum(values, floor)
+
+
+def _check_weight(weight: ArrayLike | None, n_points: int) -> NDArray[np.float64]:
+    """Weights that sum to one."""
+    if weight is None:
+        return np.full(n_points, 1.0 / n_points)
+    values = np.asarray(weight, dtype=np.float64)
+    if values.shape != (n_points,):
+        raise ValueError(f"weight: expected {n_points} numbers, one for each row, got shape {values.shape}.")
+    if not np.isfinite(values).all() or (values < 0).any() or values.sum() <= 0.0:
+        raise ValueError("weight: expected finite, non-negative numbers, not all zero.")
+    return values / values.sum()

@@ -1,0 +1,112 @@
+"""What every metric asks of its input, in one place.
+
+A metric takes the class probabilities of n points, (n, C), and what was true: either column numbers 0..C-1, or the
+labels themselves together with ``classes``, the label of each column (as in ``estimator.classes_``). Silent
+nonsense is the usual failure of a metric (scores instead of probabilities, labels of another encoding), so both
+are checked and the message says what came.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+SUM_TOLERANCE = 1e-3
+"""How far a row may be from one: float32 softmax over thousands of classes stays well within it."""
+
+
+def check_probabilities(probabilities: ArrayLike) -> NDArray[np.float64]:
+    """Class probabilities as a float64 array (n, C) inside [0, 1].
+
+    Raises
+    ------
+    ValueError
+        If they are not a non-empty matrix of finite numbers in [0, 1] whose rows sum to one.
+    """
+    values = np.asarray(probabilities)
+    if values.ndim != 2 or values.shape[0] == 0 or values.shape[1] == 0:
+        raise ValueError(
+            f"probabilities: expected a non-empty matrix (n points, C classes), got shape {values.shape}. "
+            "For two classes pass both columns: np.column_stack([1 - p, p])."
+        )
+    if values.dtype.kind not in "fiub":
+        raise ValueError(f"probabilities: expected real numbers, got an array of type {values.dtype}.")
+    values = values.astype(np.float64)
+    if not np.isfinite(values).all():
+        row = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
+        raise ValueError(f"probabilities: expected finite numbers, row {row} holds NaN or infinity.")
+    low, high = float(values.min()), float(values.max())
+    if low < -SUM_TOLERANCE or high > 1.0 + SUM_TOLERANCE:
+        raise ValueError(
+            f"probabilities: expected values from 0 to 1, got values from {low:.4g} to {high:.4g}. "
+            "Log-probabilities or logits must be turned into probabilities first."
+        )
+    sums = values.sum(axis=1)
+    worst = int(np.argmax(np.abs(sums - 1.0)))
+    if abs(sums[worst] - 1.0) > SUM_TOLERANCE:
+        raise ValueError(
+            f"probabilities: expected rows that sum to 1, row {worst} sums to {sums[worst]:.6g}."
+        )
+    return values.clip(0.0, 1.0)
+
+
+def check_labels(y: ArrayLike, n_points: int, n_classes: int, classes: ArrayLike | None) -> NDArray[np.int64]:
+    """Column number of the true class of each point, (n,).
+
+    Parameters
+    ----------
+    y : array_like (n,)
+        Column numbers, or labels if ``classes`` is given.
+    n_points, n_classes : int
+        Shape of the probabilities that ``y`` belongs to.
+    classes : array_like (C,) or None
+        The label of each column.
+
+    Raises
+    ------
+    ValueError
+        If lengths differ, or a label has no column.
+    """
+    labels = np.asarray(y)
+    if labels.shape != (n_points,):
+        raise ValueError(f"y: expected {n_points} labels, one for each row, got shape {labels.shape}.")
+    if classes is not None:
+        return _columns_of(labels, np.asarray(classes), n_classes)
+    if labels.dtype.kind not in "iu":
+        raise ValueError(
+            f"y: expected integer column numbers 0..{n_classes - 1}, got type {labels.dtype}. "
+            "Pass classes= (such as estimator.classes_) to give labels instead."
+        )
+    if labels.min() < 0 or labels.max() >= n_classes:
+        raise ValueError(
+            f"y: expected column numbers 0..{n_classes - 1}, got values from {labels.min()} to {labels.max()}. "
+            "Pass classes= (such as estimator.classes_) if these are labels."
+        )
+    return labels.astype(np.int64)
+
+
+def check_prediction(
+    probabilities: ArrayLike, y: ArrayLike, classes: ArrayLike | None
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Both of the above: probabilities (n, C) and true columns (n,)."""
+    values = check_probabilities(probabilities)
+    return values, check_labels(y, values.shape[0], values.shape[1], classes)
+
+
+def _columns_of(labels: NDArray, classes: NDArray, n_classes: int) -> NDArray[np.int64]:
+    if classes.shape != (n_classes,):
+        raise ValueError(
+            f"classes: expected {n_classes} labels, one for each column, got shape {classes.shape}."
+        )
+    column = {label: position for position, label in enumerate(classes.tolist())}
+    if len(column) != n_classes:
+        raise ValueError("classes: expected distinct labels, got repeated ones.")
+    listed = labels.tolist()
+    unknown = sorted({repr(label) for label in listed if label not in column})
+    if unknown:
+        shown = ", ".join(unknown[:5]) + (", ..." if len(unknown) > 5 else "")
+        raise ValueError(
+            f"y: {len(unknown)} label(s) have no column in the probabilities: {shown}. "
+            "Leave out the rows of unknown classes, and score them with auroc_unknown."
+        )
+    return np.array([column[label] for label in listed], dtype=np.int64)
