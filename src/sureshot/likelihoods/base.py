@@ -72,19 +72,27 @@ class Likelihood(ABC):
         return self.integral(mean, covariance)
 
 
-class ConjugateLikelihood(Likelihood):
-    """A likelihood that becomes Gaussian given auxiliary variables."""
+class MeanFieldLikelihood(Likelihood):
+    """A likelihood whose auxiliary variables factorise into one Gaussian site for every latent value."""
+
+    @abstractmethod
+    def expected_sites(self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None) -> Sites:
+        """Sites with the auxiliary variables at their optimal mean-field expectation, each (..., C, N)."""
+
+    @abstractmethod
+    def local_bound(self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
+        """The data's terms of the evidence bound, (...): the bound is this minus ``KL(q(f) || p(f))``.
+
+        The auxiliary variables are at their optimum for these moments, so its derivatives are the expected
+        sites: ``d / d mean = shift - precision * mean`` and ``d / d variance = -precision / 2``.
+        """
+
+
+class ConjugateLikelihood(MeanFieldLikelihood):
+    """A likelihood that becomes Gaussian, independently over the latents, given a draw of auxiliary variables."""
 
     @abstractmethod
     def sample_sites(
         self, f: Tensor, y: Tensor, weight: Tensor | None, generator: torch.Generator | None
     ) -> Sites:
         """Draw the auxiliary variables given latents ``f`` (..., C, N) and return the sites they imply."""
-
-    @abstractmethod
-    def expected_sites(self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None) -> Sites:
-        """Sites with the auxiliary variables at their optimal mean-field expectation."""
-
-    @abstractmethod
-    def local_bound(self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
-        """The data's terms of the evidence bound, (...): the bound is this minus ``KL(q(f) || p(f))``."""

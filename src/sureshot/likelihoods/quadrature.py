@@ -1,0 +1,301 @@
+"""Integrals over Gaussian latents: quadrature in one dimension, fixed points in many.
+
+*One latent.* ``E[sigma(f)]`` and ``E[log sigma(f)]`` for ``f ~ N(m, v)``. Twenty Gauss-Hermite points are exact
+to 1e-6 below a variance of one and useless above ten (off by 1.7e-2 at v = 64), because the integrand becomes a
+step on the scale of the points. From v = 1 on the roles are exchanged: ``sigma`` is the distribution function of
+a logistic variable, which a mixture of point masses at the integers with weights proportional to
+``sigma(e) sigma(-e)`` replaces almost exactly (the trapezoid rule for an analytic density), and the Gaussian
+integral of a step is a normal distribution function. Errors are at most 1.5e-6 for variances up to 1024.
+
+*Many latents.* `gaussian_expectation` averages over a scrambled Sobol point set with a fixed seed, mirrored so
+that odd terms cancel. The points are the same for every query, so a prediction does not depend on the batch it
+is made in, and no generator is involved. Queries are processed in blocks so that memory stays bounded.
+
+References: Snell & Zemel 2021, appendix (Gauss-Hermite); Owen 1998 (scrambling).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+import torch
+from scipy.stats import qmc
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+MAX_NUMBERS = 20_000_000
+"""Largest number of intermediate values held at once, 160 MB in float64."""
+
+N_POINTS = 256
+"""Default size of the point set: errors of about 1e-3 in a probability for up to ten classes."""
+
+_SOBOL_SEED = 20_210_325
+_LARGE_VARIANCE = 1.0
+
+
+@lru_cache(maxsize=1)
+def _gauss_hermite() -> tuple[Tensor, Tensor]:
+    """Nodes and weights of the 20-point rule for a standard normal variable, float64."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(20)
+    return torch.from_numpy(nodes), torch.from_numpy(weights / weights.sum())
+
+
+@lru_cache(maxsize=2)
+def _logistic_mixture(reach: int) -> tuple[Tensor, Tensor]:
+    """Integers up to `reach` and log weights of the discrete stand-in for the logistic distribution."""
+    nodes = torch.arange(-reach, reach + 1, dtype=torch.float64)
+    log_density = logsigmoid(nodes) + logsigmoid(-nodes)
+    return nodes, log_density - log_density.logsumexp(0)
+
+
+def expected_sigmoid(mean: Tensor, variance: Tensor) -> Tensor:
+    """``E[sigma(f)]`` for ``f ~ N(mean, variance)``, elementwise.
+
+    Parameters
+    ----------
+    mean, variance : Tensor (...)
+        Broadcast against each other. Variances of zero are allowed; there the gradient with respect to the
+        variance is returned as zero.
+
+    Returns
+    -------
+    Tensor (...)
+        Absolute error at most 1.5e-6 for variances up to 1024. Differentiable.
+    """
+
+    def small(m: Tensor, deviation: Tensor) -> Tensor:
+        x, weights = _like(m, *_gauss_hermite())
+        return (weights * torch.sigmoid(m + deviation * x)).sum(-1)
+
+    def large(m: Tensor, deviation: Tensor) -> Tensor:
+        e, log_weights = _like(m, *_logistic_mixture(20))
+        return (log_weights.exp() * torch.special.ndtr((m - e) / deviation)).sum(-1)
+
+    return _by_variance(small, large, mean, variance, 41)
+
+
+def expected_log_sigmoid(mean: Tensor, variance: Tensor) -> Tensor:
+    """``E[log sigma(f)]`` for ``f ~ N(mean, variance)``, elementwise; see `expected_sigmoid`."""
+
+    def small(m: Tensor, deviation: Tensor) -> Tensor:
+        x, weights = _like(m, *_gauss_hermite())
+        return (weights * logsigmoid(m + deviation * x)).sum(-1)
+
+    def large(m: Tensor, deviation: Tensor) -> Tensor:
+        e, log_weights = _like(m, *_logistic_mixture(20))
+        z = (e - m) / deviation
+        density = torch.exp(-0.5 * z**2) / math.sqrt(2 * math.pi)
+        return -(log_weights.exp() * deviation * (z * torch.special.ndtr(z) + density)).sum(-1)
+
+    return _by_variance(small, large, mean, variance, 41)
+
+
+def log_expected_sigmoid(mean: Tensor, variance: Tensor) -> Tensor:
+    """``log E[sigma(f)]``, accurate where the expectation itself underflows; see `expected_sigmoid`.
+
+    Far in the lower tail the identity ``E[sigma(f)] = exp(m + v/2) E[sigma(-f - v)]`` (from ``sigma(f) = e^f
+    sigma(-f)``) moves the integral to where the rules are accurate.
+    """
+    half = 0.5 * variance
+    tilted = mean < -half
+    centre = torch.where(tilted, -(mean + variance), mean)
+    offset = torch.where(tilted, mean + half, torch.zeros_like(mean))
+
+    def small(m: Tensor, deviation: Tensor) -> Tensor:
+        x, weights = _like(m, *_gauss_hermite())
+        return (weights.log() + logsigmoid(m + deviation * x)).logsumexp(-1)
+
+    def large(m: Tensor, deviation: Tensor) -> Tensor:
+        e, log_weights = _like(m, *_logistic_mixture(40))
+        return (log_weights + torch.special.log_ndtr((m - e) / deviation)).logsumexp(-1)
+
+    return offset + _by_variance(small, large, centre, variance, 81)
+
+
+def _like(reference: Tensor, *constants: Tensor) -> tuple[Tensor, ...]:
+    return tuple(constant.to(reference) for constant in constants)
+
+
+def _by_variance(
+    small: Callable[[Tensor, Tensor], Tensor],
+    large: Callable[[Tensor, Tensor], Tensor],
+    mean: Tensor,
+    variance: Tensor,
+    n_nodes: int,
+) -> Tensor:
+    """Use `small` where the variance is below one and `large` elsewhere, in blocks of bounded memory."""
+    mean, variance = torch.broadcast_tensors(mean, variance)
+    shape = mean.shape
+    # Below machine precision a variance changes nothing, but its root would make gradients noise.
+    floor = torch.finfo(mean.dtype).eps
+    is_large = variance >= _LARGE_VARIANCE
+
+    def evaluate(m: Tensor, v: Tensor, above: Tensor) -> Tensor:
+        m = m.unsqueeze(-1)
+        # Each rule sees only variances it is good at, so that the unused one cannot spoil gradients.
+        below_root = torch.where(above, torch.ones_like(v), v.clamp_min(floor)).sqrt().unsqueeze(-1)
+        if not bool(above.any()):
+            return small(m, below_root)
+        above_root = torch.where(above, v, torch.ones_like(v)).sqrt().unsqueeze(-1)
+        if bool(above.all()):
+            return large(m, above_root)
+        return torch.where(above, large(m, above_root), small(m, below_root))
+
+    if mean.numel() * n_nodes <= MAX_NUMBERS:
+        return evaluate(mean, variance, is_large)
+    size = max(1, MAX_NUMBERS // n_nodes)
+    flat = zip(
+        mean.reshape(-1).split(size),
+        variance.reshape(-1).split(size),
+        is_large.reshape(-1).split(size),
+        strict=True,
+    )
+    return torch.cat([evaluate(*block) for block in flat]).reshape(shape)
+
+
+@lru_cache(maxsize=8)
+def _normal_points(dimension: int, n_points: int) -> Tensor:
+    if dimension > qmc.Sobol.MAXDIM:
+        raise ValueError(
+            f"a point set exists for at most {qmc.Sobol.MAXDIM} latents, but {dimension} were asked for; "
+            "use the plug_in rule for that many classes"
+        )
+    exponent = math.ceil(math.log2(n_points)) - 1
+    uniform = qmc.Sobol(dimension, scramble=True, rng=_SOBOL_SEED).random_base2(exponent)
+    half = torch.special.ndtri(torch.from_numpy(uniform).clamp(1e-10, 1 - 1e-10))
+    return torch.cat([half, -half])
+
+
+def standard_normal_points(
+    dimension: int,
+    n_points: int = N_POINTS,
+    dtype: torch.dtype = torch.float64,
+    device: torch.device | str = "cpu",
+) -> Tensor:
+    """The fixed quasi-Monte-Carlo point set for standard normal variables, (n_points, dimension).
+
+    Parameters
+    ----------
+    dimension : int
+        Number of latents C.
+    n_points : int, default=256
+        Rounded up to a power of two. Half are scrambled Sobol points, half their mirror images, so that odd
+        moments are exactly zero.
+    dtype, device
+        Of the result.
+
+    Raises
+    ------
+    ValueError
+        For more latents than Sobol points exist (21201), or fewer than two points.
+    """
+    if n_points < 2 or dimension < 1:
+        raise ValueError(
+            f"standard_normal_points needs n_points >= 2 and dimension >= 1, but got n_points={n_points} and "
+            f"dimension={dimension}"
+        )
+    return _normal_points(dimension, n_points).to(dtype=dtype, device=device)
+
+
+def is_full_covariance(mean: Tensor, covariance: Tensor) -> bool:
+    """Whether `covariance` is (..., Q, C, C) rather than variances (..., C, Q), for `mean` (..., C, Q).
+
+    Raises
+    ------
+    ValueError
+        When it is neither.
+    """
+    if covariance.dim() == mean.dim() and covariance.shape[-2:] == mean.shape[-2:]:
+        return False
+    n_latents, n_queries = mean.shape[-2:]
+    if covariance.dim() == mean.dim() + 1 and covariance.shape[-3:] == (n_queries, n_latents, n_latents):
+        return True
+    raise ValueError(
+        f"covariance must be variances of shape (..., C, Q) = {tuple(mean.shape)} or full covariances of shape "
+        f"(..., Q, C, C) with C = {n_latents} and Q = {n_queries}, but its shape is {tuple(covariance.shape)}"
+    )
+
+
+def marginal_variance(mean: Tensor, covariance: Tensor) -> Tensor:
+    """Variances (..., C, Q) from either form of `covariance`; see `is_full_covariance`."""
+    if is_full_covariance(mean, covariance):
+        return covariance.diagonal(dim1=-2, dim2=-1).mT
+    return covariance
+
+
+def log_gaussian_expectation(
+    log_function: Callable[[Tensor], Tensor],
+    mean: Tensor,
+    covariance: Tensor,
+    n_points: int = N_POINTS,
+    numbers_per_query: int | None = None,
+) -> Tensor:
+    """``log E[exp(log_function(f))]`` at every query by the fixed point set.
+
+    Parameters
+    ----------
+    log_function : callable
+        From latents (points, C, queries) to log values (points, K, queries).
+    mean : Tensor (..., C, Q)
+    covariance : Tensor
+        Variances (..., C, Q) or full covariances over the latents (..., Q, C, C).
+    n_points : int, default=256
+    numbers_per_query : int, optional
+        Intermediate values `log_function` holds for one point and one query, C by default; it sets the size
+        of the blocks, never the result.
+
+    Returns
+    -------
+    Tensor (..., K, Q)
+    """
+    full = is_full_covariance(mean, covariance)
+    batch, (n_latents, n_queries) = mean.shape[:-2], mean.shape[-2:]
+    points = standard_normal_points(n_latents, n_points, mean.dtype, mean.device)
+    flat_mean = mean.movedim(-2, 0).reshape(n_latents, -1)  # (C, M)
+    if full:
+        spread = covariance.expand(*batch, n_queries, n_latents, n_latents).reshape(-1, n_latents, n_latents)
+    else:
+        spread = covariance.expand(mean.shape).movedim(-2, 0).reshape(n_latents, -1).mT  # (M, C)
+    per_query = points.shape[0] * max(n_latents, numbers_per_query or n_latents)
+    size = max(1, MAX_NUMBERS // per_query)
+
+    def evaluate(centre: Tensor, scale: Tensor) -> Tensor:
+        if full:
+            deviation = torch.einsum("mcd,sd->scm", _root(scale), points)
+        else:
+            deviation = points.unsqueeze(-1) * _safe_sqrt(scale).mT
+        return log_function(centre + deviation).logsumexp(0) - math.log(points.shape[0])
+
+    blocks = zip(flat_mean.split(size, dim=-1), spread.split(size), strict=True)
+    result = torch.cat([evaluate(*block) for block in blocks], dim=-1)  # (K, M)
+    return result.reshape(-1, *batch, n_queries).movedim(0, -2)
+
+
+def _safe_sqrt(variance: Tensor) -> Tensor:
+    """Square root whose gradient at zero is zero, not infinite."""
+    return torch.where(variance > 0, variance.clamp_min(torch.finfo(variance.dtype).tiny), 0.0).sqrt() * (
+        variance > 0
+    )
+
+
+def _root(covariance: Tensor) -> Tensor:
+    """A matrix R with R R' = covariance (M, C, C), for singular ones as well.
+
+    A relative 1e-12 (float32: 1e-6) on the diagonal, far below what a probability can show, keeps the Cholesky
+    factor differentiable; members that fail even so use the eigenvalues.
+    """
+    floor = 1e-12 if covariance.dtype == torch.float64 else 1e-6
+    scale = covariance.diagonal(dim1=-2, dim2=-1).mean(-1).clamp_min(1e-30)[..., None, None]
+    eye = torch.eye(covariance.shape[-1], dtype=covariance.dtype, device=covariance.device)
+    factor, info = torch.linalg.cholesky_ex(covariance + floor * scale * eye)
+    failed = info > 0
+    if not bool(failed.any()):
+        return factor
+    values, vectors = torch.linalg.eigh(covariance[failed].detach())
+    roots = (vectors * values.clamp_min(0).sqrt().unsqueeze(-2)) @ vectors.mT
+    return torch.where(failed[:, None, None], torch.zeros_like(factor), factor).index_put(
+        (failed.nonzero().squeeze(-1),), roots
+    )
