@@ -25,7 +25,7 @@ def normal(*shape, seed, dtype=torch.float64):
 
 @pytest.fixture
 def problem():
-    """Two tasks, three classes with kernels and means of their own; one datum of every class is unobserved."""
+    """Two tasks, three classes, each with its own kernel and mean; one datum of every class is unobserved."""
     points = normal(2, C, N + Q, 2, seed=1)
     full = torch.exp(-0.5 * torch.cdist(points, points) ** 2) * 1.7
     precision = normal(2, C, N, seed=2).exp()
@@ -270,7 +270,7 @@ def test_prior_draws_are_reproducible_and_leave_the_global_generator_alone():
 
 @pytest.mark.parametrize("n_data", [30, 200])
 def test_float32_rank_deficient_kernels_need_no_jitter(n_data):
-    """A linear kernel with far more data than dimensions, duplicates included: finite and close to float64."""
+    """A linear kernel with far more data than dimensions and a duplicate: finite, close to float64."""
     x = normal(n_data, 4, seed=12)
     x[1] = x[0]
     gram = (x @ x.mT).unsqueeze(0)

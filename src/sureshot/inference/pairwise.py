@@ -1,9 +1,10 @@
 """One-vs-each as a binary logistic model on differences of latents.
 
-The one-vs-each likelihood of a label, ``prod over c != y of sigma(f_y - f_c)``, is a product of logistic factors in
-the differences ``psi[n, c] = f_c'[n] - f_c[n]`` with ``c' = y_n``, one for every pair of a datum and a class other than
-its own. Write ``psi = A f``; A has a single +1 and a single -1 in each of its ``M = N (C - 1)`` rows. Under the prior
-``f_c ~ N(a_c, K)`` with one K shared by the classes, ``psi ~ N(A a, S)`` with
+The one-vs-each likelihood of a label, ``prod over c != y of sigma(f_y - f_c)``, is a product of logistic
+factors in the differences ``psi[n, c] = f_c'[n] - f_c[n]`` with ``c' = y_n``, one for every pair of a datum
+and a class other than its own. Write ``psi = A f``; A has a single +1 and a single -1 in each of its ``M = N
+(C - 1)`` rows. Under the prior ``f_c ~ N(a_c, K)`` with one K shared by the classes, ``psi ~ N(A a, S)``
+with
 
 ``S[(n, c), (m, d)] = K[n, m] ([y_n = y_m] - [y_n = d] - [c = y_m] + [c = d])``,
 
@@ -26,7 +27,7 @@ def other_classes(y: Tensor, n_classes: int) -> Tensor:
 
 
 def pairwise_differences(y: Tensor, n_classes: int, dtype: torch.dtype) -> Tensor:
-    """The coefficients of the classes in every pair: +1 for the label, -1 for the other, (..., N, C - 1, C)."""
+    """Coefficients of the classes in every pair: +1 the label, -1 the other, (..., N, C - 1, C)."""
     identity = torch.eye(n_classes, dtype=dtype, device=y.device)
     return identity[y].unsqueeze(-2) - identity[other_classes(y, n_classes)]
 
