@@ -22,12 +22,12 @@ def listed(names: Sequence[object]) -> str:
 
 
 def near(name: str, names: Iterable[str]) -> str:
-    """``", did you mean 'a' or 'b'?"`` from the names most like the one given, or nothing."""
+    """``" (did you mean 'a' or 'b'?)"`` from the names most like the one given, or nothing."""
     by_lower = {candidate.lower(): candidate for candidate in names}
     found = difflib.get_close_matches(name.lower(), list(by_lower), n=3, cutoff=0.6)
     if not found:
         return ""
-    return ", did you mean " + " or ".join(repr(by_lower[key]) for key in found) + "?"
+    return " (did you mean " + " or ".join(repr(by_lower[key]) for key in found) + "?)"
 
 
 def check_names(path: Path, names: Sequence[str]) -> None:

@@ -1,7 +1,7 @@
 """Embeddings and other bare matrices, from NumPy's NPZ files.
 
-An encoder of text, images or sound gives one row of numbers for each item. ``numpy.savez(path, X=X, y=y)`` keeps
-such rows better than a CSV file (a tenth of the size, no digits lost). The rows are the array ``X`` or
+An encoder of text, images or sound gives one row of numbers for each item. ``numpy.savez(path, X=X, y=y)``
+keeps such rows better than a CSV file (a tenth of the size, no digits lost). The rows are the array ``X`` or
 ``embedding``, (N, D); labels, if any, are ``y`` or ``label``, (N,); ``feature_names``, (D,), is optional;
 all other arrays (a ``split``, say) are left alone. Object arrays are pickles, which can run code when they
 are read, so they are refused.
@@ -101,8 +101,8 @@ def _array(archive: np.lib.npyio.NpzFile, path: Path, name: str) -> np.ndarray:
         if "Object arrays" not in str(error):
             raise
         raise DataError(
-            f"{path}: array {name!r} holds Python objects, which can run code when read and are refused: save "
-            "it as numbers, or as text with .astype(str)"
+            f"{path}: array {name!r} holds Python objects, which can run code when read and are refused: "
+            "save it as numbers, or as text with .astype(str)"
         ) from None
 
 

@@ -1,0 +1,67 @@
+"""The command line: ``sureshot COMMAND``.
+
+Conventions of every command: data on standard output, progress, notes and errors on standard error;
+``--json`` for machines; one line ``error: ...`` and exit status 1 for a problem with files or values, 2 for
+wrong usage, 130 after Ctrl-C, 141 when the reader of a pipe has gone; files are written under a temporary
+name and then renamed, so nothing is ever half-written. One module per command; each imports what is slow
+(torch, scikit-learn) inside the command, so that ``sureshot --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
+
+import typer
+
+from sureshot.cli.demo import demo
+from sureshot.cli.doctor import doctor
+from sureshot.cli.evaluate import evaluate
+from sureshot.cli.fit import fit
+from sureshot.cli.predict import predict
+from sureshot.cli.reproduce import reproduce
+from sureshot.cli.update import update
+
+app = typer.Typer(
+    name="sureshot",
+    help="Classify from a handful of labels, and know how sure you are.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+for _command in (demo, fit, predict, evaluate, update, reproduce, doctor):
+    app.command()(_command)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        try:
+            found = version("sureshot")
+        except PackageNotFoundError:
+            found = "unknown (not installed)"
+        typer.echo(f"sureshot {found}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _options(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Classify from a handful of labels, and know how sure you are."""
+
+
+def main() -> None:
+    """Run the command line; the entry point of the ``sureshot`` script."""
+    try:
+        app(prog_name="sureshot")
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        sys.exit(130)
+
+
+__all__ = ["app", "main"]

@@ -1,0 +1,244 @@
+"""What every command shares: guarded running, output for people and machines, and files written whole."""
+
+from __future__ import annotations
+
+import csv
+import json
+import logging
+import math
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table as RichTable
+
+TargetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        "-t",
+        metavar="COLUMN",
+        help="The column of labels (of an NPZ file: the array, by default y or label).",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", "-q", help="No notes and no progress on standard error.")
+]
+ReportOption = Annotated[
+    Path | None, typer.Option("--report", metavar="FOLDER", help="Write an HTML report to this folder.")
+]
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+
+class _Notes(logging.Handler):
+    """Log records as lines on whatever standard error is at the time."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level = "note" if record.levelno < logging.WARNING else "warning"
+        sys.stderr.write(f"{level}: {one_line(record.getMessage())}\n")
+
+
+@contextmanager
+def guarded(as_json: bool = False, quiet: bool = False) -> Iterator[None]:
+    """Run a command's body: mistakes become one line and an exit status, notes go to standard error.
+
+    Mistakes are those errors that the library raises on purpose and those of the operating system. Anything
+    else is a defect of the library and keeps its traceback.
+    """
+    logger = logging.getLogger("sureshot")
+    handler, level = _Notes(), logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.ERROR if quiet else logging.INFO)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if not quiet:
+                warnings.simplefilter("once", UserWarning)
+                warnings.showwarning = _show_warning
+            yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _discard_output()
+        raise typer.Exit(BROKEN_PIPE) from None
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        raise typer.Exit(INTERRUPTED) from None
+    except MemoryError as error:
+        fail(f"not enough memory ({error}): use fewer rows or classes", as_json)
+    except (ValueError, OSError, ImportError) as error:
+        fail(_describe(error), as_json)
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+def fail(message: str, as_json: bool) -> None:
+    """End the command with one line on standard error, and the same as JSON if JSON was asked for."""
+    sys.stderr.write(f"error: {one_line(message)}\n")
+    if as_json:
+        sys.stdout.write(json.dumps({"error": one_line(message)}) + "\n")
+    raise typer.Exit(1) from None
+
+
+def one_line(message: str) -> str:
+    """The message with every run of white space as one space."""
+    return " ".join(str(message).split())
+
+
+def note(message: str) -> None:
+    """A line for people on standard error, through the log so that ``--quiet`` silences it."""
+    logging.getLogger("sureshot.cli").info("%s", message)
+
+
+def _describe(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error) or type(error).__name__
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    sys.stderr.write(f"warning: {one_line(str(message))}\n")
+
+
+def _discard_output() -> None:
+    """Let the interpreter flush at exit without a second complaint about the broken pipe."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - stays open until the process ends
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON; NumPy scalars and arrays become plain numbers, and NaN becomes null."""
+    sys.stdout.write(json.dumps(plain(value), allow_nan=False) + "\n")
+
+
+def plain(value: Any) -> Any:
+    """The value made of dict, list, str, int, float, bool and None only."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, str | bool | int) or value is None:
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return plain(value.tolist())  # a NumPy scalar or array
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
+    """Print a table for people; the first column is text, the others are aligned right."""
+    table = RichTable(title=title, title_justify="left")
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="left" if i == 0 else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*(cell(value) for value in row))
+    output_console().print(table)
+
+
+def cell(value: object) -> str:
+    """A number with four digits after the point, everything else as it is; nothing for None."""
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    return str(value)
+
+
+def output_console() -> Console:
+    """Standard output for people; wide when it is not a terminal, so that a redirected table is not cut."""
+    width = None if sys.stdout.isatty() else 160
+    return Console(file=sys.stdout, width=width, markup=False, emoji=False, highlight=False)
+
+
+@contextmanager
+def progress(description: str, quiet: bool = False) -> Iterator[Callable[[float, str], None]]:
+    """A progress bar on standard error, shown only to a terminal.
+
+    Yields
+    ------
+    update : callable
+        ``update(fraction, text)`` with the fraction done, 0 to 1.
+    """
+    console = Console(file=sys.stderr, markup=False, emoji=False)
+    with Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=quiet or not sys.stderr.isatty(),
+    ) as bar:
+        task = bar.add_task(description, total=None)
+
+        def update(fraction: float, text: str = description) -> None:
+            bar.update(task, total=1.0, completed=fraction, description=text)
+
+        yield update
+
+
+def check_output(path: Path, *inputs: Path) -> None:
+    """Refuse a file that could not be written, before the work rather than after it.
+
+    Raises
+    ------
+    ValueError
+    """
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: name a file to write")
+    if not path.parent.is_dir():
+        raise ValueError(f"cannot write {path}: the folder {path.parent} does not exist")
+    if not os.access(path.parent, os.W_OK):
+        raise ValueError(f"cannot write {path}: no permission to write in {path.parent}")
+    for other in inputs:
+        if path.exists() and other.exists() and path.samefile(other):
+            raise ValueError(f"{path} is also the input: name another file to write")
+
+
+def check_folder(path: Path | None) -> None:
+    """Refuse a report folder that is a file.
+
+    Raises
+    ------
+    ValueError
+    """
+    if path is not None and path.exists() and not path.is_dir():
+        raise ValueError(f"{path} is a file: name a folder for the report")
+
+
+@contextmanager
+def output_text(path: Path | None) -> Iterator[TextIO]:
+    """Standard output, or a file that appears whole under its name at the end or not at all."""
+    if path is None:
+        yield sys.stdout
+        return
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    try:
+        with open(descriptor, "w", encoding="utf-8", newline="") as stream:
+            yield stream
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)  # a temporary file is private; the result is an ordinary file
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def csv_writer(stream: TextIO) -> Any:
+    """A CSV writer with plain line ends."""
+    return csv.writer(stream, lineterminator="\n")

@@ -1,0 +1,105 @@
+"""``sureshot evaluate``: how right, and how rightly sure, a saved model is on labelled rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sureshot.cli.console import (
+    JsonOption,
+    QuietOption,
+    ReportOption,
+    TargetOption,
+    check_folder,
+    guarded,
+    note,
+    print_json,
+    print_table,
+    progress,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from sureshot.data import Table
+    from sureshot.estimators.gp import GPClassifier
+
+
+def evaluate(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model that `sureshot fit` wrote.")],
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="CSV, Parquet or NPZ file of labelled rows.")],
+    target: TargetOption = None,
+    report: ReportOption = None,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Accuracy, NLL, Brier, calibration and unknown detection on labelled rows.
+
+    Rows whose label the model has not met count as unknown: the outlier score should set them apart (AUROC),
+    and they are left out of all other numbers.
+    """
+    with guarded(as_json, quiet):
+        check_folder(report)
+        from sureshot.cli.model import load_model, read_for_model
+
+        classifier = load_model(model)
+        table = read_for_model(classifier, data, target, with_labels=True)
+        with progress(f"evaluating {len(table.row_ids)} rows", quiet):
+            probabilities = classifier.predict_proba(table.X)
+            outlier = classifier.outlier_score(table.X)
+        summary = summarise_rows(classifier, table, probabilities, outlier)
+        if report is not None:
+            from sureshot.cli.reporting import write_evaluation
+
+            summary["report"] = str(
+                write_evaluation(
+                    classifier, table, probabilities, outlier, report, f"{model.name} on {data.name}"
+                )
+            )
+        if as_json:
+            print_json(summary)
+        else:
+            print_table(
+                ("evaluated", ""), [(_NAMES.get(k, k), v) for k, v in summary.items() if v is not None]
+            )
+
+
+_NAMES = {
+    "rows": "rows",
+    "unknown_rows": "rows of unknown classes",
+    "accuracy": "accuracy",
+    "nll": "NLL (nats)",
+    "brier": "Brier",
+    "ece": "ECE",
+    "mce": "MCE",
+    "unknown_auroc": "unknown AUROC",
+}
+
+
+def summarise_rows(
+    model: GPClassifier, table: Table, probabilities: np.ndarray, outlier: np.ndarray
+) -> dict[str, Any]:
+    """Scores of the rows of known classes, and how well the outlier score tells the others from them."""
+    import numpy as np
+
+    from sureshot.metrics import auroc_unknown, summarise
+
+    assert table.y is not None
+    known = np.isin(table.y, model.classes_)
+    summary: dict[str, Any] = {"rows": len(known), "unknown_rows": int((~known).sum())}
+    if not known.all():
+        names = sorted({str(label) for label in table.y[~known].tolist()})
+        from sureshot.data.checks import listed
+
+        note(
+            f"{summary['unknown_rows']} rows are of classes unknown to the model ({listed(names)}): they count "
+            "for the unknown AUROC only"
+        )
+    if known.any():
+        scores = summarise(probabilities[known], table.y[known], classes=model.classes_)
+        summary.update({name: value for name, value in scores.as_dict().items() if name != "n"})
+    if known.any() and not known.all():
+        summary["unknown_auroc"] = auroc_unknown(outlier[known], outlier[~known])
+    return summary

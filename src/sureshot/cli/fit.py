@@ -1,0 +1,141 @@
+"""``sureshot fit``: learn a classifier from a file of labelled rows and save it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sureshot.cli.console import (
+    JsonOption,
+    QuietOption,
+    ReportOption,
+    TargetOption,
+    check_folder,
+    check_output,
+    guarded,
+    print_json,
+    print_table,
+    progress,
+)
+
+if TYPE_CHECKING:
+    from sureshot.data import Table
+
+_KERNELS = (
+    "auto, cosine, linear, rbf, matern12, matern32, matern52, polynomial1, polynomial2, unit_rbf, "
+    "unit_matern32"
+)
+
+
+def fit(
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="CSV, Parquet or NPZ file.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="MODEL", help="The model file to write (.safetensors).")
+    ],
+    target: TargetOption = None,
+    kernel: Annotated[str, typer.Option(help=_KERNELS + ".")] = "auto",
+    likelihood: Annotated[
+        str, typer.Option(help="auto, logistic, one_vs_each, logistic_softmax, gaussian, softmax.")
+    ] = "auto",
+    inference: Annotated[
+        str, typer.Option(help="auto, mean_field, gibbs, natural_gradient, laplace.")
+    ] = "auto",
+    objective: Annotated[str, typer.Option(help="auto, evidence, leave_one_out, none.")] = "auto",
+    standardize: Annotated[
+        str,
+        typer.Option(help="Scale the columns: auto (unless rows are unit-length embeddings), true, false."),
+    ] = "auto",
+    seed: Annotated[int, typer.Option(min=0, help="Fixes everything that is random.")] = 0,
+    report: ReportOption = None,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Learn from labelled rows and save the model."""
+    with guarded(as_json, quiet):
+        check_output(output, data)
+        check_folder(report)
+        table = read_labelled(data, target)
+        assert table.y is not None
+        from sureshot.estimators.gp import GPClassifier
+
+        model = GPClassifier(
+            kernel=_not_precomputed(kernel),
+            likelihood=likelihood,
+            inference=inference,
+            objective=None if objective == "none" else objective,
+            standardize=_standardize(standardize),
+            random_state=seed,
+        )
+        start = time.perf_counter()
+        with progress(f"fitting {len(table.y)} rows", quiet):
+            model.fit(table.X, table.y)
+        seconds = time.perf_counter() - start
+        model.save(output)
+        summary: dict[str, Any] = {
+            "model": str(output),
+            "rows": len(table.y),
+            "features": int(model.n_features_in_),
+            "classes": model.classes_.tolist(),
+            "log_evidence": float(model.log_evidence_),
+            "seconds": seconds,
+        }
+        if report is not None:
+            from sureshot.cli.reporting import cross_validated_report
+
+            summary["report"] = str(cross_validated_report(model, table, report, data, quiet))
+        if as_json:
+            print_json(summary)
+        else:
+            _print(summary)
+
+
+def read_labelled(path: Path, target: str | None) -> Table:
+    """Rows and labels of a file, for learning.
+
+    Raises
+    ------
+    DataError
+        If there are no labels, or as in `sureshot.data.load_table`.
+    """
+    from sureshot.data import DataError, column_names, load_table
+    from sureshot.data.checks import listed
+
+    names = column_names(path)
+    if names is not None and target is None:
+        raise DataError(f"{path}: name the column of labels with --target; columns: {listed(names)}")
+    table = load_table(path, target)
+    if table.y is None:
+        raise DataError(f"{path} has no array y or label: name the array of labels with --target")
+    return table
+
+
+def _not_precomputed(kernel: str) -> str:
+    if kernel == "precomputed":
+        raise ValueError(
+            "--kernel precomputed needs matrices and works in Python only; expected one of " + _KERNELS
+        )
+    return kernel
+
+
+def _standardize(value: str) -> str | bool:
+    known: dict[str, str | bool] = {"auto": "auto", "true": True, "false": False}
+    if value.lower() not in known:
+        raise ValueError(f"--standardize: expected auto, true or false, got {value!r}")
+    return known[value.lower()]
+
+
+def _print(summary: dict[str, Any]) -> None:
+    rows: list[tuple[str, object]] = [
+        ("rows", summary["rows"]),
+        ("features", summary["features"]),
+        ("classes", len(summary["classes"])),
+        ("log evidence (nats)", f"{summary['log_evidence']:.2f}"),
+        ("seconds", f"{summary['seconds']:.2f}"),
+        ("model", summary["model"]),
+    ]
+    if "report" in summary:
+        rows.append(("report", summary["report"]))
+    print_table(("fitted", ""), rows)

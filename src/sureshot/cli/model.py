@@ -1,0 +1,116 @@
+"""A saved model and the files it is asked about: columns in the model's order, labels of the model's kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from sureshot.cli.console import note
+from sureshot.data import Table, column_names, load_table
+from sureshot.data.checks import listed, near
+from sureshot.data.root import DataError
+from sureshot.data.tables import META_PREFIX
+
+if TYPE_CHECKING:
+    from sureshot.estimators.gp import GPClassifier
+
+
+def load_model(path: Path) -> GPClassifier:
+    """The saved classifier.
+
+    Raises
+    ------
+    ValueError
+        If the file is missing or is not a model (`sureshot.persistence.ArtifactError`).
+    """
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: name a model file that `sureshot fit` wrote")
+    if not path.exists():
+        beside = [p.name for p in path.parent.glob("*.safetensors")] if path.parent.is_dir() else []
+        raise ValueError(f"{path} does not exist{near(path.name, beside)}: write a model with `sureshot fit`")
+    from sureshot.estimators.gp import GPClassifier
+
+    return GPClassifier.load(path)
+
+
+def read_for_model(model: GPClassifier, path: Path, target: str | None, *, with_labels: bool) -> Table:
+    """Rows of a file as the model wants them.
+
+    Parameters
+    ----------
+    model : GPClassifier
+    path : Path
+    target : str or None
+        The column of labels. Without labels wanted it is left out.
+    with_labels : bool
+        Whether labels must be there.
+
+    Raises
+    ------
+    DataError
+        If the columns are not the model's, or the labels are of another kind than its classes.
+    """
+    classes = np.asarray(model.classes_)
+    text_labels = classes.dtype.kind not in "iufb"
+    features = _feature_names(model)
+    names = column_names(path)
+    ignore: list[str] = []
+    if names is not None and not with_labels:
+        ignore = [target] if target is not None else _label_column(path, names, features, classes)
+        target = None
+    if names is not None and with_labels and target is None:
+        raise DataError(f"{path}: name the column of labels with --target; columns: {listed(names)}")
+    if names is None and not with_labels and target is not None:
+        target = None  # the labels of an NPZ file are an array of their own
+    table = load_table(path, target, features=features, ignore=ignore, text_labels=text_labels)
+    if with_labels and table.y is None:
+        raise DataError(f"{path} has no array y or label: name the array of labels with --target")
+    if with_labels and table.y is not None:
+        _check_same_kind(path, table.y, classes)
+    X = table.X
+    if features is None and isinstance(X, pd.DataFrame):
+        X = X.to_numpy()  # a model of bare columns takes them by position
+    if X.shape[1] != model.n_features_in_:
+        hint = ""
+        if names is not None and X.shape[1] == model.n_features_in_ + 1:
+            hint = " (a column of labels can be named with --target)"
+        raise DataError(
+            f"{path} has {X.shape[1]} feature columns, the model wants {model.n_features_in_}{hint}"
+        )
+    return table._replace(X=X)
+
+
+def _feature_names(model: GPClassifier) -> list[str] | None:
+    names = getattr(model, "feature_names_in_", None)  # absent, by scikit-learn's rule, without names
+    return None if names is None else [str(name) for name in names]
+
+
+def _label_column(path: Path, names: list[str], features: list[str] | None, classes: np.ndarray) -> list[str]:
+    """The one column too many, if all it holds are classes of the model: the labels of the file."""
+    if features is None:
+        return []
+    extra = [name for name in names if name not in set(features) and not name.startswith(META_PREFIX)]
+    if len(extra) != 1 or len(names) < len(features) + 1:
+        return []
+    try:
+        y = load_table(path, extra[0], features=features, text_labels=True, allow_missing=True).y
+    except DataError:
+        return []
+    if y is None or not set(y.tolist()) <= {str(label) for label in classes.tolist()}:
+        return []
+    note(f"{path}: left out the column {extra[0]} (it holds the model's classes)")
+    return extra
+
+
+def _check_same_kind(path: Path, labels: np.ndarray, classes: np.ndarray) -> None:
+    kinds = {"i": "whole numbers", "u": "whole numbers", "f": "numbers", "b": "true or false"}
+    given, known = kinds.get(labels.dtype.kind, "text"), kinds.get(classes.dtype.kind, "text")
+    if {given, known} <= {"whole numbers", "numbers"} or given == known:
+        return
+    raise DataError(
+        f"{path}: the labels are {given} (for instance {labels[0]!s}) but the model's classes are {known} "
+        f"(for instance {classes[0]!s}): name the same classes in the same way"
+    )

@@ -1,0 +1,118 @@
+"""``sureshot predict``: a class for each row, with probabilities and outlier scores if wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sureshot.cli.console import (
+    JsonOption,
+    QuietOption,
+    check_output,
+    csv_writer,
+    guarded,
+    output_text,
+    plain,
+    progress,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from sureshot.data import Table
+    from sureshot.estimators.gp import GPClassifier
+
+CHUNK = 4096  # rows held with all their probabilities at once; predictions do not depend on it
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model that `sureshot fit` wrote.")],
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="CSV, Parquet or NPZ file.")],
+    proba: Annotated[bool, typer.Option("--proba", help="Add the probability of every class.")] = False,
+    outlier: Annotated[
+        bool, typer.Option("--outlier", help="Add the outlier score: larger is less like any class.")
+    ] = False,
+    target: Annotated[
+        str | None,
+        typer.Option("--target", "-t", metavar="COLUMN", help="A column of labels in DATA, to be left out."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write here, not to standard output."),
+    ] = None,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Predict the class of each row, as CSV: row, prediction, probabilities, outlier."""
+    with guarded(as_json, quiet):
+        if output is not None:
+            check_output(output, model, data)
+        from sureshot.cli.model import load_model, read_for_model
+
+        classifier = load_model(model)
+        table = read_for_model(classifier, data, target, with_labels=False)
+        with progress(f"predicting {len(table.row_ids)} rows", quiet) as update:
+            pieces = _predictions(classifier, table, proba, outlier, update)
+            if as_json:
+                _write_json(classifier, pieces, output)
+            else:
+                _write_csv(classifier, pieces, output, proba, outlier)
+
+
+def _predictions(
+    model: GPClassifier, table: Table, proba: bool, outlier: bool, update: Any
+) -> Iterator[tuple[list[Any], list[Any], np.ndarray | None, np.ndarray | None]]:
+    """Row names, classes, probabilities (n, C) and outlier scores (n,) of a piece of the rows at a time."""
+    n = len(table.row_ids)
+    for start in range(0, n, CHUNK):
+        X = table.X[start : start + CHUNK]
+        p = model.predict_proba(X)
+        yield (
+            table.row_ids[start : start + CHUNK].tolist(),
+            model.classes_[p.argmax(1)].tolist(),
+            p if proba else None,
+            model.outlier_score(X) if outlier else None,
+        )
+        update(min(1.0, (start + CHUNK) / n))
+
+
+def _write_csv(model: GPClassifier, pieces: Any, output: Path | None, proba: bool, outlier: bool) -> None:
+    columns = ["row", "prediction"]
+    if proba:
+        columns += [f"probability_{label}" for label in model.classes_.tolist()]
+    if outlier:
+        columns.append("outlier")
+    with output_text(output) as stream:
+        writer = csv_writer(stream)
+        writer.writerow(columns)
+        for rows, predicted, p, scores in pieces:
+            for i, row in enumerate(rows):
+                cells = [row, predicted[i]]
+                if p is not None:
+                    cells += [f"{value:.6g}" for value in p[i]]
+                if scores is not None:
+                    cells.append(f"{scores[i]:.6g}")
+                writer.writerow(cells)
+
+
+def _write_json(model: GPClassifier, pieces: Any, output: Path | None) -> None:
+    """One JSON document, a row on each line so that it can be written as it is computed."""
+    import json
+
+    labels = [str(label) for label in model.classes_.tolist()]
+    with output_text(output) as stream:
+        stream.write('{"classes": ' + json.dumps(plain(model.classes_)) + ', "rows": [')
+        separator = "\n"
+        for rows, predicted, p, scores in pieces:
+            for i, row in enumerate(rows):
+                item: dict[str, Any] = {"row": row, "prediction": predicted[i]}
+                if p is not None:
+                    item["probabilities"] = dict(zip(labels, p[i].tolist(), strict=True))
+                if scores is not None:
+                    item["outlier"] = float(scores[i])
+                stream.write(separator + json.dumps(plain(item), allow_nan=False))
+                separator = ",\n"
+        stream.write("\n]}\n")
