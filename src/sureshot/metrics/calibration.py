@@ -1,16 +1,17 @@
 """Is a confidence of 0.8 right eight times in ten?
 
-The confidence of a prediction is its largest probability. Predictions are sorted into equal-width bins (lo, hi] of
-confidence; in each, mean confidence is compared with the fraction that was right. The gaps' average (weighted by
-count) is the expected calibration error, the largest gap the maximum calibration error, and the bins themselves the
-reliability diagram. All predictions are pooled before binning. A confidence of exactly 1 belongs to the last bin and
-a confidence of 0 to the first.
+The confidence of a prediction is its largest probability. Predictions are sorted into equal-width bins (lo,
+hi] of confidence; in each, mean confidence is compared with the fraction that was right. The gaps' average
+(weighted by count) is the expected calibration error, the largest gap the maximum calibration error, and
+the bins themselves the reliability diagram. All predictions are pooled before binning. A confidence of
+exactly 1 belongs to the last bin and a confidence of 0 to the first.
 
-Temperature scaling divides the logits by one number T > 0. T is found by the negative log-likelihood, never by
-minimising a calibration error, which rewards hiding what the classifier knows.
+Temperature scaling divides the logits by one number T > 0. T is found by the negative log-likelihood, never
+by minimising a calibration error, which rewards hiding what the classifier knows.
 
-References: Naeini, Cooper and Hauskrecht, "Obtaining well calibrated probabilities using Bayesian binning" (2015);
-Guo et al., "On calibration of modern neural networks" (2017); Kull et al., "Beyond temperature scaling" (2019).
+References: Naeini, Cooper and Hauskrecht, "Obtaining well calibrated probabilities using Bayesian binning"
+(2015); Guo et al., "On calibration of modern neural networks" (2017); Kull et al., "Beyond temperature
+scaling" (2019).
 """
 
 from __future__ import annotations
@@ -122,8 +123,9 @@ def classwise_ece(
 ) -> float:
     """Calibration error of every class's own probability, averaged over classes (Kull et al. 2019).
 
-    Each column is binned by itself and compared with how often its class was true, so it sees what the largest
-    probability hides: which classes are promised too often. Parameters and errors as in `reliability_curve`.
+    Each column is binned by itself and compared with how often its class was true, so it sees what the
+    largest probability hides: which classes are promised too often. Parameters and errors as in
+    `reliability_curve`.
     """
     p, truth = check_prediction(probabilities, y, classes)
     errors = [_binned(p[:, c], truth == c, n_bins).expected_error for c in range(p.shape[1])]
@@ -133,7 +135,7 @@ def classwise_ece(
 def _binned(confidence: NDArray[np.float64], correct: NDArray[np.bool_], n_bins: int) -> ReliabilityCurve:
     if n_bins < 1:
         raise ValueError(f"n_bins: expected a positive integer, got {n_bins}.")
-    edges = np.linspace(0.0, 1.0, n_bins + 1)
+    edges = np.arange(n_bins + 1) / n_bins  # correctly rounded, so that 0.2 is the edge 3/15
     bin_of = (np.searchsorted(edges, confidence, side="left") - 1).clip(0, n_bins - 1)
     count = np.bincount(bin_of, minlength=n_bins)
     with np.errstate(invalid="ignore"):  # 0 / 0 is the NaN of an empty bin
@@ -152,16 +154,16 @@ def fit_temperature(
 ) -> float:
     """The temperature T that minimises the negative log-likelihood of ``softmax(logits / T)``.
 
-    The loss is convex in 1/T, so its derivative is bracketed and its only root found by Brent's method. If the
-    classifier is right everywhere the loss has no minimum (T would go to 0): the lower bound comes back. If
-    the logits say less than nothing (T would go to infinity): the upper bound. If no temperature makes a difference
-    (equal logits): 1.
+    The loss is convex in 1/T, so its derivative is bracketed and its only root found by Brent's method. If
+    the classifier is right everywhere the loss has no minimum (T would go to 0): the lower bound comes
+    back. If the logits say less than nothing (T would go to infinity): the upper bound. If no temperature
+    makes a difference (equal logits): 1.
 
     Parameters
     ----------
     logits : array_like (n, C)
-        Logits or log-probabilities (of held-out points). Minus infinity, a probability of zero, is read as the
-        smallest positive number.
+        Logits or log-probabilities (of held-out points). Minus infinity, a probability of zero, is read as
+        the smallest positive number.
     y : array_like (n,)
         True column numbers, or labels if ``classes`` is given.
     weight : array_like (n,), optional

@@ -3,8 +3,8 @@
 Two questions. Is a point of a class it has never seen scored as more outlying than points of known classes
 (`auroc_unknown`)? And if it may decline its least sure answers, how fast do errors vanish (`selective_risk`)?
 
-References: Hanley and McNeil, "The meaning and use of the area under a ROC curve" (1982); Geifman and El-Yaniv,
-"Selective classification for deep neural networks" (2017).
+References: Hanley and McNeil, "The meaning and use of the area under a ROC curve" (1982); Geifman and
+El-Yaniv, "Selective classification for deep neural networks" (2017).
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from sureshot.metrics.validation import check_prediction
 def auroc_unknown(scores_known: ArrayLike, scores_unknown: ArrayLike) -> float:
     """Probability that a random unknown point is scored above a random known one, ties counting half.
 
-    0.5 is chance, 1 perfect separation. It is the area under the ROC curve of "unknown" as the positive class.
+    0.5 is chance, 1 perfect separation. It is the area under the ROC curve of "unknown" as the positive
+    class.
 
     Parameters
     ----------
@@ -68,8 +69,8 @@ def selective_risk(
 ) -> RiskCoverage:
     """Risk-coverage curve: answer the surest points first (Geifman and El-Yaniv 2017).
 
-    Equally sure points are answered in random order; the curve is the expectation over such orders, so it does
-    not depend on the order of the rows.
+    Equally sure points are answered in random order; the curve is the expectation over such orders, so it
+    does not depend on the order of the rows.
 
     Parameters
     ----------
@@ -84,7 +85,8 @@ def selective_risk(
     Raises
     ------
     ValueError
-        If the input is not a prediction (see `sureshot.metrics.validation`), or ``confidence`` has another length.
+        If the input is not a prediction (see `sureshot.metrics.validation`), or ``confidence`` has another
+        length.
     """
     p, truth = check_prediction(probabilities, y, classes)
     n = p.shape[0]

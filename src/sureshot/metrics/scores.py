@@ -1,8 +1,8 @@
 """Is the answer right, and was the probability a good one?
 
-Accuracy looks at the most probable class only. The negative log-likelihood and the Brier score are proper: their
-expectation is smallest for the true probabilities, so they cannot be improved by pretending. `summarise` gives these
-together with the calibration errors of `sureshot.metrics.calibration`.
+Accuracy looks at the most probable class only. The negative log-likelihood and the Brier score are proper:
+their expectation is smallest for the true probabilities, so they cannot be improved by pretending.
+`summarise` gives these together with the calibration errors of `sureshot.metrics.calibration`.
 
 References: Brier, "Verification of forecasts expressed in terms of probability" (1950); Gneiting and Raftery,
 "Strictly proper scoring rules, prediction, and estimation" (2007).
@@ -86,7 +86,8 @@ def negative_log_likelihood(
 def brier(probabilities: ArrayLike, y: ArrayLike, *, classes: ArrayLike | None = None) -> float:
     """Squared error summed over classes, mean over points: 0 at best, 2 at worst (Brier 1950).
 
-    For two classes this is twice the one-column version some libraries give. Parameters and errors as in `accuracy`.
+    For two classes this is twice the one-column version some libraries give. Parameters and errors as in
+    `accuracy`.
     """
     p, truth = check_prediction(probabilities, y, classes)
     chosen = p[np.arange(p.shape[0]), truth]

@@ -1,9 +1,9 @@
 """What every metric asks of its input, in one place.
 
-A metric takes the class probabilities of n points, (n, C), and what was true: either column numbers 0..C-1, or the
-labels themselves together with ``classes``, the label of each column (as in ``estimator.classes_``). Silent
-nonsense is the usual failure of a metric (scores instead of probabilities, labels of another encoding), so both
-are checked and the message says what came.
+A metric takes the class probabilities of n points, (n, C), and what was true: either column numbers 0..C-1,
+or the labels themselves together with ``classes``, the label of each column (as in ``estimator.classes_``).
+Silent nonsense is the usual failure of a metric (scores instead of probabilities, labels of another
+encoding), so both are checked and the message says what came.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def check_labels(y: ArrayLike, n_points: int, n_classes: int, classes: ArrayLike
         )
     if labels.min() < 0 or labels.max() >= n_classes:
         raise ValueError(
-            f"y: expected column numbers 0..{n_classes - 1}, got values from {labels.min()} to {labels.max()}. "
+            f"y: expected column numbers 0..{n_classes - 1}, got {labels.min()} to {labels.max()}. "
             "Pass classes= (such as estimator.classes_) if these are labels."
         )
     return labels.astype(np.int64)
