@@ -1,11 +1,13 @@
 """Kernels on top of `gpytorch.kernels`: presets, the unit sphere, plain tensors, features.
 
 * `make_kernel` builds a preset (`KERNEL_NAMES`); any other GPyTorch kernel works wherever a kernel is
-accepted.
+  accepted.
 * `evaluate` gives its matrix as a plain, exactly symmetric tensor.
 * `feature_map` gives explicit features when the kernel has finite rank.
+* `kernel_config` and `kernel_state` turn a kernel into data; `kernel_from_config` builds it again.
 """
 
+from sureshot.kernels.config import kernel_config, kernel_from_config, kernel_state, load_kernel_state
 from sureshot.kernels.dense import evaluate
 from sureshot.kernels.features import FeatureMap, feature_map
 from sureshot.kernels.presets import (
@@ -25,6 +27,10 @@ __all__ = [
     "evaluate",
     "feature_map",
     "is_unit_norm",
+    "kernel_config",
+    "kernel_from_config",
+    "kernel_state",
+    "load_kernel_state",
     "make_kernel",
     "natural_lengthscale",
     "unit_rows",
