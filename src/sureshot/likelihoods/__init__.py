@@ -1,1 +1,76 @@
-"""likelihoods."""
+"""Likelihoods: what turns latent functions into probabilities of classes.
+
+============================  ================================================================
+`Logistic`                    two classes, one latent function
+`OneVsEach`                   many classes; the label beats every other class, a composite likelihood
+`LogisticSoftmax`             many classes, normalised, with a temperature
+`GaussianLabels`              regression on -1/+1 targets, exact posterior
+`Softmax`                     the reference without Gaussian sites
+============================  ================================================================
+
+To add one: implement `Likelihood` (and `MeanFieldLikelihood` or `ConjugateLikelihood` when it has Gaussian sites),
+add it here, and list it in ``tests/contracts/test_likelihoods.py``. Read `logistic` first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sureshot.likelihoods.base import (
+    ConjugateLikelihood,
+    Likelihood,
+    MeanFieldLikelihood,
+    PredictiveRule,
+)
+from sureshot.likelihoods.gaussian import GaussianLabels
+from sureshot.likelihoods.logistic import Logistic
+from sureshot.likelihoods.logistic_softmax import LogisticSoftmax
+from sureshot.likelihoods.one_vs_each import OneVsEach
+from sureshot.likelihoods.softmax import Softmax
+
+__all__ = [
+    "LIKELIHOODS",
+    "ConjugateLikelihood",
+    "GaussianLabels",
+    "Likelihood",
+    "Logistic",
+    "LogisticSoftmax",
+    "MeanFieldLikelihood",
+    "OneVsEach",
+    "PredictiveRule",
+    "Softmax",
+    "get_likelihood",
+]
+
+LIKELIHOODS: dict[str, type[Likelihood]] = {
+    likelihood.name: likelihood
+    for likelihood in (Logistic, OneVsEach, LogisticSoftmax, GaussianLabels, Softmax)
+}
+"""Every likelihood by its public name."""
+
+
+def get_likelihood(name: str, **options: Any) -> Likelihood:
+    """Make a likelihood from its public name.
+
+    Parameters
+    ----------
+    name : {"logistic", "one_vs_each", "logistic_softmax", "gaussian", "softmax"}
+    **options
+        Arguments of its class, for instance ``temperature=0.5``.
+
+    Raises
+    ------
+    ValueError
+        For another name, or an option that the likelihood does not have.
+
+    Examples
+    --------
+    >>> get_likelihood("logistic_softmax", temperature=0.5).temperature
+    0.5
+    """
+    if name not in LIKELIHOODS:
+        raise ValueError(f"likelihood must be one of {', '.join(map(repr, LIKELIHOODS))}, but it is {name!r}")
+    try:
+        return LIKELIHOODS[name](**options)
+    except TypeError as error:
+        raise ValueError(f"likelihood {name!r} does not take these options: {error}") from None

@@ -164,7 +164,7 @@ def _normal_points(dimension: int, n_points: int) -> Tensor:
             "use the plug_in rule for that many classes"
         )
     exponent = math.ceil(math.log2(n_points)) - 1
-    uniform = qmc.Sobol(dimension, scramble=True, rng=_SOBOL_SEED).random_base2(exponent)
+    uniform = qmc.Sobol(dimension, scramble=True, seed=_SOBOL_SEED).random_base2(exponent)
     half = torch.special.ndtri(torch.from_numpy(uniform).clamp(1e-10, 1 - 1e-10))
     return torch.cat([half, -half])
 
@@ -276,9 +276,8 @@ def log_gaussian_expectation(
 
 def _safe_sqrt(variance: Tensor) -> Tensor:
     """Square root whose gradient at zero is zero, not infinite."""
-    return torch.where(variance > 0, variance.clamp_min(torch.finfo(variance.dtype).tiny), 0.0).sqrt() * (
-        variance > 0
-    )
+    positive = variance > 0
+    return torch.where(positive, torch.where(positive, variance, 1.0).sqrt(), 0.0)
 
 
 def _root(covariance: Tensor) -> Tensor:

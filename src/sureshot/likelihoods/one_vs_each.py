@@ -1,0 +1,190 @@
+"""One-vs-each likelihood: a label must beat every other class, one at a time.
+
+``L(f | y) = prod over c != y of sigma(f_y - f_c)``, a lower bound of the softmax. It is a *composite* likelihood:
+its sum over the classes is at most one and grows with the scale of the latents, so its evidence favours large
+output scales when kernels are compared; predictions are normalised explicitly. Only differences of latents count,
+so adding one function to all of them changes nothing.
+
+Given ``omega_c ~ PG(s, f_y - f_c)`` for every class but the label, a datum is a Gaussian factor whose precision
+over the classes is a star graph, ``diag(omega) + (sum omega) e_y e_y' - e_y omega' - omega e_y'``: not independent
+over the classes, so `OneVsEach` has no `sample_sites`; Gibbs works on the differences
+(`sureshot.inference.pairwise`) or with `star_precision`. Mean field factorised over the classes does give
+independent sites.
+
+References: Titsias 2016 (the bound); Snell & Zemel 2021 (Polya-Gamma form, eq. 42 for the prediction).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from sureshot.inference.latent_gaussian import Sites
+from sureshot.inference.pairwise import other_classes, pairs_to_classes
+from sureshot.likelihoods.auxiliary import (
+    draw_polya_gamma,
+    log_two_cosh_half,
+    one_hot,
+    per_class,
+    polya_gamma_mean,
+    require_counts,
+    total,
+)
+from sureshot.likelihoods.base import MeanFieldLikelihood
+from sureshot.likelihoods.quadrature import (
+    MAX_NUMBERS,
+    N_POINTS,
+    expected_log_sigmoid,
+    is_full_covariance,
+    log_gaussian_expectation,
+)
+
+Normalisation = Literal["expected_likelihood", "expected_softmax"]
+
+
+class OneVsEach(MeanFieldLikelihood):
+    """``L(f | y) = prod over c != y of sigma(f_y - f_c)``.
+
+    Parameters
+    ----------
+    normalisation : {"expected_likelihood", "expected_softmax"}
+        How `integral` makes probabilities of a likelihood that does not sum to one:
+        ``E[L_y] / sum E[L_c]`` (the default, the literal eq. 42 of Snell & Zemel) or ``E[L_y / sum L_c]``.
+    n_points : int, default=256
+        Points of the fixed quasi-Monte-Carlo set behind `integral`.
+    """
+
+    name = "one_vs_each"
+
+    def __init__(
+        self, normalisation: Normalisation = "expected_likelihood", n_points: int = N_POINTS
+    ) -> None:
+        if normalisation not in ("expected_likelihood", "expected_softmax"):
+            raise ValueError(
+                "normalisation must be 'expected_likelihood' or 'expected_softmax', "
+                f"but it is {normalisation!r}"
+            )
+        self.normalisation: Normalisation = normalisation
+        self.n_points = n_points
+
+    def class_log_likelihood(self, f: Tensor) -> Tensor:
+        """``sum over c' != c of log sigma(f_c - f_c')``, (..., C, N); not normalised over c."""
+
+        def block(rows: Tensor) -> Tensor:  # (..., some classes, N)
+            pairs = logsigmoid(rows.unsqueeze(-2) - f.unsqueeze(-3)).sum(-2)
+            return pairs + _LOG_TWO  # a class paired with itself contributes log(1/2)
+
+        size = max(1, MAX_NUMBERS // max(1, f.numel()))
+        return torch.cat([block(rows) for rows in f.split(size, dim=-2)], dim=-2)
+
+    def integral(self, mean: Tensor, covariance: Tensor) -> Tensor:
+        """``E[L]`` by the fixed point set, normalised as `normalisation` says, (..., C, Q)."""
+        normalise = self.normalisation == "expected_softmax"
+
+        def log_function(f: Tensor) -> Tensor:
+            values = self.class_log_likelihood(f)
+            return torch.log_softmax(values, dim=-2) if normalise else values
+
+        pairs = mean.shape[-2] ** 2
+        logs = log_gaussian_expectation(log_function, mean, covariance, self.n_points, pairs)
+        return torch.softmax(logs, dim=-2)
+
+    def expected_log(self, mean: Tensor, covariance: Tensor) -> Tensor:
+        """Softmax of ``sum over c' of E[log sigma(f_c - f_c')]``, by one-dimensional quadrature, (..., C, Q)."""
+        full = is_full_covariance(mean, covariance)
+        variance = covariance.diagonal(dim1=-2, dim2=-1).mT if full else covariance
+
+        def block(rows: Tensor, row_variance: Tensor, cross: Tensor | None) -> Tensor:
+            centre = rows.unsqueeze(-2) - mean.unsqueeze(-3)
+            spread = row_variance.unsqueeze(-2) + variance.unsqueeze(-3)
+            if cross is not None:
+                spread = (spread - 2 * cross).clamp_min(0)
+            return expected_log_sigmoid(centre, spread).sum(-2)
+
+        size = max(1, MAX_NUMBERS // max(1, mean.numel()))
+        rows = mean.split(size, dim=-2)
+        row_variances = variance.split(size, dim=-2)
+        crosses = covariance.movedim(-3, -1).split(size, dim=-3) if full else [None] * len(rows)
+        values = [block(*parts) for parts in zip(rows, row_variances, crosses, strict=True)]
+        # A class paired with itself adds one value that depends on its own variance; take it out.
+        own = torch.zeros_like(variance) if full else 2 * variance
+        return torch.softmax(
+            torch.cat(values, dim=-2) - expected_log_sigmoid(torch.zeros_like(mean), own), dim=-2
+        )
+
+    def expected_sites(self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None) -> Sites:
+        """Sites of the mean field that factorises over the classes as well; see the module's notes.
+
+        ``c^2 = (m_y - m_c)^2 + V_y + V_c``, ``omega_c = s tanh(c/2) / (2 c)``. For the other classes precision
+        omega_c and shift ``-s/2 + omega_c m_y``; for the label ``sum omega_c`` and ``s (C-1)/2 + sum omega_c m_c``.
+        """
+        own = one_hot(y, mean.shape[-2], mean.dtype)
+        scale = per_class(weight)
+        label_mean = (own * mean).sum(-2, keepdim=True)
+        label_variance = (own * variance).sum(-2, keepdim=True)
+        omega = (1 - own) * scale * polya_gamma_mean((label_mean - mean) ** 2 + label_variance + variance)
+        precision = omega + own * omega.sum(-2, keepdim=True)
+        coupled = (1 - own) * omega * label_mean + own * (omega * mean).sum(-2, keepdim=True)
+        return Sites(precision, coupled + self.shift(y, mean.shape[-2], weight, mean.dtype))
+
+    def local_bound(self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
+        """``sum over pairs of s ((m_y - m_c)/2 - log(2 cosh(c/2)))`` with independent classes, (...)."""
+        own = one_hot(y, mean.shape[-2], mean.dtype)
+        difference = (own * mean).sum(-2, keepdim=True) - mean
+        spread = (own * variance).sum(-2, keepdim=True) + variance
+        terms = (1 - own) * (0.5 * difference - log_two_cosh_half(difference**2 + spread))
+        return total(terms.sum(-2), weight)
+
+    def sample_omega(
+        self, f: Tensor, y: Tensor, weight: Tensor | None, generator: torch.Generator | None
+    ) -> Tensor:
+        """Draw ``omega_c ~ PG(s, f_y - f_c)`` for every class but the label, where it is 0; (..., C, N).
+
+        Raises
+        ------
+        ValueError
+            When a weight is not a whole number.
+        """
+        require_counts(weight)
+        own = one_hot(y, f.shape[-2], f.dtype)
+        tilt = (own * f).sum(-2, keepdim=True) - f
+        return draw_polya_gamma((1 - own) * per_class(weight), tilt, generator)
+
+    @staticmethod
+    def shift(
+        y: Tensor, n_classes: int, weight: Tensor | None = None, dtype: torch.dtype = torch.float64
+    ) -> Tensor:
+        """Linear coefficients b, (..., C, N): ``s (C - 1)/2`` at the label, ``-s/2`` elsewhere."""
+        return (0.5 * n_classes * one_hot(y, n_classes, dtype) - 0.5) * per_class(weight)
+
+    @staticmethod
+    def star_precision(omega: Tensor, y: Tensor) -> Tensor:
+        """Precision over the classes at every datum, (..., N, C, C), from omega (..., C, N) with omega_y = 0.
+
+        Its rows sum to zero: the common mode of the latents is not observed.
+        """
+        own = one_hot(y, omega.shape[-2], omega.dtype).mT  # (..., N, C)
+        values = omega.mT
+        star = torch.diag_embed(values + own * values.sum(-1, keepdim=True))
+        cross = own.unsqueeze(-1) * values.unsqueeze(-2)
+        return star - cross - cross.mT
+
+    @staticmethod
+    def to_pairs(f: Tensor, y: Tensor) -> Tensor:
+        """Differences ``f_y - f_c``, (..., N (C - 1)), in the order of `sureshot.inference.pairwise`."""
+        others = other_classes(y, f.shape[-2])  # (..., N, C - 1)
+        batch = torch.broadcast_shapes(f.shape[:-2], y.shape[:-1])
+        values = f.mT.expand(*batch, *f.mT.shape[-2:])
+        label = values.gather(-1, y.unsqueeze(-1).expand(*batch, y.shape[-1], 1))
+        return (label - values.gather(-1, others.expand(*batch, *others.shape[-2:]))).flatten(-2)
+
+    @staticmethod
+    def from_pairs(values: Tensor, y: Tensor, n_classes: int) -> Tensor:
+        """The adjoint of `to_pairs`: pairs (..., N (C - 1)) summed into latents (..., C, N)."""
+        return pairs_to_classes(values, y, n_classes)
+
+
+_LOG_TWO = 0.6931471805599453
