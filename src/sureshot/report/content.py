@@ -1,0 +1,245 @@
+"""What a report is about, as immutable data: no drawing and no HTML here.
+
+Every part of a `Report` is optional, so that a fit without test labels, an evaluation and a comparison of methods
+write the same kind of page with more or fewer sections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sureshot.metrics.validation import check_probabilities
+
+
+class Measured(NamedTuple):
+    """A mean with its standard error, shown as ``mean ± error``."""
+
+    mean: float
+    error: float
+
+
+Cell = str | int | float | Measured | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of results.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        Headings.
+    rows : tuple of tuples
+        One cell for each column: text, a number, a `Measured`, or None for "not applicable".
+    better : tuple
+        For each column "higher", "lower" or None; the best number of such a column is set in bold. Empty: none.
+    note : str
+        Stands beneath: what was measured, how often, on what.
+
+    Raises
+    ------
+    ValueError
+        If a row, or ``better``, has not one entry for each column.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    better: tuple[Literal["higher", "lower"] | None, ...] = ()
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        width = len(self.columns)
+        for number, row in enumerate(self.rows):
+            if len(row) != width:
+                raise ValueError(f"rows: expected {width} cells, one for each column, row {number} has {len(row)}.")
+        if self.better and len(self.better) != width:
+            raise ValueError(f"better: expected {width} entries, one for each column, got {len(self.better)}.")
+
+
+@dataclass(frozen=True)
+class Trace:
+    """An objective as it was optimised.
+
+    Parameters
+    ----------
+    values : array_like (steps,)
+    name : str
+        Of the objective, such as "evidence lower bound".
+    step : str
+        What is counted along the axis.
+    """
+
+    values: ArrayLike
+    name: str = "evidence lower bound (nats)"
+    step: str = "iteration"
+
+    def __post_init__(self) -> None:
+        values = np.asarray(self.values, dtype=np.float64)
+        if values.ndim != 1 or values.size == 0:
+            raise ValueError(f"values: expected a non-empty list of numbers, got shape {values.shape}.")
+        object.__setattr__(self, "values", values)
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Predictions of n rows, with whatever else is known of them.
+
+    Parameters
+    ----------
+    probabilities : array_like (n, C)
+    classes : array_like (C,)
+        The label of each column.
+    y : array_like (n,), optional
+        True labels. Rows whose label is not among ``classes`` count as unknown to the classifier: left out of
+        accuracy and calibration, and used to judge the outlier score.
+    uncertainty : array_like (n,), optional
+        Total uncertainty in nats. The entropy of the probabilities by default.
+    outlier_score : array_like (n,), optional
+        Larger means less like any class.
+    images : array_like (n, H, W) or (n, H, W, 3), optional
+        Shown beside the rows: grey values (largest is darkest, as ink) or colours in 0..255 or 0..1.
+    row_names : array_like (n,), optional
+        How to call the rows; 0, 1, ... by default.
+
+    Raises
+    ------
+    ValueError
+        If the probabilities are none, or a length differs.
+    """
+
+    probabilities: ArrayLike
+    classes: ArrayLike
+    y: ArrayLike | None = None
+    uncertainty: ArrayLike | None = None
+    outlier_score: ArrayLike | None = None
+    images: ArrayLike | None = None
+    row_names: ArrayLike | None = None
+
+    def __post_init__(self) -> None:
+        p = check_probabilities(self.probabilities)
+        n = p.shape[0]
+        classes = np.asarray(self.classes)
+        if classes.shape != (p.shape[1],):
+            raise ValueError(
+                f"classes: expected {p.shape[1]} labels, one for each column of probabilities, "
+                f"got shape {classes.shape}."
+            )
+        object.__setattr__(self, "probabilities", p)
+        object.__setattr__(self, "classes", classes)
+        for name in ("y", "uncertainty", "outlier_score", "row_names"):
+            if getattr(self, name) is not None:
+                values = np.asarray(getattr(self, name))
+                if values.shape != (n,):
+                    raise ValueError(f"{name}: expected {n} values, one for each row, got shape {values.shape}.")
+                object.__setattr__(self, name, values)
+        if self.images is not None:
+            images = np.asarray(self.images)
+            if images.shape[:1] != (n,) or not (images.ndim == 3 or (images.ndim == 4 and images.shape[3] == 3)):
+                raise ValueError(
+                    f"images: expected shape ({n}, height, width) or ({n}, height, width, 3), got {images.shape}."
+                )
+            object.__setattr__(self, "images", images)
+
+
+class View(NamedTuple):
+    """`Predictions` digested: what sections and plots need, (n,) each."""
+
+    probabilities: NDArray[np.float64]  # (n, C)
+    predicted: NDArray[np.int64]
+    confidence: NDArray[np.float64]
+    uncertainty: NDArray[np.float64]
+    truth: NDArray[np.int64] | None  # column, or -1 if unknown to the classifier
+    known: NDArray[np.bool_]  # all true without labels
+
+
+def digest(predictions: Predictions) -> View:
+    """Predicted columns, confidences, uncertainties and true columns."""
+    p = np.asarray(predictions.probabilities)
+    truth = None
+    known = np.ones(p.shape[0], dtype=bool)
+    if predictions.y is not None:
+        column = {label: c for c, label in enumerate(np.asarray(predictions.classes).tolist())}
+        labels = np.asarray(predictions.y).tolist()
+        truth = np.array([column.get(label, -1) for label in labels], dtype=np.int64)
+        known = truth >= 0
+    if predictions.uncertainty is None:
+        uncertainty = -(p * np.log(np.maximum(p, np.finfo(np.float64).tiny))).sum(axis=1)
+    else:
+        uncertainty = np.asarray(predictions.uncertainty, dtype=np.float64)
+    return View(p, p.argmax(axis=1), p.max(axis=1), uncertainty, truth, known)
+
+
+class Confusion(NamedTuple):
+    """How often one class was taken for another."""
+
+    true: Any
+    predicted: Any
+    count: int
+    share: float
+    """Of the true class's rows."""
+
+
+def worst_pairs(truth: NDArray[np.int64], predicted: NDArray[np.int64], classes: ArrayLike) -> list[Confusion]:
+    """Pairs (true, predicted) of different classes, most frequent first.
+
+    Parameters
+    ----------
+    truth, predicted : ndarray (n,)
+        Column numbers.
+    classes : array_like (C,)
+        The label of each column.
+    """
+    labels = np.asarray(classes).tolist()
+    rows_of = np.bincount(truth, minlength=len(labels))
+    wrong = truth != predicted
+    pairs, counts = np.unique(np.stack([truth[wrong], predicted[wrong]], axis=1), axis=0, return_counts=True)
+    found = [
+        Confusion(labels[t], labels[p], int(count), float(count / rows_of[t]))
+        for (t, p), count in zip(pairs.tolist(), counts.tolist(), strict=True)
+    ]
+    return sorted(found, key=lambda pair: (-pair.count, -pair.share))
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything a report may show; a part left out is a section left out.
+
+    Parameters
+    ----------
+    title : str
+    introduction : str
+        A sentence or two: what was fitted, on what.
+    summary : Table, optional
+        Results, one row for each method.
+    predictions : Predictions, optional
+        Sources of the scores, the diagrams and the tables of rows.
+    trace : Trace, optional
+        The objective during the fit.
+    model : mapping, optional
+        Facts about the model: kernel, likelihood, temperature...
+    environment : mapping, optional
+        See `sureshot.report.environment`.
+    command : str, optional
+        The command line that wrote the report.
+    n_shown : int
+        Rows in each table of rows, and pairs among the confusions.
+    """
+
+    title: str
+    introduction: str = ""
+    summary: Table | None = None
+    predictions: Predictions | None = None
+    trace: Trace | None = None
+    model: Mapping[str, object] = field(default_factory=dict)
+    environment: Mapping[str, object] = field(default_factory=dict)
+    command: str | None = None
+    n_shown: int = 12
+
+    def __post_init__(self) -> None:
+        if self.n_shown < 1:
+            raise ValueError(f"n_shown: expected a positive integer, got {self.n_shown}.")

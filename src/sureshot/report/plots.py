@@ -1,0 +1,280 @@
+"""The figures of a report, drawn with matplotlib's objects: no pyplot, no global state, safe in threads and servers.
+
+One palette (Okabe and Ito's, distinct under every common colour blindness), one type size, sizes that are read
+without zooming at 800 pixels. Names of classes are shown as they are: dollar signs are not taken for formulas. Each
+function returns a new ``Figure``; `figure_to_data_uri` turns it into text for an ``<img>``.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.image import imsave
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+from numpy.typing import ArrayLike, NDArray
+
+from sureshot.metrics import ReliabilityCurve, RiskCoverage
+from sureshot.report.content import Confusion
+
+BLUE, VERMILION, GREEN, GREY, INK = "#0072B2", "#D55E00", "#009E73", "#8C8C8C", "#222222"
+SMALL, NORMAL = 9, 10  # points
+PIXELS_PER_INCH = 96  # of a browser
+HALF, FULL = 4.9, 8.3  # inches: about 470 and 800 pixels
+
+
+def reliability_diagram(curve: ReliabilityCurve) -> Figure:
+    """Accuracy against confidence with 95 % intervals, and the number of predictions in each bin beneath.
+
+    Intervals are Wilson's (1927), which hold for bins of a few predictions too.
+    """
+    figure = _figure(HALF, 4.6)
+    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3.4, 1.0])
+    filled = curve.count > 0
+    confidence, accuracy, count = curve.confidence[filled], curve.accuracy[filled], curve.count[filled]
+    centre, half_width = _wilson_interval(accuracy, count)
+    upper.plot([0, 1], [0, 1], color=GREY, linestyle=(0, (4, 3)), linewidth=1.2, zorder=1)
+    upper.vlines(confidence, centre - half_width, centre + half_width, color=BLUE, linewidth=1.6, alpha=0.55)
+    upper.plot(confidence, accuracy, "o-", color=BLUE, markersize=5.5, linewidth=1.2, zorder=3)
+    upper.text(0.03, 0.95, f"ECE {curve.expected_error:.3f}", color=INK, fontsize=NORMAL, weight="bold", va="top")
+    upper.text(0.97, 0.04, "below the line: too sure", color="#666666", fontsize=SMALL, ha="right")
+    upper.text(0.03, 0.86, "above the line: too modest", color="#666666", fontsize=SMALL, va="top")
+    upper.set(ylabel="fraction right", xlim=(0, 1), ylim=(0, 1.02))
+    width = np.diff(curve.edges)
+    lower.bar(curve.edges[:-1], curve.count, width=width, align="edge", color=BLUE, edgecolor="white", linewidth=0.8)
+    lower.set(xlabel="confidence (largest probability)", ylabel="rows")
+    lower.yaxis.set_major_locator(MaxNLocator(3, integer=True))
+    _tidy(upper, lower)
+    return figure
+
+
+def confidence_histogram(
+    confidence: NDArray[np.float64], correct: NDArray[np.bool_] | None = None, n_bins: int = 20
+) -> Figure:
+    """How sure the classifier is, with right and wrong answers apart where they are known.
+
+    Parameters
+    ----------
+    confidence : ndarray (n,)
+    correct : ndarray (n,), optional
+    n_bins : int
+    """
+    figure = _figure(HALF, 4.6)
+    axes = figure.subplots()
+    edges = np.linspace(0, 1, n_bins + 1)
+    if correct is None:
+        axes.hist(confidence, edges, color=BLUE, edgecolor="white", linewidth=0.8)
+    else:
+        right, wrong = confidence[correct], confidence[~correct]
+        axes.hist(
+            [right, wrong],
+            edges,
+            stacked=True,
+            color=[BLUE, VERMILION],
+            label=[f"right ({right.size})", f"wrong ({wrong.size})"],
+            edgecolor="white",
+            linewidth=0.8,
+        )
+        mean, rate = float(confidence.mean()), float(correct.mean())
+        axes.axvline(mean, color=INK, linewidth=1.4, label=f"mean confidence {mean:.3f}")
+        axes.axvline(rate, color=INK, linewidth=1.4, linestyle=(0, (2, 2)), label=f"accuracy {rate:.3f}")
+        axes.legend(loc="upper left", fontsize=SMALL, frameon=True, framealpha=0.9, edgecolor="none")
+    axes.set(xlabel="confidence (largest probability)", ylabel="rows", xlim=(0, 1))
+    axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
+    _tidy(axes)
+    return figure
+
+
+def confusion_pairs(pairs: Sequence[Confusion]) -> Figure:
+    """Bars for the pairs of classes that are taken for each other most often, worst on top.
+
+    Readable with any number of classes, as a full matrix of 150 is not.
+    """
+    figure = _figure(FULL, 0.9 + 0.3 * max(len(pairs), 1))
+    axes = figure.subplots()
+    position = np.arange(len(pairs))
+    counts = [pair.count for pair in pairs]
+    bars = axes.barh(position, counts, color=VERMILION, height=0.68)
+    axes.bar_label(bars, [f"{pair.count}  ({pair.share:.0%})" for pair in pairs], padding=4, fontsize=SMALL)
+    names = [f"{_plain(pair.true)} → {_plain(pair.predicted)}" for pair in pairs]
+    axes.set_yticks(position, names)
+    axes.invert_yaxis()
+    axes.set(xlabel="rows (share of the true class's rows)", xlim=(0, 1.15 * max(counts, default=1)))
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    _tidy(axes, grid="x")
+    return figure
+
+
+def objective_trace(values: ArrayLike, name: str, step: str = "iteration") -> Figure:
+    """An objective (evidence lower bound, loss) against the step of its optimisation.
+
+    Parameters
+    ----------
+    values : array_like (steps,)
+    name, step : str
+        Labels of the axes.
+    """
+    trace = np.asarray(values, dtype=np.float64)
+    figure = _figure(HALF, 3.3)
+    axes = figure.subplots()
+    few = trace.size <= 40
+    axes.plot(np.arange(1, trace.size + 1), trace, color=BLUE, linewidth=1.6, marker="o" if few else "", markersize=4)
+    axes.set(xlabel=_plain(step, 60), ylabel=_plain(name, 60))
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    _tidy(axes)
+    return figure
+
+
+def risk_coverage(curve: RiskCoverage) -> Figure:
+    """Error rate if only the surest answers are given, against the fraction answered."""
+    figure = _figure(HALF, 3.3)
+    axes = figure.subplots()
+    axes.plot(curve.coverage, curve.risk, color=BLUE, linewidth=1.8)
+    axes.fill_between(curve.coverage, curve.risk, color=BLUE, alpha=0.12, linewidth=0)
+    axes.text(0.03, 0.93, f"area {curve.area:.4f}", transform=axes.transAxes, fontsize=NORMAL, weight="bold", va="top")
+    axes.set(xlabel="fraction answered, surest first", ylabel="fraction wrong", xlim=(0, 1))
+    axes.set_ylim(0, max(0.02, 1.15 * float(curve.risk.max())))
+    axes.xaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    _tidy(axes)
+    return figure
+
+
+def outlier_histogram(known: NDArray[np.float64], unknown: NDArray[np.float64]) -> Figure:
+    """Outlier scores of rows of known and of unknown classes, each as a fraction of its own kind.
+
+    Parameters
+    ----------
+    known, unknown : ndarray (n,), (m,)
+        Infinite scores are drawn at the ends.
+    """
+    figure = _figure(HALF, 3.3)
+    axes = figure.subplots()
+    both = np.concatenate([known, unknown])
+    finite = both[np.isfinite(both)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+    edges = np.linspace(low, high if high > low else low + 1.0, 31)
+    for scores, colour, name in ((known, BLUE, "known classes"), (unknown, VERMILION, "unknown")):
+        clipped = np.clip(scores, edges[0], edges[-1])
+        weights = np.full(scores.size, 1.0 / max(scores.size, 1))
+        style = {"histtype": "stepfilled", "color": colour, "alpha": 0.35, "label": f"{name} ({scores.size})"}
+        axes.hist(clipped, edges, weights=weights, **style)
+        axes.hist(clipped, edges, weights=weights, histtype="step", color=colour, linewidth=1.4)
+    axes.legend(fontsize=SMALL, frameon=False)
+    axes.set(xlabel="outlier score", ylabel="fraction of rows")
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    _tidy(axes)
+    return figure
+
+
+def image_gallery(images: ArrayLike, captions: Sequence[str], n_columns: int = 8) -> Figure:
+    """Images in a grid with a caption (of one or several lines) under each.
+
+    Parameters
+    ----------
+    images : array_like (n, H, W) or (n, H, W, 3)
+    captions : sequence of str, n of them
+    n_columns : int
+
+    Raises
+    ------
+    ValueError
+        If there are not as many captions as images, or no images.
+    """
+    pictures = np.asarray(images)
+    if len(pictures) != len(captions) or len(captions) == 0:
+        raise ValueError(f"captions: expected one for each image, got {len(captions)} for {len(pictures)} images.")
+    columns = min(n_columns, len(captions))
+    rows = -(-len(captions) // columns)
+    lines = max(caption.count("\n") + 1 for caption in captions)
+    side = FULL / n_columns
+    figure = _figure(side * columns, rows * (side + 0.19 * lines))
+    for axes, picture, caption in zip(
+        figure.subplots(rows, columns, squeeze=False).flat, pictures, captions, strict=False
+    ):
+        axes.imshow(picture, cmap="gray_r" if picture.ndim == 2 else None, interpolation="nearest")
+        axes.set_xlabel("\n".join(_plain(line, 18) for line in caption.split("\n")), fontsize=SMALL, color=INK)
+        axes.set(xticks=[], yticks=[])
+    for axes in figure.axes:
+        axes.spines[:].set_color("#CCCCCC")
+    for axes in figure.axes[len(captions) :]:
+        axes.set_axis_off()
+    return figure
+
+
+def figure_to_data_uri(figure: Figure, form: Literal["png", "svg"] = "png") -> str:
+    """The figure as a ``data:`` address, so that a page needs no other file.
+
+    PNG is drawn at twice the browser's resolution for sharp screens.
+    """
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=form, dpi=2 * PIXELS_PER_INCH, metadata={"Date": None} if form == "svg" else None)
+    return _data_uri(buffer.getvalue(), "image/svg+xml" if form == "svg" else "image/png")
+
+
+def image_to_data_uri(image: ArrayLike, highest: float | None = None) -> str:
+    """One small picture, pixel for pixel, as a ``data:`` address.
+
+    Parameters
+    ----------
+    image : array_like (H, W) or (H, W, 3)
+        Grey values (darkest is largest), or colours in 0..255 (integers) or 0..1.
+    highest : float, optional
+        The grey value drawn black, so that several pictures share a scale; the image's own largest by default.
+    """
+    pixels = np.asarray(image)
+    buffer = io.BytesIO()
+    if pixels.ndim == 2:
+        top = float(pixels.max()) if highest is None else highest
+        imsave(buffer, pixels, cmap="gray_r", vmin=min(0.0, float(pixels.min())), vmax=max(top, 1e-12), format="png")
+    else:
+        colours = pixels.astype(np.uint8) if pixels.dtype.kind in "iu" else np.clip(pixels, 0.0, 1.0)
+        imsave(buffer, colours, format="png")
+    return _data_uri(buffer.getvalue(), "image/png")
+
+
+def _data_uri(content: bytes, kind: str) -> str:
+    return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
+
+
+def _figure(width: float, height: float) -> Figure:
+    figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _tidy(*all_axes: Axes, grid: Literal["x", "y"] = "y") -> None:
+    """Light grid behind, no frame on top and right, one type size."""
+    for axes in all_axes:
+        axes.set_facecolor("white")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.spines[["left", "bottom"]].set_color(GREY)
+        axes.tick_params(labelsize=SMALL, color=GREY, labelcolor=INK)
+        axes.xaxis.label.set(size=NORMAL, color=INK)
+        axes.yaxis.label.set(size=NORMAL, color=INK)
+        axes.grid(axis=grid, color="#E6E6E6", linewidth=0.8)
+        axes.set_axisbelow(True)
+
+
+def _plain(value: object, longest: int = 34) -> str:
+    """A name as one short line in which a dollar sign is a dollar sign, not the start of a formula."""
+    text = " ".join(str(value).split())
+    if len(text) > longest:
+        text = text[: longest - 1] + "…"
+    return text.replace("$", r"\$")
+
+
+def _wilson_interval(
+    rate: NDArray[np.float64], count: NDArray[np.int64], z: float = 1.96
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Centre and half width of Wilson's interval for a rate among ``count`` trials."""
+    shrink = 1.0 + z**2 / count
+    centre = (rate + z**2 / (2 * count)) / shrink
+    half_width = z / shrink * np.sqrt(rate * (1 - rate) / count + z**2 / (4 * count**2))
+    return centre, half_width
