@@ -94,8 +94,8 @@ def summarise_rows(
         from sureshot.data.checks import listed
 
         note(
-            f"{summary['unknown_rows']} rows are of classes unknown to the model ({listed(names)}): they count "
-            "for the unknown AUROC only"
+            f"{summary['unknown_rows']} rows are of classes unknown to the model ({listed(names)}): they "
+            "count for the unknown AUROC only"
         )
     if known.any():
         scores = summarise(probabilities[known], table.y[known], classes=model.classes_)

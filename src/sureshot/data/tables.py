@@ -203,7 +203,6 @@ def _read_csv(path: Path, kind: str, target: str | None, text_labels: bool) -> p
                 keep_default_na=False,
                 na_values=missing,
                 low_memory=False,
-                float_precision="round_trip",
                 **options,
             )
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:

@@ -1,0 +1,269 @@
+"""CSV and Parquet tables: what is read, and one clear line for each thing that cannot be."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import logging
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_iris
+
+from sureshot.data import DataError, column_names, load_table
+
+
+def write(path: Path, text: str, encoding: str = "utf-8") -> Path:
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+@pytest.fixture
+def iris(tmp_path: Path) -> pd.DataFrame:
+    bunch = load_iris(as_frame=True)
+    frame = bunch.frame.drop(columns="target")
+    frame["species"] = bunch.target_names[bunch.target]
+    return frame
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet"])
+def test_a_real_table_in_each_format(tmp_path: Path, iris: pd.DataFrame, suffix: str) -> None:
+    path = tmp_path / f"iris{suffix}"
+    if suffix == ".parquet":
+        iris.to_parquet(path, index=False)
+    else:
+        iris.to_csv(path, index=False)
+    table = load_table(path, "species")
+    assert table.y is not None
+    assert isinstance(table.X, pd.DataFrame)
+    np.testing.assert_array_equal(table.X.to_numpy(), iris.drop(columns="species").to_numpy())
+    np.testing.assert_array_equal(table.y, iris["species"].to_numpy(dtype=str))
+    assert table.feature_names == tuple(iris.columns[:-1])
+    np.testing.assert_array_equal(table.row_ids, np.arange(150))
+    assert column_names(path) == list(iris.columns)
+
+
+def test_without_a_target_every_column_is_a_feature(tmp_path: Path) -> None:
+    table = load_table(write(tmp_path / "t.csv", "a,b\n1,2\n3,4\n"))
+    assert table.y is None
+    assert table.feature_names == ("a", "b")
+
+
+def test_notes_are_left_out_and_said_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = write(tmp_path / "t.csv", "meta_name,a,y\nx,1,0\nz,2,1\n")
+    with caplog.at_level(logging.INFO, logger="sureshot"):
+        table = load_table(path, "y")
+    assert table.feature_names == ("a",)
+    assert "meta_name" in caplog.text
+
+
+def test_a_first_column_without_a_name_identifies_rows(tmp_path: Path, iris: pd.DataFrame) -> None:
+    iris.index = pd.Index([f"flower {i}" for i in range(150)])
+    iris.to_csv(tmp_path / "t.csv")
+    table = load_table(tmp_path / "t.csv", "species")
+    assert table.row_ids[3] == "flower 3"
+    assert table.X.shape == (150, 4)
+    iris.to_parquet(tmp_path / "t.parquet")
+    assert load_table(tmp_path / "t.parquet", "species").row_ids[3] == "flower 3"
+
+
+def test_labels_keep_their_kind(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "a,whole,word,truth,na,code\n1,1,x,True,NA,01\n2,2,y,False,None,1\n")
+    frame = {name: _labels_of(path, name) for name in ("whole", "word", "truth", "na")}
+    assert frame["whole"].dtype.kind == "i"
+    assert frame["word"].tolist() == ["x", "y"]
+    assert frame["truth"].dtype.kind == "b"
+    assert frame["na"].tolist() == ["NA", "None"]  # class names, not missing
+    ignored = ("whole", "word", "truth", "na")
+    codes = load_table(path, "code", ignore=ignored, text_labels=True).y
+    assert codes is not None
+    assert codes.tolist() == ["01", "1"]
+
+
+def _labels_of(path: Path, name: str) -> np.ndarray:
+    others = {"whole", "word", "truth", "na", "code"} - {name}
+    y = load_table(path, name, ignore=others).y
+    assert y is not None
+    return y
+
+
+def test_whole_numbers_written_as_floats_are_whole_numbers(tmp_path: Path) -> None:
+    y = load_table(write(tmp_path / "t.csv", "a,y\n1,1.0\n2,2.0\n"), "y").y
+    assert y is not None
+    assert y.dtype.kind == "i"
+
+
+def test_features_in_the_order_asked_for(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "b,extra,a\n1,9,2\n")
+    table = load_table(path, features=["a", "b"], ignore=["extra"])
+    assert table.feature_names == ("a", "b")
+    np.testing.assert_array_equal(np.asarray(table.X), [[2.0, 1.0]])
+    with pytest.raises(DataError, match=r"missing: c; unexpected: b, extra"):
+        load_table(path, features=["a", "c"])
+
+
+def test_booleans_count_as_numbers_and_spaces_before_cells_do_not_matter(tmp_path: Path) -> None:
+    table = load_table(write(tmp_path / "t.csv", "a , b,y\n True, 1,x\n False, 2 ,z\n"), "y")
+    assert table.feature_names == ("a", "b")
+
+
+def test_a_byte_order_mark_and_windows_line_ends(tmp_path: Path) -> None:
+    table = load_table(write(tmp_path / "t.csv", "\ufeffa,y\r\n1,x\r\n2,z\r\n"), "y")
+    assert table.feature_names == ("a",)
+    assert table.y is not None
+    assert table.y.tolist() == ["x", "z"]
+
+
+def test_missing_cells_are_kept_if_asked(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "a,b,y\n1,?,x\n,2,z\n")
+    X = np.asarray(load_table(path, "y", allow_missing=True).X)
+    np.testing.assert_array_equal(np.isnan(X), [[False, True], [True, False]])
+
+
+BAD_CSV = {
+    "empty": ("", "is empty"),
+    "blank": ("\n \n", "is empty"),
+    "header only": ("a,b,y\n", "has a header but no rows"),
+    "text column": ("a,b,y\n1,red,x\n2,blue,z\n", r"not numeric: column b \(for instance 'red'.*meta_"),
+    "missing cells": ("a,b,y\n1,,x\n2,,z\n", r"missing cells in column b \(2\); .*SimpleImputer"),
+    "empty column": ("a,b,y\n1,,x\n2,,z\n", "missing cells"),
+    "infinite": ("a,b,y\n1,inf,x\n2,1,z\n", "infinite numbers in column b"),
+    "no such target": ("a,b,Y label\n1,2,x\n", r"no column 'y'.*columns: a, b, Y label"),
+    "same name twice": ("a,a,y\n1,2,x\n", "more than one column is called a"),
+    "unnamed column": ("a,,y\n1,2,x\n", "column 2 has no name"),
+    "long row": ("a,b,y\n1,2,x,7\n1,2,z\n", "same number of cells"),
+    "long row later": ("a,b,y\n1,2,x\n1,2,z,7\n", "same number of cells"),
+    "missing label": ("a,y\n1,x\n2,\n", r"column 'y' has no label in 1 of 2 rows \(the first is row 1"),
+    "fractions": ("a,y\n1,0.5\n2,1\n", "numbers with fractions"),
+    "semicolons": ("a;b;y\n1;2;x\n", "separated by semicolons"),
+    "tabs": ("a\tb\ty\n1\t2\tx\n", "separated by tabs"),
+    "only the target": ("y\nx\nz\n", "no feature columns"),
+    "binary": ("a,\0\0\0\n1,2\n", "not text"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_CSV)
+def test_bad_csv_gives_one_clear_line(tmp_path: Path, case: str) -> None:
+    text, message = BAD_CSV[case]
+    path = write(tmp_path / "bad.csv", text)
+    with pytest.raises(DataError, match=message) as caught:
+        load_table(path, "y")
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_near_name_is_suggested(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "a,species\n1,x\n")
+    with pytest.raises(DataError, match="did you mean 'species'"):
+        load_table(path, "Specie")
+
+
+def test_not_utf8(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="not UTF-8"):
+        load_table(write(tmp_path / "t.csv", "größe,y\n1,x\n", "latin-1"), "y")
+
+
+def test_a_truncated_gzip_file_and_one_that_is_none(tmp_path: Path) -> None:
+    whole = gzip.compress(b"a,y\n" + b"1,x\n" * 1000)
+    (tmp_path / "half.csv.gz").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "none.csv.gz").write_text("a,y\n1,x\n")
+    for name in ("half.csv.gz", "none.csv.gz"):
+        with pytest.raises(DataError, match="not a whole gzip file"):
+            load_table(tmp_path / name, "y")
+
+
+def test_files_that_are_no_tables(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="is a folder"):
+        load_table(tmp_path)
+    with pytest.raises(DataError, match=r"expected one of \.csv"):
+        load_table(write(tmp_path / "t.xlsx", "x"))
+    write(tmp_path / "table.csv", "a\n1\n")
+    with pytest.raises(DataError, match=r"does not exist \(did you mean 'table.csv'\?\)"):
+        load_table(tmp_path / "tabel.csv")
+    with pytest.raises(DataError, match="is empty"):
+        load_table(write(tmp_path / "t.parquet", ""))
+    with pytest.raises(DataError, match="cannot be read as Parquet"):
+        load_table(write(tmp_path / "t.parquet", "not parquet at all"))
+
+
+def test_a_truncated_parquet_file(tmp_path: Path, iris: pd.DataFrame) -> None:
+    iris.to_parquet(tmp_path / "t.parquet")
+    whole = (tmp_path / "t.parquet").read_bytes()
+    (tmp_path / "t.parquet").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError, match="cannot be read as Parquet"):
+        load_table(tmp_path / "t.parquet")
+
+
+def test_parquet_columns_that_are_not_numbers(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"v": [[1.0, 2.0], [3.0, 4.0]], "c": pd.Categorical(["p", "q"]), "y": [0, 1]})
+    frame.to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(DataError, match="2 columns: v, c"):
+        load_table(tmp_path / "t.parquet", "y")
+    labels = load_table(tmp_path / "t.parquet", "c", ignore=["v"]).y
+    assert labels is not None
+    assert labels.tolist() == ["p", "q"]
+
+
+def test_parquet_integers_with_gaps_are_missing_cells(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": pd.array([1, None], dtype="Int64"), "y": [0, 1]})
+    frame.to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(DataError, match="missing cells in column a"):
+        load_table(tmp_path / "t.parquet", "y")
+
+
+def test_parquet_without_its_package_says_what_to_install(
+    tmp_path: Path, iris: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    iris.to_parquet(tmp_path / "t.parquet")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(DataError, match=r"sureshot\[parquet\]"):
+        load_table(tmp_path / "t.parquet", "species")
+
+
+names = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=6)
+numbers = st.floats(allow_nan=False, allow_infinity=False, width=64)
+
+
+@given(data=st.data(), header=st.lists(names, min_size=1, max_size=4, unique=True))
+@settings(max_examples=60, deadline=None)
+def test_what_is_written_is_read_back(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, header: list[str]
+) -> None:
+    """Any finite numbers and any labels, whatever the columns are called."""
+    rows = data.draw(
+        st.lists(st.lists(numbers, min_size=len(header), max_size=len(header)), min_size=1, max_size=5)
+    )
+    labels = data.draw(st.lists(names, min_size=len(rows), max_size=len(rows)))
+    header = [f"x{name}" for name in header]  # never empty, meta_ or the target's name
+    path = tmp_path_factory.mktemp("h") / "t.csv"
+    with open(path, "w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow([*header, "target"])
+        writer.writerows([*row, label] for row, label in zip(rows, labels, strict=True))
+    table = load_table(path, "target", text_labels=True)
+    assert table.y is not None
+    assert table.y.tolist() == labels
+    assert table.feature_names == tuple(header)
+    np.testing.assert_array_equal(np.asarray(table.X), rows)
+
+
+@given(content=st.one_of(st.binary(max_size=200), st.text(max_size=200).map(str.encode)))
+@settings(max_examples=150, deadline=None)
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet", ".npz"])
+def test_any_bytes_give_a_table_or_a_clear_line(
+    tmp_path_factory: pytest.TempPathFactory, suffix: str, content: bytes
+) -> None:
+    path = tmp_path_factory.mktemp("h") / f"t{suffix}"
+    path.write_bytes(content)
+    message = ""
+    try:
+        X = np.asarray(load_table(path).X)
+    except DataError as error:
+        message, X = str(error), np.zeros((1, 1))
+    assert "\n" not in message
+    assert np.isfinite(X).all()
