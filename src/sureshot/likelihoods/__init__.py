@@ -8,8 +8,8 @@
 `Softmax`                     the reference without Gaussian sites
 ============================  ================================================================
 
-To add one: implement `Likelihood` (and `MeanFieldLikelihood` or `ConjugateLikelihood` when it has Gaussian sites),
-add it here, and list it in ``tests/contracts/test_likelihoods.py``. Read `logistic` first.
+To add one: implement `Likelihood` (and `MeanFieldLikelihood` or `ConjugateLikelihood` when it has Gaussian
+sites), add it here, and list it in ``tests/contracts/test_likelihoods.py``. Read `logistic` first.
 """
 
 from __future__ import annotations

@@ -1,31 +1,23 @@
-"""The two functions of a Polya-Gamma variable that every expected site and evidence bound is made of.
+"""Small pieces that several likelihoods share.
 
-Mean field chooses ``q(omega) = PG(h, c)`` with ``c^2 = E[psi^2]``. It enters only by its mean ``h tanh(c/2) / (2
-c)`` and by ``h log(2 cosh(c/2))``. Both are even in c, so they are functions of ``c^2``, and are computed so:
-as functions of c their derivatives at 0 are ``0/0``.
+Mean field chooses ``q(omega) = PG(h, c)`` with ``c^2 = E[psi^2]``. It enters only by its mean ``h tanh(c/2)
+/ (2 c)`` (`sureshot.polya_gamma.half_tanh_ratio`) and by ``h log(2 cosh(c/2))``, both smooth functions of
+``c^2``.
 """
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
-_SERIES_BELOW = 1e-2
-
-
-def polya_gamma_mean(squared: Tensor) -> Tensor:
-    """``tanh(c/2) / (2 c)``, the mean of PG(1, c), as a smooth function of ``squared = c^2``, elementwise."""
-    series = 0.25 - squared / 48 + squared**2 / 480 - 17 * squared**3 / 80640
-    root = squared.clamp_min(_SERIES_BELOW).sqrt()
-    return torch.where(squared < _SERIES_BELOW, series, torch.tanh(0.5 * root) / (2 * root))
+from sureshot.polya_gamma import log_cosh_half
 
 
 def log_two_cosh_half(squared: Tensor) -> Tensor:
     """``log(2 cosh(c/2))`` as a smooth function of ``squared = c^2``, elementwise."""
-    series = 0.6931471805599453 + squared / 8 - squared**2 / 192 + squared**3 / 2880
-    root = squared.clamp_min(_SERIES_BELOW).sqrt()
-    return torch.where(squared < _SERIES_BELOW, series, 0.5 * root + softplus(-root))
+    return log_cosh_half(squared) + math.log(2)
 
 
 def one_hot(y: Tensor, n_classes: int, dtype: torch.dtype) -> Tensor:
@@ -57,7 +49,8 @@ def require_counts(weight: Tensor | None) -> None:
     wrong = weight[(weight != weight.round()) | (weight < 0)]
     if wrong.numel():
         raise ValueError(
-            f"weight must hold whole numbers (0, 1, 2, ...) for Gibbs sampling, but it holds {float(wrong[0]):g}: "
+            "weight must hold whole numbers (0, 1, 2, ...) for Gibbs sampling, but it holds "
+            f"{float(wrong[0]):g}: "
             'use inference="mean_field", which takes any weight, or repeat rows instead'
         )
 
@@ -73,10 +66,3 @@ def positive_temperature(temperature: float | Tensor) -> float | Tensor:
     if not float(temperature) > 0:
         raise ValueError(f"temperature must be a positive number, but it is {float(temperature):g}")
     return temperature
-
-
-def draw_polya_gamma(h: Tensor, z: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Exact draws of PG(h, z), elementwise."""
-    from sureshot.polya_gamma import sample_polya_gamma
-
-    return sample_polya_gamma(h, z, generator=generator)

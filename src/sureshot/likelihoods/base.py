@@ -1,10 +1,10 @@
 """What a likelihood must say, and nothing more.
 
-Given its auxiliary variables, each *conjugate* likelihood is a Gaussian factor in the latents (a *site*, see
-`sureshot.inference.latent_gaussian`). So a likelihood only says: its density, its sites given a sample of the
-latents (Gibbs), its expected sites given their Gaussian marginals (mean field), its local terms of the evidence
-bound, and its predictive rules. Inference needs no knowledge of the particular likelihood, and a new likelihood
-needs no new inference.
+Given its auxiliary variables, each *conjugate* likelihood is a Gaussian factor in the latents (a *site*,
+see `sureshot.inference.latent_gaussian`). So a likelihood only says: its density, its sites given a sample
+of the latents (Gibbs), its expected sites given their Gaussian marginals (mean field), its local terms of
+the evidence bound, and its predictive rules. Inference needs no knowledge of the particular likelihood, and
+a new likelihood needs no new inference.
 
 Shapes: ``f`` (..., C, N) with any leading batch dimensions (tasks, chains); ``y`` (..., N) int64 in 0..C-1;
 ``weight`` (..., N), one for each datum, a datum of weight 2 counting as two equal ones. A likelihood for two
@@ -89,7 +89,7 @@ class MeanFieldLikelihood(Likelihood):
 
 
 class ConjugateLikelihood(MeanFieldLikelihood):
-    """A likelihood that becomes Gaussian, independently over the latents, given a draw of auxiliary variables."""
+    """A likelihood that is Gaussian, independently over the latents, given drawn auxiliary variables."""
 
     @abstractmethod
     def sample_sites(

@@ -1,8 +1,9 @@
 """Gaussian likelihood on -1/+1 targets: label regression.
 
-Every class is a regression on targets ``t = +1`` (its own data) and ``-1`` (the others) with the same noise, so
-the posterior is exact and in closed form: the sites need no auxiliary variables and no iteration. As a
-likelihood of labels it is misspecified, yet with a tuned noise it is a strong and very cheap classifier.
+Every class is a regression on targets ``t = +1`` (its own data) and ``-1`` (the others) with the same
+noise, so the posterior is exact and in closed form: the sites need no auxiliary variables and no iteration.
+As a likelihood of labels it is misspecified, yet with a tuned noise it is a strong and very cheap
+classifier.
 
 References: Patacchiola et al. 2020 (deep kernel transfer); Rasmussen & Williams 2006, 6.5.
 """

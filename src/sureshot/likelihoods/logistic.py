@@ -1,8 +1,8 @@
 """Logistic likelihood: two classes, one latent function.
 
-``p(y = 1 | f) = sigma(f)``. With Polya-Gamma variables ``omega ~ PG(s, f)``, s the weight of the datum, it is the
-Gaussian factor ``exp(s (y - 1/2) f - omega f^2 / 2)``; mean field replaces omega by its expectation at ``c^2 =
-E[f^2]``. This is the gold standard to read before adding a likelihood.
+``p(y = 1 | f) = sigma(f)``. With Polya-Gamma variables ``omega ~ PG(s, f)``, s the weight of the datum, it
+is the Gaussian factor ``exp(s (y - 1/2) f - omega f^2 / 2)``; mean field replaces omega by its expectation
+at ``c^2 = E[f^2]``. This is the gold standard to read before adding a likelihood.
 
 References: Polson, Scott & Windle 2013; Jaakkola & Jordan 2000 (the same mean field).
 """
@@ -15,10 +15,8 @@ from torch.nn.functional import logsigmoid
 
 from sureshot.inference.latent_gaussian import Sites
 from sureshot.likelihoods.auxiliary import (
-    draw_polya_gamma,
     log_two_cosh_half,
     per_class,
-    polya_gamma_mean,
     require_counts,
     total,
 )
@@ -28,6 +26,7 @@ from sureshot.likelihoods.quadrature import (
     log_expected_sigmoid,
     marginal_variance,
 )
+from sureshot.polya_gamma import half_tanh_ratio, sample_polya_gamma
 
 
 class Logistic(ConjugateLikelihood):
@@ -85,14 +84,14 @@ class Logistic(ConjugateLikelihood):
         """
         require_counts(weight)
         scale = per_class(weight) * torch.ones_like(f)
-        omega = draw_polya_gamma(scale, f, generator)
+        omega = sample_polya_gamma(scale, f, generator)
         return Sites(omega, scale * (y.unsqueeze(-2).to(f.dtype) - 0.5))
 
     def expected_sites(self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None) -> Sites:
-        """``E[omega] = s tanh(c/2) / (2 c)`` with ``c^2 = E[f^2]``; see `MeanFieldLikelihood.expected_sites`."""
+        """``E[omega] = s tanh(c/2) / (2 c)`` with ``c^2 = E[f^2]``; shift ``s (y - 1/2)``."""
         scale = per_class(weight) * torch.ones_like(mean)
         return Sites(
-            scale * polya_gamma_mean(mean**2 + variance), scale * (y.unsqueeze(-2).to(mean.dtype) - 0.5)
+            scale * half_tanh_ratio(mean**2 + variance), scale * (y.unsqueeze(-2).to(mean.dtype) - 0.5)
         )
 
     def local_bound(self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:

@@ -1,17 +1,17 @@
 """Logistic-softmax likelihood with temperature, in two augmentations.
 
-``p(k | f) = sigma(f_k / tau) / sum over c of sigma(f_c / tau)``. The latents of all classes at minus infinity give
-the softmax, positive ones are treated alike; so, unlike the softmax, it is not invariant to a shift of all the
-latents, and the prior mean matters (-5 is close to a softmax). The temperature and the prior say the same thing
-twice: (tau, K, a) and (1, K/tau^2, a/tau) are one model.
+``p(k | f) = sigma(f_k / tau) / sum over c of sigma(f_c / tau)``. The latents of all classes at minus
+infinity give the softmax, positive ones are treated alike; so, unlike the softmax, it is not invariant to a
+shift of all the latents, and the prior mean matters (-5 is close to a softmax). The temperature and the
+prior say the same thing twice: (tau, K, a) and (1, K/tau^2, a/tau) are one model.
 
 The logistic factor of the label takes one Polya-Gamma variable. The denominator is opened by counts ``m_c``:
 
-``1 / sum sigma(g_c) = 1/C sum over m of (m_1 + ... + m_C)! prod of (sigma(-g_c) / C)^m_c / m_c!``,  g = f / tau,
+``1 / sum sigma(g_c) = 1/C sum over m of (m_1 + ... + m_C)! prod of (sigma(-g_c) / C)^m_c / m_c!``
 
-a negative multinomial distribution, and every ``sigma(-g_c)^m_c`` takes ``PG(m_c, g_c)``. The papers reach the same
-model through one more variable, a gamma-distributed rate lambda that makes the counts independent Poisson
-variables. Mean field then pays for treating lambda as independent of the counts:
+with g = f / tau: a negative multinomial distribution, and every ``sigma(-g_c)^m_c`` takes ``PG(m_c, g_c)``.
+The papers reach the same model through one more variable, a gamma-distributed rate lambda that makes the
+counts independent Poisson variables. Mean field then pays for treating lambda as independent of the counts:
 
 * ``"negative_multinomial"`` (default) keeps the counts together: nothing to iterate, a much tighter bound.
 * ``"poisson_gamma"`` is the papers'. `poisson_gamma_step` is one of their updates; `expected_sites` iterates
@@ -34,11 +34,9 @@ from torch.nn.functional import logsigmoid, softplus
 
 from sureshot.inference.latent_gaussian import Sites
 from sureshot.likelihoods.auxiliary import (
-    draw_polya_gamma,
     log_two_cosh_half,
     one_hot,
     per_class,
-    polya_gamma_mean,
     positive_temperature,
     require_counts,
     total,
@@ -50,6 +48,7 @@ from sureshot.likelihoods.quadrature import (
     log_gaussian_expectation,
     marginal_variance,
 )
+from sureshot.polya_gamma import half_tanh_ratio, sample_polya_gamma
 
 Augmentation = Literal["negative_multinomial", "poisson_gamma"]
 
@@ -61,7 +60,7 @@ class PoissonGammaState(NamedTuple):
     """Mean-field parameters of the Poisson-Gamma augmentation, for one copy of each datum."""
 
     tilting: Tensor  # (..., C, N), f~ of eq. 4.4a
-    count: Tensor  # (..., C, N), gamma of eq. 4.4b, the expected counts
+    counts: Tensor  # (..., C, N), gamma of eq. 4.4b, the expected counts
     shape: Tensor  # (..., N), alpha of eq. 4.4c, shape of the rate's gamma distribution
 
 
@@ -120,7 +119,8 @@ class LogisticSoftmax(ConjugateLikelihood):
         """Draw the counts jointly, then the Polya-Gamma variables; see `ConjugateLikelihood.sample_sites`.
 
         The negative multinomial counts are Poisson with a common gamma rate, so that classes are drawn in
-        parallel. Expected counts are limited to 1e6, reached only where every latent is below -13 temperatures.
+        parallel. Expected counts are limited to 1e6, reached only where every latent is below -13
+        temperatures.
 
         Raises
         ------
@@ -134,13 +134,14 @@ class LogisticSoftmax(ConjugateLikelihood):
         rate = torch._standard_gamma(scale, generator=generator) / stop.clamp_min(1 / _LARGEST_COUNT)
         count = torch.poisson(rate * torch.sigmoid(-g) / f.shape[-2], generator=generator)
         own = one_hot(y, f.shape[-2], f.dtype) * scale
-        omega = draw_polya_gamma(count + own, g, generator)
+        omega = sample_polya_gamma(count + own, g, generator)
         return Sites(omega / self.temperature**2, (own - count) / (2 * self.temperature))
 
     def expected_sites(self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None) -> Sites:
         """``w = omega / tau^2``, ``b = s (y - gamma) / (2 tau)`` with expected counts gamma.
 
-        ``omega = s (gamma + y) tanh(f~/2) / (2 f~)``, ``f~^2 = E[(f / tau)^2]``. See the module's notes for gamma.
+        ``omega = s (gamma + y) tanh(f~/2) / (2 f~)``, ``f~^2 = E[(f / tau)^2]``. See the module's notes for
+        gamma.
         """
         squared, log_counts, log_stop = self._count_terms(mean, variance)
         if self.augmentation == "negative_multinomial":
@@ -154,7 +155,8 @@ class LogisticSoftmax(ConjugateLikelihood):
     def local_bound(self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
         """The data's terms of the bound at the optimal counts (and rate), (...).
 
-        ``sum of s (m_y / (2 tau) - log(2 cosh(f~_y / 2)) - log C - log(1 - P))`` for the negative multinomial.
+        ``sum of s (m_y / (2 tau) - log(2 cosh(f~_y / 2)) - log C - log(1 - P))`` for the negative
+        multinomial.
         """
         squared, _, log_stop = self._count_terms(mean, variance)
         own = one_hot(y, mean.shape[-2], mean.dtype)
@@ -204,7 +206,7 @@ class LogisticSoftmax(ConjugateLikelihood):
         tau, n_classes = self.temperature, mean.shape[-2]
         own = one_hot(y, n_classes, mean.dtype)
         total_count = gamma + own
-        omega = total_count * polya_gamma_mean(tilting**2)
+        omega = total_count * half_tanh_ratio(tilting**2)
         log_rate = torch.digamma(shape)
         second_moment = (mean**2 + variance) / tau**2
         fit = -total_count * math.log(2) + (own - gamma) * mean / (2 * tau) - 0.5 * omega * second_moment
@@ -220,14 +222,15 @@ class LogisticSoftmax(ConjugateLikelihood):
         tau = self.temperature
         own = one_hot(y, gamma.shape[-2], gamma.dtype)
         scale = per_class(weight)
-        omega = scale * (gamma + own) * polya_gamma_mean(squared)
+        omega = scale * (gamma + own) * half_tanh_ratio(squared)
         return Sites(omega / tau**2, scale * (own - gamma) / (2 * tau))
 
     def _count_terms(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """``f~^2`` and ``log p_c``, each (..., C, N), and ``log(1 - sum p_c)`` (..., 1, N).
 
-        ``p_c = exp(-g/2) / (2 C cosh(f~/2))`` with g = m / tau. Where all the latents are very negative, sum p_c
-        rounds to one; the logarithm of the small complement is computed from ``f~ + g = V / (f~ - g)``.
+        ``p_c = exp(-g/2) / (2 C cosh(f~/2))`` with g = m / tau. Where all the latents are very negative,
+        sum p_c rounds to one; the logarithm of the small complement is computed from ``f~ + g = V / (f~ -
+        g)``.
         """
         g = mean / self.temperature
         v = variance / self.temperature**2
@@ -255,8 +258,8 @@ class LogisticSoftmax(ConjugateLikelihood):
 def _rate_shape(log_stop: Tensor) -> Tensor:
     """The fixed point of ``alpha = 1 + P exp(digamma(alpha))`` with ``P = 1 - exp(log_stop)``, float64.
 
-    The right-hand side is convex with slope below one, so Newton's method from ``alpha = 1`` climbs to the only
-    root; the last step carries the gradient (the implicit function theorem).
+    The right-hand side is convex with slope below one, so Newton's method from ``alpha = 1`` climbs to the
+    only root; the last step carries the gradient (the implicit function theorem).
     """
     stop = log_stop.double().clamp_min(-30).exp()
     proceed = 1 - stop

@@ -1,15 +1,15 @@
 """One-vs-each likelihood: a label must beat every other class, one at a time.
 
-``L(f | y) = prod over c != y of sigma(f_y - f_c)``, a lower bound of the softmax. It is a *composite* likelihood:
-its sum over the classes is at most one and grows with the scale of the latents, so its evidence favours large
-output scales when kernels are compared; predictions are normalised explicitly. Only differences of latents count,
-so adding one function to all of them changes nothing.
+``L(f | y) = prod over c != y of sigma(f_y - f_c)``, a lower bound of the softmax. It is a *composite*
+likelihood: its sum over the classes is at most one and grows with the scale of the latents, so its evidence
+favours large output scales when kernels are compared; predictions are normalised explicitly. Only
+differences of latents count, so adding one function to all of them changes nothing.
 
-Given ``omega_c ~ PG(s, f_y - f_c)`` for every class but the label, a datum is a Gaussian factor whose precision
-over the classes is a star graph, ``diag(omega) + (sum omega) e_y e_y' - e_y omega' - omega e_y'``: not independent
-over the classes, so `OneVsEach` has no `sample_sites`; Gibbs works on the differences
-(`sureshot.inference.pairwise`) or with `star_precision`. Mean field factorised over the classes does give
-independent sites.
+Given ``omega_c ~ PG(s, f_y - f_c)`` for every class but the label, a datum is a Gaussian factor whose
+precision over the classes is a star graph, ``diag(omega) + (sum omega) e_y e_y' - e_y omega' - omega
+e_y'``: not independent over the classes, so `OneVsEach` has no `sample_sites`; Gibbs works on the
+differences (`sureshot.inference.pairwise`) or with `star_precision`. Mean field factorised over the classes
+does give independent sites.
 
 References: Titsias 2016 (the bound); Snell & Zemel 2021 (Polya-Gamma form, eq. 42 for the prediction).
 """
@@ -25,11 +25,9 @@ from torch.nn.functional import logsigmoid
 from sureshot.inference.latent_gaussian import Sites
 from sureshot.inference.pairwise import other_classes, pairs_to_classes
 from sureshot.likelihoods.auxiliary import (
-    draw_polya_gamma,
     log_two_cosh_half,
     one_hot,
     per_class,
-    polya_gamma_mean,
     require_counts,
     total,
 )
@@ -41,6 +39,7 @@ from sureshot.likelihoods.quadrature import (
     is_full_covariance,
     log_gaussian_expectation,
 )
+from sureshot.polya_gamma import half_tanh_ratio, sample_polya_gamma
 
 Normalisation = Literal["expected_likelihood", "expected_softmax"]
 
@@ -93,7 +92,7 @@ class OneVsEach(MeanFieldLikelihood):
         return torch.softmax(logs, dim=-2)
 
     def expected_log(self, mean: Tensor, covariance: Tensor) -> Tensor:
-        """Softmax of ``sum over c' of E[log sigma(f_c - f_c')]``, by one-dimensional quadrature, (..., C, Q)."""
+        """Softmax of ``sum over c' of E[log sigma(f_c - f_c')]``, by 1-d quadrature, (..., C, Q)."""
         full = is_full_covariance(mean, covariance)
         variance = covariance.diagonal(dim1=-2, dim2=-1).mT if full else covariance
 
@@ -118,14 +117,15 @@ class OneVsEach(MeanFieldLikelihood):
     def expected_sites(self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None) -> Sites:
         """Sites of the mean field that factorises over the classes as well; see the module's notes.
 
-        ``c^2 = (m_y - m_c)^2 + V_y + V_c``, ``omega_c = s tanh(c/2) / (2 c)``. For the other classes precision
-        omega_c and shift ``-s/2 + omega_c m_y``; for the label ``sum omega_c`` and ``s (C-1)/2 + sum omega_c m_c``.
+        ``c^2 = (m_y - m_c)^2 + V_y + V_c``, ``omega_c = s tanh(c/2) / (2 c)``. For the other classes
+        precision omega_c and shift ``-s/2 + omega_c m_y``; for the label ``sum omega_c`` and ``s (C-1)/2 +
+        sum omega_c m_c``.
         """
         own = one_hot(y, mean.shape[-2], mean.dtype)
         scale = per_class(weight)
         label_mean = (own * mean).sum(-2, keepdim=True)
         label_variance = (own * variance).sum(-2, keepdim=True)
-        omega = (1 - own) * scale * polya_gamma_mean((label_mean - mean) ** 2 + label_variance + variance)
+        omega = (1 - own) * scale * half_tanh_ratio((label_mean - mean) ** 2 + label_variance + variance)
         precision = omega + own * omega.sum(-2, keepdim=True)
         coupled = (1 - own) * omega * label_mean + own * (omega * mean).sum(-2, keepdim=True)
         return Sites(precision, coupled + self.shift(y, mean.shape[-2], weight, mean.dtype))
@@ -151,7 +151,7 @@ class OneVsEach(MeanFieldLikelihood):
         require_counts(weight)
         own = one_hot(y, f.shape[-2], f.dtype)
         tilt = (own * f).sum(-2, keepdim=True) - f
-        return draw_polya_gamma((1 - own) * per_class(weight), tilt, generator)
+        return sample_polya_gamma((1 - own) * per_class(weight), tilt, generator)
 
     @staticmethod
     def shift(

@@ -48,6 +48,6 @@ class Softmax(Likelihood):
         return torch.softmax(logs, dim=-2)
 
     def expected_log(self, mean: Tensor, covariance: Tensor) -> Tensor:
-        """Softmax of ``E[log p]``; the log normaliser is common to the classes, so this is ``softmax(mean)``."""
+        """Softmax of ``E[log p]``: ``softmax(mean / tau)``, since the normaliser is common to the classes."""
         is_full_covariance(mean, covariance)
         return torch.softmax(mean / self.temperature, dim=-2)
