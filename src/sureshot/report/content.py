@@ -1,7 +1,7 @@
 """What a report is about, as immutable data: no drawing and no HTML here.
 
-Every part of a `Report` is optional, so that a fit without test labels, an evaluation and a comparison of methods
-write the same kind of page with more or fewer sections.
+Every part of a `Report` is optional, so that a fit without test labels, an evaluation and a comparison of
+methods write the same kind of page with more or fewer sections.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Table:
     rows : tuple of tuples
         One cell for each column: text, a number, a `Measured`, or None for "not applicable".
     better : tuple
-        For each column "higher", "lower" or None; the best number of such a column is set in bold. Empty: none.
+        For each column "higher", "lower" or None; the best number of such a column is set in bold. Empty:
+        none.
     note : str
         Stands beneath: what was measured, how often, on what.
 
@@ -56,9 +57,13 @@ class Table:
         width = len(self.columns)
         for number, row in enumerate(self.rows):
             if len(row) != width:
-                raise ValueError(f"rows: expected {width} cells, one for each column, row {number} has {len(row)}.")
+                raise ValueError(
+                    f"rows: expected {width} cells, one for each column, row {number} has {len(row)}."
+                )
         if self.better and len(self.better) != width:
-            raise ValueError(f"better: expected {width} entries, one for each column, got {len(self.better)}.")
+            raise ValueError(
+                f"better: expected {width} entries, one for each column, got {len(self.better)}."
+            )
 
 
 @dataclass(frozen=True)
@@ -135,11 +140,15 @@ class Predictions:
             if getattr(self, name) is not None:
                 values = np.asarray(getattr(self, name))
                 if values.shape != (n,):
-                    raise ValueError(f"{name}: expected {n} values, one for each row, got shape {values.shape}.")
+                    raise ValueError(
+                        f"{name}: expected {n} values, one for each row, got shape {values.shape}."
+                    )
                 object.__setattr__(self, name, values)
         if self.images is not None:
             images = np.asarray(self.images)
-            if images.shape[:1] != (n,) or not (images.ndim == 3 or (images.ndim == 4 and images.shape[3] == 3)):
+            if images.shape[:1] != (n,) or not (
+                images.ndim == 3 or (images.ndim == 4 and images.shape[3] == 3)
+            ):
                 raise ValueError(
                     f"images: expected shape ({n}, height, width) or ({n}, height, width, 3), got {images.shape}."
                 )
@@ -184,7 +193,9 @@ class Confusion(NamedTuple):
     """Of the true class's rows."""
 
 
-def worst_pairs(truth: NDArray[np.int64], predicted: NDArray[np.int64], classes: ArrayLike) -> list[Confusion]:
+def worst_pairs(
+    truth: NDArray[np.int64], predicted: NDArray[np.int64], classes: ArrayLike
+) -> list[Confusion]:
     """Pairs (true, predicted) of different classes, most frequent first.
 
     Parameters

@@ -27,9 +27,9 @@ def environment() -> dict[str, str | int]:
     Returns
     -------
     dict
-        A version for each package ("not installed" where it is missing), then "python", "platform", "device" (the
-        accelerator torch would use, or "cpu"), "threads" (of torch, within an operation) and "processors"
-        (that this process may run on).
+        A version for each package ("not installed" where it is missing), then "python", "platform",
+        "device" (the accelerator torch would use, or "cpu"), "threads" (of torch, within an operation) and
+        "processors" (that this process may run on).
     """
     found: dict[str, str | int] = {name: _version(name) for name in PACKAGES}
     found["python"] = platform.python_version()

@@ -1,8 +1,8 @@
 """The figures of a report, drawn with matplotlib's objects: no pyplot, no global state, safe in threads and servers.
 
-One palette (Okabe and Ito's, distinct under every common colour blindness), one type size, sizes that are read
-without zooming at 800 pixels. Names of classes are shown as they are: dollar signs are not taken for formulas. Each
-function returns a new ``Figure``; `figure_to_data_uri` turns it into text for an ``<img>``.
+One palette (Okabe and Ito's, distinct under every common colour blindness), one type size, sizes that are
+read without zooming at 800 pixels. Names of classes are shown as they are: dollar signs are not taken for
+formulas. Each function returns a new ``Figure``; `figure_to_data_uri` turns it into text for an ``<img>``.
 """
 
 from __future__ import annotations
@@ -42,12 +42,16 @@ def reliability_diagram(curve: ReliabilityCurve) -> Figure:
     upper.plot([0, 1], [0, 1], color=GREY, linestyle=(0, (4, 3)), linewidth=1.2, zorder=1)
     upper.vlines(confidence, centre - half_width, centre + half_width, color=BLUE, linewidth=1.6, alpha=0.55)
     upper.plot(confidence, accuracy, "o-", color=BLUE, markersize=5.5, linewidth=1.2, zorder=3)
-    upper.text(0.03, 0.95, f"ECE {curve.expected_error:.3f}", color=INK, fontsize=NORMAL, weight="bold", va="top")
+    upper.text(
+        0.03, 0.95, f"ECE {curve.expected_error:.3f}", color=INK, fontsize=NORMAL, weight="bold", va="top"
+    )
     upper.text(0.97, 0.04, "below the line: too sure", color="#666666", fontsize=SMALL, ha="right")
     upper.text(0.03, 0.86, "above the line: too modest", color="#666666", fontsize=SMALL, va="top")
     upper.set(ylabel="fraction right", xlim=(0, 1), ylim=(0, 1.02))
     width = np.diff(curve.edges)
-    lower.bar(curve.edges[:-1], curve.count, width=width, align="edge", color=BLUE, edgecolor="white", linewidth=0.8)
+    lower.bar(
+        curve.edges[:-1], curve.count, width=width, align="edge", color=BLUE, edgecolor="white", linewidth=0.8
+    )
     lower.set(xlabel="confidence (largest probability)", ylabel="rows")
     lower.yaxis.set_major_locator(MaxNLocator(3, integer=True))
     _tidy(upper, lower)
@@ -124,7 +128,14 @@ def objective_trace(values: ArrayLike, name: str, step: str = "iteration") -> Fi
     figure = _figure(HALF, 3.3)
     axes = figure.subplots()
     few = trace.size <= 40
-    axes.plot(np.arange(1, trace.size + 1), trace, color=BLUE, linewidth=1.6, marker="o" if few else "", markersize=4)
+    axes.plot(
+        np.arange(1, trace.size + 1),
+        trace,
+        color=BLUE,
+        linewidth=1.6,
+        marker="o" if few else "",
+        markersize=4,
+    )
     axes.set(xlabel=_plain(step, 60), ylabel=_plain(name, 60))
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     _tidy(axes)
@@ -137,7 +148,15 @@ def risk_coverage(curve: RiskCoverage) -> Figure:
     axes = figure.subplots()
     axes.plot(curve.coverage, curve.risk, color=BLUE, linewidth=1.8)
     axes.fill_between(curve.coverage, curve.risk, color=BLUE, alpha=0.12, linewidth=0)
-    axes.text(0.03, 0.93, f"area {curve.area:.4f}", transform=axes.transAxes, fontsize=NORMAL, weight="bold", va="top")
+    axes.text(
+        0.03,
+        0.93,
+        f"area {curve.area:.4f}",
+        transform=axes.transAxes,
+        fontsize=NORMAL,
+        weight="bold",
+        va="top",
+    )
     axes.set(xlabel="fraction answered, surest first", ylabel="fraction wrong", xlim=(0, 1))
     axes.set_ylim(0, max(0.02, 1.15 * float(curve.risk.max())))
     axes.xaxis.set_major_formatter(PercentFormatter(1.0))
@@ -189,7 +208,9 @@ def image_gallery(images: ArrayLike, captions: Sequence[str], n_columns: int = 8
     """
     pictures = np.asarray(images)
     if len(pictures) != len(captions) or len(captions) == 0:
-        raise ValueError(f"captions: expected one for each image, got {len(captions)} for {len(pictures)} images.")
+        raise ValueError(
+            f"captions: expected one for each image, got {len(captions)} for {len(pictures)} images."
+        )
     columns = min(n_columns, len(captions))
     rows = -(-len(captions) // columns)
     lines = max(caption.count("\n") + 1 for caption in captions)
@@ -199,7 +220,9 @@ def image_gallery(images: ArrayLike, captions: Sequence[str], n_columns: int = 8
         figure.subplots(rows, columns, squeeze=False).flat, pictures, captions, strict=False
     ):
         axes.imshow(picture, cmap="gray_r" if picture.ndim == 2 else None, interpolation="nearest")
-        axes.set_xlabel("\n".join(_plain(line, 18) for line in caption.split("\n")), fontsize=SMALL, color=INK)
+        axes.set_xlabel(
+            "\n".join(_plain(line, 18) for line in caption.split("\n")), fontsize=SMALL, color=INK
+        )
         axes.set(xticks=[], yticks=[])
     for axes in figure.axes:
         axes.spines[:].set_color("#CCCCCC")
@@ -214,7 +237,9 @@ def figure_to_data_uri(figure: Figure, form: Literal["png", "svg"] = "png") -> s
     PNG is drawn at twice the browser's resolution for sharp screens.
     """
     buffer = io.BytesIO()
-    figure.savefig(buffer, format=form, dpi=2 * PIXELS_PER_INCH, metadata={"Date": None} if form == "svg" else None)
+    figure.savefig(
+        buffer, format=form, dpi=2 * PIXELS_PER_INCH, metadata={"Date": None} if form == "svg" else None
+    )
     return _data_uri(buffer.getvalue(), "image/svg+xml" if form == "svg" else "image/png")
 
 
@@ -226,13 +251,21 @@ def image_to_data_uri(image: ArrayLike, highest: float | None = None) -> str:
     image : array_like (H, W) or (H, W, 3)
         Grey values (darkest is largest), or colours in 0..255 (integers) or 0..1.
     highest : float, optional
-        The grey value drawn black, so that several pictures share a scale; the image's own largest by default.
+        The grey value drawn black, so that several pictures share a scale; the image's own largest by
+        default.
     """
     pixels = np.asarray(image)
     buffer = io.BytesIO()
     if pixels.ndim == 2:
         top = float(pixels.max()) if highest is None else highest
-        imsave(buffer, pixels, cmap="gray_r", vmin=min(0.0, float(pixels.min())), vmax=max(top, 1e-12), format="png")
+        imsave(
+            buffer,
+            pixels,
+            cmap="gray_r",
+            vmin=min(0.0, float(pixels.min())),
+            vmax=max(top, 1e-12),
+            format="png",
+        )
     else:
         colours = pixels.astype(np.uint8) if pixels.dtype.kind in "iu" else np.clip(pixels, 0.0, 1.0)
         imsave(buffer, colours, format="png")

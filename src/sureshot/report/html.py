@@ -1,0 +1,322 @@
+"""A report as one HTML file that opens anywhere and asks for nothing.
+
+Figures are inlined, there is no script, and a content security policy forbids the page any request. All
+text passes through jinja2's autoescape: a class called ``<script>`` is shown as that. Names of classes
+appear in HTML tables rather than in figures, so that every alphabet is shown.
+
+The file is written under a temporary name and renamed when complete, so that a reader never sees half a
+report.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import NamedTuple
+
+import jinja2
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from sureshot.metrics import auroc_unknown, reliability_curve, selective_risk, summarise
+from sureshot.report import plots
+from sureshot.report.content import (
+    Cell,
+    Confusion,
+    Measured,
+    Predictions,
+    Report,
+    Table,
+    View,
+    digest,
+    worst_pairs,
+)
+
+FILE_NAME = "report.html"
+
+
+class Tile(NamedTuple):
+    """One score with what it means."""
+
+    name: str
+    value: str
+    meaning: str
+
+
+class Drawing(NamedTuple):
+    """One figure as the page shows it."""
+
+    heading: str
+    uri: str
+    width: int  # pixels of the page, half of the file's
+    alternative: str
+    explanation: str
+
+
+class Row(NamedTuple):
+    """One row of the data in a table of rows."""
+
+    name: str
+    image: str | None
+    predicted: str
+    probability: str
+    second: str
+    true: str | None
+    right: bool | None
+    uncertainty: str
+    outlier_score: str | None
+
+
+class ShownCell(NamedTuple):
+    """A cell of a table of results."""
+
+    text: str
+    best: bool
+    number: bool
+
+
+def write_report(folder: str | os.PathLike[str], report: Report) -> Path:
+    """Write ``report.html`` into a folder, which is created if need be.
+
+    Parameters
+    ----------
+    folder : path
+    report : Report
+
+    Returns
+    -------
+    Path
+        Of the file.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be created or written to.
+    """
+    target = Path(folder)
+    if target.exists() and not target.is_dir():
+        raise NotADirectoryError(f"folder: {target} is a file; name a folder for the report.")
+    page = render(report)
+    target.mkdir(parents=True, exist_ok=True)
+    temporary = target / f".{FILE_NAME}.{os.getpid()}.tmp"
+    try:
+        temporary.write_text(page, encoding="utf-8")
+        os.replace(temporary, target / FILE_NAME)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return target / FILE_NAME
+
+
+def render(report: Report) -> str:
+    """The page as text."""
+    source = files("sureshot.report").joinpath(FILE_NAME).read_text(encoding="utf-8")
+    engine = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    predictions = report.predictions
+    view = digest(predictions) if predictions is not None else None
+    context: dict[str, object] = {
+        "report": report,
+        "summary": _shown_table(report.summary) if report.summary is not None else None,
+        "model": [(name, _text(value)) for name, value in report.model.items()],
+        "environment": [(name, _text(value)) for name, value in report.environment.items()],
+        "verdict": "",
+        "tiles": [],
+        "drawings": [],
+        "pairs": None,
+        "uncertain": None,
+        "outlying": None,
+    }
+    drawings: list[Drawing] = []
+    if predictions is not None and view is not None:
+        context["verdict"] = _verdict(view)
+        context["tiles"] = _tiles(predictions, view)
+        drawings += _prediction_drawings(predictions, view)
+        context["uncertain"] = _rows(predictions, view, view.uncertainty, report.n_shown)
+        if predictions.outlier_score is not None:
+            score = np.asarray(predictions.outlier_score, dtype=np.float64)
+            context["outlying"] = _rows(predictions, view, score, report.n_shown)
+        if view.truth is not None and view.known.any():
+            pairs = worst_pairs(view.truth[view.known], view.predicted[view.known], predictions.classes)
+            context["pairs"] = _pair_lines(pairs[: report.n_shown])
+            context["more_pairs"] = max(len(pairs) - report.n_shown, 0)
+    if report.trace is not None:
+        values = np.asarray(report.trace.values)
+        drawings.append(
+            _drawing(
+                f"Trace: {report.trace.name}",
+                plots.objective_trace(values, report.trace.name, report.trace.step),
+                f"{report.trace.name} from {values[0]:.6g} to {values[-1]:.6g} in {values.size} steps",
+                f"From {values[0]:.6g} to {values[-1]:.6g} in {values.size} steps. A flat end means it has converged.",
+            )
+        )
+    context["drawings"] = drawings
+    return engine.from_string(source).render(context)
+
+
+def _verdict(view: View) -> str:
+    if view.truth is None or not view.known.any():
+        return f"{len(view.confidence):,} rows without labels; mean confidence {view.confidence.mean():.1%}."
+    right = float((view.predicted == view.truth)[view.known].mean())
+    sure = float(view.confidence[view.known].mean())
+    gap = sure - right
+    judgement = "which matches" if abs(gap) < 0.005 else "too sure" if gap > 0 else "too modest"
+    points = "" if abs(gap) < 0.005 else f" by {100 * abs(gap):.1f} points"
+    return (
+        f"{right:.1%} of {int(view.known.sum()):,} rows are right. "
+        f"The classifier says {sure:.1%} on average, {judgement}{points}."
+    )
+
+
+def _tiles(predictions: Predictions, view: View) -> list[Tile]:
+    if view.truth is None or not view.known.any():
+        return []
+    scores = summarise(view.probabilities[view.known], view.truth[view.known])
+    tiles = [
+        Tile("accuracy", f"{scores.accuracy:.3f}", "fraction right"),
+        Tile("NLL", f"{scores.nll:.3f}", "nats; lower is better"),
+        Tile("Brier", f"{scores.brier:.3f}", "0 to 2; lower is better"),
+        Tile("ECE", f"{scores.ece:.3f}", "mean gap between confidence and accuracy"),
+        Tile("MCE", f"{scores.mce:.3f}", "largest such gap of any bin"),
+    ]
+    if predictions.outlier_score is not None and not view.known.all():
+        score = np.asarray(predictions.outlier_score)
+        value = auroc_unknown(score[view.known], score[~view.known])
+        tiles.append(
+            Tile("unknown AUROC", f"{value:.3f}", "1 tells all unknown rows from known ones, 0.5 is chance")
+        )
+    return tiles
+
+
+def _prediction_drawings(predictions: Predictions, view: View) -> list[Drawing]:
+    if view.truth is None or not view.known.any():
+        return [
+            _drawing(
+                "Confidence histogram",
+                plots.confidence_histogram(view.confidence),
+                "Histogram of the largest probability of each row",
+                "How sure the classifier is of each row.",
+            )
+        ]
+    p, truth = view.probabilities[view.known], view.truth[view.known]
+    correct = view.predicted[view.known] == truth
+    curve, risk = reliability_curve(p, truth), selective_risk(p, truth)
+    drawings = [
+        _drawing(
+            "Reliability diagram",
+            plots.reliability_diagram(curve),
+            f"Accuracy against confidence; expected calibration error {curve.expected_error:.3f}",
+            "Points on the dashed line: a confidence can be taken at its word. Bars are 95 % intervals; beneath, how "
+            "many rows each point stands for.",
+        ),
+        _drawing(
+            "Confidence histogram",
+            plots.confidence_histogram(view.confidence[view.known], correct),
+            "Histogram of the largest probability of each row, right and wrong answers apart",
+            "Wrong answers should be rare at the right end. The two lines coincide when confidence is right on average.",
+        ),
+        _drawing(
+            "Answering only when sure",
+            plots.risk_coverage(risk),
+            f"Fraction wrong against the fraction answered, area {risk.area:.4f}",
+            "Errors left if the least sure rows are handed to a person instead.",
+        ),
+    ]
+    if predictions.outlier_score is not None and not view.known.all():
+        score = np.asarray(predictions.outlier_score, dtype=np.float64)
+        drawings.append(
+            _drawing(
+                "Known and unknown",
+                plots.outlier_histogram(score[view.known], score[~view.known]),
+                "Histogram of outlier scores of known and of unknown classes",
+                "The less the two overlap, the better rows of unknown classes can be told.",
+            )
+        )
+    return drawings
+
+
+def _drawing(heading: str, figure: Figure, alternative: str, explanation: str) -> Drawing:
+    width = round(figure.get_figwidth() * plots.PIXELS_PER_INCH)
+    return Drawing(heading, plots.figure_to_data_uri(figure), width, alternative, explanation)
+
+
+def _rows(predictions: Predictions, view: View, score: NDArray[np.float64], n_shown: int) -> list[Row]:
+    """The rows of largest score."""
+    order = np.argsort(-score, kind="stable")[:n_shown]
+    classes = np.asarray(predictions.classes)
+    names = np.arange(score.size) if predictions.row_names is None else np.asarray(predictions.row_names)
+    images = None if predictions.images is None else np.asarray(predictions.images)
+    top = None if images is None else float(images.max())
+    rows = []
+    for i in order.tolist():
+        p = view.probabilities[i]
+        runner_up = int(np.argsort(-p, kind="stable")[1]) if p.size > 1 else None
+        rows.append(
+            Row(
+                name=str(names[i]),
+                image=None if images is None else plots.image_to_data_uri(images[i], top),
+                predicted=str(classes[view.predicted[i]]),
+                probability=f"{view.confidence[i]:.3f}",
+                second="" if runner_up is None else f"{classes[runner_up]} ({p[runner_up]:.3f})",
+                true=None if predictions.y is None else str(np.asarray(predictions.y)[i]),
+                right=None if view.truth is None else bool(view.truth[i] == view.predicted[i]),
+                uncertainty=f"{view.uncertainty[i]:.3f}",
+                outlier_score=None
+                if predictions.outlier_score is None
+                else f"{float(np.asarray(predictions.outlier_score)[i]):.3f}",
+            )
+        )
+    return rows
+
+
+def _pair_lines(pairs: Sequence[Confusion]) -> list[dict[str, object]]:
+    most = max((pair.count for pair in pairs), default=1)
+    return [
+        {
+            "true": str(pair.true),
+            "predicted": str(pair.predicted),
+            "count": pair.count,
+            "share": f"{pair.share:.0%}",
+            "width": f"{100 * pair.count / most:.0f}",
+        }
+        for pair in pairs
+    ]
+
+
+def _shown_table(table: Table) -> list[list[ShownCell]]:
+    best: list[float | None] = [None] * len(table.columns)
+    for column, better in enumerate(table.better):
+        values = [v for row in table.rows if (v := _number(row[column])) is not None]
+        if better is not None and len(values) > 1:
+            best[column] = max(values) if better == "higher" else min(values)
+    return [
+        [
+            ShownCell(
+                _text(cell), best[i] is not None and _number(cell) == best[i], _number(cell) is not None
+            )
+            for i, cell in enumerate(row)
+        ]
+        for row in table.rows
+    ]
+
+
+def _number(cell: Cell) -> float | None:
+    value = cell.mean if isinstance(cell, Measured) else cell
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
+        return None
+    return float(value)
+
+
+def _text(cell: object) -> str:
+    """Numbers with three decimals (or four digits, if large), None as a dash."""
+    if cell is None:
+        return "–"
+    if isinstance(cell, Measured):
+        return f"{cell.mean:.3f} ± {cell.error:.3f}"
+    if isinstance(cell, float) and not isinstance(cell, bool):
+        return f"{cell:.3f}" if 1e-3 <= abs(cell) < 1000 or cell == 0 else f"{cell:.4g}"
+    return str(cell)
