@@ -97,12 +97,12 @@ def test_the_matrix_is_exactly_symmetric_and_positive_semidefinite(build: Callab
 def test_it_is_what_gpytorch_gives(build: Callable[[], Kernel], dtype: torch.dtype) -> None:
     kernel, x, z = _kernel(build, dtype), _rows(9, dtype=dtype), _rows(5, seed=1, dtype=dtype)
     tolerance = {"rtol": 1e-12, "atol": 1e-12} if dtype == torch.float64 else {"rtol": 1e-4, "atol": 1e-4}
-    gram, theirs = evaluate(kernel, x), kernel(x).to_dense()
+    gram, reference = evaluate(kernel, x), kernel(x).to_dense()
     # Off the diagonal: there GPyTorch's distances carry the square root of the rounding error.
     off = ~torch.eye(9, dtype=torch.bool)
     for ours, theirs in (
         (evaluate(kernel, x, z), kernel(x, z).to_dense()),
-        (gram[off], theirs[off]),
+        (gram[off], reference[off]),
         (gram.diagonal(), kernel(x, diag=True)),
         (evaluate(kernel, x, diag=True), kernel(x, diag=True)),
     ):

@@ -12,7 +12,6 @@ import threading
 from typing import Any
 
 import gpytorch.kernels as gk
-import torch
 from gpytorch.kernels import Kernel
 from linear_operator import to_dense
 from torch import Tensor
@@ -69,8 +68,8 @@ def evaluate(
         return _apply(kernel, x1, x2, False)
     gram = _apply(kernel, x1, x1, False)
     gram = (gram + gram.mT).mul_(0.5)
-    exact = _apply(kernel, x1, x1, True).expand(gram.shape[:-1])
-    return torch.diagonal_scatter(gram, exact, dim1=-2, dim2=-1)
+    gram.diagonal(dim1=-2, dim2=-1).copy_(_apply(kernel, x1, x1, True))
+    return gram
 
 
 def _check(kernel: Kernel, x1: Tensor, x2: Tensor | None, diag: bool) -> None:
@@ -130,8 +129,7 @@ def _forward(kernel: Kernel, x1: Tensor, x2: Tensor, diag: bool) -> Tensor:
     if kind is gk.ScaleKernel:
         scale = kernel.outputscale.unsqueeze(-1)
         # As in GPyTorch, whose scale kernel has taken over the active dimensions of its base.
-        base = _forward(kernel.base_kernel, x1, x2, diag)
-        return base * (scale if diag else scale.unsqueeze(-1))
+        return _forward(kernel.base_kernel, x1, x2, diag) * (scale if diag else scale.unsqueeze(-1))
     if kind is gk.AdditiveKernel:
         terms = [_apply(part, x1, x2, diag) for part in kernel.kernels]
         return sum(terms[1:], start=terms[0])
