@@ -8,10 +8,9 @@ proportional to ``sigma(e) sigma(-e)`` replaces almost exactly (the trapezoid ru
 and the Gaussian integral of a step is a normal distribution function. Errors are at most 6e-7 for
 variances up to 1024.
 
-*Many latents.* `log_gaussian_expectation` averages over a scrambled Sobol point set with a fixed seed,
-mirrored so that odd terms cancel. The points are the same for every query, so a prediction does not depend
-on the batch it is made in, and no generator is involved. Queries are processed in blocks so that memory
-stays bounded.
+*Many latents.* `log_gaussian_expectation` averages over a scrambled Sobol point set with a fixed seed.
+The points are the same for every query, so a prediction does not depend on the batch it is made in, and no
+generator is involved. Queries are processed in blocks so that memory stays bounded.
 
 References: Snell & Zemel 2021, appendix (Gauss-Hermite); Owen 1998 (scrambling).
 """
@@ -32,7 +31,8 @@ MAX_NUMBERS = 20_000_000
 """Largest number of intermediate values held at once, 160 MB in float64."""
 
 N_POINTS = 256
-"""Default size of the point set: errors of about 1e-3 in a probability for up to ten classes."""
+"""Default size of the point set. Measured errors in a probability, softmax: 4e-4 at 2 classes, 2e-3 at 10,
+3e-3 at 150; logistic-softmax: below 3e-4; one-vs-each, a product over classes: 4e-4, 4e-3, and 1e-2 at 50."""
 
 _SOBOL_SEED = 20_210_325
 _LARGE_VARIANCE = 2.0
@@ -165,10 +165,9 @@ def _normal_points(dimension: int, n_points: int) -> Tensor:
             f"a point set exists for at most {qmc.Sobol.MAXDIM} latents, but {dimension} were asked for; "
             "use the plug_in rule for that many classes"
         )
-    exponent = math.ceil(math.log2(n_points)) - 1
+    exponent = math.ceil(math.log2(n_points))
     uniform = qmc.Sobol(dimension, scramble=True, seed=_SOBOL_SEED).random_base2(exponent)
-    half = torch.special.ndtri(torch.from_numpy(uniform).clamp(1e-10, 1 - 1e-10))
-    return torch.cat([half, -half])
+    return torch.special.ndtri(torch.from_numpy(uniform).clamp(1e-10, 1 - 1e-10))
 
 
 def standard_normal_points(
@@ -184,8 +183,8 @@ def standard_normal_points(
     dimension : int
         Number of latents C.
     n_points : int, default=256
-        Rounded up to a power of two. Half are scrambled Sobol points, half their mirror images, so that odd
-        moments are exactly zero.
+        Rounded up to a power of two, for which scrambled Sobol points are balanced. (Mirrored points were
+        measured to be less accurate for the likelihoods here.)
     dtype, device
         Of the result.
 
