@@ -1,0 +1,291 @@
+"""Objectives against dense integrals, quadrature and the gradient formulas."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import logsigmoid, one_hot
+
+from sureshot.inference.latent_gaussian import FeaturePrior, GramPrior, Sites, matheron_sample
+from sureshot.inference.mean_field import fit_mean_field
+from sureshot.inference.objectives import (
+    collapsed_one_vs_each_log_evidence,
+    evidence_bound,
+    fisher_surrogate,
+    gibbs_leave_one_out,
+    leave_one_out_log_likelihood,
+    predictive_log_likelihood,
+)
+from sureshot.inference.pairwise import pairwise_differences, pairwise_gram
+from sureshot.likelihoods.gaussian import GaussianLabels
+from sureshot.likelihoods.logistic import Logistic
+from sureshot.likelihoods.one_vs_each import OneVsEach
+
+CLOSE = {"rtol": 1e-10, "atol": 1e-10}
+ZERO = torch.tensor(0.0, dtype=torch.float64)
+
+
+def normal(*shape, seed):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def rbf(n, scale, seed=0):
+    x = normal(n, 2, seed=seed)
+    return scale * torch.exp(-0.5 * torch.cdist(x, x) ** 2)
+
+
+def binary_log_evidence(gram, y, nodes=40):
+    """Log evidence of a binary logistic model by a Gauss-Hermite grid over its latents."""
+    n = y.numel()
+    points, weights = (torch.tensor(part) for part in np.polynomial.hermite_e.hermegauss(nodes))
+    indices = torch.cartesian_prod(*[torch.arange(nodes)] * n).reshape(-1, n)
+    f = points[indices] @ torch.linalg.cholesky(gram).T
+    mass = (weights / weights.sum())[indices].prod(-1)
+    return (mass * logsigmoid((2 * y - 1) * f).sum(-1).exp()).sum().log()
+
+
+def posterior_sites(prior, y, chains, sweeps, seed):
+    """Independent Gibbs chains of the binary logistic model; the last draw of each, (chains, 1, N)."""
+    generator = torch.Generator().manual_seed(seed)
+    f = prior.sample(torch.Size([chains, 1]), generator)
+    for sweep in range(sweeps):
+        sites = Logistic().sample_sites(f, y, None, generator)
+        if sweep < sweeps - 1:
+            start = prior.sample(torch.Size([chains, 1]), generator)
+            f = matheron_sample(prior, sites, start, generator)
+    return sites
+
+
+# The collapsed one-vs-each evidence
+
+
+def collapsed_problem(n, classes, seed=0):
+    """Two chains, two tasks."""
+    x = normal(2, n, 2, seed=seed)
+    gram = 2 * torch.exp(-0.5 * torch.cdist(x, x) ** 2)
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.randint(classes, (2, n), generator=generator)
+    others = 1 - one_hot(y, classes).mT
+    omega = 0.4 * torch.rand(2, 2, classes, n, generator=generator, dtype=torch.float64) * others
+    return gram, normal(2, classes, seed=seed + 1), y, omega
+
+
+def dense_collapsed(gram, a, y, classes, omega, weight):
+    """One task, one chain: the Gaussian integral over all C N latents with explicit inverses."""
+    n = y.numel()
+    prior = torch.kron(torch.eye(classes, dtype=torch.float64), gram)
+    means = a.repeat_interleave(n)
+    A = torch.zeros(n, classes - 1, classes, n, dtype=torch.float64)
+    differences = pairwise_differences(y, classes, torch.float64)
+    rates, counts = [], []
+    for datum in range(n):
+        A[datum, :, :, datum] = differences[datum]
+        rates += [omega[c, datum] for c in range(classes) if c != int(y[datum])]
+        counts += [weight[datum]] * (classes - 1)
+    A, rate, count = A.flatten(2).flatten(0, 1), torch.stack(rates), torch.stack(counts)
+    inverse = torch.linalg.inv(prior)
+    precision = inverse + A.T @ torch.diag(rate) @ A
+    linear = inverse @ means + 0.5 * A.T @ count
+    value = 0.5 * (linear @ torch.linalg.solve(precision, linear) - means @ inverse @ means)
+    return value - 0.5 * (torch.logdet(precision) + torch.logdet(prior)) - math.log(2) * count.sum()
+
+
+@pytest.mark.parametrize(("n", "classes"), [(3, 3), (5, 2), (18, 5)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_collapsed_evidence_is_the_dense_integral(n, classes, weighted):
+    """18 data of 5 classes are beyond the limit for one dense matrix and use the star structure."""
+    gram, a, y, omega = collapsed_problem(n, classes)
+    gram = gram + 0.05 * torch.eye(n, dtype=torch.float64)
+    weight = (
+        0.5 + torch.arange(n, dtype=torch.float64) / n if weighted else torch.ones(n, dtype=torch.float64)
+    )
+    values = collapsed_one_vs_each_log_evidence(gram, a, y, classes, omega, weight if weighted else None)
+    assert values.shape == (2, 2)
+    for chain in range(2):
+        for task in range(2):
+            expected = dense_collapsed(gram[task], a[task], y[task], classes, omega[chain, task], weight)
+            torch.testing.assert_close(values[chain, task], expected, **CLOSE)
+
+
+@pytest.mark.parametrize(("n", "classes"), [(4, 3), (18, 5)])
+def test_collapsed_evidence_has_the_published_gradient(n, classes):
+    """beta = W^1/2 B^-1 (1/2 W^-1/2 1 - W^1/2 abar), G = (beta beta' - W^1/2 B^-1 W^1/2)/2, gathered to K."""
+    gram, a, y, omega = (part[0] for part in collapsed_problem(n, classes, seed=3))
+    omega = omega[0]
+    gram = gram.clone().requires_grad_()
+    value = collapsed_one_vs_each_log_evidence(gram, a, y, classes, omega)
+    (autograd,) = torch.autograd.grad(value, gram)
+    with torch.no_grad():
+        differences = pairwise_differences(y, classes, torch.float64)
+        rate = omega.T[torch.arange(classes) != y.unsqueeze(-1)]
+        abar = (differences @ a).flatten()
+        S = pairwise_gram(gram, y, classes)
+        root = rate.sqrt()
+        B = torch.eye(rate.numel(), dtype=torch.float64) + root.unsqueeze(-1) * S * root
+        beta = root * torch.linalg.solve(B, 0.5 / root - root * abar)
+        G = 0.5 * (beta.outer(beta) - root.unsqueeze(-1) * torch.linalg.inv(B) * root)
+        flat = differences.flatten(0, 1)
+        dK = ((flat @ flat.T) * G).reshape(n, classes - 1, n, classes - 1).sum((1, 3))
+    torch.testing.assert_close(0.5 * (autograd + autograd.T), dK, rtol=1e-8, atol=1e-9)
+
+
+def test_collapsed_evidence_does_not_see_the_common_mean():
+    gram, a, y, omega = collapsed_problem(5, 3, seed=4)
+    first = collapsed_one_vs_each_log_evidence(gram, a, y, 3, omega)
+    torch.testing.assert_close(collapsed_one_vs_each_log_evidence(gram, a + 2.5, y, 3, omega), first, **CLOSE)
+    level = collapsed_one_vs_each_log_evidence(gram, torch.full_like(a, 7.0), y, 3, omega)
+    torch.testing.assert_close(collapsed_one_vs_each_log_evidence(gram, ZERO, y, 3, omega), level, **CLOSE)
+
+
+# Fisher's identity
+
+
+def test_fisher_surrogate_gives_the_gradient_of_the_evidence():
+    """Independent posterior draws: within four standard errors of the derivative of the brute-force evidence."""
+    gram, y, chains = rbf(3, 9.0, seed=5), torch.tensor([1, 1, 0]), 1500
+    h = 1e-3
+    exact = (binary_log_evidence(gram * math.exp(h), y) - binary_log_evidence(gram * math.exp(-h), y)) / (
+        2 * h
+    )
+    sites = posterior_sites(GramPrior(gram.unsqueeze(0), ZERO), y, chains, 40, seed=6)
+    log_scale = torch.zeros(chains, dtype=torch.float64, requires_grad=True)  # one scale for each chain
+    prior = GramPrior(gram * log_scale.exp()[:, None, None, None], ZERO)
+    (per_chain,) = torch.autograd.grad(fisher_surrogate(prior, sites) * chains, log_scale)
+    error = per_chain.std() / math.sqrt(chains)
+    assert float(error) < 0.03
+    assert abs(float(per_chain.mean() - exact)) < 4 * float(error)
+
+
+def test_one_gibbs_step_from_a_prior_draw_is_far_too_small():
+    """The published one-vs-each training draws omega given a *prior* f; draws from the posterior are right.
+
+    The kernel is linear with rank two, so that the derivative of the evidence is a two-dimensional integral.
+    """
+    x = torch.linspace(-1, 1, 40, dtype=torch.float64)
+    y = (x > 0.07).long()
+    features = 4 * torch.stack([torch.ones_like(x), x], -1)
+    grid = torch.cartesian_prod(*[torch.linspace(-8, 8, 401, dtype=torch.float64)] * 2)
+
+    def log_evidence(log_scale):
+        scores = math.exp(log_scale / 2) * (2 * y - 1) * (grid @ features.T)
+        return torch.logsumexp(logsigmoid(scores).sum(-1) - 0.5 * grid.square().sum(-1), 0)
+
+    exact = float(log_evidence(0.01) - log_evidence(-0.01)) / 0.02
+    gradients = {}
+    for sweeps in (1, 30):
+        sites = weight_space_sites(FeaturePrior(features.unsqueeze(0), ZERO), y, 400, sweeps)
+        log_scale = torch.zeros((), dtype=torch.float64, requires_grad=True)
+        scaled = FeaturePrior(features.unsqueeze(0) * (log_scale / 2).exp(), ZERO)
+        gradients[sweeps] = float(torch.autograd.grad(fisher_surrogate(scaled, sites), log_scale)[0])
+    assert gradients[1] < 0.5 * exact
+    assert gradients[30] == pytest.approx(exact, rel=0.1)
+
+
+def weight_space_sites(prior, y, chains, sweeps):
+    """Gibbs for features of low rank: draws of the weights are cheap and need no jitter."""
+    generator = torch.Generator().manual_seed(7)
+    f = prior.sample(torch.Size([chains, 1]), generator)
+    for sweep in range(sweeps):
+        sites = Logistic().sample_sites(f, y, None, generator)
+        if sweep < sweeps - 1:
+            posterior = prior.condition(sites)
+            noise = torch.randn(posterior.weights.shape, generator=generator, dtype=torch.float64)
+            spread = torch.linalg.solve_triangular(posterior.factor.mT, noise.unsqueeze(-1), upper=True)
+            f = (prior.features @ (posterior.weights.unsqueeze(-1) + spread)).squeeze(-1)
+    return sites
+
+
+# Leave-one-out
+
+
+def test_leave_one_out_is_exact_for_gaussian_labels():
+    gram, y = rbf(6, 2.0, seed=8), torch.tensor([0, 1, 2, 0, 1, 1])
+    likelihood, mean = GaussianLabels(noise=0.4), 0.3 * normal(3, 1, seed=9)
+    fit = fit_mean_field(GramPrior(gram.unsqueeze(0), mean), likelihood, y)
+    total = 0.0
+    for n in range(6):
+        rest = [i for i in range(6) if i != n]
+        part = GramPrior(gram[rest][:, rest].unsqueeze(0), mean)
+        without = fit_mean_field(part, likelihood, y[rest], n_classes=3).posterior
+        latent = without.query(gram[rest][:, [n]].unsqueeze(0), gram[n, n].reshape(1, 1))
+        total += likelihood.integral(*latent)[y[n], 0].log()
+    torch.testing.assert_close(leave_one_out_log_likelihood(fit.posterior, likelihood, y), total, **CLOSE)
+    score = predictive_log_likelihood(
+        without, likelihood, gram[rest][:, [5]].unsqueeze(0), gram[5, 5].reshape(1, 1), y[[5]]
+    )
+    torch.testing.assert_close(score, likelihood.integral(*latent)[y[5], 0].log(), **CLOSE)
+
+
+def test_leave_one_out_by_mean_field_is_optimistic_but_close():
+    gram, y = rbf(3, 4.0, seed=10), torch.tensor([1, 0, 1])
+    fit = fit_mean_field(GramPrior(gram.unsqueeze(0), ZERO), Logistic(), y)
+    exact = sum(
+        float(binary_log_evidence(gram, y)) - float(binary_log_evidence(gram[rest][:, rest], y[rest]))
+        for rest in ([1, 2], [0, 2], [0, 1])
+    )
+    value = float(leave_one_out_log_likelihood(fit.posterior, Logistic(), y))
+    assert exact < value < exact + 0.5
+    doubled = leave_one_out_log_likelihood(fit.posterior, Logistic(), y, 2 * torch.ones(3).double())
+    assert float(doubled) == pytest.approx(2 * value)
+
+
+def test_gibbs_leave_one_out_is_exact_and_the_plain_average_is_not():
+    gram, y, chains = rbf(3, 9.0, seed=11), torch.tensor([1, 0, 1]), 1500
+    prior = GramPrior(gram.unsqueeze(0), ZERO)
+    sites = posterior_sites(prior, y, chains, 40, seed=12)
+    values = gibbs_leave_one_out(prior, sites, Logistic(), y)
+    mean, variance = prior.condition(sites).leave_one_out()
+    conditional = Logistic().integral(mean, variance)[:, y, torch.arange(3)]
+    inverse = 1 / conditional
+    error = inverse.std(0) / inverse.mean(0) / math.sqrt(chains)  # of the logarithm, by the delta method
+    exact = torch.stack(
+        [
+            binary_log_evidence(gram, y) - binary_log_evidence(gram[rest][:, rest], y[rest])
+            for rest in ([1, 2], [0, 2], [0, 1])
+        ]
+    )
+    assert bool((error < 0.04).all())
+    assert bool(((values - exact).abs() < 4 * error).all())
+    naive = conditional.mean(0).log()
+    naive_error = conditional.std(0) / conditional.mean(0) / math.sqrt(chains)
+    assert bool(((naive - exact).abs() > 4 * naive_error).any())
+
+
+def test_gibbs_leave_one_out_without_spread_is_the_plain_value():
+    gram, y = rbf(4, 2.0, seed=13), torch.tensor([0, 2, 1, 0])
+    likelihood = GaussianLabels(noise=0.5)
+    fit = fit_mean_field(GramPrior(gram.unsqueeze(0), ZERO), likelihood, y)
+    repeated = Sites(*(part.expand(7, *part.shape) for part in fit.sites))
+    values = gibbs_leave_one_out(GramPrior(gram.unsqueeze(0), ZERO), repeated, likelihood, y)
+    torch.testing.assert_close(
+        values.sum(), leave_one_out_log_likelihood(fit.posterior, likelihood, y), **CLOSE
+    )
+
+
+# Shapes and gradients
+
+
+@pytest.mark.parametrize("likelihood", [OneVsEach(), GaussianLabels()])
+def test_objectives_are_batched_and_differentiable(likelihood):
+    x = normal(2, 7, 2, seed=14)
+    log_scale = torch.zeros((), dtype=torch.float64, requires_grad=True)
+    gram = log_scale.exp() * torch.exp(-0.5 * torch.cdist(x, x) ** 2).unsqueeze(-3)
+    y = torch.tensor([[0, 1, 2, 0, 1], [2, 2, 1, 0, 0]])
+    fit = fit_mean_field(GramPrior(gram[..., :5, :5], ZERO), likelihood, y)
+    values = [
+        evidence_bound(fit.posterior, likelihood, y),
+        leave_one_out_log_likelihood(fit.posterior, likelihood, y),
+        predictive_log_likelihood(
+            fit.posterior,
+            likelihood,
+            gram[..., :5, 5:],
+            gram.diagonal(dim1=-2, dim2=-1)[..., 5:],
+            torch.tensor([[0, 1], [2, 1]]),
+        ),
+    ]
+    for value in values:
+        assert value.shape == (2,)
+        (gradient,) = torch.autograd.grad(value.sum(), log_scale, retain_graph=True)
+        assert bool(torch.isfinite(gradient))
+        assert float(gradient) != 0
