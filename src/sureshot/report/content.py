@@ -150,7 +150,8 @@ class Predictions:
                 images.ndim == 3 or (images.ndim == 4 and images.shape[3] == 3)
             ):
                 raise ValueError(
-                    f"images: expected shape ({n}, height, width) or ({n}, height, width, 3), got {images.shape}."
+                    f"images: expected shape ({n}, height, width) or ({n}, height, width, 3), "
+                    f"got {images.shape}."
                 )
             object.__setattr__(self, "images", images)
 
@@ -183,7 +184,8 @@ def digest(predictions: Predictions) -> View:
     return View(p, p.argmax(axis=1), p.max(axis=1), uncertainty, truth, known)
 
 
-class Confusion(NamedTuple):
+@dataclass(frozen=True)
+class Confusion:
     """How often one class was taken for another."""
 
     true: Any

@@ -66,6 +66,7 @@ class Row(NamedTuple):
     probability: str
     second: str
     true: str | None
+    known: bool
     right: bool | None
     uncertainty: str
     outlier_score: str | None
@@ -76,7 +77,7 @@ class ShownCell(NamedTuple):
 
     text: str
     best: bool
-    number: bool
+    number: bool  # of a column of numbers
 
 
 def write_report(folder: str | os.PathLike[str], report: Report) -> Path:
@@ -146,12 +147,13 @@ def render(report: Report) -> str:
             context["more_pairs"] = max(len(pairs) - report.n_shown, 0)
     if report.trace is not None:
         values = np.asarray(report.trace.values)
+        span = f"From {values[0]:.6g} to {values[-1]:.6g} in {values.size} steps"
         drawings.append(
             _drawing(
                 f"Trace: {report.trace.name}",
                 plots.objective_trace(values, report.trace.name, report.trace.step),
-                f"{report.trace.name} from {values[0]:.6g} to {values[-1]:.6g} in {values.size} steps",
-                f"From {values[0]:.6g} to {values[-1]:.6g} in {values.size} steps. A flat end means it has converged.",
+                f"{report.trace.name}. {span}",
+                f"{span}. A flat end means it has converged.",
             )
         )
     context["drawings"] = drawings
@@ -180,15 +182,13 @@ def _tiles(predictions: Predictions, view: View) -> list[Tile]:
         Tile("accuracy", f"{scores.accuracy:.3f}", "fraction right"),
         Tile("NLL", f"{scores.nll:.3f}", "nats; lower is better"),
         Tile("Brier", f"{scores.brier:.3f}", "0 to 2; lower is better"),
-        Tile("ECE", f"{scores.ece:.3f}", "mean gap between confidence and accuracy"),
-        Tile("MCE", f"{scores.mce:.3f}", "largest such gap of any bin"),
+        Tile("ECE", f"{scores.ece:.3f}", "gap between confidence and accuracy"),
+        Tile("MCE", f"{scores.mce:.3f}", "largest gap of any bin"),
     ]
     if predictions.outlier_score is not None and not view.known.all():
         score = np.asarray(predictions.outlier_score)
         value = auroc_unknown(score[view.known], score[~view.known])
-        tiles.append(
-            Tile("unknown AUROC", f"{value:.3f}", "1 tells all unknown rows from known ones, 0.5 is chance")
-        )
+        tiles.append(Tile("unknown AUROC", f"{value:.3f}", "unknown rows told from known; 0.5 is chance"))
     return tiles
 
 
@@ -210,14 +210,15 @@ def _prediction_drawings(predictions: Predictions, view: View) -> list[Drawing]:
             "Reliability diagram",
             plots.reliability_diagram(curve),
             f"Accuracy against confidence; expected calibration error {curve.expected_error:.3f}",
-            "Points on the dashed line: a confidence can be taken at its word. Bars are 95 % intervals; beneath, how "
-            "many rows each point stands for.",
+            "Points on the dashed line: a confidence can be taken at its word. Bars are 95 % intervals; "
+            "beneath, how many rows each point stands for.",
         ),
         _drawing(
             "Confidence histogram",
             plots.confidence_histogram(view.confidence[view.known], correct),
             "Histogram of the largest probability of each row, right and wrong answers apart",
-            "Wrong answers should be rare at the right end. The two lines coincide when confidence is right on average.",
+            "Wrong answers should be rare at the right end. "
+            "The two lines coincide when confidence is right on average.",
         ),
         _drawing(
             "Answering only when sure",
@@ -263,6 +264,7 @@ def _rows(predictions: Predictions, view: View, score: NDArray[np.float64], n_sh
                 probability=f"{view.confidence[i]:.3f}",
                 second="" if runner_up is None else f"{classes[runner_up]} ({p[runner_up]:.3f})",
                 true=None if predictions.y is None else str(np.asarray(predictions.y)[i]),
+                known=bool(view.known[i]),
                 right=None if view.truth is None else bool(view.truth[i] == view.predicted[i]),
                 uncertainty=f"{view.uncertainty[i]:.3f}",
                 outlier_score=None
@@ -293,12 +295,11 @@ def _shown_table(table: Table) -> list[list[ShownCell]]:
         values = [v for row in table.rows if (v := _number(row[column])) is not None]
         if better is not None and len(values) > 1:
             best[column] = max(values) if better == "higher" else min(values)
+    numeric = [any(_number(row[c]) is not None for row in table.rows) for c in range(len(table.columns))]
     return [
         [
-            ShownCell(
-                _text(cell), best[i] is not None and _number(cell) == best[i], _number(cell) is not None
-            )
-            for i, cell in enumerate(row)
+            ShownCell(_text(cell), best[c] is not None and _number(cell) == best[c], numeric[c])
+            for c, cell in enumerate(row)
         ]
         for row in table.rows
     ]

@@ -1,4 +1,4 @@
-"""The figures of a report, drawn with matplotlib's objects: no pyplot, no global state, safe in threads and servers.
+"""The figures of a report, drawn with matplotlib's objects: no pyplot, no global state.
 
 One palette (Okabe and Ito's, distinct under every common colour blindness), one type size, sizes that are
 read without zooming at 800 pixels. Names of classes are shown as they are: dollar signs are not taken for
@@ -42,11 +42,8 @@ def reliability_diagram(curve: ReliabilityCurve) -> Figure:
     upper.plot([0, 1], [0, 1], color=GREY, linestyle=(0, (4, 3)), linewidth=1.2, zorder=1)
     upper.vlines(confidence, centre - half_width, centre + half_width, color=BLUE, linewidth=1.6, alpha=0.55)
     upper.plot(confidence, accuracy, "o-", color=BLUE, markersize=5.5, linewidth=1.2, zorder=3)
-    upper.text(
-        0.03, 0.95, f"ECE {curve.expected_error:.3f}", color=INK, fontsize=NORMAL, weight="bold", va="top"
-    )
-    upper.text(0.97, 0.04, "below the line: too sure", color="#666666", fontsize=SMALL, ha="right")
-    upper.text(0.03, 0.86, "above the line: too modest", color="#666666", fontsize=SMALL, va="top")
+    upper.set_title(f"ECE {curve.expected_error:.3f}", loc="left", color=INK, fontsize=NORMAL, weight="bold")
+    upper.set_title("below the dashed line: too sure", loc="right", color="#5C5C5C", fontsize=SMALL)
     upper.set(ylabel="fraction right", xlim=(0, 1), ylim=(0, 1.02))
     width = np.diff(curve.edges)
     lower.bar(
@@ -71,7 +68,7 @@ def confidence_histogram(
     """
     figure = _figure(HALF, 4.6)
     axes = figure.subplots()
-    edges = np.linspace(0, 1, n_bins + 1)
+    edges = np.linspace(0, 1, n_bins + 1).tolist()
     if correct is None:
         axes.hist(confidence, edges, color=BLUE, edgecolor="white", linewidth=0.8)
     else:
@@ -148,15 +145,7 @@ def risk_coverage(curve: RiskCoverage) -> Figure:
     axes = figure.subplots()
     axes.plot(curve.coverage, curve.risk, color=BLUE, linewidth=1.8)
     axes.fill_between(curve.coverage, curve.risk, color=BLUE, alpha=0.12, linewidth=0)
-    axes.text(
-        0.03,
-        0.93,
-        f"area {curve.area:.4f}",
-        transform=axes.transAxes,
-        fontsize=NORMAL,
-        weight="bold",
-        va="top",
-    )
+    axes.set_title(f"area {curve.area:.4f}", loc="left", color=INK, fontsize=NORMAL, weight="bold")
     axes.set(xlabel="fraction answered, surest first", ylabel="fraction wrong", xlim=(0, 1))
     axes.set_ylim(0, max(0.02, 1.15 * float(curve.risk.max())))
     axes.xaxis.set_major_formatter(PercentFormatter(1.0))
@@ -178,12 +167,14 @@ def outlier_histogram(known: NDArray[np.float64], unknown: NDArray[np.float64]) 
     both = np.concatenate([known, unknown])
     finite = both[np.isfinite(both)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
-    edges = np.linspace(low, high if high > low else low + 1.0, 31)
+    edges = np.linspace(low, high if high > low else low + 1.0, 31).tolist()
     for scores, colour, name in ((known, BLUE, "known classes"), (unknown, VERMILION, "unknown")):
         clipped = np.clip(scores, edges[0], edges[-1])
         weights = np.full(scores.size, 1.0 / max(scores.size, 1))
-        style = {"histtype": "stepfilled", "color": colour, "alpha": 0.35, "label": f"{name} ({scores.size})"}
-        axes.hist(clipped, edges, weights=weights, **style)
+        name = f"{name} ({scores.size})"
+        axes.hist(
+            clipped, edges, weights=weights, histtype="stepfilled", color=colour, alpha=0.35, label=name
+        )
         axes.hist(clipped, edges, weights=weights, histtype="step", color=colour, linewidth=1.4)
     axes.legend(fontsize=SMALL, frameon=False)
     axes.set(xlabel="outlier score", ylabel="fraction of rows")
