@@ -1,10 +1,11 @@
 """Gibbs sampling: sites given the latents, latents given the sites, many chains at once.
 
 Every conjugate likelihood turns into Gaussian factors once its auxiliary variables are drawn, so two exact
-conditional draws make a sampler of the true posterior, whatever the likelihood: ``likelihood.sample_sites`` and
-one Gaussian draw. The state of a chain is its *sites*: predictions are Gaussian given them (Rao-Blackwellised),
-so latents are drawn only when the next sites need them, and the last sweep draws none. The class probabilities
-are those of each chain's Gaussian, averaged over chains: not those of an averaged Gaussian.
+conditional draws make a sampler of the true posterior, whatever the likelihood: ``likelihood.sample_sites``
+and one Gaussian draw. The state of a chain is its *sites*: predictions are Gaussian given them
+(Rao-Blackwellised), so latents are drawn only when the next sites need them, and the last sweep draws none.
+The class probabilities are those of each chain's Gaussian, averaged over chains: not those of an averaged
+Gaussian.
 
 Chains are the leading dimension, before tasks; they start independently from the prior, which is broad enough
 for split R-hat to notice chains that have not mixed. `sureshot.inference.diagnostics` judges a run kept with
@@ -12,7 +13,8 @@ for split R-hat to notice chains that have not mixed. `sureshot.inference.diagno
 `sureshot.inference.one_vs_each_gibbs`.
 
 References: Polson, Scott & Windle 2013, Bayesian inference for logistic models using Polya-Gamma latent
-variables; Wilson et al. 2020, Efficiently sampling functions from Gaussian process posteriors (Matheron's rule).
+variables; Wilson et al. 2020, Efficiently sampling functions from Gaussian process posteriors (Matheron's
+rule).
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ from sureshot.inference.latent_gaussian import (
     Sites,
     matheron_sample,
 )
-from sureshot.inference.one_vs_each_gibbs import require_integer_weight
 from sureshot.inference.one_vs_each_structure import symmetric_root
+from sureshot.likelihoods.auxiliary import require_counts
 from sureshot.likelihoods.base import ConjugateLikelihood, PredictiveRule
 
 logger = logging.getLogger(__name__)
@@ -125,8 +127,8 @@ def run_gibbs(
     likelihood : ConjugateLikelihood
     y : Tensor (..., N) int64
     n_chains, n_sweeps : int
-        20 chains of 50 sweeps by default, the published setting for few-shot tasks; large kernel variances mix
-        more slowly, so look at split R-hat.
+        20 chains of 50 sweeps by default, the published setting for few-shot tasks; large kernel variances
+        mix more slowly, so look at split R-hat.
     weight : Tensor (..., N) or None
         Integers: a datum of weight 2 counts as two equal ones, 0 as absent.
     generator : torch.Generator or None
@@ -145,7 +147,7 @@ def run_gibbs(
     if n_chains < 1 or n_sweeps < 1:
         raise ValueError(f"n_chains and n_sweeps must be at least 1, got {n_chains} and {n_sweeps}")
     if weight is not None:
-        require_integer_weight(weight)
+        require_counts(weight)
     classes = int(y.max()) + 1 if n_classes is None else n_classes
     n_latents = likelihood.n_latents(max(classes, 2))
     matrix = prior.gram if isinstance(prior, GramPrior) else _features(prior)
@@ -210,7 +212,7 @@ def sampler_of(prior: LatentPrior) -> LatentPrior:
     Singular kernel matrices need no jitter here: the factor comes from the eigenvalues.
     """
     if isinstance(prior, GramPrior):
-        root = symmetric_root(prior.gram.to(torch.float64)).to(prior.gram.dtype)
+        root = symmetric_root(prior.gram).to(prior.gram.dtype)
         return FeaturePrior(root, prior.mean)
     return prior
 

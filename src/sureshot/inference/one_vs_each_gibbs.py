@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from sureshot.inference.one_vs_each_structure import Factorisation, PairPrior, Pairs
+from sureshot.likelihoods.auxiliary import require_counts
 from sureshot.polya_gamma import sample_polya_gamma
 
 logger = logging.getLogger(__name__)
@@ -144,7 +145,8 @@ def run_one_vs_each_gibbs(
     ----------
     Kxx : Tensor (..., N, N)
         One kernel matrix for each task, shared by its classes. Its dtype is that of the whole run: float32
-        halves the time and agrees with float64 to about 1e-4 for kernel variances up to 100.
+        takes about half the time; its predictive moments agree with float64's to 2e-6 at kernel variance 1
+        and 2e-3 at 100.
     prior_mean : Tensor (..., C) or float
     y : Tensor (..., N) int64
         Labels in 0..n_classes-1; a class without data keeps its prior up to what the others' labels say.
@@ -177,7 +179,7 @@ def run_one_vs_each_gibbs(
     labels = y.expand(*batch, n).reshape(tasks, n)
     counts = None
     if weight is not None:
-        require_integer_weight(weight)
+        require_counts(weight)
         counts = weight.expand(*batch, n).reshape(tasks, n)
     mean = torch.as_tensor(prior_mean, dtype=Kxx.dtype, device=Kxx.device)
     class_mean = mean.expand(*batch, n_classes).reshape(tasks, n_classes)
@@ -213,24 +215,6 @@ def run_one_vs_each_gibbs(
         last=state.omega,
         batch=batch,
     )
-
-
-def require_integer_weight(weight: Tensor) -> None:
-    """Refuse weights that Gibbs sampling cannot augment exactly.
-
-    Raises
-    ------
-    ValueError
-        For fractional, negative or non-finite weights.
-    """
-    if not bool((torch.isfinite(weight) & (weight >= 0)).all()):
-        raise ValueError("sample weights must be finite and not negative; remove or fix the rows concerned")
-    if weight.is_floating_point() and bool((weight != weight.round()).any()):
-        wrong = float(weight[weight != weight.round()].flatten()[0])
-        raise ValueError(
-            f"Gibbs sampling takes whole-number sample weights (2 is a datum seen twice); got {wrong:g}. Use "
-            "inference='mean_field', which takes any weight, or rescale the weights to whole numbers."
-        )
 
 
 def _sample_omega(differences: Tensor, pairs: Pairs, generator: torch.Generator | None) -> OneVsEachState:

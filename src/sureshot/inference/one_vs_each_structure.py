@@ -179,8 +179,8 @@ class PairPrior:
     def of_kernel(cls, Kxx: Tensor, class_mean: Tensor, pairs: Pairs, method: Factorisation) -> PairPrior:
         """Prepare kernel matrices (T, N, N) and prior means (T, C) for the pairs of their labels."""
         n_rows = pairs.point.shape[1] * pairs.point.shape[2]
-        wide = Kxx.to(torch.float64)
-        root = symmetric_root(wide).to(Kxx.dtype)
+        root = symmetric_root(Kxx)
+        wide = root @ root.mT  # positive semi-definite to the last digit of float64
         rival_mean = class_mean.unsqueeze(-1).expand(pairs.own.shape)
         mean = class_mean.gather(-1, pairs.own.flatten(1)).view_as(rival_mean) - rival_mean
         dense = loading = residual = None
@@ -188,7 +188,8 @@ class PairPrior:
             dense = _dense_covariance(wide, pairs).to(Kxx.dtype)
         else:
             loading, residual = (part.to(Kxx.dtype) for part in _star_covariance(wide, pairs))
-        return cls(pairs, Kxx, root, class_mean, mean, dense, loading, residual)
+        gram = wide.to(Kxx.dtype)
+        return cls(pairs, gram, root.to(Kxx.dtype), class_mean, mean, dense, loading, residual)
 
     def apply(self, values: Tensor) -> Tensor:
         """``S values`` for rows (T, S, C, R), through ``A (I x K) A'``; unused rows must hold 0."""
@@ -244,18 +245,22 @@ class PairPrior:
 
 
 def symmetric_root(gram: Tensor) -> Tensor:
-    """A factor F (..., N, N) with ``F F' = gram``, also when the matrix is singular; no jitter.
+    """A float64 factor F (..., N, N) with ``F F' = gram``, also when the matrix is singular; no jitter.
+
+    Eigenvalues that are negative by no more than the rounding of the matrix's own dtype count as zero.
 
     Raises
     ------
     ValueError
         When the matrix has an eigenvalue well below zero.
     """
-    values, vectors = torch.linalg.eigh(gram)
-    if bool((values[..., 0] < -1e-6 * values[..., -1].abs() - torch.finfo(gram.dtype).tiny).any()):
+    wide = gram.to(torch.float64)
+    values, vectors = torch.linalg.eigh(0.5 * (wide + wide.mT))
+    tolerance = torch.finfo(gram.dtype).eps ** 0.5 * values[..., -1:].abs() + torch.finfo(gram.dtype).tiny
+    if bool((values < -tolerance).any()):
         raise ValueError(
             "the kernel matrix is not positive semi-definite: its smallest eigenvalue is "
-            f"{float(values[..., 0].min()):.3g}. Check a custom kernel for asymmetry or negative eigenvalues."
+            f"{float(values.min()):.3g}. Check a custom kernel for asymmetry or negative eigenvalues."
         )
     return vectors * values.clamp_min(0).sqrt().unsqueeze(-2)
 
