@@ -1,0 +1,16 @@
+"""Model files: safetensors with a JSON header, written whole or not at all; loading runs nothing."""
+
+from sureshot.persistence.artifact import Artifact, ArtifactError, load_artifact, save_artifact
+from sureshot.persistence.checks import require, require_header
+from sureshot.persistence.labels import decode_labels, encode_labels
+
+__all__ = [
+    "Artifact",
+    "ArtifactError",
+    "decode_labels",
+    "encode_labels",
+    "load_artifact",
+    "require",
+    "require_header",
+    "save_artifact",
+]

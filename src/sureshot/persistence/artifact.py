@@ -1,0 +1,300 @@
+"""The layout of a model file, and writing and reading it.
+
+A file holds a *kind* (what wrote it, such as "gp_classifier"), a *header* of JSON values (configuration,
+classes) and named numeric *arrays*, kept bit for bit. Pickle would be shorter, but a pickle runs whatever its
+author put into it; here reading is parsing and nothing else.
+
+The layout is that of safetensors, so other tools can look inside. Its metadata entry "sureshot" is the JSON
+text ``{"format_version", "kind", "package_version", "digest", "header"}``. The digest (SHA-256 of the content)
+finds damage that would otherwise load as a different model. It is no signature: a file from a stranger can hold
+anything of the right format. So whoever writes a kind of artefact checks it on loading with
+`sureshot.persistence.require` (arrays) and `sureshot.persistence.require_header` (JSON values).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import secrets
+import stat
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+FORMAT = "sureshot"
+FORMAT_VERSION = 1
+
+_KINDS_OF_ARRAYS = "buif"  # NumPy's letters for bool, unsigned, signed, floating
+
+
+class ArtifactError(ValueError):
+    """A model file that cannot be written or read; the message is one line that says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """What a model file holds.
+
+    Attributes
+    ----------
+    path : str
+        Where it was read from, for error messages.
+    kind : str
+        What wrote it.
+    package_version : str
+        Version of sureshot that wrote it.
+    header : dict
+        JSON values.
+    arrays : dict of ndarray
+        Writable copies, in their stored dtypes.
+    """
+
+    path: str
+    kind: str
+    package_version: str
+    header: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+
+
+def save_artifact(
+    path: str | os.PathLike[str],
+    kind: str,
+    header: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray | torch.Tensor],
+) -> None:
+    """Write a model file: to a temporary name beside `path`, flushed to disk, then renamed over it.
+
+    A process killed on the way leaves the old file as it was. The same content gives the same bytes.
+
+    Parameters
+    ----------
+    path : str or path
+    kind : str
+        What is being saved; `load_artifact` asks for it by this name.
+    header : mapping
+        JSON values: strings, finite numbers, booleans, None, lists and mappings of these. For class labels
+        see `sureshot.persistence.encode_labels`.
+    arrays : mapping of ndarray or Tensor
+        Boolean, integer and floating-point, of any shape.
+
+    Raises
+    ------
+    ArtifactError
+        When the header is not JSON, an array has another dtype, or the place cannot be written to.
+    """
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise ArtifactError(f"cannot save to {target}: it is a folder; give the name of a file inside it.")
+    if not target.parent.is_dir():
+        raise ArtifactError(f"cannot save to {target}: there is no folder {target.parent}; create it first.")
+    stored = {_array_name(name): _storable(name, value) for name, value in arrays.items()}
+    content: dict[str, Any] = {"kind": kind, "package_version": _package_version(), "header": dict(header)}
+    try:
+        canonical = json.dumps(content, allow_nan=False, sort_keys=True)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ArtifactError(
+            f"the header of {kind!r} must hold only JSON values with finite numbers: {_one_line(error)}."
+        ) from error
+    if json.loads(canonical) != content:
+        raise ArtifactError(
+            f"the header of {kind!r} would change on saving: use strings as keys and lists instead of tuples."
+        )
+    content |= {"format_version": FORMAT_VERSION, "digest": _digest(canonical, stored)}
+    temporary = target.with_name(f".sureshot-{secrets.token_hex(8)}.tmp")
+    try:
+        # Opened here and not by safetensors, so that the user's umask decides who may read the file.
+        with open(temporary, "xb") as file:
+            file.write(save(stored, metadata={FORMAT: json.dumps(content, sort_keys=True)}))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+        _flush_folder(target.parent)
+    except (OSError, SafetensorError) as error:
+        raise ArtifactError(f"cannot save to {target}: {_one_line(error)}.") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load_artifact(path: str | os.PathLike[str], kind: str | None = None) -> Artifact:
+    """Read a model file that `save_artifact` wrote.
+
+    Parameters
+    ----------
+    path : str or path
+    kind : str, optional
+        The kind expected; any by default.
+
+    Raises
+    ------
+    ArtifactError
+        When the file is missing, truncated, damaged, from another program, of a newer format or another kind.
+    """
+    place = os.fspath(path)
+    _check_beginning(place)
+    try:
+        with safe_open(place, framework="numpy") as file:
+            text = (file.metadata() or {}).get(FORMAT)
+            if text is None:
+                raise ArtifactError(
+                    f"{place} is a safetensors file of another program, not a model that sureshot saved."
+                )
+            content = _parse(place, text)
+            if kind is not None and content["kind"] != kind:
+                raise ArtifactError(
+                    f"{place} holds a model of kind {content['kind'][:40]!r}, expected {kind!r}: "
+                    "load it with the class that saved it."
+                )
+            arrays = {name: np.array(file.get_tensor(name)) for name in sorted(file.keys())}
+    except SafetensorError as error:
+        raise ArtifactError(_damaged(place, _one_line(error))) from error
+    except (OSError, TypeError, KeyError, AttributeError, OverflowError, MemoryError) as error:
+        raise ArtifactError(f"cannot read {place}: {_one_line(error)}.") from error
+    stated = {key: content[key] for key in ("kind", "package_version", "header")}
+    try:
+        digest = _digest(json.dumps(stated, sort_keys=True), arrays)
+    except RecursionError as error:
+        raise ArtifactError(_damaged(place, "its header is nested too deeply")) from error
+    if digest != content["digest"]:
+        raise ArtifactError(_damaged(place, "its content does not match its digest"))
+    return Artifact(place, content["kind"], content["package_version"], content["header"], arrays)
+
+
+def _array_name(name: Any) -> str:
+    if not isinstance(name, str) or not name or name == "__metadata__":
+        raise ArtifactError(f"the name of an array must be a non-empty string, got {name!r}.")
+    return name
+
+
+def _storable(name: str, value: np.ndarray | torch.Tensor) -> np.ndarray:
+    """The array as safetensors wants it: contiguous, in this machine's byte order."""
+    if isinstance(value, torch.Tensor):
+        if value.dtype == torch.bfloat16:
+            raise ArtifactError(f"the array {name!r} is bfloat16, which NumPy lacks: convert it to float32.")
+        value = value.detach().cpu().numpy()
+    array = np.asarray(value)
+    if array.dtype.kind not in _KINDS_OF_ARRAYS or array.dtype.itemsize > 8:
+        raise ArtifactError(
+            f"the array {name!r} must be boolean, integer or floating-point of at most 64 bits, "
+            f"it is {array.dtype}: put labels and text into the header."
+        )
+    return np.require(array, dtype=array.dtype.newbyteorder("="), requirements=["C"])
+
+
+def _digest(canonical: str, arrays: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 of the canonical header and, by name, of every array with its dtype and shape."""
+    digest = hashlib.sha256(canonical.encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(json.dumps([name, array.dtype.name, array.shape]).encode())
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def _check_beginning(place: str) -> None:
+    """Tell apart what is plainly not a model, with a message for each."""
+    try:
+        status = os.stat(place)
+        if stat.S_ISDIR(status.st_mode):
+            raise ArtifactError(f"{place} is a folder, not a model file.")
+        if not stat.S_ISREG(status.st_mode):
+            raise ArtifactError(f"{place} is not a regular file.")
+        with open(place, "rb") as file:
+            beginning = file.read(8)
+    except FileNotFoundError:
+        raise ArtifactError(f"there is no file {place}: check the path.") from None
+    except OSError as error:
+        raise ArtifactError(f"cannot read {place}: {_one_line(error)}.") from error
+    if not beginning:
+        raise ArtifactError(f"{place} is empty, not a model file.")
+    if len(beginning) == 8 and int.from_bytes(beginning, "little") <= status.st_size - 8:
+        return
+    if beginning[:1] == b"\x80":
+        raise ArtifactError(
+            f"{place} looks like a pickle, not like a model that sureshot saved; it is not opened, because a "
+            "pickle can run code."
+        )
+    if beginning[:4] == b"PK\x03\x04":
+        raise ArtifactError(
+            f"{place} is a zip archive (such as PyTorch and NumPy write), not a model that sureshot saved."
+        )
+    raise ArtifactError(
+        f"{place} is not a model that sureshot saved, or it is truncated: copy or save it again."
+    )
+
+
+def _parse(place: str, text: str) -> dict[str, Any]:
+    """The content of the metadata entry, once its format is found to be right."""
+    try:
+        content = json.loads(
+            text, object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_float=_finite
+        )
+    except (ValueError, RecursionError) as error:
+        raise ArtifactError(_damaged(place, f"its header is not valid JSON ({_one_line(error)})")) from error
+    if not isinstance(content, dict):
+        raise ArtifactError(_damaged(place, "its header is not a mapping"))
+    version = content.get("format_version")
+    if type(version) is not int or version < 1:
+        raise ArtifactError(_damaged(place, "its header states no format version"))
+    if version > FORMAT_VERSION:
+        writer = content.get("package_version")
+        raise ArtifactError(
+            f"{place} has format version {version}"
+            + (f" (written by sureshot {writer[:40]!r})" if isinstance(writer, str) else "")
+            + f", and sureshot {_package_version()} reads versions up to {FORMAT_VERSION}: upgrade sureshot."
+        )
+    types = {"kind": str, "package_version": str, "digest": str, "header": dict, "format_version": int}
+    if content.keys() != types.keys() or any(type(content[key]) is not kind for key, kind in types.items()):
+        raise ArtifactError(_damaged(place, "its header lacks entries or has entries of the wrong type"))
+    return content
+
+
+def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    pairs = list(pairs)
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
+        raise ValueError("an entry appears twice")
+    return mapping
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError("a number is too large")
+    return value
+
+
+def _damaged(place: str, reason: str) -> str:
+    return f"{place} is damaged or was not saved by sureshot: {reason}; copy or save it again."
+
+
+def _one_line(error: BaseException) -> str:
+    """The message of an error, on one line of bounded length."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def _flush_folder(folder: Path) -> None:
+    """Wait until a rename in `folder` is on disk; only POSIX systems can open a folder."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _package_version() -> str:
+    return metadata.version("sureshot")
