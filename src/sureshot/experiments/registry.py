@@ -1,0 +1,99 @@
+"""The experiments by name.
+
+Modules are imported when they are asked for. `run` times the experiment, writes its page, tables and
+figures, and returns what was written.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from sureshot.data.root import data_root as find_data_root
+from sureshot.experiments.experiment import Experiment, ExperimentResult, Progress
+from sureshot.experiments.tables import write_result
+
+logger = logging.getLogger(__name__)
+
+_MODULES = {
+    "confidence-histograms": "confidence_histograms",
+    "likelihood-contours": "likelihood_contours",
+    "iris": "iris",
+    "clinc150": "clinc150",
+    "uci": "uci",
+    "digits": "digits",
+}
+
+
+def names() -> dict[str, str]:
+    """Every experiment and one line on what it measures."""
+    return {name: get_experiment(name).summary for name in _MODULES}
+
+
+def get_experiment(name: str) -> Experiment:
+    """The experiment of that name.
+
+    Raises
+    ------
+    ValueError
+        For another name.
+    """
+    if name not in _MODULES:
+        raise ValueError(f"there is no experiment {name!r}; choose one of {', '.join(_MODULES)}")
+    experiment = import_module(f"sureshot.experiments.{_MODULES[name]}").EXPERIMENT
+    assert isinstance(experiment, Experiment)
+    return experiment
+
+
+def run(
+    name: str,
+    *,
+    data_root: Path | None = None,
+    output: Path,
+    progress: Progress | None = None,
+    **options: Any,
+) -> ExperimentResult:
+    """Run an experiment and write its page, tables and figures.
+
+    Parameters
+    ----------
+    name : str
+        One of `names`.
+    data_root : Path, optional
+        Folder of the data files; by default what the environment variable ``SURESHOT_DATA`` names. Looked up
+        before anything is computed, and only for experiments on real data.
+    output : Path
+        Folder to write to: ``<name>.md``, ``<name>.json``, and files in ``tables`` and ``figures``.
+    progress : callable, optional
+        ``progress(what, fraction)``.
+    **options
+        Settings of the experiment that replace its defaults, for instance fewer repetitions.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name or option, or a data root that is needed and not there.
+    """
+    experiment = get_experiment(name)
+    root = find_data_root(data_root, looking_for=f"the data of {name}") if experiment.needs_data else None
+    started = time.perf_counter()
+    outcome = experiment.run(data_root=root, progress=progress or _log_progress, **options)
+    seconds = time.perf_counter() - started
+    return write_result(
+        outcome, name=name, output=output, command=command_line(name, options), wall_seconds=seconds
+    )
+
+
+def command_line(name: str, options: dict[str, Any]) -> str:
+    """What repeats the run: the command, or the call from Python if defaults were replaced."""
+    if not options:
+        return f"sureshot reproduce {name}"
+    arguments = ", ".join(f"{key}={value!r}" for key, value in options.items())
+    return f"sureshot.experiments.registry.run({name!r}, output=Path('docs/results'), {arguments})"
+
+
+def _log_progress(what: str, fraction: float) -> None:
+    logger.info("%3.0f %% %s", 100 * fraction, what)

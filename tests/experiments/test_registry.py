@@ -1,0 +1,59 @@
+import subprocess
+import sys
+
+import pytest
+
+from sureshot.experiments import registry
+from sureshot.experiments.experiment import Experiment
+
+
+def test_every_name_leads_to_an_experiment_of_that_name():
+    summaries = registry.names()
+    assert {"confidence-histograms", "likelihood-contours", "iris"} <= set(summaries)
+    for name, summary in summaries.items():
+        experiment = registry.get_experiment(name)
+        assert isinstance(experiment, Experiment)
+        assert experiment.name == name
+        assert summary
+        assert "\n" not in summary
+
+
+def test_an_unknown_name_lists_the_known_ones(tmp_path):
+    with pytest.raises(ValueError, match=r"no experiment 'irises'.*iris"):
+        registry.run("irises", output=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command_is_the_exact_one():
+    assert registry.command_line("iris", {}) == "sureshot reproduce iris"
+    assert "n_splits=3" in registry.command_line("iris", {"n_splits": 3})
+
+
+def test_modules_are_imported_only_when_asked_for():
+    code = (
+        "import sys; from sureshot.experiments import registry; "
+        "assert 'sureshot.experiments.iris' not in sys.modules; "
+        "registry.get_experiment('iris'); assert 'sureshot.experiments.iris' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_progress_is_told(tmp_path):
+    told: list[tuple[str, float]] = []
+    registry.run(
+        "confidence-histograms",
+        output=tmp_path,
+        progress=lambda what, fraction: told.append((what, fraction)),
+        n_draws=(200, 100),
+    )
+    assert [fraction for _, fraction in told] == sorted(fraction for _, fraction in told)
+    assert all(what for what, _ in told)
+
+
+def test_a_missing_data_root_is_found_before_anything_is_computed(tmp_path, monkeypatch):
+    monkeypatch.delenv("SURESHOT_DATA", raising=False)
+    for name in registry.names():
+        if registry.get_experiment(name).needs_data:
+            with pytest.raises(ValueError, match="SURESHOT_DATA"):
+                registry.run(name, output=tmp_path)
+    assert not list(tmp_path.iterdir())
