@@ -112,7 +112,7 @@ def fit_softmax_laplace(
     weight: Tensor,
     temperature: float = 1.0,
     start: Tensor | None = None,
-    tolerance: float = 1e-6,
+    tolerance: float = 1e-5,
     max_steps: int = 1000,
 ) -> LaplaceFit:
     """Exact mode and class-diagonal Laplace posterior under the softmax likelihood.

@@ -1,0 +1,221 @@
+"""From features and labels to a posterior, by whichever likelihood and inference were asked for.
+
+The estimators hold no linear algebra: they call `condition`, which hands the same features to label regression,
+Laplace, mean field, Gibbs or natural gradients and returns one kind of posterior, `WeightPosterior`.
+
+Classes without a single row take no part in the inference: their latents keep the prior, and they join the
+normalisation of the probabilities with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sureshot.inference.gibbs import run_gibbs
+from sureshot.inference.label_regression import fit_label_regression
+from sureshot.inference.laplace import fit_logistic_laplace, fit_softmax_laplace
+from sureshot.inference.latent_gaussian import FeaturePrior, Sites
+from sureshot.inference.mean_field import fit_mean_field
+from sureshot.inference.natural_gradient import fit_natural_gradient
+from sureshot.inference.weight_space import WeightPosterior
+from sureshot.likelihoods import get_likelihood
+from sureshot.likelihoods.base import Likelihood
+
+INFERENCE_FOR = {
+    "logistic": ("laplace", "mean_field", "gibbs", "natural_gradient"),
+    "one_vs_each": ("mean_field", "gibbs", "natural_gradient"),
+    "logistic_softmax": ("mean_field", "gibbs", "natural_gradient"),
+    "gaussian": ("exact",),
+    "softmax": ("laplace",),
+}
+"""Inference schemes of each likelihood, the default first."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """What is assumed of the labels and how the posterior is found.
+
+    Attributes
+    ----------
+    likelihood, inference : str
+        A pair of `INFERENCE_FOR`.
+    noise : float
+        Noise variance of label regression.
+    likelihood_temperature : float
+        Divides the latents inside softmax and logistic-softmax likelihoods.
+    prior_mean : float
+    n_chains, n_sweeps : int
+        For Gibbs sampling.
+    """
+
+    likelihood: str
+    inference: str
+    noise: float = 1.0
+    likelihood_temperature: float = 1.0
+    prior_mean: float = 0.0
+    n_chains: int = 20
+    n_sweeps: int = 50
+
+    def predictive_likelihood(self) -> Likelihood:
+        """The likelihood that turns latents into probabilities.
+
+        Label regression has no categorical likelihood of its own; its latents pass through a softmax whose
+        temperature is chosen on leave-one-out predictions.
+        """
+        if self.likelihood in ("gaussian", "softmax"):
+            temperature = self.likelihood_temperature if self.likelihood == "softmax" else 1.0
+            return get_likelihood("softmax", temperature=temperature)
+        return training_likelihood(self)
+
+
+@dataclass(frozen=True)
+class Conditioned:
+    """A posterior with what is known about how it was reached.
+
+    Attributes
+    ----------
+    posterior : WeightPosterior
+    sites : Sites or None
+        Sites (C, N) of deterministic inference; None for Gibbs and natural gradients.
+    log_evidence : float
+        Exact for label regression, Laplace's approximation, the evidence bound for mean field and natural
+        gradients; NaN for Gibbs.
+    trace : tuple of float
+        The objective along the iterations, where the scheme has one.
+    """
+
+    posterior: WeightPosterior
+    sites: Sites | None
+    log_evidence: float
+    trace: tuple[float, ...] = ()
+
+
+def training_likelihood(model: Model) -> Likelihood:
+    """The likelihood object of a model."""
+    if model.likelihood in ("logistic_softmax", "softmax"):
+        return get_likelihood(model.likelihood, temperature=model.likelihood_temperature)
+    if model.likelihood == "gaussian":
+        return get_likelihood("gaussian", noise=model.noise)
+    return get_likelihood(model.likelihood)
+
+
+@torch.no_grad()
+def condition(
+    model: Model,
+    features: Tensor,
+    y: Tensor,
+    n_classes: int,
+    weight: Tensor,
+    generator: torch.Generator | None = None,
+    start: Tensor | None = None,
+) -> Conditioned:
+    """The posterior of the weights given labelled features.
+
+    Parameters
+    ----------
+    features : Tensor (N, R)
+    y : Tensor (N,)
+        Labels 0..n_classes-1; not every class needs rows.
+    weight : Tensor (N,)
+        How often each row counts.
+    generator : torch.Generator, optional
+        For Gibbs and natural gradients.
+    start : Tensor (C, R), optional
+        Weights from which the softmax mode is sought.
+    """
+    if model.likelihood == "gaussian":
+        fit = fit_label_regression(features, y, n_classes, weight, model.noise)
+        return Conditioned(fit.posterior, fit.sites, float(fit.log_evidence))
+    counts = torch.bincount(y, minlength=n_classes)
+    present = counts.nonzero().squeeze(-1)
+    if model.likelihood == "logistic":
+        if len(present) < 2:
+            return _prior_only(model, features, 1)
+        return _condition_present(model, features, y, 2, weight, generator, None)
+    if len(present) < 2:
+        return _prior_only(model, features, n_classes)
+    position = torch.zeros_like(counts)
+    position[present] = torch.arange(len(present), device=y.device)
+    chosen = start[present] if start is not None and len(start) == n_classes else None
+    found = _condition_present(model, features, position[y], len(present), weight, generator, chosen)
+    return found if len(present) == n_classes else _spread(model, found, present, n_classes)
+
+
+def _condition_present(
+    model: Model,
+    features: Tensor,
+    y: Tensor,
+    n_classes: int,
+    weight: Tensor,
+    generator: torch.Generator | None,
+    start: Tensor | None,
+) -> Conditioned:
+    if model.inference == "laplace":
+        if model.likelihood == "logistic":
+            fit = fit_logistic_laplace(features, y, weight, model.prior_mean)
+        else:
+            fit = fit_softmax_laplace(features, y, n_classes, weight, model.likelihood_temperature, start)
+        return Conditioned(fit.posterior, fit.sites, float(fit.log_evidence))
+    likelihood = training_likelihood(model)
+    n_latents = likelihood.n_latents(n_classes)
+    mean = features.new_full((n_latents, 1), model.prior_mean)
+    prior = FeaturePrior(features.unsqueeze(0), mean)
+    if model.inference == "mean_field":
+        result = fit_mean_field(prior, likelihood, y, weight, n_classes)
+        posterior = WeightPosterior(
+            features, result.sites.precision[None], result.posterior.weights[None], mean.squeeze(-1)
+        )
+        trace = tuple(float(value) for value in result.bound_trace)
+        return Conditioned(posterior, result.sites, float(result.bound), trace)
+    if model.inference == "natural_gradient":
+        fitted = fit_natural_gradient(features, likelihood, y, weight, generator=generator, prior_mean=mean.squeeze(-1))
+        posterior = WeightPosterior(
+            features, features.new_zeros(1, n_latents, len(y)), fitted.mean[None], mean.squeeze(-1), fitted.factor[None]
+        )
+        trace = tuple(float(value) for value in fitted.bound_trace)
+        return Conditioned(posterior, None, trace[-1], trace)
+    draws = run_gibbs(
+        prior, likelihood, y, n_chains=model.n_chains, n_sweeps=model.n_sweeps, weight=weight, generator=generator
+    )
+    weights = prior.condition(draws.sites).weights
+    return Conditioned(WeightPosterior(features, draws.sites.precision, weights, mean.squeeze(-1)), None, float("nan"))
+
+
+def _prior_only(model: Model, features: Tensor, n_latents: int) -> Conditioned:
+    rank = features.shape[1]
+    zeros = features.new_zeros(n_latents, len(features))
+    posterior = WeightPosterior(
+        features,
+        zeros[None],
+        features.new_zeros(1, n_latents, rank),
+        features.new_full((n_latents,), model.prior_mean),
+    )
+    return Conditioned(posterior, Sites(zeros, zeros), 0.0)
+
+
+def _spread(model: Model, found: Conditioned, present: Tensor, n_classes: int) -> Conditioned:
+    """Put the classes with rows at their places among all classes; the others keep the prior."""
+
+    def place(values: Tensor, dim: int, fill: float = 0.0) -> Tensor:
+        shape = list(values.shape)
+        shape[dim] = n_classes
+        return values.new_full(shape, fill).index_copy(dim, present, values)
+
+    old = found.posterior
+    factors = old.factors
+    if factors is not None:
+        shape = (old.weights.shape[0], n_classes, *factors.shape[-2:])
+        identity = torch.eye(factors.shape[-1], dtype=factors.dtype, device=factors.device).expand(shape).clone()
+        factors = identity.index_copy(1, present, factors)
+    posterior = WeightPosterior(
+        old.features,
+        place(old.precision, 1),
+        place(old.weights, 1),
+        place(old.prior_mean, 0, model.prior_mean),
+        factors,
+    )
+    sites = None if found.sites is None else Sites(place(found.sites.precision, 0), place(found.sites.shift, 0))
+    return Conditioned(posterior, sites, found.log_evidence, found.trace)

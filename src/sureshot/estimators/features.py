@@ -1,0 +1,92 @@
+"""Finite features of a kernel: every posterior of the estimators lives in weight space.
+
+``K = Phi Phi'`` holds exactly when the kernel has a known finite rank (cosine, linear, polynomial), or when all
+distinct training rows serve as inducing inputs; with fewer inducing inputs it is the Nystrom approximation, whose
+lost prior variance is returned as the residual, so that predictions far from the inducing inputs stay uncertain.
+
+References: Williams & Seeger 2001 (Nystrom); Quinonero-Candela & Rasmussen 2005, section 6 (the residual).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from sureshot.kernels import evaluate, feature_map
+
+# Eigenvalues below this fraction of the largest carry no information in float64.
+RANK_TOLERANCE = 1e-12
+
+
+@dataclass(frozen=True)
+class FeatureMap:
+    """Features of a kernel at any inputs.
+
+    Attributes
+    ----------
+    kernel : gpytorch Kernel
+    inducing : Tensor (M, D) or None
+        Inducing inputs; None where the kernel has explicit features.
+    projection : Tensor (M or R_full, R) or None
+        Applied to the kernel against the inducing inputs, or to explicit features to compress them.
+    """
+
+    kernel: Kernel
+    inducing: Tensor | None
+    projection: Tensor | None
+
+    @torch.no_grad()
+    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Features (Q, R) of inputs (Q, D), and the prior variance outside their span (Q,)."""
+        if self.inducing is None:
+            explicit = feature_map(self.kernel, x.shape[-1])
+            assert explicit is not None
+            full = explicit(x)
+            features = full if self.projection is None else full @ self.projection
+            residual = (full.square().sum(-1) - features.square().sum(-1)).clamp_min(0)
+            return features, residual
+        features = evaluate(self.kernel, x, self.inducing) @ self.projection
+        prior = evaluate(self.kernel, x, diag=True)
+        return features, (prior - features.square().sum(-1)).clamp_min(0)
+
+
+    @torch.no_grad()
+    def from_cross(self, cross: Tensor) -> tuple[Tensor, Tensor]:
+        """As a call, from the kernel between queries and inducing inputs (Q, M).
+
+        The kernel's diagonal at the queries is unknown then; the mean diagonal of the inducing inputs stands in.
+        """
+        assert self.inducing is not None
+        features = cross @ self.projection
+        prior = evaluate(self.kernel, self.inducing, diag=True).mean()
+        return features, (prior - features.square().sum(-1)).clamp_min(0)
+
+
+@torch.no_grad()
+def explicit_features(kernel: Kernel, x: Tensor) -> FeatureMap | None:
+    """The exact map of a finite-rank kernel, rotated onto the data's span when that is smaller; else None."""
+    explicit = feature_map(kernel, x.shape[-1])
+    if explicit is None:
+        return None
+    full = explicit(x)
+    n, rank = full.shape
+    if rank <= n:
+        return FeatureMap(kernel, None, None)
+    _, singular, right = torch.linalg.svd(full, full_matrices=False)
+    return FeatureMap(kernel, None, right[singular > RANK_TOLERANCE**0.5 * singular.max()].mT.contiguous())
+
+
+@torch.no_grad()
+def nystrom_features(kernel: Kernel, inducing: Tensor) -> FeatureMap:
+    """The map through inducing inputs (M, D); exact for the kernel when they are all the training rows."""
+    return FeatureMap(kernel, inducing, inverse_root(evaluate(kernel, inducing)))
+
+
+def inverse_root(gram: Tensor) -> Tensor:
+    """``P`` (M, R) with ``K P`` the features of the M inputs themselves, dropping numerically empty directions."""
+    eigenvalues, basis = torch.linalg.eigh(gram)
+    kept = eigenvalues > RANK_TOLERANCE * eigenvalues[-1].clamp_min(torch.finfo(gram.dtype).tiny)
+    return basis[:, kept] / eigenvalues[kept].sqrt()

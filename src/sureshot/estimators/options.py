@@ -1,0 +1,151 @@
+"""The constructor's arguments, checked and made definite once the data is known."""
+
+from __future__ import annotations
+
+import copy
+import os
+from typing import Any, get_args
+
+import numpy as np
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from sureshot.estimators.conditioning import INFERENCE_FOR, Model
+from sureshot.estimators.precomputed import PrecomputedKernel
+from sureshot.estimators.tuning import LENGTHSCALES, Family
+from sureshot.kernels import KERNEL_NAMES, feature_map, is_unit_norm, make_kernel, natural_lengthscale
+from sureshot.likelihoods.base import PredictiveRule
+
+INFERENCE_NAMES = ("mean_field", "gibbs", "natural_gradient", "laplace")
+# Temperature of the plug-in rule where every class has a single row; see docs/defaults.md.
+ONE_SHOT_TEMPERATURE = {"cosine": 0.27, "unit_rbf": 0.2, "unit_matern32": 0.2}
+ONE_SHOT_TEMPERATURE_ELSEWHERE = 0.7
+
+
+def choice(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
+    """The value if it is allowed, else an error that lists what is."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(repr(item) for item in allowed)}; got {value!r}.")
+    return value
+
+
+def models_for(
+    likelihood: str, inference: str, n_classes: int, **settings: Any
+) -> tuple[Model, ...]:
+    """The models to choose from, the default first."""
+    choice("likelihood", likelihood, ("auto", *INFERENCE_FOR))
+    choice("inference", inference, ("auto", *INFERENCE_NAMES))
+    if likelihood == "logistic" and n_classes > 2:
+        raise ValueError(
+            f"likelihood='logistic' is for two classes, and there are {n_classes}: "
+            "use 'softmax', 'one_vs_each' or 'logistic_softmax', or leave it on 'auto'."
+        )
+    if likelihood == "auto":
+        if inference in ("auto", "laplace"):
+            name = "logistic" if n_classes <= 2 else "softmax"
+            default = Model(name, "laplace", **settings)
+            return (default,) if inference == "laplace" else (default, Model("gaussian", "exact", **settings))
+        return (Model("logistic" if n_classes <= 2 else "one_vs_each", inference, **settings),)
+    if likelihood == "gaussian":
+        if inference not in ("auto", "laplace"):
+            raise ValueError(
+                f"likelihood='gaussian' has an exact posterior, so inference={inference!r} does not apply: use 'auto'."
+            )
+        return (Model("gaussian", "exact", **settings),)
+    schemes = INFERENCE_FOR[likelihood]
+    if inference == "auto":
+        return (Model(likelihood, schemes[0], **settings),)
+    if inference not in schemes:
+        raise ValueError(
+            f"inference={inference!r} does not work with likelihood={likelihood!r}: use one of "
+            f"{', '.join(repr(s) for s in schemes)}, or 'auto'."
+        )
+    return (Model(likelihood, inference, **settings),)
+
+
+def families_for(kernel: str | Kernel, x: Tensor, gram: Tensor | None) -> tuple[Family, ...]:
+    """The kernel families to choose from for inputs (N, D)."""
+    if gram is not None:
+        return (Family(lambda _: PrecomputedKernel(gram), (1.0,), ONE_SHOT_TEMPERATURE_ELSEWHERE),)
+    if isinstance(kernel, Kernel):
+        return (Family(lambda _: copy.deepcopy(kernel).double(), (1.0,), ONE_SHOT_TEMPERATURE_ELSEWHERE),)
+    if not isinstance(kernel, str):
+        raise ValueError(f"kernel must be a name or a gpytorch.kernels.Kernel; got {type(kernel).__name__}.")
+    choice("kernel", kernel, ("auto", *KERNEL_NAMES, "precomputed"))
+    return tuple(named_family(name, x) for name in (automatic_kernels(x) if kernel == "auto" else (kernel,)))
+
+
+def automatic_kernels(x: Tensor) -> tuple[str, ...]:
+    """Names of the families that suit the inputs: angles for embeddings, smooth and rough distances for tables."""
+    if is_unit_norm(x):
+        return ("cosine",)
+    return ("rbf", "linear", "matern32", "matern12")
+
+
+def named_family(name: str, x: Tensor) -> Family:
+    """A preset at any length-scale; unit-sphere kernels of embeddings are centred on the training rows."""
+    width = x.shape[1]
+    center = None
+    if name in ("cosine", "unit_rbf", "unit_matern32") and is_unit_norm(x):
+        mean = x.mean(0)
+        if float((x - mean).norm(dim=1).min()) > 1e-6:
+            center = mean
+    natural = natural_lengthscale(name, width)
+    has_lengthscale = name.startswith(("rbf", "matern", "unit_"))
+
+    def build(relative: float) -> Kernel:
+        return make_kernel(
+            name, width, lengthscale=natural * relative if has_lengthscale else None, center=center
+        ).to(x.device)
+
+    return Family(build, LENGTHSCALES if has_lengthscale else (1.0,), one_shot_temperature(name))
+
+
+def one_shot_temperature(kernel: str | Kernel) -> float:
+    """Where the plug-in rule's temperature starts, and stays when no row can be left out."""
+    if isinstance(kernel, str):
+        return ONE_SHOT_TEMPERATURE.get(kernel, ONE_SHOT_TEMPERATURE_ELSEWHERE)
+    return ONE_SHOT_TEMPERATURE_ELSEWHERE
+
+
+def rules_for(predictive: str, model: Model) -> tuple[PredictiveRule, ...]:
+    """The predictive rules to choose from, the default first."""
+    names = get_args(PredictiveRule)
+    choice("predictive", predictive, ("auto", *names))
+    if predictive != "auto":
+        return (predictive,)  # type: ignore[return-value]
+    return ("integral", "plug_in") if model.likelihood != "softmax" else ("plug_in",)
+
+
+def use_inducing(approximation: str, kernel: Kernel, n_rows: int, width: int, limit: int) -> bool:
+    """Whether to stand in inducing inputs for the rows."""
+    choice("approximation", approximation, ("auto", "exact", "low_rank", "inducing"))
+    finite = feature_map(kernel, width) is not None
+    if approximation == "low_rank" and not finite:
+        raise ValueError(
+            "approximation='low_rank' needs a kernel with explicit features ('cosine', 'linear', 'polynomial1', "
+            "'polynomial2'): use approximation='inducing' for this kernel."
+        )
+    if approximation == "auto":
+        return not finite and n_rows > limit
+    return approximation == "inducing"
+
+
+def memory_budget(limit: Any) -> float:
+    """Bytes that may be used: the argument, or four fifths of what is free now."""
+    if limit == "auto":
+        return 0.8 * os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if not isinstance(limit, int | float | np.integer | np.floating) or isinstance(limit, bool) or not limit > 0:
+        raise ValueError(f"memory_limit must be 'auto' or a positive number of bytes; got {limit!r}.")
+    return float(limit)
+
+
+def device_for(name: Any) -> torch.device:
+    """The torch device; "auto" takes CUDA when it is there."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.device(name)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"device must be 'auto' or a torch device such as 'cpu' or 'cuda:0'; got {name!r}.") from error

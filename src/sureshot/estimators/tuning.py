@@ -1,0 +1,427 @@
+"""Choosing kernel, scales, likelihood, predictive rule and temperature together, from the support itself.
+
+Every candidate is scored by its leave-one-out log predictive probability of the labels it was given, plus a weak
+log prior that decides where the labels cannot (one example per class). Two kinds of candidates compete:
+
+* label regression: closed-form leave-one-out latents for a whole path of noise levels from one eigendecomposition
+  for each length-scale; its probabilities are a softmax at a fitted temperature;
+* the logistic or softmax likelihood by Laplace's method, walked uphill on a lattice of length-scale and output scale
+  from the length-scale that label regression likes best.
+
+A candidate other than the default (Laplace with the default rule) must win by more than one standard error of the
+paired difference in log probability; otherwise the simpler, more stable default is kept (Breiman et al. 1984).
+
+Large supports are tuned on a stratified subset; the temperature is then refitted on the full posterior.
+
+Why not the evidence bound: its gradient in the output scale has the wrong sign at moderate scales.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from gpytorch.kernels import Kernel, ScaleKernel
+from joblib import Parallel, delayed
+from torch import Tensor
+
+from sureshot.estimators.conditioning import Conditioned, Model, condition
+from sureshot.estimators.features import RANK_TOLERANCE
+from sureshot.inference.label_regression import leave_one_out_path
+from sureshot.kernels import evaluate
+from sureshot.likelihoods.base import Likelihood, PredictiveRule
+
+LENGTHSCALES = tuple(2.0**k for k in range(-3, 4))  # relative to the kernel's natural length-scale
+OUTPUT_SCALES = tuple(10.0 ** (k / 2) for k in range(-2, 8))  # 0.1 ... 3162
+NOISE_RATIOS = tuple(10.0 ** (k / 2) for k in range(-8, 4))  # noise variance / output scale
+
+DEFAULT_LENGTHSCALE = 1.0
+DEFAULT_OUTPUT_SCALE = 10.0
+# Log-normal priors: spread of log length-scale and log output scale, in nats.
+LENGTHSCALE_SPREAD = 1.0
+OUTPUT_SCALE_SPREAD = 1.0
+TEMPERATURE_SPREAD = 1.0
+
+MAX_TUNING_CELLS = 6000  # rows x classes of the subset on which kernels are compared
+MAX_TUNING_ROWS = 500
+MAX_TUNING_CLASSES = 30
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One complete choice.
+
+    Attributes
+    ----------
+    kernel : gpytorch Kernel
+        With its length-scale and output scale.
+    model : Model
+    rule : str
+        Predictive rule.
+    temperature : float
+        Latents are divided by it before the rule is applied.
+    score : float
+        Mean leave-one-out log probability in nats; NaN where no row could be left out.
+    """
+
+    kernel: Kernel
+    model: Model
+    rule: PredictiveRule
+    temperature: float
+    score: float
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A scored point of the search: pointwise leave-one-out log probabilities and the log prior."""
+
+    family: int
+    lengthscale: float
+    output_scale: float
+    model: Model
+    rule: PredictiveRule
+    temperature: float
+    pointwise: Tensor  # (N,), zero where the row cannot be left out
+    log_prior: float
+    objective: float  # what the search maximises, in nats over all rows
+
+
+@dataclass(frozen=True)
+class Support:
+    """The labelled rows a search sees."""
+
+    x: Tensor  # (N, D)
+    y: Tensor  # (N,)
+    weight: Tensor  # (N,)
+    n_classes: int
+
+    @property
+    def usable(self) -> Tensor:
+        """Weights of the rows whose class keeps a row when they are left out, zero for the others."""
+        counts = torch.bincount(self.y, minlength=self.n_classes)
+        return self.weight * (counts[self.y] > 1)
+
+
+@dataclass(frozen=True)
+class Family:
+    """A kernel family: builds the kernel at a relative length-scale, with unit output scale.
+
+    Attributes
+    ----------
+    build : callable
+        Maps a relative length-scale to a kernel.
+    lengthscales : tuple of float
+        The lattice; one value for kernels without a length-scale to learn.
+    default_temperature : float
+        Of the plug-in rule at the default scales, where the support cannot tell (see ``docs/defaults.md``).
+    """
+
+    build: Callable[[float], Kernel]
+    lengthscales: tuple[float, ...]
+    default_temperature: float
+
+
+def tune(
+    support: Support,
+    families: tuple[Family, ...],
+    models: tuple[Model, ...],
+    rules: tuple[PredictiveRule, ...],
+    objective: str,
+    rng: np.random.Generator,
+    n_jobs: int | None = None,
+) -> Setting:
+    """The best setting for a support.
+
+    Parameters
+    ----------
+    support : Support
+    families : tuple of Family
+    models : tuple of Model
+        The default first; a label-regression model may follow.
+    rules : tuple of str
+        Predictive rules to choose from, the default first.
+    objective : str
+        "leave_one_out" or "evidence".
+    rng : numpy Generator
+        Chooses the subset of a large support.
+    n_jobs : int, optional
+        Families searched at once.
+    """
+    subset = tuning_subset(support, rng)
+    searches = [Search(subset, k, family, rules, objective) for k, family in enumerate(families)]
+    found = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(search.candidates)(models) for search in searches)
+    best: dict[tuple[str, str], Candidate] = {}
+    for candidate in itertools.chain.from_iterable(found):
+        key = (candidate.model.likelihood, candidate.rule)
+        if key not in best or candidate.objective > best[key].objective:
+            best[key] = candidate
+    chosen = choose(list(best.values()), best[(models[0].likelihood, _first(rules, models[0]))], subset.usable, objective)
+    family = families[chosen.family]
+    total = float(subset.usable.sum())
+    return Setting(
+        kernel=scaled(family.build(chosen.lengthscale), chosen.output_scale),
+        model=chosen.model,
+        rule=chosen.rule,
+        temperature=chosen.temperature,
+        score=float((subset.usable * chosen.pointwise).sum()) / total if total else math.nan,
+    )
+
+
+def choose(candidates: list[Candidate], default: Candidate, usable: Tensor, objective: str) -> Candidate:
+    """The best candidate if it beats the default by more than one standard error, else the default."""
+    best = max(candidates, key=lambda candidate: candidate.objective)
+    if objective == "evidence" or best is default:
+        return default
+    difference = usable * (best.pointwise - default.pointwise)
+    effective = difference[usable > 0]
+    if len(effective) < 2:
+        return default
+    error = float(effective.std()) * math.sqrt(len(effective))
+    gain = best.objective - default.objective
+    return best if gain > error else default
+
+
+class Search:
+    """Scores one kernel family on one support, keeping each length-scale's decomposition."""
+
+    def __init__(
+        self, support: Support, index: int, family: Family, rules: tuple[PredictiveRule, ...], objective: str
+    ) -> None:
+        self.support = support
+        self.index = index
+        self.family = family
+        self.rules = rules
+        self.objective = objective
+        self._grams: dict[float, Tensor] = {}
+        self._features: dict[float, Tensor] = {}
+        self._regressions: list[Candidate] | None = None
+
+    def candidates(self, models: tuple[Model, ...]) -> list[Candidate]:
+        """Everything this family has to offer."""
+        start = self.best_lengthscale()
+        found: list[Candidate] = []
+        for model in models:
+            found += self.label_regression(model) if model.likelihood == "gaussian" else self.climb(model, start)
+        return found
+
+    def best_lengthscale(self) -> float:
+        """Where label regression predicts best: the start of the climb."""
+        if len(self.family.lengthscales) == 1 or not bool((self.support.usable > 0).any()):
+            return min(self.family.lengthscales, key=lambda value: abs(math.log(value / DEFAULT_LENGTHSCALE)))
+        model = Model("gaussian", "exact")
+        return max(self.label_regression(model), key=lambda candidate: candidate.objective).lengthscale
+
+    def label_regression(self, model: Model) -> list[Candidate]:
+        """The best noise level at every length-scale."""
+        if self._regressions is None:
+            self._regressions = [self._regress(model, value) for value in self.family.lengthscales]
+        return self._regressions
+
+    def climb(self, model: Model, start: float) -> list[Candidate]:
+        """Walk uphill on the lattice of length-scale and output scale; every visited point, for every rule."""
+        lengths, scales = self.family.lengthscales, OUTPUT_SCALES
+        position = (
+            min(range(len(lengths)), key=lambda k: abs(math.log(lengths[k] / start))),
+            min(range(len(scales)), key=lambda k: abs(math.log(scales[k] / DEFAULT_OUTPUT_SCALE))),
+        )
+        visited: dict[tuple[int, int], list[Candidate]] = {}
+        weights: Tensor | None = None
+
+        def objective(at: tuple[int, int]) -> float:
+            nonlocal weights
+            if at not in visited:
+                visited[at], weights = self._score(model, lengths[at[0]], scales[at[1]], weights)
+            return max(candidate.objective for candidate in visited[at])
+
+        objective(position)
+        if not bool((self.support.usable > 0).any()) and self.objective != "evidence":
+            return visited[position]
+        while True:
+            better = max(_neighbours(position, len(lengths), len(scales)), key=objective, default=position)
+            if objective(better) <= objective(position):
+                return [candidate for candidates in visited.values() for candidate in candidates]
+            position = better
+
+    def _score(
+        self, model: Model, lengthscale: float, output_scale: float, start: Tensor | None
+    ) -> tuple[list[Candidate], Tensor]:
+        support = self.support
+        features = self._basis(lengthscale) * math.sqrt(output_scale)
+        warm = start if start is not None and start.shape[-1] == features.shape[1] else None
+        fitted = condition(model, features, support.y, support.n_classes, support.weight, start=warm)
+        mean, variance = leave_one_out(fitted, self.rules)
+        log_prior = _log_normal(lengthscale, DEFAULT_LENGTHSCALE, LENGTHSCALE_SPREAD) + _log_normal(
+            output_scale, DEFAULT_OUTPUT_SCALE, OUTPUT_SCALE_SPREAD
+        )
+        candidates = []
+        for rule in self.rules:
+            temperature, pointwise = fit_rule(
+                model.predictive_likelihood(), mean, variance, support, rule, self.family.default_temperature
+            )
+            value = (
+                fitted.log_evidence
+                if self.objective == "evidence"
+                else float((support.usable * pointwise).sum()) + log_prior
+            )
+            candidates.append(
+                Candidate(
+                    self.index, lengthscale, output_scale, model, rule, temperature, pointwise, log_prior, value
+                )
+            )
+        return candidates, fitted.posterior.weights[0]
+
+    def _regress(self, model: Model, lengthscale: float) -> Candidate:
+        support = self.support
+        ratios = support.x.new_tensor(NOISE_RATIOS)
+        path = leave_one_out_path(self._gram(lengthscale), support.y, support.n_classes, support.weight, ratios)
+        likelihood = model.predictive_likelihood()
+        log_prior = _log_normal(lengthscale, DEFAULT_LENGTHSCALE, LENGTHSCALE_SPREAD)
+        best: Candidate | None = None
+        for ratio, scale, latent in zip(NOISE_RATIOS, path.scale.tolist(), path.latent, strict=True):
+            temperature, pointwise = fit_rule(
+                likelihood, latent, torch.zeros_like(latent), support, "plug_in", self.family.default_temperature
+            )
+            value = float((support.usable * pointwise).sum()) + log_prior
+            scale = max(scale, 1e-6)
+            found = Candidate(
+                self.index,
+                lengthscale,
+                scale,
+                replace(model, noise=ratio * scale),
+                "plug_in",
+                temperature,
+                pointwise,
+                log_prior,
+                value,
+            )
+            if best is None or value > best.objective:
+                best = found
+        assert best is not None
+        return best
+
+    def _gram(self, lengthscale: float) -> Tensor:
+        if lengthscale not in self._grams:
+            with torch.no_grad():
+                self._grams[lengthscale] = evaluate(self.family.build(lengthscale), self.support.x)
+        return self._grams[lengthscale]
+
+    def _basis(self, lengthscale: float) -> Tensor:
+        if lengthscale not in self._features:
+            eigenvalues, basis = torch.linalg.eigh(self._gram(lengthscale))
+            kept = eigenvalues > RANK_TOLERANCE * eigenvalues[-1]
+            self._features[lengthscale] = basis[:, kept] * eigenvalues[kept].sqrt()
+        return self._features[lengthscale]
+
+
+def leave_one_out(fitted: Conditioned, rules: tuple[PredictiveRule, ...]) -> tuple[Tensor, Tensor]:
+    """Leave-one-out latent means and variances (C, N), as exact as the rules need."""
+    assert fitted.sites is not None
+    return fitted.posterior.leave_one_out(fitted.sites.shift, only_informative=rules == ("plug_in",))
+
+
+def fit_rule(
+    likelihood: Likelihood,
+    mean: Tensor,
+    variance: Tensor,
+    support: Support,
+    rule: PredictiveRule,
+    default_temperature: float,
+) -> tuple[float, Tensor]:
+    """Temperature of a rule and the pointwise log probabilities (N,) at it.
+
+    The averaging rules account for the uncertainty of the latents and keep temperature 1; the plug-in rule gets
+    the temperature that maximises the leave-one-out log probability under a log-normal prior.
+    """
+    if rule != "plug_in":
+        return 1.0, smoothed_score(likelihood.predict(mean, variance, rule).clamp_min(1e-300).log(), support)
+    usable = support.usable
+
+    def log_plug_in(temperature: Tensor) -> Tensor:
+        return torch.log_softmax(likelihood.class_log_likelihood(mean / temperature), dim=-2)
+
+    def objective(log_temperatures: Tensor) -> Tensor:
+        pointwise = smoothed_score(log_plug_in(log_temperatures.exp()[:, None, None]), support)
+        distance = (log_temperatures - math.log(default_temperature)) / TEMPERATURE_SPREAD
+        return (usable * pointwise).sum(-1) - 0.5 * distance**2
+
+    centre, width = math.log(default_temperature), 4.0
+    for _ in range(4):  # each round narrows the bracket eightfold
+        grid = torch.linspace(centre - width, centre + width, 17, dtype=mean.dtype, device=mean.device)
+        centre = float(grid[objective(grid).argmax()])
+        width /= 8
+    temperature = math.exp(centre)
+    return temperature, smoothed_score(log_plug_in(mean.new_tensor(temperature)), support)
+
+
+def smoothed_score(log_probability: Tensor, support: Support) -> Tensor:
+    """Log probability of the labels (..., N) as if one row in all had a label drawn at random.
+
+    Without it, a small support whose left-out labels are all predicted right asks for certainty. One
+    pseudo-mistake among n rows is Laplace's rule of succession, as Platt 1999 smooths the targets of his sigmoid.
+    """
+    share = 1 / (1 + support.usable.sum())
+    picked = log_probability.gather(-2, support.y.expand(*log_probability.shape[:-2], 1, -1)).squeeze(-2)
+    return (1 - share) * picked + share * log_probability.mean(-2)
+
+
+def tuning_subset(support: Support, rng: np.random.Generator) -> Support:
+    """A stratified subset small enough to compare kernels on, or the support itself."""
+    y = support.y.cpu().numpy()
+    counts = np.bincount(y, minlength=support.n_classes)
+    classes = np.flatnonzero(counts)
+    if len(classes) > MAX_TUNING_CLASSES:
+        eligible = classes[counts[classes] > 1]
+        pool = eligible if len(eligible) >= 2 else classes
+        classes = np.sort(rng.choice(pool, size=min(MAX_TUNING_CLASSES, len(pool)), replace=False))
+    budget = min(MAX_TUNING_ROWS, max(2 * len(classes), MAX_TUNING_CELLS // max(len(classes), 1)))
+    in_classes = np.isin(y, classes)
+    if in_classes.sum() <= budget and len(classes) == np.count_nonzero(counts):
+        return support
+    rows = np.flatnonzero(in_classes)
+    if len(rows) > budget:
+        rows = _stratified(y, rows, classes, counts, budget, rng)
+    renamed = np.searchsorted(classes, y[rows])
+    index = torch.from_numpy(rows).to(support.y.device)
+    return Support(
+        support.x[index],
+        torch.from_numpy(renamed).to(support.y.device),
+        support.weight[index],
+        len(classes),
+    )
+
+
+def scaled(kernel: Kernel, output_scale: float) -> Kernel:
+    """The kernel times an output scale, without nesting scale kernels."""
+    if isinstance(kernel, ScaleKernel):
+        kernel.outputscale = kernel.outputscale.detach() * output_scale
+        return kernel
+    wrapped = ScaleKernel(kernel).double()
+    wrapped.outputscale = output_scale
+    return wrapped
+
+
+def _stratified(
+    y: np.ndarray, rows: np.ndarray, classes: np.ndarray, counts: np.ndarray, budget: int, rng: np.random.Generator
+) -> np.ndarray:
+    share = np.minimum(counts[classes], np.maximum(2, np.floor(budget * counts[classes] / len(rows)).astype(int)))
+    picked = [rng.choice(rows[y[rows] == c], size=size, replace=False) for c, size in zip(classes, share, strict=True)]
+    return np.sort(np.concatenate(picked))
+
+
+def _neighbours(at: tuple[int, int], n_first: int, n_second: int) -> Iterator[tuple[int, int]]:
+    for first, second in ((-1, 0), (1, 0), (0, -1), (0, 1)):
+        candidate = (at[0] + first, at[1] + second)
+        if 0 <= candidate[0] < n_first and 0 <= candidate[1] < n_second:
+            yield candidate
+
+
+def _log_normal(value: float, centre: float, spread: float) -> float:
+    return -0.5 * (math.log(value / centre) / spread) ** 2
+
+
+def _first(rules: tuple[PredictiveRule, ...], model: Model) -> PredictiveRule:
+    return "plug_in" if model.likelihood == "gaussian" else rules[0]

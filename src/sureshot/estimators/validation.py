@@ -1,0 +1,144 @@
+"""What every estimator checks before it computes: inputs, labels, weights.
+
+Messages name the argument, what was expected, what came and what to try. Rows that repeat (same inputs, same label)
+are merged into one row with their summed weight, and rows of weight zero are dropped, so that integer weights equal
+repeated rows exactly. Merged rows are kept in a canonical order: the fitted model does not depend on the order in
+which rows arrive.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
+
+MAX_NAMES = 5
+
+
+@dataclass(frozen=True)
+class LabelledRows:
+    """Distinct labelled rows with their weights.
+
+    Attributes
+    ----------
+    x : ndarray (n, D) float64
+    y : ndarray (n,) int64
+        Positions in the estimator's ``classes_``.
+    weight : ndarray (n,) float64, positive
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray
+
+
+def check_inputs(estimator: BaseEstimator, X: Any, reset: bool) -> np.ndarray:
+    """Inputs as a finite float64 matrix, or an error that says which column is wrong.
+
+    Raises
+    ------
+    ValueError
+        Non-numeric columns, missing or infinite values, wrong width, empty or one-dimensional input.
+    TypeError
+        Sparse input.
+    """
+    if isinstance(X, torch.Tensor):
+        X = X.detach().cpu().numpy()
+    if isinstance(X, pd.DataFrame):
+        _check_columns_numeric(X)
+    checked = validate_data(
+        estimator, X, reset=reset, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=1
+    )
+    _check_finite(checked, X)
+    return checked
+
+
+def check_labels(y: Any, n_rows: int) -> np.ndarray:
+    """Labels as a one-dimensional array without missing values."""
+    if isinstance(y, torch.Tensor):
+        y = y.detach().cpu().numpy()
+    if y is None:
+        raise ValueError("requires y to be passed, but the target y is None: give one label for each row of X.")
+    labels = column_or_1d(y, warn=True)
+    if len(labels) != n_rows:
+        raise ValueError(
+            f"X and y have inconsistent numbers of rows: X has {n_rows}, y has {len(labels)}. Give one label a row."
+        )
+    if labels.dtype.kind == "O" and any(value is None or value != value for value in labels):
+        raise ValueError("y contains missing labels: drop those rows or give them a label.")
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        raise ValueError("Input y contains NaN or infinity: drop those rows or give them a label.")
+    if labels.dtype.kind == "O" and len({type(value) for value in labels}) > 1:
+        kinds = sorted({type(value).__name__ for value in labels})
+        if not all(isinstance(value, str) for value in labels) and "str" in kinds:
+            raise TypeError(f"y mixes label types {kinds}: use one type, for example y.astype(str).")
+    with warnings.catch_warnings():  # few rows for each class are what the estimators are for
+        warnings.filterwarnings("ignore", message="The number of unique classes is greater than 50%")
+        check_classification_targets(labels)
+    if labels.dtype.kind == "O" and not isinstance(labels[0], str):
+        labels = np.array(labels.tolist())
+    return labels
+
+
+def check_weights(sample_weight: Any, x: np.ndarray) -> np.ndarray:
+    """Weights as finite, non-negative floats with at least one positive."""
+    weight = _check_sample_weight(sample_weight, x, dtype=np.float64)
+    if (weight < 0).any():
+        raise ValueError(
+            f"sample_weight must not be negative; the smallest is {weight.min():g}. Drop those rows or use 0."
+        )
+    if not (weight > 0).any():
+        raise ValueError("sample_weight is zero for every row: at least one row must count.")
+    return weight
+
+
+def merge_rows(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> LabelledRows:
+    """Drop rows of weight zero, merge equal labelled rows, sort canonically."""
+    kept = weight > 0
+    x, y, weight = x[kept] + 0.0, y[kept], weight[kept]  # + 0.0 turns -0.0 into 0.0
+    keyed = np.ascontiguousarray(np.column_stack([x, y.astype(np.float64)]))
+    as_bytes = keyed.view(np.dtype((np.void, keyed.dtype.itemsize * keyed.shape[1]))).ravel()
+    _, first, inverse = np.unique(as_bytes, return_index=True, return_inverse=True)
+    merged = np.bincount(inverse.ravel(), weights=weight, minlength=len(first))
+    return LabelledRows(x[first], y[first].astype(np.int64), merged)
+
+
+def _check_columns_numeric(frame: pd.DataFrame) -> None:
+    bad = [
+        str(name)
+        for name, dtype in zip(frame.columns, frame.dtypes, strict=True)
+        if not (pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype))
+    ]
+    if bad:
+        raise ValueError(
+            f"X has non-numeric columns {_shorten(bad)}: encode them first, for example with "
+            "sklearn.compose.make_column_transformer((OneHotEncoder(), columns), remainder='passthrough') in a pipeline."
+        )
+
+
+def _check_finite(x: np.ndarray, original: Any) -> None:
+    for problem, mask in (("NaN", np.isnan(x)), ("infinity", np.isinf(x))):
+        if not mask.any():
+            continue
+        columns = np.flatnonzero(mask.any(axis=0))
+        names = [str(original.columns[j]) if isinstance(original, pd.DataFrame) else str(j) for j in columns]
+        advice = (
+            "impute them in a pipeline, for example make_pipeline(SimpleImputer(), estimator)"
+            if problem == "NaN"
+            else "clip or drop those values"
+        )
+        raise ValueError(
+            f"Input X contains {problem} in {int(mask.any(axis=1).sum())} rows, columns {_shorten(names)}: {advice}."
+        )
+
+
+def _shorten(names: list[str]) -> str:
+    shown = ", ".join(names[:MAX_NAMES])
+    return f"[{shown}]" if len(names) <= MAX_NAMES else f"[{shown}, and {len(names) - MAX_NAMES} more]"
