@@ -5,10 +5,10 @@ classes) and named numeric *arrays*, kept bit for bit. Pickle would be shorter, 
 author put into it; here reading is parsing and nothing else.
 
 The layout is that of safetensors, so other tools can look inside. Its metadata entry "sureshot" is the JSON
-text ``{"format_version", "kind", "package_version", "digest", "header"}``. The digest (SHA-256 of the content)
-finds damage that would otherwise load as a different model. It is no signature: a file from a stranger can hold
-anything of the right format. So whoever writes a kind of artefact checks it on loading with
-`sureshot.persistence.require` (arrays) and `sureshot.persistence.require_header` (JSON values).
+text ``{"format_version", "kind", "package_version", "digest", "header"}``. The digest (SHA-256) finds damage that
+would otherwise load as a different model. It is no signature: a file from a stranger can hold anything of the
+right format. So whoever writes a kind of artefact checks it on loading with `sureshot.persistence.require`
+(arrays) and `sureshot.persistence.require_header` (JSON values).
 """
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ def save_artifact(
         When the header is not JSON, an array has another dtype, or the place cannot be written to.
     """
     target = Path(os.path.realpath(path))
-    if target.is_dir():
+    if os.path.isdir(target):
         raise ArtifactError(f"cannot save to {target}: it is a folder; give the name of a file inside it.")
-    if not target.parent.is_dir():
+    if not os.path.isdir(target.parent):
         raise ArtifactError(f"cannot save to {target}: there is no folder {target.parent}; create it first.")
     stored = {_array_name(name): _storable(name, value) for name, value in arrays.items()}
     content: dict[str, Any] = {"kind": kind, "package_version": _package_version(), "header": dict(header)}
@@ -203,16 +203,18 @@ def _check_beginning(place: str) -> None:
     """Tell apart what is plainly not a model, with a message for each."""
     try:
         status = os.stat(place)
-        if stat.S_ISDIR(status.st_mode):
-            raise ArtifactError(f"{place} is a folder, not a model file.")
-        if not stat.S_ISREG(status.st_mode):
-            raise ArtifactError(f"{place} is not a regular file.")
-        with open(place, "rb") as file:
-            beginning = file.read(8)
+        beginning = b""
+        if stat.S_ISREG(status.st_mode):  # opening a pipe would wait for its other end
+            with open(place, "rb") as file:
+                beginning = file.read(8)
     except FileNotFoundError:
         raise ArtifactError(f"there is no file {place}: check the path.") from None
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise ArtifactError(f"cannot read {place}: {_one_line(error)}.") from error
+    if stat.S_ISDIR(status.st_mode):
+        raise ArtifactError(f"{place} is a folder, not a model file.")
+    if not stat.S_ISREG(status.st_mode):
+        raise ArtifactError(f"{place} is not a regular file, so not a model file.")
     if not beginning:
         raise ArtifactError(f"{place} is empty, not a model file.")
     if len(beginning) == 8 and int.from_bytes(beginning, "little") <= status.st_size - 8:
