@@ -64,7 +64,8 @@ class Row(NamedTuple):
     image: str | None
     predicted: str
     probability: str
-    second: str
+    second: str | None
+    second_probability: str
     true: str | None
     known: bool
     right: bool | None
@@ -147,7 +148,8 @@ def render(report: Report) -> str:
             context["more_pairs"] = max(len(pairs) - report.n_shown, 0)
     if report.trace is not None:
         values = np.asarray(report.trace.values)
-        span = f"From {values[0]:.6g} to {values[-1]:.6g} in {values.size} steps"
+        steps = "1 step" if values.size == 1 else f"{values.size} steps"
+        span = f"From {values[0]:.6g} to {values[-1]:.6g} in {steps}"
         drawings.append(
             _drawing(
                 f"Trace: {report.trace.name}",
@@ -262,7 +264,8 @@ def _rows(predictions: Predictions, view: View, score: NDArray[np.float64], n_sh
                 image=None if images is None else plots.image_to_data_uri(images[i], top),
                 predicted=str(classes[view.predicted[i]]),
                 probability=f"{view.confidence[i]:.3f}",
-                second="" if runner_up is None else f"{classes[runner_up]} ({p[runner_up]:.3f})",
+                second=None if runner_up is None else str(classes[runner_up]),
+                second_probability="" if runner_up is None else f"{p[runner_up]:.3f}",
                 true=None if predictions.y is None else str(np.asarray(predictions.y)[i]),
                 known=bool(view.known[i]),
                 right=None if view.truth is None else bool(view.truth[i] == view.predicted[i]),

@@ -95,7 +95,8 @@ def confidence_histogram(
 def confusion_pairs(pairs: Sequence[Confusion]) -> Figure:
     """Bars for the pairs of classes that are taken for each other most often, worst on top.
 
-    Readable with any number of classes, as a full matrix of 150 is not.
+    Readable with any number of classes, as a full matrix of 150 is not. Alphabets that matplotlib's font
+    lacks are drawn as boxes (with its warning): `write_report` lists the pairs as text instead.
     """
     figure = _figure(FULL, 0.9 + 0.3 * max(len(pairs), 1))
     axes = figure.subplots()
@@ -134,7 +135,7 @@ def objective_trace(values: ArrayLike, name: str, step: str = "iteration") -> Fi
         markersize=4,
     )
     axes.set(xlabel=_plain(step, 60), ylabel=_plain(name, 60))
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
     _tidy(axes)
     return figure
 
