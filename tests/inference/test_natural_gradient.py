@@ -202,20 +202,27 @@ def test_flipped_signs_in_the_bound_exceed_the_evidence():
 
 @pytest.mark.parametrize("likelihood", [OneVsEach(), LogisticSoftmax()])
 def test_small_batches_converge_to_the_fixed_point(likelihood):
+    """Five times the epochs halve the gap to the exact bound at least, to below a thousandth of it.
+
+    One-vs-each is the slow one: its classes settle their common differences over many steps.
+    """
     n, classes = 300, 3
     y = labels(n, classes, seed=11)
     centres = normal(classes, 5, seed=12)
     features = 0.5 * (centres[y] + normal(n, 5, seed=13)).unsqueeze(0)
-    zero = torch.tensor(0.0, dtype=torch.float64)
-    exact = fit_mean_field(FeaturePrior(features, zero), likelihood, y, tolerance=1e-8)
-    fit = fit_natural_gradient(
-        features, likelihood, y, batch_size=50, n_epochs=40, generator=torch.Generator().manual_seed(1)
+    exact = fit_mean_field(
+        FeaturePrior(features, features.new_zeros(())), likelihood, y, max_steps=1000, tolerance=1e-7
     )
-    assert float(exact.bound - fit.bound) < 0.1
-    assert (
-        float((fit.query(features, features.square().sum(-1))[0] - exact.posterior.mean).abs().max()) < 0.15
-    )
-    assert fit.bound_trace.shape == (40 * 6,)
+    gaps = []
+    for n_epochs in (8, 40):
+        generator = torch.Generator().manual_seed(1)
+        fit = fit_natural_gradient(
+            features, likelihood, y, batch_size=50, n_epochs=n_epochs, generator=generator
+        )
+        assert fit.bound_trace.shape == (n_epochs * 6,)
+        gaps.append(float(exact.bound - fit.bound))
+    assert 0 < gaps[1] < 0.5 * gaps[0]
+    assert gaps[1] < 1e-3 * abs(float(exact.bound))
 
 
 def test_batch_bound_is_unbiased():
