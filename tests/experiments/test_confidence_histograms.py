@@ -32,16 +32,12 @@ def test_statements_are_computed_and_hold_at_the_papers_size():
     assert [verdict.holds for verdict in found.verdicts] == [True] * 6
     frame = {table.name: table.frame.set_index("likelihood") for table in found.tables}["mean-0"]
     # Algebra: label regression with unit noise, normalised, is a softmax of twice the latents.
-    np.testing.assert_allclose(
-        frame.loc["gaussian", "mean"], frame.loc["softmax, temperature 0.5", "mean"], rtol=1e-12
-    )
+    np.testing.assert_allclose(frame.loc["gaussian", "mean"], frame.loc["softmax, temperature 0.5", "mean"], rtol=1e-12)
 
 
 def test_a_statement_can_fail():
     # Without the shift the logistic-softmax is no approximation of the softmax.
-    frames = {
-        table.name: table.frame.set_index("likelihood") for table in outcome(n_draws=(2000, 2000)).tables
-    }
+    frames = {table.name: table.frame.set_index("likelihood") for table in outcome(n_draws=(2000, 2000)).tables}
     verdicts = study.judge({-5.0: frames["mean-0"]})
     assert not verdicts[0].holds
 

@@ -1,8 +1,10 @@
+import shlex
 import subprocess
 import sys
 
 import pytest
 
+from sureshot.cli.reproduce import parse_settings
 from sureshot.experiments import registry
 from sureshot.experiments.experiment import Experiment
 
@@ -26,7 +28,11 @@ def test_an_unknown_name_lists_the_known_ones(tmp_path):
 
 def test_the_command_is_the_exact_one():
     assert registry.command_line("iris", {}) == "sureshot reproduce iris"
-    assert "n_splits=3" in registry.command_line("iris", {"n_splits": 3})
+    given = {"n_splits": 3, "sizes": (1, 2), "seed": 4}
+    command = registry.command_line("iris", given)
+    assert command == "sureshot reproduce iris --set n_splits=3 --set 'sizes=[1, 2]' --set seed=4"
+    parts = shlex.split(command)
+    assert parse_settings(parts[4::2]) == given
 
 
 def test_modules_are_imported_only_when_asked_for():

@@ -154,8 +154,6 @@ def test_every_row_of_a_markdown_table_has_every_cell(rows):
 
 
 def test_plain_values():
-    found = plain_value(
-        {"a": (np.float64(1.5), np.int64(2), np.bool_(True), float("inf"), None), 3: Path("x/y")}
-    )
+    found = plain_value({"a": (np.float64(1.5), np.int64(2), np.bool_(True), float("inf"), None), 3: Path("x/y")})
     assert found == {"a": [1.5, 2, True, None, None], "3": "x/y"}
     json.dumps(found, allow_nan=False)

@@ -191,8 +191,7 @@ class ExperimentResult:
                 for table in self.tables
             },
             "verdicts": [
-                {"claim": v.claim, "source": v.source, "measured": v.measured, "holds": v.holds}
-                for v in self.verdicts
+                {"claim": v.claim, "source": v.source, "measured": v.measured, "holds": v.holds} for v in self.verdicts
             ],
             "findings": self.findings,
             "files": [path.as_posix() for path in self.files],

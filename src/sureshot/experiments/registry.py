@@ -6,14 +6,16 @@ figures, and returns what was written.
 
 from __future__ import annotations
 
+import json
 import logging
+import shlex
 import time
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from sureshot.data.root import data_root as find_data_root
-from sureshot.experiments.experiment import Experiment, ExperimentResult, Progress
+from sureshot.experiments.experiment import Experiment, ExperimentResult, Progress, plain_value
 from sureshot.experiments.tables import write_result
 
 logger = logging.getLogger(__name__)
@@ -82,17 +84,13 @@ def run(
     started = time.perf_counter()
     outcome = experiment.run(data_root=root, progress=progress or _log_progress, **options)
     seconds = time.perf_counter() - started
-    return write_result(
-        outcome, name=name, output=output, command=command_line(name, options), wall_seconds=seconds
-    )
+    return write_result(outcome, name=name, output=output, command=command_line(name, options), wall_seconds=seconds)
 
 
 def command_line(name: str, options: dict[str, Any]) -> str:
-    """What repeats the run: the command, or the call from Python if defaults were replaced."""
-    if not options:
-        return f"sureshot reproduce {name}"
-    arguments = ", ".join(f"{key}={value!r}" for key, value in options.items())
-    return f"sureshot.experiments.registry.run({name!r}, output=Path('docs/results'), {arguments})"
+    """What repeats the run, with the settings that replaced defaults."""
+    settings = [f"{key}={json.dumps(plain_value(value))}" for key, value in options.items()]
+    return shlex.join(["sureshot", "reproduce", name, *[part for item in settings for part in ("--set", item)]])
 
 
 def _log_progress(what: str, fraction: float) -> None:

@@ -33,9 +33,7 @@ from sureshot.report.environment import environment
 DOTS_PER_INCH = 110
 
 
-def write_result(
-    outcome: Outcome, *, name: str, output: Path, command: str, wall_seconds: float
-) -> ExperimentResult:
+def write_result(outcome: Outcome, *, name: str, output: Path, command: str, wall_seconds: float) -> ExperimentResult:
     """Write everything under `output`, whole or not at all, and return what was written.
 
     Parameters
@@ -139,10 +137,7 @@ def markdown_table(frame: pd.DataFrame, digits: int = 3) -> str:
     numeric = [pd.api.types.is_numeric_dtype(frame[column]) for column in frame.columns]
     rows = [[_cell(column) for column in frame.columns]]
     rows.append(["---:" if right else "---" for right in numeric])
-    rows += [
-        [_cell(value, digits) for value in row]
-        for row in frame.astype(object).itertuples(index=False, name=None)
-    ]
+    rows += [[_cell(value, digits) for value in row] for row in frame.astype(object).itertuples(index=False, name=None)]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
@@ -152,7 +147,7 @@ def _cell(value: Any, digits: int = 3) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, float | np.floating):
-        return f"{float(value):.{digits}f}"
+        return f"{round(float(value), digits) + 0.0:.{digits}f}"  # + 0.0: no minus sign before a zero
     return str(value).replace("|", "\\|").replace("\n", " ")
 
 
@@ -174,9 +169,7 @@ def _verdict_frame(verdicts: tuple[Verdict, ...]) -> pd.DataFrame:
 
 def _provenance(result: ExperimentResult) -> str:
     found = result.environment
-    packages = ", ".join(
-        f"{key} {found[key]}" for key in ("sureshot", "torch", "numpy", "scikit-learn", "python")
-    )
+    packages = ", ".join(f"{key} {found[key]}" for key in ("sureshot", "torch", "numpy", "scikit-learn", "python"))
     config = ", ".join(f"{key} {_setting(value)}" for key, value in result.config.items())
     return "\n".join(
         [
