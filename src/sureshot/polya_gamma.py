@@ -14,8 +14,8 @@ PG(h, 0) with its density multiplied by ``exp(-z^2 x / 2)``, and for whole h a s
 Devroye's alternating series with its first term taken out (the product is Jacobi's identity). Devroye
 proposes from that term below x = 0.64 only and from another series beyond. But the product shows that
 0 < r <= 1 for *every* x, and what stands before r is, up to a constant, the density of the inverse Gaussian
-with mean 1 / k and shape 1. So we propose from the whole inverse Gaussian and accept with probability r: exact,
-without a truncated distribution, a mixture or an inner rejection, hence with few tensor operations. The
+with mean 1 / k and shape 1. So we propose from the whole inverse Gaussian and accept with probability r:
+exact, without a truncated distribution, a mixture or an inner rejection, hence with few operations. The
 acceptance rate is ``1 / (1 + exp(-|z|))``, never below 1/2. The alternating series serves as the squeeze:
 ``1 - 3 q <= r`` accepts most proposals; for the others r is computed to double precision, beyond x = 2.5 in
 the form that its modular transformation gives. Proposals are drawn in float64 for every dtype of z.
@@ -41,7 +41,7 @@ from torch import Tensor
 
 _SERIES_TERMS = 12
 _SERIES_BELOW = 0.25  # of z^2: above it closed forms keep nearly all digits, in second derivatives too
-_BLOCK = {"cpu": 16384}  # proposals at a time: their workspace stays in a core's cache
+_BLOCK = {"cpu": 32768}  # proposals at a time: their workspace stays in a core's cache
 _BLOCK_ELSEWHERE = 1 << 20
 _CHUNK = 1 << 22  # draws held at a time when sums of draws are needed
 _SMALL = (
@@ -97,7 +97,7 @@ def half_tanh_ratio(c_squared: Tensor) -> Tensor:
 
 
 def log_cosh_half(c_squared: Tensor) -> Tensor:
-    """``log cosh(c/2)`` as a differentiable function of c^2 (...); its derivative is half `half_tanh_ratio`."""
+    """``log cosh(c/2)`` as a differentiable function of c^2; its derivative is half `half_tanh_ratio`."""
     small, near, c = _small_and_large(c_squared)
     closed = c / 2 + torch.nn.functional.softplus(-c) - math.log(2.0)
     return torch.where(small, _polynomial(near, _LOG_COSH), closed)
@@ -250,39 +250,43 @@ def sample_polya_gamma(h: Tensor | int, z: Tensor, generator: torch.Generator | 
     counts = _checked_counts(h, z.device)
     shape = torch.broadcast_shapes(counts.shape, z.shape)
     flat = z.expand(shape).reshape(-1)
+    smallest, largest = (int(limit) for limit in counts.aminmax()) if flat.numel() else (0, 0)
+    if smallest == largest == 1:
+        return _draw_unit(flat, generator).reshape(shape)
+    counts = counts.expand(shape).reshape(-1)
+    flat = flat.to(_working_dtype(z.device))
     out = torch.zeros_like(flat)
-    if counts.numel() == 0 or flat.numel() == 0:
-        return out.reshape(shape)
-    counts_flat = counts.expand(shape).reshape(-1) if counts.numel() > 1 else counts.reshape(-1)
     # Each binary digit of h in turn: few passes of equal-sized sums, in a fixed order on every device.
-    for digit in range(int(counts.max()).bit_length()):
-        chosen = ((counts_flat >> digit) & 1).bool()
-        if counts_flat.numel() == 1:
-            index = torch.arange(flat.numel() if bool(chosen) else 0, device=z.device)
-        else:
-            index = chosen.nonzero().squeeze(-1)
+    for digit in range(largest.bit_length()):
+        index = ((counts >> digit) & 1).nonzero().squeeze(-1)
         rows, columns = max(1, _CHUNK >> digit), min(1 << digit, _CHUNK)
         for part in index.split(rows):
             location = flat.index_select(0, part).unsqueeze(-1).expand(-1, columns).reshape(-1)
             for _ in range((1 << digit) // columns):
-                draws = _draw_unit(location, generator)
-                out.index_add_(0, part, draws.reshape(-1, columns).sum(-1, dtype=draws.dtype))
-    return out.reshape(shape)
+                out.index_add_(0, part, _draw_unit(location, generator).reshape(-1, columns).sum(-1))
+    return out.to(z.dtype).reshape(shape)
+
+
+def _working_dtype(device: torch.device) -> torch.dtype:
+    """float64 wherever the device has it."""
+    return torch.float32 if device.type == "mps" else torch.float64
 
 
 def _draw_unit(z: Tensor, generator: torch.Generator | None) -> Tensor:
     """PG(1, z) for z (n,): rounds of proposals for the elements that have not accepted one yet."""
     out = torch.empty_like(z)
     block = _BLOCK.get(z.device.type, _BLOCK_ELSEWHERE)
-    dtype = torch.float32 if z.device.type == "mps" else torch.float64  # that device has no float64
+    dtype = _working_dtype(z.device)
     work = torch.empty(10, max(min(block, z.numel()), _SMALL) + 1, dtype=dtype, device=z.device)
-    pending = torch.arange(z.numel(), device=z.device)
-    while pending.numel():
-        tries = max(1, min(16, _SMALL // pending.numel()))
+    regions: list[slice | Tensor] = [slice(start, start + block) for start in range(0, z.numel(), block)]
+    pending = z.numel()
+    while pending:
+        tries = max(1, min(16, _SMALL // pending))
         rejected = []
-        for index in pending.split(block):
-            half = work[9, : tries * index.numel()]
-            half.view(tries, -1).copy_(z.index_select(0, index))
+        for region in regions:
+            location = z[region]
+            half = work[9, : tries * location.numel()]
+            half.view(tries, -1).copy_(location)
             # A floor of k, far below where it changes anything, spares the divisions by 0.
             half.abs_().mul_(0.5).clamp_(min=torch.finfo(dtype).tiny ** 0.25)
             draw, failed = _propose(half, work, generator)
@@ -293,9 +297,11 @@ def _draw_unit(z: Tensor, generator: torch.Generator | None) -> Tensor:
                 earliest = accepted.argmax(0, keepdim=True)  # the first of equal values
                 draw = draw.view(tries, -1).gather(0, earliest).squeeze(0)
                 failed = (accepted.amax(0) == 0).nonzero().squeeze(-1)
-            out.index_copy_(0, index, draw.to(out.dtype))
-            rejected.append(index.index_select(0, failed))
-        pending = torch.cat(rejected)
+            out[region] = draw.to(out.dtype)
+            rejected.append(failed + region.start if isinstance(region, slice) else region[failed])
+        remaining = torch.cat(rejected)
+        pending = remaining.numel()
+        regions = list(remaining.split(block))
     return out
 
 
@@ -357,7 +363,7 @@ def _checked_counts(h: Tensor | int, device: torch.device) -> Tensor:
     if bool(wrong.any()):
         raise ValueError(
             f"h must be a whole number 0, 1, 2, ... to be drawn, got {_worst(values, wrong)}: Gibbs sampling "
-            "takes whole weights only. Round or rescale the weights, or use mean field, which takes any weight."
+            "takes whole weights only. Round or rescale them, or use mean field, which takes any weight."
         )
     return values.to(torch.int64)
 
