@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
-from scipy.special import log_softmax, softmax
+from scipy.special import log_softmax
 
 from sureshot.metrics.validation import check_labels, check_prediction
 
@@ -189,7 +189,8 @@ def fit_temperature(
 
     def slope(log_inverse: float) -> float:
         """Derivative of the mean loss in 1/T: expected minus observed logit."""
-        expected = (softmax(np.exp(log_inverse) * scores, axis=1) * scores).sum(axis=1)
+        unnormalised = np.exp(np.exp(log_inverse) * scores)  # rows' maxima are 0: no overflow, sums of at least 1
+        expected = np.einsum("nc,nc->n", unnormalised, scores) / unnormalised.sum(axis=1)
         return float(weights @ (expected - true_score))
 
     coldest, hottest = -np.log(low), -np.log(high)
@@ -230,9 +231,7 @@ def _shifted_logits(logits: ArrayLike) -> NDArray[np.float64]:
     """Logits less their row's maximum, with minus infinity replaced by something that can be scaled."""
     values = np.asarray(logits)
     if values.ndim != 2 or values.shape[0] == 0 or values.shape[1] == 0:
-        raise ValueError(
-            f"logits: expected a non-empty matrix (n points, C classes), got shape {values.shape}."
-        )
+        raise ValueError(f"logits: expected a non-empty matrix (n points, C classes), got shape {values.shape}.")
     if values.dtype.kind not in "fiub":
         raise ValueError(f"logits: expected real numbers, got an array of type {values.dtype}.")
     values = values.astype(np.float64)

@@ -69,9 +69,7 @@ def accuracy(probabilities: ArrayLike, y: ArrayLike, *, classes: ArrayLike | Non
     return float(np.mean(p.argmax(axis=1) == truth))
 
 
-def negative_log_likelihood(
-    probabilities: ArrayLike, y: ArrayLike, *, classes: ArrayLike | None = None
-) -> float:
+def negative_log_likelihood(probabilities: ArrayLike, y: ArrayLike, *, classes: ArrayLike | None = None) -> float:
     """Mean of ``-log p(true class)`` in nats.
 
     A probability of zero counts as the smallest positive double (708 nats): a finite, disastrous score.

@@ -44,9 +44,7 @@ def check_probabilities(probabilities: ArrayLike) -> NDArray[np.float64]:
     sums = values.sum(axis=1)
     worst = int(np.argmax(np.abs(sums - 1.0)))
     if abs(sums[worst] - 1.0) > SUM_TOLERANCE:
-        raise ValueError(
-            f"probabilities: expected rows that sum to 1, row {worst} sums to {sums[worst]:.6g}."
-        )
+        raise ValueError(f"probabilities: expected rows that sum to 1, row {worst} sums to {sums[worst]:.6g}.")
     return values.clip(0.0, 1.0)
 
 
@@ -95,9 +93,7 @@ def check_prediction(
 
 def _columns_of(labels: NDArray, classes: NDArray, n_classes: int) -> NDArray[np.int64]:
     if classes.shape != (n_classes,):
-        raise ValueError(
-            f"classes: expected {n_classes} labels, one for each column, got shape {classes.shape}."
-        )
+        raise ValueError(f"classes: expected {n_classes} labels, one for each column, got shape {classes.shape}.")
     column = {label: position for position, label in enumerate(classes.tolist())}
     if len(column) != n_classes:
         raise ValueError("classes: expected distinct labels, got repeated ones.")
