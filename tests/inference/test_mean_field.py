@@ -151,9 +151,7 @@ def test_weights_are_repetitions_and_zero_is_absence():
         )
         repeated = GramPrior(gram[rows][:, rows].unsqueeze(0), ZERO)
         explicit = fit_mean_field(repeated, likelihood, y[rows], None, 3, max_steps=2000, tolerance=1e-11)
-        torch.testing.assert_close(
-            weighted.posterior.mean[:, rows], explicit.posterior.mean, rtol=1e-7, atol=1e-7
-        )
+        torch.testing.assert_close(weighted.posterior.mean[:, rows], explicit.posterior.mean, rtol=1e-7, atol=1e-7)
         torch.testing.assert_close(weighted.bound, explicit.bound, rtol=1e-7, atol=1e-7)
 
 
@@ -175,9 +173,7 @@ def test_fixed_point_gradient_is_the_gradient_of_the_converged_bound(likelihood,
         by_mean = (converged(0, h).bound - converged(0, -h).bound) / (2 * h)
     gradient = fixed_point_gradient(converged(0, 0).posterior)
     torch.testing.assert_close((gradient.gram * direction).sum(), by_gram, rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(
-        (gradient.mean.sum(-1, keepdim=True) * push).sum(), by_mean, rtol=1e-5, atol=1e-6
-    )
+    torch.testing.assert_close((gradient.mean.sum(-1, keepdim=True) * push).sum(), by_mean, rtol=1e-5, atol=1e-6)
     by_class = fixed_point_gradient(converged(0, 0).posterior, shared=False)
     torch.testing.assert_close(by_class.gram.sum(-3), gradient.gram, **CLOSE)
 
@@ -238,9 +234,7 @@ def test_joint_posterior_against_a_dense_computation():
     torch.testing.assert_close(mean, expected[:, n:], rtol=1e-8, atol=1e-8)
     blocks = covariance.reshape(classes, total, classes, total)
     for query in range(2):
-        torch.testing.assert_close(
-            latent_covariance[query], blocks[:, n + query, :, n + query], rtol=1e-8, atol=1e-8
-        )
+        torch.testing.assert_close(latent_covariance[query], blocks[:, n + query, :, n + query], rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.parametrize("scale", [0.3, 3.0, 30.0])
@@ -248,9 +242,7 @@ def test_joint_bound_lies_between_the_factorised_one_and_the_evidence(scale):
     gram, y, a = joint_problem(scale, n=2)
     gram, y = gram[:2, :2], torch.tensor([0, 2])
     joint = fit_joint_one_vs_each(gram, a, y, 3, tolerance=1e-9, max_steps=3000)
-    factorised = fit_mean_field(
-        GramPrior(gram.unsqueeze(0), a.unsqueeze(-1)), OneVsEach(), y, None, 3, 3000, 1e-9
-    )
+    factorised = fit_mean_field(GramPrior(gram.unsqueeze(0), a.unsqueeze(-1)), OneVsEach(), y, None, 3, 3000, 1e-9)
     exact = brute_force_log_evidence(OneVsEach(), gram, a.unsqueeze(-1), y, 3, 9)
     assert bool((joint.bound_trace.diff() >= -1e-11).all())
     assert float(factorised.bound) < float(joint.bound) < float(exact)
@@ -264,9 +256,7 @@ def test_two_classes_are_logistic_on_the_difference():
     torch.testing.assert_close(joint.mean[1] - joint.mean[0], binary.posterior.mean[0], rtol=1e-7, atol=1e-7)
     _, covariance = joint.query(gram, gram.diagonal())
     contrast = torch.tensor([-1.0, 1.0], dtype=torch.float64)
-    torch.testing.assert_close(
-        contrast @ covariance @ contrast, binary.posterior.variance[0], rtol=1e-7, atol=1e-7
-    )
+    torch.testing.assert_close(contrast @ covariance @ contrast, binary.posterior.variance[0], rtol=1e-7, atol=1e-7)
 
 
 @pytest.mark.parametrize("joint", [True, False])
@@ -325,7 +315,7 @@ def test_binary_moments_against_quadrature(scale, tolerance):
 
 
 def test_the_bound_learns_the_output_scale_in_the_wrong_direction():
-    """Nine separable data on a line: the evidence rises with the scale from 1 to 256, the bound falls.
+    """Nine separable data on a line: from scale 16 to 256 the evidence rises and the bound falls.
 
     The kernel is linear with rank two, so that the evidence is a two-dimensional integral.
     """
@@ -353,9 +343,7 @@ def test_float32_with_rank_deficient_kernels_is_finite_and_close(likelihood, cla
     x, y = normal(60, 3, seed=34), labels(60, classes, seed=35)
     gram = (x @ x.T).unsqueeze(0)
     double = fit_mean_field(GramPrior(gram, ZERO), likelihood, y, n_classes=classes, tolerance=1e-5)
-    single = fit_mean_field(
-        GramPrior(gram.float(), ZERO.float()), likelihood, y, n_classes=classes, tolerance=1e-5
-    )
+    single = fit_mean_field(GramPrior(gram.float(), ZERO.float()), likelihood, y, n_classes=classes, tolerance=1e-5)
     assert bool(torch.isfinite(single.bound))
     torch.testing.assert_close(single.bound.double(), double.bound, rtol=1e-3, atol=1e-2)
     torch.testing.assert_close(single.posterior.mean.double(), double.posterior.mean, rtol=1e-2, atol=1e-2)
