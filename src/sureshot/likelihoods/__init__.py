@@ -43,8 +43,7 @@ __all__ = [
 ]
 
 LIKELIHOODS: dict[str, type[Likelihood]] = {
-    likelihood.name: likelihood
-    for likelihood in (Logistic, OneVsEach, LogisticSoftmax, GaussianLabels, Softmax)
+    likelihood.name: likelihood for likelihood in (Logistic, OneVsEach, LogisticSoftmax, GaussianLabels, Softmax)
 }
 """Every likelihood by its public name."""
 

@@ -55,14 +55,15 @@ def require_counts(weight: Tensor | None) -> None:
         )
 
 
-def positive_temperature(temperature: float | Tensor) -> float | Tensor:
-    """The temperature, checked.
+def positive(name: str, value: float | Tensor) -> float | Tensor:
+    """The value of a parameter, checked.
 
     Raises
     ------
     ValueError
-        When it is not a positive number.
+        When it is not a positive finite number; `name` is named.
     """
-    if not float(temperature) > 0:
-        raise ValueError(f"temperature must be a positive number, but it is {float(temperature):g}")
-    return temperature
+    number = float(value.detach()) if isinstance(value, Tensor) else float(value)
+    if not 0 < number < math.inf:
+        raise ValueError(f"{name} must be a positive number, but it is {number:g}")
+    return value

@@ -92,7 +92,5 @@ class ConjugateLikelihood(MeanFieldLikelihood):
     """A likelihood that is Gaussian, independently over the latents, given drawn auxiliary variables."""
 
     @abstractmethod
-    def sample_sites(
-        self, f: Tensor, y: Tensor, weight: Tensor | None, generator: torch.Generator | None
-    ) -> Sites:
+    def sample_sites(self, f: Tensor, y: Tensor, weight: Tensor | None, generator: torch.Generator | None) -> Sites:
         """Draw the auxiliary variables given latents ``f`` (..., C, N) and return the sites they imply."""

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from sureshot.inference.latent_gaussian import Sites
-from sureshot.likelihoods.auxiliary import one_hot, per_class, total
+from sureshot.likelihoods.auxiliary import one_hot, per_class, positive, total
 from sureshot.likelihoods.base import ConjugateLikelihood
 from sureshot.likelihoods.quadrature import is_full_covariance
 
@@ -39,9 +39,7 @@ class GaussianLabels(ConjugateLikelihood):
     name = "gaussian"
 
     def __init__(self, noise: float | Tensor = 0.1) -> None:
-        if not float(noise) > 0:
-            raise ValueError(f"noise must be a positive variance, but it is {float(noise):g}")
-        self.noise = noise
+        self.noise = positive("noise", noise)
 
     def class_log_likelihood(self, f: Tensor) -> Tensor:
         """Sum over the C regressions of the log densities of class c's targets, (..., C, N)."""
@@ -65,9 +63,7 @@ class GaussianLabels(ConjugateLikelihood):
         is_full_covariance(mean, covariance)
         return torch.softmax(2 * mean / self.noise, dim=-2)
 
-    def sample_sites(
-        self, f: Tensor, y: Tensor, weight: Tensor | None, generator: torch.Generator | None
-    ) -> Sites:
+    def sample_sites(self, f: Tensor, y: Tensor, weight: Tensor | None, generator: torch.Generator | None) -> Sites:
         """The sites; there is nothing to sample."""
         return self.expected_sites(f, torch.zeros_like(f), y, weight)
 

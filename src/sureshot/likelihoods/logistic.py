@@ -59,22 +59,16 @@ class Logistic(ConjugateLikelihood):
     def integral(self, mean: Tensor, covariance: Tensor) -> Tensor:
         """``E[sigma(f)]`` by quadrature, see `quadrature`; (..., 2, Q)."""
         variance = marginal_variance(mean, covariance)
-        logs = torch.cat(
-            [log_expected_sigmoid(-mean, variance), log_expected_sigmoid(mean, variance)], dim=-2
-        )
+        logs = torch.cat([log_expected_sigmoid(-mean, variance), log_expected_sigmoid(mean, variance)], dim=-2)
         return torch.softmax(logs, dim=-2)
 
     def expected_log(self, mean: Tensor, covariance: Tensor) -> Tensor:
         """Softmax of ``E[log sigma(-f)], E[log sigma(f)]``, which is ``sigma(mean)`` at every variance."""
         variance = marginal_variance(mean, covariance)
-        logs = torch.cat(
-            [expected_log_sigmoid(-mean, variance), expected_log_sigmoid(mean, variance)], dim=-2
-        )
+        logs = torch.cat([expected_log_sigmoid(-mean, variance), expected_log_sigmoid(mean, variance)], dim=-2)
         return torch.softmax(logs, dim=-2)
 
-    def sample_sites(
-        self, f: Tensor, y: Tensor, weight: Tensor | None, generator: torch.Generator | None
-    ) -> Sites:
+    def sample_sites(self, f: Tensor, y: Tensor, weight: Tensor | None, generator: torch.Generator | None) -> Sites:
         """Draw ``omega ~ PG(s, f)``; see `ConjugateLikelihood.sample_sites`.
 
         Raises
@@ -90,9 +84,7 @@ class Logistic(ConjugateLikelihood):
     def expected_sites(self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None) -> Sites:
         """``E[omega] = s tanh(c/2) / (2 c)`` with ``c^2 = E[f^2]``; shift ``s (y - 1/2)``."""
         scale = per_class(weight) * torch.ones_like(mean)
-        return Sites(
-            scale * half_tanh_ratio(mean**2 + variance), scale * (y.unsqueeze(-2).to(mean.dtype) - 0.5)
-        )
+        return Sites(scale * half_tanh_ratio(mean**2 + variance), scale * (y.unsqueeze(-2).to(mean.dtype) - 0.5))
 
     def local_bound(self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
         """``sum of s ((y - 1/2) m - log(2 cosh(c/2)))``, (...)."""

@@ -37,7 +37,7 @@ from sureshot.likelihoods.auxiliary import (
     log_two_cosh_half,
     one_hot,
     per_class,
-    positive_temperature,
+    positive,
     require_counts,
     total,
 )
@@ -61,7 +61,7 @@ class PoissonGammaState(NamedTuple):
 
     tilting: Tensor  # (..., C, N), f~ of eq. 4.4a
     counts: Tensor  # (..., C, N), gamma of eq. 4.4b, the expected counts
-    shape: Tensor  # (..., N), alpha of eq. 4.4c, shape of the rate's gamma distribution
+    shape_parameter: Tensor  # (..., N), alpha of eq. 4.4c, shape of the rate's gamma distribution
 
 
 class LogisticSoftmax(ConjugateLikelihood):
@@ -94,7 +94,7 @@ class LogisticSoftmax(ConjugateLikelihood):
             raise ValueError(
                 f"augmentation must be 'negative_multinomial' or 'poisson_gamma', but it is {augmentation!r}"
             )
-        self.temperature = positive_temperature(temperature)
+        self.temperature = positive("temperature", temperature)
         self.augmentation: Augmentation = augmentation
         self.n_points = n_points
 
@@ -113,9 +113,7 @@ class LogisticSoftmax(ConjugateLikelihood):
         tau = self.temperature
         return torch.softmax(expected_log_sigmoid(mean / tau, variance / tau**2), dim=-2)
 
-    def sample_sites(
-        self, f: Tensor, y: Tensor, weight: Tensor | None, generator: torch.Generator | None
-    ) -> Sites:
+    def sample_sites(self, f: Tensor, y: Tensor, weight: Tensor | None, generator: torch.Generator | None) -> Sites:
         """Draw the counts jointly, then the Polya-Gamma variables; see `ConjugateLikelihood.sample_sites`.
 
         The negative multinomial counts are Poisson with a common gamma rate, so that classes are drawn in
@@ -186,7 +184,7 @@ class LogisticSoftmax(ConjugateLikelihood):
         -------
         sites : Sites
         state : PoissonGammaState
-            Pass ``state.shape`` to the next step; `poisson_gamma_bound` is a valid bound for this state.
+            Pass ``state.shape_parameter`` to the next step; `poisson_gamma_bound` bounds at this state.
         """
         squared, log_counts, _ = self._count_terms(mean, variance)
         gamma = (log_counts + torch.digamma(shape).unsqueeze(-2)).exp()

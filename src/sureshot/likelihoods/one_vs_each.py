@@ -58,13 +58,10 @@ class OneVsEach(MeanFieldLikelihood):
 
     name = "one_vs_each"
 
-    def __init__(
-        self, normalisation: Normalisation = "expected_likelihood", n_points: int = N_POINTS
-    ) -> None:
+    def __init__(self, normalisation: Normalisation = "expected_likelihood", n_points: int = N_POINTS) -> None:
         if normalisation not in ("expected_likelihood", "expected_softmax"):
             raise ValueError(
-                "normalisation must be 'expected_likelihood' or 'expected_softmax', "
-                f"but it is {normalisation!r}"
+                f"normalisation must be 'expected_likelihood' or 'expected_softmax', but it is {normalisation!r}"
             )
         self.normalisation: Normalisation = normalisation
         self.n_points = n_points
@@ -110,9 +107,7 @@ class OneVsEach(MeanFieldLikelihood):
         values = [block(*parts) for parts in zip(rows, row_variances, crosses, strict=True)]
         # A class paired with itself adds one value that depends on its own variance; take it out.
         own = torch.zeros_like(variance) if full else 2 * variance
-        return torch.softmax(
-            torch.cat(values, dim=-2) - expected_log_sigmoid(torch.zeros_like(mean), own), dim=-2
-        )
+        return torch.softmax(torch.cat(values, dim=-2) - expected_log_sigmoid(torch.zeros_like(mean), own), dim=-2)
 
     def expected_sites(self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None) -> Sites:
         """Sites of the mean field that factorises over the classes as well; see the module's notes.
@@ -138,9 +133,7 @@ class OneVsEach(MeanFieldLikelihood):
         terms = (1 - own) * (0.5 * difference - log_two_cosh_half(difference**2 + spread))
         return total(terms.sum(-2), weight)
 
-    def sample_omega(
-        self, f: Tensor, y: Tensor, weight: Tensor | None, generator: torch.Generator | None
-    ) -> Tensor:
+    def sample_omega(self, f: Tensor, y: Tensor, weight: Tensor | None, generator: torch.Generator | None) -> Tensor:
         """Draw ``omega_c ~ PG(s, f_y - f_c)`` for every class but the label, where it is 0; (..., C, N).
 
         Raises
@@ -154,9 +147,7 @@ class OneVsEach(MeanFieldLikelihood):
         return sample_polya_gamma((1 - own) * per_class(weight), tilt, generator)
 
     @staticmethod
-    def shift(
-        y: Tensor, n_classes: int, weight: Tensor | None = None, dtype: torch.dtype = torch.float64
-    ) -> Tensor:
+    def shift(y: Tensor, n_classes: int, weight: Tensor | None = None, dtype: torch.dtype = torch.float64) -> Tensor:
         """Linear coefficients b, (..., C, N): ``s (C - 1)/2`` at the label, ``-s/2`` elsewhere."""
         return (0.5 * n_classes * one_hot(y, n_classes, dtype) - 0.5) * per_class(weight)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sureshot.likelihoods.auxiliary import positive_temperature
+from sureshot.likelihoods.auxiliary import positive
 from sureshot.likelihoods.base import Likelihood
 from sureshot.likelihoods.quadrature import N_POINTS, is_full_covariance, log_gaussian_expectation
 
@@ -35,7 +35,7 @@ class Softmax(Likelihood):
     name = "softmax"
 
     def __init__(self, temperature: float | Tensor = 1.0, n_points: int = N_POINTS) -> None:
-        self.temperature = positive_temperature(temperature)
+        self.temperature = positive("temperature", temperature)
         self.n_points = n_points
 
     def class_log_likelihood(self, f: Tensor) -> Tensor:
