@@ -44,9 +44,7 @@ _LEAVES: dict[type[Kernel], tuple[str, ...]] = {
 }
 _SUMS_AND_PRODUCTS = (gk.AdditiveKernel, gk.ProductKernel)
 _WRAPPERS = (gk.ScaleKernel, ScaledPolynomialKernel, UnitSphereKernel)
-_CLASSES: dict[str, type[Kernel]] = {
-    kind.__name__: kind for kind in (*_LEAVES, *_SUMS_AND_PRODUCTS, *_WRAPPERS)
-}
+_CLASSES: dict[str, type[Kernel]] = {kind.__name__: kind for kind in (*_LEAVES, *_SUMS_AND_PRODUCTS, *_WRAPPERS)}
 _OPTIONAL_KEYS = {"active_dims", "ard_num_dims", "batch_shape", "center", "constraints", "frozen"}
 
 
@@ -93,8 +91,7 @@ def _write(kernel: Kernel) -> Config:
     for attribute in _LEAVES.get(kind, ()):
         config[attribute] = getattr(kernel, attribute)
     constraints = {
-        key.removesuffix("_constraint"): constraint_config(name, value)
-        for key, value in kernel._constraints.items()
+        key.removesuffix("_constraint"): constraint_config(name, value) for key, value in kernel._constraints.items()
     }
     if any(constraints.values()):
         config["constraints"] = {key: value for key, value in constraints.items() if value}
@@ -135,8 +132,7 @@ def load_kernel_state(kernel: Kernel, state: Mapping[str, Tensor]) -> None:
             raise ValueError(f"the kernel's tensor {name!r} must hold finite floating-point numbers.")
         if value.shape != own[name].shape:
             raise ValueError(
-                f"the kernel's tensor {name!r} must have shape {tuple(own[name].shape)}, "
-                f"got {tuple(value.shape)}."
+                f"the kernel's tensor {name!r} must have shape {tuple(own[name].shape)}, got {tuple(value.shape)}."
             )
     dtypes = {value.dtype for value in state.values()}
     if len(dtypes) > 1:
@@ -220,9 +216,7 @@ def _read(config: Mapping[str, Any]) -> Kernel:
     """Build a tree of classes, at the default dtype."""
     kind = _CLASSES.get(config["class"])
     if kind is None:
-        raise ValueError(
-            f"unknown kernel class {config['class']!r}: expected one of {', '.join(sorted(_CLASSES))}."
-        )
+        raise ValueError(f"unknown kernel class {config['class']!r}: expected one of {', '.join(sorted(_CLASSES))}.")
     needed = {"class", *_LEAVES.get(kind, ())}
     if kind in _WRAPPERS:
         needed.add("base_kernel")
@@ -275,9 +269,7 @@ def _construct(kind: type[Kernel], config: Mapping[str, Any]) -> Kernel:
             options.pop("active_dims", None)  # the constructor takes the base's
         return kind(base, **options)
     if type(base) is not gk.PolynomialKernel or options:
-        raise ValueError(
-            "ScaledPolynomialKernel scales the inputs of a PolynomialKernel and takes no options."
-        )
+        raise ValueError("ScaledPolynomialKernel scales the inputs of a PolynomialKernel and takes no options.")
     kernel = ScaledPolynomialKernel(base.power, _integer(config["n_features"], "n_features"))
     kernel.base_kernel = base
     return kernel

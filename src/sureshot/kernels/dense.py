@@ -84,9 +84,7 @@ def _check(kernel: Kernel, x1: Tensor, x2: Tensor | None, diag: bool) -> None:
     if x2 is not None and x1.shape[-1] != x2.shape[-1]:
         raise ValueError(f"x1 has {x1.shape[-1]} features and x2 has {x2.shape[-1]}: they must agree.")
     if x2 is not None and diag and x1.shape[-2] != x2.shape[-2]:
-        raise ValueError(
-            f"diag=True pairs row i with row i: x1 has {x1.shape[-2]} rows and x2 has {x2.shape[-2]}."
-        )
+        raise ValueError(f"diag=True pairs row i with row i: x1 has {x1.shape[-2]} rows and x2 has {x2.shape[-2]}.")
     for name, value in kernel.named_parameters():
         if value.dtype != x1.dtype or (x2 is not None and value.dtype != x2.dtype):
             raise ValueError(

@@ -162,20 +162,23 @@ def make_kernel(
         base = gpytorch.kernels.AdditiveKernel(base, intercept)
     kernel = gpytorch.kernels.ScaleKernel(base, batch_shape=batch).to(dtype=dtype, device=device)
 
-    # Values are set after the conversion, so that float64 parameters are exact to float64.
-    kernel.outputscale = outputscale
+    # Values are set after the conversion and as tensors: GPyTorch would round Python floats to float32.
+    def exactly(value: float) -> Tensor:
+        return torch.tensor(value, dtype=dtype, device=device)
+
+    kernel.outputscale = exactly(outputscale)
     if intercept is not None:
-        intercept.constant = torch.full((*batch, 1), constant_weight, dtype=dtype, device=device)
+        intercept.constant = exactly(constant_weight).expand(*batch, 1)
     start = natural_lengthscale(name, n_features) if lengthscale is None else lengthscale
     for module in kernel.modules():
         if isinstance(module, gpytorch.kernels.LinearKernel):
-            module.variance = 1 / n_features
+            module.variance = exactly(1 / n_features)
             # One variance for all features only repeats the output scale: learning both is ill-posed.
             module.raw_variance.requires_grad_(ard)
         elif isinstance(module, gpytorch.kernels.PolynomialKernel):
-            module.offset = constant_weight
+            module.offset = exactly(constant_weight)
         elif isinstance(module, gpytorch.kernels.RBFKernel | gpytorch.kernels.MaternKernel):
-            module.lengthscale = start
+            module.lengthscale = exactly(start)
     return kernel
 
 

@@ -5,9 +5,9 @@ classes) and named numeric *arrays*, kept bit for bit. Pickle would be shorter, 
 author put into it; here reading is parsing and nothing else.
 
 The layout is that of safetensors, so other tools can look inside. Its metadata entry "sureshot" is the JSON
-text ``{"format_version", "kind", "package_version", "digest", "header"}``. The digest (SHA-256) finds damage that
-would otherwise load as a different model. It is no signature: a file from a stranger can hold anything of the
-right format. So whoever writes a kind of artefact checks it on loading with `sureshot.persistence.require`
+text ``{"format_version", "kind", "package_version", "digest", "header"}``. The digest (SHA-256) finds damage
+that would otherwise load as a different model. It is no signature: a file from a stranger can hold anything of
+the right format. So whoever writes a kind of artefact checks it on loading with `sureshot.persistence.require`
 (arrays) and `sureshot.persistence.require_header` (JSON values).
 """
 
@@ -228,17 +228,13 @@ def _check_beginning(place: str) -> None:
         raise ArtifactError(
             f"{place} is a zip archive (such as PyTorch and NumPy write), not a model that sureshot saved."
         )
-    raise ArtifactError(
-        f"{place} is not a model that sureshot saved, or it is truncated: copy or save it again."
-    )
+    raise ArtifactError(f"{place} is not a model that sureshot saved, or it is truncated: copy or save it again.")
 
 
 def _parse(place: str, text: str) -> dict[str, Any]:
     """The content of the metadata entry, once its format is found to be right."""
     try:
-        content = json.loads(
-            text, object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_float=_finite
-        )
+        content = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise ArtifactError(_damaged(place, f"its header is not valid JSON ({_one_line(error)})")) from error
     if not isinstance(content, dict):

@@ -38,9 +38,7 @@ def require(
     found = {}
     for name, (dtype, shape) in arrays.items():
         if name not in artifact.arrays:
-            raise ArtifactError(
-                f"{artifact.path} lacks the array {name!r}, it holds {sorted(artifact.arrays)[:20]}."
-            )
+            raise ArtifactError(f"{artifact.path} lacks the array {name!r}, it holds {sorted(artifact.arrays)[:20]}.")
         array = artifact.arrays[name]
         family = _FAMILIES.get(dtype)
         if not (array.dtype == np.dtype(dtype) if family is None else array.dtype.kind in family):
@@ -54,8 +52,7 @@ def require(
         if not fits:
             wanted = tuple(known.get(size, size) if isinstance(size, str) else size for size in expected)
             raise ArtifactError(
-                f"{artifact.path}: the array {name!r} must have the shape {_shape_text(wanted)}, "
-                f"it has {array.shape}."
+                f"{artifact.path}: the array {name!r} must have the shape {_shape_text(wanted)}, it has {array.shape}."
             )
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise ArtifactError(f"{artifact.path}: the array {name!r} holds NaN or infinite values.")
@@ -85,8 +82,7 @@ def require_header(artifact: Artifact, entries: Mapping[str, type | tuple[type, 
         if type(value) not in allowed:
             names = " or ".join(kind.__name__ for kind in allowed)
             raise ArtifactError(
-                f"{artifact.path}: the header entry {name!r} must be of type {names}, "
-                f"it is {type(value).__name__}."
+                f"{artifact.path}: the header entry {name!r} must be of type {names}, it is {type(value).__name__}."
             )
         found[name] = value
     return found

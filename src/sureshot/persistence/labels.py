@@ -54,9 +54,7 @@ def decode_labels(encoded: Any) -> np.ndarray:
     try:
         labels[:] = values
     except (TypeError, ValueError, OverflowError) as error:
-        raise ArtifactError(
-            f"malformed labels in the model file: they do not fit the dtype {name!r}."
-        ) from error
+        raise ArtifactError(f"malformed labels in the model file: they do not fit the dtype {name!r}.") from error
     if [(type(label), label) for label in labels.tolist()] != [(type(value), value) for value in values]:
         raise ArtifactError(f"malformed labels in the model file: they do not fit the dtype {name!r}.")
     return labels
