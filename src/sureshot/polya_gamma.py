@@ -39,14 +39,12 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-_SERIES_TERMS = 12
-_SERIES_BELOW = 0.25  # of z^2: above it closed forms keep nearly all digits, in second derivatives too
+_SERIES_TERMS = 18
+_SERIES_BELOW = 1.0  # of z^2: above it closed forms keep nearly all digits, in second derivatives too
 _BLOCK = {"cpu": 32768}  # proposals at a time: their workspace stays in a core's cache
 _BLOCK_ELSEWHERE = 1 << 20
-_CHUNK = 1 << 22  # draws held at a time when sums of draws are needed
-_SMALL = (
-    2048  # below so many pending draws a round costs its call overhead only, so several proposals are free
-)
+_CHUNK = 1 << 20  # draws held at a time when sums of draws are needed
+_SMALL = 2048  # below so many pending draws a round costs its call overhead only, so several proposals are free
 _SPLIT = 2.5  # of x: both forms of the acceptance probability are exact to rounding here
 _CONTOUR_NODES = 80
 _CONTOUR_REACH = 7.0  # exp(-7^2) = 5e-22
@@ -171,9 +169,7 @@ def _series_log_density(x: Tensor, h: Tensor, terms: int) -> tuple[Tensor, Tenso
     """Log density of PG(h, 0) by the alternating series, and where it can be relied on."""
     n = torch.arange(terms, dtype=x.dtype, device=x.device)
     x_, h_ = x.unsqueeze(-1), h.unsqueeze(-1)
-    size = (
-        torch.lgamma(n + h_) - torch.lgamma(n + 1) + torch.log(2 * n + h_) - (2 * n + h_).square() / (8 * x_)
-    )
+    size = torch.lgamma(n + h_) - torch.lgamma(n + 1) + torch.log(2 * n + h_) - (2 * n + h_).square() / (8 * x_)
     largest = size.amax(-1)  # (...), as size is (..., terms)
     total = (torch.exp(size - largest.unsqueeze(-1)) * (1 - 2 * (n % 2))).sum(-1)
     reliable = (total > 1e-4) & (size[..., -1] - largest < -37.0)
@@ -193,9 +189,7 @@ def _inverted_log_density(x: Tensor, h: Tensor) -> Tensor:
     for _ in range(16):  # contracts by at least a half, as the mean falls between mu^-1/2 and mu^-1
         w = torch.sqrt(torch.complex(branch + log_mu.exp(), torch.full_like(x, 1e-12)) / 2)
         log_mu = log_mu + torch.log(h * (torch.tanh(w) / (4 * w)).real / x)
-    kappa = torch.maximum(
-        x * log_mu.exp(), torch.full_like(x, 8.0)
-    )  # narrow enough a parabola, also for small h
+    kappa = torch.maximum(x * log_mu.exp(), torch.full_like(x, 8.0))  # narrow enough a parabola, also for small h
     mu = (kappa / x).unsqueeze(-1)
     step = _CONTOUR_REACH / _CONTOUR_NODES
     u = step * torch.arange(_CONTOUR_NODES, dtype=x.dtype, device=x.device) / kappa.sqrt().unsqueeze(-1)
@@ -206,12 +200,7 @@ def _inverted_log_density(x: Tensor, h: Tensor) -> Tensor:
     peak = exponent[..., :1].real
     values = (torch.exp(exponent - peak) * direction).real
     integral = step * (values.sum(-1) - values[..., 0] / 2)
-    return (
-        torch.log(integral)
-        + peak.squeeze(-1)
-        + torch.log(2 * mu.squeeze(-1) / math.pi)
-        - 0.5 * torch.log(kappa)
-    )
+    return torch.log(integral) + peak.squeeze(-1) + torch.log(2 * mu.squeeze(-1) / math.pi) - 0.5 * torch.log(kappa)
 
 
 @torch.no_grad()
