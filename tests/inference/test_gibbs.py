@@ -67,9 +67,7 @@ def dense_posterior(
     prior = torch.block_diag(*[Kxx] * n_classes)
     a = prior_mean.repeat_interleave(n)
     b = OneVsEach.shift(y, n_classes, weight).flatten()
-    gain = torch.linalg.solve(
-        torch.eye(len(prior), dtype=F64) + precision @ prior, precision
-    )  # (I + L K)^-1 L
+    gain = torch.linalg.solve(torch.eye(len(prior), dtype=F64) + precision @ prior, precision)  # (I + L K)^-1 L
     covariance = prior - prior @ gain @ prior
     return a + covariance @ (b - precision @ a), covariance
 
@@ -142,9 +140,7 @@ def test_query_moments_equal_the_dense_posterior(kernel: str, factorisation: str
     assert m.shape == (2, 2, 3, 4)
     assert v.shape == (2, 2, 4, 3, 3)
     for s, t in itertools.product(range(2), range(2)):
-        joint = KERNELS[kernel](
-            torch.cat([x[t], z[t]]), torch.cat([x[t], z[t]])
-        )  # queries as data of weight 0
+        joint = KERNELS[kernel](torch.cat([x[t], z[t]]), torch.cat([x[t], z[t]]))  # queries as data of weight 0
         labels = torch.cat([y[t], torch.zeros(4, dtype=torch.int64)])
         omega = torch.cat([result.omega[s, t], torch.zeros(3, 4, dtype=F64)], -1)
         counts = torch.cat([weight[t], torch.zeros(4, dtype=F64)])
@@ -220,9 +216,7 @@ def test_classes_can_be_permuted() -> None:
     Kxx, mean, y = tasks("squared_exponential", (2, 8, 4))
     order = torch.tensor([2, 0, 3, 1])
     pairs, other = (Pairs.of_labels(labels, 4, None, F64) for labels in (y, order.argsort()[y]))
-    omega = torch.rand(2, 1, 4, 8, generator=seeded(1), dtype=F64) * (
-        y[:, None, None] != torch.arange(4)[:, None]
-    )
+    omega = torch.rand(2, 1, 4, 8, generator=seeded(1), dtype=F64) * (y[:, None, None] != torch.arange(4)[:, None])
     results = []
     for layout, means, values in ((pairs, mean, omega), (other, mean[:, order], omega[:, :, order])):
         prior = PairPrior.of_kernel(Kxx, means, layout, "star")
@@ -287,9 +281,7 @@ def test_one_vs_each_step_is_pure_and_can_start_from_a_gaussian() -> None:
 
 def test_one_vs_each_gradient_graph_is_never_built() -> None:
     Kxx, mean, y = tasks("squared_exponential", (2, 6, 3))
-    result = run_one_vs_each_gibbs(
-        Kxx.requires_grad_(), mean.requires_grad_(), y, 3, 2, 2, generator=seeded(0)
-    )
+    result = run_one_vs_each_gibbs(Kxx.requires_grad_(), mean.requires_grad_(), y, 3, 2, 2, generator=seeded(0))
     assert not result.omega.requires_grad
 
 
@@ -363,9 +355,7 @@ def test_latent_draws_have_the_conditional_moments(kind: str) -> None:
     direction = inputs(8, seed=5)
     gram = prior.gram if isinstance(prior, GramPrior) else prior.features @ prior.features.mT
     eye = torch.eye(8, dtype=F64)
-    dense = gram - gram @ torch.linalg.solve(
-        eye + precision.unsqueeze(-1) * gram, precision.unsqueeze(-1) * gram
-    )
+    dense = gram - gram @ torch.linalg.solve(eye + precision.unsqueeze(-1) * gram, precision.unsqueeze(-1) * gram)
     expected = (direction @ dense * direction).sum(-1)
     ratio = (drawn @ direction).var(0) / expected
     assert float((ratio - 1).abs().max()) < 4.5 * (2 / n_draws) ** 0.5
@@ -413,9 +403,7 @@ def test_run_gibbs_shapes_and_repeatability(kind: str, likelihood: LogisticSoftm
 
 
 def test_step_is_pure_and_a_start_is_used() -> None:
-    prior = GramPrior(
-        squared_exponential(inputs(5, 2), inputs(5, 2)).unsqueeze(0), torch.tensor(0.3, dtype=F64)
-    )
+    prior = GramPrior(squared_exponential(inputs(5, 2), inputs(5, 2)).unsqueeze(0), torch.tensor(0.3, dtype=F64))
     y = torch.tensor([0, 1, 1, 0, 1])
     state = GibbsState(Sites(torch.full((3, 1, 5), 0.2, dtype=F64), torch.full((3, 1, 5), 0.5, dtype=F64)))
     after, info = gibbs_step(state, prior, Logistic(), y, None, seeded(0))
@@ -452,3 +440,5 @@ def test_bad_input() -> None:
         run_gibbs(prior, Logistic(), y, weight=torch.tensor([1.0, 0.5, 1.0]))
     with pytest.raises(ValueError, match="n_chains and n_sweeps"):
         run_gibbs(prior, Logistic(), y, n_chains=0)
+    with pytest.raises(TypeError, match="run_one_vs_each_gibbs"):
+        run_gibbs(prior, OneVsEach(), y)  # type: ignore[arg-type]

@@ -70,9 +70,7 @@ def standard_scores(draws: Tensor, other: Tensor | None = None, exact: Tensor | 
         if sample is None:
             continue
         size = effective_sample_size(sample)
-        assert float(size.min()) > 1000, (
-            f"only {float(size.min()):.0f} effective draws: the test would be blind"
-        )
+        assert float(size.min()) > 1000, f"only {float(size.min()):.0f} effective draws: the test would be blind"
         # Sticky chains of a few hundred sweeps show 1.05 without fault; chains that disagree show far more.
         assert float(split_r_hat(sample).max()) < 1.1
         variance = variance + sample.flatten(0, 1).var(0) / size

@@ -70,9 +70,7 @@ def test_binary_moments_by_quadrature(kind: str, weight: Tensor | None, scores: 
     K = gram(2, 6.0, 1.0)
     mean = torch.tensor(1.5, dtype=F64)
     prior = (
-        GramPrior(K.unsqueeze(0), mean)
-        if kind == "gram"
-        else FeaturePrior(torch.linalg.cholesky(K).unsqueeze(0), mean)
+        GramPrior(K.unsqueeze(0), mean) if kind == "gram" else FeaturePrior(torch.linalg.cholesky(K).unsqueeze(0), mean)
     )
     result = run_gibbs(prior, Logistic(), BINARY_Y, 400, 100, weight, seeded(0), keep="all")
     assert result.latents is not None

@@ -141,9 +141,16 @@ def run_gibbs(
 
     Raises
     ------
+    TypeError
+        For a likelihood without independent sites (one-vs-each).
     ValueError
         For fractional, negative or non-finite weights, or counts of chains or sweeps below 1.
     """
+    if not isinstance(likelihood, ConjugateLikelihood):
+        raise TypeError(
+            "likelihood must have independent sites for each latent (a ConjugateLikelihood), got "
+            f"{type(likelihood).__name__}; one-vs-each has its own sampler, run_one_vs_each_gibbs"
+        )
     if n_chains < 1 or n_sweeps < 1:
         raise ValueError(f"n_chains and n_sweeps must be at least 1, got {n_chains} and {n_sweeps}")
     if weight is not None:
@@ -158,9 +165,7 @@ def run_gibbs(
         latents = sampler.sample(shape, generator)
     else:
         mean, variance = start
-        noise = torch.randn(
-            *shape, y.shape[-1], generator=generator, dtype=matrix.dtype, device=matrix.device
-        )
+        noise = torch.randn(*shape, y.shape[-1], generator=generator, dtype=matrix.dtype, device=matrix.device)
         latents = mean + variance.sqrt() * noise
     state = GibbsState(likelihood.sample_sites(latents, y, weight, generator))
     kept = [(latents, state.sites)] if keep == "all" else []
@@ -245,9 +250,7 @@ def draw_latents(
     return torch.cat(parts)
 
 
-def _weight_space_draw(
-    features: Tensor, prior_mean: Tensor, sites: Sites, generator: torch.Generator | None
-) -> Tensor:
+def _weight_space_draw(features: Tensor, prior_mean: Tensor, sites: Sites, generator: torch.Generator | None) -> Tensor:
     """``f = a + Phi v`` with ``v ~ N(A^-1 Phi' (b - w a), A^-1)``, ``A = I + Phi' W Phi``."""
     w, b = sites
     rank = features.shape[-1]

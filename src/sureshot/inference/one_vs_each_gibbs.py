@@ -191,9 +191,7 @@ def run_one_vs_each_gibbs(
         differences = prior.sample(n_chains, generator)
     else:
         centre, spread = (part.to(Kxx.dtype).expand(*batch, n_classes, n) for part in start)
-        noise = torch.randn(
-            tasks, n_chains, n_classes, n, generator=generator, dtype=Kxx.dtype, device=Kxx.device
-        )
+        noise = torch.randn(tasks, n_chains, n_classes, n, generator=generator, dtype=Kxx.dtype, device=Kxx.device)
         centre, spread = (part.reshape(tasks, 1, n_classes, n) for part in (centre, spread))
         differences = pairs.differences(centre + spread.sqrt() * noise)
     state = _sample_omega(differences, pairs, generator)
