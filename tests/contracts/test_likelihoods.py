@@ -189,9 +189,7 @@ def test_predictions_do_not_depend_on_the_batch(case: Case, rule: str) -> None:
 @pytest.mark.parametrize("rule", RULES)
 def test_predictions_are_differentiable_and_match_finite_differences(case: Case, rule: str) -> None:
     mean, variance = latents(case, 2).requires_grad_(), (variances(case, 2) + 0.5).requires_grad_()
-    assert torch.autograd.gradcheck(
-        lambda m, v: case.likelihood.predict(m, v, rule) + 0 * v.sum(), (mean, variance)
-    )
+    assert torch.autograd.gradcheck(lambda m, v: case.likelihood.predict(m, v, rule) + 0 * v.sum(), (mean, variance))
 
 
 @each(CASES)
@@ -256,9 +254,7 @@ def test_float32_agrees_with_float64(case: Case) -> None:
     for rule in RULES:
         p = case.likelihood.predict(*single, rule)
         assert p.dtype == torch.float32
-        torch.testing.assert_close(
-            p.double(), case.likelihood.predict(mean, variance, rule), atol=2e-5, rtol=0
-        )
+        torch.testing.assert_close(p.double(), case.likelihood.predict(mean, variance, rule), atol=2e-5, rtol=0)
     if isinstance(case.likelihood, MeanFieldLikelihood):
         sites = case.likelihood.expected_sites(*single, y, None)
         exact = case.likelihood.expected_sites(mean, variance, y, None)

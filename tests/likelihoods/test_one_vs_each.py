@@ -118,7 +118,8 @@ def test_shifting_all_latents_changes_nothing() -> None:
 def test_total_over_labels_grows_with_the_scale() -> None:
     """The warning in the module: the composite "evidence" prefers large scales without any data."""
     f = normal(20_000, 4, 1)
-    totals = [float((OneVsEach().class_log_likelihood(s * f).exp().sum(-2)).mean()) for s in (0.1, 1, 10, 100)]
+    densities = [OneVsEach().class_log_likelihood(scale * f).exp() for scale in (0.1, 1, 10, 100)]
+    totals = [float(density.sum(-2).mean()) for density in densities]
     assert totals == sorted(totals)
     assert totals[0] < 0.6
     assert 0.9 < totals[-1] <= 1
@@ -127,24 +128,24 @@ def test_total_over_labels_grows_with_the_scale() -> None:
 def test_integral_is_the_ratio_of_expectations_and_the_other_is_offered() -> None:
     mean, variance = normal(3, 4), 4 * torch.ones(3, 4, dtype=D)
     noise = normal(100_000, 3, 4, seed=3)
-    density = OneVsEach().class_log_likelihood(mean + 2 * noise).exp()
+    density = OneVsEach().class_log_likelihood(mean + variance.sqrt() * noise).exp()
     ratio = density.mean(0) / density.mean(0).sum(-2, keepdim=True)
     softmax = (density / density.sum(-2, keepdim=True)).mean(0)
-    assert float((ratio - softmax).abs().max()) > 0.02
+    assert float((ratio - softmax).abs().max()) > 6e-3
     many = 4096
-    torch.testing.assert_close(OneVsEach(n_points=many).integral(mean, variance), ratio, atol=5e-3, rtol=0)
-    torch.testing.assert_close(OneVsEach("expected_softmax", many).integral(mean, variance), softmax, atol=5e-3, rtol=0)
+    torch.testing.assert_close(OneVsEach(n_points=many).integral(mean, variance), ratio, atol=3e-3, rtol=0)
+    torch.testing.assert_close(OneVsEach("expected_softmax", many).integral(mean, variance), softmax, atol=3e-3, rtol=0)
     with pytest.raises(ValueError, match="normalisation must be"):
         OneVsEach("softmax")  # type: ignore[arg-type]
 
 
 def test_expected_log_takes_the_variance_not_the_deviation() -> None:
     """Passing a variance where a deviation belongs (as once released) gives visibly other probabilities."""
-    mean, variance = normal(3, 4), 6 * torch.ones(3, 4, dtype=D)
+    mean, variance = normal(3, 4), torch.tensor([0.2, 4.0, 9.0], dtype=D).unsqueeze(-1).expand(3, 4)
     noise = normal(100_000, 3, 4, seed=3)
     logs = OneVsEach().class_log_likelihood(mean + variance.sqrt() * noise).mean(0)
     right, wrong = (OneVsEach().expected_log(mean, v) for v in (variance, variance**2))
-    torch.testing.assert_close(right, torch.softmax(logs, -2), atol=1e-2, rtol=0)
+    torch.testing.assert_close(right, torch.softmax(logs, -2), atol=2e-2, rtol=0)
     assert float((wrong - right).abs().max()) > 0.03
 
 
