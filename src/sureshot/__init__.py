@@ -1,1 +1,19 @@
 """Gaussian-process classifiers that learn from a handful of labels and know how sure they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sureshot.estimators import GPClassifier
+
+__all__ = ["GPClassifier"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the estimators when they are first asked for: the command line's help should not wait for torch."""
+    if name == "GPClassifier":
+        from sureshot.estimators import GPClassifier
+
+        return GPClassifier
+    raise AttributeError(f"module 'sureshot' has no attribute {name!r}")

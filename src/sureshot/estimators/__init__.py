@@ -1,1 +1,6 @@
-"""estimators."""
+"""Estimators with scikit-learn's contract: numpy, DataFrame or tensor in, numpy out."""
+
+from sureshot.estimators.base import LatentPrediction, Uncertainty
+from sureshot.estimators.gp import GPClassifier
+
+__all__ = ["GPClassifier", "LatentPrediction", "Uncertainty"]

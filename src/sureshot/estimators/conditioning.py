@@ -17,12 +17,19 @@ from torch import Tensor
 from sureshot.inference.gibbs import run_gibbs
 from sureshot.inference.label_regression import fit_label_regression
 from sureshot.inference.laplace import fit_logistic_laplace, fit_softmax_laplace
-from sureshot.inference.latent_gaussian import FeaturePrior, Sites
+from sureshot.inference.latent_gaussian import FeaturePosterior, FeaturePrior, Sites
 from sureshot.inference.mean_field import fit_mean_field
 from sureshot.inference.natural_gradient import fit_natural_gradient
-from sureshot.inference.weight_space import WeightPosterior
-from sureshot.likelihoods import get_likelihood
-from sureshot.likelihoods.base import Likelihood
+from sureshot.inference.one_vs_each_posterior import sample_one_vs_each
+from sureshot.inference.weight_space import (
+    FactorPosterior,
+    SitePosterior,
+    SoftmaxPosterior,
+    WeightPosterior,
+    WithPriorClasses,
+)
+from sureshot.likelihoods import OneVsEach, get_likelihood
+from sureshot.likelihoods.base import ConjugateLikelihood, Likelihood, MeanFieldLikelihood
 
 INFERENCE_FOR = {
     "logistic": ("laplace", "mean_field", "gibbs", "natural_gradient"),
@@ -160,38 +167,43 @@ def _condition_present(
             fit = fit_softmax_laplace(features, y, n_classes, weight, model.likelihood_temperature, start)
         return Conditioned(fit.posterior, fit.sites, float(fit.log_evidence))
     likelihood = training_likelihood(model)
-    n_latents = likelihood.n_latents(n_classes)
-    mean = features.new_full((n_latents, 1), model.prior_mean)
+    assert isinstance(likelihood, MeanFieldLikelihood)
+    mean = features.new_full((likelihood.n_latents(n_classes), 1), model.prior_mean)
     prior = FeaturePrior(features.unsqueeze(0), mean)
     if model.inference == "mean_field":
         result = fit_mean_field(prior, likelihood, y, weight, n_classes)
-        posterior = WeightPosterior(
-            features, result.sites.precision[None], result.posterior.weights[None], mean.squeeze(-1)
+        assert isinstance(result.posterior, FeaturePosterior)
+        site_posterior = SitePosterior(
+            features, result.posterior.weights[None], mean.squeeze(-1), result.sites.precision[None]
         )
-        trace = tuple(float(value) for value in result.bound_trace)
-        return Conditioned(posterior, result.sites, float(result.bound), trace)
+        trace = tuple(result.bound_trace.tolist())
+        return Conditioned(site_posterior, result.sites, float(result.bound), trace)
     if model.inference == "natural_gradient":
-        fitted = fit_natural_gradient(features, likelihood, y, weight, generator=generator, prior_mean=mean.squeeze(-1))
-        posterior = WeightPosterior(
-            features, features.new_zeros(1, n_latents, len(y)), fitted.mean[None], mean.squeeze(-1), fitted.factor[None]
+        fitted = fit_natural_gradient(
+            features, likelihood, y, weight, prior_mean=mean, n_classes=n_classes, generator=generator
         )
-        trace = tuple(float(value) for value in fitted.bound_trace)
+        posterior = FactorPosterior(features, fitted.mean[None], mean.squeeze(-1), fitted.factor[None])
+        trace = tuple(fitted.bound_trace.tolist())
         return Conditioned(posterior, None, trace[-1], trace)
-    draws = run_gibbs(
-        prior, likelihood, y, n_chains=model.n_chains, n_sweeps=model.n_sweeps, weight=weight, generator=generator
-    )
-    weights = prior.condition(draws.sites).weights
-    return Conditioned(WeightPosterior(features, draws.sites.precision, weights, mean.squeeze(-1)), None, float("nan"))
+    if isinstance(likelihood, OneVsEach):
+        chains = sample_one_vs_each(
+            features, y, n_classes, weight, model.prior_mean, model.n_chains, model.n_sweeps, generator
+        )
+        return Conditioned(chains, None, float("nan"))
+    assert isinstance(likelihood, ConjugateLikelihood)
+    draws = run_gibbs(prior, likelihood, y, model.n_chains, model.n_sweeps, weight, generator, n_classes=n_classes)
+    conditional = prior.condition(draws.sites)
+    sampled = SitePosterior(features, conditional.weights, mean.squeeze(-1), draws.sites.precision)
+    return Conditioned(sampled, None, float("nan"))
 
 
 def _prior_only(model: Model, features: Tensor, n_latents: int) -> Conditioned:
-    rank = features.shape[1]
     zeros = features.new_zeros(n_latents, len(features))
-    posterior = WeightPosterior(
+    posterior = SitePosterior(
         features,
-        zeros[None],
-        features.new_zeros(1, n_latents, rank),
+        features.new_zeros(1, n_latents, features.shape[1]),
         features.new_full((n_latents,), model.prior_mean),
+        zeros[None],
     )
     return Conditioned(posterior, Sites(zeros, zeros), 0.0)
 
@@ -205,17 +217,18 @@ def _spread(model: Model, found: Conditioned, present: Tensor, n_classes: int) -
         return values.new_full(shape, fill).index_copy(dim, present, values)
 
     old = found.posterior
-    factors = old.factors
-    if factors is not None:
-        shape = (old.weights.shape[0], n_classes, *factors.shape[-2:])
-        identity = torch.eye(factors.shape[-1], dtype=factors.dtype, device=factors.device).expand(shape).clone()
-        factors = identity.index_copy(1, present, factors)
-    posterior = WeightPosterior(
-        old.features,
-        place(old.precision, 1),
-        place(old.weights, 1),
-        place(old.prior_mean, 0, model.prior_mean),
-        factors,
-    )
+    weights, mean = place(old.weights, 1), place(old.prior_mean, 0, model.prior_mean)
+    posterior: WeightPosterior
+    if isinstance(old, SoftmaxPosterior):
+        mask = torch.zeros(n_classes, dtype=torch.bool, device=present.device).index_fill(0, present, True)
+        posterior = SoftmaxPosterior(old.features, weights, mean, old.row_weight, mask, old.temperature)
+    elif isinstance(old, SitePosterior):
+        posterior = SitePosterior(old.features, weights, mean, place(old.precision, 1))
+    elif isinstance(old, FactorPosterior):
+        identity = torch.eye(weights.shape[-1], dtype=weights.dtype, device=weights.device)
+        factors = identity.expand(*weights.shape[:2], -1, -1).clone().index_copy(1, present, old.factors)
+        posterior = FactorPosterior(old.features, weights, mean, factors)
+    else:
+        posterior = WithPriorClasses(old.features, weights, mean, old, present)
     sites = None if found.sites is None else Sites(place(found.sites.precision, 0), place(found.sites.shift, 0))
     return Conditioned(posterior, sites, found.log_evidence, found.trace)

@@ -48,10 +48,10 @@ class FeatureMap:
             features = full if self.projection is None else full @ self.projection
             residual = (full.square().sum(-1) - features.square().sum(-1)).clamp_min(0)
             return features, residual
+        assert self.projection is not None
         features = evaluate(self.kernel, x, self.inducing) @ self.projection
         prior = evaluate(self.kernel, x, diag=True)
         return features, (prior - features.square().sum(-1)).clamp_min(0)
-
 
     @torch.no_grad()
     def from_cross(self, cross: Tensor) -> tuple[Tensor, Tensor]:
@@ -60,6 +60,7 @@ class FeatureMap:
         The kernel's diagonal at the queries is unknown then; the mean diagonal of the inducing inputs stands in.
         """
         assert self.inducing is not None
+        assert self.projection is not None
         features = cross @ self.projection
         prior = evaluate(self.kernel, self.inducing, diag=True).mean()
         return features, (prior - features.square().sum(-1)).clamp_min(0)

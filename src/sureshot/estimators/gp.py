@@ -32,7 +32,7 @@ from sureshot.estimators.base import LatentPrediction, ProbabilisticClassifier, 
 from sureshot.estimators.conditioning import Conditioned, Model, condition
 from sureshot.estimators.features import FeatureMap, explicit_features, nystrom_features
 from sureshot.estimators.preprocessing import Scaling, fit_scaling
-from sureshot.estimators.tuning import Setting, Support, fit_rule, leave_one_out, scaled, tune
+from sureshot.estimators.tuning import Setting, Support, fit_rule, leave_one_out_latents, tune
 from sureshot.estimators.validation import (
     LabelledRows,
     check_inputs,
@@ -41,6 +41,8 @@ from sureshot.estimators.validation import (
     merge_rows,
 )
 from sureshot.inference.inducing import kmeans_inducing
+from sureshot.inference.one_vs_each_posterior import OneVsEachPosterior
+from sureshot.inference.weight_space import WeightPosterior
 from sureshot.likelihoods.quadrature import standard_normal_points
 
 logger = logging.getLogger(__name__)
@@ -162,6 +164,12 @@ class GPClassifier(ProbabilisticClassifier):
         self.device = device
         self.n_jobs = n_jobs
 
+    _rows: LabelledRows
+    _model: Model
+    _posterior: WeightPosterior
+    _feature_map_: FeatureMap
+    _scaling: Scaling
+
     def __sklearn_tags__(self) -> Tags:
         """Scikit-learn's tags: a precomputed kernel is pairwise."""
         tags = super().__sklearn_tags__()
@@ -188,9 +196,7 @@ class GPClassifier(ProbabilisticClassifier):
         self._learn(merge_rows(x, codes, weight * self._class_weights(codes)))
         return self
 
-    def partial_fit(
-        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, retune: bool = False
-    ) -> Self:
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, retune: bool = False) -> Self:
         """Add labelled rows, of old or new classes, keeping the kernel's parameters.
 
         The result is the posterior that `fit` on all rows so far would give with these kernel parameters (and this
@@ -213,7 +219,7 @@ class GPClassifier(ProbabilisticClassifier):
         announced = np.unique(labels) if classes is None else np.unique(np.asarray(classes))
         if first:
             self.classes_ = np.unique(np.concatenate([announced, np.unique(labels)]))
-            old = None
+            old: LabelledRows | None = None
         else:
             known = set(self.classes_.tolist())
             arriving = np.unique(np.concatenate([announced, np.unique(labels)]))
@@ -226,9 +232,7 @@ class GPClassifier(ProbabilisticClassifier):
         codes = np.array([position[label] for label in labels.tolist()], dtype=np.int64)
         weight = weight * self._class_weights(codes)
         if old is not None:
-            x, codes, weight = (
-                np.concatenate(pair) for pair in ((old.x, x), (old.y, codes), (old.weight, weight))
-            )
+            x, codes, weight = (np.concatenate(pair) for pair in ((old.x, x), (old.y, codes), (old.weight, weight)))
         rows = merge_rows(x, codes, weight)
         if first or retune:
             self._learn(rows)
@@ -279,7 +283,7 @@ class GPClassifier(ProbabilisticClassifier):
             )
         codes = np.array([position[label] for label in labels.tolist()])
         blocks = [self._features(x[k : k + QUERY_BLOCK]) for k in range(0, len(x), QUERY_BLOCK)]
-        moments = [self._chain_moments(*block) for block in blocks]
+        moments = [self._rule_moments(*block) for block in blocks]
 
         def loss(log_temperature: float) -> float:
             p = np.concatenate([self._apply_rule(m, v, math.exp(log_temperature)) for m, v in moments])
@@ -329,15 +333,13 @@ class GPClassifier(ProbabilisticClassifier):
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether there is a posterior to predict from."""
-        return "_conditioned" in self.__dict__
+        return "_posterior" in self.__dict__
 
     @property
     def _precomputed(self) -> bool:
         return isinstance(self.kernel, str) and self.kernel == "precomputed"
 
-    def _checked(
-        self, X: Any, y: Any, sample_weight: Any, reset: bool
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _checked(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         x = check_inputs(self, X, reset=reset)
         if self._precomputed and x.shape[0] != x.shape[1]:
             raise ValueError(f"kernel='precomputed' needs a square matrix X to fit; got shape {x.shape}.")
@@ -364,7 +366,7 @@ class GPClassifier(ProbabilisticClassifier):
         """The model of the current choice for that many classes, which may have changed."""
         current = self._model
         allowed = options.models_for(self.likelihood, self.inference, n_classes, **self._model_settings())
-        if current.likelihood == "logistic" and n_classes > 2 or current.likelihood == "softmax" and n_classes <= 2:
+        if (current.likelihood == "logistic" and n_classes > 2) or (current.likelihood == "softmax" and n_classes <= 2):
             return replace(allowed[0], noise=current.noise)
         return current
 
@@ -429,7 +431,10 @@ class GPClassifier(ProbabilisticClassifier):
     def _support(self, rows: LabelledRows, device: torch.device) -> Support:
         x = torch.from_numpy(self._scaling(rows.x)).to(device)
         return Support(
-            x, torch.from_numpy(rows.y).to(device), torch.from_numpy(rows.weight).to(device), len(self.classes_)
+            x,
+            torch.from_numpy(rows.y).to(device),
+            torch.from_numpy(rows.weight).to(device),
+            len(self.classes_),
         )
 
     def _condition(self, rows: LabelledRows) -> None:
@@ -438,10 +443,8 @@ class GPClassifier(ProbabilisticClassifier):
         self._check_memory(len(rows.y), support.x.shape[1])
         feature_map = self._feature_map(support)
         features, _ = feature_map(support.x)
-        conditioned = condition(
-            self._model, features, support.y, support.n_classes, support.weight, self._generator()
-        )
-        self._rows, self._feature_map_, self._conditioned = rows, feature_map, conditioned
+        conditioned = condition(self._model, features, support.y, support.n_classes, support.weight, self._generator())
+        self._rows, self._feature_map_, self._posterior = rows, feature_map, conditioned.posterior
         self.likelihood_ = self._model.likelihood
         self.inference_ = self._model.inference
         self.log_evidence_ = conditioned.log_evidence
@@ -451,10 +454,10 @@ class GPClassifier(ProbabilisticClassifier):
 
     def _refit_temperature(self, support: Support, conditioned: Conditioned) -> None:
         posterior = conditioned.posterior
-        operations = posterior.precision.shape[1] * len(support.y) * posterior.features.shape[1] ** 2
+        operations = posterior.weights.shape[1] * len(support.y) * posterior.features.shape[1] ** 2
         if conditioned.sites is None or operations > LEAVE_ONE_OUT_OPERATIONS:
             return
-        mean, variance = leave_one_out(conditioned, ("plug_in",))
+        mean, variance = leave_one_out_latents(conditioned, ("plug_in",))
         default = options.one_shot_temperature(self.kernel)
         if isinstance(self.kernel, str) and self.kernel == "auto":
             default = options.one_shot_temperature(options.automatic_kernels(support.x)[0])
@@ -468,7 +471,9 @@ class GPClassifier(ProbabilisticClassifier):
     def _feature_map(self, support: Support) -> FeatureMap:
         x = support.x
         if not options.use_inducing(self.approximation, self.kernel_, len(x), x.shape[1], EXACT_LIMIT):
-            explicit = None if self.approximation == "exact" and self._precomputed else explicit_features(self.kernel_, x)
+            explicit = (
+                None if self.approximation == "exact" and self._precomputed else explicit_features(self.kernel_, x)
+            )
             return explicit or nystrom_features(self.kernel_, x)
         n_inducing = DEFAULT_INDUCING if self.n_inducing is None else self.n_inducing
         if not isinstance(n_inducing, int | np.integer) or n_inducing < 1:
@@ -495,7 +500,7 @@ class GPClassifier(ProbabilisticClassifier):
             )
 
     def _features(self, x: np.ndarray) -> tuple[Tensor, Tensor]:
-        device = self._conditioned.posterior.weights.device
+        device = self._posterior.weights.device
         queries = torch.from_numpy(x if self._precomputed else self._scaling(x)).to(device)
         if self._precomputed:
             return self._feature_map_.from_cross(queries * self.kernel_.outputscale.detach())
@@ -509,13 +514,21 @@ class GPClassifier(ProbabilisticClassifier):
 
     def _probabilities(self, x: np.ndarray) -> np.ndarray:
         features, residual = self._features(x)
+        return self._apply_rule(*self._rule_moments(features, residual), self.temperature_)
+
+    def _rule_moments(self, features: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
+        """Means (S, C, Q) and what the predictive rule needs to know of their spread."""
+        posterior = self._posterior
+        mean = posterior.latent_mean(features)
         if self.predictive_ == "plug_in":
-            mean = self._conditioned.posterior.latent_mean(features)
-            return self._apply_rule(mean, torch.zeros_like(mean), self.temperature_)
-        return self._apply_rule(*self._chain_moments(features, residual), self.temperature_)
+            return mean, torch.zeros_like(mean)
+        if isinstance(posterior, OneVsEachPosterior):
+            return mean, posterior.latent_covariance(features, residual)
+        return mean, posterior.latent_variance(features, residual)
 
     def _chain_moments(self, features: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
-        posterior = self._conditioned.posterior
+        """Marginal means and variances (S, C, Q)."""
+        posterior = self._posterior
         return posterior.latent_mean(features), posterior.latent_variance(features, residual)
 
     @torch.no_grad()
@@ -536,27 +549,28 @@ class GPClassifier(ProbabilisticClassifier):
 
     def _outlier_scores(self, x: np.ndarray) -> np.ndarray:
         features, residual = self._features(x)
-        if self._model.likelihood != "logistic" and self._conditioned.posterior.weights.shape[0] == 1:
-            mean = self._conditioned.posterior.latent_mean(features)[0]
+        if self._model.likelihood != "logistic" and self._posterior.weights.shape[0] == 1:
+            mean = self._posterior.latent_mean(features)[0]
             top, classes = mean.max(0)
-            variance = self._conditioned.posterior.latent_variance(features, residual, classes)[0]
+            variance = self._posterior.latent_variance(features, residual, classes)[0]
             return (-top / variance.clamp_min(1e-300).sqrt()).cpu().numpy()
         mean, variance = self._latents(features, residual)
         return -(mean / np.sqrt(np.maximum(variance, 1e-300))).max(axis=1)
 
     def _entropies(self, x: np.ndarray) -> np.ndarray:
         mean, variance = self._chain_moments(*self._features(x))
-        n_points = 128
-        points = standard_normal_points(mean.shape[1], n_points, mean.dtype, mean.device)  # (P, C)
+        points = standard_normal_points(mean.shape[1], 128, mean.dtype, mean.device)  # (P, C)
         likelihood = self._model.predictive_likelihood()
-        total = aleatoric = 0.0
+        draws = len(points) * len(mean)
+        average = np.zeros((len(self.classes_), len(x)))
+        aleatoric = np.zeros(len(x))
         for chain_mean, deviation in zip(mean, variance.sqrt(), strict=True):
             for block in points.split(16):
                 latent = (chain_mean + block[:, :, None] * deviation) / self.temperature_
-                p = likelihood.plug_in(latent).cpu().numpy()  # (16, C, Q)
-                total = total + p.sum(0) / (len(points) * len(mean))
-                aleatoric = aleatoric + entropy(p, axis=1).sum(0) / (len(points) * len(mean))
-        return np.stack([entropy(np.asarray(total), axis=0), np.asarray(aleatoric)], axis=1)
+                p = likelihood.plug_in(latent)[:, : len(self.classes_)].cpu().numpy()  # (16, C, Q)
+                average += p.sum(0) / draws
+                aleatoric += entropy(p, axis=1).sum(0) / draws
+        return np.stack([entropy(average, axis=0), aleatoric], axis=1)
 
 
 def _deterministic(model: Model) -> Model:

@@ -30,9 +30,7 @@ def choice(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
     return value
 
 
-def models_for(
-    likelihood: str, inference: str, n_classes: int, **settings: Any
-) -> tuple[Model, ...]:
+def models_for(likelihood: str, inference: str, n_classes: int, **settings: Any) -> tuple[Model, ...]:
     """The models to choose from, the default first."""
     choice("likelihood", likelihood, ("auto", *INFERENCE_FOR))
     choice("inference", inference, ("auto", *INFERENCE_NAMES))
@@ -95,9 +93,9 @@ def named_family(name: str, x: Tensor) -> Family:
     has_lengthscale = name.startswith(("rbf", "matern", "unit_"))
 
     def build(relative: float) -> Kernel:
-        return make_kernel(
-            name, width, lengthscale=natural * relative if has_lengthscale else None, center=center
-        ).to(x.device)
+        return make_kernel(name, width, lengthscale=natural * relative if has_lengthscale else None, center=center).to(
+            x.device
+        )
 
     return Family(build, LENGTHSCALES if has_lengthscale else (1.0,), one_shot_temperature(name))
 

@@ -32,6 +32,7 @@ from torch import Tensor
 from sureshot.estimators.conditioning import Conditioned, Model, condition
 from sureshot.estimators.features import RANK_TOLERANCE
 from sureshot.inference.label_regression import leave_one_out_path
+from sureshot.inference.weight_space import SitePosterior, leave_one_out
 from sureshot.kernels import evaluate
 from sureshot.likelihoods.base import Likelihood, PredictiveRule
 
@@ -159,7 +160,9 @@ def tune(
         key = (candidate.model.likelihood, candidate.rule)
         if key not in best or candidate.objective > best[key].objective:
             best[key] = candidate
-    chosen = choose(list(best.values()), best[(models[0].likelihood, _first(rules, models[0]))], subset.usable, objective)
+    chosen = choose(
+        list(best.values()), best[(models[0].likelihood, _first(rules, models[0]))], subset.usable, objective
+    )
     family = families[chosen.family]
     total = float(subset.usable.sum())
     return Setting(
@@ -253,7 +256,7 @@ class Search:
         features = self._basis(lengthscale) * math.sqrt(output_scale)
         warm = start if start is not None and start.shape[-1] == features.shape[1] else None
         fitted = condition(model, features, support.y, support.n_classes, support.weight, start=warm)
-        mean, variance = leave_one_out(fitted, self.rules)
+        mean, variance = leave_one_out_latents(fitted, self.rules)
         log_prior = _log_normal(lengthscale, DEFAULT_LENGTHSCALE, LENGTHSCALE_SPREAD) + _log_normal(
             output_scale, DEFAULT_OUTPUT_SCALE, OUTPUT_SCALE_SPREAD
         )
@@ -269,7 +272,15 @@ class Search:
             )
             candidates.append(
                 Candidate(
-                    self.index, lengthscale, output_scale, model, rule, temperature, pointwise, log_prior, value
+                    self.index,
+                    lengthscale,
+                    output_scale,
+                    model,
+                    rule,
+                    temperature,
+                    pointwise,
+                    log_prior,
+                    value,
                 )
             )
         return candidates, fitted.posterior.weights[0]
@@ -283,7 +294,12 @@ class Search:
         best: Candidate | None = None
         for ratio, scale, latent in zip(NOISE_RATIOS, path.scale.tolist(), path.latent, strict=True):
             temperature, pointwise = fit_rule(
-                likelihood, latent, torch.zeros_like(latent), support, "plug_in", self.family.default_temperature
+                likelihood,
+                latent,
+                torch.zeros_like(latent),
+                support,
+                "plug_in",
+                self.family.default_temperature,
             )
             value = float((support.usable * pointwise).sum()) + log_prior
             scale = max(scale, 1e-6)
@@ -317,10 +333,16 @@ class Search:
         return self._features[lengthscale]
 
 
-def leave_one_out(fitted: Conditioned, rules: tuple[PredictiveRule, ...]) -> tuple[Tensor, Tensor]:
+def leave_one_out_latents(fitted: Conditioned, rules: tuple[PredictiveRule, ...]) -> tuple[Tensor, Tensor]:
     """Leave-one-out latent means and variances (C, N), as exact as the rules need."""
     assert fitted.sites is not None
-    return fitted.posterior.leave_one_out(fitted.sites.shift, only_informative=rules == ("plug_in",))
+    posterior = SitePosterior(
+        fitted.posterior.features,
+        fitted.posterior.weights,
+        fitted.posterior.prior_mean,
+        fitted.sites.precision[None],
+    )
+    return leave_one_out(posterior, fitted.sites.shift, only_informative=rules == ("plug_in",))
 
 
 def fit_rule(
@@ -405,7 +427,12 @@ def scaled(kernel: Kernel, output_scale: float) -> Kernel:
 
 
 def _stratified(
-    y: np.ndarray, rows: np.ndarray, classes: np.ndarray, counts: np.ndarray, budget: int, rng: np.random.Generator
+    y: np.ndarray,
+    rows: np.ndarray,
+    classes: np.ndarray,
+    counts: np.ndarray,
+    budget: int,
+    rng: np.random.Generator,
 ) -> np.ndarray:
     share = np.minimum(counts[classes], np.maximum(2, np.floor(budget * counts[classes] / len(rows)).astype(int)))
     picked = [rng.choice(rows[y[rows] == c], size=size, replace=False) for c, size in zip(classes, share, strict=True)]

@@ -53,9 +53,7 @@ def check_inputs(estimator: BaseEstimator, X: Any, reset: bool) -> np.ndarray:
         X = X.detach().cpu().numpy()
     if isinstance(X, pd.DataFrame):
         _check_columns_numeric(X)
-    checked = validate_data(
-        estimator, X, reset=reset, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=1
-    )
+    checked = validate_data(estimator, X, reset=reset, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=1)
     _check_finite(checked, X)
     return checked
 
@@ -119,7 +117,7 @@ def _check_columns_numeric(frame: pd.DataFrame) -> None:
     if bad:
         raise ValueError(
             f"X has non-numeric columns {_shorten(bad)}: encode them first, for example with "
-            "sklearn.compose.make_column_transformer((OneHotEncoder(), columns), remainder='passthrough') in a pipeline."
+            "make_column_transformer((OneHotEncoder(), columns), remainder='passthrough') in a pipeline."
         )
 
 
@@ -128,7 +126,7 @@ def _check_finite(x: np.ndarray, original: Any) -> None:
         if not mask.any():
             continue
         columns = np.flatnonzero(mask.any(axis=0))
-        names = [str(original.columns[j]) if isinstance(original, pd.DataFrame) else str(j) for j in columns]
+        names = [str(original.columns[int(j)]) if isinstance(original, pd.DataFrame) else str(j) for j in columns]
         advice = (
             "impute them in a pipeline, for example make_pipeline(SimpleImputer(), estimator)"
             if problem == "NaN"

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from sureshot.inference.latent_gaussian import Sites
-from sureshot.inference.weight_space import WeightPosterior, weight_precision_factor
+from sureshot.inference.weight_space import SitePosterior, weight_precision_factor
 
 
 def label_targets(y: Tensor, n_classes: int, weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -29,7 +29,7 @@ def label_targets(y: Tensor, n_classes: int, weight: Tensor) -> tuple[Tensor, Te
 class LabelRegressionFit:
     """The exact posterior and its evidence; see `fit_label_regression`."""
 
-    posterior: WeightPosterior
+    posterior: SitePosterior
     sites: Sites
     log_evidence: Tensor
 
@@ -56,7 +56,7 @@ def fit_label_regression(
     factor = weight_precision_factor(features, precision)
     projected = features.mT @ (precision * centred).mT  # (R, C)
     weights = torch.cholesky_solve(projected, factor).mT.contiguous()
-    posterior = WeightPosterior(features, precision[None, None], weights[None], mean)
+    posterior = SitePosterior(features, weights[None], mean, precision[None, None])
     fit = (precision * centred * (centred - weights @ features.mT)).sum()
     log_det = 2 * factor.diagonal().log().sum() - precision.log().sum()
     constant = len(y) * torch.log(torch.tensor(2 * torch.pi))

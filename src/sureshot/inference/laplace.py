@@ -23,7 +23,12 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from sureshot.inference.latent_gaussian import Sites
-from sureshot.inference.weight_space import WeightPosterior, weight_precision_factor
+from sureshot.inference.weight_space import (
+    BlockPosterior,
+    SitePosterior,
+    SoftmaxPosterior,
+    weight_precision_factor,
+)
 
 
 @dataclass(frozen=True)
@@ -32,14 +37,14 @@ class LaplaceFit:
 
     Attributes
     ----------
-    posterior : WeightPosterior
+    posterior : BlockPosterior
     sites : Sites
         The Gaussian factors that stand for the likelihood at the mode, each (C, N).
     log_joint : Tensor ()
         ``log p(y | f) + log p(f)`` at the mode, without the prior's constant.
     """
 
-    posterior: WeightPosterior
+    posterior: BlockPosterior
     sites: Sites
     log_joint: Tensor
 
@@ -101,7 +106,8 @@ def fit_logistic_laplace(
     p = torch.sigmoid(latent)
     precision = weight * p * (1 - p)
     sites = Sites(precision[None], (precision * latent + weight * (target - p))[None])
-    posterior = WeightPosterior(features, precision[None, None], w[None, None], features.new_full((1,), prior_mean))
+    mean = features.new_full((1,), prior_mean)
+    posterior = SitePosterior(features, w[None, None], mean, precision[None, None])
     return LaplaceFit(posterior, sites, value)
 
 
@@ -158,7 +164,14 @@ def fit_softmax_laplace(
     p = torch.softmax(latent / temperature, dim=0)
     precision = weight * p * (1 - p) / temperature**2
     sites = Sites(precision, precision * latent + weight * (one_hot.mT - p) / temperature)
-    posterior = WeightPosterior(features, precision[None], w[None], features.new_zeros(n_classes))
+    posterior = SoftmaxPosterior(
+        features,
+        w[None],
+        features.new_zeros(n_classes),
+        weight,
+        torch.ones(n_classes, dtype=torch.bool, device=features.device),
+        temperature,
+    )
     return LaplaceFit(posterior, sites, features.new_tensor(-found.fun))
 
 

@@ -1,16 +1,24 @@
-"""A posterior over weights that keeps no factor it can recompute.
+"""Posteriors over weights that keep no factor they can recompute.
 
 With features ``Phi`` (N, R) and diagonal sites of precision ``W_c`` the posterior of class c's weights is Gaussian
 with precision ``A_c = I + Phi' W_c Phi``. Keeping one R x R factor for each class costs ``C R^2`` numbers, far more
-than the data; so `WeightPosterior` keeps features, site precisions and mean weights, and factorises a class only
-when its variance is asked for. Classes are visited in a Python loop on purpose: on a CPU one Cholesky of a large
-block is faster than a batched one, and memory stays at one block. Rows whose site is too weak to move the
-posterior (probability of that class near 0 or 1) are left out of that class's block, which makes problems with
-many classes an order of magnitude cheaper.
+than the data; so these posteriors keep features and mean weights, and factorise a class only when its variance is
+asked for. Classes are visited in a Python loop on purpose: on a CPU one Cholesky of a large block is faster than a
+batched one, and memory stays at one block. Rows whose site is too weak to move the posterior (probability of that
+class near 0 or 1) are left out of that class's block, which makes problems with many classes an order of magnitude
+cheaper.
+
+============================  ==================================================================
+`SitePosterior`               site precisions are stored (mean field, Gibbs, label regression)
+`SoftmaxPosterior`            site precisions follow from the mode (Laplace): nothing is stored
+`FactorPosterior`             one factor for each class (natural gradients with few inducing inputs)
+`WithPriorClasses`            any of them, joined by classes that have no rows yet
+============================  ==================================================================
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
@@ -21,33 +29,27 @@ from torch import Tensor
 NEGLIGIBLE_INFORMATION = 1e-4
 
 
-@dataclass(frozen=True)
-class WeightPosterior:
-    """Gaussian posterior of the weights of every class (and chain).
+class WeightPosterior(ABC):
+    """A posterior of the weights of every class, for one or more chains.
 
     Attributes
     ----------
     features : Tensor (N, R)
-    precision : Tensor (S, C or 1, N)
-        Site precisions; S chains (1 for deterministic inference). Size 1 for classes that share them.
+        Features of the training rows.
     weights : Tensor (S, C, R)
-        Mean weights.
+        Mean weights; S chains, 1 for deterministic inference.
     prior_mean : Tensor (C,)
-    factors : Tensor (S, C, R, R), optional
-        Cholesky factors of the weights' posterior precision where they cannot be recomputed from sites
-        (stochastic natural gradients).
     """
 
     features: Tensor
-    precision: Tensor
     weights: Tensor
     prior_mean: Tensor
-    factors: Tensor | None = None
 
     def latent_mean(self, features: Tensor) -> Tensor:
         """Posterior means at query features (Q, R), shape (S, C, Q)."""
         return self.prior_mean[:, None] + self.weights @ features.mT
 
+    @abstractmethod
     def latent_variance(self, features: Tensor, residual: Tensor, classes: Tensor | None = None) -> Tensor:
         """Posterior variances at query features (Q, R).
 
@@ -56,65 +58,187 @@ class WeightPosterior:
         residual : Tensor (Q,)
             Prior variance outside the features' span.
         classes : Tensor (Q,), optional
-            One class for each query: only its variance is computed, giving (S, Q); else all, (S, C, Q).
+            One class for each query: only its variance is given, (S, Q); else all, (S, C, Q).
         """
+
+
+class BlockPosterior(WeightPosterior):
+    """Classes independent given the sites: one R x R block for each."""
+
+    shared: bool
+    """Whether the classes have one block in common."""
+
+    @abstractmethod
+    def factor(self, chain: int, c: int) -> Tensor:
+        """Lower Cholesky factor of class c's posterior precision, (R, R)."""
+
+    def latent_variance(self, features: Tensor, residual: Tensor, classes: Tensor | None = None) -> Tensor:
+        """See `WeightPosterior.latent_variance`."""
         n_chains, n_classes = self.weights.shape[:2]
         shape = (n_chains, n_classes, len(features)) if classes is None else (n_chains, len(features))
         result = features.new_empty(shape)
         for chain in range(n_chains):
-            if self.precision.shape[1] == 1 and self.factors is None:
-                result[chain] = self._variance(chain, 0, features)
+            if self.shared:
+                result[chain] = self.block_variance(chain, 0, features)
                 continue
             for c in range(n_classes):
-                rows = slice(None) if classes is None else (classes == c).nonzero().squeeze(-1)
-                if classes is not None and len(features[rows]) == 0:
-                    continue
-                target = (chain, c) if classes is None else (chain, rows)
-                result[target] = self._variance(chain, c, features[rows])
+                if classes is None:
+                    result[chain, c] = self.block_variance(chain, c, features)
+                elif bool((rows := classes == c).any()):
+                    result[chain, rows] = self.block_variance(chain, c, features[rows])
         return result + residual
+
+    def block_variance(self, chain: int, c: int, features: Tensor) -> Tensor:
+        """Variance of class c inside the features' span, (Q,)."""
+        return torch.linalg.solve_triangular(self.factor(chain, c), features.mT, upper=False).square().sum(0)
 
     def log_det(self, chain: int = 0) -> Tensor:
         """``sum_c log|A_c|``, a scalar."""
-        blocks = self.precision.shape[1] if self.factors is None else self.weights.shape[1]
-        copies = self.weights.shape[1] // blocks
-        total = self.features.new_zeros(())
-        for c in range(blocks):
-            total = total + 2 * self._factor(chain, c).diagonal().log().sum()
-        return copies * total
+        n_classes = self.weights.shape[1]
+        blocks = range(1) if self.shared else range(n_classes)
+        total = sum(2 * self.factor(chain, c).diagonal().log().sum() for c in blocks)
+        return torch.as_tensor(total) * (n_classes if self.shared else 1)
 
-    def leave_one_out(self, shift: Tensor, only_informative: bool = False) -> tuple[Tensor, Tensor]:
-        """Cavity means and variances at the training rows for deterministic inference, each (C, N).
 
-        Parameters
-        ----------
-        shift : Tensor (C, N)
-            The sites' shifts.
-        only_informative : bool
-            Skip the posterior variance of rows whose site carries no information on a class and use their prior
-            variance there: the means move by less than `NEGLIGIBLE_INFORMATION`, and with many classes most of the
-            work is saved. For rules that read the means alone.
-        """
-        features, precision = self.features, self.precision[0]
-        mean = self.latent_mean(features)[0]
-        prior_variance = features.square().sum(-1)
-        if only_informative and precision.shape[0] == len(mean):
-            variance = prior_variance.expand_as(mean).clone()
-            for c in range(len(mean)):
-                rows = precision[c] * prior_variance > NEGLIGIBLE_INFORMATION
-                variance[c, rows] = self._variance(0, c, features[rows])
-        else:
-            variance = self.latent_variance(features, features.new_zeros(len(features)))[0]
-        kept = (1 - precision * variance).clamp_min(1e-12)
-        return (mean - shift * variance) / kept, variance / kept
+@dataclass(frozen=True)
+class SitePosterior(BlockPosterior):
+    """Blocks from stored site precisions.
 
-    def _variance(self, chain: int, c: int, features: Tensor) -> Tensor:
-        factor = self._factor(chain, c)
-        return torch.linalg.solve_triangular(factor, features.mT, upper=False).square().sum(0)
+    Attributes
+    ----------
+    precision : Tensor (S, C or 1, N)
+        Size 1 for classes that share their sites' precision.
+    """
 
-    def _factor(self, chain: int, c: int) -> Tensor:
-        if self.factors is not None:
-            return self.factors[chain, c]
+    features: Tensor
+    weights: Tensor
+    prior_mean: Tensor
+    precision: Tensor
+
+    @property
+    def shared(self) -> bool:  # type: ignore[override]
+        """Whether the classes have one block in common."""
+        return self.precision.shape[1] == 1
+
+    def factor(self, chain: int, c: int) -> Tensor:
+        """See `BlockPosterior.factor`."""
         return weight_precision_factor(self.features, self.precision[chain, c])
+
+
+@dataclass(frozen=True)
+class SoftmaxPosterior(BlockPosterior):
+    """Laplace's posterior of the softmax likelihood: precisions ``s p_c (1 - p_c) / T^2`` at the mode.
+
+    Attributes
+    ----------
+    row_weight : Tensor (N,)
+    present : Tensor (C,) bool
+        Classes that take part in the softmax; the others have no rows and keep their prior.
+    temperature : float
+    """
+
+    features: Tensor
+    weights: Tensor
+    prior_mean: Tensor
+    row_weight: Tensor
+    present: Tensor
+    temperature: float
+    shared = False
+
+    @property
+    def precision(self) -> Tensor:
+        """Site precisions (1, C, N), recomputed."""
+        latent = self.latent_mean(self.features)[0] / self.temperature
+        p = torch.softmax(latent.masked_fill(~self.present[:, None], -torch.inf), dim=0)
+        return (self.row_weight * p * (1 - p) / self.temperature**2)[None]
+
+    def latent_variance(self, features: Tensor, residual: Tensor, classes: Tensor | None = None) -> Tensor:
+        """See `WeightPosterior.latent_variance`."""
+        return self.with_precision().latent_variance(features, residual, classes)
+
+    def factor(self, chain: int, c: int) -> Tensor:
+        """See `BlockPosterior.factor`."""
+        return weight_precision_factor(self.features, self.precision[chain, c])
+
+    def with_precision(self) -> SitePosterior:
+        """The same posterior with its precisions held, for work that visits many classes."""
+        return SitePosterior(self.features, self.weights, self.prior_mean, self.precision)
+
+
+@dataclass(frozen=True)
+class FactorPosterior(BlockPosterior):
+    """Blocks that cannot be recomputed from sites.
+
+    Attributes
+    ----------
+    factors : Tensor (S, C, R, R)
+        Lower Cholesky factors of the posterior precisions.
+    """
+
+    features: Tensor
+    weights: Tensor
+    prior_mean: Tensor
+    factors: Tensor
+    shared = False
+
+    def factor(self, chain: int, c: int) -> Tensor:
+        """See `BlockPosterior.factor`."""
+        return self.factors[chain, c]
+
+
+@dataclass(frozen=True)
+class WithPriorClasses(WeightPosterior):
+    """A posterior over some classes, joined by classes that keep their prior.
+
+    Attributes
+    ----------
+    inner : WeightPosterior
+        Over the classes with rows.
+    present : Tensor (C_present,) int64
+        Their places.
+    """
+
+    features: Tensor
+    weights: Tensor
+    prior_mean: Tensor
+    inner: WeightPosterior
+    present: Tensor
+
+    def latent_variance(self, features: Tensor, residual: Tensor, classes: Tensor | None = None) -> Tensor:
+        """See `WeightPosterior.latent_variance`."""
+        prior = features.square().sum(-1) + residual
+        variance = prior.expand(*self.weights.shape[:2], -1).clone()
+        variance[:, self.present] = self.inner.latent_variance(features, residual)
+        if classes is None:
+            return variance
+        return variance.gather(1, classes.expand(len(variance), 1, -1)).squeeze(1)
+
+
+def leave_one_out(posterior: SitePosterior, shift: Tensor, only_informative: bool = False) -> tuple[Tensor, Tensor]:
+    """Cavity means and variances at the training rows for deterministic inference, each (C, N).
+
+    Parameters
+    ----------
+    posterior : SitePosterior
+    shift : Tensor (C, N)
+        The sites' shifts.
+    only_informative : bool
+        Skip the posterior variance of rows whose site carries no information on a class and use their prior variance
+        there: the means move by less than `NEGLIGIBLE_INFORMATION`, and with many classes most of the work is saved.
+        For rules that read the means alone.
+    """
+    features, precision = posterior.features, posterior.precision[0]
+    mean = posterior.latent_mean(features)[0]
+    prior_variance = features.square().sum(-1)
+    if only_informative and not posterior.shared:
+        variance = prior_variance.expand_as(mean).clone()
+        for c in range(len(mean)):
+            rows = precision[c] * prior_variance > NEGLIGIBLE_INFORMATION
+            variance[c, rows] = posterior.block_variance(0, c, features[rows])
+    else:
+        variance = posterior.latent_variance(features, features.new_zeros(len(features)))[0]
+    kept = (1 - precision * variance).clamp_min(1e-12)
+    return (mean - shift * variance) / kept, variance / kept
 
 
 def weight_precision_factor(features: Tensor, precision: Tensor) -> Tensor:

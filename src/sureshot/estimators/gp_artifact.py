@@ -1,0 +1,235 @@
+"""`GPClassifier` as a model file: what is written, and how it is checked when read."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import torch
+from gpytorch.kernels import Kernel
+
+from sureshot.estimators.conditioning import INFERENCE_FOR, Model
+from sureshot.estimators.features import FeatureMap
+from sureshot.estimators.gp import GPClassifier
+from sureshot.estimators.posterior_arrays import pack_posterior, unpack_posterior
+from sureshot.estimators.preprocessing import Scaling
+from sureshot.estimators.validation import LabelledRows
+from sureshot.kernels.config import kernel_config, kernel_from_config, kernel_state
+from sureshot.likelihoods.base import PredictiveRule
+from sureshot.persistence import (
+    ArtifactError,
+    decode_labels,
+    encode_labels,
+    load_artifact,
+    require,
+    require_header,
+    save_artifact,
+)
+
+KIND = "gp_classifier"
+_PREFIX_KERNEL = "kernel."
+_PREFIX_POSTERIOR = "posterior."
+
+
+def save_gp_classifier(estimator: GPClassifier, path: str | Path) -> None:
+    """Write a fitted estimator.
+
+    Raises
+    ------
+    ArtifactError
+        For a precomputed kernel (the kernel of new rows is not in the model) and kernels or labels that cannot be
+        written without pickle.
+    """
+    if estimator._precomputed:
+        raise ArtifactError(
+            "a model with kernel='precomputed' cannot be saved: it would not know the kernel of new rows. "
+            "Fit with the kernel itself, by name or as a gpytorch kernel."
+        )
+    try:
+        config = kernel_config(estimator.kernel_)
+    except ValueError as error:
+        raise ArtifactError(f"the kernel cannot be saved: {error}") from error
+    kind, posterior = pack_posterior(estimator._posterior)
+    feature_map, scaling, rows = estimator._feature_map_, estimator._scaling, estimator._rows
+    names = getattr(estimator, "feature_names_in_", None)
+    header = {
+        "parameters": _json_parameters(estimator),
+        "classes": encode_labels(estimator.classes_),
+        "n_features_in": estimator.n_features_in_,
+        "feature_names_in": None if names is None else [str(name) for name in names],
+        "kernel": config,
+        "model": asdict(estimator._model),
+        "posterior": kind,
+        "predictive": estimator.predictive_,
+        "temperature": estimator.temperature_,
+        "calibrated": estimator._calibrated,
+        "leave_one_out_score": _finite_or_none(estimator.leave_one_out_score_),
+        "log_evidence": _finite_or_none(estimator.log_evidence_),
+    }
+    arrays: dict[str, Any] = {
+        "rows.x": rows.x,
+        "rows.y": rows.y,
+        "rows.weight": rows.weight,
+        "scaling.kept": scaling.kept.astype(np.int64),
+        "scaling.mean": scaling.mean,
+        "scaling.scale": scaling.scale,
+        "bound_trace": np.asarray(estimator.bound_trace_, dtype=np.float64),
+        **{_PREFIX_POSTERIOR + name: value for name, value in posterior.items()},
+        **{_PREFIX_KERNEL + name: value for name, value in kernel_state(estimator.kernel_).items()},
+    }
+    for name in ("inducing", "projection"):
+        value = getattr(feature_map, name)
+        if value is not None:
+            arrays[f"feature_map.{name}"] = value
+    save_artifact(path, KIND, header, arrays)
+
+
+def load_gp_classifier(path: str | Path) -> GPClassifier:
+    """Read a model file; every malformed entry is one `ArtifactError`."""
+    artifact = load_artifact(path, KIND)
+    header = require_header(
+        artifact,
+        {
+            "parameters": dict,
+            "classes": dict,
+            "n_features_in": int,
+            "feature_names_in": (list, type(None)),
+            "kernel": dict,
+            "model": dict,
+            "posterior": str,
+            "predictive": str,
+            "temperature": float,
+            "calibrated": bool,
+            "leave_one_out_score": (float, type(None)),
+            "log_evidence": (float, type(None)),
+        },
+    )
+    fixed = require(
+        artifact,
+        {
+            "rows.x": ("float64", ("N", "D")),
+            "rows.y": ("int64", ("N",)),
+            "rows.weight": ("float64", ("N",)),
+            "scaling.kept": ("int64", ("K",)),
+            "scaling.mean": ("float64", ("K",)),
+            "scaling.scale": ("float64", ("K",)),
+            "bound_trace": ("float64", ("T",)),
+        },
+        {"D": header["n_features_in"]},
+    )
+    classes = decode_labels(header["classes"])
+    kept, y = fixed["scaling.kept"], fixed["rows.y"]
+    if (len(kept) and (kept.min() < 0 or kept.max() >= header["n_features_in"])) or not (
+        fixed["scaling.scale"] > 0
+    ).all():
+        raise ArtifactError(f"{artifact.path}: the scaling does not fit the columns; save the model again.")
+    if not len(y) or y.min() < 0 or y.max() >= len(classes) or not (fixed["rows.weight"] > 0).all():
+        raise ArtifactError(f"{artifact.path}: the rows do not fit the classes; save the model again.")
+    if header["predictive"] not in get_args(PredictiveRule) or not header["temperature"] > 0:
+        raise ArtifactError(f"{artifact.path}: unknown predictive rule or temperature; save the model again.")
+
+    estimator = _with_parameters(artifact.path, header["parameters"])
+    kernel_tensors = _tensors(artifact.arrays, _PREFIX_KERNEL)
+    try:
+        estimator.kernel_ = kernel_from_config(header["kernel"], kernel_tensors)
+    except ValueError as error:
+        raise ArtifactError(f"{artifact.path}: the kernel is malformed: {error}") from error
+    if header["parameters"].get("kernel") is None:
+        estimator.kernel = estimator.kernel_
+    estimator.classes_ = classes
+    estimator.n_features_in_ = header["n_features_in"]
+    if header["feature_names_in"] is not None:
+        estimator.feature_names_in_ = np.asarray(header["feature_names_in"], dtype=object)
+    estimator._model = _model(artifact.path, header["model"])
+    estimator._rows = LabelledRows(fixed["rows.x"], y, fixed["rows.weight"])
+    estimator._scaling = Scaling(kept, fixed["scaling.mean"], fixed["scaling.scale"])
+    maps = _tensors(artifact.arrays, "feature_map.")
+    estimator._feature_map_ = FeatureMap(estimator.kernel_, maps.get("inducing"), maps.get("projection"))
+    posterior_arrays = {
+        name.removeprefix(_PREFIX_POSTERIOR): value
+        for name, value in artifact.arrays.items()
+        if name.startswith(_PREFIX_POSTERIOR)
+    }
+    estimator._posterior = unpack_posterior(header["posterior"], posterior_arrays, len(y), len(classes))
+    estimator._calibrated = header["calibrated"]
+    estimator.predictive_ = header["predictive"]
+    estimator.temperature_ = header["temperature"]
+    estimator.likelihood_ = estimator._model.likelihood
+    estimator.inference_ = estimator._model.inference
+    estimator.leave_one_out_score_ = _or_nan(header["leave_one_out_score"])
+    estimator.log_evidence_ = _or_nan(header["log_evidence"])
+    estimator.bound_trace_ = tuple(fixed["bound_trace"].tolist())
+    _check_predicts(artifact.path, estimator)
+    return estimator
+
+
+def _json_parameters(estimator: GPClassifier) -> dict[str, Any]:
+    """The constructor's arguments; a kernel object is null, since the fitted kernel is stored."""
+    parameters = estimator.get_params(deep=False)
+    if isinstance(parameters["kernel"], Kernel):
+        parameters["kernel"] = None
+    if isinstance(parameters["random_state"], np.random.RandomState):
+        parameters["random_state"] = None
+    if isinstance(parameters["class_weight"], dict):
+        labels = np.asarray(list(parameters["class_weight"]))
+        values = [float(value) for value in parameters["class_weight"].values()]
+        parameters["class_weight"] = {"labels": encode_labels(labels), "weights": values}
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in parameters.items()}
+
+
+def _with_parameters(place: str, parameters: dict[str, Any]) -> GPClassifier:
+    allowed = GPClassifier().get_params(deep=False)
+    if set(parameters) != set(allowed):
+        raise ArtifactError(f"{place}: the parameters are not those of this version of GPClassifier; fit it again.")
+    values = dict(parameters)
+    weights = values["class_weight"]
+    if isinstance(weights, dict):
+        if set(weights) != {"labels", "weights"} or not isinstance(weights["weights"], list):
+            raise ArtifactError(f"{place}: malformed class weights; save the model again.")
+        values["class_weight"] = dict(zip(decode_labels(weights["labels"]).tolist(), weights["weights"], strict=False))
+    if values["kernel"] is None:
+        values["kernel"] = "auto"
+    if any(isinstance(value, list | dict) for name, value in values.items() if name != "class_weight"):
+        raise ArtifactError(f"{place}: malformed parameters; save the model again.")
+    return GPClassifier(**values)
+
+
+def _model(place: str, values: dict[str, Any]) -> Model:
+    expected = asdict(Model("softmax", "laplace"))
+    right = set(values) == set(expected) and all(
+        isinstance(values[name], type(default)) or (isinstance(default, float) and isinstance(values[name], int))
+        for name, default in expected.items()
+    )
+    if not right or values["inference"] not in INFERENCE_FOR.get(values["likelihood"], ()):
+        raise ArtifactError(f"{place}: malformed likelihood or inference; save the model again.")
+    return Model(**values)
+
+
+def _check_predicts(place: str, estimator: GPClassifier) -> None:
+    """One prediction of a stored row: shapes that do not fit are found now, not at the user's first query."""
+    try:
+        row = estimator._rows.x[:1]
+        probabilities = estimator._probabilities(row)
+        finite = bool(np.isfinite(probabilities).all()) and probabilities.shape == (1, len(estimator.classes_))
+    except (RuntimeError, ValueError, AssertionError, IndexError) as error:
+        raise ArtifactError(f"{place}: the parts of the model do not fit together; save the model again.") from error
+    if not finite:
+        raise ArtifactError(f"{place}: the model gives probabilities that are not finite; fit it again.")
+
+
+def _tensors(arrays: Any, prefix: str) -> dict[str, torch.Tensor]:
+    return {
+        name.removeprefix(prefix): torch.from_numpy(np.array(value))
+        for name, value in arrays.items()
+        if name.startswith(prefix)
+    }
+
+
+def _finite_or_none(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _or_nan(value: float | None) -> float:
+    return float("nan") if value is None else float(value)

@@ -1,0 +1,106 @@
+"""Posteriors as named arrays and back, for model files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sureshot.inference.one_vs_each_posterior import OneVsEachPosterior, one_vs_each_posterior, restore_chains
+from sureshot.inference.weight_space import (
+    FactorPosterior,
+    SitePosterior,
+    SoftmaxPosterior,
+    WeightPosterior,
+    WithPriorClasses,
+)
+from sureshot.persistence import ArtifactError
+
+KINDS = ("site", "softmax", "factor", "one_vs_each", "one_vs_each_with_prior")
+
+
+def pack_posterior(posterior: WeightPosterior) -> tuple[str, dict[str, Tensor]]:
+    """The kind of a posterior and the arrays that hold it."""
+    arrays = {
+        "features": posterior.features,
+        "weights": posterior.weights,
+        "prior_mean": posterior.prior_mean,
+    }
+    if isinstance(posterior, SitePosterior):
+        return "site", {**arrays, "precision": posterior.precision}
+    if isinstance(posterior, SoftmaxPosterior):
+        scale = posterior.features.new_tensor([posterior.temperature])
+        extra = {"row_weight": posterior.row_weight, "present": posterior.present, "likelihood_temperature": scale}
+        return "softmax", {**arrays, **extra}
+    if isinstance(posterior, FactorPosterior):
+        return "factor", {**arrays, "factors": posterior.factors}
+    if isinstance(posterior, OneVsEachPosterior):
+        extra = {"omega": posterior.result.last, "labels": posterior.y, "row_weight": posterior.row_weight}
+        return "one_vs_each", {**arrays, **extra}
+    assert isinstance(posterior, WithPriorClasses)
+    _, inner = pack_posterior(posterior.inner)
+    kept = {name: inner[name] for name in ("omega", "labels", "row_weight")}
+    return "one_vs_each_with_prior", {**arrays, **kept, "present": posterior.present}
+
+
+def unpack_posterior(kind: str, arrays: Mapping[str, np.ndarray], n_rows: int, n_classes: int) -> WeightPosterior:
+    """The posterior that `pack_posterior` took apart.
+
+    Raises
+    ------
+    ArtifactError
+        When arrays are missing or their shapes do not fit together.
+    """
+    try:
+        tensors = {name: torch.from_numpy(np.array(value)) for name, value in arrays.items()}
+        features, weights, prior_mean = (tensors[name] for name in ("features", "weights", "prior_mean"))
+        _check_shapes(features, weights, prior_mean, n_rows, n_classes)
+        return _build(kind, features, weights, prior_mean, tensors)
+    except (KeyError, ValueError, RuntimeError, IndexError, TypeError) as error:
+        raise ArtifactError(
+            f"the model file's posterior is malformed ({' '.join(str(error).split())[:160]}): save the model again."
+        ) from error
+
+
+def _build(
+    kind: str, features: Tensor, weights: Tensor, prior_mean: Tensor, tensors: Mapping[str, Tensor]
+) -> WeightPosterior:
+    n_rows, n_classes = len(features), weights.shape[1]
+    if kind == "site":
+        precision = tensors["precision"]
+        if precision.shape not in ((len(weights), n_classes, n_rows), (len(weights), 1, n_rows)):
+            raise ValueError(f"site precisions of shape {tuple(precision.shape)}")
+        return SitePosterior(features, weights, prior_mean, precision)
+    if kind == "softmax":
+        scale = float(tensors["likelihood_temperature"])
+        row_weight, present = tensors["row_weight"], tensors["present"].to(torch.bool)
+        if row_weight.shape != (n_rows,) or present.shape != (n_classes,) or not scale > 0:
+            raise ValueError("row weights, classes or temperature do not fit")
+        return SoftmaxPosterior(features, weights, prior_mean, row_weight, present, scale)
+    if kind == "factor":
+        factors = tensors["factors"]
+        if factors.shape != (*weights.shape, weights.shape[-1]):
+            raise ValueError(f"factors of shape {tuple(factors.shape)}")
+        return FactorPosterior(features, weights, prior_mean, factors)
+    if kind not in KINDS:
+        raise ValueError(f"unknown kind {kind!r}")
+    y, row_weight, omega = tensors["labels"], tensors["row_weight"], tensors["omega"]
+    present = tensors.get("present", torch.arange(n_classes))
+    mean = float(prior_mean[0])
+    result = restore_chains(features, y, len(present), row_weight, mean, omega)
+    inner = one_vs_each_posterior(features, result, mean, y, row_weight)
+    if kind == "one_vs_each":
+        return inner
+    return WithPriorClasses(features, weights, prior_mean, inner, present)
+
+
+def _check_shapes(features: Tensor, weights: Tensor, prior_mean: Tensor, n_rows: int, n_classes: int) -> None:
+    expected = {1, 2} if n_classes == 2 else {n_classes, 1} if n_classes == 1 else {n_classes}
+    if features.ndim != 2 or weights.ndim != 3 or len(features) != n_rows:
+        raise ValueError("features and weights do not fit the rows")
+    if weights.shape[1] not in expected or weights.shape[2] != features.shape[1]:
+        raise ValueError(f"weights of shape {tuple(weights.shape)} for {n_classes} classes")
+    if prior_mean.shape != (weights.shape[1],):
+        raise ValueError(f"prior means of shape {tuple(prior_mean.shape)}")
