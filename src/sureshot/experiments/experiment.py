@@ -41,6 +41,8 @@ class Table:
         Columns become columns; the index is not shown.
     digits : int
         Digits after the point of floating-point numbers in the written page (files keep all).
+    on_page : bool
+        Whether the page shows it; a long table is written to its files only.
     published : bool
         Whether the numbers are a paper's. They go into a section of their own and never beside measured ones.
     """
@@ -50,6 +52,7 @@ class Table:
     frame: pd.DataFrame
     digits: int = 3
     published: bool = False
+    on_page: bool = True
 
 
 @dataclass(frozen=True)

@@ -109,8 +109,8 @@ def hardware_and_versions() -> dict[str, str | int]:
 
 def render_page(outcome: Outcome, result: ExperimentResult) -> str:
     """The page as markdown."""
-    measured = [table for table in outcome.tables if not table.published]
-    published = [table for table in outcome.tables if table.published]
+    measured = [table for table in outcome.tables if table.on_page and not table.published]
+    published = [table for table in outcome.tables if table.on_page and table.published]
     parts = [f"# {outcome.title}", outcome.introduction, _provenance(result)]
     if outcome.verdicts:
         parts += ["## Do the findings hold?", markdown_table(_verdict_frame(outcome.verdicts))]
