@@ -1,4 +1,4 @@
-"""The sampler for diagonal sites: algebra against dense computations; tests/statistical has their long-run behaviour."""
+"""The sampler for diagonal sites against dense algebra; tests/statistical has its long-run behaviour."""
 
 from __future__ import annotations
 
