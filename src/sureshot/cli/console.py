@@ -7,6 +7,7 @@ import json
 import logging
 import math
 import os
+import shlex
 import sys
 import tempfile
 import warnings
@@ -30,9 +31,7 @@ TargetOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-QuietOption = Annotated[
-    bool, typer.Option("--quiet", "-q", help="No notes and no progress on standard error.")
-]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No notes and no progress on standard error.")]
 ReportOption = Annotated[
     Path | None, typer.Option("--report", metavar="FOLDER", help="Write an HTML report to this folder.")
 ]
@@ -96,6 +95,11 @@ def one_line(message: str) -> str:
     return " ".join(str(message).split())
 
 
+def command_line() -> str:
+    """The command being run, as it could be typed again."""
+    return shlex.join(["sureshot", *sys.argv[1:]])
+
+
 def note(message: str) -> None:
     """A line for people on standard error, through the log so that ``--quiet`` silences it."""
     logging.getLogger("sureshot.cli").info("%s", message)
@@ -140,13 +144,19 @@ def plain(value: Any) -> Any:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
-    """Print a table for people; the first column is text, the others are aligned right."""
+    """Print a table for people; columns of numbers are aligned right."""
     table = RichTable(title=title, title_justify="left")
     for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i == 0 else "right", overflow="fold")
+        numbers = all(row[i] is None or isinstance(row[i], int | float) for row in rows)
+        table.add_column(column, justify="right" if numbers else "left", overflow="fold")
     for row in rows:
         table.add_row(*(cell(value) for value in row))
     output_console().print(table)
+
+
+def print_text(text: str) -> None:
+    """Print a paragraph for people, wrapped to the terminal."""
+    output_console().print(text)
 
 
 def cell(value: object) -> str:
@@ -165,13 +175,13 @@ def output_console() -> Console:
 
 
 @contextmanager
-def progress(description: str, quiet: bool = False) -> Iterator[Callable[[float, str], None]]:
+def progress(description: str, quiet: bool = False) -> Iterator[Callable[[str, float], None]]:
     """A progress bar on standard error, shown only to a terminal.
 
     Yields
     ------
     update : callable
-        ``update(fraction, text)`` with the fraction done, 0 to 1.
+        ``update(what, fraction)`` with what is being done and the fraction done, 0 to 1.
     """
     console = Console(file=sys.stderr, markup=False, emoji=False)
     with Progress(
@@ -185,8 +195,8 @@ def progress(description: str, quiet: bool = False) -> Iterator[Callable[[float,
     ) as bar:
         task = bar.add_task(description, total=None)
 
-        def update(fraction: float, text: str = description) -> None:
-            bar.update(task, total=1.0, completed=fraction, description=text)
+        def update(what: str, fraction: float) -> None:
+            bar.update(task, total=1.0, completed=fraction, description=what)
 
         yield update
 

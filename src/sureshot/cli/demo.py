@@ -19,9 +19,9 @@ from sureshot.cli.console import (
 
 
 def demo(
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the report goes.")
-    ] = Path("sureshot-demo"),
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the report goes.")] = Path(
+        "sureshot-demo"
+    ),
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:

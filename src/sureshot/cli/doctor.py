@@ -51,9 +51,7 @@ def examine() -> dict[str, Any]:
         "platform": platform.platform(),
         "packages": versions,
         "missing": missing,
-        "extras": {
-            name: {"version": _version(name), "needed_for": purpose} for name, purpose in _OPTIONAL.items()
-        },
+        "extras": {name: {"version": _version(name), "needed_for": purpose} for name, purpose in _OPTIONAL.items()},
         "device": {} if "torch" in missing else _device(),
         "threads": _threads("torch" not in missing),
         "memory_gb": _memory(),

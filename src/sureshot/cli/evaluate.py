@@ -13,6 +13,7 @@ from sureshot.cli.console import (
     ReportOption,
     TargetOption,
     check_folder,
+    command_line,
     guarded,
     note,
     print_json,
@@ -55,15 +56,20 @@ def evaluate(
 
             summary["report"] = str(
                 write_evaluation(
-                    classifier, table, probabilities, outlier, report, f"{model.name} on {data.name}"
+                    classifier,
+                    table,
+                    probabilities,
+                    outlier,
+                    summary,
+                    report,
+                    title=f"{model.name} on {data.name}",
+                    command=command_line(),
                 )
             )
         if as_json:
             print_json(summary)
         else:
-            print_table(
-                ("evaluated", ""), [(_NAMES.get(k, k), v) for k, v in summary.items() if v is not None]
-            )
+            print_table(("evaluated", ""), [(_NAMES.get(k, k), v) for k, v in summary.items() if v is not None])
 
 
 _NAMES = {
@@ -78,9 +84,7 @@ _NAMES = {
 }
 
 
-def summarise_rows(
-    model: GPClassifier, table: Table, probabilities: np.ndarray, outlier: np.ndarray
-) -> dict[str, Any]:
+def summarise_rows(model: GPClassifier, table: Table, probabilities: np.ndarray, outlier: np.ndarray) -> dict[str, Any]:
     """Scores of the rows of known classes, and how well the outlier score tells the others from them."""
     import numpy as np
 

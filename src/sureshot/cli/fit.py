@@ -15,6 +15,7 @@ from sureshot.cli.console import (
     TargetOption,
     check_folder,
     check_output,
+    command_line,
     guarded,
     print_json,
     print_table,
@@ -24,10 +25,7 @@ from sureshot.cli.console import (
 if TYPE_CHECKING:
     from sureshot.data import Table
 
-_KERNELS = (
-    "auto, cosine, linear, rbf, matern12, matern32, matern52, polynomial1, polynomial2, unit_rbf, "
-    "unit_matern32"
-)
+_KERNELS = "auto, cosine, linear, rbf, matern12, matern32, matern52, polynomial1, polynomial2, unit_rbf, unit_matern32"
 
 
 def fit(
@@ -40,9 +38,7 @@ def fit(
     likelihood: Annotated[
         str, typer.Option(help="auto, logistic, one_vs_each, logistic_softmax, gaussian, softmax.")
     ] = "auto",
-    inference: Annotated[
-        str, typer.Option(help="auto, mean_field, gibbs, natural_gradient, laplace.")
-    ] = "auto",
+    inference: Annotated[str, typer.Option(help="auto, mean_field, gibbs, natural_gradient, laplace.")] = "auto",
     objective: Annotated[str, typer.Option(help="auto, evidence, leave_one_out, none.")] = "auto",
     standardize: Annotated[
         str,
@@ -59,6 +55,7 @@ def fit(
         check_folder(report)
         table = read_labelled(data, target)
         assert table.y is not None
+        from sureshot.cli.reporting import facts
         from sureshot.estimators.gp import GPClassifier
 
         model = GPClassifier(
@@ -79,13 +76,18 @@ def fit(
             "rows": len(table.y),
             "features": int(model.n_features_in_),
             "classes": model.classes_.tolist(),
+            "settings": facts(model),
             "log_evidence": float(model.log_evidence_),
             "seconds": seconds,
         }
         if report is not None:
             from sureshot.cli.reporting import cross_validated_report
 
-            summary["report"] = str(cross_validated_report(model, table, report, data, quiet))
+            with progress("fitting again for the report", quiet):
+                page = cross_validated_report(
+                    model, table, report, title=f"Classifier of {data.name}", command=command_line()
+                )
+            summary["report"] = str(page)
         if as_json:
             print_json(summary)
         else:
@@ -114,9 +116,7 @@ def read_labelled(path: Path, target: str | None) -> Table:
 
 def _not_precomputed(kernel: str) -> str:
     if kernel == "precomputed":
-        raise ValueError(
-            "--kernel precomputed needs matrices and works in Python only; expected one of " + _KERNELS
-        )
+        raise ValueError("--kernel precomputed needs matrices and works in Python only; expected one of " + _KERNELS)
     return kernel
 
 
@@ -132,7 +132,7 @@ def _print(summary: dict[str, Any]) -> None:
         ("rows", summary["rows"]),
         ("features", summary["features"]),
         ("classes", len(summary["classes"])),
-        ("log evidence (nats)", f"{summary['log_evidence']:.2f}"),
+        *((name, value) for name, value in summary["settings"].items() if name not in ("classes", "features")),
         ("seconds", f"{summary['seconds']:.2f}"),
         ("model", summary["model"]),
     ]

@@ -77,9 +77,7 @@ def read_for_model(model: GPClassifier, path: Path, target: str | None, *, with_
         hint = ""
         if names is not None and X.shape[1] == model.n_features_in_ + 1:
             hint = " (a column of labels can be named with --target)"
-        raise DataError(
-            f"{path} has {X.shape[1]} feature columns, the model wants {model.n_features_in_}{hint}"
-        )
+        raise DataError(f"{path} has {X.shape[1]} feature columns, the model wants {model.n_features_in_}{hint}")
     return table._replace(X=X)
 
 

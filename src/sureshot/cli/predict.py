@@ -76,7 +76,7 @@ def _predictions(
             p if proba else None,
             model.outlier_score(X) if outlier else None,
         )
-        update(min(1.0, (start + CHUNK) / n))
+        update(f"predicting {n} rows", min(1.0, (start + CHUNK) / n))
 
 
 def _write_csv(model: GPClassifier, pieces: Any, output: Path | None, proba: bool, outlier: bool) -> None:

@@ -28,6 +28,7 @@ def update(
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write the new model here, not over MODEL."),
     ] = None,
+    retune: Annotated[bool, typer.Option("--retune", help="Learn the kernel's parameters anew from all rows.")] = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -43,7 +44,7 @@ def update(
         known = classifier.classes_.tolist()
         start = time.perf_counter()
         with progress(f"adding {len(table.y)} rows", quiet):
-            classifier.partial_fit(table.X, table.y)
+            classifier.partial_fit(table.X, table.y, retune=retune)
         seconds = time.perf_counter() - start
         classifier.save(destination)
         summary: dict[str, Any] = {

@@ -1,0 +1,173 @@
+"""Reports of ``fit`` and ``evaluate``: what the classifier is, and how it does on rows it was not taught."""
+
+from __future__ import annotations
+
+import logging
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gpytorch.kernels import Kernel
+from sklearn.base import clone
+from torch.nn import Module, ModuleList
+
+from sureshot.report import Predictions, Report, Trace, environment, write_report
+from sureshot.report import Table as ReportTable
+
+if TYPE_CHECKING:
+    from sureshot.data import Table
+    from sureshot.estimators.gp import GPClassifier
+
+_log = logging.getLogger(__name__)
+
+N_FOLDS = 5
+HOLD_OUT_ABOVE = 5000  # rows from which one fold is judged instead of all: one more fit, not five
+
+
+def write_evaluation(
+    model: GPClassifier,
+    table: Table,
+    probabilities: np.ndarray,
+    outlier: np.ndarray,
+    summary: dict[str, Any],
+    folder: Path,
+    *,
+    title: str,
+    command: str,
+) -> Path:
+    """Report of a saved model on labelled rows.
+
+    Returns
+    -------
+    Path
+        The page.
+    """
+    names = [name for name, value in summary.items() if isinstance(value, int | float)]
+    report = Report(
+        title=title,
+        introduction=(f"A saved classifier of {len(model.classes_)} classes on {len(table.row_ids)} labelled rows."),
+        summary=ReportTable(tuple(names), (tuple(summary[name] for name in names),)),
+        predictions=Predictions(
+            probabilities, model.classes_, y=table.y, outlier_score=outlier, row_names=table.row_ids
+        ),
+        trace=_trace(model),
+        model=facts(model),
+        environment=environment(),
+        command=command,
+    )
+    return Path(write_report(folder, report))
+
+
+def cross_validated_report(model: GPClassifier, table: Table, folder: Path, *, title: str, command: str) -> Path:
+    """Report of a fit, on rows predicted by classifiers that were fitted without them.
+
+    A classifier's own rows would flatter it. So the rows are dealt into five folds, class by class, and each
+    fold is predicted by a classifier fitted on the others (beyond 5000 rows only the first fold is
+    predicted). The only row of a class always stays with the fitted ones, since without it the class would
+    be unknown.
+
+    Returns
+    -------
+    Path
+        The page.
+    """
+    assert table.y is not None
+    folds = deal_folds(table.y, N_FOLDS, np.random.default_rng(0))
+    judged = range(1 if len(table.y) > HOLD_OUT_ABOVE else N_FOLDS)
+    rows, probabilities, outlier = [], [], []
+    for fold in judged:
+        held_out = np.flatnonzero(folds == fold)
+        if not len(held_out):
+            continue
+        fitted = clone(model).fit(_take(table.X, folds != fold), table.y[folds != fold])
+        X = _take(table.X, held_out)
+        rows.append(held_out)
+        probabilities.append(fitted.predict_proba(X))
+        outlier.append(fitted.outlier_score(X))
+    introduction = f"A classifier of {len(model.classes_)} classes, fitted on {len(table.y)} rows. "
+    predictions = None
+    if rows:
+        order = np.concatenate(rows)
+        predictions = Predictions(
+            np.concatenate(probabilities),
+            model.classes_,
+            y=table.y[order],
+            outlier_score=np.concatenate(outlier),
+            row_names=table.row_ids[order],
+        )
+        introduction += (
+            f"Scores are of {len(order)} rows, each predicted by a classifier fitted without it "
+            f"({N_FOLDS} folds, {len(rows)} of them judged)."
+        )
+    else:
+        _log.warning("every class has one row, so none can be held out: the report has no scores")
+        introduction += "Every class has one row, so none could be held out to judge it."
+    report = Report(
+        title=title,
+        introduction=introduction,
+        predictions=predictions,
+        trace=_trace(model),
+        model=facts(model),
+        environment=environment(),
+        command=command,
+    )
+    return Path(write_report(folder, report))
+
+
+def deal_folds(y: np.ndarray, n_folds: int, generator: np.random.Generator) -> np.ndarray:
+    """Fold of each row, (N,); classes are dealt evenly, and the only row of a class gets -1.
+
+    No class of two rows or more has all of them in one fold.
+    """
+    folds = np.full(len(y), -1)
+    dealt = 0
+    for label in np.unique(y):
+        rows = generator.permutation(np.flatnonzero(y == label))
+        if len(rows) > 1:
+            folds[rows] = (np.arange(len(rows)) + dealt) % n_folds
+            dealt += len(rows)
+    return folds
+
+
+def facts(model: GPClassifier) -> dict[str, object]:
+    """What the classifier became, for the report."""
+    found: dict[str, object] = {
+        "kernel": describe_kernel(model.kernel_),
+        "likelihood": model.likelihood_,
+        "inference": model.inference_,
+        "predictive rule": model.predictive_,
+        "temperature": round(float(model.temperature_), 4),
+        "classes": len(model.classes_),
+        "features": int(model.n_features_in_),
+    }
+    if math.isfinite(model.log_evidence_):
+        found["log evidence (nats)"] = round(float(model.log_evidence_), 3)
+    return found
+
+
+def describe_kernel(kernel: Module) -> str:
+    """A kernel by the names of its parts, such as ``Scale(RBF)``.
+
+    Examples
+    --------
+    >>> from gpytorch.kernels import ConstantKernel, RBFKernel, ScaleKernel
+    >>> describe_kernel(ScaleKernel(RBFKernel() + ConstantKernel()))
+    'Scale(Additive(RBF, Constant))'
+    """
+    name = type(kernel).__name__.removesuffix("Kernel")
+    children = [
+        part
+        for child in kernel.children()
+        for part in (child.children() if isinstance(child, ModuleList) else (child,))
+        if isinstance(part, Kernel)
+    ]
+    return f"{name}({', '.join(describe_kernel(part) for part in children)})" if children else name
+
+
+def _trace(model: GPClassifier) -> Trace | None:
+    return Trace(model.bound_trace_) if len(model.bound_trace_) else None
+
+
+def _take(X: Any, rows: np.ndarray) -> Any:
+    return X[rows] if isinstance(X, np.ndarray) else X.iloc[np.flatnonzero(rows) if rows.dtype == bool else rows]

@@ -1,0 +1,189 @@
+"""Every mistake with files and values: exit status 1, one line, no traceback, nothing half-written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+Run = Callable[..., Any]
+QUICK = ("--kernel", "rbf", "--likelihood", "softmax", "--objective", "none", "--quiet")
+
+FIT = {
+    "nan": ("a,b,y\n1,,x\n2,3,z\n", "missing cells in column b"),
+    "inf": ("a,b,y\n1,inf,x\n2,3,z\n", "infinite numbers in column b"),
+    "one class": ("a,b,y\n1,2,x\n2,3,x\n", "one class"),
+    "no rows": ("a,b,y\n", "no rows"),
+    "empty": ("", "is empty"),
+    "text column": ("a,b,y\n1,red,x\n2,blue,z\n", "not numeric: column b"),
+    "missing label": ("a,b,y\n1,2,\n2,3,z\n", "no label in 1 of 2 rows"),
+    "no such column": ("a,b,why\n1,2,x\n2,3,z\n", "no column 'y'"),
+    "continuous labels": ("a,b,y\n1,2,0.5\n2,3,0.7\n", "numbers with fractions"),
+    "same names": ("a,a,y\n1,2,x\n2,3,z\n", "more than one column is called a"),
+    "ragged": ("a,b,y\n1,2,x\n2,3,z,4\n", "same number of cells"),
+}
+
+
+def assert_refused(result: Any, message: str) -> None:
+    """One line on standard error, nothing on standard output, status 1."""
+    assert result.exit_code == 1, result.output
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("error: ")
+    assert message in lines[0]
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize("case", FIT)
+def test_tables_that_cannot_be_learnt(tmp_path: Path, run: Run, case: str) -> None:
+    text, message = FIT[case]
+    (tmp_path / "d.csv").write_text(text)
+    assert_refused(run("fit", tmp_path / "d.csv", "-t", "y", "-o", tmp_path / "m", *QUICK), message)
+    assert [path.name for path in tmp_path.iterdir()] == ["d.csv"]
+
+
+def test_zero_vectors_on_the_unit_sphere(tmp_path: Path, run: Run) -> None:
+    X = np.eye(4)
+    X[2] = 0
+    np.savez(tmp_path / "d.npz", X=X, y=[0, 0, 1, 1])
+    result = run(
+        "fit",
+        *(tmp_path / "d.npz", "-o", tmp_path / "m", "--quiet"),
+        *("--kernel", "unit_rbf", "--standardize", "false", "--objective", "none"),
+    )
+    assert_refused(result, "zero")
+
+
+def test_npz_mistakes(tmp_path: Path, run: Run) -> None:
+    for name, arrays, message in [
+        ("lengths", {"X": np.eye(3), "y": np.arange(2)}, "3 rows but 2 labels"),
+        ("flat", {"X": np.arange(3.0), "y": np.arange(3)}, "expected two dimensions"),
+        ("objects", {"X": np.eye(2), "y": np.array([1, None], dtype=object)}, "refused"),
+        ("nan", {"X": np.full((2, 2), np.nan), "y": np.arange(2)}, "NaN or infinite"),
+        ("unlabelled", {"X": np.eye(3)}, "no array y or label"),
+    ]:
+        np.savez(tmp_path / f"{name}.npz", **arrays)
+        assert_refused(run("fit", tmp_path / f"{name}.npz", "-o", tmp_path / "m", *QUICK), message)
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--kernel", "rbff"),
+        ("--kernel", "precomputed"),
+        ("--likelihood", "probit"),
+        ("--inference", "magic"),
+        ("--objective", "accuracy"),
+        ("--standardize", "maybe"),
+    ],
+)
+def test_settings_that_do_not_exist(files: Path, tmp_path: Path, run: Run, option: str, value: str) -> None:
+    result = run("fit", files / "iris.csv", "-t", "species", "-o", tmp_path / "m", "-q", option, value)
+    assert_refused(result, value)
+    assert not (tmp_path / "m").exists()
+
+
+def test_places_that_cannot_be_written(files: Path, tmp_path: Path, run: Run) -> None:
+    fit = ("fit", files / "iris.csv", "-t", "species", *QUICK)
+    assert_refused(run(*fit, "-o", tmp_path / "no" / "m"), "does not exist")
+    assert_refused(run(*fit, "-o", tmp_path), "is a folder")
+    assert_refused(run(*fit, "-o", files / "iris.csv"), "is also the input")
+    (tmp_path / "file").write_text("x")
+    assert_refused(run(*fit, "-o", tmp_path / "m", "--report", tmp_path / "file"), "is a file")
+    predict = ("predict", files / "iris.safetensors", files / "iris.csv", "-q", "-o")
+    assert_refused(run(*predict, files / "iris.safetensors"), "is also the input")
+    assert_refused(run(*predict, tmp_path / "no" / "p.csv"), "does not exist")
+
+
+@pytest.mark.parametrize("command", ["predict", "evaluate", "update"])
+def test_models_that_are_none(files: Path, tmp_path: Path, run: Run, command: str) -> None:
+    whole = (files / "iris.safetensors").read_bytes()
+    (tmp_path / "half").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "text").write_text("hello, I am no model")
+    (tmp_path / "none").write_bytes(b"")
+    (tmp_path / "pickle").write_bytes(b"\x80\x04\x95\x0b\x00\x00\x00\x00\x00\x00\x00\x8c\x02os\x94.")
+    tail = () if command == "predict" else ("-t", "species")
+    for name in ("half", "text", "none", "pickle"):
+        before = (tmp_path / name).read_bytes()
+        assert_refused(run(command, tmp_path / name, files / "iris.csv", *tail), name)
+        assert (tmp_path / name).read_bytes() == before
+    assert_refused(run(command, tmp_path / "gone", files / "iris.csv", *tail), "does not exist")
+    assert_refused(run(command, tmp_path, files / "iris.csv", *tail), "is a folder")
+
+
+def test_a_missing_file_is_named_and_a_near_one_suggested(files: Path, run: Run) -> None:
+    result = run("predict", files / "iris.safetensors", files / "irsi.csv")
+    assert_refused(result, "did you mean 'iris.csv'")
+    result = run("predict", files / "irsi.safetensors", files / "iris.csv")
+    assert_refused(result, "did you mean 'iris.safetensors'")
+
+
+def test_columns_that_are_not_the_models(files: Path, iris: pd.DataFrame, tmp_path: Path, run: Run) -> None:
+    renamed = iris.rename(columns={"petal_width": "width"})
+    renamed.to_csv(tmp_path / "r.csv", index=False)
+    result = run("predict", files / "iris.safetensors", tmp_path / "r.csv")
+    assert_refused(result, "missing: petal_width; unexpected: width, species")
+    for command in ("evaluate", "update"):
+        result = run(command, files / "iris.safetensors", tmp_path / "r.csv", "-t", "species")
+        assert_refused(result, "missing: petal_width; unexpected: width")
+    np.savez(tmp_path / "narrow.npz", X=np.ones((2, 3)))
+    assert_refused(run("predict", files / "iris.safetensors", tmp_path / "narrow.npz"), "3 columns, expected 4")
+
+
+def test_widths_that_are_not_the_models(files: Path, tmp_path: Path, run: Run) -> None:
+    assert run("fit", files / "iris.npz", "-o", tmp_path / "m", *QUICK).exit_code == 0
+    np.savez(tmp_path / "wide.npz", X=np.ones((2, 5)))
+    assert_refused(run("predict", tmp_path / "m", tmp_path / "wide.npz"), "5 feature columns, the model wants 4")
+    (tmp_path / "wide.csv").write_text("a,b,c,d,y\n1,2,3,4,5\n")
+    assert_refused(run("predict", tmp_path / "m", tmp_path / "wide.csv"), "can be named with --target")
+
+
+def test_labels_of_another_kind(files: Path, iris: pd.DataFrame, tmp_path: Path, run: Run) -> None:
+    np.savez(tmp_path / "n.npz", X=iris.drop(columns="species").to_numpy(), y=np.arange(75) % 3)
+    assert run("fit", tmp_path / "n.npz", "-o", tmp_path / "m", *QUICK).exit_code == 0
+    before = (tmp_path / "m").read_bytes()
+    for command in ("evaluate", "update"):
+        result = run(command, tmp_path / "m", files / "iris.npz", "-q")
+        assert_refused(result, "the labels are text")
+    assert (tmp_path / "m").read_bytes() == before
+
+
+def test_labels_not_named(files: Path, tmp_path: Path, run: Run) -> None:
+    assert_refused(run("fit", files / "iris.csv", "-o", tmp_path / "m"), "--target; columns: sepal_length")
+    for command in ("evaluate", "update"):
+        assert_refused(run(command, files / "iris.safetensors", files / "iris.csv"), "--target")
+    result = run("evaluate", files / "iris.safetensors", files / "iris.csv", "-t", "Species")
+    assert_refused(result, "did you mean 'species'")
+
+
+def test_errors_as_json(files: Path, run: Run) -> None:
+    result = run("predict", files / "gone.safetensors", files / "iris.csv", "--json")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: ")
+    assert json.loads(result.stdout)["error"] in result.stderr
+
+
+def test_experiments_that_do_not_exist(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert_refused(run("reproduce", "irsi"), "irsi")
+    assert_refused(run("reproduce"), "--list")
+    assert_refused(run("reproduce", "iris", "--set", "oops"), "KEY=VALUE")
+    monkeypatch.delenv("SURESHOT_DATA", raising=False)
+    assert_refused(run("reproduce", "uci", "-o", tmp_path / "out"), "SURESHOT_DATA")
+    assert_refused(run("reproduce", "uci", "--data", tmp_path / "gone", "-o", tmp_path / "out"), "does not exist")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments", [["fit"], ["fit", "a.csv"], ["predict", "m"], ["fit", "a", "-o", "b", "--foo"], ["nonsense"]]
+)
+def test_wrong_usage_has_status_2(run: Run, arguments: list[str]) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert "Usage" in result.stderr
+    assert "Traceback" not in result.stderr

@@ -1,0 +1,225 @@
+"""Fit, predict, evaluate and update, as a person would use them one after another."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sureshot.estimators.gp import GPClassifier
+
+Run = Callable[..., Any]
+QUICK = ("--kernel", "rbf", "--likelihood", "softmax", "--objective", "none")
+
+
+def test_fit_says_what_it_did(files: Path, tmp_path: Path, run: Run) -> None:
+    result = run("fit", files / "iris.csv", "-t", "species", "-o", tmp_path / "m.safetensors", *QUICK, "--json")
+    assert result.exit_code == 0, result.stderr
+    summary = json.loads(result.stdout)
+    assert summary["rows"] == 75
+    assert summary["features"] == 4
+    assert summary["classes"] == ["setosa", "versicolor", "virginica"]
+    assert summary["settings"]["likelihood"] == "softmax"
+    assert [path.name for path in tmp_path.iterdir()] == ["m.safetensors"]
+
+
+def test_fit_is_fixed_by_its_seed(files: Path, tmp_path: Path, run: Run) -> None:
+    for name in ("a", "b"):
+        run("fit", files / "iris.csv", "-t", "species", "-o", tmp_path / name, *QUICK, "--seed", "3")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "npz", "csv.gz"])
+def test_every_format_gives_the_same_predictions(
+    files: Path, iris: pd.DataFrame, tmp_path: Path, run: Run, suffix: str
+) -> None:
+    path = tmp_path / f"iris.{suffix}"
+    if suffix == "parquet":
+        iris.to_parquet(path, index=False)
+    elif suffix == "npz":
+        shutil.copy(files / "iris.npz", path)
+    else:
+        iris.to_csv(path, index=False)
+    expected = run("predict", files / "iris.safetensors", files / "iris.csv", "--proba")
+    result = run("predict", files / "iris.safetensors", path, "--proba")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == expected.stdout
+
+
+def test_predictions_are_those_of_the_estimator(files: Path, iris: pd.DataFrame, run: Run) -> None:
+    result = run("predict", files / "iris.safetensors", files / "iris.csv", "--proba", "--outlier")
+    assert result.exit_code == 0, result.stderr
+    printed = pd.read_csv(io.StringIO(result.stdout))
+    model = GPClassifier.load(files / "iris.safetensors")
+    X = iris.drop(columns="species")
+    assert list(printed.columns) == [
+        "row",
+        "prediction",
+        "probability_setosa",
+        "probability_versicolor",
+        "probability_virginica",
+        "outlier",
+    ]
+    assert printed["prediction"].tolist() == model.predict(X).tolist()
+    np.testing.assert_allclose(printed.iloc[:, 2:5], model.predict_proba(X), rtol=1e-5, atol=1e-12)
+    np.testing.assert_allclose(printed["outlier"], model.outlier_score(X), rtol=1e-5)
+
+
+def test_predictions_as_json_and_into_a_file(files: Path, tmp_path: Path, run: Run) -> None:
+    arguments = ("predict", files / "iris.safetensors", files / "iris.csv", "--proba", "--outlier")
+    printed = json.loads(run(*arguments, "--json").stdout)
+    assert printed["classes"] == ["setosa", "versicolor", "virginica"]
+    assert len(printed["rows"]) == 75
+    first = printed["rows"][0]
+    assert sum(first["probabilities"].values()) == pytest.approx(1.0)
+    assert first["prediction"] == max(first["probabilities"], key=first["probabilities"].get)
+    result = run(*arguments, "-o", tmp_path / "p.csv")
+    assert result.stdout == ""
+    assert (tmp_path / "p.csv").read_text() == run(*arguments).stdout
+    run(*arguments, "-o", tmp_path / "p.json", "--json")
+    assert json.loads((tmp_path / "p.json").read_text()) == printed
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["p.csv", "p.json"]
+
+
+def test_columns_may_come_in_any_order_and_rows_keep_their_names(
+    files: Path, iris: pd.DataFrame, tmp_path: Path, run: Run
+) -> None:
+    shuffled = iris.drop(columns="species").iloc[:, ::-1]
+    shuffled.index = pd.Index([f"flower {i}" for i in range(len(iris))])
+    shuffled.to_csv(tmp_path / "s.csv")
+    printed = pd.read_csv(io.StringIO(run("predict", files / "iris.safetensors", tmp_path / "s.csv").stdout))
+    expected = pd.read_csv(io.StringIO(run("predict", files / "iris.safetensors", files / "iris.csv").stdout))
+    assert printed["prediction"].tolist() == expected["prediction"].tolist()
+    assert printed["row"].tolist() == list(shuffled.index)
+
+
+def test_the_column_of_labels_is_left_out_when_predicting(
+    files: Path, iris: pd.DataFrame, tmp_path: Path, run: Run
+) -> None:
+    guessed = run("predict", files / "iris.safetensors", files / "iris.csv")
+    assert "left out the column species" in guessed.stderr
+    iris.assign(species="not a class").to_csv(tmp_path / "n.csv", index=False)
+    refused = run("predict", files / "iris.safetensors", tmp_path / "n.csv")
+    assert refused.exit_code == 1
+    assert "unexpected: species" in refused.stderr
+    named = run("predict", files / "iris.safetensors", tmp_path / "n.csv", "--target", "species")
+    assert named.stdout == guessed.stdout
+    assert named.stderr == ""
+
+
+def test_evaluate_on_known_classes(files: Path, iris: pd.DataFrame, run: Run) -> None:
+    result = run("evaluate", files / "iris.safetensors", files / "iris.csv", "-t", "species", "--json")
+    assert result.exit_code == 0, result.stderr
+    summary = json.loads(result.stdout)
+    model = GPClassifier.load(files / "iris.safetensors")
+    accuracy = np.mean(model.predict(iris.drop(columns="species")) == iris["species"].to_numpy())
+    assert summary["accuracy"] == pytest.approx(accuracy)
+    assert summary["unknown_rows"] == 0
+    assert "unknown_auroc" not in summary
+    table = run("evaluate", files / "iris.safetensors", files / "iris.csv", "-t", "species")
+    assert "accuracy" in table.stdout
+    assert f"{accuracy:.4f}" in table.stdout
+
+
+def test_evaluate_takes_classes_it_has_not_met_as_unknown(files: Path, iris: pd.DataFrame, run: Run) -> None:
+    result = run("evaluate", files / "two.safetensors", files / "iris.csv", "-t", "species", "--json")
+    summary = json.loads(result.stdout)
+    unknown = int((iris["species"] == "virginica").sum())
+    assert summary["unknown_rows"] == unknown
+    assert 0.5 < summary["unknown_auroc"] <= 1.0
+    assert f"{unknown} rows are of classes unknown to the model (virginica)" in result.stderr
+    only = run("evaluate", files / "two.safetensors", files / "two.csv", "-t", "species", "--json")
+    assert summary["accuracy"] == json.loads(only.stdout)["accuracy"]
+
+
+def test_evaluate_on_unknown_classes_only(files: Path, run: Run) -> None:
+    result = run("evaluate", files / "two.safetensors", files / "third.csv", "-t", "species", "--json")
+    assert result.exit_code == 0, result.stderr
+    summary = json.loads(result.stdout)
+    assert summary["unknown_rows"] == summary["rows"]
+    assert "accuracy" not in summary
+
+
+def test_update_adds_a_class(files: Path, tmp_path: Path, run: Run) -> None:
+    new = tmp_path / "three.safetensors"
+    before = (files / "two.safetensors").read_bytes()
+    arguments = (files / "third.csv", "-t", "species")
+    result = run("update", files / "two.safetensors", *arguments, "-o", new, "--json")
+    assert result.exit_code == 0, result.stderr
+    summary = json.loads(result.stdout)
+    assert summary["new_classes"] == ["virginica"]
+    assert (files / "two.safetensors").read_bytes() == before
+    scores = json.loads(run("evaluate", new, files / "iris.csv", "-t", "species", "--json").stdout)
+    assert scores["unknown_rows"] == 0
+    assert scores["accuracy"] > 0.85
+    shutil.copy(files / "two.safetensors", tmp_path / "over.safetensors")
+    run("update", tmp_path / "over.safetensors", *arguments)
+    assert (tmp_path / "over.safetensors").read_bytes() == new.read_bytes()
+
+
+def test_numbered_classes_and_bare_columns(tmp_path: Path, iris: pd.DataFrame, run: Run) -> None:
+    X, y = iris.drop(columns="species").to_numpy(), iris["species"].astype("category").cat.codes.to_numpy()
+    np.savez(tmp_path / "d.npz", embedding=X.astype(np.float32), label=y)
+    fitted = run("fit", tmp_path / "d.npz", "-o", tmp_path / "m", *QUICK, "--json")
+    assert json.loads(fitted.stdout)["classes"] == [0, 1, 2]
+    rows = json.loads(run("predict", tmp_path / "m", tmp_path / "d.npz", "--json").stdout)["rows"]
+    assert {type(row["prediction"]) for row in rows} == {int}
+    iris.drop(columns="species").to_csv(tmp_path / "d.csv", index=False)
+    assert run("predict", tmp_path / "m", tmp_path / "d.csv").exit_code == 0
+
+
+def test_labels_that_look_like_numbers_are_compared_as_the_model_knows_them(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "a.csv").write_text("x,y\n1,01\n2,01\n8,b\n9,b\n")
+    (tmp_path / "b.csv").write_text("x,y\n1.5,01\n2.5,01\n")
+    assert run("fit", tmp_path / "a.csv", "-t", "y", "-o", tmp_path / "m", *QUICK).exit_code == 0
+    summary = json.loads(run("evaluate", tmp_path / "m", tmp_path / "b.csv", "-t", "y", "--json").stdout)
+    assert summary["unknown_rows"] == 0
+
+
+def test_reports(files: Path, tmp_path: Path, run: Run) -> None:
+    fit = run("fit", files / "iris.csv", "-t", "species", "-o", tmp_path / "m", *QUICK, "--report", tmp_path / "fit")
+    assert fit.exit_code == 0, fit.stderr
+    page = (tmp_path / "fit" / "report.html").read_text()
+    assert "each predicted by a classifier fitted without it" in page
+    evaluated = run(
+        "evaluate",
+        *(files / "two.safetensors", files / "iris.csv", "-t", "species"),
+        *("--report", tmp_path / "evaluation", "--json"),
+    )
+    assert Path(json.loads(evaluated.stdout)["report"]) == tmp_path / "evaluation" / "report.html"
+    assert "virginica" in (tmp_path / "evaluation" / "report.html").read_text()
+
+
+def test_a_report_of_one_row_a_class_has_no_scores(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "a.csv").write_text("x,y\n1,a\n9,b\n5,c\n")
+    result = run("fit", tmp_path / "a.csv", "-t", "y", "-o", tmp_path / "m", *QUICK, "--report", tmp_path / "report")
+    assert result.exit_code == 0, result.stderr
+    assert "none can be held out" in result.stderr
+    assert (tmp_path / "report" / "report.html").exists()
+
+
+def test_doctor(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SURESHOT_DATA", str(tmp_path))
+    result = run("doctor", "--json")
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert found["missing"] == []
+    assert found["data"]["root"] == str(tmp_path)
+    assert found["threads"]["torch"] >= 1
+    monkeypatch.delenv("SURESHOT_DATA")
+    assert "SURESHOT_DATA" in run("doctor").stdout
+
+
+def test_help_and_version(run: Run) -> None:
+    assert run("--version").stdout.startswith("sureshot ")
+    for command in ("demo", "fit", "predict", "evaluate", "update", "reproduce", "doctor"):
+        result = run(command, "--help")
+        assert result.exit_code == 0
+        assert "--json" in result.stdout
