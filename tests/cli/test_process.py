@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -23,17 +24,18 @@ def test_the_help_does_not_import_what_is_slow() -> None:
     assert found.stdout.strip() == "[]"
 
 
-def test_a_model_predicts_the_same_in_another_process(files: Path) -> None:
-    command = [*SURESHOT, "predict", "iris.safetensors", "iris.csv", "--proba", "--json"]
-    runs = [subprocess.run(command, cwd=files, capture_output=True, check=True) for _ in range(2)]
-    assert runs[0].stdout == runs[1].stdout
+def test_another_process_predicts_the_same(files: Path, run: Callable[..., Any]) -> None:
+    arguments = ("predict", "iris.safetensors", "iris.csv", "--proba", "--json")
+    other = subprocess.run([*SURESHOT, *arguments], cwd=files, capture_output=True, text=True, check=True)
+    here = run("predict", files / "iris.safetensors", files / "iris.csv", "--proba", "--json")
+    assert other.stdout == here.stdout
 
 
 def test_an_error_has_no_traceback(files: Path) -> None:
-    command = [*SURESHOT, "predict", "iris.csv", "iris.csv"]
+    command = [*SURESHOT, "predict", "isir.safetensors", "iris.csv"]
     result = subprocess.run(command, cwd=files, capture_output=True, text=True)
     assert result.returncode == 1
-    assert result.stderr.startswith("error: ")
+    assert result.stderr.startswith("error: isir.safetensors does not exist")
     assert result.stderr.count("\n") == 1
     assert result.stdout == ""
 
@@ -51,17 +53,18 @@ def test_a_reader_that_goes_away_is_no_error(files: Path, iris: pd.DataFrame, tm
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX systems")
-def test_an_interrupt_ends_cleanly(tmp_path: Path) -> None:
-    """The pipe that the command reads is never written to, so it waits until it is interrupted."""
-    os.mkfifo(tmp_path / "m.safetensors")
-    code = (
-        "import os, signal, sys, sureshot.cli.model as m\n"
-        "from sureshot.cli import main\n"
-        "m.load_model = lambda path: os.kill(os.getpid(), signal.SIGINT)\n"
-        "sys.argv = ['sureshot', 'predict', 'm', 'd.csv']\n"
-        "main()\n"
+def test_an_interrupt_ends_cleanly_and_leaves_nothing(iris: pd.DataFrame, tmp_path: Path) -> None:
+    iris.assign(meta_note="x").to_csv(tmp_path / "d.csv", index=False)
+    start = (  # a shell that starts pytest in the background lets its children ignore interrupts
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\nfrom sureshot.cli import main; main()"
     )
-    result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
-    assert signal.SIGINT == 2
-    assert result.returncode == 130
-    assert result.stderr == "interrupted\n"
+    command = [sys.executable, "-c", start, "fit", "d.csv", "-t", "species", "-o", "m"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert "meta_note" in process.stderr.readline()  # the table is read; imports and the fit are to come
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+    assert process.returncode == 130
+    assert rest.endswith("interrupted\n")
+    assert "Traceback" not in rest
+    assert [path.name for path in tmp_path.iterdir()] == ["d.csv"]

@@ -75,7 +75,9 @@ def guarded(as_json: bool = False, quiet: bool = False) -> Iterator[None]:
         raise typer.Exit(INTERRUPTED) from None
     except MemoryError as error:
         fail(f"not enough memory ({error}): use fewer rows or classes", as_json)
-    except (ValueError, OSError, ImportError) as error:
+    except ImportError as error:
+        fail(f"{error}: `sureshot doctor` lists what is missing", as_json)
+    except (ValueError, OSError) as error:
         fail(_describe(error), as_json)
     finally:
         logger.removeHandler(handler)
