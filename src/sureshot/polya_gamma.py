@@ -44,7 +44,7 @@ _SERIES_BELOW = 1.0  # of z^2: above it closed forms keep nearly all digits, in 
 _BLOCK = {"cpu": 32768}  # proposals at a time: their workspace stays in a core's cache
 _BLOCK_ELSEWHERE = 1 << 20
 _CHUNK = 1 << 20  # draws held at a time when sums of draws are needed
-_SMALL = 2048  # below so many pending draws a round costs its call overhead only, so several proposals are free
+_SMALL = 4096  # below so many pending draws a round costs its call overhead only, so several proposals are free
 _SPLIT = 2.5  # of x: both forms of the acceptance probability are exact to rounding here
 _CONTOUR_NODES = 80
 _CONTOUR_REACH = 7.0  # exp(-7^2) = 5e-22
@@ -280,12 +280,11 @@ def _draw_unit(z: Tensor, generator: torch.Generator | None) -> Tensor:
             half.abs_().mul_(0.5).clamp_(min=torch.finfo(dtype).tiny ** 0.25)
             draw, failed = _propose(half, work, generator)
             if tries > 1:
-                accepted = torch.ones_like(half, dtype=torch.uint8)
+                accepted = torch.ones_like(half)
                 accepted[failed] = 0
-                accepted = accepted.view(tries, -1)
-                earliest = accepted.argmax(0, keepdim=True)  # the first of equal values
-                draw = draw.view(tries, -1).gather(0, earliest).squeeze(0)
-                failed = (accepted.amax(0) == 0).nonzero().squeeze(-1)
+                any_accepted, earliest = accepted.view(tries, -1).max(0)  # the first of equal values
+                draw = draw.view(tries, -1).gather(0, earliest.unsqueeze(0)).squeeze(0)
+                failed = (any_accepted == 0).nonzero().squeeze(-1)
             out[region] = draw.to(out.dtype)
             rejected.append(failed + region.start if isinstance(region, slice) else region[failed])
         remaining = torch.cat(rejected)
