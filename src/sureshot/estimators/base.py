@@ -62,7 +62,8 @@ class ProbabilisticClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each row, (n,)."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        most_likely = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[most_likely]
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Log class probabilities (n, C)."""

@@ -422,7 +422,7 @@ def scaled(kernel: Kernel, output_scale: float) -> Kernel:
         kernel.outputscale = kernel.outputscale.detach() * output_scale
         return kernel
     wrapped = ScaleKernel(kernel).double()
-    wrapped.outputscale = output_scale
+    wrapped.outputscale = torch.tensor(output_scale, dtype=torch.float64)  # a float would be rounded to float32
     return wrapped
 
 
