@@ -37,6 +37,7 @@ def update(
         destination = model if output is None else output
         check_output(destination, data)
         from sureshot.cli.model import load_model, read_for_model
+        from sureshot.data.checks import listed
 
         classifier = load_model(model)
         table = read_for_model(classifier, data, target, with_labels=True)
@@ -57,7 +58,7 @@ def update(
         if as_json:
             print_json(summary)
         else:
-            new = ", ".join(str(label) for label in summary["new_classes"]) or "none"
+            new = listed(summary["new_classes"]) or "none"
             print_table(
                 ("updated", ""),
                 [
