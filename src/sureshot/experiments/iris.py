@@ -48,6 +48,8 @@ class Settings:
         Of the generator that draws all splits.
     batch : int
         Splits computed at once; sets memory, never the result.
+    n_maps : int
+        Splits whose probability maps are measured; the first is drawn.
     map_points : int
         Side of the grid of the probability maps.
     """
@@ -56,6 +58,7 @@ class Settings:
     n_splits: int = 200
     seed: int = 0
     batch: int = 50
+    n_maps: int = 20
     map_points: int = 100
 
 
@@ -87,16 +90,17 @@ def split_rows(order: Tensor, size: int) -> tuple[Tensor, Tensor]:
 def evaluate(data: Data, order: Tensor, size: int, model: str, batch: int) -> dict[str, NDArray[np.float64]]:
     """Scores of one model at one size for every split, by metric, each (n_splits,); pooled ECE has one entry."""
     train, test = split_rows(order, size)
-    bounds, plug_in, integral = [], [], []
+    bounds, plug_in, integral, converged = [], [], [], []
     for rows, queries in zip(train.split(batch), test.split(batch), strict=True):
         x, y = data.x[rows], data.y[rows]
         fit = MODELS[model](squared_exponential(x, x), y, N_CLASSES)
         mean, covariance = fit.query(squared_exponential(x, data.x[queries]))
         bounds.append(softmax_bound(fit, y))
+        converged.append(fit.converged)
         plug_in.append(fit.likelihood.plug_in(mean))
         integral.append(fit.likelihood.integral(mean, covariance))
     truth = data.y[test].numpy()
-    found = {"elbo": torch.cat(bounds).numpy()}
+    found = {"elbo": torch.cat(bounds).numpy(), "converged": torch.cat(converged).double().numpy()}
     for rule, parts in (("", plug_in), ("integral ", integral)):
         probabilities = torch.cat(parts).mT.numpy()  # (n_splits, Q, C)
         scores = [summarise(p, t, BINS) for p, t in zip(probabilities, truth, strict=True)]
@@ -107,9 +111,9 @@ def evaluate(data: Data, order: Tensor, size: int, model: str, batch: int) -> di
     return found
 
 
-def make_map(data: Data, order: Tensor, size: int, points: int) -> Map:
-    """Probabilities of every main model over the plane, trained on the first split."""
-    rows = split_rows(order, size)[0][0]
+def make_map(data: Data, order: Tensor, split: int, size: int, points: int) -> Map:
+    """Probabilities of every main model over the plane, trained on one split."""
+    rows = split_rows(order, size)[0][split]
     x, y = data.x[rows], data.y[rows]
     low, high = data.x.amin(0) - 0.5, data.x.amax(0) + 0.5
     axes = [torch.linspace(float(low[i]), float(high[i]), points, dtype=torch.float64) for i in range(2)]
@@ -136,9 +140,14 @@ def run(*, data_root: Path | None = None, progress: Progress, **options: Any) ->
                 progress(f"{size} per class, {model}", done / total)
                 results[size, model] = evaluate(data, order, size, model, settings.batch)
                 done += 1
-        plane = make_map(data, order, max(settings.sizes), settings.map_points)
+        progress("probability maps", 1.0)
+        # A map takes a hundred megabytes, so one split at a time.
+        maps = [
+            make_map(data, order, split, max(settings.sizes), settings.map_points)
+            for split in range(min(settings.n_maps, settings.n_splits))
+        ]
     scores = Scores(settings.sizes, tuple(MODELS), results)
-    verdicts = judge(scores, plane)
+    verdicts = judge(scores, maps)
     shared = "Bands: 95 % interval of the mean over the splits."
     return Outcome(
         title="Likelihoods on two features of Iris",
@@ -159,7 +168,7 @@ def run(*, data_root: Path | None = None, progress: Progress, **options: Any) ->
             "flowers, so "
             "they say how well the splits were averaged, not how another sample of flowers would come out."
         ),
-        tables=make_tables(scores, plane),
+        tables=make_tables(scores, maps),
         pictures=(
             Picture("curves", f"{', '.join(METRICS.values())} by training size. {shared}", draw_curves(scores)),
             Picture(
@@ -167,7 +176,7 @@ def run(*, data_root: Path | None = None, progress: Progress, **options: Any) ->
                 f"Largest class probability, one split with {max(settings.sizes)} examples per class. White "
                 "lines: "
                 "where the predicted class changes; points: the training data.",
-                draw_maps(plane),
+                draw_maps(maps[0]),
             ),
         ),
         verdicts=verdicts,

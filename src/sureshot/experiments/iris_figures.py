@@ -29,8 +29,11 @@ def draw_curves(scores: Scores) -> Figure:
             dashed = (0, (4, 2)) if model == MAIN[-1] else "-"
             axes.plot(sizes, mean, "o", linestyle=dashed, color=colour, markersize=3.5, linewidth=1.5, label=model)
             axes.fill_between(sizes, mean - width, mean + width, color=colour, alpha=0.18, linewidth=0)
-        tidy(axes, f"{title}, minus the Laplace posterior's" if relative else title)
+        tidy(axes, "Bound under softmax, minus Laplace's" if relative else title)
     for axes in panels[1]:
+        axes.set_xscale("log")
+        axes.set_xticks(sizes, [str(size) for size in sizes])
+        axes.minorticks_off()
         label(axes, xlabel="training examples per class")
     panels[0, 0].legend(fontsize=8.5, frameon=False)
     panels[1, 1].set_ylabel("nats", fontsize=9)
