@@ -63,8 +63,8 @@ def guarded(as_json: bool = False, quiet: bool = False) -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if not quiet:
-                warnings.simplefilter("once", UserWarning)
-                warnings.showwarning = _show_warning
+                warnings.simplefilter("always", UserWarning)
+                warnings.showwarning = _warn_once()
             yield
         sys.stdout.flush()
     except BrokenPipeError:
@@ -113,8 +113,17 @@ def _describe(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    sys.stderr.write(f"warning: {one_line(str(message))}\n")
+def _warn_once() -> Callable[..., None]:
+    """A hook that shows each message once; Python's own memory of them is lost when filters change."""
+    shown: set[str] = set()
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        text = one_line(str(message))
+        if text not in shown:
+            sys.stderr.write(f"warning: {text}\n")
+        shown.add(text)
+
+    return show
 
 
 def _discard_output() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,8 +15,12 @@ from sureshot.cli.console import (
     guarded,
     print_json,
     print_table,
+    print_text,
     progress,
 )
+
+if TYPE_CHECKING:
+    from sureshot.experiments.demo import DemoResult
 
 
 def demo(
@@ -30,9 +35,24 @@ def demo(
         check_folder(output)
         from sureshot.experiments.demo import run_demo
 
+        # Corner pixels of the digits are always blank: no news to anybody here.
+        warnings.filterwarnings("ignore", message="ignored .* constant columns")
         with progress("demo", quiet) as update:
             result = run_demo(output, update)
         if as_json:
-            print_json(result)
+            print_json(result.as_dict())
         else:
-            print_table(("method",), [(str(result),)])
+            _print(result)
+
+
+def _print(result: DemoResult) -> None:
+    from sureshot.experiments.demo import N_KNOWN, SEEDS, SHOTS
+    from sureshot.experiments.peers import METRICS
+
+    rows = [
+        [record["method"], *(f"{record[name]:.3f} ± {record[f'{name} s.e.']:.3f}" for name in METRICS)]
+        for record in result.table.to_dict("records")
+    ]
+    title = f"{N_KNOWN} digits known from {SHOTS} labels each, {10 - N_KNOWN} unknown, {len(SEEDS)} seeds"
+    print_table(("method", *METRICS), rows, title=title)
+    print_text(f"The digits it is least sure of: {result.report}")
