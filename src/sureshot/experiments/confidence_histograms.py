@@ -64,6 +64,16 @@ class Settings:
     temperatures: tuple[float, ...] = (1.0, 0.5, 0.2)
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        if len(self.means) != len(self.n_draws):
+            raise ValueError(
+                f"n_draws must have one number for each of the {len(self.means)} means, but has {len(self.n_draws)}"
+            )
+        if min(self.n_draws) < 2 or self.n_classes < 2:
+            raise ValueError("n_draws and n_classes must be at least 2")
+        if self.temperatures[0] != 1:
+            raise ValueError(f"the first of the temperatures must be 1, but it is {self.temperatures[0]:g}")
+
 
 def likelihoods(temperatures: tuple[float, ...]) -> dict[str, Likelihood]:
     """The likelihoods by the name of their row."""

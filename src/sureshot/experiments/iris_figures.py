@@ -7,7 +7,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
 from sureshot.experiments.figures import COLOURS, label, new_figure, tidy
-from sureshot.experiments.iris_tables import MAIN, METRICS, Map, Scores
+from sureshot.experiments.iris_tables import MAIN, METRICS, Map, Scores, half_width
 
 CLASS_COLOURS = ListedColormap(["#E69F00", "#CC79A7", "#FFFFFF"])
 
@@ -25,7 +25,7 @@ def draw_curves(scores: Scores) -> Figure:
             if relative:
                 values = values - np.stack([scores.values[size, MAIN[-1]][metric] for size in scores.sizes])
             mean = values.mean(1)
-            width = 1.96 * values.std(1, ddof=1) / values.shape[1] ** 0.5
+            width = np.array([half_width(row) for row in values])
             dashed = (0, (4, 2)) if model == MAIN[-1] else "-"
             axes.plot(sizes, mean, "o", linestyle=dashed, color=colour, markersize=3.5, linewidth=1.5, label=model)
             axes.fill_between(sizes, mean - width, mean + width, color=colour, alpha=0.18, linewidth=0)

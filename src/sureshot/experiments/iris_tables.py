@@ -89,14 +89,11 @@ def make_tables(scores: Scores, maps: Sequence[Map]) -> tuple[Table, ...]:
         "elbo": "Evidence bound of each posterior under the softmax model, nats for the whole training set "
         "(higher is nearer to the softmax posterior).",
     }
-    tables = [
-        Table(
-            metric.replace(" ", "-"),
-            f"{title} Rows: training examples per class; ± 95 % interval.",
-            _wide(scores, metric),
-        )
-        for metric, title in titles.items()
-    ]
+    tables = []
+    for metric, title in titles.items():
+        spread = "" if metric.startswith("pooled") else "; ± 95 % interval"
+        caption = f"{title} Rows: training examples per class{spread}."
+        tables.append(Table(metric.replace(" ", "-"), caption, _wide(scores, metric)))
     tables.append(Table("rules", "Plug-in against integral, mean over splits.", _rules(scores)))
     caption = (
         f"Maps of the largest probability, mean over {len(maps)} splits at {max(scores.sizes)} per class. "
@@ -206,7 +203,8 @@ def judge(scores: Scores, maps: Sequence[Map]) -> tuple[Verdict, ...]:
                 "other of the "
                 "three is better by more than the paired 95 % interval)",
                 SNELL,
-                f"of {len(sizes)} sizes: best mean at {len(first)}, second at {len(second)}, not beaten beyond the "
+                f"of {len(sizes)} sizes: best mean at {len(first)}, second at {len(second)}, not beaten "
+                "beyond the "
                 f"interval at {len(good)} (per class: {_list(good)})",
                 len(good) >= 0.8 * len(sizes),
             )

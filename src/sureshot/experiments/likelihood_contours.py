@@ -61,6 +61,12 @@ class Settings:
     reach: float = 7.0
     step: float = 0.02
 
+    def __post_init__(self) -> None:
+        if self.temperatures[0] != 1:
+            raise ValueError(f"the first of the temperatures must be 1, but it is {self.temperatures[0]:g}")
+        if not 0 < self.step < self.reach:
+            raise ValueError(f"step must be between 0 and reach = {self.reach:g}, but it is {self.step:g}")
+
 
 class Grid(NamedTuple):
     """Two latents on a square grid: ``first`` varies along rows, ``second`` along columns."""
