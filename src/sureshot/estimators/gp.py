@@ -79,7 +79,8 @@ class GPClassifier(ProbabilisticClassifier):
     predictive : str, default="auto"
         "integral", "expected_log", "plug_in", or the one that predicts left-out labels best.
     standardize : bool or "auto", default="auto"
-        "auto" standardises columns unless rows have unit length.
+        "auto" leaves rows of unit length as they are and standardises other columns, but compares with one common
+        scale where the columns may share a unit (pixels, counts).
     likelihood_temperature : float, default=1.0
         Divides the latents inside softmax and logistic-softmax.
     prior_mean : float, default=0.0
@@ -406,13 +407,16 @@ class GPClassifier(ProbabilisticClassifier):
             )
         support = self._support(rows, device)
         gram = self._gram.to(device) if self._precomputed else None
-        families = options.families_for(self.kernel, support.x, gram)
+        free = self.standardize == "auto" and bool((self._scaling.scale != 1).any())
+        families = options.families_for(
+            self.kernel, support.x, gram, torch.from_numpy(self._scaling.scale).to(device) if free else None
+        )
         models = options.models_for(self.likelihood, self.inference, n_classes, **self._model_settings())
         rules = options.rules_for(self.predictive, models[0])
         if self.objective is None:
             kernel = families[0].build(1.0)
             rule = rules[0] if models[0].likelihood != "gaussian" else "plug_in"
-            setting = Setting(kernel, models[0], rule, 1.0, math.nan)
+            setting = Setting(kernel, models[0], rule, 1.0, math.nan)  # columns stay standardised
         else:
             seed = self._generator().initial_seed()
             tuned_models = tuple(_deterministic(model) for model in models)
@@ -420,6 +424,8 @@ class GPClassifier(ProbabilisticClassifier):
             setting = tune(support, families, tuned_models, rules, objective, np.random.default_rng(seed), self.n_jobs)
             if setting.model.likelihood == models[0].likelihood:
                 setting = replace(setting, model=replace(models[0], noise=setting.model.noise))
+        if setting.column_weights is not None:
+            self._scaling = self._scaling.weighted(setting.column_weights.cpu().numpy())
         self.kernel_ = setting.kernel
         self.predictive_ = setting.rule
         self.temperature_ = setting.temperature

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+from dataclasses import replace
 from typing import Any, get_args
 
 import numpy as np
@@ -17,10 +18,22 @@ from sureshot.estimators.tuning import LENGTHSCALES, Family
 from sureshot.kernels import KERNEL_NAMES, feature_map, is_unit_norm, make_kernel, natural_lengthscale
 from sureshot.likelihoods.base import PredictiveRule
 
+COMMENSURATE_COLUMNS = 8
 INFERENCE_NAMES = ("mean_field", "gibbs", "natural_gradient", "laplace")
-# Temperature of the plug-in rule where every class has a single row; see docs/defaults.md.
-ONE_SHOT_TEMPERATURE = {"cosine": 0.27, "unit_rbf": 0.2, "unit_matern32": 0.2}
-ONE_SHOT_TEMPERATURE_ELSEWHERE = 0.7
+# Temperature of the plug-in rule where every class has a single row and the output scale is the default: the
+# geometric mean of the best ones on one-shot tasks (docs/results/one-shot-defaults.md).
+ONE_SHOT_TEMPERATURE = {
+    "cosine": 0.27,
+    "unit_rbf": 0.2,
+    "unit_matern32": 0.2,
+    "rbf": 0.45,
+    "matern12": 0.25,
+    "matern32": 0.35,
+    "matern52": 0.4,
+    "linear": 0.9,
+    "polynomial1": 0.9,
+}
+ONE_SHOT_TEMPERATURE_ELSEWHERE = 0.5
 
 
 def choice(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
@@ -62,8 +75,14 @@ def models_for(likelihood: str, inference: str, n_classes: int, **settings: Any)
     return (Model(likelihood, inference, **settings),)
 
 
-def families_for(kernel: str | Kernel, x: Tensor, gram: Tensor | None) -> tuple[Family, ...]:
-    """The kernel families to choose from for inputs (N, D)."""
+def families_for(
+    kernel: str | Kernel, x: Tensor, gram: Tensor | None, column_scale: Tensor | None = None
+) -> tuple[Family, ...]:
+    """The kernel families to choose from for inputs (N, D).
+
+    Where columns were standardised by choice (`column_scale`, their standard deviations) and look as if they had one
+    unit, like the pixels of an image, every named family is tried on columns that keep their relative sizes as well.
+    """
     if gram is not None:
         return (Family(lambda _: PrecomputedKernel(gram), (1.0,), ONE_SHOT_TEMPERATURE_ELSEWHERE),)
     if isinstance(kernel, Kernel):
@@ -71,7 +90,18 @@ def families_for(kernel: str | Kernel, x: Tensor, gram: Tensor | None) -> tuple[
     if not isinstance(kernel, str):
         raise ValueError(f"kernel must be a name or a gpytorch.kernels.Kernel; got {type(kernel).__name__}.")
     choice("kernel", kernel, ("auto", *KERNEL_NAMES, "precomputed"))
-    return tuple(named_family(name, x) for name in (automatic_kernels(x) if kernel == "auto" else (kernel,)))
+    families = tuple(named_family(name, x) for name in (automatic_kernels(x) if kernel == "auto" else (kernel,)))
+    if column_scale is None or not commensurate(column_scale):
+        return families
+    weights = column_scale / column_scale.square().mean().sqrt()
+    return (*(replace(family, column_weights=weights) for family in families), *families)
+
+
+def commensurate(column_scale: Tensor) -> bool:
+    """Whether columns may share a unit: many of them, and nine in ten within a factor of 100 of the largest."""
+    if len(column_scale) < COMMENSURATE_COLUMNS:
+        return False
+    return bool(column_scale.quantile(0.1) * 100 > column_scale.max())
 
 
 def automatic_kernels(x: Tensor) -> tuple[str, ...]:

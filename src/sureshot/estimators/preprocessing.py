@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from sureshot.kernels import is_unit_norm
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -32,6 +29,10 @@ class Scaling:
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """Map raw inputs (n, D) to kernel inputs (n, D_kept)."""
         return (x[:, self.kept] - self.mean) / self.scale
+
+    def weighted(self, weights: np.ndarray) -> Scaling:
+        """The map followed by a factor for each column."""
+        return Scaling(self.kept, self.mean, self.scale / weights)
 
 
 def fit_scaling(x: np.ndarray, weight: np.ndarray, standardize: bool | str) -> Scaling:
@@ -55,7 +56,5 @@ def fit_scaling(x: np.ndarray, weight: np.ndarray, standardize: bool | str) -> S
     varies = scale > 1e-12 * np.maximum(np.abs(mean), np.finfo(np.float64).tiny)
     if not varies.any():  # nothing tells the rows apart: keep the columns and predict from the prior
         return Scaling(np.arange(n_columns), mean, np.ones(n_columns))
-    if not varies.all():
-        logger.warning("ignored %d constant columns of %d", int((~varies).sum()), n_columns)
     kept = np.flatnonzero(varies)
     return Scaling(kept, mean[kept], scale[kept])

@@ -8,8 +8,9 @@ log prior that decides where the labels cannot (one example per class). Two kind
 * the logistic or softmax likelihood by Laplace's method, walked uphill on a lattice of length-scale and output scale
   from the length-scale that label regression likes best.
 
-A candidate other than the default (Laplace with the default rule) must win by more than one standard error of the
-paired difference in log probability; otherwise the simpler, more stable default is kept (Breiman et al. 1984).
+A candidate other than the default (Laplace with the default rule) must win by more than two standard errors of the
+paired difference in log probability; otherwise the more stable default is kept. (One standard error is the usual rule,
+Breiman et al. 1984, but the winner here is the best of many.)
 
 Large supports are tuned on a stratified subset; the temperature is then refitted on the full posterior.
 
@@ -42,10 +43,14 @@ NOISE_RATIOS = tuple(10.0 ** (k / 2) for k in range(-8, 4))  # noise variance / 
 
 DEFAULT_LENGTHSCALE = 1.0
 DEFAULT_OUTPUT_SCALE = 10.0
-# Log-normal priors: spread of log length-scale and log output scale, in nats.
+# Log-normal priors: standard deviations of the logarithms. That of the temperature is what the best temperatures of
+# one-shot tasks show (docs/results/one-shot-defaults.md).
 LENGTHSCALE_SPREAD = 1.0
 OUTPUT_SCALE_SPREAD = 1.0
-TEMPERATURE_SPREAD = 1.0
+TEMPERATURE_SPREAD = 0.5
+
+MARGIN = 2.0  # standard errors by which a candidate must beat the default
+MIN_COMPARISONS = 50  # left-out rows below which a standard error is not trusted and the default is kept
 
 MAX_TUNING_CELLS = 6000  # rows x classes of the subset on which kernels are compared
 MAX_TUNING_ROWS = 500
@@ -67,6 +72,8 @@ class Setting:
         Latents are divided by it before the rule is applied.
     score : float
         Mean leave-one-out log probability in nats; NaN where no row could be left out.
+    column_weights : Tensor (D,), optional
+        Of the chosen family.
     """
 
     kernel: Kernel
@@ -74,6 +81,7 @@ class Setting:
     rule: PredictiveRule
     temperature: float
     score: float
+    column_weights: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -119,11 +127,18 @@ class Family:
         The lattice; one value for kernels without a length-scale to learn.
     default_temperature : float
         Of the plug-in rule at the default scales, where the support cannot tell (see ``docs/defaults.md``).
+    column_weights : Tensor (D,), optional
+        Multiplies the columns before the kernel sees them.
     """
 
     build: Callable[[float], Kernel]
     lengthscales: tuple[float, ...]
     default_temperature: float
+    column_weights: Tensor | None = None
+
+    def inputs(self, x: Tensor) -> Tensor:
+        """The columns as the kernel sees them."""
+        return x if self.column_weights is None else x * self.column_weights
 
 
 def tune(
@@ -171,21 +186,22 @@ def tune(
         rule=chosen.rule,
         temperature=chosen.temperature,
         score=float((subset.usable * chosen.pointwise).sum()) / total if total else math.nan,
+        column_weights=family.column_weights,
     )
 
 
 def choose(candidates: list[Candidate], default: Candidate, usable: Tensor, objective: str) -> Candidate:
-    """The best candidate if it beats the default by more than one standard error, else the default."""
+    """The best candidate if it beats the default by more than two standard errors, else the default."""
     best = max(candidates, key=lambda candidate: candidate.objective)
     if objective == "evidence" or best is default:
         return default
     difference = usable * (best.pointwise - default.pointwise)
     effective = difference[usable > 0]
-    if len(effective) < 2:
+    if len(effective) < MIN_COMPARISONS:
         return default
     error = float(effective.std()) * math.sqrt(len(effective))
     gain = best.objective - default.objective
-    return best if gain > error else default
+    return best if gain > MARGIN * error else default
 
 
 class Search:
@@ -322,7 +338,7 @@ class Search:
     def _gram(self, lengthscale: float) -> Tensor:
         if lengthscale not in self._grams:
             with torch.no_grad():
-                self._grams[lengthscale] = evaluate(self.family.build(lengthscale), self.support.x)
+                self._grams[lengthscale] = evaluate(self.family.build(lengthscale), self.family.inputs(self.support.x))
         return self._grams[lengthscale]
 
     def _basis(self, lengthscale: float) -> Tensor:

@@ -27,6 +27,7 @@ _MODULES = {
     "clinc150": "clinc150",
     "uci": "uci",
     "digits": "digits",
+    "one-shot-defaults": "one_shot_defaults",
 }
 
 

@@ -169,6 +169,4 @@ def _verdicts(nll: pd.DataFrame, accuracy: pd.DataFrame) -> tuple[Verdict, ...]:
     )
 
 
-EXPERIMENT = Experiment(
-    "uci", "Ten small tables by ten-fold cross-validation, beside five other classifiers", True, run
-)
+EXPERIMENT = Experiment("uci", "Ten small tables by ten-fold cross-validation, beside five others", True, run)
