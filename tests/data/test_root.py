@@ -18,9 +18,7 @@ def test_the_option_wins_over_the_environment(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("value", [None, ""])
-def test_nothing_set_names_the_variable_and_the_file(
-    value: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_set_names_the_variable_and_the_file(value: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SURESHOT_DATA", raising=False)
     if value is not None:
         monkeypatch.setenv("SURESHOT_DATA", value)

@@ -235,9 +235,7 @@ def test_what_is_written_is_read_back(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, header: list[str]
 ) -> None:
     """Any finite numbers and any labels, whatever the columns are called."""
-    rows = data.draw(
-        st.lists(st.lists(numbers, min_size=len(header), max_size=len(header)), min_size=1, max_size=5)
-    )
+    rows = data.draw(st.lists(st.lists(numbers, min_size=len(header), max_size=len(header)), min_size=1, max_size=5))
     labels = data.draw(st.lists(names, min_size=len(rows), max_size=len(rows)))
     header = [f"x{name}" for name in header]  # never empty, meta_ or the target's name
     path = tmp_path_factory.mktemp("h") / "t.csv"

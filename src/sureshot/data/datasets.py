@@ -73,9 +73,7 @@ class Clinc150:
     intent_names: tuple[str, ...]  # 150
 
 
-def load_clinc150(
-    root: str | os.PathLike[str] | None = None, dtype: type[np.floating] = np.float64
-) -> Clinc150:
+def load_clinc150(root: str | os.PathLike[str] | None = None, dtype: type[np.floating] = np.float64) -> Clinc150:
     """CLINC150 as embeddings of the encoder all-MiniLM-L6-v2, unit length up to rounding to float16.
 
     Parameters
@@ -94,23 +92,18 @@ def load_clinc150(
     with np.load(path, allow_pickle=False) as archive:
         missing = [name for name in ("split", "split_names", "intent_names") if name not in archive.files]
         if missing or y is None:
-            raise DataError(
-                f"{path} has no array {', '.join(missing) or 'label'}: not the CLINC150 embeddings"
-            )
+            raise DataError(f"{path} has no array {', '.join(missing) or 'label'}: not the CLINC150 embeddings")
         split = archive["split"]
         split_names = [str(name) for name in archive["split_names"]]
         intents = tuple(str(name) for name in archive["intent_names"])
     if X.shape != (23700, 384) or len(intents) != 150 or set(split_names) != set(_CLINC150_SIZES):
-        raise DataError(
-            f"{path}: shape {X.shape} with {len(intents)} intents, expected (23700, 384) with 150"
-        )
+        raise DataError(f"{path}: shape {X.shape} with {len(intents)} intents, expected (23700, 384) with 150")
     rows = {name: np.flatnonzero(split == i) for i, name in enumerate(split_names)}
     for name, size in _CLINC150_SIZES.items():
         inside = (y[rows[name]] >= 0) & (y[rows[name]] < 150)
         if len(rows[name]) != size or (inside.any() if name.startswith("oos") else not inside.all()):
             raise DataError(
-                f"{path}: split {name} has {len(rows[name])} rows, {int(inside.sum())} with an intent, "
-                f"expected {size}"
+                f"{path}: split {name} has {len(rows[name])} rows, {int(inside.sum())} with an intent, expected {size}"
             )
     x = {name: X[index].astype(dtype) for name, index in rows.items()}
     labels = {name: y[index].astype(np.int64) for name, index in rows.items()}

@@ -56,9 +56,7 @@ def read_npz(
         names = list(archive.files)
         x_name = _choose(path, names, _FEATURES)
         if x_name is None:
-            raise DataError(
-                f"{path} has no array X or embedding{near('X', names)}; arrays: {listed(names) or 'none'}"
-            )
+            raise DataError(f"{path} has no array X or embedding{near('X', names)}; arrays: {listed(names) or 'none'}")
         y_name = _choose(path, names, _LABELS) if target is None else target
         if target is not None and target not in names:
             raise DataError(f"{path} has no array {target!r}{near(target, names)}; arrays: {listed(names)}")
@@ -89,9 +87,7 @@ def _opened(path: Path) -> Iterator[np.lib.npyio.NpzFile]:
         detail = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         if "pickle" in detail:
             detail = "it is a pickle or no NPZ file at all"
-        raise DataError(
-            f"{path} cannot be read as NPZ ({detail}): write it with numpy.savez(path, X=X, y=y)"
-        ) from None
+        raise DataError(f"{path} cannot be read as NPZ ({detail}): write it with numpy.savez(path, X=X, y=y)") from None
 
 
 def _array(archive: np.lib.npyio.NpzFile, path: Path, name: str) -> np.ndarray:
@@ -120,9 +116,7 @@ def _check_matrix(path: Path, name: str, X: np.ndarray, allow_missing: bool) -> 
             advice += f"; flatten with {name}.reshape(len({name}), -1)"
         raise DataError(f"{path}: array {name} has shape {X.shape}, expected two dimensions: {advice}")
     if 0 in X.shape:
-        raise DataError(
-            f"{path}: array {name} has shape {X.shape}: no {'rows' if not X.shape[0] else 'columns'}"
-        )
+        raise DataError(f"{path}: array {name} has shape {X.shape}: no {'rows' if not X.shape[0] else 'columns'}")
     if X.dtype.kind not in "fiub":
         raise DataError(f"{path}: array {name} has dtype {X.dtype}, expected real numbers")
     X = X.astype(np.float32 if X.dtype in (np.float16, np.float32) else np.float64)

@@ -141,9 +141,7 @@ def _open_text(path: Path, kind: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path} is not UTF-8 text (byte {error.start}): save it as CSV with UTF-8 encoding"
-        ) from None
+        raise DataError(f"{path} is not UTF-8 text (byte {error.start}): save it as CSV with UTF-8 encoding") from None
 
 
 def _read_header(text: str, path: Path) -> list[str]:
@@ -167,9 +165,7 @@ def _read_header(text: str, path: Path) -> list[str]:
     return header
 
 
-def _read_frame(
-    path: Path, kind: str, target: str | None, text_labels: bool
-) -> tuple[pd.DataFrame, np.ndarray]:
+def _read_frame(path: Path, kind: str, target: str | None, text_labels: bool) -> tuple[pd.DataFrame, np.ndarray]:
     """All columns but the index and notes, and the index."""
     frame = _read_parquet(path) if kind == ".parquet" else _read_csv(path, kind, target, text_labels)
     if frame.shape[0] == 0:
@@ -214,9 +210,7 @@ def _read_csv(path: Path, kind: str, target: str | None, text_labels: bool) -> p
 
 def _read_parquet(path: Path) -> pd.DataFrame:
     if importlib.util.find_spec("pyarrow") is None:
-        raise DataError(
-            f"{path}: reading Parquet needs the package pyarrow: python -m pip install 'sureshot[parquet]'"
-        )
+        raise DataError(f"{path}: reading Parquet needs the package pyarrow: python -m pip install 'sureshot[parquet]'")
     try:
         frame = pd.read_parquet(path, engine="pyarrow")
     except (ValueError, OSError, KeyError) as error:
@@ -284,8 +278,7 @@ def _check_same_columns(path: Path, present: Sequence[str], wanted: Sequence[str
     if unexpected:
         parts.append(f"unexpected: {listed(unexpected)}")
     raise DataError(
-        f"{path}: the columns differ from those that the model was fitted on ({len(wanted)}); "
-        + "; ".join(parts)
+        f"{path}: the columns differ from those that the model was fitted on ({len(wanted)}); " + "; ".join(parts)
     )
 
 
@@ -316,9 +309,7 @@ def _from_npz(
     row_ids = np.arange(len(X))
     if names is None:
         if features is not None and len(features) != X.shape[1]:
-            raise DataError(
-                f"{path}: X has {X.shape[1]} columns, expected {len(features)}: {listed(features)}"
-            )
+            raise DataError(f"{path}: X has {X.shape[1]} columns, expected {len(features)}: {listed(features)}")
         if features is None:
             return Table(X, labels, None, row_ids)
         _log.info("%s has no feature_names: its columns are taken in the model's order", path)
