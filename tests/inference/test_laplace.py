@@ -1,0 +1,163 @@
+"""Laplace's method against dense algebra and brute force."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from sureshot.inference.laplace import fit_logistic_laplace, fit_softmax_laplace, softmax_laplace_exact
+from sureshot.inference.weight_space import SitePosterior, leave_one_out
+
+
+def problem(n: int = 7, n_classes: int = 3, seed: int = 0, scale: float = 3.0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, 2, generator=generator, dtype=torch.float64)
+    gram = scale * torch.exp(-0.5 * torch.cdist(x, x) ** 2)
+    y = torch.arange(n) % n_classes
+    weight = torch.randint(1, 4, (n,), generator=generator).double()
+    return x, gram, y, weight
+
+
+def dense_softmax_laplace(gram: Tensor, y: Tensor, n_classes: int, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Mode, posterior covariance (CN, CN) and Laplace evidence by plain Newton steps with explicit inverses."""
+    n = len(y)
+    big = torch.block_diag(*[gram] * n_classes)
+    inverse = torch.linalg.inv(big)
+    one_hot = torch.nn.functional.one_hot(y, n_classes).double().mT
+    f = torch.zeros(n_classes * n, dtype=torch.float64)
+    for _ in range(100):
+        p = torch.softmax(f.view(n_classes, n), 0)
+        w = torch.diag((s * p).reshape(-1))
+        for i in range(n):
+            index = torch.arange(n_classes) * n + i
+            w[index[:, None], index] -= s[i] * p[:, i, None] * p[:, i]
+        f = torch.linalg.solve(inverse + w, w @ f + (s * (one_hot - p)).reshape(-1))
+    log_p = torch.log_softmax(f.view(n_classes, n), 0)
+    identity = torch.eye(len(f), dtype=torch.float64)
+    evidence = (s * one_hot * log_p).sum() - 0.5 * f @ inverse @ f - 0.5 * torch.logdet(identity + big @ w)
+    return f.view(n_classes, n), torch.linalg.inv(inverse + w), evidence
+
+
+def test_exact_softmax_laplace_equals_dense_algebra() -> None:
+    x, gram, y, weight = problem()
+    mode, covariance, evidence = dense_softmax_laplace(gram, y, 3, weight)
+    found = softmax_laplace_exact(gram, y, 3, weight)
+    torch.testing.assert_close(found.mean, mode, rtol=0, atol=1e-10)
+    torch.testing.assert_close(found.log_evidence, evidence, rtol=0, atol=1e-10)
+    query = torch.tensor([[0.3, -0.2], [4.0, 4.0]], dtype=torch.float64)
+    cross = 3 * torch.exp(-0.5 * torch.cdist(x, query) ** 2)
+    mean, variance = found.query(cross, torch.full((2,), 3.0, dtype=torch.float64))
+    inverse = torch.linalg.inv(torch.block_diag(*[gram] * 3))
+    for q in range(2):
+        loading = inverse @ torch.block_diag(*[cross[:, q : q + 1]] * 3)
+        prior = 3 * torch.eye(3, dtype=torch.float64) - torch.block_diag(*[cross[:, q : q + 1]] * 3).mT @ loading
+        torch.testing.assert_close(variance[q], prior + loading.mT @ covariance @ loading, rtol=0, atol=1e-9)
+        torch.testing.assert_close(mean[:, q], loading.mT @ mode.reshape(-1), rtol=0, atol=1e-9)
+
+
+def test_forgetting_the_last_determinant_is_caught() -> None:
+    _, gram, y, weight = problem()
+    _, _, evidence = dense_softmax_laplace(gram, y, 3, weight)
+    found = softmax_laplace_exact(gram, y, 3, weight)
+    last_term = 2 * found.total_factor.diagonal().log().sum() - weight.log().sum()
+    assert abs(float(found.log_evidence + 0.5 * last_term - evidence)) > 0.1
+
+
+def test_exact_softmax_laplace_is_batched() -> None:
+    _, gram, y, _ = problem()
+    grams = torch.stack([gram, 0.1 * gram, 50 * gram])
+    together = softmax_laplace_exact(grams, y.expand(3, -1), 3)
+    for k in range(3):
+        alone = softmax_laplace_exact(grams[k], y, 3)
+        torch.testing.assert_close(together.mean[k], alone.mean, rtol=0, atol=1e-8)
+
+
+def test_exact_softmax_laplace_converges_where_undamped_newton_diverges() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.nn.functional.normalize(torch.randn(60, 20, generator=generator, dtype=torch.float64), dim=1)
+    gram = 300 * (x @ x.mT + 1)
+    y = torch.arange(60) % 30
+    found = softmax_laplace_exact(gram, y, 30)
+    p = torch.softmax(found.mean, 0)
+    stationary = torch.nn.functional.one_hot(y, 30).double().mT - p
+    torch.testing.assert_close(found.mean, stationary @ gram, rtol=0, atol=1e-6)
+
+
+def test_weight_space_softmax_mode_is_the_exact_mode() -> None:
+    _, gram, y, weight = problem()
+    features = torch.linalg.cholesky(gram)
+    found = fit_softmax_laplace(features, y, 3, weight, tolerance=1e-9)
+    exact = softmax_laplace_exact(gram, y, 3, weight)
+    torch.testing.assert_close(found.posterior.latent_mean(features)[0], exact.mean, rtol=0, atol=1e-6)
+
+
+def test_softmax_temperature_and_kernel_scale_are_one_setting() -> None:
+    _, gram, y, weight = problem()
+    features = torch.linalg.cholesky(gram)
+    hot = fit_softmax_laplace(features, y, 3, weight, temperature=0.5, tolerance=1e-9)
+    scaled = fit_softmax_laplace(2 * features, y, 3, weight, tolerance=1e-9)
+    latent_hot = hot.posterior.latent_mean(features)[0]
+    latent_scaled = scaled.posterior.latent_mean(2 * features)[0]
+    torch.testing.assert_close(latent_hot / 0.5, latent_scaled, rtol=0, atol=1e-6)
+    torch.testing.assert_close(hot.log_evidence, scaled.log_evidence, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("prior_mean", [0.0, 0.7])
+def test_logistic_laplace_equals_dense_algebra(prior_mean: float) -> None:
+    _, gram, labels, s = problem()
+    y = (labels > 0).long()
+    fitted = fit_logistic_laplace(torch.linalg.cholesky(gram), y, s, prior_mean)
+    inverse = torch.linalg.inv(gram)
+    f = torch.full((len(y),), prior_mean, dtype=torch.float64)
+    for _ in range(100):
+        p = torch.sigmoid(f)
+        w = torch.diag(s * p * (1 - p))
+        f = f + torch.linalg.solve(inverse + w, s * (y - p) - inverse @ (f - prior_mean))
+    features = torch.linalg.cholesky(gram)
+    torch.testing.assert_close(fitted.posterior.latent_mean(features)[0, 0], f, rtol=0, atol=1e-5)
+    centred = f - prior_mean
+    log_p = (s * torch.nn.functional.logsigmoid((2 * y - 1) * f)).sum()
+    identity = torch.eye(len(y), dtype=torch.float64)
+    evidence = log_p - 0.5 * centred @ inverse @ centred - 0.5 * torch.logdet(identity + gram @ w)
+    torch.testing.assert_close(fitted.log_evidence, evidence, rtol=0, atol=1e-4)
+
+
+def test_leave_one_out_is_close_to_refitting_without_the_datum() -> None:
+    generator = torch.Generator().manual_seed(3)
+    y = torch.arange(60) % 3
+    centres = torch.tensor([[0.0, 1.5], [1.5, -1.0], [-1.5, -1.0]], dtype=torch.float64)
+    x = centres[y] + torch.randn(60, 2, generator=generator, dtype=torch.float64)
+    gram = 10 * torch.exp(-0.25 * torch.cdist(x, x) ** 2) + 10
+    eigenvalues, basis = torch.linalg.eigh(gram)
+    features = basis * eigenvalues.clamp_min(0).sqrt()
+    ones = torch.ones(60, dtype=torch.float64)
+    fitted = fit_softmax_laplace(features, y, 3, ones)
+    approximate, _ = leave_one_out(fitted.posterior.with_precision(), fitted.sites.shift)
+    cheap, _ = leave_one_out(fitted.posterior.with_precision(), fitted.sites.shift, only_informative=True)
+    torch.testing.assert_close(cheap, approximate, rtol=0, atol=1e-2)
+    exact = torch.empty_like(approximate)
+    for i in range(60):
+        kept = torch.arange(60) != i
+        without = fit_softmax_laplace(features[kept], y[kept], 3, ones[kept])
+        exact[:, i] = without.posterior.weights[0] @ features[i]
+
+    def score(latent: Tensor) -> float:
+        return float(torch.log_softmax(latent, 0)[y, torch.arange(60)].mean())
+
+    training = score(fitted.posterior.latent_mean(features)[0])
+    assert abs(score(approximate) - score(exact)) < 0.25 * abs(training - score(exact))
+
+
+def test_leave_one_out_of_fixed_sites_is_exact() -> None:
+    _, gram, y, s = problem()
+    features = torch.linalg.cholesky(gram)
+    fitted = fit_logistic_laplace(features, (y > 0).long(), s)
+    posterior = fitted.posterior
+    assert isinstance(posterior, SitePosterior)
+    mean, variance = leave_one_out(posterior, fitted.sites.shift)
+    w, b = fitted.sites.precision[0], fitted.sites.shift[0]
+    for i in range(len(y)):
+        kept = torch.arange(len(y)) != i
+        precision = torch.linalg.inv(gram) + torch.diag(w * kept)
+        covariance = torch.linalg.inv(precision)
+        torch.testing.assert_close(variance[0, i], covariance[i, i], rtol=1e-6, atol=1e-8)
+        torch.testing.assert_close(mean[0, i], (covariance @ (b * kept))[i], rtol=1e-6, atol=1e-8)
