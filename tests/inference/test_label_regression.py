@@ -14,6 +14,12 @@ def problem() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return features, y, weight
 
 
+def eigen(gram: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    root = weight.sqrt()
+    eigenvalues, basis = torch.linalg.eigh(root[:, None] * gram * root)
+    return eigenvalues, basis
+
+
 def test_evidence_and_mean_are_those_of_regression() -> None:
     features, y, weight = problem()
     fitted = fit_label_regression(features, y, 3, weight, noise=0.3)
@@ -33,7 +39,7 @@ def test_leave_one_out_path_is_regression_without_the_datum() -> None:
     features, y, weight = problem()
     gram = features @ features.mT
     ratios = torch.tensor([0.03, 0.3], dtype=torch.float64)
-    path = leave_one_out_path(gram, y, 3, weight, ratios)
+    path = leave_one_out_path(*eigen(gram, weight), y, 3, weight, ratios)
     targets, mean = label_targets(y, 3, weight)
     for k, ratio in enumerate(ratios):
         for i in range(9):
@@ -49,7 +55,8 @@ def test_leave_one_out_path_is_regression_without_the_datum() -> None:
 def test_the_path_s_scale_maximises_the_evidence() -> None:
     features, y, weight = problem()
     ratio = 0.3
-    best = float(leave_one_out_path(features @ features.mT, y, 3, weight, torch.tensor([ratio]).double()).scale)
+    decomposition = eigen(features @ features.mT, weight)
+    best = float(leave_one_out_path(*decomposition, y, 3, weight, torch.tensor([ratio]).double()).scale)
 
     def evidence(scale: float) -> float:
         return float(fit_label_regression(scale**0.5 * features, y, 3, weight, ratio * scale).log_evidence)

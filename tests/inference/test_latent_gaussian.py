@@ -186,9 +186,7 @@ def test_leave_one_out_is_refitting_without_the_site(problem, left_out):
     b[..., left_out] = 0
     expected_mean, expected_covariance = dense(gram, mean, Sites(w, b))
     torch.testing.assert_close(means[..., left_out], expected_mean[..., left_out], **CLOSE)
-    torch.testing.assert_close(
-        variances[..., left_out], expected_covariance[..., left_out, left_out], **CLOSE
-    )
+    torch.testing.assert_close(variances[..., left_out], expected_covariance[..., left_out, left_out], **CLOSE)
 
 
 def test_unobserved_data_change_nothing(problem):

@@ -51,9 +51,7 @@ def inducing_problem():
     return Kxz, Kzz, k, residual, torch.tensor(0.4, dtype=torch.float64), labels(N, 2, seed=3)
 
 
-@pytest.mark.parametrize(
-    ("likelihood", "classes"), [(Logistic(), 2), (OneVsEach(), 3), (LogisticSoftmax(), 3)]
-)
+@pytest.mark.parametrize(("likelihood", "classes"), [(Logistic(), 2), (OneVsEach(), 3), (LogisticSoftmax(), 3)])
 def test_full_batch_with_step_one_is_coordinate_ascent(likelihood, classes):
     features = normal(1, N, R, seed=4)
     weight = normal(N, seed=5).abs()
@@ -95,13 +93,9 @@ def test_inducing_values_equal_the_published_update():
     c = second.sqrt()
     rate = torch.tanh(c / 2) / (2 * c)
     eta = state.linear[0] + rho * (
-        scale * kB.T @ (y[rows] - 0.5 - rate * (a - kB @ a.expand(R)))
-        + inverse @ a.expand(R)
-        - state.linear[0]
+        scale * kB.T @ (y[rows] - 0.5 - rate * (a - kB @ a.expand(R))) + inverse @ a.expand(R) - state.linear[0]
     )
-    H = state.quadratic[0] + rho * (
-        -0.5 * (inverse + scale * kB.T @ torch.diag(rate) @ kB) - state.quadratic[0]
-    )
+    H = state.quadratic[0] + rho * (-0.5 * (inverse + scale * kB.T @ torch.diag(rate) @ kB) - state.quadratic[0])
     torch.testing.assert_close(updated.linear[0], eta, **CLOSE)
     torch.testing.assert_close(updated.quadratic[0], H, **CLOSE)
 
@@ -216,9 +210,7 @@ def test_small_batches_converge_to_the_fixed_point(likelihood):
     gaps = []
     for n_epochs in (8, 40):
         generator = torch.Generator().manual_seed(1)
-        fit = fit_natural_gradient(
-            features, likelihood, y, batch_size=50, n_epochs=n_epochs, generator=generator
-        )
+        fit = fit_natural_gradient(features, likelihood, y, batch_size=50, n_epochs=n_epochs, generator=generator)
         assert fit.bound_trace.shape == (n_epochs * 6,)
         gaps.append(float(exact.bound - fit.bound))
     assert 0 < gaps[1] < 0.5 * gaps[0]
@@ -256,9 +248,7 @@ def test_a_seed_fixes_everything():
 
     def fit(seed):
         generator = torch.Generator().manual_seed(seed)
-        return fit_natural_gradient(
-            features, Logistic(), y, batch_size=4, n_epochs=2, generator=generator
-        ).mean
+        return fit_natural_gradient(features, Logistic(), y, batch_size=4, n_epochs=2, generator=generator).mean
 
     state = torch.random.get_rng_state()
     assert torch.equal(fit(1), fit(1))

@@ -97,9 +97,7 @@ def test_collapsed_evidence_is_the_dense_integral(n, classes, weighted):
     """18 data of 5 classes are beyond the limit for one dense matrix and use the star structure."""
     gram, a, y, omega = collapsed_problem(n, classes)
     gram = gram + 0.05 * torch.eye(n, dtype=torch.float64)
-    weight = (
-        0.5 + torch.arange(n, dtype=torch.float64) / n if weighted else torch.ones(n, dtype=torch.float64)
-    )
+    weight = 0.5 + torch.arange(n, dtype=torch.float64) / n if weighted else torch.ones(n, dtype=torch.float64)
     values = collapsed_one_vs_each_log_evidence(gram, a, y, classes, omega, weight if weighted else None)
     assert values.shape == (2, 2)
     for chain in range(2):
@@ -257,9 +255,7 @@ def test_gibbs_leave_one_out_without_spread_is_the_plain_value():
     fit = fit_mean_field(GramPrior(gram.unsqueeze(0), ZERO), likelihood, y)
     repeated = Sites(*(part.expand(7, *part.shape) for part in fit.sites))
     values = gibbs_leave_one_out(GramPrior(gram.unsqueeze(0), ZERO), repeated, likelihood, y)
-    torch.testing.assert_close(
-        values.sum(), leave_one_out_log_likelihood(fit.posterior, likelihood, y), **CLOSE
-    )
+    torch.testing.assert_close(values.sum(), leave_one_out_log_likelihood(fit.posterior, likelihood, y), **CLOSE)
 
 
 # Shapes and gradients

@@ -31,9 +31,7 @@ def test_gram_has_the_published_multipliers():
         pairs = [(n, c) for n in range(4) for c in range(C) if c != labels[n]]
         for i, (n, c) in enumerate(pairs):
             for j, (m, d) in enumerate(pairs):
-                multiplier = (
-                    int(labels[n] == labels[m]) - int(labels[n] == d) - int(c == labels[m]) + int(c == d)
-                )
+                multiplier = int(labels[n] == labels[m]) - int(labels[n] == d) - int(c == labels[m]) + int(c == d)
                 torch.testing.assert_close(values[task, i, j], multiplier * gram[task, n, m])
 
 

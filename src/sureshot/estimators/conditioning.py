@@ -92,12 +92,15 @@ class Conditioned:
         gradients; NaN for Gibbs.
     trace : tuple of float
         The objective along the iterations, where the scheme has one.
+    dual : Tensor (C, N) or None
+        Laplace's ``K^-1 (f - a)``, a start for the same data under another kernel.
     """
 
     posterior: WeightPosterior
     sites: Sites | None
     log_evidence: float
     trace: tuple[float, ...] = ()
+    dual: Tensor | None = None
 
 
 def training_likelihood(model: Model) -> Likelihood:
@@ -130,8 +133,8 @@ def condition(
         How often each row counts.
     generator : torch.Generator, optional
         For Gibbs and natural gradients.
-    start : Tensor (C, R), optional
-        Weights from which the softmax mode is sought.
+    start : Tensor (C, N), optional
+        `Conditioned.dual` of a fit with another kernel, from which Laplace's mode is sought.
     """
     if model.likelihood == "gaussian":
         fit = fit_label_regression(features, y, n_classes, weight, model.noise)
@@ -141,12 +144,12 @@ def condition(
     if model.likelihood == "logistic":
         if len(present) < 2:
             return _prior_only(model, features, 1)
-        return _condition_present(model, features, y, 2, weight, generator, None)
+        return _condition_present(model, features, y, 2, weight, generator, start)
     if len(present) < 2:
         return _prior_only(model, features, n_classes)
     position = torch.zeros_like(counts)
     position[present] = torch.arange(len(present), device=y.device)
-    chosen = start[present] if start is not None and len(start) == n_classes else None
+    chosen = None if start is None else start[present]
     found = _condition_present(model, features, position[y], len(present), weight, generator, chosen)
     return found if len(present) == n_classes else _spread(model, found, present, n_classes)
 
@@ -162,10 +165,10 @@ def _condition_present(
 ) -> Conditioned:
     if model.inference == "laplace":
         if model.likelihood == "logistic":
-            fit = fit_logistic_laplace(features, y, weight, model.prior_mean)
+            fit = fit_logistic_laplace(features, y, weight, model.prior_mean, None if start is None else start[0])
         else:
             fit = fit_softmax_laplace(features, y, n_classes, weight, model.likelihood_temperature, start)
-        return Conditioned(fit.posterior, fit.sites, float(fit.log_evidence))
+        return Conditioned(fit.posterior, fit.sites, float(fit.log_evidence), dual=fit.dual)
     likelihood = training_likelihood(model)
     assert isinstance(likelihood, MeanFieldLikelihood)
     mean = features.new_full((likelihood.n_latents(n_classes), 1), model.prior_mean)
@@ -231,4 +234,5 @@ def _spread(model: Model, found: Conditioned, present: Tensor, n_classes: int) -
     else:
         posterior = WithPriorClasses(old.features, weights, mean, old, present)
     sites = None if found.sites is None else Sites(place(found.sites.precision, 0), place(found.sites.shift, 0))
-    return Conditioned(posterior, sites, found.log_evidence, found.trace)
+    dual = None if found.dual is None else place(found.dual, 0)
+    return Conditioned(posterior, sites, found.log_evidence, found.trace, dual)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import math
 import warnings
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -32,6 +33,7 @@ from sureshot.estimators.base import LatentPrediction, ProbabilisticClassifier, 
 from sureshot.estimators.conditioning import Conditioned, Model, condition
 from sureshot.estimators.features import FeatureMap, explicit_features, nystrom_features
 from sureshot.estimators.preprocessing import Scaling, fit_scaling
+from sureshot.estimators.threads import one_thread
 from sureshot.estimators.tuning import Setting, Support, fit_rule, leave_one_out_latents, tune
 from sureshot.estimators.validation import (
     LabelledRows,
@@ -48,6 +50,7 @@ from sureshot.likelihoods.quadrature import standard_normal_points
 logger = logging.getLogger(__name__)
 
 QUERY_BLOCK = 2048
+SMALL_SUPPORT = 500  # distinct rows up to which one core is as fast as two
 EXACT_LIMIT = 1500  # rows up to which a kernel without explicit features is used exactly
 DEFAULT_INDUCING = 1000
 # Leave-one-out on the full posterior costs about C N R^2 operations; beyond this the subset's temperature stands.
@@ -421,7 +424,9 @@ class GPClassifier(ProbabilisticClassifier):
             seed = self._generator().initial_seed()
             tuned_models = tuple(_deterministic(model) for model in models)
             objective = "leave_one_out" if self.objective == "auto" else self.objective
-            setting = tune(support, families, tuned_models, rules, objective, np.random.default_rng(seed), self.n_jobs)
+            rng = np.random.default_rng(seed)
+            with one_thread():  # the subset is small by construction
+                setting = tune(support, families, tuned_models, rules, objective, rng, self.n_jobs)
             if setting.model.likelihood == models[0].likelihood:
                 setting = replace(setting, model=replace(models[0], noise=setting.model.noise))
         if setting.column_weights is not None:
@@ -447,6 +452,10 @@ class GPClassifier(ProbabilisticClassifier):
         """The posterior for the chosen kernel and model, and the temperature that suits it."""
         support = self._support(rows, options.device_for(self.device))
         self._check_memory(len(rows.y), support.x.shape[1])
+        with one_thread() if len(rows.y) <= SMALL_SUPPORT else nullcontext():
+            self._condition_support(rows, support)
+
+    def _condition_support(self, rows: LabelledRows, support: Support) -> None:
         feature_map = self._feature_map(support)
         features, _ = feature_map(support.x)
         conditioned = condition(self._model, features, support.y, support.n_classes, support.weight, self._generator())

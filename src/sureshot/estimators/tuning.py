@@ -23,6 +23,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -108,7 +109,7 @@ class Support:
     weight: Tensor  # (N,)
     n_classes: int
 
-    @property
+    @cached_property
     def usable(self) -> Tensor:
         """Weights of the rows whose class keeps a row when they are left out, zero for the others."""
         counts = torch.bincount(self.y, minlength=self.n_classes)
@@ -126,7 +127,7 @@ class Family:
     lengthscales : tuple of float
         The lattice; one value for kernels without a length-scale to learn.
     default_temperature : float
-        Of the plug-in rule at the default scales, where the support cannot tell (see ``docs/defaults.md``).
+        Of the plug-in rule at the default scales, where the support cannot tell (see ``docs/results/one-shot-defaults.md``).
     column_weights : Tensor (D,), optional
         Multiplies the columns before the kernel sees them.
     """
@@ -215,8 +216,7 @@ class Search:
         self.family = family
         self.rules = rules
         self.objective = objective
-        self._grams: dict[float, Tensor] = {}
-        self._features: dict[float, Tensor] = {}
+        self._decompositions: dict[float, tuple[Tensor, Tensor]] = {}
         self._regressions: list[Candidate] | None = None
 
     def candidates(self, models: tuple[Model, ...]) -> list[Candidate]:
@@ -248,12 +248,12 @@ class Search:
             min(range(len(scales)), key=lambda k: abs(math.log(scales[k] / DEFAULT_OUTPUT_SCALE))),
         )
         visited: dict[tuple[int, int], list[Candidate]] = {}
-        weights: Tensor | None = None
+        dual: Tensor | None = None
 
         def objective(at: tuple[int, int]) -> float:
-            nonlocal weights
+            nonlocal dual
             if at not in visited:
-                visited[at], weights = self._score(model, lengths[at[0]], scales[at[1]], weights)
+                visited[at], dual = self._score(model, lengths[at[0]], scales[at[1]], dual)
             return max(candidate.objective for candidate in visited[at])
 
         objective(position)
@@ -267,11 +267,10 @@ class Search:
 
     def _score(
         self, model: Model, lengthscale: float, output_scale: float, start: Tensor | None
-    ) -> tuple[list[Candidate], Tensor]:
+    ) -> tuple[list[Candidate], Tensor | None]:
         support = self.support
         features = self._basis(lengthscale) * math.sqrt(output_scale)
-        warm = start if start is not None and start.shape[-1] == features.shape[1] else None
-        fitted = condition(model, features, support.y, support.n_classes, support.weight, start=warm)
+        fitted = condition(model, features, support.y, support.n_classes, support.weight, start=start)
         mean, variance = leave_one_out_latents(fitted, self.rules)
         log_prior = _log_normal(lengthscale, DEFAULT_LENGTHSCALE, LENGTHSCALE_SPREAD) + _log_normal(
             output_scale, DEFAULT_OUTPUT_SCALE, OUTPUT_SCALE_SPREAD
@@ -299,54 +298,48 @@ class Search:
                     value,
                 )
             )
-        return candidates, fitted.posterior.weights[0]
+        return candidates, fitted.dual
 
     def _regress(self, model: Model, lengthscale: float) -> Candidate:
         support = self.support
         ratios = support.x.new_tensor(NOISE_RATIOS)
-        path = leave_one_out_path(self._gram(lengthscale), support.y, support.n_classes, support.weight, ratios)
-        likelihood = model.predictive_likelihood()
+        path = leave_one_out_path(
+            *self._decomposition(lengthscale), support.y, support.n_classes, support.weight, ratios
+        )
+        temperatures, pointwise = plug_in_temperatures(
+            model.predictive_likelihood(), path.latent, support, self.family.default_temperature
+        )
         log_prior = _log_normal(lengthscale, DEFAULT_LENGTHSCALE, LENGTHSCALE_SPREAD)
-        best: Candidate | None = None
-        for ratio, scale, latent in zip(NOISE_RATIOS, path.scale.tolist(), path.latent, strict=True):
-            temperature, pointwise = fit_rule(
-                likelihood,
-                latent,
-                torch.zeros_like(latent),
-                support,
-                "plug_in",
-                self.family.default_temperature,
-            )
-            value = float((support.usable * pointwise).sum()) + log_prior
-            scale = max(scale, 1e-6)
-            found = Candidate(
-                self.index,
-                lengthscale,
-                scale,
-                replace(model, noise=ratio * scale),
-                "plug_in",
-                temperature,
-                pointwise,
-                log_prior,
-                value,
-            )
-            if best is None or value > best.objective:
-                best = found
-        assert best is not None
-        return best
+        values = (support.usable * pointwise).sum(-1) + log_prior
+        best = int(values.argmax())
+        scale = max(float(path.scale[best]), 1e-6)
+        return Candidate(
+            self.index,
+            lengthscale,
+            scale,
+            replace(model, noise=NOISE_RATIOS[best] * scale),
+            "plug_in",
+            float(temperatures[best]),
+            pointwise[best],
+            log_prior,
+            float(values[best]),
+        )
 
-    def _gram(self, lengthscale: float) -> Tensor:
-        if lengthscale not in self._grams:
+    def _decomposition(self, lengthscale: float) -> tuple[Tensor, Tensor]:
+        """Eigenvalues and vectors of the weighted kernel matrix at unit output scale."""
+        if lengthscale not in self._decompositions:
+            root = self.support.weight.sqrt()
             with torch.no_grad():
-                self._grams[lengthscale] = evaluate(self.family.build(lengthscale), self.family.inputs(self.support.x))
-        return self._grams[lengthscale]
+                gram = evaluate(self.family.build(lengthscale), self.family.inputs(self.support.x))
+                eigenvalues, basis = torch.linalg.eigh(root[:, None] * gram * root)
+            self._decompositions[lengthscale] = eigenvalues, basis
+        return self._decompositions[lengthscale]
 
     def _basis(self, lengthscale: float) -> Tensor:
-        if lengthscale not in self._features:
-            eigenvalues, basis = torch.linalg.eigh(self._gram(lengthscale))
-            kept = eigenvalues > RANK_TOLERANCE * eigenvalues[-1]
-            self._features[lengthscale] = basis[:, kept] * eigenvalues[kept].sqrt()
-        return self._features[lengthscale]
+        """Features of the support at unit output scale."""
+        eigenvalues, basis = self._decomposition(lengthscale)
+        kept = eigenvalues > RANK_TOLERANCE * eigenvalues[-1]
+        return basis[:, kept] * eigenvalues[kept].sqrt() / self.support.weight.sqrt()[:, None]
 
 
 def leave_one_out_latents(fitted: Conditioned, rules: tuple[PredictiveRule, ...]) -> tuple[Tensor, Tensor]:
@@ -376,23 +369,40 @@ def fit_rule(
     """
     if rule != "plug_in":
         return 1.0, smoothed_score(likelihood.predict(mean, variance, rule).clamp_min(1e-300).log(), support)
+    temperatures, pointwise = plug_in_temperatures(likelihood, mean[None], support, default_temperature)
+    return float(temperatures[0]), pointwise[0]
+
+
+def plug_in_temperatures(
+    likelihood: Likelihood, means: Tensor, support: Support, default_temperature: float
+) -> tuple[Tensor, Tensor]:
+    """The best temperature for each of several leave-one-out latents.
+
+    Parameters
+    ----------
+    means : Tensor (L, C, N)
+
+    Returns
+    -------
+    temperatures : Tensor (L,)
+    pointwise : Tensor (L, N)
+        Smoothed log probabilities at them.
+    """
     usable = support.usable
+    log_default = math.log(default_temperature)
 
-    def log_plug_in(temperature: Tensor) -> Tensor:
-        return torch.log_softmax(likelihood.class_log_likelihood(mean / temperature), dim=-2)
+    def pointwise(log_temperatures: Tensor) -> Tensor:  # (..., L) to (..., L, N)
+        latent = means / log_temperatures.exp()[..., None, None]
+        return smoothed_score(torch.log_softmax(likelihood.class_log_likelihood(latent), dim=-2), support)
 
-    def objective(log_temperatures: Tensor) -> Tensor:
-        pointwise = smoothed_score(log_plug_in(log_temperatures.exp()[:, None, None]), support)
-        distance = (log_temperatures - math.log(default_temperature)) / TEMPERATURE_SPREAD
-        return (usable * pointwise).sum(-1) - 0.5 * distance**2
-
-    centre, width = math.log(default_temperature), 4.0
-    for _ in range(4):  # each round narrows the bracket eightfold
-        grid = torch.linspace(centre - width, centre + width, 17, dtype=mean.dtype, device=mean.device)
-        centre = float(grid[objective(grid).argmax()])
-        width /= 8
-    temperature = math.exp(centre)
-    return temperature, smoothed_score(log_plug_in(mean.new_tensor(temperature)), support)
+    centre = means.new_full((len(means),), log_default)
+    offsets = torch.linspace(-1, 1, 17, dtype=means.dtype, device=means.device)[:, None]
+    for width in (4.0, 0.5, 0.0625):  # each round brackets the best point of the one before
+        grid = centre + width * offsets  # (17, L)
+        distance = (grid - log_default) / TEMPERATURE_SPREAD
+        value = (usable * pointwise(grid)).sum(-1) - 0.5 * distance**2
+        centre = grid.gather(0, value.argmax(0, keepdim=True)).squeeze(0)
+    return centre.exp(), pointwise(centre)
 
 
 def smoothed_score(log_probability: Tensor, support: Support) -> Tensor:

@@ -92,8 +92,6 @@ def check_weights(sample_weight: Any, x: np.ndarray) -> np.ndarray:
         raise ValueError(
             f"sample_weight must not be negative; the smallest is {weight.min():g}. Drop those rows or use 0."
         )
-    if not (weight > 0).any():
-        raise ValueError("sample_weight is zero for every row: at least one row must count.")
     return weight
 
 

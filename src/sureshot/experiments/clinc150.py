@@ -108,7 +108,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
         verdicts=tuple(_verdicts(pd.DataFrame(records))),
         differences=(
             "At one label for each intent no label can be left out: scale and temperature are the documented default, "
-            "chosen on the validation split of this data set (docs/defaults.md), so that row flatters us a little.",
+            "chosen on the validation split of this data set (docs/results/one-shot-defaults.md), so that row flatters us a little.",
         ),
     )
 

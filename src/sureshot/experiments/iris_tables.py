@@ -150,24 +150,28 @@ def _long(scores: Scores) -> pd.DataFrame:
 
 
 def map_table(maps: Sequence[Map]) -> pd.DataFrame:
-    """Mean confidence, shares and bending of the decision boundaries over the plane, averaged over splits."""
+    """Mean confidence, shares, and length and bending of the decision boundaries over the plane, averaged over splits."""
     records = []
     for model in maps[0].probabilities:
         confidence = np.stack([plane.probabilities[model].max(0) for plane in maps])
+        lengths = np.array([boundary(p.first, p.second, p.probabilities[model]) for p in maps])  # (maps, 2)
         records.append(
             {
                 "model": model,
                 "mean confidence": float(confidence.mean()),
                 "share above 0.6": float((confidence > 0.6).mean()),
                 "share above 0.8": float((confidence > 0.8).mean()),
-                "bending": float(np.mean([bending(p.first, p.second, p.probabilities[model]) for p in maps])),
+                "boundary length": float(lengths[:, 0].mean()),
+                "bending": float((lengths[:, 0] / lengths[:, 1] - 1).mean()),
             }
         )
     return pd.DataFrame(records)
 
 
-def bending(first: NDArray[np.float64], second: NDArray[np.float64], probabilities: NDArray[np.float64]) -> float:
-    """Length of the boundaries between the two likeliest classes over the length of their chords, minus one.
+def boundary(
+    first: NDArray[np.float64], second: NDArray[np.float64], probabilities: NDArray[np.float64]
+) -> tuple[float, float]:
+    """Length of the boundaries between the two likeliest classes, and of the chords between their ends.
 
     Parameters
     ----------
@@ -185,7 +189,7 @@ def bending(first: NDArray[np.float64], second: NDArray[np.float64], probabiliti
             points = np.asarray(line)
             arcs += float(np.sqrt((np.diff(points, axis=0) ** 2).sum(1)).sum())
             chords += float(np.sqrt(((points[-1] - points[0]) ** 2).sum()))
-    return arcs / chords - 1 if chords > 0 else 0.0
+    return arcs, chords
 
 
 def judge(scores: Scores, maps: Sequence[Map]) -> tuple[Verdict, ...]:

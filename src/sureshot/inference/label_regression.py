@@ -81,14 +81,14 @@ class LabelRegressionPath:
 
 
 def leave_one_out_path(
-    gram: Tensor, y: Tensor, n_classes: int, weight: Tensor, noise_ratios: Tensor
+    eigenvalues: Tensor, basis: Tensor, y: Tensor, n_classes: int, weight: Tensor, noise_ratios: Tensor
 ) -> LabelRegressionPath:
     """Leave-one-out latents of every datum for many ratios of noise to output scale at once.
 
     Parameters
     ----------
-    gram : Tensor (N, N)
-        Kernel matrix with unit output scale.
+    eigenvalues, basis : Tensor (N,) and (N, N)
+        Of ``S^1/2 K S^1/2`` with S the weights and K the kernel matrix at unit output scale.
     y : Tensor (N,)
     n_classes : int
     weight : Tensor (N,)
@@ -97,7 +97,6 @@ def leave_one_out_path(
     """
     targets, mean = label_targets(y, n_classes, weight)
     root = weight.sqrt()
-    eigenvalues, basis = torch.linalg.eigh(root[:, None] * gram * root)
     scaled = (targets - mean[:, None]) * root  # (C, N)
     gain = 1 / (eigenvalues.clamp_min(0) + noise_ratios[:, None])  # (L, N)
     solved = ((scaled @ basis) * gain[:, None, :]) @ basis.mT  # (L, C, N)

@@ -49,6 +49,11 @@ class LaplaceFit:
     log_joint: Tensor
 
     @property
+    def dual(self) -> Tensor:
+        """``K^-1 (f - a)`` (C, N): the gradient of the log likelihood at the mode, a start for other kernels."""
+        return self.sites.shift - self.sites.precision * self.posterior.latent_mean(self.posterior.features)[0]
+
+    @property
     def log_evidence(self) -> Tensor:
         """Laplace's approximation of the log evidence, a scalar."""
         return self.log_joint - 0.5 * self.posterior.log_det()
@@ -59,6 +64,7 @@ def fit_logistic_laplace(
     y: Tensor,
     weight: Tensor,
     prior_mean: float = 0.0,
+    start: Tensor | None = None,
     max_steps: int = 100,
     tolerance: float = 1e-10,
 ) -> LaplaceFit:
@@ -74,11 +80,13 @@ def fit_logistic_laplace(
         How often each datum counts.
     prior_mean : float
         Mean of the latent before any data.
+    start : Tensor (N,), optional
+        ``K^-1 (f - a)`` to start from, as a fit with another kernel found it; zero by default.
     max_steps, tolerance
         Newton steps at most; stop when the squared Newton decrement falls below the tolerance.
     """
     target = y.to(features.dtype)
-    w = features.new_zeros(features.shape[1])
+    w = features.new_zeros(features.shape[1]) if start is None else start @ features
 
     def log_joint(candidate: Tensor) -> Tensor:
         latent = prior_mean + features @ candidate
@@ -132,8 +140,9 @@ def fit_softmax_laplace(
     weight : Tensor (N,)
     temperature : float
         The latents are divided by it inside the softmax.
-    start : Tensor (C, R), optional
-        Weights to start from; zero by default. The mode is unique, so this changes speed only.
+    start : Tensor (C, N), optional
+        ``K^-1 f`` to start from, as a fit with another kernel found it; zero by default. The mode is unique, so this
+        changes speed only.
     tolerance : float
         L-BFGS stops when no component of the gradient (in whitened coordinates, so of natural size 1) exceeds it.
     max_steps : int
@@ -151,7 +160,7 @@ def fit_softmax_laplace(
         value = data + 0.5 * w.square().sum()
         return float(value), gradient.ravel().cpu().numpy().astype(np.float64)
 
-    initial = np.zeros(rank * n_classes) if start is None else start.mT.reshape(-1).cpu().numpy().astype(np.float64)
+    initial = np.zeros(rank * n_classes) if start is None else (features.mT @ start.mT).reshape(-1).cpu().numpy()
     found = minimize(
         negative_log_joint,
         initial,

@@ -245,7 +245,10 @@ def weight_precision_factor(features: Tensor, precision: Tensor) -> Tensor:
     """Lower Cholesky factor of ``I + Phi' diag(precision) Phi`` for one class, (R, R)."""
     prior_variance = features.square().sum(-1)
     active = precision * prior_variance > NEGLIGIBLE_INFORMATION
-    scaled = features[active] * precision[active].sqrt()[:, None]
+    if bool(active.all()):
+        scaled = features * precision.sqrt()[:, None]
+    else:
+        scaled = features[active] * precision[active].sqrt()[:, None]
     gram = scaled.mT @ scaled
     gram.diagonal().add_(1)
     return torch.linalg.cholesky(gram)

@@ -1,0 +1,148 @@
+"""What is wrong with the input is said in terms of the input; whatever passes gives proper probabilities."""
+
+from typing import Any
+
+import hypothesis.extra.numpy as hnp
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sureshot import GPClassifier
+
+X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 2.0], [3.0, 1.0]])
+Y = np.array([0, 1, 0, 1])
+
+
+def with_value(value: float) -> np.ndarray:
+    changed = X.copy()
+    changed[2, 1] = value
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "error", "message"),
+    [
+        (with_value(np.nan), Y, ValueError, r"contains NaN in 1 rows, columns \[1\].*SimpleImputer"),
+        (with_value(np.inf), Y, ValueError, r"contains infinity in 1 rows, columns \[1\]"),
+        (pd.DataFrame({"a": [1.0, np.nan], "b": [1.0, 2.0]}), [0, 1], ValueError, r"columns \[a\]"),
+        (
+            pd.DataFrame({"a": [1.0, 2.0], "colour": ["red", "blue"]}),
+            [0, 1],
+            ValueError,
+            r"non-numeric.*colour.*OneHot",
+        ),
+        (X, [0, 0, 0, 0], ValueError, "at least two classes"),
+        (X, [0, 1], ValueError, "X has 4, y has 2"),
+        (X, None, ValueError, "y is None"),
+        (X, [0.1, 0.2, 0.3, 0.4], ValueError, "continuous"),
+        (X, [0.0, 1.0, np.nan, 0.0], ValueError, "NaN"),
+        (X, ["a", None, "b", "a"], ValueError, "missing labels"),
+        (X, np.array(["a", 1, "b", "a"], dtype=object), TypeError, "mixes label types"),
+        (scipy.sparse.csr_matrix(X), Y, TypeError, "[Ss]parse"),
+        (X[:, 0], Y, ValueError, "2D array"),
+        (np.empty((0, 2)), [], ValueError, "0 sample"),
+        (np.empty((4, 0)), Y, ValueError, "0 feature"),
+    ],
+)
+def test_bad_data_is_named(x: Any, y: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        GPClassifier().fit(x, y)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kernel": "gaussian"}, "kernel must be one of"),
+        ({"kernel": 3}, "kernel must be a name or a gpytorch"),
+        ({"likelihood": "probit"}, "likelihood must be one of"),
+        ({"inference": "hmc"}, "inference must be one of"),
+        ({"likelihood": "softmax", "inference": "gibbs"}, "does not work with likelihood='softmax'"),
+        ({"likelihood": "gaussian", "inference": "gibbs"}, "exact posterior"),
+        ({"objective": "loo"}, "objective must be one of"),
+        ({"approximation": "sparse"}, "approximation must be one of"),
+        ({"predictive": "map"}, "predictive must be one of"),
+        ({"standardize": "yes"}, "standardize must be"),
+        ({"n_chains": 0, "inference": "gibbs"}, "n_chains must be a positive integer"),
+        ({"n_sweeps": 1.5, "inference": "gibbs"}, "n_sweeps must be a positive integer"),
+        ({"likelihood_temperature": 0}, "likelihood_temperature must be a positive number"),
+        ({"n_inducing": 0, "approximation": "inducing", "kernel": "rbf"}, "n_inducing must be a positive integer"),
+        ({"memory_limit": -1}, "memory_limit must be"),
+        ({"device": "abacus"}, "device must be"),
+    ],
+)
+def test_bad_arguments_are_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        GPClassifier(**options).fit(X, Y)
+
+
+def test_logistic_is_for_two_classes() -> None:
+    with pytest.raises(ValueError, match="is for two classes, and there are 3"):
+        GPClassifier(likelihood="logistic").fit(X, [0, 1, 2, 0])
+
+
+def test_bad_weights_and_queries_are_named() -> None:
+    with pytest.raises(ValueError, match="must not be negative"):
+        GPClassifier().fit(X, Y, sample_weight=[1, -1, 1, 1])
+    with pytest.raises(ValueError, match="at least one non-zero"):
+        GPClassifier().fit(X, Y, sample_weight=[0, 0, 0, 0])
+    with pytest.raises(ValueError, match="[Nn]egative|whole|integer"):
+        GPClassifier(inference="gibbs").fit(X, Y, sample_weight=[0.5, 1, 1, 1])
+    model = GPClassifier().fit(X, Y)
+    with pytest.raises(ValueError, match="features"):
+        model.predict(np.ones((2, 3)))
+    with pytest.raises(ValueError, match="NaN"):
+        model.outlier_score(with_value(np.nan))
+    with pytest.raises(TypeError, match="labels changed type"):
+        model.partial_fit(X, ["a", "b", "a", "b"])
+
+
+def test_a_zero_row_on_the_unit_sphere_is_named() -> None:
+    with pytest.raises(ValueError, match="zero"):
+        GPClassifier(kernel="cosine", standardize=False).fit(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), [0, 1, 1])
+
+
+LABELS = st.sampled_from(["int", "negative", "str", "bool", "float"])
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    x=hnp.arrays(
+        st.sampled_from([np.float64, np.float32, np.int64]),
+        st.tuples(st.integers(2, 12), st.integers(1, 4)),
+        elements=st.integers(-3, 3),
+    ),
+    kind=LABELS,
+    n_classes=st.integers(2, 6),
+    likelihood=st.sampled_from(["auto", "softmax", "gaussian", "one_vs_each", "logistic_softmax"]),
+)
+def test_whatever_fits_gives_probabilities(x: np.ndarray, kind: str, n_classes: int, likelihood: str) -> None:
+    codes = np.arange(len(x)) % n_classes
+    names: dict[str, np.ndarray] = {
+        "int": np.arange(6) * 10,
+        "negative": -np.arange(6),
+        "str": np.array(["a", "b b", "", "é", "0", "z"]),
+        "bool": np.arange(6) % 2 == 1,
+        "float": np.arange(6.0),
+    }
+    y = names[kind][codes]
+    model = GPClassifier(likelihood=likelihood, standardize=False)
+    model.fit(x, y)
+    probabilities = model.predict_proba(x)
+    assert probabilities.shape == (len(x), len(np.unique(y)))
+    assert np.isfinite(probabilities).all()
+    np.testing.assert_allclose(probabilities.sum(1), 1)
+    assert np.isfinite(model.outlier_score(x)).all()
+    far = model.predict_proba(np.full((1, x.shape[1]), 1e6))
+    assert np.isfinite(far).all()
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])
+def test_extreme_scales_of_columns(scale: float) -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(30) % 3
+    x = (rng.normal(size=(30, 2)) + 3 * y[:, None]) * [scale, 1.0]
+    model = GPClassifier().fit(x, y)
+    assert model.score(x, y) > 0.9
