@@ -5,7 +5,7 @@ import torch
 
 from sureshot.experiments import iris, registry
 from sureshot.experiments.iris_models import MODELS
-from sureshot.experiments.iris_tables import PAPER, Scores, bending, half_width, judge
+from sureshot.experiments.iris_tables import PAPER, Scores, boundary, half_width, judge
 
 
 def order(n_splits: int = 4) -> torch.Tensor:
@@ -76,18 +76,19 @@ def test_best_and_ties_are_by_paired_intervals():
     assert half_width(np.array([0.0, 2.0])) == pytest.approx(1.96)
 
 
-def test_bending_of_straight_and_curved_boundaries():
+def test_length_of_straight_and_curved_boundaries():
     axis = np.linspace(-1, 1, 81)
     a, b = np.meshgrid(axis, axis, indexing="ij")
 
     def probabilities(score: np.ndarray) -> np.ndarray:
         return np.stack([1 / (1 + np.exp(-score)), 1 / (1 + np.exp(score))])
 
-    assert bending(axis, axis, probabilities(a + 0.5 * b)) == pytest.approx(0, abs=1e-9)
+    straight = boundary(axis, axis, probabilities(a + 0.5 * b))
+    assert straight == pytest.approx((5**0.5, 5**0.5))
     # a = b^2 / 2 over [-1, 1]: arc length sqrt(2) + asinh(1), chord 2.
-    expected = (2**0.5 + np.arcsinh(1)) / 2 - 1
-    assert bending(axis, axis, probabilities(a - b**2 / 2)) == pytest.approx(expected, abs=1e-3)
-    assert bending(axis, axis, probabilities(np.ones_like(a))) == 0
+    curved = boundary(axis, axis, probabilities(a - b**2 / 2))
+    assert curved == pytest.approx((2**0.5 + np.arcsinh(1), 2), abs=1e-3)
+    assert boundary(axis, axis, probabilities(np.ones_like(a))) == (0, 0)
 
 
 def test_through_the_registry(tmp_path):

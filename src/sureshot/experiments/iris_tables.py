@@ -150,11 +150,12 @@ def _long(scores: Scores) -> pd.DataFrame:
 
 
 def map_table(maps: Sequence[Map]) -> pd.DataFrame:
-    """Mean confidence, shares, and length and bending of the decision boundaries over the plane, averaged over splits."""
+    """Confidence, shares, length and bending of the decision boundaries over the plane, mean over splits."""
     records = []
     for model in maps[0].probabilities:
         confidence = np.stack([plane.probabilities[model].max(0) for plane in maps])
-        lengths = np.array([boundary(p.first, p.second, p.probabilities[model]) for p in maps])  # (maps, 2)
+        # (maps, 2)
+        lengths = np.array([boundary(p.first, p.second, p.probabilities[model]) for p in maps])
         records.append(
             {
                 "model": model,
