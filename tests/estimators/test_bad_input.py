@@ -88,7 +88,7 @@ def test_bad_weights_and_queries_are_named() -> None:
         GPClassifier().fit(X, Y, sample_weight=[1, -1, 1, 1])
     with pytest.raises(ValueError, match="at least one non-zero"):
         GPClassifier().fit(X, Y, sample_weight=[0, 0, 0, 0])
-    with pytest.raises(ValueError, match="[Nn]egative|whole|integer"):
+    with pytest.raises(ValueError, match=r"[Ii]nteger|whole"):
         GPClassifier(inference="gibbs").fit(X, Y, sample_weight=[0.5, 1, 1, 1])
     model = GPClassifier().fit(X, Y)
     with pytest.raises(ValueError, match="features"):

@@ -87,6 +87,8 @@ class Conditioned:
     posterior : WeightPosterior
     sites : Sites or None
         Sites (C, N) of deterministic inference; None for Gibbs and natural gradients.
+    variance : Tensor (C, N) or None
+        Posterior variances at the training rows, for deterministic inference.
     log_evidence : float
         Exact for label regression, Laplace's approximation, the evidence bound for mean field and natural
         gradients; NaN for Gibbs.
@@ -98,6 +100,7 @@ class Conditioned:
 
     posterior: WeightPosterior
     sites: Sites | None
+    variance: Tensor | None
     log_evidence: float
     trace: tuple[float, ...] = ()
     dual: Tensor | None = None
@@ -121,6 +124,7 @@ def condition(
     weight: Tensor,
     generator: torch.Generator | None = None,
     start: Tensor | None = None,
+    only_means: bool = False,
 ) -> Conditioned:
     """The posterior of the weights given labelled features.
 
@@ -135,22 +139,24 @@ def condition(
         For Gibbs and natural gradients.
     start : Tensor (C, N), optional
         `Conditioned.dual` of a fit with another kernel, from which Laplace's mode is sought.
+    only_means : bool
+        Training variances are needed for leave-one-out means only, which allows short cuts with many classes.
     """
     if model.likelihood == "gaussian":
         fit = fit_label_regression(features, y, n_classes, weight, model.noise)
-        return Conditioned(fit.posterior, fit.sites, float(fit.log_evidence))
+        return Conditioned(fit.posterior, fit.sites, fit.variance, float(fit.log_evidence))
     counts = torch.bincount(y, minlength=n_classes)
     present = counts.nonzero().squeeze(-1)
     if model.likelihood == "logistic":
         if len(present) < 2:
             return _prior_only(model, features, 1)
-        return _condition_present(model, features, y, 2, weight, generator, start)
+        return _condition_present(model, features, y, 2, weight, generator, start, only_means)
     if len(present) < 2:
         return _prior_only(model, features, n_classes)
     position = torch.zeros_like(counts)
     position[present] = torch.arange(len(present), device=y.device)
     chosen = None if start is None else start[present]
-    found = _condition_present(model, features, position[y], len(present), weight, generator, chosen)
+    found = _condition_present(model, features, position[y], len(present), weight, generator, chosen, only_means)
     return found if len(present) == n_classes else _spread(model, found, present, n_classes)
 
 
@@ -162,13 +168,15 @@ def _condition_present(
     weight: Tensor,
     generator: torch.Generator | None,
     start: Tensor | None,
+    only_means: bool,
 ) -> Conditioned:
     if model.inference == "laplace":
         if model.likelihood == "logistic":
             fit = fit_logistic_laplace(features, y, weight, model.prior_mean, None if start is None else start[0])
         else:
-            fit = fit_softmax_laplace(features, y, n_classes, weight, model.likelihood_temperature, start)
-        return Conditioned(fit.posterior, fit.sites, float(fit.log_evidence), dual=fit.dual)
+            temperature = model.likelihood_temperature
+            fit = fit_softmax_laplace(features, y, n_classes, weight, temperature, start, only_means)
+        return Conditioned(fit.posterior, fit.sites, fit.variance, float(fit.log_evidence), dual=fit.dual)
     likelihood = training_likelihood(model)
     assert isinstance(likelihood, MeanFieldLikelihood)
     mean = features.new_full((likelihood.n_latents(n_classes), 1), model.prior_mean)
@@ -180,24 +188,24 @@ def _condition_present(
             features, result.posterior.weights[None], mean.squeeze(-1), result.sites.precision[None]
         )
         trace = tuple(result.bound_trace.tolist())
-        return Conditioned(site_posterior, result.sites, float(result.bound), trace)
+        return Conditioned(site_posterior, result.sites, result.posterior.variance, float(result.bound), trace)
     if model.inference == "natural_gradient":
         fitted = fit_natural_gradient(
             features, likelihood, y, weight, prior_mean=mean, n_classes=n_classes, generator=generator
         )
         posterior = FactorPosterior(features, fitted.mean[None], mean.squeeze(-1), fitted.factor[None])
         trace = tuple(fitted.bound_trace.tolist())
-        return Conditioned(posterior, None, trace[-1], trace)
+        return Conditioned(posterior, None, None, trace[-1], trace)
     if isinstance(likelihood, OneVsEach):
         chains = sample_one_vs_each(
             features, y, n_classes, weight, model.prior_mean, model.n_chains, model.n_sweeps, generator
         )
-        return Conditioned(chains, None, float("nan"))
+        return Conditioned(chains, None, None, float("nan"))
     assert isinstance(likelihood, ConjugateLikelihood)
     draws = run_gibbs(prior, likelihood, y, model.n_chains, model.n_sweeps, weight, generator, n_classes=n_classes)
     conditional = prior.condition(draws.sites)
     sampled = SitePosterior(features, conditional.weights, mean.squeeze(-1), draws.sites.precision)
-    return Conditioned(sampled, None, float("nan"))
+    return Conditioned(sampled, None, None, float("nan"))
 
 
 def _prior_only(model: Model, features: Tensor, n_latents: int) -> Conditioned:
@@ -208,7 +216,7 @@ def _prior_only(model: Model, features: Tensor, n_latents: int) -> Conditioned:
         features.new_full((n_latents,), model.prior_mean),
         zeros[None],
     )
-    return Conditioned(posterior, Sites(zeros, zeros), 0.0)
+    return Conditioned(posterior, Sites(zeros, zeros), features.square().sum(-1).expand_as(zeros), 0.0)
 
 
 def _spread(model: Model, found: Conditioned, present: Tensor, n_classes: int) -> Conditioned:
@@ -235,4 +243,8 @@ def _spread(model: Model, found: Conditioned, present: Tensor, n_classes: int) -
         posterior = WithPriorClasses(old.features, weights, mean, old, present)
     sites = None if found.sites is None else Sites(place(found.sites.precision, 0), place(found.sites.shift, 0))
     dual = None if found.dual is None else place(found.dual, 0)
-    return Conditioned(posterior, sites, found.log_evidence, found.trace, dual)
+    variance = None
+    if found.variance is not None:
+        prior = old.features.square().sum(-1).expand(n_classes, -1).clone()
+        variance = prior.index_copy(0, present, found.variance)
+    return Conditioned(posterior, sites, variance, found.log_evidence, found.trace, dual)

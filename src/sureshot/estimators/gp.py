@@ -53,8 +53,6 @@ QUERY_BLOCK = 2048
 SMALL_SUPPORT = 500  # distinct rows up to which one core is as fast as two
 EXACT_LIMIT = 1500  # rows up to which a kernel without explicit features is used exactly
 DEFAULT_INDUCING = 1000
-# Leave-one-out on the full posterior costs about C N R^2 operations; beyond this the subset's temperature stands.
-LEAVE_ONE_OUT_OPERATIONS = 4e12
 
 
 class GPClassifier(ProbabilisticClassifier):
@@ -458,7 +456,16 @@ class GPClassifier(ProbabilisticClassifier):
     def _condition_support(self, rows: LabelledRows, support: Support) -> None:
         feature_map = self._feature_map(support)
         features, _ = feature_map(support.x)
-        conditioned = condition(self._model, features, support.y, support.n_classes, support.weight, self._generator())
+        means = self.predictive_ == "plug_in"
+        conditioned = condition(
+            self._model,
+            features,
+            support.y,
+            support.n_classes,
+            support.weight,
+            self._generator(),
+            only_means=means,
+        )
         self._rows, self._feature_map_, self._posterior = rows, feature_map, conditioned.posterior
         self.likelihood_ = self._model.likelihood
         self.inference_ = self._model.inference
@@ -468,11 +475,9 @@ class GPClassifier(ProbabilisticClassifier):
             self._refit_temperature(support, conditioned)
 
     def _refit_temperature(self, support: Support, conditioned: Conditioned) -> None:
-        posterior = conditioned.posterior
-        operations = posterior.weights.shape[1] * len(support.y) * posterior.features.shape[1] ** 2
-        if conditioned.sites is None or operations > LEAVE_ONE_OUT_OPERATIONS:
+        if conditioned.sites is None:
             return
-        mean, variance = leave_one_out_latents(conditioned, ("plug_in",))
+        mean, variance = leave_one_out_latents(conditioned)
         default = options.one_shot_temperature(self.kernel)
         if isinstance(self.kernel, str) and self.kernel == "auto":
             default = options.one_shot_temperature(options.automatic_kernels(support.x)[0])
@@ -582,9 +587,9 @@ class GPClassifier(ProbabilisticClassifier):
         for chain_mean, deviation in zip(mean, variance.sqrt(), strict=True):
             for block in points.split(16):
                 latent = (chain_mean + block[:, :, None] * deviation) / self.temperature_
-                p = likelihood.plug_in(latent)[:, : len(self.classes_)].cpu().numpy()  # (16, C, Q)
-                average += p.sum(0) / draws
-                aleatoric += entropy(p, axis=1).sum(0) / draws
+                drawn = likelihood.plug_in(latent)[:, : len(self.classes_)].cpu().numpy()  # (16, C, Q)
+                average += drawn.sum(0) / draws
+                aleatoric += entropy(drawn, axis=1).sum(0) / draws
         return np.stack([entropy(average, axis=0), aleatoric], axis=1)
 
 

@@ -34,7 +34,7 @@ from torch import Tensor
 from sureshot.estimators.conditioning import Conditioned, Model, condition
 from sureshot.estimators.features import RANK_TOLERANCE
 from sureshot.inference.label_regression import leave_one_out_path
-from sureshot.inference.weight_space import SitePosterior, leave_one_out
+from sureshot.inference.weight_space import leave_one_out
 from sureshot.kernels import evaluate
 from sureshot.likelihoods.base import Likelihood, PredictiveRule
 
@@ -127,7 +127,7 @@ class Family:
     lengthscales : tuple of float
         The lattice; one value for kernels without a length-scale to learn.
     default_temperature : float
-        Of the plug-in rule at the default scales, where the support cannot tell (see ``docs/results/one-shot-defaults.md``).
+        Of the plug-in rule at the default scales, where the support cannot tell.
     column_weights : Tensor (D,), optional
         Multiplies the columns before the kernel sees them.
     """
@@ -270,8 +270,9 @@ class Search:
     ) -> tuple[list[Candidate], Tensor | None]:
         support = self.support
         features = self._basis(lengthscale) * math.sqrt(output_scale)
-        fitted = condition(model, features, support.y, support.n_classes, support.weight, start=start)
-        mean, variance = leave_one_out_latents(fitted, self.rules)
+        means = self.rules == ("plug_in",)
+        fitted = condition(model, features, support.y, support.n_classes, support.weight, start=start, only_means=means)
+        mean, variance = leave_one_out_latents(fitted)
         log_prior = _log_normal(lengthscale, DEFAULT_LENGTHSCALE, LENGTHSCALE_SPREAD) + _log_normal(
             output_scale, DEFAULT_OUTPUT_SCALE, OUTPUT_SCALE_SPREAD
         )
@@ -342,16 +343,12 @@ class Search:
         return basis[:, kept] * eigenvalues[kept].sqrt() / self.support.weight.sqrt()[:, None]
 
 
-def leave_one_out_latents(fitted: Conditioned, rules: tuple[PredictiveRule, ...]) -> tuple[Tensor, Tensor]:
-    """Leave-one-out latent means and variances (C, N), as exact as the rules need."""
+def leave_one_out_latents(fitted: Conditioned) -> tuple[Tensor, Tensor]:
+    """Leave-one-out latent means and variances (C, N) of deterministic inference."""
     assert fitted.sites is not None
-    posterior = SitePosterior(
-        fitted.posterior.features,
-        fitted.posterior.weights,
-        fitted.posterior.prior_mean,
-        fitted.sites.precision[None],
-    )
-    return leave_one_out(posterior, fitted.sites.shift, only_informative=rules == ("plug_in",))
+    assert fitted.variance is not None
+    mean = fitted.posterior.latent_mean(fitted.posterior.features)[0]
+    return leave_one_out(mean, fitted.variance, fitted.sites.precision, fitted.sites.shift)
 
 
 def fit_rule(

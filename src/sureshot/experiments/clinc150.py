@@ -62,7 +62,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
         "logistic regression, C = 100": lambda: logistic_regression(100.0),
         SCALED: TemperatureScaledLogisticRegression,
     }
-    records = []
+    records: list[dict[str, Any]] = []
     total = len(settings.shots) * len(settings.seeds) * len(rivals)
     for shots in settings.shots:
         for seed in settings.seeds:
@@ -108,7 +108,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
         verdicts=tuple(_verdicts(pd.DataFrame(records))),
         differences=(
             "At one label for each intent no label can be left out: scale and temperature are the documented default, "
-            "chosen on the validation split of this data set (docs/results/one-shot-defaults.md), so that row flatters us a little.",
+            "chosen on the validation split of this data set, so that row flatters us a little.",
         ),
     )
 

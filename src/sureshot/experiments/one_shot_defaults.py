@@ -85,11 +85,11 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
     frame = pd.DataFrame(records)
     frame["log"] = np.log(frame["temperature"])
     means = frame.groupby(["data", "kernel"], sort=False)["log"].mean().unstack()
-    by_set = np.exp(means).reset_index()
+    by_set = means.apply(np.exp).reset_index()
     summary = pd.DataFrame(
         {
             "kernel": means.columns,
-            "geometric mean": np.exp(means.mean()).to_numpy(),
+            "geometric mean": np.exp(means.mean().to_numpy()),
             "spread between sets (nats)": means.std().to_numpy(),
             "default in use": [one_shot_temperature(str(name)) for name in means.columns],
         }

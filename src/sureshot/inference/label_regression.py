@@ -31,6 +31,7 @@ class LabelRegressionFit:
 
     posterior: SitePosterior
     sites: Sites
+    variance: Tensor  # (C, N), at the training rows
     log_evidence: Tensor
 
 
@@ -61,7 +62,9 @@ def fit_label_regression(
     log_det = 2 * factor.diagonal().log().sum() - precision.log().sum()
     constant = len(y) * torch.log(torch.tensor(2 * torch.pi))
     evidence = -0.5 * (fit + n_classes * (log_det + constant))
-    return LabelRegressionFit(posterior, Sites(precision[None], precision * targets), evidence)
+    inside = torch.linalg.solve_triangular(factor, features.mT, upper=False).square().sum(0)
+    sites = Sites(precision.expand_as(targets), precision * targets)
+    return LabelRegressionFit(posterior, sites, inside.expand_as(targets), evidence)
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ from torch import Tensor
 
 from sureshot.inference.latent_gaussian import Sites
 from sureshot.inference.weight_space import (
-    BlockPosterior,
     SitePosterior,
     SoftmaxPosterior,
+    training_moments,
     weight_precision_factor,
 )
 
@@ -37,26 +37,24 @@ class LaplaceFit:
 
     Attributes
     ----------
-    posterior : BlockPosterior
+    posterior : SitePosterior or SoftmaxPosterior
     sites : Sites
         The Gaussian factors that stand for the likelihood at the mode, each (C, N).
-    log_joint : Tensor ()
-        ``log p(y | f) + log p(f)`` at the mode, without the prior's constant.
+    variance : Tensor (C, N)
+        Posterior variances at the training rows.
+    log_evidence : Tensor ()
+        Laplace's approximation of the log evidence.
     """
 
-    posterior: BlockPosterior
+    posterior: SitePosterior | SoftmaxPosterior
     sites: Sites
-    log_joint: Tensor
+    variance: Tensor
+    log_evidence: Tensor
 
     @property
     def dual(self) -> Tensor:
         """``K^-1 (f - a)`` (C, N): the gradient of the log likelihood at the mode, a start for other kernels."""
         return self.sites.shift - self.sites.precision * self.posterior.latent_mean(self.posterior.features)[0]
-
-    @property
-    def log_evidence(self) -> Tensor:
-        """Laplace's approximation of the log evidence, a scalar."""
-        return self.log_joint - 0.5 * self.posterior.log_det()
 
 
 def fit_logistic_laplace(
@@ -116,7 +114,8 @@ def fit_logistic_laplace(
     sites = Sites(precision[None], (precision * latent + weight * (target - p))[None])
     mean = features.new_full((1,), prior_mean)
     posterior = SitePosterior(features, w[None, None], mean, precision[None, None])
-    return LaplaceFit(posterior, sites, value)
+    moments = training_moments(features, precision[None], 1, only_informative=False)
+    return LaplaceFit(posterior, sites, moments.variance, value - 0.5 * moments.log_det)
 
 
 def fit_softmax_laplace(
@@ -126,6 +125,7 @@ def fit_softmax_laplace(
     weight: Tensor,
     temperature: float = 1.0,
     start: Tensor | None = None,
+    only_informative: bool = False,
     tolerance: float = 1e-5,
     max_steps: int = 1000,
 ) -> LaplaceFit:
@@ -143,6 +143,8 @@ def fit_softmax_laplace(
     start : Tensor (C, N), optional
         ``K^-1 f`` to start from, as a fit with another kernel found it; zero by default. The mode is unique, so this
         changes speed only.
+    only_informative : bool
+        As in `sureshot.inference.weight_space.training_moments`.
     tolerance : float
         L-BFGS stops when no component of the gradient (in whitened coordinates, so of natural size 1) exceeds it.
     max_steps : int
@@ -166,7 +168,7 @@ def fit_softmax_laplace(
         initial,
         jac=True,
         method="L-BFGS-B",
-        options={"maxiter": max_steps, "maxfun": 2 * max_steps, "gtol": tolerance, "ftol": 0.0, "maxcor": 20},
+        options={"maxiter": max_steps, "maxfun": 2 * max_steps, "gtol": tolerance, "ftol": 0.0, "maxcor": 10},
     )
     w = torch.from_numpy(found.x).to(features).reshape(rank, n_classes).mT.contiguous()
     latent = w @ features.mT  # (C, N)
@@ -181,7 +183,8 @@ def fit_softmax_laplace(
         torch.ones(n_classes, dtype=torch.bool, device=features.device),
         temperature,
     )
-    return LaplaceFit(posterior, sites, features.new_tensor(-found.fun))
+    moments = training_moments(features, precision, n_classes, only_informative)
+    return LaplaceFit(posterior, sites, moments.variance, -found.fun - 0.5 * moments.log_det)
 
 
 @dataclass(frozen=True)

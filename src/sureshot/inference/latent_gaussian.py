@@ -256,15 +256,11 @@ class FeaturePrior(LatentPrior):
     def sample(self, shape: torch.Size, generator: torch.Generator | None) -> Tensor:
         """Draw from the prior; exact for any rank, never needs jitter."""
         rank = self.features.shape[-1]
-        noise = torch.randn(
-            *shape, rank, generator=generator, dtype=self.features.dtype, device=self.features.device
-        )
+        noise = torch.randn(*shape, rank, generator=generator, dtype=self.features.dtype, device=self.features.device)
         return self.mean + (self.features @ noise.unsqueeze(-1)).squeeze(-1)
 
 
-def matheron_sample(
-    prior: GramPrior, sites: Sites, prior_draw: Tensor, generator: torch.Generator | None
-) -> Tensor:
+def matheron_sample(prior: GramPrior, sites: Sites, prior_draw: Tensor, generator: torch.Generator | None) -> Tensor:
     """One exact posterior draw from one prior draw (Matheron's rule), shape of `prior_draw` (..., C, N).
 
     ``r' = b - W g - W^1/2 e`` with prior draw g and e ~ N(0, I); then ``f = g + K (r' - G K r')``.

@@ -149,9 +149,7 @@ def prior_state(prior: InducingPrior, shape: torch.Size) -> NaturalGradientState
     """The state whose ``q(u)`` is the prior, for latents of leading `shape` (..., C)."""
     rank = prior.precision.shape[-1]
     quadratic = -0.5 * prior.precision.unsqueeze(-3)
-    return NaturalGradientState(
-        prior.linear.expand(*shape, rank).clone(), quadratic.expand(*shape, rank, rank).clone()
-    )
+    return NaturalGradientState(prior.linear.expand(*shape, rank).clone(), quadratic.expand(*shape, rank, rank).clone())
 
 
 def batch_moments(state: NaturalGradientState, batch: InducingBatch) -> tuple[Tensor, Tensor]:
@@ -265,14 +263,10 @@ def fit_natural_gradient(
     """
     classes = check_labels(y, weight, n_classes)
     if batch_size < 1 or n_epochs < 1:
-        raise ValueError(
-            f"batch_size and n_epochs must be at least 1, but they are {batch_size} and {n_epochs}"
-        )
+        raise ValueError(f"batch_size and n_epochs must be at least 1, but they are {batch_size} and {n_epochs}")
     n, rank = features.shape[-2:]
     if y.shape[-1] != n:
-        raise ValueError(
-            f"features must have one row for each of the {y.shape[-1]} labels, but they have {n}"
-        )
+        raise ValueError(f"features must have one row for each of the {y.shape[-1]} labels, but they have {n}")
     generator = torch.Generator().manual_seed(0) if generator is None else generator
     n_batches = -(-n // batch_size)
     steps = schedule or (full_steps if n_batches == 1 else decaying_steps(delay=n_batches))

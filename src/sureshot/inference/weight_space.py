@@ -20,13 +20,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 # A row is skipped for a class when precision * prior variance is below this: it would change the class's
-# posterior variance at that row by less than one part in ten thousand.
-NEGLIGIBLE_INFORMATION = 1e-4
+# posterior variance at that row by less than one part in a thousand.
+NEGLIGIBLE_INFORMATION = 1e-3
 
 
 class WeightPosterior(ABC):
@@ -91,13 +92,6 @@ class BlockPosterior(WeightPosterior):
     def block_variance(self, chain: int, c: int, features: Tensor) -> Tensor:
         """Variance of class c inside the features' span, (Q,)."""
         return torch.linalg.solve_triangular(self.factor(chain, c), features.mT, upper=False).square().sum(0)
-
-    def log_det(self, chain: int = 0) -> Tensor:
-        """``sum_c log|A_c|``, a scalar."""
-        n_classes = self.weights.shape[1]
-        blocks = range(1) if self.shared else range(n_classes)
-        total = sum(2 * self.factor(chain, c).diagonal().log().sum() for c in blocks)
-        return torch.as_tensor(total) * (n_classes if self.shared else 1)
 
 
 @dataclass(frozen=True)
@@ -214,29 +208,43 @@ class WithPriorClasses(WeightPosterior):
         return variance.gather(1, classes.expand(len(variance), 1, -1)).squeeze(1)
 
 
-def leave_one_out(posterior: SitePosterior, shift: Tensor, only_informative: bool = False) -> tuple[Tensor, Tensor]:
-    """Cavity means and variances at the training rows for deterministic inference, each (C, N).
+class TrainingMoments(NamedTuple):
+    """What one visit to every class's block gives."""
+
+    variance: Tensor  # (C, N), posterior variances at the training rows
+    log_det: Tensor  # scalar, sum_c log|A_c|
+
+
+def training_moments(features: Tensor, precision: Tensor, n_classes: int, only_informative: bool) -> TrainingMoments:
+    """Training variances and log determinants, each class factorised once.
 
     Parameters
     ----------
-    posterior : SitePosterior
-    shift : Tensor (C, N)
-        The sites' shifts.
+    features : Tensor (N, R)
+    precision : Tensor (C or 1, N)
+        Size 1 for classes that share it.
     only_informative : bool
-        Skip the posterior variance of rows whose site carries no information on a class and use their prior variance
-        there: the means move by less than `NEGLIGIBLE_INFORMATION`, and with many classes most of the work is saved.
-        For rules that read the means alone.
+        Skip the posterior variance of rows whose site carries no information on a class and give their prior variance:
+        leave-one-out means move by less than `NEGLIGIBLE_INFORMATION` of it, and with many classes most of the work is
+        saved. For rules that read the means alone.
     """
-    features, precision = posterior.features, posterior.precision[0]
-    mean = posterior.latent_mean(features)[0]
     prior_variance = features.square().sum(-1)
-    if only_informative and not posterior.shared:
-        variance = prior_variance.expand_as(mean).clone()
-        for c in range(len(mean)):
-            rows = precision[c] * prior_variance > NEGLIGIBLE_INFORMATION
-            variance[c, rows] = posterior.block_variance(0, c, features[rows])
-    else:
-        variance = posterior.latent_variance(features, features.new_zeros(len(features)))[0]
+    blocks = len(precision)
+    variance = prior_variance.expand(blocks, -1).clone()
+    log_det = features.new_zeros(())
+    for c in range(blocks):
+        factor = weight_precision_factor(features, precision[c])
+        log_det = log_det + 2 * factor.diagonal().log().sum()
+        rows = precision[c] * prior_variance > NEGLIGIBLE_INFORMATION if only_informative else slice(None)
+        inside = torch.linalg.solve_triangular(factor, features[rows].mT, upper=False)
+        variance[c, rows] = inside.square().sum(0)
+    if blocks == 1:
+        return TrainingMoments(variance.expand(n_classes, -1), n_classes * log_det)
+    return TrainingMoments(variance, log_det)
+
+
+def leave_one_out(mean: Tensor, variance: Tensor, precision: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
+    """Means and variances with each row's own site removed, from posterior moments and sites, each (C, N)."""
     kept = (1 - precision * variance).clamp_min(1e-12)
     return (mean - shift * variance) / kept, variance / kept
 
