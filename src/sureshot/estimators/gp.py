@@ -50,7 +50,7 @@ from sureshot.likelihoods.quadrature import standard_normal_points
 logger = logging.getLogger(__name__)
 
 QUERY_BLOCK = 2048
-SMALL_SUPPORT = 500  # distinct rows up to which one core is as fast as two
+SMALL_SUPPORT = 2000  # distinct rows up to which one core was measured to be as fast as two
 EXACT_LIMIT = 1500  # rows up to which a kernel without explicit features is used exactly
 DEFAULT_INDUCING = 1000
 
@@ -570,10 +570,9 @@ class GPClassifier(ProbabilisticClassifier):
     def _outlier_scores(self, x: np.ndarray) -> np.ndarray:
         features, residual = self._features(x)
         if self._model.likelihood != "logistic" and self._posterior.weights.shape[0] == 1:
-            mean = self._posterior.latent_mean(features)[0]
-            top, classes = mean.max(0)
-            variance = self._posterior.latent_variance(features, residual, classes)[0]
-            return (-top / variance.clamp_min(1e-300).sqrt()).cpu().numpy()
+            top, classes = self._posterior.latent_mean(features)[0].max(0)
+            spread = self._posterior.latent_variance(features, residual, classes)[0].clamp_min(1e-300).sqrt()
+            return (-top / spread).cpu().numpy()
         mean, variance = self._latents(features, residual)
         return -(mean / np.sqrt(np.maximum(variance, 1e-300))).max(axis=1)
 
@@ -587,8 +586,8 @@ class GPClassifier(ProbabilisticClassifier):
         for chain_mean, deviation in zip(mean, variance.sqrt(), strict=True):
             for block in points.split(16):
                 latent = (chain_mean + block[:, :, None] * deviation) / self.temperature_
-                drawn = likelihood.plug_in(latent)[:, : len(self.classes_)].cpu().numpy()  # (16, C, Q)
-                average += drawn.sum(0) / draws
+                drawn: np.ndarray = likelihood.plug_in(latent)[:, : len(self.classes_)].cpu().numpy()  # (16, C, Q)
+                average = average + drawn.sum(0) / draws
                 aleatoric += entropy(drawn, axis=1).sum(0) / draws
         return np.stack([entropy(average, axis=0), aleatoric], axis=1)
 

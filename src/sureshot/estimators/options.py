@@ -14,7 +14,7 @@ from torch import Tensor
 
 from sureshot.estimators.conditioning import INFERENCE_FOR, Model
 from sureshot.estimators.precomputed import PrecomputedKernel
-from sureshot.estimators.tuning import LENGTHSCALES, Family
+from sureshot.estimators.tuning import LENGTHSCALES, Family, scaled
 from sureshot.kernels import KERNEL_NAMES, feature_map, is_unit_norm, make_kernel, natural_lengthscale
 from sureshot.likelihoods.base import PredictiveRule
 
@@ -84,7 +84,7 @@ def families_for(
     unit, like the pixels of an image, every named family is tried on columns that keep their relative sizes as well.
     """
     if gram is not None:
-        return (Family(lambda _: PrecomputedKernel(gram), (1.0,), ONE_SHOT_TEMPERATURE_ELSEWHERE),)
+        return (Family(lambda _: scaled(PrecomputedKernel(gram), 1.0), (1.0,), ONE_SHOT_TEMPERATURE_ELSEWHERE),)
     if isinstance(kernel, Kernel):
         return (Family(lambda _: copy.deepcopy(kernel).double(), (1.0,), ONE_SHOT_TEMPERATURE_ELSEWHERE),)
     if not isinstance(kernel, str):

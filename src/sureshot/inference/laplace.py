@@ -126,7 +126,7 @@ def fit_softmax_laplace(
     temperature: float = 1.0,
     start: Tensor | None = None,
     only_informative: bool = False,
-    tolerance: float = 1e-5,
+    tolerance: float = 3e-5,
     max_steps: int = 1000,
 ) -> LaplaceFit:
     """Exact mode and class-diagonal Laplace posterior under the softmax likelihood.
