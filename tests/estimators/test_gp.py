@@ -289,7 +289,8 @@ def test_a_gpytorch_kernel_is_used_as_it_is_and_not_changed() -> None:
 @pytest.mark.parametrize("approximation", ["exact", "inducing"])
 def test_inducing_inputs_come_close_to_the_exact_posterior(approximation: str) -> None:
     X, y = load_digits(return_X_y=True)
-    X = X / 16
+    order = np.random.default_rng(0).permutation(len(y))
+    X, y = X[order] / 16, y[order]
     model = GPClassifier(kernel="rbf", approximation=approximation, n_inducing=200, standardize=False)
     model.fit(X[:400], y[:400])
     assert model.score(X[400:], y[400:]) > 0.93
@@ -308,6 +309,7 @@ def test_outliers_score_higher_and_uncertainty_adds_up() -> None:
     X, y = digits.data / 16, digits.target
     known = y < 7
     rows = np.flatnonzero(known)[:140]
+    X = X[:, X[rows].std(axis=0) > 0]
     model = GPClassifier().fit(X[rows], y[rows])
     rest = np.setdiff1d(np.arange(len(y)), rows)
     scores = model.outlier_score(X[rest])

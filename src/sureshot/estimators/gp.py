@@ -523,7 +523,8 @@ class GPClassifier(ProbabilisticClassifier):
         device = self._posterior.weights.device
         queries = torch.from_numpy(x if self._precomputed else self._scaling(x)).to(device)
         if self._precomputed:
-            return self._feature_map_.from_cross(queries * self.kernel_.outputscale.detach())
+            columns = torch.from_numpy(self._rows.x[:, 0].astype(np.int64)).to(device)  # merging rows reordered them
+            return self._feature_map_.from_cross(queries[:, columns] * self.kernel_.outputscale.detach())
         return self._feature_map_(queries)
 
     def _by_blocks(self, X: Any, function: Any) -> np.ndarray:

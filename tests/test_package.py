@@ -1,0 +1,33 @@
+"""The built wheel: it installs, imports, and brings its data files."""
+
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_wheel_installs_and_imports(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", str(tmp_path)]
+    subprocess.run([*build, str(ROOT)], check=True, cwd=tmp_path)
+    (wheel,) = tmp_path.glob("sureshot-*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "sureshot/py.typed" in names
+    assert "sureshot/report/report.html" in names
+    assert not any(name.startswith("tests") for name in names)
+    # An empty environment that sees this one's dependencies; the wheel itself comes first on its path.
+    venv.create(tmp_path / "environment", with_pip=False)
+    python = tmp_path / "environment" / "bin" / "python"
+    target = tmp_path / "site"
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), str(wheel)]
+    subprocess.run(install, check=True)
+    here = next(path for path in sys.path if path.endswith("site-packages"))
+    script = (
+        f"import sys; sys.path[:0] = [{str(target)!r}]; sys.path.append({here!r}); import sureshot; "
+        "assert sureshot.__file__.startswith(sys.path[0]); "
+        "m = sureshot.GPClassifier().fit([[0.], [1.], [2.], [3.]], [0, 0, 1, 1]); print(m.predict([[3.]]))"
+    )
+    found = subprocess.run([str(python), "-c", script], check=True, capture_output=True, text=True)
+    assert found.stdout.strip() == "[1]"
