@@ -60,10 +60,7 @@ KERNELS: dict[str, Callable[[], Kernel]] = {
         for name in KERNEL_NAMES
         if name != "cosine" and not name.startswith("polynomial")
     },
-    **{
-        f"{name}, centred": _preset(name, center=_center())
-        for name in ("cosine", "unit_rbf", "unit_matern32")
-    },
+    **{f"{name}, centred": _preset(name, center=_center()) for name in ("cosine", "unit_rbf", "unit_matern32")},
     **COMPOSED,
 }
 everywhere = pytest.mark.parametrize("build", KERNELS.values(), ids=KERNELS.keys())
@@ -214,9 +211,7 @@ def test_features_reproduce_the_matrix(build: Callable[[], Kernel]) -> None:
 
 @everywhere
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_configuration_and_state_rebuild_it_bit_for_bit(
-    build: Callable[[], Kernel], dtype: torch.dtype
-) -> None:
+def test_configuration_and_state_rebuild_it_bit_for_bit(build: Callable[[], Kernel], dtype: torch.dtype) -> None:
     kernel, x = _kernel(build, dtype), _rows(6, dtype=dtype)
     config = json.loads(json.dumps(kernel_config(kernel), allow_nan=False))
     again = kernel_from_config(config, kernel_state(kernel))

@@ -98,9 +98,7 @@ def test_another_process_reads_the_same(tmp_path: Path) -> None:
 
 def test_the_same_content_gives_the_same_bytes(tmp_path: Path) -> None:
     first = _saved(tmp_path).read_bytes()
-    save_artifact(
-        tmp_path / "b", "classifier", dict(reversed(HEADER.items())), dict(reversed(_arrays().items()))
-    )
+    save_artifact(tmp_path / "b", "classifier", dict(reversed(HEADER.items())), dict(reversed(_arrays().items())))
     assert (tmp_path / "b").read_bytes() == first
 
 
@@ -142,9 +140,7 @@ def test_a_link_keeps_pointing_to_the_file(tmp_path: Path) -> None:
         ({1: "a"}, {}),
     ],
 )
-def test_what_cannot_be_kept_is_refused_and_the_old_file_stays(
-    tmp_path: Path, header: dict, arrays: dict
-) -> None:
+def test_what_cannot_be_kept_is_refused_and_the_old_file_stays(tmp_path: Path, header: dict, arrays: dict) -> None:
     path = _saved(tmp_path)
     before = path.read_bytes()
     with pytest.raises(ArtifactError):
@@ -362,9 +358,7 @@ def test_flipped_bits_are_refused_or_harmless(valid: bytes, data: st.DataObject)
 
 @FUZZ
 @given(data=st.data())
-def test_removed_doubled_and_replaced_pieces_are_refused_or_harmless(
-    valid: bytes, data: st.DataObject
-) -> None:
+def test_removed_doubled_and_replaced_pieces_are_refused_or_harmless(valid: bytes, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(valid)))
     stop = data.draw(st.integers(start, min(start + 50, len(valid))))
     piece = data.draw(st.one_of(st.just(b""), st.just(2 * valid[start:stop]), st.binary(max_size=50)))

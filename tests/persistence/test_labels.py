@@ -40,11 +40,7 @@ def test_labels_and_their_dtype_come_back(labels: np.ndarray) -> None:
     assert np.array_equal(again, labels)
 
 
-@given(
-    st.lists(
-        st.one_of(st.text(), st.integers(), st.floats(allow_nan=False, allow_infinity=False)), max_size=8
-    )
-)
+@given(st.lists(st.one_of(st.text(), st.integers(), st.floats(allow_nan=False, allow_infinity=False)), max_size=8))
 def test_any_objects_come_back(values: list) -> None:
     labels = np.empty(len(values), dtype=object)
     labels[:] = values

@@ -77,9 +77,7 @@ def test_full_report(tmp_path: Path, digits: tuple[Predictions, np.ndarray]) -> 
     report = Report(
         "Digits",
         "Seven known, three unknown.",
-        Table(
-            ("method", "NLL"), (("ours", Measured(0.2, 0.01)), ("theirs", 0.3)), (None, "lower"), "5 seeds"
-        ),
+        Table(("method", "NLL"), (("ours", Measured(0.2, 0.01)), ("theirs", 0.3)), (None, "lower"), "5 seeds"),
         predictions,
         Trace([-30.0, -20.0, -19.5]),
         {"kernel": "rbf", "output scale": 12.3456},

@@ -1,0 +1,65 @@
+"""Fitting time beside a named peer in the same run; the ratio is in ``extra_info``.
+
+Run with ``python -m pytest benchmarks/test_gp_classifier.py``.
+"""
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sureshot.data.datasets import load_digits
+from sureshot.estimators.gp import GPClassifier
+from sureshot.experiments.peers import Split, TemperatureScaledLogisticRegression, measure, sklearn_gp
+
+
+def digits_split() -> Split:
+    digits = load_digits()
+    order = np.random.default_rng(0).permutation(len(digits.y))
+    x = digits.X / 16
+    return Split(x[order[:500]], digits.y[order[:500]], x[order[500:]], digits.y[order[500:]])
+
+
+def test_digits_beside_scikit_learn(benchmark: Any) -> None:
+    """500 rows, 10 classes, an RBF kernel whose parameters both methods learn."""
+    split = digits_split()
+    theirs, _ = measure(lambda: sklearn_gp(64), split)
+    ours, _ = measure(lambda: GPClassifier(kernel="rbf", standardize=False), split)
+    benchmark.pedantic(
+        lambda: GPClassifier(kernel="rbf", standardize=False).fit(split.x_train, split.y_train), rounds=3, iterations=1
+    )
+    benchmark.extra_info["peer"] = "sklearn GaussianProcessClassifier"
+    benchmark.extra_info["times faster"] = theirs["fit seconds"] / benchmark.stats.stats.min
+    benchmark.extra_info["share of its ECE"] = ours["ece"] / theirs["ece"]
+
+
+@pytest.mark.parametrize("n_classes", [50, 150])
+def test_many_classes_beside_scaled_logistic_regression(benchmark: Any, n_classes: int) -> None:
+    """Five unit-length rows of 384 columns for each class."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(n_classes), 5)
+    x = rng.normal(size=(n_classes, 384))[y] + 1.2 * rng.normal(size=(len(y), 384))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    started = time.perf_counter()
+    TemperatureScaledLogisticRegression().fit(x, y)
+    seconds = time.perf_counter() - started
+    benchmark.pedantic(lambda: GPClassifier().fit(x, y), rounds=3, iterations=1)
+    benchmark.extra_info["peer"] = "logistic regression with temperature by cross-validation"
+    benchmark.extra_info["times its seconds"] = benchmark.stats.stats.min / seconds
+
+
+def test_memory_of_a_fitted_model(benchmark: Any) -> None:
+    """Bytes after fitting over the stated ``8 (N D + N R + C R)``; the lower bound is 1."""
+    rng = np.random.default_rng(0)
+    n_rows, n_columns, n_classes = 3000, 64, 100
+    y = np.arange(n_rows) % n_classes
+    x = rng.normal(size=(n_classes, n_columns))[y] + rng.normal(size=(n_rows, n_columns))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    model = benchmark.pedantic(lambda: GPClassifier().fit(x, y), rounds=1, iterations=1)
+    posterior = model._posterior
+    held = sum(t.numel() * t.element_size() for t in vars(posterior).values() if hasattr(t, "numel"))
+    held += model._rows.x.nbytes + model._rows.y.nbytes + model._rows.weight.nbytes
+    rank = posterior.features.shape[1]
+    stated = 8 * (n_rows * n_columns + n_rows * rank + n_classes * rank)
+    benchmark.extra_info["bytes over stated"] = held / stated
