@@ -125,6 +125,7 @@ def condition(
     generator: torch.Generator | None = None,
     start: Tensor | None = None,
     only_means: bool = False,
+    tolerance: float = 3e-5,
 ) -> Conditioned:
     """The posterior of the weights given labelled features.
 
@@ -141,6 +142,8 @@ def condition(
         `Conditioned.dual` of a fit with another kernel, from which Laplace's mode is sought.
     only_means : bool
         Training variances are needed for leave-one-out means only, which allows short cuts with many classes.
+    tolerance : float
+        Of the softmax mode; see `fit_softmax_laplace`.
     """
     if model.likelihood == "gaussian":
         fit = fit_label_regression(features, y, n_classes, weight, model.noise)
@@ -150,13 +153,15 @@ def condition(
     if model.likelihood == "logistic":
         if len(present) < 2:
             return _prior_only(model, features, 1)
-        return _condition_present(model, features, y, 2, weight, generator, start, only_means)
+        return _condition_present(model, features, y, 2, weight, generator, start, only_means, tolerance)
     if len(present) < 2:
         return _prior_only(model, features, n_classes)
     position = torch.zeros_like(counts)
     position[present] = torch.arange(len(present), device=y.device)
     chosen = None if start is None else start[present]
-    found = _condition_present(model, features, position[y], len(present), weight, generator, chosen, only_means)
+    found = _condition_present(
+        model, features, position[y], len(present), weight, generator, chosen, only_means, tolerance
+    )
     return found if len(present) == n_classes else _spread(model, found, present, n_classes)
 
 
@@ -169,13 +174,14 @@ def _condition_present(
     generator: torch.Generator | None,
     start: Tensor | None,
     only_means: bool,
+    tolerance: float,
 ) -> Conditioned:
     if model.inference == "laplace":
         if model.likelihood == "logistic":
             fit = fit_logistic_laplace(features, y, weight, model.prior_mean, None if start is None else start[0])
         else:
             temperature = model.likelihood_temperature
-            fit = fit_softmax_laplace(features, y, n_classes, weight, temperature, start, only_means)
+            fit = fit_softmax_laplace(features, y, n_classes, weight, temperature, start, only_means, tolerance)
         return Conditioned(fit.posterior, fit.sites, fit.variance, float(fit.log_evidence), dual=fit.dual)
     likelihood = training_likelihood(model)
     assert isinstance(likelihood, MeanFieldLikelihood)

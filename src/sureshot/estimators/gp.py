@@ -33,8 +33,10 @@ from sureshot.estimators.base import LatentPrediction, ProbabilisticClassifier, 
 from sureshot.estimators.conditioning import Conditioned, Model, condition
 from sureshot.estimators.features import FeatureMap, explicit_features, nystrom_features
 from sureshot.estimators.preprocessing import Scaling, fit_scaling
+from sureshot.estimators.support import Support
+from sureshot.estimators.temperature import fit_rule
 from sureshot.estimators.threads import one_thread
-from sureshot.estimators.tuning import Setting, Support, fit_rule, leave_one_out_latents, tune
+from sureshot.estimators.tuning import Setting, leave_one_out_latents, tune
 from sureshot.estimators.validation import (
     LabelledRows,
     check_inputs,

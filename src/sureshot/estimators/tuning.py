@@ -5,8 +5,8 @@ log prior that decides where the labels cannot (one example per class). Two kind
 
 * label regression: closed-form leave-one-out latents for a whole path of noise levels from one eigendecomposition
   for each length-scale; its probabilities are a softmax at a fitted temperature;
-* the logistic or softmax likelihood by Laplace's method, walked uphill on a lattice of length-scale and output scale
-  from the length-scale that label regression likes best.
+* the logistic or softmax likelihood by Laplace's method, for the kernel families that label regression ranks highest,
+  walked uphill on a lattice of length-scale and output scale from the length-scale that it likes best.
 
 A candidate other than the default (Laplace with the default rule) must win by more than two standard errors of the
 paired difference in log probability; otherwise the more stable default is kept. (One standard error is the usual rule,
@@ -23,7 +23,6 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -32,11 +31,12 @@ from joblib import Parallel, delayed
 from torch import Tensor
 
 from sureshot.estimators.conditioning import Conditioned, Model, condition
-from sureshot.estimators.features import RANK_TOLERANCE
+from sureshot.estimators.support import Support, tuning_subset
+from sureshot.estimators.temperature import fit_rule, plug_in_temperatures
 from sureshot.inference.label_regression import leave_one_out_path
 from sureshot.inference.weight_space import leave_one_out
 from sureshot.kernels import evaluate
-from sureshot.likelihoods.base import Likelihood, PredictiveRule
+from sureshot.likelihoods.base import PredictiveRule
 
 LENGTHSCALES = tuple(2.0**k for k in range(-3, 4))  # relative to the kernel's natural length-scale
 OUTPUT_SCALES = tuple(10.0 ** (k / 2) for k in range(-2, 8))  # 0.1 ... 3162
@@ -44,18 +44,15 @@ NOISE_RATIOS = tuple(10.0 ** (k / 2) for k in range(-8, 4))  # noise variance / 
 
 DEFAULT_LENGTHSCALE = 1.0
 DEFAULT_OUTPUT_SCALE = 10.0
-# Log-normal priors: standard deviations of the logarithms. That of the temperature is what the best temperatures of
-# one-shot tasks show (docs/results/one-shot-defaults.md).
+# Log-normal priors: standard deviations of the logarithms.
 LENGTHSCALE_SPREAD = 1.0
 OUTPUT_SCALE_SPREAD = 1.0
-TEMPERATURE_SPREAD = 0.5
 
+MAX_CLIMBS = 3  # families that are tried with Laplace's method
+TUNING_RANK_TOLERANCE = 1e-7  # relative eigenvalue below which a direction does not change a choice
+TUNING_TOLERANCE = 3e-3  # of the softmax mode while settings are compared
 MARGIN = 2.0  # standard errors by which a candidate must beat the default
 MIN_COMPARISONS = 50  # left-out rows below which a standard error is not trusted and the default is kept
-
-MAX_TUNING_CELLS = 6000  # rows x classes of the subset on which kernels are compared
-MAX_TUNING_ROWS = 500
-MAX_TUNING_CLASSES = 30
 
 
 @dataclass(frozen=True)
@@ -98,22 +95,6 @@ class Candidate:
     pointwise: Tensor  # (N,), zero where the row cannot be left out
     log_prior: float
     objective: float  # what the search maximises, in nats over all rows
-
-
-@dataclass(frozen=True)
-class Support:
-    """The labelled rows a search sees."""
-
-    x: Tensor  # (N, D)
-    y: Tensor  # (N,)
-    weight: Tensor  # (N,)
-    n_classes: int
-
-    @cached_property
-    def usable(self) -> Tensor:
-        """Weights of the rows whose class keeps a row when they are left out, zero for the others."""
-        counts = torch.bincount(self.y, minlength=self.n_classes)
-        return self.weight * (counts[self.y] > 1)
 
 
 @dataclass(frozen=True)
@@ -169,7 +150,7 @@ def tune(
         Families searched at once.
     """
     subset = tuning_subset(support, rng)
-    searches = [Search(subset, k, family, rules, objective) for k, family in enumerate(families)]
+    searches = screened([Search(subset, k, family, rules, objective) for k, family in enumerate(families)], n_jobs)
     found = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(search.candidates)(models) for search in searches)
     best: dict[tuple[str, str], Candidate] = {}
     for candidate in itertools.chain.from_iterable(found):
@@ -189,6 +170,23 @@ def tune(
         score=float((subset.usable * chosen.pointwise).sum()) / total if total else math.nan,
         column_weights=family.column_weights,
     )
+
+
+def screened(searches: list[Search], n_jobs: int | None) -> list[Search]:
+    """The families worth a climb: the best few by label regression, which is cheap and ranks kernels much alike.
+
+    Where no row can be left out nothing tells families apart, and the first is the documented default.
+    """
+    if len(searches) <= MAX_CLIMBS or searches[0].objective == "evidence":
+        return searches
+    if not bool((searches[0].support.usable > 0).any()):
+        return searches[:1]
+    regressions = Parallel(n_jobs=n_jobs, prefer="threads")(
+        delayed(search.label_regression)(Model("gaussian", "exact")) for search in searches
+    )
+    best = [max(candidate.objective for candidate in candidates) for candidates in regressions]
+    kept = sorted(range(len(searches)), key=lambda k: best[k], reverse=True)[:MAX_CLIMBS]
+    return [searches[k] for k in sorted(kept)]
 
 
 def choose(candidates: list[Candidate], default: Candidate, usable: Tensor, objective: str) -> Candidate:
@@ -271,7 +269,16 @@ class Search:
         support = self.support
         features = self._basis(lengthscale) * math.sqrt(output_scale)
         means = self.rules == ("plug_in",)
-        fitted = condition(model, features, support.y, support.n_classes, support.weight, start=start, only_means=means)
+        fitted = condition(
+            model,
+            features,
+            support.y,
+            support.n_classes,
+            support.weight,
+            start=start,
+            only_means=means,
+            tolerance=TUNING_TOLERANCE,
+        )
         mean, variance = leave_one_out_latents(fitted)
         log_prior = _log_normal(lengthscale, DEFAULT_LENGTHSCALE, LENGTHSCALE_SPREAD) + _log_normal(
             output_scale, DEFAULT_OUTPUT_SCALE, OUTPUT_SCALE_SPREAD
@@ -339,7 +346,7 @@ class Search:
     def _basis(self, lengthscale: float) -> Tensor:
         """Features of the support at unit output scale."""
         eigenvalues, basis = self._decomposition(lengthscale)
-        kept = eigenvalues > RANK_TOLERANCE * eigenvalues[-1]
+        kept = eigenvalues > TUNING_RANK_TOLERANCE * eigenvalues[-1]
         return basis[:, kept] * eigenvalues[kept].sqrt() / self.support.weight.sqrt()[:, None]
 
 
@@ -351,94 +358,6 @@ def leave_one_out_latents(fitted: Conditioned) -> tuple[Tensor, Tensor]:
     return leave_one_out(mean, fitted.variance, fitted.sites.precision, fitted.sites.shift)
 
 
-def fit_rule(
-    likelihood: Likelihood,
-    mean: Tensor,
-    variance: Tensor,
-    support: Support,
-    rule: PredictiveRule,
-    default_temperature: float,
-) -> tuple[float, Tensor]:
-    """Temperature of a rule and the pointwise log probabilities (N,) at it.
-
-    The averaging rules account for the uncertainty of the latents and keep temperature 1; the plug-in rule gets
-    the temperature that maximises the leave-one-out log probability under a log-normal prior.
-    """
-    if rule != "plug_in":
-        return 1.0, smoothed_score(likelihood.predict(mean, variance, rule).clamp_min(1e-300).log(), support)
-    temperatures, pointwise = plug_in_temperatures(likelihood, mean[None], support, default_temperature)
-    return float(temperatures[0]), pointwise[0]
-
-
-def plug_in_temperatures(
-    likelihood: Likelihood, means: Tensor, support: Support, default_temperature: float
-) -> tuple[Tensor, Tensor]:
-    """The best temperature for each of several leave-one-out latents.
-
-    Parameters
-    ----------
-    means : Tensor (L, C, N)
-
-    Returns
-    -------
-    temperatures : Tensor (L,)
-    pointwise : Tensor (L, N)
-        Smoothed log probabilities at them.
-    """
-    usable = support.usable
-    log_default = math.log(default_temperature)
-
-    def pointwise(log_temperatures: Tensor) -> Tensor:  # (..., L) to (..., L, N)
-        latent = means / log_temperatures.exp()[..., None, None]
-        return smoothed_score(torch.log_softmax(likelihood.class_log_likelihood(latent), dim=-2), support)
-
-    centre = means.new_full((len(means),), log_default)
-    offsets = torch.linspace(-1, 1, 17, dtype=means.dtype, device=means.device)[:, None]
-    for width in (4.0, 0.5, 0.0625):  # each round brackets the best point of the one before
-        grid = centre + width * offsets  # (17, L)
-        distance = (grid - log_default) / TEMPERATURE_SPREAD
-        value = (usable * pointwise(grid)).sum(-1) - 0.5 * distance**2
-        centre = grid.gather(0, value.argmax(0, keepdim=True)).squeeze(0)
-    return centre.exp(), pointwise(centre)
-
-
-def smoothed_score(log_probability: Tensor, support: Support) -> Tensor:
-    """Log probability of the labels (..., N) as if one row in all had a label drawn at random.
-
-    Without it, a small support whose left-out labels are all predicted right asks for certainty. One
-    pseudo-mistake among n rows is Laplace's rule of succession, as Platt 1999 smooths the targets of his sigmoid.
-    """
-    share = 1 / (1 + support.usable.sum())
-    picked = log_probability.gather(-2, support.y.expand(*log_probability.shape[:-2], 1, -1)).squeeze(-2)
-    return (1 - share) * picked + share * log_probability.mean(-2)
-
-
-def tuning_subset(support: Support, rng: np.random.Generator) -> Support:
-    """A stratified subset small enough to compare kernels on, or the support itself."""
-    y = support.y.cpu().numpy()
-    counts = np.bincount(y, minlength=support.n_classes)
-    classes = np.flatnonzero(counts)
-    if len(classes) > MAX_TUNING_CLASSES:
-        eligible = classes[counts[classes] > 1]
-        pool = eligible if len(eligible) >= 2 else classes
-        classes = np.sort(rng.choice(pool, size=min(MAX_TUNING_CLASSES, len(pool)), replace=False))
-    budget = min(MAX_TUNING_ROWS, max(2 * len(classes), MAX_TUNING_CELLS // max(len(classes), 1)))
-    in_classes = np.isin(y, classes)
-    if in_classes.sum() <= budget and len(classes) == np.count_nonzero(counts):
-        return support
-    rows = np.flatnonzero(in_classes)
-    if len(rows) > budget:
-        rows = _stratified(y, rows, classes, counts, budget, rng)
-    renamed = np.searchsorted(classes, y[rows])
-    index = torch.from_numpy(rows).to(support.y.device)
-    return Support(
-        support.x[index],
-        torch.from_numpy(renamed).to(support.y.device),
-        support.weight[index],
-        len(classes),
-    )
-
-
 def scaled(kernel: Kernel, output_scale: float) -> Kernel:
     """The kernel times an output scale, without nesting scale kernels."""
     if isinstance(kernel, ScaleKernel):
@@ -447,19 +366,6 @@ def scaled(kernel: Kernel, output_scale: float) -> Kernel:
     wrapped = ScaleKernel(kernel).double()
     wrapped.outputscale = torch.tensor(output_scale, dtype=torch.float64)  # a float would be rounded to float32
     return wrapped
-
-
-def _stratified(
-    y: np.ndarray,
-    rows: np.ndarray,
-    classes: np.ndarray,
-    counts: np.ndarray,
-    budget: int,
-    rng: np.random.Generator,
-) -> np.ndarray:
-    share = np.minimum(counts[classes], np.maximum(2, np.floor(budget * counts[classes] / len(rows)).astype(int)))
-    picked = [rng.choice(rows[y[rows] == c], size=size, replace=False) for c, size in zip(classes, share, strict=True)]
-    return np.sort(np.concatenate(picked))
 
 
 def _neighbours(at: tuple[int, int], n_first: int, n_second: int) -> Iterator[tuple[int, int]]:

@@ -57,13 +57,9 @@ class Table:
         width = len(self.columns)
         for number, row in enumerate(self.rows):
             if len(row) != width:
-                raise ValueError(
-                    f"rows: expected {width} cells, one for each column, row {number} has {len(row)}."
-                )
+                raise ValueError(f"rows: expected {width} cells, one for each column, row {number} has {len(row)}.")
         if self.better and len(self.better) != width:
-            raise ValueError(
-                f"better: expected {width} entries, one for each column, got {len(self.better)}."
-            )
+            raise ValueError(f"better: expected {width} entries, one for each column, got {len(self.better)}.")
 
 
 @dataclass(frozen=True)
@@ -140,18 +136,13 @@ class Predictions:
             if getattr(self, name) is not None:
                 values = np.asarray(getattr(self, name))
                 if values.shape != (n,):
-                    raise ValueError(
-                        f"{name}: expected {n} values, one for each row, got shape {values.shape}."
-                    )
+                    raise ValueError(f"{name}: expected {n} values, one for each row, got shape {values.shape}.")
                 object.__setattr__(self, name, values)
         if self.images is not None:
             images = np.asarray(self.images)
-            if images.shape[:1] != (n,) or not (
-                images.ndim == 3 or (images.ndim == 4 and images.shape[3] == 3)
-            ):
+            if images.shape[:1] != (n,) or not (images.ndim == 3 or (images.ndim == 4 and images.shape[3] == 3)):
                 raise ValueError(
-                    f"images: expected shape ({n}, height, width) or ({n}, height, width, 3), "
-                    f"got {images.shape}."
+                    f"images: expected shape ({n}, height, width) or ({n}, height, width, 3), got {images.shape}."
                 )
             object.__setattr__(self, "images", images)
 
@@ -195,9 +186,7 @@ class Confusion:
     """Of the true class's rows."""
 
 
-def worst_pairs(
-    truth: NDArray[np.int64], predicted: NDArray[np.int64], classes: ArrayLike
-) -> list[Confusion]:
+def worst_pairs(truth: NDArray[np.int64], predicted: NDArray[np.int64], classes: ArrayLike) -> list[Confusion]:
     """Pairs (true, predicted) of different classes, most frequent first.
 
     Parameters

@@ -116,9 +116,7 @@ def write_report(folder: str | os.PathLike[str], report: Report) -> Path:
 def render(report: Report) -> str:
     """The page as text."""
     source = files("sureshot.report").joinpath(FILE_NAME).read_text(encoding="utf-8")
-    engine = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+    engine = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     predictions = report.predictions
     view = digest(predictions) if predictions is not None else None
     context: dict[str, object] = {

@@ -46,9 +46,7 @@ def reliability_diagram(curve: ReliabilityCurve) -> Figure:
     upper.set_title("below the dashed line: too sure", loc="right", color="#5C5C5C", fontsize=SMALL)
     upper.set(ylabel="fraction right", xlim=(0, 1), ylim=(0, 1.02))
     width = np.diff(curve.edges)
-    lower.bar(
-        curve.edges[:-1], curve.count, width=width, align="edge", color=BLUE, edgecolor="white", linewidth=0.8
-    )
+    lower.bar(curve.edges[:-1], curve.count, width=width, align="edge", color=BLUE, edgecolor="white", linewidth=0.8)
     lower.set(xlabel="confidence (largest probability)", ylabel="rows")
     lower.yaxis.set_major_locator(MaxNLocator(3, integer=True))
     _tidy(upper, lower)
@@ -173,9 +171,7 @@ def outlier_histogram(known: NDArray[np.float64], unknown: NDArray[np.float64]) 
         clipped = np.clip(scores, edges[0], edges[-1])
         weights = np.full(scores.size, 1.0 / max(scores.size, 1))
         name = f"{name} ({scores.size})"
-        axes.hist(
-            clipped, edges, weights=weights, histtype="stepfilled", color=colour, alpha=0.35, label=name
-        )
+        axes.hist(clipped, edges, weights=weights, histtype="stepfilled", color=colour, alpha=0.35, label=name)
         axes.hist(clipped, edges, weights=weights, histtype="step", color=colour, linewidth=1.4)
     axes.legend(fontsize=SMALL, frameon=False)
     axes.set(xlabel="outlier score", ylabel="fraction of rows")
@@ -200,9 +196,7 @@ def image_gallery(images: ArrayLike, captions: Sequence[str], n_columns: int = 8
     """
     pictures = np.asarray(images)
     if len(pictures) != len(captions) or len(captions) == 0:
-        raise ValueError(
-            f"captions: expected one for each image, got {len(captions)} for {len(pictures)} images."
-        )
+        raise ValueError(f"captions: expected one for each image, got {len(captions)} for {len(pictures)} images.")
     columns = min(n_columns, len(captions))
     rows = -(-len(captions) // columns)
     lines = max(caption.count("\n") + 1 for caption in captions)
@@ -212,9 +206,7 @@ def image_gallery(images: ArrayLike, captions: Sequence[str], n_columns: int = 8
         figure.subplots(rows, columns, squeeze=False).flat, pictures, captions, strict=False
     ):
         axes.imshow(picture, cmap="gray_r" if picture.ndim == 2 else None, interpolation="nearest")
-        axes.set_xlabel(
-            "\n".join(_plain(line, 18) for line in caption.split("\n")), fontsize=SMALL, color=INK
-        )
+        axes.set_xlabel("\n".join(_plain(line, 18) for line in caption.split("\n")), fontsize=SMALL, color=INK)
         axes.set(xticks=[], yticks=[])
     for axes in figure.axes:
         axes.spines[:].set_color("#CCCCCC")
@@ -229,9 +221,7 @@ def figure_to_data_uri(figure: Figure, form: Literal["png", "svg"] = "png") -> s
     PNG is drawn at twice the browser's resolution for sharp screens.
     """
     buffer = io.BytesIO()
-    figure.savefig(
-        buffer, format=form, dpi=2 * PIXELS_PER_INCH, metadata={"Date": None} if form == "svg" else None
-    )
+    figure.savefig(buffer, format=form, dpi=2 * PIXELS_PER_INCH, metadata={"Date": None} if form == "svg" else None)
     return _data_uri(buffer.getvalue(), "image/svg+xml" if form == "svg" else "image/png")
 
 

@@ -1,0 +1,70 @@
+"""The labelled rows as tensors, and a subset of them small enough to compare kernels on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+MAX_TUNING_CELLS = 2500  # rows x classes of the subset on which kernels are compared
+MAX_TUNING_ROWS = 500
+MIN_ROWS_PER_CLASS = 5  # on average, whatever the cells
+MAX_TUNING_CLASSES = 30
+
+
+@dataclass(frozen=True)
+class Support:
+    """The labelled rows a search sees."""
+
+    x: Tensor  # (N, D)
+    y: Tensor  # (N,)
+    weight: Tensor  # (N,)
+    n_classes: int
+
+    @cached_property
+    def usable(self) -> Tensor:
+        """Weights of the rows whose class keeps a row when they are left out, zero for the others."""
+        counts = torch.bincount(self.y, minlength=self.n_classes)
+        return self.weight * (counts[self.y] > 1)
+
+
+def tuning_subset(support: Support, rng: np.random.Generator) -> Support:
+    """A stratified subset small enough to compare kernels on, or the support itself."""
+    y = support.y.cpu().numpy()
+    counts = np.bincount(y, minlength=support.n_classes)
+    classes = np.flatnonzero(counts)
+    if len(classes) > MAX_TUNING_CLASSES:
+        eligible = classes[counts[classes] > 1]
+        pool = eligible if len(eligible) >= 2 else classes
+        classes = np.sort(rng.choice(pool, size=min(MAX_TUNING_CLASSES, len(pool)), replace=False))
+    budget = min(MAX_TUNING_ROWS, max(MIN_ROWS_PER_CLASS * len(classes), MAX_TUNING_CELLS // max(len(classes), 1)))
+    in_classes = np.isin(y, classes)
+    if in_classes.sum() <= budget and len(classes) == np.count_nonzero(counts):
+        return support
+    rows = np.flatnonzero(in_classes)
+    if len(rows) > budget:
+        rows = _stratified(y, rows, classes, counts, budget, rng)
+    renamed = np.searchsorted(classes, y[rows])
+    index = torch.from_numpy(rows).to(support.y.device)
+    return Support(
+        support.x[index],
+        torch.from_numpy(renamed).to(support.y.device),
+        support.weight[index],
+        len(classes),
+    )
+
+
+def _stratified(
+    y: np.ndarray,
+    rows: np.ndarray,
+    classes: np.ndarray,
+    counts: np.ndarray,
+    budget: int,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    share = np.minimum(counts[classes], np.maximum(2, np.floor(budget * counts[classes] / len(rows)).astype(int)))
+    picked = [rng.choice(rows[y[rows] == c], size=size, replace=False) for c, size in zip(classes, share, strict=True)]
+    return np.sort(np.concatenate(picked))

@@ -1,0 +1,81 @@
+"""Predictive rules on left-out latents: their temperature and their score.
+
+The averaging rules account for the uncertainty of the latents and keep temperature 1; the plug-in rule gets the
+temperature that maximises the leave-one-out log probability under a log-normal prior.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from sureshot.estimators.support import Support
+from sureshot.likelihoods.base import Likelihood, PredictiveRule
+
+# Standard deviation of the prior on the log temperature: about what the best temperatures of one-shot tasks show
+# (docs/results/one-shot-defaults.md).
+TEMPERATURE_SPREAD = 0.6
+
+
+def fit_rule(
+    likelihood: Likelihood,
+    mean: Tensor,
+    variance: Tensor,
+    support: Support,
+    rule: PredictiveRule,
+    default_temperature: float,
+) -> tuple[float, Tensor]:
+    """Temperature of a rule and the pointwise log probabilities (N,) at it.
+
+    The averaging rules account for the uncertainty of the latents and keep temperature 1; the plug-in rule gets
+    the temperature that maximises the leave-one-out log probability under a log-normal prior.
+    """
+    if rule != "plug_in":
+        return 1.0, smoothed_score(likelihood.predict(mean, variance, rule).clamp_min(1e-300).log(), support)
+    temperatures, pointwise = plug_in_temperatures(likelihood, mean[None], support, default_temperature)
+    return float(temperatures[0]), pointwise[0]
+
+
+def plug_in_temperatures(
+    likelihood: Likelihood, means: Tensor, support: Support, default_temperature: float
+) -> tuple[Tensor, Tensor]:
+    """The best temperature for each of several leave-one-out latents.
+
+    Parameters
+    ----------
+    means : Tensor (L, C, N)
+
+    Returns
+    -------
+    temperatures : Tensor (L,)
+    pointwise : Tensor (L, N)
+        Smoothed log probabilities at them.
+    """
+    usable = support.usable
+    log_default = math.log(default_temperature)
+
+    def pointwise(log_temperatures: Tensor) -> Tensor:  # (..., L) to (..., L, N)
+        latent = means / log_temperatures.exp()[..., None, None]
+        return smoothed_score(torch.log_softmax(likelihood.class_log_likelihood(latent), dim=-2), support)
+
+    centre = means.new_full((len(means),), log_default)
+    offsets = torch.linspace(-1, 1, 17, dtype=means.dtype, device=means.device)[:, None]
+    for width in (4.0, 0.5, 0.0625):  # each round brackets the best point of the one before
+        grid = centre + width * offsets  # (17, L)
+        distance = (grid - log_default) / TEMPERATURE_SPREAD
+        value = (usable * pointwise(grid)).sum(-1) - 0.5 * distance**2
+        centre = grid.gather(0, value.argmax(0, keepdim=True)).squeeze(0)
+    return centre.exp(), pointwise(centre)
+
+
+def smoothed_score(log_probability: Tensor, support: Support) -> Tensor:
+    """Log probability of the labels (..., N) as if one row in all had a label drawn at random.
+
+    Without it, a small support whose left-out labels are all predicted right asks for certainty. One
+    pseudo-mistake among n rows is Laplace's rule of succession, as Platt 1999 smooths the targets of his sigmoid.
+    """
+    share = 1 / (1 + support.usable.sum())
+    picked = log_probability.gather(-2, support.y.expand(*log_probability.shape[:-2], 1, -1)).squeeze(-2)
+    return (1 - share) * picked + share * log_probability.mean(-2)

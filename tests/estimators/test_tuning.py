@@ -1,0 +1,117 @@
+"""Choosing settings: temperatures, subsets, and what must beat the default."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from sureshot import GPClassifier
+from sureshot.estimators.conditioning import Model
+from sureshot.estimators.support import MAX_TUNING_CLASSES, MAX_TUNING_ROWS, Support, tuning_subset
+from sureshot.estimators.temperature import fit_rule, plug_in_temperatures, smoothed_score
+from sureshot.estimators.tuning import Candidate, choose
+from sureshot.likelihoods import Softmax
+
+
+def support(n: int, n_classes: int, seed: int = 0) -> Support:
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.arange(n) % n_classes
+    return Support(torch.randn(n, 2, generator=generator).double(), y, torch.ones(n).double(), n_classes)
+
+
+def test_the_temperature_of_scaled_logits_is_recovered() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = 2 * torch.randn(3, 4000, generator=generator, dtype=torch.float64)
+    y = torch.multinomial(torch.softmax(logits, 0).mT, 1, generator=generator).squeeze(1)
+    rows = Support(torch.zeros(4000, 1).double(), y, torch.ones(4000).double(), 3)
+    temperature, _ = fit_rule(Softmax(), 5 * logits, torch.zeros_like(logits), rows, "plug_in", 0.5)
+    assert temperature == pytest.approx(5, rel=0.1)
+
+
+def test_several_latents_are_tuned_as_if_alone() -> None:
+    rows = support(40, 4)
+    generator = torch.Generator().manual_seed(1)
+    latents = torch.randn(3, 4, 40, generator=generator, dtype=torch.float64)
+    together, pointwise = plug_in_temperatures(Softmax(), latents, rows, 0.5)
+    for k in range(3):
+        alone, score = fit_rule(Softmax(), latents[k], torch.zeros_like(latents[k]), rows, "plug_in", 0.5)
+        assert float(together[k]) == pytest.approx(alone)
+        torch.testing.assert_close(pointwise[k], score)
+
+
+def test_without_left_out_rows_the_default_temperature_stands() -> None:
+    rows = support(5, 5)
+    assert not bool(rows.usable.any())
+    latents = torch.randn(5, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    assert fit_rule(Softmax(), latents, torch.zeros_like(latents), rows, "plug_in", 0.27)[0] == pytest.approx(0.27)
+
+
+def test_a_perfect_record_does_not_ask_for_certainty() -> None:
+    rows = support(30, 3)
+    latents = torch.nn.functional.one_hot(rows.y, 3).double().mT
+    temperature, _ = fit_rule(Softmax(), latents, torch.zeros_like(latents), rows, "plug_in", 0.5)
+    confidence = torch.softmax(latents / temperature, 0).max(0).values
+    assert 0.9 < float(confidence.min()) < 0.999
+
+
+def test_one_mistake_among_all_rows_is_what_smoothing_adds() -> None:
+    rows = support(9, 3)
+    log_p = torch.log(torch.tensor([0.7, 0.2, 0.1], dtype=torch.float64))[:, None].expand(3, 9)
+    expected = 0.9 * log_p[rows.y, torch.arange(9)] + 0.1 * log_p.mean(0)
+    torch.testing.assert_close(smoothed_score(log_p, rows), expected)
+
+
+def test_subsets_are_stratified_and_bounded() -> None:
+    rng = np.random.default_rng(0)
+    large = tuning_subset(support(5000, 4), rng)
+    assert len(large.y) <= MAX_TUNING_ROWS
+    assert torch.bincount(large.y).float().std() <= 1
+    many = tuning_subset(support(800, 160), rng)
+    assert many.n_classes == MAX_TUNING_CLASSES
+    assert set(many.y.tolist()) == set(range(MAX_TUNING_CLASSES))
+    small = support(40, 4)
+    assert tuning_subset(small, rng) is small
+
+
+def candidate(pointwise: torch.Tensor) -> Candidate:
+    model = Model("softmax", "laplace")
+    return Candidate(0, 1.0, 1.0, model, "plug_in", 1.0, pointwise, 0.0, float(pointwise.sum()))
+
+
+@pytest.mark.parametrize(("gain", "wins"), [(0.01, False), (1.0, True)])
+def test_the_default_is_left_only_for_a_clear_gain(gain: float, wins: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    base = -torch.rand(100, generator=generator, dtype=torch.float64)
+    better = base + gain + torch.randn(100, generator=generator, dtype=torch.float64)
+    default, other = candidate(base), candidate(better)
+    chosen = choose([default, other], default, torch.ones(100, dtype=torch.float64), "leave_one_out")
+    assert (chosen is other) == wins
+
+
+def test_few_rows_cannot_leave_the_default() -> None:
+    base = torch.full((20,), -1.0, dtype=torch.float64)
+    default, other = candidate(base), candidate(base + 1)
+    assert choose([default, other], default, torch.ones(20, dtype=torch.float64), "leave_one_out") is default
+
+
+def test_the_tuned_score_is_an_honest_estimate_of_the_test_score() -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(900) % 3
+    x = rng.normal(size=(900, 2)) + 1.2 * np.array([[0, 1], [1, -1], [-1, -1]])[y]
+    model = GPClassifier().fit(x[:150], y[:150])
+    test = float(np.log(model.predict_proba(x[150:])[np.arange(750), y[150:]]).mean())
+    assert model.leave_one_out_score_ == pytest.approx(test, abs=0.12)
+
+
+def test_columns_of_one_unit_may_keep_their_relative_sizes() -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(120) % 2
+    x = 0.05 * rng.normal(size=(120, 20))
+    x[:, 0] = rng.normal(size=120) + 4 * y  # the one loud column tells the classes apart; the others are faint noise
+    model = GPClassifier(kernel="rbf").fit(x[:40], y[:40])
+    standardised = GPClassifier(kernel="rbf", standardize=True).fit(x[:40], y[:40])
+    assert model.score(x[40:], y[40:]) >= standardised.score(x[40:], y[40:])
+    assert not math.isclose(
+        float(model._scaling.scale[0] / model._scaling.scale[1]), float(x[:40, 0].std() / x[:40, 1].std())
+    )
