@@ -109,6 +109,18 @@ def test_new_classes_are_appended_and_old_columns_stay() -> None:
     np.testing.assert_allclose(model.predict_proba(X_test), whole.predict_proba(X_test)[:, columns], atol=1e-5)
 
 
+def test_a_third_class_changes_likelihood_and_rule() -> None:
+    X, y, X_test, y_test = iris(3)
+    model = GPClassifier().fit(X[y < 2], y[y < 2])
+    assert model.likelihood_ == "logistic"
+    model.partial_fit(X[y == 2], y[y == 2])
+    assert (model.likelihood_, model.predictive_) == ("softmax", "plug_in")
+    assert log_loss(y_test, model.predict_proba(X_test)) < 0.3
+    model.forget([0])
+    assert model.likelihood_ == "logistic"
+    assert model.score(X_test[y_test > 0], y_test[y_test > 0]) > 0.85
+
+
 @pytest.mark.parametrize(
     ("likelihood", "inference"),
     [

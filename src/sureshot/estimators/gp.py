@@ -241,7 +241,7 @@ class GPClassifier(ProbabilisticClassifier):
         if first or retune:
             self._learn(rows)
         else:
-            self._model = self._model_for(len(self.classes_))
+            self._adapt_model()
             self._condition(rows)
         return self
 
@@ -317,7 +317,7 @@ class GPClassifier(ProbabilisticClassifier):
         kept = stays[self._rows.y]
         rows = LabelledRows(self._rows.x[kept], renumbered[self._rows.y[kept]], self._rows.weight[kept])
         self.classes_ = self.classes_[stays]
-        self._model = self._model_for(len(self.classes_))
+        self._adapt_model()
         self._condition(rows)
         return self
 
@@ -366,13 +366,16 @@ class GPClassifier(ProbabilisticClassifier):
             weights = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_[codes])
         return weights[codes]
 
-    def _model_for(self, n_classes: int) -> Model:
-        """The model of the current choice for that many classes, which may have changed."""
-        current = self._model
+    def _adapt_model(self) -> None:
+        """Change to the likelihood, and its usual rule, that the present number of classes needs."""
+        n_classes, current = len(self.classes_), self._model
         allowed = options.models_for(self.likelihood, self.inference, n_classes, **self._model_settings())
-        if (current.likelihood == "logistic" and n_classes > 2) or (current.likelihood == "softmax" and n_classes <= 2):
-            return replace(allowed[0], noise=current.noise)
-        return current
+        needs_other = current.likelihood == "logistic" and n_classes > 2
+        if needs_other or (current.likelihood == "softmax" and n_classes <= 2 and self.likelihood == "auto"):
+            self._model = replace(allowed[0], noise=current.noise)
+        if self._model.likelihood != current.likelihood and not self._calibrated:
+            self.predictive_ = options.rules_for(self.predictive, self._model)[0]
+            self.temperature_ = 1.0
 
     def _model_settings(self) -> dict[str, Any]:
         for name in ("n_chains", "n_sweeps"):
