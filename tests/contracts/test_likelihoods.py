@@ -93,6 +93,14 @@ def test_every_likelihood_has_a_case() -> None:
 
 
 @each(CASES)
+def test_log_plug_in_is_the_log_of_plug_in(case: Case) -> None:
+    f = latents(case, 2, 5)
+    torch.testing.assert_close(case.likelihood.log_plug_in(f), case.likelihood.plug_in(f).log())
+    total = case.likelihood.class_log_likelihood(f).exp().sum(-2)
+    assert torch.allclose(total, torch.ones_like(total)) == case.likelihood.normalised
+
+
+@each(CASES)
 def test_log_likelihood_picks_the_label_and_takes_leading_dimensions(case: Case) -> None:
     f, y = latents(case, 2, 3, 4), labels(case, 2, 3, 4)
     values = case.likelihood.class_log_likelihood(f)

@@ -58,7 +58,7 @@ def plug_in_temperatures(
 
     def pointwise(log_temperatures: Tensor) -> Tensor:  # (..., L) to (..., L, N)
         latent = means / log_temperatures.exp()[..., None, None]
-        return smoothed_score(torch.log_softmax(likelihood.class_log_likelihood(latent), dim=-2), support)
+        return smoothed_score(likelihood.log_plug_in(latent), support)
 
     centre = means.new_full((len(means),), log_default)
     offsets = torch.linspace(-1, 1, 17, dtype=means.dtype, device=means.device)[:, None]

@@ -30,6 +30,9 @@ class Likelihood(ABC):
     name: str
     """The public name, as in ``GPClassifier(likelihood=name)``."""
 
+    normalised: bool = False
+    """Whether the likelihoods of all classes sum to one at any latents."""
+
     def n_latents(self, n_classes: int) -> int:
         """Latent functions needed for that many classes (one for each by default)."""
         return n_classes
@@ -43,6 +46,11 @@ class Likelihood(ABC):
         values = self.class_log_likelihood(f)
         index = y.unsqueeze(-2).expand(*values.shape[:-2], 1, values.shape[-1])
         return values.gather(-2, index).squeeze(-2)
+
+    def log_plug_in(self, mean: Tensor) -> Tensor:
+        """Log of `plug_in`, accurate where probabilities underflow."""
+        values = self.class_log_likelihood(mean)
+        return values if self.normalised else torch.log_softmax(values, dim=-2)
 
     def plug_in(self, mean: Tensor) -> Tensor:
         """Normalised likelihood at the latent means, (..., classes, Q)."""

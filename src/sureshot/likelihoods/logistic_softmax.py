@@ -83,6 +83,7 @@ class LogisticSoftmax(ConjugateLikelihood):
     """
 
     name = "logistic_softmax"
+    normalised = True
 
     def __init__(
         self,
