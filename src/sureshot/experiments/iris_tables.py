@@ -241,7 +241,8 @@ def judge(scores: Scores, maps: Sequence[Map]) -> tuple[Verdict, ...]:
         )
     )
     rows = map_table(maps).set_index("model").loc[list(PAPER)]
-    confidence, sure, boundary = rows["mean confidence"], rows["share above 0.8"], rows["bending"]
+    confidence, sure, bending = rows["mean confidence"], rows["share above 0.8"], rows["bending"]
+    length = rows["boundary length"]
     verdicts += [
         Verdict(
             "logistic-softmax produces lower confidence than the others (rule: smallest mean over the maps)",
@@ -260,8 +261,9 @@ def judge(scores: Scores, maps: Sequence[Map]) -> tuple[Verdict, ...]:
         Verdict(
             "the Gaussian likelihood produces more warped decision boundaries (rule: largest bending on the maps)",
             f"{SNELL}, figure 7",
-            "bending " + _series(boundary),
-            bool(boundary.idxmax() == "gaussian"),
+            f"bending {_series(bending)}; by the length of the boundaries, the first measure that was tried, it is "
+            f"{length.idxmax()} ({_series(length)})",
+            bool(bending.idxmax() == "gaussian"),
         ),
     ]
     return tuple(verdicts)
