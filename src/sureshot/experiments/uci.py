@@ -123,9 +123,9 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
         title="Ten small tables",
         introduction=(
             f"{settings.n_folds}-fold stratified cross-validation; gaps filled with the training mean inside the fold, "
-            f"columns standardised. The scikit-learn GP and the Dirichlet GP see at most {settings.gp_rows} training rows "
-            f"(fewer than there are on {', '.join(larger) or 'none of the sets'}); everyone else sees all. Probabilities "
-            "are clipped at 1e-6."
+            f"columns standardised. The scikit-learn GP and the Dirichlet GP see at most {settings.gp_rows} training "
+            f"rows (fewer than there are on {', '.join(larger) or 'none of the sets'}); everyone else sees all. "
+            "Probabilities are clipped at 1e-6."
         ),
         tables=(
             Table("nll", "Mean negative log-likelihood over the folds, in nats.", nll),
