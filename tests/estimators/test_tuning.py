@@ -76,7 +76,7 @@ def test_subsets_are_stratified_and_bounded() -> None:
 
 def candidate(pointwise: torch.Tensor) -> Candidate:
     model = Model("softmax", "laplace")
-    return Candidate(0, 1.0, 1.0, model, "plug_in", 1.0, pointwise, 0.0, float(pointwise.sum()))
+    return Candidate(0, 1.0, 1.0, model, "plug_in", 1.0, pointwise, float(pointwise.sum()))
 
 
 @pytest.mark.parametrize(("gain", "wins"), [(0.01, False), (1.0, True)])

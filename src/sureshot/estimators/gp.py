@@ -11,7 +11,6 @@ recompute what they need. Mean field keeps its N C site precisions besides, Gibb
 
 from __future__ import annotations
 
-import logging
 import math
 import warnings
 from contextlib import nullcontext
@@ -48,8 +47,6 @@ from sureshot.inference.inducing import kmeans_inducing
 from sureshot.inference.one_vs_each_posterior import OneVsEachPosterior
 from sureshot.inference.weight_space import WeightPosterior
 from sureshot.likelihoods.quadrature import standard_normal_points
-
-logger = logging.getLogger(__name__)
 
 QUERY_BLOCK = 2048
 SMALL_SUPPORT = 2000  # distinct rows up to which one core was measured to be as fast as two

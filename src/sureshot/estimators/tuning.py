@@ -84,7 +84,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A scored point of the search: pointwise leave-one-out log probabilities and the log prior."""
+    """A scored point of the search: pointwise leave-one-out log probabilities and the objective."""
 
     family: int
     lengthscale: float
@@ -93,7 +93,6 @@ class Candidate:
     rule: PredictiveRule
     temperature: float
     pointwise: Tensor  # (N,), zero where the row cannot be left out
-    log_prior: float
     objective: float  # what the search maximises, in nats over all rows
 
 
@@ -302,7 +301,6 @@ class Search:
                     rule,
                     temperature,
                     pointwise,
-                    log_prior,
                     value,
                 )
             )
@@ -329,7 +327,6 @@ class Search:
             "plug_in",
             float(temperatures[best]),
             pointwise[best],
-            log_prior,
             float(values[best]),
         )
 
