@@ -159,7 +159,8 @@ class GramPrior(LatentPrior):
     def condition(self, sites: Sites) -> GramPosterior:
         """Condition on sites: ``B = I + W^1/2 K W^1/2``, one Cholesky factor for each class."""
         w, b = sites
-        root = w.sqrt()
+        observed = w > 0  # the root's gradient at zero would be infinite
+        root = torch.where(observed, w, 1).sqrt() * observed
         n = w.shape[-1]
         eye = torch.eye(n, dtype=w.dtype, device=w.device)
         factor = torch.linalg.cholesky(eye + root.unsqueeze(-1) * self.gram * root.unsqueeze(-2))

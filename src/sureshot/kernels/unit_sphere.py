@@ -27,8 +27,8 @@ def unit_rows(
 ) -> Tensor:
     """Rows of `x`, less `center` where given, scaled to unit length.
 
-    Rows are divided by their largest entry first, so that lengths whose square is beyond the range of the
-    dtype (1e-200, 1e200) are normalised as well as any other.
+    Where a length's square might be beyond the range of the dtype (1e-200, 1e200), rows are divided by their largest
+    entry first, so that they are normalised as well as any other.
 
     Raises
     ------
@@ -45,11 +45,13 @@ def unit_rows(
             )
         x = x - center
         floor = 4 * torch.finfo(x.dtype).eps * center.abs().max()
-    largest = x.detach().abs().amax(-1, keepdim=True)
+    largest = torch.linalg.vector_norm(x.detach(), ord=torch.inf, dim=-1, keepdim=True)
     zero = (largest <= floor).squeeze(-1)
     if bool(zero.any()):
         raise ValueError(_zero_message(zero, center is not None))
-    x = x / largest
+    limits = torch.finfo(x.dtype)
+    if bool((largest < limits.tiny**0.25).any()) or bool((largest > limits.max**0.25).any()):
+        x = x / largest
     return x / torch.linalg.vector_norm(x, dim=-1, keepdim=True)
 
 
