@@ -1,21 +1,29 @@
-"""Reading data: the data root, tables and embeddings from files, and the data sets of the experiments."""
+"""Reading data: the data root, tables, embeddings and images from files, and the data sets of the experiments."""
 
 from sureshot.data.datasets import Clinc150, Digits, load_clinc150, load_digits, load_uci
 from sureshot.data.embeddings import read_npz
+from sureshot.data.few_shot import FEW_SHOT_NAMES, load_few_shot
+from sureshot.data.images import ImageSet
+from sureshot.data.labelled import FewShotData, LabelledSet
 from sureshot.data.root import ENVIRONMENT_VARIABLE, DataError, data_file, data_root
 from sureshot.data.tables import Table, column_names, load_table
 
 __all__ = [
     "ENVIRONMENT_VARIABLE",
+    "FEW_SHOT_NAMES",
     "Clinc150",
     "DataError",
     "Digits",
+    "FewShotData",
+    "ImageSet",
+    "LabelledSet",
     "Table",
     "column_names",
     "data_file",
     "data_root",
     "load_clinc150",
     "load_digits",
+    "load_few_shot",
     "load_table",
     "load_uci",
     "read_npz",

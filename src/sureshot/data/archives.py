@@ -1,0 +1,42 @@
+"""Named arrays of an NPZ file, read with care.
+
+The prepared sets are NPZ files with arrays of known names. `read_arrays` reads those it is asked for, and says
+which file is broken, or which array is missing, in one line. Object arrays are pickles, which can run code when
+they are read, so they are refused.
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from sureshot.data.checks import listed
+from sureshot.data.root import DataError
+
+
+def read_arrays(path: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """The arrays with the given names.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read or an array is not in it.
+    """
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if not isinstance(loaded, np.lib.npyio.NpzFile):
+            raise DataError(f"{path} holds one bare array, expected an NPZ file with {listed(names)}")
+        with loaded as archive:
+            missing = [name for name in names if name not in archive.files]
+            if missing:
+                raise DataError(f"{path} has no array {listed(missing)}; arrays: {listed(archive.files) or 'none'}")
+            return {name: np.asarray(archive[name]) for name in names}
+    except DataError:
+        raise
+    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, ValueError, OSError, SyntaxError) as error:
+        detail = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise DataError(f"{path} cannot be read as NPZ ({detail}): fetch or write it again") from None

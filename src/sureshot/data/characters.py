@@ -1,0 +1,92 @@
+"""Few-shot data of handwritten characters: Omniglot by itself, and as the base of transfer to letters and digits.
+
+Turning characters by 90, 180 and 270 degrees (``rotations``) makes four times the classes. It is the default for
+Omniglot by itself, as in the literature, and off for transfer, as in the code behind the published transfer results.
+Turns are made after the split, so the four classes of a character stay together; letters and digits are not turned.
+"""
+
+from __future__ import annotations
+
+import os
+
+from sureshot.data.choice import choice_split, load_choice
+from sureshot.data.emnist import emnist_split, load_emnist
+from sureshot.data.images import ImageSet
+from sureshot.data.labelled import FewShotData
+from sureshot.data.omniglot import load_omniglot
+
+Root = str | os.PathLike[str] | None
+
+
+def omniglot_lake(
+    root: Root = None, *, rotations: bool = True, val_alphabets: int = 5, seed: int = 0, side: int = 28
+) -> FewShotData:
+    """Omniglot by Lake's background and evaluation alphabets.
+
+    Parameters
+    ----------
+    root : path, optional
+        As in `sureshot.data.data_root`.
+    rotations : bool, default True
+    val_alphabets : int, default 5
+        Of the 30 background alphabets, chosen by ``seed``: Lake et al. have no validation set.
+    side : int, default 28
+        Pixels; other sizes need the unpacked archive.
+    """
+    parts = load_omniglot(root, side).lake_split(val_alphabets, seed)
+    text = f"Omniglot, Lake's split, {val_alphabets} background alphabets for validation (seed {seed})"
+    return image_data("omniglot-lake", text + _said(rotations), *(_turned(part, rotations) for part in parts))
+
+
+def omniglot_vinyals(root: Root = None, *, rotations: bool = True, side: int = 28) -> FewShotData:
+    """Omniglot by the 1028, 172 and 423 characters of Vinyals et al. (2016)."""
+    parts = load_omniglot(root, side).vinyals_split(root)
+    text = "Omniglot, Vinyals's split" + _said(rotations)
+    return image_data("omniglot-vinyals", text, *(_turned(part, rotations) for part in parts))
+
+
+def omniglot_choice(root: Root = None, *, rotations: bool = False, binary: bool = False) -> FewShotData:
+    """From Omniglot's 1597 non-Latin characters to CHoiCe: 29 classes for validation, 31 for testing.
+
+    Parameters
+    ----------
+    root : path, optional
+        As in `sureshot.data.data_root`.
+    rotations : bool, default False
+        Of the Omniglot characters.
+    binary : bool, default False
+        CHoiCe in black and white instead of grey.
+    """
+    train = _turned(load_omniglot(root).non_latin(), rotations)
+    text = f"Omniglot, non-Latin{_said(rotations)}, to CHoiCe, even classes for validation and odd for testing"
+    return image_data("omniglot-choice", text, train, *choice_split(load_choice(root, binary)))
+
+
+def omniglot_emnist(root: Root = None, *, rotations: bool = False, part: str = "test") -> FewShotData:
+    """From Omniglot's 1597 non-Latin characters to EMNIST: 31 classes for validation, 31 for testing.
+
+    Parameters
+    ----------
+    root : path, optional
+        As in `sureshot.data.data_root`.
+    rotations : bool, default False
+        Of the Omniglot characters.
+    part : {"test", "train", "both"}, default "test"
+        Which of EMNIST's images, as in `sureshot.data.emnist.load_emnist`.
+    """
+    train = _turned(load_omniglot(root).non_latin(), rotations)
+    text = f"Omniglot, non-Latin{_said(rotations)}, to EMNIST ({part}), even classes for validation and odd for testing"
+    return image_data("omniglot-emnist", text, train, *emnist_split(load_emnist(root, part)))
+
+
+def image_data(name: str, description: str, train: ImageSet, val: ImageSet, test: ImageSet) -> FewShotData:
+    """Three image sets as few-shot data."""
+    return FewShotData(train.to_labelled(), val.to_labelled(), test.to_labelled(), name, description)
+
+
+def _turned(images: ImageSet, rotations: bool) -> ImageSet:
+    return images.with_rotations() if rotations else images
+
+
+def _said(rotations: bool) -> str:
+    return ", with rotations" if rotations else ", without rotations"

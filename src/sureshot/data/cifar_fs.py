@@ -1,0 +1,52 @@
+"""CIFAR-FS: the 100 classes of CIFAR-100, split 64 / 16 / 20 (Bertinetto, Henriques, Torr & Vedaldi 2019).
+
+Each class has 600 images of 32 x 32.
+
+The authors' layout is read from ``cifar-fs`` (or ``cifarfs``, ``CIFAR-FS``, ``cifar100``) in the data root::
+
+    cifar-fs/data/apple/apple_s_000022.png
+    cifar-fs/splits/bertinetto/train.txt     one class on a line; val.txt and test.txt likewise
+"""
+
+from __future__ import annotations
+
+import os
+
+from sureshot.data.image_folders import read_class_folders
+from sureshot.data.images import ImageSet
+from sureshot.data.lists import read_list
+from sureshot.data.root import DataError, data_root
+
+_FOLDERS = ("cifar-fs", "cifarfs", "CIFAR-FS", "cifar100")
+_LAYOUT = (
+    "expected a folder cifar-fs with data/CLASS/*.png and splits/bertinetto/{train,val,test}.txt (one class on a "
+    "line), as github.com/bertinetto/r2d2 gives it out; the images are those of CIFAR-100 "
+    "(www.cs.toronto.edu/~kriz/cifar.html)"
+)
+
+
+def load_cifar_fs(root: str | os.PathLike[str] | None = None, side: int = 32) -> tuple[ImageSet, ImageSet, ImageSet]:
+    """Training (64 classes), validation (16) and test (20) images.
+
+    Parameters
+    ----------
+    root : path, optional
+        As in `sureshot.data.data_root`.
+    side : int, default 32
+        Pixels; other than 32 resizes.
+
+    Raises
+    ------
+    DataError
+        If the layout is not there, a class has no image, or a file is broken.
+    """
+    folder = data_root(root, looking_for="cifar-fs/splits/bertinetto/train.txt")
+    places = [folder / name for name in _FOLDERS if (folder / name / "data").is_dir()]
+    if not places:
+        raise DataError(f"no CIFAR-FS in {folder}: {_LAYOUT}")
+    read = []
+    for part in ("train", "val", "test"):
+        path = places[0] / "splits" / "bertinetto" / f"{part}.txt"
+        classes = read_list(path, _LAYOUT)
+        read.append(read_class_folders(places[0] / "data", side=side, classes=classes, name=f"CIFAR-FS {part}"))
+    return read[0], read[1], read[2]

@@ -1,0 +1,96 @@
+"""Which classes are for training, validation and testing: by lists of names or by chance.
+
+Few-shot learning holds out whole classes. A set that comes without such a split gets one here: the classes that are
+named go where they are named for, all others are shuffled by a seed and shared out by fractions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sureshot.data.checks import listed, near
+from sureshot.data.root import DataError
+
+ClassSplit = tuple[list[int], list[int], list[int]]
+
+
+def split_by_seed(class_names: Sequence[str], fractions: Sequence[float], seed: int) -> ClassSplit:
+    """Classes shared out by chance.
+
+    Parameters
+    ----------
+    class_names : sequence of str
+        K names, at least 3.
+    fractions : three floats
+        Of classes for training, validation and testing, in proportion; each set gets at least one class.
+    seed : int
+
+    Returns
+    -------
+    train, val, test : lists of int
+        Class numbers, each list in increasing order.
+
+    Raises
+    ------
+    DataError
+    """
+    shares = np.asarray(fractions, dtype=np.float64)
+    if shares.shape != (3,) or not np.isfinite(shares).all() or (shares <= 0).any():
+        raise DataError(f"fractions={tuple(fractions)}, expected three positive numbers: training, validation, testing")
+    n_classes = len(class_names)
+    if n_classes < 3:
+        raise DataError(
+            f"{n_classes} classes ({listed(class_names)}), expected at least 3: one each for training, validation "
+            "and testing"
+        )
+    val, test = (max(1, round(n_classes * share)) for share in (shares / shares.sum())[1:])
+    test = min(test, n_classes - 2)
+    val = min(val, n_classes - 1 - test)
+    order = np.random.default_rng(seed).permutation(n_classes)
+    train = n_classes - val - test
+    return (
+        sorted(order[:train].tolist()),
+        sorted(order[train : train + val].tolist()),
+        sorted(order[train + val :].tolist()),
+    )
+
+
+def split_by_names(
+    class_names: Sequence[str],
+    train: Sequence[str] | None,
+    val: Sequence[str],
+    test: Sequence[str],
+) -> ClassSplit:
+    """Classes by lists of their names; ``train=None`` takes all that are on neither other list.
+
+    Returns
+    -------
+    train, val, test : lists of int
+        Class numbers, in the order of the names.
+
+    Raises
+    ------
+    DataError
+        If a name is unknown or twice on the lists, or a list is empty.
+    """
+    if train is None:
+        elsewhere = {str(name) for name in (*val, *test)}
+        train = [name for name in class_names if name not in elsewhere]
+    number = {name: k for k, name in enumerate(class_names)}
+    seen: set[str] = set()
+    for part, names in (("train", train), ("val", val), ("test", test)):
+        if not names:
+            raise DataError(f"no class for {part}: name at least one of {listed(class_names)}")
+        for name in map(str, names):
+            if name not in number:
+                raise DataError(
+                    f"class {name!r} for {part} is not in the data{near(name, class_names)}; "
+                    f"classes: {listed(class_names)}"
+                )
+            if name in seen:
+                raise DataError(f"class {name!r} is listed twice: the classes of the three sets must be different")
+            seen.add(name)
+    numbers = [[number[str(name)] for name in names] for names in (train, val, test)]
+    return numbers[0], numbers[1], numbers[2]

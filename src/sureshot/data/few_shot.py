@@ -1,0 +1,130 @@
+"""Few-shot data by name: classes to learn from, classes to choose settings on, classes to test on.
+
+==================  ==================================================================  ====================
+name                classes                                                             assembled in
+==================  ==================================================================  ====================
+omniglot-lake       background / evaluation alphabets, four turns of each character     `characters`
+omniglot-vinyals    1028 / 172 / 423 characters, four turns each                        `characters`
+omniglot-choice     1597 non-Latin characters to 29 / 31 letters and digits of CHoiCe   `characters`
+omniglot-emnist     1597 non-Latin characters to 31 / 31 letters and digits of EMNIST   `characters`
+miniimagenet        64 / 16 / 20 kinds of photographs at 84 px                          `photographs`
+miniimagenet32      the same at 32 px, from one prepared file                           `photographs`
+cub                 100 / 50 / 50 birds at 84 px                                        `photographs`
+miniimagenet-cub    mini-ImageNet to 50 / 50 birds                                      `photographs`
+cifar-fs            64 / 16 / 20 kinds of things at 32 px                               `photographs`
+clinc150            60 / 15 / 75 intents, sentence embeddings                           `own_classes`
+folder              any folder of images                                                `own_classes`
+embeddings          any NPZ file of embeddings                                          `own_classes`
+transfer            the training classes of one, the others of another                  here
+==================  ==================================================================  ====================
+
+Options are the keyword arguments of the function of that name; an unknown one is refused. To add a data set, write a
+function that returns `FewShotData` and enter it below.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sureshot.data.characters import omniglot_choice, omniglot_emnist, omniglot_lake, omniglot_vinyals
+from sureshot.data.checks import listed, near
+from sureshot.data.labelled import FewShotData, LabelledSet, joined
+from sureshot.data.own_classes import clinc150, embeddings, folder
+from sureshot.data.photographs import cifar_fs, cub, miniimagenet, miniimagenet32, miniimagenet_cub
+from sureshot.data.root import DataError
+
+__all__ = ["FEW_SHOT_NAMES", "FewShotData", "LabelledSet", "load_few_shot"]
+
+Root = str | os.PathLike[str] | None
+
+
+def load_few_shot(name: str, root: Root = None, **options: Any) -> FewShotData:
+    """Few-shot data by name.
+
+    Parameters
+    ----------
+    name : str
+        One of `FEW_SHOT_NAMES`.
+    root : path, optional
+        As in `sureshot.data.data_root`.
+    **options
+        Keyword arguments of the function that assembles it, such as ``rotations`` or ``seed``.
+
+    Raises
+    ------
+    DataError
+        If the name or an option is unknown, or the data is missing or broken.
+    """
+    if name not in _ASSEMBLERS:
+        raise DataError(f"no few-shot data called {name!r}{near(name, _ASSEMBLERS)}; names: {', '.join(_ASSEMBLERS)}")
+    assemble = _ASSEMBLERS[name]
+    parameters = {key: value for key, value in inspect.signature(assemble).parameters.items() if key != "root"}
+    for option in options:
+        if option not in parameters:
+            known = listed(list(parameters)) or "none"
+            raise DataError(f"{name} has no option {option!r}{near(option, parameters)}; options: {known}")
+    absent = [key for key, value in parameters.items() if value.default is value.empty and key not in options]
+    if absent:
+        raise DataError(f"{name} needs the option {listed(absent)}")
+    return assemble(root, **options)
+
+
+def transfer(
+    root: Root = None,
+    *,
+    base: str,
+    novel: str,
+    all_base_classes: bool = False,
+    base_options: Mapping[str, Any] | None = None,
+    novel_options: Mapping[str, Any] | None = None,
+) -> FewShotData:
+    """The training classes of one set, the validation and test classes of another.
+
+    Parameters
+    ----------
+    root : path, optional
+        As in `sureshot.data.data_root`.
+    base, novel : str
+        Names of few-shot data. Their inputs must have one shape.
+    all_base_classes : bool, default False
+        Train on the validation and test classes of the base set, too.
+    base_options, novel_options : mappings, optional
+        Options of the two.
+
+    Raises
+    ------
+    DataError
+        If the inputs differ in shape, and as in `load_few_shot`.
+    """
+    source = load_few_shot(base, root, **(base_options or {}))
+    target = load_few_shot(novel, root, **(novel_options or {}))
+    return FewShotData(
+        train=joined(list(source.parts.values())) if all_base_classes else source.train,
+        val=target.val,
+        test=target.test,
+        name="transfer",
+        description=f"from {source.description}{' (all classes)' if all_base_classes else ''} to {target.description}",
+        out_of_scope=target.out_of_scope,
+    )
+
+
+_ASSEMBLERS: dict[str, Callable[..., FewShotData]] = {
+    "omniglot-lake": omniglot_lake,
+    "omniglot-vinyals": omniglot_vinyals,
+    "omniglot-choice": omniglot_choice,
+    "omniglot-emnist": omniglot_emnist,
+    "miniimagenet": miniimagenet,
+    "miniimagenet32": miniimagenet32,
+    "cub": cub,
+    "miniimagenet-cub": miniimagenet_cub,
+    "cifar-fs": cifar_fs,
+    "clinc150": clinc150,
+    "folder": folder,
+    "embeddings": embeddings,
+    "transfer": transfer,
+}
+
+FEW_SHOT_NAMES = tuple(_ASSEMBLERS)

@@ -1,0 +1,119 @@
+"""A folder of images with one sub-folder for each class.
+
+Either the classes lie in sub-folders ``train``, ``val`` and ``test``, which then is the split, or they lie in the
+folder itself and are shared out by seed (see `sureshot.data.class_splits`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from sureshot.data.checks import listed
+from sureshot.data.image_files import IMAGE_SUFFIXES, read_images
+from sureshot.data.images import ImageSet
+from sureshot.data.root import DataError
+
+PARTS = ("train", "val", "test")
+
+
+def read_class_folders(
+    folder: Path,
+    *,
+    side: int,
+    grey: bool = False,
+    classes: list[str] | None = None,
+    name: str | None = None,
+) -> ImageSet:
+    """All images of the class folders in a folder.
+
+    Parameters
+    ----------
+    folder : Path
+        With ``CLASS/any-name.png`` (or .jpg and others). Files beside the class folders, files that are no images by
+        their name, and names that begin with a dot are left alone.
+    side, grey
+        As in `sureshot.data.image_files.read_images`.
+    classes : list of str, optional
+        Folders to read, in this order. Default: all, sorted by name.
+    name : str, optional
+        Of the set, for messages. Default: the folder.
+
+    Raises
+    ------
+    DataError
+        If a class has no image, or an image cannot be read.
+    """
+    names = class_folders(folder) if classes is None else classes
+    missing = [wanted for wanted in names if not (folder / wanted).is_dir()]
+    if missing:
+        raise DataError(f"{folder} has no folder for {listed(missing)}; expected {folder}/CLASS/*.png (or .jpg)")
+    files = [_image_files(folder / wanted) for wanted in names]
+    pixels = read_images([path for inside in files for path in inside], side=side, grey=grey)
+    y = np.repeat(np.arange(len(files), dtype=np.int64), [len(inside) for inside in files])
+    return ImageSet(pixels, y, tuple(names), name or str(folder))
+
+
+def class_folders(folder: Path) -> list[str]:
+    """Names of the class folders in a folder, sorted.
+
+    Raises
+    ------
+    DataError
+        If there is none.
+    """
+    if not folder.is_dir():
+        raise DataError(f"no folder {folder}: expected one with a sub-folder of images for each class")
+    names = sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    if not names:
+        raise DataError(f"{folder} has no sub-folder: expected one for each class, {folder}/CLASS/*.png (or .jpg)")
+    return names
+
+
+def has_split(folder: Path) -> bool:
+    """Whether the folder has sub-folders ``train``, ``val`` and ``test``.
+
+    Raises
+    ------
+    DataError
+        If it has ``train`` and ``test`` but no ``val``: these would be taken for two classes.
+    """
+    present = [part for part in PARTS if (folder / part).is_dir()]
+    if present == ["train", "test"]:
+        raise DataError(
+            f"{folder} has train and test but no val: move some classes of train to {folder / 'val'}, on which "
+            "settings are chosen"
+        )
+    return len(present) == len(PARTS)
+
+
+def read_split_folders(folder: Path, *, side: int, grey: bool = False) -> tuple[ImageSet, ImageSet, ImageSet]:
+    """Images of ``train``, ``val`` and ``test``.
+
+    Raises
+    ------
+    DataError
+        If a class is in two of them, and as in `read_class_folders`.
+    """
+    names = {part: class_folders(folder / part) for part in PARTS}
+    for first, second in (("train", "val"), ("train", "test"), ("val", "test")):
+        both = sorted(set(names[first]) & set(names[second]))
+        if both:
+            raise DataError(
+                f"{folder}: {listed(both)} in both {first} and {second}; few-shot learning holds out whole classes, so "
+                "each class belongs into one of them"
+            )
+    train, val, test = (read_class_folders(folder / part, side=side, grey=grey) for part in PARTS)
+    return train, val, test
+
+
+def _image_files(folder: Path) -> list[Path]:
+    files = sorted(
+        path
+        for path in folder.iterdir()
+        if path.is_file() and path.suffix.lower() in IMAGE_SUFFIXES and not path.name.startswith(".")
+    )
+    if not files:
+        raise DataError(f"no image of class {folder.name} in {folder}; expected files such as *.png or *.jpg")
+    return files

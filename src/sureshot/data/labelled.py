@@ -1,0 +1,225 @@
+"""Labelled sets of inputs, and the three with disjoint classes that few-shot learning needs.
+
+Episodes draw classes, then rows of each class, so all they ask of data is a tensor of inputs and a class number for
+each. A `LabelledSet` is that, whatever the inputs are: images stay bytes (a quarter of the memory; the sampler
+turns a drawn batch into floats), embeddings and sequences are floats.
+
+A few-shot learner is trained on some classes, its settings are chosen on others, and it is tested on classes that
+neither has seen. `FewShotData` holds the three sets. Each numbers its own classes from 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sureshot.data.checks import listed, near
+from sureshot.data.root import DataError
+
+
+def check_class_numbers(y: np.ndarray, n_rows: int, class_names: Sequence[str], what: str) -> None:
+    """Refuse class numbers that do not fit the rows and names, and classes with no row.
+
+    Raises
+    ------
+    DataError
+        Naming the classes.
+    """
+    if y.shape != (n_rows,):
+        raise DataError(f"{what}: {n_rows} rows but class numbers of shape {y.shape}, expected ({n_rows},)")
+    if n_rows == 0 or not class_names:
+        raise DataError(f"{what}: no rows or no classes; expected at least one of each")
+    if y.min() < 0 or y.max() >= len(class_names):
+        raise DataError(
+            f"{what}: class numbers from {y.min()} to {y.max()}, expected 0 to {len(class_names) - 1} for "
+            f"{len(class_names)} classes"
+        )
+    empty = np.flatnonzero(np.bincount(y, minlength=len(class_names)) == 0)
+    if len(empty):
+        raise DataError(
+            f"{what}: no row of {'class' if len(empty) == 1 else f'{len(empty)} classes:'} "
+            f"{listed([class_names[int(i)] for i in empty])}; add rows or leave the class out"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledSet:
+    """N inputs of K classes, checked when made.
+
+    Attributes
+    ----------
+    x : Tensor
+        Images as bytes (N, channels, H, W), embeddings (N, D) or sequences (N, length, D) as floats. Images as
+        floats, in [0, 1], are also taken.
+    y : Tensor (N,) int64
+        Class numbers 0..K-1, every class at least once.
+    class_names : tuple of str
+        K names.
+
+    Raises
+    ------
+    DataError
+        If the shapes or numbers do not fit, a class has no row, or an input is not finite.
+    """
+
+    x: Tensor
+    y: Tensor
+    class_names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        expected = "bytes (N, channels, H, W), or floats (N, D), (N, length, D) or (N, channels, H, W)"
+        dimensions = (4,) if self.x.dtype == torch.uint8 else (2, 3, 4)
+        known = self.x.dtype == torch.uint8 or self.x.is_floating_point()
+        if not known or self.x.dim() not in dimensions or 0 in self.x.shape[1:]:
+            raise DataError(f"inputs of shape {tuple(self.x.shape)} and dtype {self.x.dtype}, expected {expected}")
+        if self.y.dtype != torch.int64:
+            raise DataError(f"class numbers of dtype {self.y.dtype}, expected torch.int64")
+        y = self.y.detach().cpu().numpy()
+        check_class_numbers(y, len(self.x), self.class_names, "labelled set")
+        if self.x.is_floating_point():
+            self._check_finite(y)
+
+    def _check_finite(self, y: np.ndarray) -> None:
+        bad = ~torch.isfinite(self.x).flatten(1).all(1)
+        if bool(bad.any()):
+            rows = torch.nonzero(bad).flatten().cpu().numpy()
+            raise DataError(
+                f"NaN or infinite numbers in {len(rows)} of {len(self.x)} inputs (the first is row {rows[0]}, counted "
+                f"from 0, of class {self.class_names[y[rows[0]]]}); fill them in or drop those rows"
+            )
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return len(self.class_names)
+
+    @property
+    def class_sizes(self) -> Tensor:
+        """Rows of each class, (K,) int64."""
+        return torch.bincount(self.y, minlength=self.n_classes)
+
+    def select_classes(self, classes: Sequence[int]) -> LabelledSet:
+        """Only these classes, numbered from 0 in the order given; rows keep their order.
+
+        Raises
+        ------
+        DataError
+            If a class is named twice or does not exist.
+        """
+        keep, y = renumber(self.y.cpu().numpy(), classes, self.n_classes)
+        rows = torch.from_numpy(keep).to(self.x.device)
+        labels = torch.from_numpy(y).to(self.y.device)
+        return LabelledSet(self.x[rows], labels, tuple(self.class_names[c] for c in classes))
+
+
+def renumber(y: np.ndarray, classes: Sequence[int], n_classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of the given classes, and their class numbers in the order given.
+
+    Parameters
+    ----------
+    y : ndarray (N,) int
+    classes : sequence of int
+    n_classes : int
+
+    Returns
+    -------
+    rows : ndarray (n,) int64
+        In increasing order.
+    labels : ndarray (n,) int64
+
+    Raises
+    ------
+    DataError
+    """
+    chosen = np.asarray(classes, dtype=np.int64)
+    if len(np.unique(chosen)) != len(chosen):
+        raise DataError("a class is chosen more than once; name each class once")
+    if len(chosen) == 0 or chosen.min() < 0 or chosen.max() >= n_classes:
+        raise DataError(f"classes {listed(list(classes)) or '(none)'} chosen, expected some of 0 to {n_classes - 1}")
+    new = np.full(n_classes, -1, dtype=np.int64)
+    new[chosen] = np.arange(len(chosen))
+    rows = np.flatnonzero(new[y] >= 0)
+    return rows, new[y[rows]]
+
+
+def joined(sets: Sequence[LabelledSet]) -> LabelledSet:
+    """The rows of several sets in one; classes stay apart even if they have the same name.
+
+    Raises
+    ------
+    DataError
+        If the inputs differ in shape or kind.
+    """
+    kinds = {(tuple(part.x.shape[1:]), part.x.dtype) for part in sets}
+    if len(kinds) != 1:
+        raise DataError("sets of different inputs: " + ", ".join(f"{shape} {dtype}" for shape, dtype in kinds))
+    starts = [sum(part.n_classes for part in sets[:i]) for i in range(len(sets))]
+    return LabelledSet(
+        torch.cat([part.x for part in sets]),
+        torch.cat([part.y + start for part, start in zip(sets, starts, strict=True)]),
+        tuple(name for part in sets for name in part.class_names),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class FewShotData:
+    """Three labelled sets with classes of their own: to learn from, to choose settings on, to test on.
+
+    Attributes
+    ----------
+    train, val, test : LabelledSet
+        Inputs of one shape and kind in all three; each numbers its classes from 0.
+    name : str
+        As in `sureshot.data.few_shot.FEW_SHOT_NAMES`.
+    description : str
+        One line for tables and reports: sources, splits, options.
+    out_of_scope : Tensor (M, ...), optional
+        Inputs that belong to no class, for detection.
+
+    Raises
+    ------
+    DataError
+        If the inputs of the three sets differ in shape or kind.
+    """
+
+    train: LabelledSet
+    val: LabelledSet
+    test: LabelledSet
+    name: str
+    description: str
+    out_of_scope: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        kinds = {part: (tuple(s.x.shape[1:]), s.x.dtype) for part, s in self.parts.items()}
+        if self.out_of_scope is not None:
+            kinds["out_of_scope"] = (tuple(self.out_of_scope.shape[1:]), self.out_of_scope.dtype)
+        if len(set(kinds.values())) > 1:
+            raise DataError(
+                f"{self.name}: the sets differ in the shape or kind of their inputs: "
+                + ", ".join(f"{part} {shape} {dtype}" for part, (shape, dtype) in kinds.items())
+                + "; read them at one size (option side) and with the same channels"
+            )
+
+    @property
+    def parts(self) -> dict[str, LabelledSet]:
+        """The three sets by name."""
+        return {"train": self.train, "val": self.val, "test": self.test}
+
+    def part(self, name: str) -> LabelledSet:
+        """One of the three sets by name.
+
+        Raises
+        ------
+        DataError
+            If the name is not ``train``, ``val`` or ``test``.
+        """
+        if name not in self.parts:
+            raise DataError(f"{self.name} has no split {name!r}{near(name, self.parts)}; splits: train, val, test")
+        return self.parts[name]

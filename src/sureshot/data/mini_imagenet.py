@@ -1,0 +1,149 @@
+"""mini-ImageNet: 600 photographs of each of 100 classes (Vinyals et al. 2016).
+
+The classes are split 64 / 16 / 20 as by Ravi & Larochelle (2017).
+
+Two layouts:
+
+- 84 x 84, the usual: a folder ``miniimagenet`` (or ``mini-imagenet``, ``mini_imagenet``) in the data root with
+  ``images/`` (``n0153282900000005.jpg`` and so on, also inside a folder for each class) and Ravi & Larochelle's lists
+  ``train.csv``, ``val.csv`` and ``test.csv`` with columns ``filename,label``;
+- ``miniimagenet32.npz``, 32 x 32, a subset of about 300 images of a class (100 of some): JPEG strips, one for each
+  class. Its numbers are lower than published ones, which are at 84 x 84 with all images.
+
+The photographs are ImageNet's: for research and teaching, not to be passed on.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from PIL import Image, UnidentifiedImageError
+
+from sureshot.data.archives import read_arrays
+from sureshot.data.image_files import read_images
+from sureshot.data.images import ImageSet
+from sureshot.data.root import DataError, data_root
+
+MINIIMAGENET32_FILE = "miniimagenet32.npz"
+_FOLDERS = ("miniimagenet", "mini-imagenet", "mini_imagenet")
+_LAYOUT = (
+    "expected a folder miniimagenet with images/*.jpg and train.csv, val.csv, test.csv (columns filename,label): the "
+    "lists are in data/miniImagenet/splits/ravi of github.com/jakesnell/prototypical-networks, the images are made "
+    "from ILSVRC 2012 (image-net.org) at 84 x 84"
+)
+
+
+def load_miniimagenet(
+    root: str | os.PathLike[str] | None = None, side: int = 84
+) -> tuple[ImageSet, ImageSet, ImageSet]:
+    """Training (64 classes), validation (16) and test (20) photographs from files.
+
+    Parameters
+    ----------
+    root : path, optional
+        As in `sureshot.data.data_root`.
+    side : int, default 84
+        Pixels; files of another size are resized.
+
+    Raises
+    ------
+    DataError
+        If the layout is not there, or a file is missing or broken.
+    """
+    folder = data_root(root, looking_for="miniimagenet/train.csv")
+    places = [folder / name for name in _FOLDERS if (folder / name).is_dir()]
+    if not places:
+        raise DataError(f"no mini-ImageNet in {folder}: {_LAYOUT}")
+    train, val, test = (_read_list(places[0], part, side) for part in ("train", "val", "test"))
+    return train, val, test
+
+
+def _read_list(place: Path, part: str, side: int) -> ImageSet:
+    path = place / f"{part}.csv"
+    if not path.is_file():
+        raise DataError(f"no file {path}: {_LAYOUT}")
+    try:
+        frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    except (ValueError, pd.errors.ParserError) as error:
+        raise DataError(f"{path} cannot be read as CSV ({error}): {_LAYOUT}") from None
+    if not {"filename", "label"} <= set(frame.columns) or not len(frame):
+        raise DataError(f"{path} has columns {', '.join(frame.columns)} and {len(frame)} rows: {_LAYOUT}")
+    names, y = np.unique(frame["label"].to_numpy(dtype=str), return_inverse=True)
+    rows = zip(frame["filename"].tolist(), frame["label"].tolist(), strict=True)
+    files = [_find(place / "images", str(filename), str(label)) for filename, label in rows]
+    pixels = read_images(files, side=side)
+    return ImageSet(pixels, y.astype(np.int64), tuple(names.tolist()), f"mini-ImageNet {part}")
+
+
+def _find(images: Path, filename: str, label: str) -> Path:
+    for path in (images / filename, images / label / filename):
+        if path.is_file():
+            return path
+    raise DataError(f"no image {images / filename} (nor in its folder {label}), which the lists name: {_LAYOUT}")
+
+
+@dataclass(frozen=True, eq=False)
+class MiniImageNet32:
+    """All images of ``miniimagenet32.npz`` and its flags, for the few-shot and the class-incremental protocol."""
+
+    images: ImageSet  # 100 classes, 32 x 32
+    is_test: np.ndarray  # (N,) bool, 100 of each class
+    is_session_shot: np.ndarray  # (N,) bool, the training images of the class-incremental sessions after the first
+    ravi_split: np.ndarray  # (100,) "train", "val" or "test"
+    session: np.ndarray  # (100,) int64, class-incremental session from 1
+
+    def few_shot_split(self) -> tuple[ImageSet, ImageSet, ImageSet]:
+        """Ravi & Larochelle's classes; of validation and test classes the 100 test images each."""
+        train = self.images.select_classes(np.flatnonzero(self.ravi_split == "train").tolist())
+        tested = self.images.select_rows(self.is_test)
+        val, test = (
+            tested.select_classes(np.flatnonzero(self.ravi_split == part).tolist()) for part in ("val", "test")
+        )
+        return train, val, test
+
+
+def load_miniimagenet32(root: str | os.PathLike[str] | None = None) -> MiniImageNet32:
+    """mini-ImageNet at 32 x 32 from ``miniimagenet32.npz``.
+
+    Raises
+    ------
+    DataError
+        If the file is missing or broken.
+    """
+    path = data_root(root, looking_for=MINIIMAGENET32_FILE) / MINIIMAGENET32_FILE
+    if not path.is_file():
+        raise DataError(
+            f"no file {path}: expected an NPZ file with jpeg, offset, label, is_test, is_fscil_shot, wnid, ravi_split "
+            "and fscil_session: one JPEG for each class, a strip of its images 32 pixels wide; or use miniimagenet, "
+            "which reads the usual 84 x 84 files"
+        )
+    names = ("jpeg", "offset", "label", "is_test", "is_fscil_shot", "wnid", "ravi_split", "fscil_session")
+    arrays = read_arrays(path, names)
+    bounds = zip(arrays["offset"][:-1].tolist(), arrays["offset"][1:].tolist(), arrays["wnid"], strict=True)
+    pixels = np.concatenate([_strip(path, arrays["jpeg"][start:stop], str(wnid)) for start, stop, wnid in bounds])
+    classes = tuple(str(wnid) for wnid in arrays["wnid"])
+    images = ImageSet(pixels, arrays["label"].astype(np.int64), classes, "mini-ImageNet at 32 x 32")
+    return MiniImageNet32(
+        images=images,
+        is_test=arrays["is_test"].astype(bool),
+        is_session_shot=arrays["is_fscil_shot"].astype(bool),
+        ravi_split=arrays["ravi_split"].astype(str),
+        session=arrays["fscil_session"].astype(np.int64),
+    )
+
+
+def _strip(path: Path, data: np.ndarray, wnid: str) -> np.ndarray:
+    """The images of one class, (n, 32, 32, 3)."""
+    try:
+        with Image.open(io.BytesIO(data.tobytes())) as file:
+            strip = np.asarray(file.convert("RGB"))
+    except (UnidentifiedImageError, OSError, ValueError, SyntaxError) as error:
+        raise DataError(f"{path}: the strip of class {wnid} is no image ({error}): fetch or write it again") from None
+    if strip.shape[1] != 32 or strip.shape[0] % 32:
+        raise DataError(f"{path}: the strip of class {wnid} is {strip.shape[1]} x {strip.shape[0]}, expected 32 x 32 n")
+    return strip.reshape(-1, 32, 32, 3)

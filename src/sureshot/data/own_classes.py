@@ -1,0 +1,160 @@
+"""Few-shot data without a published split of classes: CLINC150, any folder of images, any file of embeddings.
+
+The classes are shared out by a seed, or by lists of names. Validation classes are always taken out of what could be
+trained on: settings must not be chosen on the classes that are reported.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+from sureshot.data.characters import image_data
+from sureshot.data.checks import check_labels, listed
+from sureshot.data.class_splits import split_by_names, split_by_seed
+from sureshot.data.datasets import load_clinc150
+from sureshot.data.embeddings import read_npz
+from sureshot.data.image_folders import has_split, read_class_folders, read_split_folders
+from sureshot.data.labelled import FewShotData, LabelledSet
+from sureshot.data.root import DataError
+
+Root = str | os.PathLike[str] | None
+_FRACTIONS = (0.6, 0.2, 0.2)
+
+
+def clinc150(root: Root = None, *, n_base: int = 75, n_val: int = 15, seed: int = 0) -> FewShotData:
+    """Intents of CLINC150 (sentence embeddings): 75 to learn from, of which 15 validate, and 75 others to test on.
+
+    The 150 intents are permuted by the seed; the first ``n_base`` are the base, of which the last ``n_val`` are for
+    validation; all others are for testing. The set's own rows for training, validation and testing are pooled (150 of
+    each intent): here classes are held out, not rows. ``out_of_scope`` has its 1000 test queries that have none of the
+    150 intents.
+
+    Parameters
+    ----------
+    root : path, optional
+        As in `sureshot.data.data_root`.
+    n_base : int, default 75
+    n_val : int, default 15
+        Out of ``n_base``, so that the test intents do not depend on it.
+    seed : int, default 0
+    """
+    data = load_clinc150(root, dtype=np.float32)
+    n_classes = len(data.intent_names)
+    if not 0 < n_val < n_base < n_classes:
+        raise DataError(f"n_base={n_base}, n_val={n_val}: expected 0 < n_val < n_base < {n_classes}")
+    pooled = LabelledSet(
+        torch.from_numpy(np.concatenate([data.x_train, data.x_val, data.x_test])),
+        torch.from_numpy(np.concatenate([data.y_train, data.y_val, data.y_test])),
+        data.intent_names,
+    )
+    order = np.random.default_rng(seed).permutation(n_classes).tolist()
+    n_train = n_base - n_val
+    return FewShotData(
+        train=pooled.select_classes(order[:n_train]),
+        val=pooled.select_classes(order[n_train:n_base]),
+        test=pooled.select_classes(order[n_base:]),
+        name="clinc150",
+        description=f"CLINC150 embeddings, intents {n_train} / {n_val} / {n_classes - n_base} by seed {seed}",
+        out_of_scope=torch.from_numpy(data.x_oos),
+    )
+
+
+def folder(
+    root: Root = None,
+    *,
+    path: str | os.PathLike[str],
+    side: int = 84,
+    grey: bool = False,
+    fractions: Sequence[float] = _FRACTIONS,
+    seed: int = 0,
+) -> FewShotData:
+    """Any folder of images with a sub-folder for each class.
+
+    Parameters
+    ----------
+    root : path, optional
+        Where a relative ``path`` starts. Default: the current folder.
+    path : path
+        With ``train``, ``val`` and ``test``, each with class folders; or with class folders, shared out by chance.
+    side : int, default 84
+        Pixels.
+    grey : bool, default False
+        One channel instead of three.
+    fractions : three floats, default (0.6, 0.2, 0.2)
+        Of the classes, where there are no sub-folders ``train``, ``val`` and ``test``.
+    seed : int, default 0
+        Of that split.
+    """
+    place = Path(root or ".") / path
+    if has_split(place):
+        text = f"images of {place.name} at {side} px, split as in its folders"
+        return image_data("folder", text, *read_split_folders(place, side=side, grey=grey))
+    images = read_class_folders(place, side=side, grey=grey)
+    train, val, test = split_by_seed(images.class_names, fractions, seed)
+    text = f"images of {place.name} at {side} px, classes {len(train)} / {len(val)} / {len(test)} by seed {seed}"
+    return image_data("folder", text, *(images.select_classes(part) for part in (train, val, test)))
+
+
+def embeddings(
+    root: Root = None,
+    *,
+    path: str | os.PathLike[str],
+    target: str | None = None,
+    fractions: Sequence[float] = _FRACTIONS,
+    seed: int = 0,
+    train_classes: Sequence[str] | None = None,
+    val_classes: Sequence[str] | None = None,
+    test_classes: Sequence[str] | None = None,
+    out_of_scope_label: str | None = None,
+) -> FewShotData:
+    """Any NPZ file of embeddings, as `sureshot.data.read_npz` reads it.
+
+    Parameters
+    ----------
+    root : path, optional
+        Where a relative ``path`` starts. Default: the current folder.
+    path : path
+        With rows ``X`` or ``embedding`` and labels ``y`` or ``label``.
+    target : str, optional
+        Name of the array of labels, if another.
+    fractions, seed
+        Shares of classes and the seed of the split, unless classes are named.
+    train_classes, val_classes, test_classes : sequences of str, optional
+        Labels, as text. ``val_classes`` and ``test_classes`` go together; without ``train_classes`` all others train.
+    out_of_scope_label : str, optional
+        Label, as text, of rows that belong to no class ("-1", say).
+    """
+    place = Path(root or ".") / path
+    if not place.is_file():
+        raise DataError(f"no file {place}: expected embeddings written by numpy.savez(path, X=X, y=y)")
+    X, y, _ = read_npz(place, target)
+    if y is None:
+        raise DataError(f"{place} has no labels: add an array y, (N,), or name the array with target")
+    labels = check_labels(place, pd.Series(y), "the label array", as_text=False)
+    values, numbers = np.unique(labels, return_inverse=True)
+    names = [str(value) for value in values]
+    x = torch.from_numpy(X.astype(np.float32))
+    outside = None
+    if out_of_scope_label is not None:
+        if str(out_of_scope_label) not in names:
+            raise DataError(f"{place} has no label {out_of_scope_label!r}; labels: {listed(names)}")
+        at = names.index(str(out_of_scope_label))
+        outside = x[torch.from_numpy(np.flatnonzero(numbers == at))]
+    chosen = [k for k, name in enumerate(names) if outside is None or name != str(out_of_scope_label)]
+    rows = LabelledSet(x, torch.from_numpy(numbers.astype(np.int64)), tuple(names)).select_classes(chosen)
+    if val_classes is None and test_classes is None and train_classes is None:
+        train, val, test = split_by_seed(rows.class_names, fractions, seed)
+        text = f"embeddings of {place.name}, classes {len(train)} / {len(val)} / {len(test)} by seed {seed}"
+    elif val_classes is not None and test_classes is not None:
+        train, val, test = split_by_names(rows.class_names, train_classes, val_classes, test_classes)
+        text = f"embeddings of {place.name}, classes {len(train)} / {len(val)} / {len(test)} as listed"
+    else:
+        raise DataError("name val_classes and test_classes together (train_classes may be left out), or none of them")
+    parts = [rows.select_classes(part) for part in (train, val, test)]
+    return FewShotData(parts[0], parts[1], parts[2], "embeddings", text, outside)

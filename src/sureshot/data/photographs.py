@@ -1,0 +1,58 @@
+"""Few-shot data of photographs: mini-ImageNet, CUB, CIFAR-FS, and transfer from mini-ImageNet to CUB."""
+
+from __future__ import annotations
+
+import os
+
+from sureshot.data.characters import image_data
+from sureshot.data.cifar_fs import load_cifar_fs
+from sureshot.data.cub import cub_split, load_cub
+from sureshot.data.labelled import FewShotData, joined
+from sureshot.data.mini_imagenet import load_miniimagenet, load_miniimagenet32
+
+Root = str | os.PathLike[str] | None
+
+
+def miniimagenet(root: Root = None, *, side: int = 84) -> FewShotData:
+    """mini-ImageNet from files, 64, 16 and 20 classes of Ravi & Larochelle (2017)."""
+    return image_data("miniimagenet", f"mini-ImageNet at {side} px, Ravi's split", *load_miniimagenet(root, side))
+
+
+def miniimagenet32(root: Root = None) -> FewShotData:
+    """mini-ImageNet at 32 x 32, the same classes; 100 images of each validation and test class."""
+    text = "mini-ImageNet at 32 px (a subset of the images), Ravi's split"
+    return image_data("miniimagenet32", text, *load_miniimagenet32(root).few_shot_split())
+
+
+def cub(root: Root = None, *, side: int = 84) -> FewShotData:
+    """CUB-200-2011, 100, 50 and 50 classes of Hilliard et al. (2018)."""
+    return image_data("cub", f"CUB-200-2011 at {side} px, Hilliard's split", *cub_split(load_cub(root, side)))
+
+
+def cifar_fs(root: Root = None, *, side: int = 32) -> FewShotData:
+    """CIFAR-FS, 64, 16 and 20 classes of Bertinetto et al. (2019)."""
+    return image_data("cifar-fs", f"CIFAR-FS at {side} px, Bertinetto's split", *load_cifar_fs(root, side))
+
+
+def miniimagenet_cub(root: Root = None, *, side: int = 84, all_classes: bool = True) -> FewShotData:
+    """From mini-ImageNet to the validation and test classes of CUB.
+
+    Parameters
+    ----------
+    root : path, optional
+        As in `sureshot.data.data_root`.
+    side : int, default 84
+        Pixels. 32 reads mini-ImageNet from ``miniimagenet32.npz``, other sizes from files.
+    all_classes : bool, default True
+        Train on all 100 classes, as Chen et al. (2019) and the code behind the published results; False: only on the 64
+        training classes.
+    """
+    _, val, test = cub_split(load_cub(root, side))
+    if side == 32:
+        small = load_miniimagenet32(root)
+        train = (small.images if all_classes else small.few_shot_split()[0]).to_labelled()
+    else:
+        parts = load_miniimagenet(root, side)
+        train = joined([part.to_labelled() for part in (parts if all_classes else parts[:1])])
+    text = f"mini-ImageNet ({train.n_classes} classes) to CUB-200-2011 at {side} px"
+    return FewShotData(train, val.to_labelled(), test.to_labelled(), "miniimagenet-cub", text)
