@@ -1,0 +1,1 @@
+"""Few-shot learning: tasks, backbones, learners, meta-training and evaluation."""

@@ -1,0 +1,78 @@
+"""Backbones: the networks that turn images, embeddings and sequences into features for a kernel.
+
+`make_backbone` builds one by name, `backbone_from_config` builds it again from its ``config``. Weights are drawn
+from the option ``seed``; no global generator is touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
+from typing import Any
+
+from sureshot.meta.backbones.base import Backbone
+from sureshot.meta.backbones.conv4 import Conv4
+from sureshot.meta.backbones.lstm import LSTM
+from sureshot.meta.backbones.projections import Identity, LinearProjection, MLPProjection
+from sureshot.meta.backbones.resnet import ResNet12, ResNet18
+
+BACKBONES: dict[str, Callable[..., Backbone]] = {
+    "conv4": Conv4,
+    "resnet12": ResNet12,
+    "resnet18": ResNet18,
+    "identity": Identity,
+    "linear": LinearProjection,
+    "mlp": MLPProjection,
+    "lstm": LSTM,
+}
+BACKBONE_NAMES = tuple(BACKBONES)
+
+
+def make_backbone(name: str, input_shape: Sequence[int], **options: Any) -> Backbone:
+    """A backbone by name.
+
+    Parameters
+    ----------
+    name : str
+        One of ``BACKBONE_NAMES``.
+    input_shape : sequence of int
+        Shape of one input: (channels, height, width), (length, channels) or (width,).
+    **options
+        Of the backbone, such as ``seed``; see its class.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name or option, or an input shape that the backbone does not take.
+    """
+    if name not in BACKBONES:
+        raise ValueError(f"there is no backbone {name!r}; choose one of {', '.join(BACKBONE_NAMES)}")
+    known = [option for option in signature(BACKBONES[name]).parameters if option != "input_shape"]
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise ValueError(f"backbone {name!r} has no option {unknown[0]!r}; it has {', '.join(known) or 'none'}")
+    return BACKBONES[name](input_shape, **options)
+
+
+def backbone_from_config(config: Mapping[str, Any]) -> Backbone:
+    """The network that has this ``config``, with its initial weights; load a ``state_dict`` for trained ones."""
+    options = dict(config)
+    missing = [key for key in ("name", "input_shape") if key not in options]
+    if missing:
+        raise ValueError(f"the config of a backbone must have 'name' and 'input_shape', {missing[0]!r} is missing")
+    return make_backbone(options.pop("name"), options.pop("input_shape"), **options)
+
+
+__all__ = [
+    "BACKBONE_NAMES",
+    "LSTM",
+    "Backbone",
+    "Conv4",
+    "Identity",
+    "LinearProjection",
+    "MLPProjection",
+    "ResNet12",
+    "ResNet18",
+    "backbone_from_config",
+    "make_backbone",
+]

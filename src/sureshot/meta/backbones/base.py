@@ -1,0 +1,109 @@
+"""What every backbone offers: rows of one stated shape in, one vector of features for each row out.
+
+A backbone is the network of a deep kernel: the kernel is evaluated on its features. It knows the shape of its
+inputs and says so when other ones come, it knows how many features it gives, and it has a *config*, plain JSON
+values from which `sureshot.meta.backbones.backbone_from_config` builds the same network again; the weights are
+its ``state_dict``.
+
+To add one, derive from `Backbone`, write `encode`, draw every initial weight from the given seed with the builders
+of `sureshot.meta.backbones.initialisation`, and enter the class in `sureshot.meta.backbones.BACKBONES`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+
+class Backbone(nn.Module, ABC):
+    """A network from rows to features.
+
+    Parameters
+    ----------
+    name : str
+        By which it is registered.
+    input_shape : sequence of int
+        Shape of one row: (channels, height, width) of an image, (length, channels) of a sequence, (width,) of a
+        vector.
+    n_features : int
+        Length of the feature vectors.
+    options : mapping
+        Everything else that rebuilds the network, as JSON values; becomes part of `config`.
+    """
+
+    input_shape: tuple[int, ...]
+    n_features: int
+    config: dict[str, Any]
+
+    def __init__(self, name: str, input_shape: Sequence[int], n_features: int, options: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.input_shape = tuple(int(size) for size in input_shape)
+        if not self.input_shape or min(self.input_shape) < 1:
+            raise ValueError(f"input_shape must be the positive sizes of one row, got {tuple(input_shape)}")
+        self.n_features = int(n_features)
+        self.config = {"name": name, "input_shape": list(self.input_shape), **options}
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Features (B, n_features) of rows (B, *input_shape).
+
+        Raises
+        ------
+        ValueError
+            For rows of another shape, or of whole numbers.
+        """
+        if tuple(x.shape[1:]) != self.input_shape:
+            raise ValueError(f"expected {describe(self.input_shape)}, got {describe(tuple(x.shape[1:]))}")
+        if not x.is_floating_point():
+            raise ValueError(
+                f"expected floating-point inputs, got {x.dtype}: pixels must be scaled to [0, 1] first "
+                "(sureshot.meta.episodes.as_inputs)"
+            )
+        features: Tensor = self.encode(x)
+        return features
+
+    @abstractmethod
+    def encode(self, x: Tensor) -> Tensor:
+        """`forward` for rows whose shape is right."""
+
+
+def describe(shape: tuple[int, ...]) -> str:
+    """The shape of a row in words."""
+    if len(shape) == 3:
+        channels = "channel" if shape[0] == 1 else "channels"
+        return f"images of {shape[0]} {channels} {shape[1]}x{shape[2]}"
+    if len(shape) == 2:
+        channels = "channel" if shape[1] == 1 else "channels"
+        return f"sequences of length {shape[0]} with {shape[1]} {channels}"
+    if len(shape) == 1:
+        return f"vectors of length {shape[0]}"
+    return "single numbers" if not shape else f"rows of shape {shape}"
+
+
+def image_shape(name: str, input_shape: Sequence[int], smallest: int) -> tuple[int, int, int]:
+    """(channels, height, width), or an error if `input_shape` is not that of images of at least `smallest` pixels."""
+    if len(input_shape) != 3:
+        raise ValueError(
+            f"{name} takes images, input_shape (channels, height, width), got {tuple(input_shape)}: "
+            "use 'linear' or 'mlp' for vectors and 'lstm' for sequences"
+        )
+    channels, height, width = (int(size) for size in input_shape)
+    if min(height, width) < smallest or channels < 1:
+        raise ValueError(
+            f"{name} needs images of at least {smallest}x{smallest} pixels, got {describe((channels, height, width))}: "
+            "enlarge the images or take a backbone with fewer poolings"
+        )
+    return channels, height, width
+
+
+def explicit_channels_last(x: Tensor) -> Tensor:
+    """Images (B, 1, H, W) of one channel, strided so that convolutions take and give channels_last.
+
+    With one channel both memory formats are the same bytes and torch assumes the plain one; the network would
+    then change the format of its largest tensors. Images of several channels are returned as they are.
+    """
+    if x.shape[1] != 1:
+        return x
+    return x.squeeze(1).unsqueeze(-1).permute(0, 3, 1, 2)

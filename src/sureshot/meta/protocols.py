@@ -1,0 +1,156 @@
+"""What an episode looks like, and the papers' protocols by name.
+
+An *episode* is a small classification task drawn from a labelled set: ``way`` classes, ``shots`` labelled rows of
+each (the support) and ``queries`` rows of each to be classified. Counts are numbers or ranges. A range is drawn
+anew for every task; with ``unbalanced=True`` the shots are drawn anew for every class of a task.
+
+`PROTOCOLS` names the episodes of the papers that this library reimplements, and `TRAINING_PRESETS` their budgets
+and learning rates, including where the released code does something else than the text says. The one-vs-each paper
+is Snell & Zemel, "Bayesian Few-Shot Classification with One-vs-Each Polya-Gamma Augmented Gaussian Processes" (ICLR
+2021); the logistic-softmax paper is Ke et al., "Revisiting Logistic-softmax Likelihood in Bayesian Meta-Learning for
+Few-Shot Classification" (NeurIPS 2023); both follow Chen et al., "A Closer Look at Few-shot Classification" (2019).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+Count = int | tuple[int, int]
+"""A number, or the lowest and the highest of a range (both included)."""
+
+
+@dataclass(frozen=True)
+class EpisodeProtocol:
+    """The sizes of episodes.
+
+    Parameters
+    ----------
+    way : int or (int, int)
+        Classes of a task; at least 2.
+    shots : int or (int, int)
+        Labelled rows of each class.
+    queries : int or (int, int)
+        Rows of each class to be classified.
+    unbalanced : bool
+        Draw the shots of every class by themselves; needs a range of shots. By default all classes of a task have
+        the same number.
+
+    Raises
+    ------
+    ValueError
+        If a count is below its least value, a range is empty, or `unbalanced` has no range of shots.
+    """
+
+    way: Count = 5
+    shots: Count = 1
+    queries: Count = 16
+    unbalanced: bool = False
+
+    def __post_init__(self) -> None:
+        for name, least in (("way", 2), ("shots", 1), ("queries", 1)):
+            object.__setattr__(self, name, _checked(name, getattr(self, name), least))
+        if self.unbalanced and isinstance(self.shots, int):
+            raise ValueError(
+                f"unbalanced=True needs a range of shots such as shots=(1, 5), got shots={self.shots}: give a range, "
+                "or leave unbalanced out"
+            )
+
+    @property
+    def ways(self) -> tuple[int, int]:
+        """Fewest and most classes."""
+        return _range(self.way)
+
+    @property
+    def shot_range(self) -> tuple[int, int]:
+        """Fewest and most support rows of a class."""
+        return _range(self.shots)
+
+    @property
+    def query_range(self) -> tuple[int, int]:
+        """Fewest and most query rows of a class."""
+        return _range(self.queries)
+
+    @property
+    def rows_per_class(self) -> int:
+        """How many rows a class must have."""
+        return self.shot_range[1] + self.query_range[1]
+
+    @property
+    def rows_per_task(self) -> int:
+        """Support and query rows of the largest task."""
+        return self.ways[1] * self.rows_per_class
+
+
+@dataclass(frozen=True)
+class TrainingPreset:
+    """How a paper meta-trains and tests.
+
+    Attributes
+    ----------
+    train, test : EpisodeProtocol
+    episodes : int
+        Training episodes; one for each optimiser step, 100 to an "epoch" of the papers.
+    learning_rate, learning_rate_kernel : float
+        Adam's step for the network and for all other parameters.
+    note : str
+        What to know, and where the released code differs from the text.
+    """
+
+    train: EpisodeProtocol
+    test: EpisodeProtocol
+    episodes: int
+    learning_rate: float
+    learning_rate_kernel: float
+    note: str
+
+
+def _range(count: Count) -> tuple[int, int]:
+    return (count, count) if isinstance(count, int) else count
+
+
+def _checked(name: str, value: object, least: int) -> Count:
+    """The count as an int or a pair of ints in order."""
+    pair = [value, value] if type(value) is int else value
+    if not isinstance(pair, list | tuple) or len(pair) != 2 or any(type(number) is not int for number in pair):
+        raise ValueError(f"{name} must be a whole number or a range of two, such as 5 or (1, 5), got {value!r}")
+    low, high = pair
+    if low < least or high < low:
+        raise ValueError(f"{name} must be at least {least} and a range must rise, got {value!r}")
+    return low if type(value) is int else (low, high)
+
+
+PROTOCOLS: Mapping[str, EpisodeProtocol] = MappingProxyType(
+    {
+        "5way-1shot-train": EpisodeProtocol(5, 1, 16),
+        "5way-5shot-train": EpisodeProtocol(5, 5, 16),
+        # A character has 20 drawings, too few for 5 shots and 16 queries.
+        "5way-5shot-train-omniglot": EpisodeProtocol(5, 5, 15),
+        "5way-1shot-test": EpisodeProtocol(5, 1, 15),
+        "5way-5shot-test": EpisodeProtocol(5, 5, 15),
+    }
+)
+"""Episodes of the papers: 16 queries of each class in training (15 where a class has 20 rows), 15 in tests."""
+
+
+def _presets() -> dict[str, TrainingPreset]:
+    text = "In the text transfer trains on 64 classes of mini-ImageNet, or on 4114 rotated characters of Omniglot."
+    code = (
+        "As released: transfer trains on all 100 classes of mini-ImageNet, and on Omniglot's 1597 non-Latin "
+        "characters without rotations."
+    )
+    presets = {}
+    for shots, episodes in ((1, 60_000), (5, 40_000)):
+        train, test = PROTOCOLS[f"5way-{shots}shot-train"], PROTOCOLS[f"5way-{shots}shot-test"]
+        for paper, kernel_rate in (("one-vs-each", 1e-3), ("logistic-softmax", 1e-4)):
+            for source, note in (("paper", text), ("released-code", code)):
+                name = f"{paper}-{shots}shot-{source}"
+                presets[name] = TrainingPreset(train, test, episodes, 1e-3, kernel_rate, note)
+        longer = "Its predictive-likelihood objective, and marginal likelihood in transfer, train for 800 epochs."
+        presets[f"logistic-softmax-{shots}shot-long"] = TrainingPreset(train, test, 80_000, 1e-3, 1e-4, longer)
+    return presets
+
+
+TRAINING_PRESETS: Mapping[str, TrainingPreset] = MappingProxyType(_presets())
+"""Budgets and learning rates of the papers."""
