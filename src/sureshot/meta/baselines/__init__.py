@@ -1,0 +1,19 @@
+"""Few-shot learners to compare with: episodic metric learners and transferred classifiers.
+
+Two of them are trained on episodes (`ProtoNet`, `MatchingNet`), two on single images of the base classes
+(`FeatureTransfer`, `BaselinePlusPlus`). Each is one file; what they share is `logits` (from scores to probabilities),
+`full_context` (the recurrent networks of matching networks), `heads` (linear and cosine classification layers),
+`base_classes` (the layer of pretraining), `head_training` (stochastic gradient descent on the heads of many tasks at
+once) and `transfer` (pretraining, then a new head for each task).
+"""
+
+# The registry of all learners imports this package's modules, and these import the learners' contract: whoever comes
+# here first loads the contract first.
+import sureshot.meta.learners.base  # noqa: F401  # isort: split
+from sureshot.meta.baselines.baseline_plus_plus import BaselinePlusPlus
+from sureshot.meta.baselines.feature_transfer import FeatureTransfer
+from sureshot.meta.baselines.head_training import HeadTraining
+from sureshot.meta.baselines.matching import MatchingNet
+from sureshot.meta.baselines.prototypical import ProtoNet
+
+__all__ = ["BaselinePlusPlus", "FeatureTransfer", "HeadTraining", "MatchingNet", "ProtoNet"]

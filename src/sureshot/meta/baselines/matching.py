@@ -1,0 +1,182 @@
+"""Matching networks: a soft nearest neighbour in a learnt space.
+
+The probability of a class is the attention that the query pays to the support rows of that class. Attention is a
+softmax over the support rows of the cosine similarity, negative ones cut to 0, times 100: on the cosine itself the
+softmax could never be far from uniform.
+
+With ``full_context`` (the default, as in the published comparisons) two recurrent networks first embed the support and
+the queries in the context of the whole support set; see `full_context`. They read the support as a sequence, here
+sorted by class and in the given order inside a class, so a renumbering of the classes or another order of the rows
+changes the result a little. Without ``full_context`` neither does.
+
+Probabilities are kept away from 0 by adding 1e-6 to each before renormalising; the loss is the mean cross-entropy of
+the queries under these probabilities (Chen et al. omit the renormalisation, which is a constant below 1e-5 at 5-way).
+
+References
+----------
+Vinyals et al. (2016), Matching networks for one shot learning; details as in Chen et al. (2019), A closer look at
+few-shot classification, which the published tables of Gaussian-process learners compare with.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sureshot.meta.backbones.base import Backbone
+from sureshot.meta.baselines.full_context import QueryReader, SupportReader
+from sureshot.meta.baselines.logits import (
+    LogitsPosterior,
+    label_matrix,
+    mean_cross_entropy,
+    only_present,
+    without_padding,
+)
+from sureshot.meta.learners.base import Learner, Precision, seeded
+from sureshot.meta.tasks import Tasks
+
+_FLOOR = 1e-6
+
+
+@dataclass(frozen=True)
+class MatchingPosterior(LogitsPosterior):
+    """Support embeddings to attend to.
+
+    Attributes
+    ----------
+    support : Tensor (T, S, D)
+        In context if there is a reader; real rows first if there is padding.
+    labels : Tensor (T, S, C)
+        One-hot, zero for padding.
+    lengths : Tensor (T,), optional
+        Numbers of real rows; None when there is no padding.
+    class_mask : Tensor (T, C) bool, optional
+    scale : float
+        Of the cosine.
+    reader : QueryReader, optional
+        Puts queries into context.
+    attention_steps : int, optional
+        How often the reader reads.
+    """
+
+    support: Tensor
+    labels: Tensor
+    lengths: Tensor | None
+    class_mask: Tensor | None
+    scale: float
+    reader: QueryReader | None
+    attention_steps: int | None
+
+    def logits(self, query: Tensor) -> Tensor:
+        """Log of 1e-6 plus the attention paid to each class, (T, Q, C)."""
+        if self.reader is not None:
+            query = self.reader(query, self.support, self.lengths, self.attention_steps)
+        cosine = F.normalize(query, dim=-1) @ F.normalize(self.support, dim=-1).transpose(1, 2)
+        scores = self.scale * cosine.relu()
+        if self.lengths is not None:
+            rows = torch.arange(scores.shape[-1], device=scores.device)
+            scores = scores.masked_fill(rows >= self.lengths.clamp_min(1)[:, None, None], -torch.inf)
+        return only_present((scores.softmax(-1) @ self.labels + _FLOOR).log(), self.class_mask)
+
+
+class MatchingNet(Learner):
+    """Matching networks (Vinyals et al. 2016) as compared by Chen et al. (2019).
+
+    Parameters
+    ----------
+    backbone : Backbone
+        Maps rows (B, ...) to embeddings (B, D).
+    full_context : bool
+        Whether recurrent networks put the embeddings into the context of the support set.
+    scale : float
+        Of the cosine inside the attention's softmax.
+    attention_steps : int, optional
+        How often the recurrent network of the queries reads the support. By default as often as there are support
+        rows, as in the published comparisons; its cost then grows with the square of that number, so tasks with
+        hundreds of support rows want a fixed number here (Vinyals et al. fix it).
+    seed : int
+        Of the initial values of the recurrent networks.
+    precision, tasks_per_pass
+        See `Learner`.
+
+    Raises
+    ------
+    ValueError
+        If ``scale`` or ``attention_steps`` is not positive.
+    """
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        *,
+        full_context: bool = True,
+        scale: float = 100.0,
+        attention_steps: int | None = None,
+        seed: int = 0,
+        precision: Precision = "float32",
+        tasks_per_pass: int = 1,
+    ) -> None:
+        super().__init__(backbone, precision, tasks_per_pass)
+        if not scale > 0:
+            raise ValueError(f"scale must be positive, got {scale}")
+        if attention_steps is not None and attention_steps < 1:
+            raise ValueError(
+                f"attention_steps must be at least 1, or None for one step per support row, got {attention_steps}"
+            )
+        self.full_context = full_context
+        self.scale = scale
+        self.attention_steps = attention_steps
+        self.seed = seed
+        generator = seeded(torch.device("cpu"), seed)
+        self.support_reader = SupportReader(backbone.n_features, generator) if full_context else None
+        self.query_reader = QueryReader(backbone.n_features, generator) if full_context else None
+
+    def task_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
+        """Mean cross-entropy of the queries, (T,)."""
+        posterior = self._attend(
+            tasks.support_x,
+            tasks.support_y,
+            tasks.n_classes,
+            tasks.support_mask,
+            tasks.class_mask,
+            self.query_reader,
+        )
+        return mean_cross_entropy(posterior.logits(tasks.query_x), tasks.query_y, tasks.query_mask)
+
+    def condition_embedded(
+        self,
+        support: Tensor,
+        support_y: Tensor,
+        n_classes: int,
+        support_mask: Tensor | None,
+        class_mask: Tensor | None,
+        generator: torch.Generator,
+    ) -> MatchingPosterior:
+        """The support in context; the posterior keeps its own copy of the network that reads queries."""
+        reader = copy.deepcopy(self.query_reader)
+        if reader is not None:
+            reader.requires_grad_(False)
+        return self._attend(support, support_y, n_classes, support_mask, class_mask, reader)
+
+    def _attend(
+        self,
+        support: Tensor,
+        support_y: Tensor,
+        n_classes: int,
+        support_mask: Tensor | None,
+        class_mask: Tensor | None,
+        reader: QueryReader | None,
+    ) -> MatchingPosterior:
+        # Class by class, padding last: the order in which the recurrent networks read.
+        order = support_y if support_mask is None else support_y.masked_fill(~support_mask, n_classes)
+        order = order.argsort(dim=1, stable=True)[..., None]
+        lengths = None if support_mask is None else support_mask.sum(1)
+        support = without_padding(support, support_mask).take_along_dim(order, 1)
+        labels = label_matrix(support_y, n_classes, support_mask, support.dtype).take_along_dim(order, 1)
+        if self.support_reader is not None:
+            support = self.support_reader(support, lengths)
+        return MatchingPosterior(support, labels, lengths, class_mask, self.scale, reader, self.attention_steps)

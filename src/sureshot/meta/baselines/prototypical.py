@@ -1,0 +1,90 @@
+"""Prototypical networks: the nearest class mean, made probabilistic.
+
+The prototype of a class is the mean of its support embeddings; the logit of a class is minus the squared Euclidean
+distance to its prototype. With one covariance for all classes this is linear discriminant analysis in the embedding,
+and the backbone is trained until the covariance may be the identity. The loss is the mean cross-entropy of the
+queries.
+
+References
+----------
+Snell, Swersky and Zemel (2017), Prototypical networks for few-shot learning, equations 1 and 2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from sureshot.meta.baselines.logits import (
+    LogitsPosterior,
+    label_matrix,
+    mean_cross_entropy,
+    only_present,
+    without_padding,
+)
+from sureshot.meta.learners.base import Learner, Precision
+from sureshot.meta.tasks import Tasks
+
+
+@dataclass(frozen=True)
+class PrototypePosterior(LogitsPosterior):
+    """Class means.
+
+    Attributes
+    ----------
+    prototypes : Tensor (T, C, D)
+    present : Tensor (T, C) bool
+        False for classes without a support row.
+    """
+
+    prototypes: Tensor
+    present: Tensor
+
+    def logits(self, query: Tensor) -> Tensor:
+        """Minus the squared distances to the prototypes, (T, Q, C)."""
+        # Distances do not move with the origin; about the centre the expanded square loses the fewest digits.
+        centre = self.prototypes.mean(1, keepdim=True)
+        prototypes, query = self.prototypes - centre, query - centre
+        cross = query @ prototypes.transpose(1, 2)
+        distances = query.square().sum(-1)[..., None] - 2 * cross + prototypes.square().sum(-1)[:, None, :]
+        return only_present(-distances, self.present)
+
+
+class ProtoNet(Learner):
+    """Prototypical networks (Snell et al. 2017).
+
+    Parameters
+    ----------
+    backbone : nn.Module
+        Maps rows (B, ...) to embeddings (B, D).
+    precision, tasks_per_pass
+        See `Learner`.
+    """
+
+    def __init__(self, backbone: nn.Module, *, precision: Precision = "float32", tasks_per_pass: int = 1) -> None:
+        super().__init__(backbone, precision, tasks_per_pass)
+
+    def task_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
+        """Mean cross-entropy of the queries, (T,)."""
+        posterior = self.condition_embedded(
+            tasks.support_x, tasks.support_y, tasks.n_classes, tasks.support_mask, tasks.class_mask, generator
+        )
+        return mean_cross_entropy(posterior.logits(tasks.query_x), tasks.query_y, tasks.query_mask)
+
+    def condition_embedded(
+        self,
+        support: Tensor,
+        support_y: Tensor,
+        n_classes: int,
+        support_mask: Tensor | None,
+        class_mask: Tensor | None,
+        generator: torch.Generator,
+    ) -> PrototypePosterior:
+        """Class means; a class without support rows has no prototype and counts as absent."""
+        labels = label_matrix(support_y, n_classes, support_mask, support.dtype)
+        counts = labels.sum(1)
+        sums = labels.transpose(1, 2) @ without_padding(support, support_mask)
+        present = counts > 0 if class_mask is None else (counts > 0) & class_mask
+        return PrototypePosterior(sums / counts.clamp_min(1)[..., None], present)

@@ -1,0 +1,22 @@
+"""Few-shot learners under one contract; see `sureshot.meta.learners.base`."""
+
+from sureshot.meta.learners.base import EmbeddedPosterior, Latents, Learner, TaskPosterior
+from sureshot.meta.learners.gp import GaussianProcessLearner
+from sureshot.meta.learners.presets import GP_LEARNER_NAMES, PRESETS, GaussianProcessSettings
+from sureshot.meta.learners.registry import LEARNER_NAMES, learner_from_config, make_learner
+from sureshot.meta.learners.task_kernel import TaskKernel
+
+__all__ = [
+    "GP_LEARNER_NAMES",
+    "LEARNER_NAMES",
+    "PRESETS",
+    "EmbeddedPosterior",
+    "GaussianProcessLearner",
+    "GaussianProcessSettings",
+    "Latents",
+    "Learner",
+    "TaskKernel",
+    "TaskPosterior",
+    "learner_from_config",
+    "make_learner",
+]

@@ -1,0 +1,263 @@
+"""What every few-shot learner offers, Bayesian or not.
+
+A learner has a *backbone* that turns inputs into embeddings and a rule that turns a few labelled embeddings into
+class probabilities. Two methods matter: ``learner(tasks)`` gives one loss for each task, differentiable, for
+meta-training; ``learner.condition(support_x, support_y)`` gives an immutable posterior, for use. Subclasses write
+the same two in terms of embeddings: `task_losses` and `condition_embedded`. All tasks of a batch are adapted in
+one tensor operation.
+
+Support and query rows of a task pass the backbone together (batch normalisation sees both, as published); each
+pass holds ``tasks_per_pass`` tasks, one by default, so that the statistics are those of a task and do not depend
+on how tasks are grouped into batches or spread over processes. In evaluation mode the running statistics are used
+and grouping changes nothing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from sureshot.meta.tasks import Tasks
+
+Precision = Literal["float32", "bfloat16"]
+
+_ROWS_PER_PASS = 512  # in evaluation, where batch normalisation does not couple rows
+
+
+@dataclass(frozen=True)
+class Latents:
+    """Marginal moments of a score for every class; of latent functions for Gaussian processes.
+
+    Attributes
+    ----------
+    mean, variance : Tensor (T, Q, C)
+    """
+
+    mean: Tensor
+    variance: Tensor
+
+
+class EmbeddedPosterior(ABC):
+    """A learner conditioned on the embeddings of a support set; frozen."""
+
+    @abstractmethod
+    def predict(self, query: Tensor) -> Tensor:
+        """Class probabilities (T, Q, C) at query embeddings (T, Q, D); classes that a task lacks get 0."""
+
+    @abstractmethod
+    def latents(self, query: Tensor) -> Latents:
+        """Scores of the classes at query embeddings (T, Q, D); larger is more likely."""
+
+    def outlier_score(self, query: Tensor) -> Tensor:
+        """How little a query embedding (T, Q, D) is like any class, (T, Q): minus the largest score by default."""
+        return -self.latents(query).mean.amax(-1)
+
+
+@dataclass(frozen=True)
+class TaskPosterior:
+    """A learner conditioned on a support set.
+
+    Attributes
+    ----------
+    learner : Learner
+        Embeds the queries.
+    embedded : EmbeddedPosterior
+    """
+
+    learner: Learner
+    embedded: EmbeddedPosterior
+
+    def predict(self, query_x: Tensor) -> Tensor:
+        """Class probabilities (T, Q, C) at queries (T, Q, ...)."""
+        with torch.no_grad():
+            return self.embedded.predict(self.learner.embed(query_x))
+
+    def latents(self, query_x: Tensor) -> Latents:
+        """Scores of the classes at queries (T, Q, ...)."""
+        with torch.no_grad():
+            return self.embedded.latents(self.learner.embed(query_x))
+
+    def outlier_score(self, query_x: Tensor) -> Tensor:
+        """How little a query (T, Q, ...) is like any class, (T, Q); larger is less."""
+        with torch.no_grad():
+            return self.embedded.outlier_score(self.learner.embed(query_x))
+
+
+class Learner(nn.Module, ABC):
+    """A few-shot learner.
+
+    Parameters
+    ----------
+    backbone : nn.Module
+        Maps rows (B, ...) to embeddings (B, D).
+    precision : {"float32", "bfloat16"}
+        Of the backbone's arithmetic (autocast); embeddings come out as float32 in any case.
+    tasks_per_pass : int
+        How many tasks share batch normalisation in training.
+    """
+
+    samples_images = False
+    """Whether meta-training feeds single images of all base classes instead of episodes (see `Tasks.class_ids`)."""
+
+    fits_temperature = False
+    """Whether meta-training fits a temperature of the predictive probabilities on validation tasks."""
+
+    config: dict[str, Any]
+    """What `sureshot.meta.learners.learner_from_config` builds it from; JSON values."""
+
+    def __init__(self, backbone: nn.Module, precision: Precision = "float32", tasks_per_pass: int = 1) -> None:
+        super().__init__()
+        if precision not in ("float32", "bfloat16"):
+            raise ValueError(f"precision must be 'float32' or 'bfloat16', got {precision!r}")
+        if tasks_per_pass < 1:
+            raise ValueError(f"tasks_per_pass must be at least 1, got {tasks_per_pass}")
+        self.backbone = backbone
+        self.precision: Precision = precision
+        self.tasks_per_pass = tasks_per_pass
+
+    def forward(self, tasks: Tasks, generator: torch.Generator | None = None) -> Tensor:
+        """One loss for each task, (T,), in nats per scored row.
+
+        Parameters
+        ----------
+        tasks : Tasks
+            Of inputs.
+        generator : torch.Generator, optional
+            For learners that sample; a fixed seed without it.
+        """
+        return self.task_losses(self.embed_tasks(tasks), generator or seeded(tasks.support_y.device))
+
+    def condition(
+        self,
+        support_x: Tensor,
+        support_y: Tensor,
+        n_classes: int | None = None,
+        support_mask: Tensor | None = None,
+        class_mask: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> TaskPosterior:
+        """Adapt to support sets.
+
+        Parameters
+        ----------
+        support_x : Tensor (T, S, ...)
+        support_y : Tensor (T, S) int64
+            Labels 0..C-1.
+        n_classes : int, optional
+            C; the largest label plus 1 by default.
+        support_mask : Tensor (T, S) bool, optional
+            False for padding.
+        class_mask : Tensor (T, C) bool, optional
+            False for a class that a task does not have.
+        generator : torch.Generator, optional
+            For learners that sample; a fixed seed without it.
+        """
+        if support_y.dim() != 2 or support_x.shape[:2] != support_y.shape:
+            raise ValueError(
+                f"support_x must be (T, S, ...) and support_y (T, S), got {tuple(support_x.shape)} and "
+                f"{tuple(support_y.shape)}: add a leading dimension for a single task"
+            )
+        classes = int(support_y.max()) + 1 if n_classes is None else n_classes
+        if int(support_y.min()) < 0 or int(support_y.max()) >= classes:
+            raise ValueError(
+                f"support_y must hold labels 0..{classes - 1}, got {int(support_y.min())}..{int(support_y.max())}: "
+                "raise n_classes or recode the labels"
+            )
+        real = support_x if support_mask is None else support_x[support_mask]
+        if real.is_floating_point() and not bool(torch.isfinite(real).all()):
+            raise ValueError("support_x has NaN or infinite numbers: fill them in or leave those rows out")
+        with torch.no_grad():
+            embedded = self.embed(support_x)
+        return TaskPosterior(
+            self,
+            self.condition_embedded(
+                embedded, support_y, classes, support_mask, class_mask, generator or seeded(support_y.device)
+            ),
+        )
+
+    def set_temperature(self, temperature: float) -> None:
+        """Temper predictive probabilities, ``p^(1 / T)`` normalised; for learners with `fits_temperature`.
+
+        Raises
+        ------
+        ValueError
+            For a learner without a temperature.
+        """
+        raise ValueError(f"{type(self).__name__} has no temperature of its own (got {temperature})")
+
+    @abstractmethod
+    def task_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
+        """`forward` for tasks of embeddings, (T,)."""
+
+    @abstractmethod
+    def condition_embedded(
+        self,
+        support: Tensor,  # (T, S, D)
+        support_y: Tensor,  # (T, S)
+        n_classes: int,
+        support_mask: Tensor | None,
+        class_mask: Tensor | None,
+        generator: torch.Generator,
+    ) -> EmbeddedPosterior:
+        """`condition` for embeddings; every gradient graph is the caller's business."""
+
+    def embed(self, x: Tensor) -> Tensor:
+        """Embeddings (T, N, D) of inputs (T, N, ...), in passes of ``tasks_per_pass`` tasks in training."""
+        if not self.training:
+            rows = x.flatten(0, 1)
+            parts = [self._pass(part) for part in rows.split(_ROWS_PER_PASS)]
+            return torch.cat(parts).unflatten(0, x.shape[:2])
+        parts = [self._pass(part.flatten(0, 1)) for part in x.split(self.tasks_per_pass)]
+        return torch.cat(parts).unflatten(0, x.shape[:2])
+
+    def embed_tasks(self, tasks: Tasks) -> Tasks:
+        """The tasks with embeddings for inputs; support and query of a task pass together, padding does not."""
+        n_support = tasks.support_y.shape[1]
+        x = torch.cat([tasks.support_x, tasks.query_x], 1)
+        mask = joint_mask(tasks)
+        if mask is None:
+            embedded = self.embed(x)
+        else:
+            present = torch.cat([self._pass(part[rows]) for part, rows in self._masked_passes(x, mask)])
+            embedded = present.new_zeros(*mask.shape, present.shape[-1])
+            embedded[mask] = present
+        return tasks.with_inputs(embedded[:, :n_support], embedded[:, n_support:])
+
+    def _masked_passes(self, x: Tensor, mask: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        return zip(x.split(self.tasks_per_pass), mask.split(self.tasks_per_pass), strict=True)
+
+    def _pass(self, rows: Tensor) -> Tensor:
+        if rows.dim() == 4:
+            rows = rows.contiguous(memory_format=torch.channels_last)
+        with torch.autocast(rows.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
+            embedded = self.backbone(rows)
+        return embedded.float() if embedded.dtype == torch.bfloat16 else embedded
+
+
+def joint_mask(tasks: Tasks) -> Tensor | None:
+    """Which rows of support and query, side by side, are real, (T, S + Q); None if all are."""
+    if tasks.support_mask is None and tasks.query_mask is None:
+        return None
+    parts = [
+        torch.ones_like(y, dtype=torch.bool) if mask is None else mask
+        for y, mask in ((tasks.support_y, tasks.support_mask), (tasks.query_y, tasks.query_mask))
+    ]
+    return torch.cat(parts, 1)
+
+
+def mean_over_rows(values: Tensor, mask: Tensor | None) -> Tensor:
+    """Mean of (T, N) over the real rows of each task, (T,)."""
+    if mask is None:
+        return values.mean(-1)
+    kept = mask.to(values.dtype)
+    return (values.masked_fill(~mask, 0)).sum(-1) / kept.sum(-1).clamp_min(1)
+
+
+def seeded(device: torch.device, seed: int = 0) -> torch.Generator:
+    """A fresh generator, so that no global one is touched."""
+    return torch.Generator(device=device).manual_seed(seed)

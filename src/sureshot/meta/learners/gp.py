@@ -1,0 +1,267 @@
+"""The Gaussian-process few-shot learner: deep kernel x likelihood x inference x objective x predictive rule.
+
+It only assembles. Two objectives for meta-training:
+
+* ``"marginal"``: the (approximate) log evidence of all labelled rows of a task, support and query merged;
+* ``"predictive"``: condition on the support, score the queries; what is asked of the learner at test time.
+
+Prior mean and temperature of the latents matter because the logistic-softmax is not invariant to a shift: far below
+zero it is a softmax. The papers train with one prior mean and predict with another, so there are two.
+
+References: Patacchiola et al. 2020 (deep kernel transfer); Snell & Zemel 2021 (one-vs-each, both objectives);
+Ke et al. 2023 (temperature, prior mean).
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from sureshot.inference.latent_gaussian import GramPrior
+from sureshot.likelihoods.base import Likelihood
+from sureshot.meta.learners.absent_classes import ABSENT_MEAN
+from sureshot.meta.learners.base import EmbeddedPosterior, Latents, Learner, Precision, joint_mask, mean_over_rows
+from sureshot.meta.learners.prediction import TASK_RULES, TaskRule, class_probabilities, temper
+from sureshot.meta.learners.task_inference import QueryPosterior, TaskInference
+from sureshot.meta.learners.task_kernel import TaskKernel
+from sureshot.meta.tasks import Tasks
+
+Objective = Literal["marginal", "predictive"]
+PredictiveSplit = Literal["support", "first_rows"]
+
+
+@dataclass(frozen=True)
+class GaussianProcessTaskPosterior(EmbeddedPosterior):
+    """Latents of every class given the support; see `EmbeddedPosterior`."""
+
+    support: Tensor  # (T, S, D)
+    membership: Tensor  # (T, C, S), 1 where a support row is of a class
+    kernel: TaskKernel
+    latent: QueryPosterior
+    likelihood: Likelihood
+    rule: TaskRule
+    class_mask: Tensor | None
+    temperature: Tensor  # ()
+
+    def predict(self, query: Tensor) -> Tensor:
+        """Differentiable in the query and the kernel; see `EmbeddedPosterior.predict`."""
+        mean, covariance = self._query(query)
+        probabilities = temper(class_probabilities(self.likelihood, mean, covariance, self.rule).mT, self.temperature)
+        if self.class_mask is None:
+            return probabilities
+        kept = probabilities * self.class_mask.unsqueeze(1)
+        return kept / kept.sum(-1, keepdim=True)
+
+    def latents(self, query: Tensor) -> Latents:
+        """Moments of the mixture over chains; see `EmbeddedPosterior.latents`."""
+        mean, covariance = self._query(query)
+        if covariance.dim() == mean.dim() + 1:
+            covariance = covariance.diagonal(dim1=-2, dim2=-1).mT
+        centre = mean.mean(0)
+        variance = covariance.mean(0) + (mean - centre).square().mean(0)
+        return Latents(centre.mT, variance.mT)
+
+    def outlier_score(self, query: Tensor) -> Tensor:
+        """See `distance_to_classes`."""
+        return distance_to_classes(self.kernel, self.support, self.membership, query)
+
+    def _query(self, query: Tensor) -> tuple[Tensor, Tensor]:
+        return self.latent.query(self.kernel.cross(self.support, query), self.kernel.variance(query))
+
+
+def distance_to_classes(kernel: TaskKernel, support: Tensor, membership: Tensor, query: Tensor) -> Tensor:
+    """Squared distance, in the kernel's feature space, to the nearest class mean of the support, (T, Q).
+
+    ``k(x, x) - 2 mean_i k(x, x_i) + mean_ij k(x_i, x_j)`` over the rows of a class. One-vs-each latents cannot say it:
+    only their differences are observed, so far from all data they fall back to the prior together.
+
+    Parameters
+    ----------
+    kernel : TaskKernel
+    support : Tensor (T, S, D)
+    membership : Tensor (T, C, S)
+        How often a row counts, in its own class; zero elsewhere.
+    query : Tensor (T, Q, D)
+    """
+    cross = kernel.cross(support, query)  # (T, 1 or C, S, Q)
+    shares = membership / membership.sum(-1, keepdim=True).clamp_min(torch.finfo(membership.dtype).tiny)
+    to_class = (shares.unsqueeze(-2) @ cross).squeeze(-2)  # (T, C, Q)
+    within = (shares.unsqueeze(-2) @ kernel.gram(support) @ shares.unsqueeze(-1)).flatten(2)  # (T, C, 1)
+    distance = kernel.variance(query) - 2 * to_class + within
+    empty = (membership.sum(-1) == 0).unsqueeze(-1)
+    return distance.masked_fill(empty, torch.inf).amin(-2)
+
+
+class GaussianProcessLearner(Learner):
+    """A deep-kernel Gaussian-process classifier for tasks.
+
+    Parameters
+    ----------
+    backbone : nn.Module
+    kernel : TaskKernel
+    training, prediction : TaskInference
+        For meta-training and for use; they may differ in steps, sweeps and chains only.
+    objective : {"marginal", "predictive"}
+    rule : str
+        Predictive rule, for use and for predictive-likelihood training.
+    training_rule : str, optional
+        Another rule for predictive-likelihood training.
+    predictive_likelihood : Likelihood, optional
+        Turns latents into probabilities; that of the inference by default.
+    prior_mean, prediction_prior_mean : float
+        Of all latents, in training and in use (the same by default).
+    learn_prior_mean : bool
+        Learn the prior mean, starting from `prior_mean`; use then takes the learned one.
+    predictive_split : {"support", "first_rows"}
+        "first_rows" conditions on the first C x shots rows of the class-major array, as released with the paper on
+        mean field; kept to reproduce its numbers.
+    fit_temperature : bool
+        Meta-learn a temperature of the predictive probabilities: meta-training fits it on the tasks of validation
+        classes, by their likelihood, whenever it scores them. The classes of use are new, and often of another
+        domain, so a learner trained on its base classes is too sure of itself; validation classes can tell.
+    """
+
+    prediction_shift: Tensor
+    prediction_temperature: Tensor
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        kernel: TaskKernel,
+        training: TaskInference,
+        prediction: TaskInference,
+        objective: Objective = "predictive",
+        rule: TaskRule = "integral",
+        training_rule: TaskRule | None = None,
+        predictive_likelihood: Likelihood | None = None,
+        prior_mean: float = 0.0,
+        prediction_prior_mean: float | None = None,
+        learn_prior_mean: bool = False,
+        predictive_split: PredictiveSplit = "support",
+        fit_temperature: bool = False,
+        precision: Precision = "float32",
+        tasks_per_pass: int = 1,
+    ) -> None:
+        super().__init__(backbone, precision, tasks_per_pass)
+        for name, value, known in (
+            ("objective", objective, get_args(Objective)),
+            ("rule", rule, TASK_RULES),
+            ("training_rule", training_rule or rule, TASK_RULES),
+            ("predictive_split", predictive_split, get_args(PredictiveSplit)),
+        ):
+            if value not in known:
+                raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}")
+        self.kernel = kernel
+        self.training_inference = training
+        self.prediction_inference = prediction
+        self.objective: Objective = objective
+        self.rule: TaskRule = rule
+        self.training_rule: TaskRule = training_rule or rule
+        self.predictive_likelihood = predictive_likelihood or prediction.likelihood
+        self.predictive_split: PredictiveSplit = predictive_split
+        self.prior_mean = nn.Parameter(torch.tensor(float(prior_mean)), requires_grad=learn_prior_mean)
+        shift = 0.0 if prediction_prior_mean is None else prediction_prior_mean - prior_mean
+        self.register_buffer("prediction_shift", torch.tensor(float(shift)))
+        self.fits_temperature = fit_temperature
+        self.register_buffer("prediction_temperature", torch.tensor(1.0))
+
+    def set_temperature(self, temperature: float) -> None:
+        """Set the temperature of the predictive probabilities; see `Learner.set_temperature`."""
+        self.prediction_temperature.fill_(temperature)
+
+    def task_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
+        """Negative objective per row, (T,); see `Learner.task_losses`."""
+        if self.objective == "marginal":
+            z = torch.cat([tasks.support_x, tasks.query_x], 1)
+            y = torch.cat([tasks.support_y, tasks.query_y], 1)
+            mask = joint_mask(tasks)
+            weight = None if mask is None else mask.to(z.dtype)
+            prior = self._prior(z, tasks.n_classes, tasks.class_mask, self.prior_mean)
+            evidence = self.training_inference.evidence(prior, y, tasks.n_classes, weight, generator)
+            rows = y.shape[-1] if weight is None else weight.sum(-1)
+            return -evidence / rows
+        if self.predictive_split == "first_rows":
+            tasks = class_major(tasks)
+        posterior = self._condition(
+            tasks.support_x,
+            tasks.support_y,
+            tasks.n_classes,
+            tasks.support_mask,
+            tasks.class_mask,
+            generator,
+            training=True,
+        )
+        chosen = posterior.predict(tasks.query_x).gather(-1, tasks.query_y.unsqueeze(-1)).squeeze(-1)
+        return mean_over_rows(-chosen.clamp_min(torch.finfo(chosen.dtype).tiny).log(), tasks.query_mask)
+
+    def condition_embedded(
+        self,
+        support: Tensor,
+        support_y: Tensor,
+        n_classes: int,
+        support_mask: Tensor | None,
+        class_mask: Tensor | None,
+        generator: torch.Generator,
+    ) -> GaussianProcessTaskPosterior:
+        """See `Learner.condition_embedded`."""
+        return self._condition(support, support_y, n_classes, support_mask, class_mask, generator, training=False)
+
+    def _condition(
+        self,
+        support: Tensor,
+        support_y: Tensor,
+        n_classes: int,
+        support_mask: Tensor | None,
+        class_mask: Tensor | None,
+        generator: torch.Generator,
+        training: bool,
+    ) -> GaussianProcessTaskPosterior:
+        mean = self.prior_mean if training else self.prior_mean + self.prediction_shift
+        inference = self.training_inference if training else self.prediction_inference
+        weight = None if support_mask is None else support_mask.to(support.dtype)
+        prior = self._prior(support, n_classes, class_mask, mean)
+        latent = inference.posterior(prior, support_y, n_classes, weight, generator)
+        rule = self.training_rule if training else self.rule
+        temperature = torch.ones_like(self.prediction_temperature) if training else self.prediction_temperature.clone()
+        membership = nn.functional.one_hot(support_y, n_classes).to(support.dtype).mT
+        return GaussianProcessTaskPosterior(
+            support,
+            membership if weight is None else membership * weight.unsqueeze(1),
+            self.kernel if training else copy.deepcopy(self.kernel).requires_grad_(False),
+            latent,
+            self.predictive_likelihood,
+            rule,
+            class_mask,
+            temperature,
+        )
+
+    def _prior(self, z: Tensor, n_classes: int, class_mask: Tensor | None, mean: Tensor) -> GramPrior:
+        if self.kernel.n_classes not in (None, n_classes):
+            raise ValueError(
+                f"the kernel has hyper-parameters for {self.kernel.n_classes} classes, but the task has {n_classes}: "
+                "use a kernel shared by the classes"
+            )
+        class_mean = mean.expand(1, n_classes, 1)
+        if class_mask is not None:
+            class_mean = class_mean.masked_fill(~class_mask.unsqueeze(-1), ABSENT_MEAN)
+        return GramPrior(self.kernel.gram(z), class_mean)
+
+
+def class_major(tasks: Tasks) -> Tasks:
+    """Merge support and query class by class and take as many first rows as there were support rows.
+
+    With S support rows these belong to one class at one shot and to two at five: a published mistake.
+    """
+    if joint_mask(tasks) is not None or tasks.class_mask is not None:
+        raise ValueError("predictive_split='first_rows' needs tasks of one size, without padding")
+    n_support = tasks.support_y.shape[1]
+    y = torch.cat([tasks.support_y, tasks.query_y], 1)
+    order = y.argsort(dim=1, stable=True)
+    x = torch.cat([tasks.support_x, tasks.query_x], 1)
+    x = x.gather(1, order.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
+    y = y.gather(1, order)
+    return Tasks(x[:, :n_support], y[:, :n_support], x[:, n_support:], y[:, n_support:], tasks.n_classes)

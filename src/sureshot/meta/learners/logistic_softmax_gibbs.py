@@ -1,0 +1,119 @@
+"""Logistic-softmax Gaussian processes by Gibbs sampling, for a batch of tasks.
+
+All chains of all tasks are sampled at once, chains leading, without a gradient graph. Then the drawn sites are
+constants, and everything is Gaussian given them:
+
+* *evidence*: the mean over chains of the log evidence of the sites. Its gradient in the kernel and the prior mean is,
+  by Fisher's identity, an estimate of the gradient of ``log p(y)``; its value is not one of ``log p(y)`` itself. The
+  estimate is as good as the draws: one sweep from the prior, the published setting of the sister likelihood
+  one-vs-each, is biased towards small output scales at moderate ones; about 20 sweeps from a mean-field start are not.
+* *posterior*: one Gaussian for each chain. Probabilities are averaged over chains, not the Gaussians.
+
+The likelihood is not invariant to a shift of all latents, so the paper learns a constant prior mean; its gradient
+comes out as well. Far below zero (-5 or less) counts grow with ``exp(-mean / temperature)`` and so does the time.
+
+References: Snell & Zemel 2021, appendix G (LS by Gibbs with a constant mean); Galy-Fajou et al. 2020 (the sampler).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from sureshot.inference.gibbs import run_gibbs
+from sureshot.inference.latent_gaussian import GramPosterior, GramPrior, Sites
+from sureshot.inference.mean_field import fit_mean_field
+from sureshot.inference.site_evidence import site_log_evidence
+from sureshot.likelihoods.logistic_softmax import LogisticSoftmax
+from sureshot.meta.learners.absent_classes import present_classes
+from sureshot.meta.learners.task_inference import QueryPosterior, TaskInference
+
+Start = Literal["prior", "mean_field"]
+
+_START_STEPS = 10  # of mean field; the chains forget where they started
+
+
+@dataclass(frozen=True)
+class ChainPosterior(QueryPosterior):
+    """One Gaussian for each chain; see `QueryPosterior`."""
+
+    posterior: GramPosterior  # (S, T, C, N)
+
+    def query(self, cross: Tensor, prior_variance: Tensor) -> tuple[Tensor, Tensor]:
+        """Means and variances, each (S, T, C, Q); differentiable with the sites as constants."""
+        return self.posterior.query(cross, prior_variance)
+
+
+@dataclass(frozen=True)
+class LogisticSoftmaxGibbs(TaskInference):
+    """Gibbs sampling of the logistic-softmax model.
+
+    Parameters
+    ----------
+    n_chains : int, default=20
+        Independent chains for each task, the published number.
+    n_sweeps_evidence, n_sweeps_posterior : int, default=1 and 50
+        Sweeps before the sites are used, as published; 1 is biased (see the module's notes).
+    temperature : float, default=1.0
+        Of the likelihood.
+    start : {"prior", "mean_field"}, default="prior"
+        Where chains start: at draws from the prior, or from independent Gaussians with the mean-field moments.
+
+    Raises
+    ------
+    ValueError
+        For counts below 1, a temperature that is not positive, or an unknown start.
+    """
+
+    n_chains: int = 20
+    n_sweeps_evidence: int = 1
+    n_sweeps_posterior: int = 50
+    temperature: float = 1.0
+    start: Start = "prior"
+    likelihood: LogisticSoftmax = field(init=False)
+
+    def __post_init__(self) -> None:
+        for name in ("n_chains", "n_sweeps_evidence", "n_sweeps_posterior"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.start not in get_args(Start):
+            raise ValueError(f"start must be one of {', '.join(map(repr, get_args(Start)))}, got {self.start!r}")
+        object.__setattr__(self, "likelihood", LogisticSoftmax(self.temperature))
+
+    def evidence(
+        self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
+    ) -> Tensor:
+        """A value whose gradient estimates that of ``log p(y)``, (T,); see `TaskInference.evidence`."""
+        sites = self.sample_sites(prior, y, n_classes, weight, generator, self.n_sweeps_evidence)
+        return site_log_evidence(prior.gram, prior.mean, *sites).sum(-1).mean(0)
+
+    def posterior(
+        self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
+    ) -> ChainPosterior:
+        """See `TaskInference.posterior`."""
+        sites = self.sample_sites(prior, y, n_classes, weight, generator, self.n_sweeps_posterior)
+        return ChainPosterior(prior.condition(sites))
+
+    @torch.no_grad()
+    def sample_sites(
+        self,
+        prior: GramPrior,
+        y: Tensor,
+        n_classes: int,
+        weight: Tensor | None,
+        generator: torch.Generator,
+        n_sweeps: int,
+    ) -> Sites:
+        """The sites of every chain after some sweeps, each (S, T, C, N); zero for absent classes."""
+        start = None
+        if self.start == "mean_field":
+            fit = fit_mean_field(prior, self.likelihood, y, weight, n_classes, max_steps=_START_STEPS)
+            start = (fit.posterior.mean, fit.posterior.variance)
+        result = run_gibbs(
+            prior, self.likelihood, y, self.n_chains, n_sweeps, weight, generator, n_classes=n_classes, start=start
+        )
+        absent = ~present_classes(prior.mean)
+        return Sites(*(part.masked_fill(absent, 0) for part in result.sites))

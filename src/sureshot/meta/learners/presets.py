@@ -1,0 +1,227 @@
+"""The settings of every Gaussian-process learner, by name and preset.
+
+========================= ==========================================================================
+preset                    what it is
+========================= ==========================================================================
+``paper``                 what the paper's text says
+``released-code``         what the code released with it does instead, where that differs
+``recommended``           ours, chosen on validation classes (see docs/few-shot.md)
+========================= ==========================================================================
+
+A setting that a preset does not name has the default of `GaussianProcessSettings`. To add a learner, add its rows
+here; `registry` builds it.
+
+References: Snell & Zemel 2021, appendices G and H; Ke et al. 2023, section 5 and appendix; Patacchiola et al. 2020.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, get_args
+
+from sureshot.data.checks import near
+from sureshot.likelihoods.logistic_softmax import Augmentation
+from sureshot.meta.learners.gp import Objective, PredictiveSplit
+from sureshot.meta.learners.prediction import TaskRule
+from sureshot.meta.learners.task_kernel import Scale
+
+Preset = Literal["recommended", "paper", "released-code"]
+PRESETS: tuple[str, ...] = get_args(Preset)
+
+InferenceName = Literal["mean_field", "gibbs", "label_regression"]
+LikelihoodName = Literal["one_vs_each", "logistic_softmax", "gaussian"]
+Start = Literal["prior", "mean_field"]
+PredictiveLikelihood = Literal["own", "softmax", "logistic_softmax"]
+
+
+@dataclass(frozen=True)
+class GaussianProcessSettings:
+    """Every switch of a Gaussian-process learner.
+
+    Attributes
+    ----------
+    likelihood, inference, objective : str
+    n_steps, n_steps_prediction : int
+        Mean-field steps in training and in use.
+    detach_inner : bool
+        See `sureshot.meta.learners.mean_field`.
+    rivals : float or None
+        See `sureshot.meta.learners.mean_field.MeanField`.
+    augmentation : str
+        Of the logistic-softmax by mean field.
+    n_chains, n_sweeps, n_sweeps_prediction : int
+        Of Gibbs sampling; sweeps in training and in use.
+    start : {"prior", "mean_field"}
+        Where the chains of marginal-likelihood training start. From the prior with one sweep the gradient in the
+        output scale has the wrong sign at moderate scales.
+    temperature : float
+        Of the logistic-softmax.
+    prior_mean : float
+    prediction_prior_mean : float or None
+        The same in use by default.
+    learn_prior_mean : bool
+    rule, training_rule : str
+        See `sureshot.meta.learners.prediction`.
+    predictive_likelihood : {"own", "softmax", "logistic_softmax"}
+        What turns latents into probabilities: the inference's likelihood or another. One-vs-each counts every rival
+        of a class on its own, so its confidence grows with the number of classes; the softmax's does not.
+    predictive_split : str
+    outputscale : float
+        Initial, in squared units of the latents; what a small learning rate makes of it stays close to it.
+    learn_outputscale : bool
+    constant : float
+        Initial relative variance of an intercept; 0 for none.
+    lengthscale : float or None
+    per_class_kernel : bool
+    scale : str
+        See `TaskKernel`.
+    noise : float
+        Variance, of label regression.
+    fit_temperature : bool
+        Meta-learn a temperature on validation classes; see `GaussianProcessLearner`.
+    """
+
+    likelihood: LikelihoodName = "one_vs_each"
+    inference: InferenceName = "mean_field"
+    objective: Objective = "predictive"
+    n_steps: int = 10
+    n_steps_prediction: int = 30
+    detach_inner: bool = False
+    rivals: float | None = None
+    augmentation: Augmentation = "negative_multinomial"
+    n_chains: int = 20
+    n_sweeps: int = 1
+    n_sweeps_prediction: int = 50
+    start: Start = "prior"
+    temperature: float = 1.0
+    prior_mean: float = 0.0
+    prediction_prior_mean: float | None = None
+    learn_prior_mean: bool = False
+    rule: TaskRule = "integral"
+    training_rule: TaskRule | None = None
+    predictive_likelihood: PredictiveLikelihood = "own"
+    predictive_split: PredictiveSplit = "support"
+    outputscale: float = 1.0
+    learn_outputscale: bool = True
+    constant: float = 0.0
+    lengthscale: float | None = None
+    per_class_kernel: bool = False
+    scale: Scale = "exp"
+    noise: float = 0.1
+    fit_temperature: bool = False
+
+
+_ONE_VS_EACH_GIBBS = {"likelihood": "one_vs_each", "inference": "gibbs"}
+_LOGISTIC_SOFTMAX_GIBBS = {"likelihood": "logistic_softmax", "inference": "gibbs", "learn_prior_mean": True}
+_CDKT = {
+    "likelihood": "logistic_softmax",
+    "inference": "mean_field",
+    "augmentation": "poisson_gamma",
+    "n_steps": 2,
+    "n_steps_prediction": 20,
+    "temperature": 0.2,
+}
+_DKT = {
+    "likelihood": "gaussian",
+    "inference": "label_regression",
+    "objective": "marginal",
+    "scale": "double_softplus",
+    "per_class_kernel": True,
+    "rule": "plug_in",
+    "predictive_likelihood": "logistic_softmax",
+}
+
+# What the text says, for the learners of the papers.
+_PAPER: dict[str, dict[str, Any]] = {
+    "ove_gibbs_ml": _ONE_VS_EACH_GIBBS | {"objective": "marginal"},
+    "ove_gibbs_pl": _ONE_VS_EACH_GIBBS | {"objective": "predictive"},
+    "logistic_softmax_gibbs_ml": _LOGISTIC_SOFTMAX_GIBBS | {"objective": "marginal"},
+    "logistic_softmax_gibbs_pl": _LOGISTIC_SOFTMAX_GIBBS | {"objective": "predictive"},
+    "cdkt_ml": _CDKT | {"objective": "marginal", "prediction_prior_mean": -5.0},
+    "cdkt_pl": _CDKT | {"objective": "predictive"},
+    "dkt": _DKT,
+}
+
+# What the released code does instead.
+_RELEASED: dict[str, dict[str, Any]] = {
+    "ove_gibbs_ml": {"rule": "released_expected_log"},
+    "ove_gibbs_pl": {"rule": "released_expected_log"},
+    "cdkt_ml": {"n_steps_prediction": 30},
+    "cdkt_pl": {"n_steps_prediction": 30, "predictive_split": "first_rows"},
+}
+
+# Ours. The bound and one sweep from the prior have the wrong gradient in the output scale: those learners keep the
+# scale that they start from, or start their chains from a posterior.
+_RECOMMENDED: dict[str, dict[str, Any]] = {
+    "ove_gibbs_ml": _ONE_VS_EACH_GIBBS | {"objective": "marginal", "start": "mean_field", "n_sweeps": 20},
+    "ove_gibbs_pl": _ONE_VS_EACH_GIBBS | {"objective": "predictive", "n_sweeps": 5},
+    "ove_mean_field_ml": {
+        "objective": "marginal",
+        "likelihood": "one_vs_each",
+        "n_steps": 3,
+        "rivals": 4.0,
+        "outputscale": 25.0,
+        "learn_outputscale": False,
+        "rule": "plug_in",
+        "predictive_likelihood": "softmax",
+        "fit_temperature": True,
+    },
+    "ove_mean_field_pl": {
+        "objective": "predictive",
+        "likelihood": "one_vs_each",
+        "rivals": 4.0,
+        "outputscale": 25.0,
+        "rule": "plug_in",
+        "predictive_likelihood": "softmax",
+        "fit_temperature": True,
+    },
+    "logistic_softmax_gibbs_ml": _LOGISTIC_SOFTMAX_GIBBS
+    | {"objective": "marginal", "start": "mean_field", "n_sweeps": 20, "outputscale": 25.0},
+    "logistic_softmax_gibbs_pl": _LOGISTIC_SOFTMAX_GIBBS
+    | {"objective": "predictive", "n_sweeps": 5, "outputscale": 25.0},
+    "cdkt_ml": {
+        "likelihood": "logistic_softmax",
+        "objective": "marginal",
+        "n_steps": 3,
+        "outputscale": 25.0,
+        "learn_outputscale": False,
+        "prior_mean": -5.0,
+    },
+    "cdkt_pl": {"likelihood": "logistic_softmax", "objective": "predictive", "outputscale": 25.0, "prior_mean": -5.0},
+    "dkt": {
+        "likelihood": "gaussian",
+        "inference": "label_regression",
+        "objective": "marginal",
+        "rule": "plug_in",
+        "predictive_likelihood": "logistic_softmax",
+    },
+}
+
+GP_LEARNER_NAMES: tuple[str, ...] = tuple(_RECOMMENDED)
+
+
+def gaussian_process_settings(name: str, preset: str, **options: Any) -> GaussianProcessSettings:
+    """The settings of a learner under a preset, with some replaced.
+
+    Learners of ours (one-vs-each by mean field) have no paper; their presets are all ``recommended``.
+
+    Raises
+    ------
+    ValueError
+        For an unknown learner, preset or option.
+    """
+    if name not in _RECOMMENDED:
+        raise ValueError(f"unknown learner {name!r}{near(name, list(_RECOMMENDED))}")
+    if preset not in PRESETS:
+        raise ValueError(f"preset must be one of {', '.join(map(repr, PRESETS))}, got {preset!r}")
+    if preset == "recommended" or name not in _PAPER:
+        chosen = dict(_RECOMMENDED[name])
+    else:
+        chosen = dict(_PAPER[name])
+        if preset == "released-code":
+            chosen |= _RELEASED.get(name, {})
+    known = [field.name for field in fields(GaussianProcessSettings)]
+    for option in options:
+        if option not in known:
+            raise ValueError(f"learner {name!r} has no option {option!r}{near(option, known)}")
+    return replace(GaussianProcessSettings(), **(chosen | options))

@@ -1,0 +1,171 @@
+"""Learners by name: `make_learner` builds one, `learner_from_config` builds it again from its checkpoint.
+
+To add a learner: a class under the contract of `base`, a row in `presets` (Gaussian processes) or in `_BASELINES`,
+and nothing else; the contract tests run over `LEARNER_NAMES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import nn
+
+from sureshot.data.checks import near
+from sureshot.likelihoods import Likelihood, LogisticSoftmax, OneVsEach, Softmax
+from sureshot.meta.baselines.baseline_plus_plus import BaselinePlusPlus
+from sureshot.meta.baselines.feature_transfer import FeatureTransfer
+from sureshot.meta.baselines.matching import MatchingNet
+from sureshot.meta.baselines.prototypical import ProtoNet
+from sureshot.meta.learners.base import Learner, Precision
+from sureshot.meta.learners.gp import GaussianProcessLearner
+from sureshot.meta.learners.label_regression import LabelRegression
+from sureshot.meta.learners.logistic_softmax_gibbs import LogisticSoftmaxGibbs
+from sureshot.meta.learners.mean_field import MeanField
+from sureshot.meta.learners.one_vs_each_gibbs import OneVsEachGibbs
+from sureshot.meta.learners.presets import (
+    GP_LEARNER_NAMES,
+    PRESETS,
+    GaussianProcessSettings,
+    gaussian_process_settings,
+)
+from sureshot.meta.learners.task_inference import TaskInference
+from sureshot.meta.learners.task_kernel import TaskKernel
+
+_BASELINES: dict[str, Callable[..., Learner]] = {
+    "protonet": ProtoNet,
+    "matchingnet": MatchingNet,
+    "feature_transfer": FeatureTransfer,
+    "baseline_plus_plus": BaselinePlusPlus,
+}
+
+_PREDICTIVE_LIKELIHOODS: dict[str, Likelihood | None] = {
+    "own": None,
+    "softmax": Softmax(),
+    "logistic_softmax": LogisticSoftmax(),
+}
+
+LEARNS_BASE_CLASSES = ("feature_transfer", "baseline_plus_plus")
+"""Learners that classify all base classes in meta-training; they take ``n_base_classes``."""
+
+LEARNER_NAMES: tuple[str, ...] = (*GP_LEARNER_NAMES, *_BASELINES)
+
+
+def make_learner(
+    name: str,
+    backbone: nn.Module,
+    *,
+    preset: str = "recommended",
+    kernel: str = "cosine",
+    precision: Precision = "float32",
+    tasks_per_pass: int = 1,
+    **options: Any,
+) -> Learner:
+    """A learner by name.
+
+    Parameters
+    ----------
+    name : str
+        One of `LEARNER_NAMES`.
+    backbone : Backbone
+        With ``n_features``.
+    preset : {"recommended", "paper", "released-code"}
+        Of the Gaussian-process learners; see `sureshot.meta.learners.presets`.
+    kernel : str
+        One of `sureshot.kernels.KERNEL_NAMES`, of the Gaussian-process learners.
+    precision : {"float32", "bfloat16"}
+        Of the backbone.
+    tasks_per_pass : int
+        How many tasks share batch normalisation in training.
+    **options
+        For Gaussian processes those of `GaussianProcessSettings`; for the others the arguments of their class.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name, preset or option.
+    """
+    if name not in LEARNER_NAMES:
+        raise ValueError(f"unknown learner {name!r}{near(name, list(LEARNER_NAMES))}")
+    if preset not in PRESETS:
+        raise ValueError(f"preset must be one of {', '.join(map(repr, PRESETS))}, got {preset!r}")
+    shared: dict[str, Any] = {"precision": precision, "tasks_per_pass": tasks_per_pass}
+    if name in _BASELINES:
+        try:
+            learner = _BASELINES[name](backbone, **shared, **options)
+        except TypeError as error:
+            raise ValueError(f"learner {name!r} does not take these options: {error}") from None
+    else:
+        settings = gaussian_process_settings(name, preset, **options)
+        learner = _gaussian_process(backbone, kernel, settings, shared)
+    learner.config = {"name": name, "preset": preset, "kernel": kernel, **shared, **options}
+    return learner
+
+
+def learner_from_config(config: Mapping[str, Any], backbone: nn.Module) -> Learner:
+    """The learner that ``learner.config`` describes, with fresh parameters."""
+    return make_learner(backbone=backbone, **config)
+
+
+def _gaussian_process(
+    backbone: nn.Module, kernel: str, settings: GaussianProcessSettings, shared: Mapping[str, Any]
+) -> GaussianProcessLearner:
+    n_features = backbone.n_features
+    assert isinstance(n_features, int)
+    training, prediction = _inference(settings)
+    return GaussianProcessLearner(
+        backbone,
+        TaskKernel(
+            kernel,
+            n_features,
+            outputscale=settings.outputscale,
+            learn_outputscale=settings.learn_outputscale,
+            constant=settings.constant,
+            lengthscale=settings.lengthscale,
+            n_classes=5 if settings.per_class_kernel else None,
+            scale=settings.scale,
+        ),
+        training,
+        prediction,
+        objective=settings.objective,
+        rule=settings.rule,
+        training_rule=settings.training_rule,
+        predictive_likelihood=_PREDICTIVE_LIKELIHOODS[settings.predictive_likelihood],
+        prior_mean=settings.prior_mean,
+        prediction_prior_mean=settings.prediction_prior_mean,
+        learn_prior_mean=settings.learn_prior_mean,
+        predictive_split=settings.predictive_split,
+        fit_temperature=settings.fit_temperature,
+        **shared,
+    )
+
+
+def _inference(settings: GaussianProcessSettings) -> tuple[TaskInference, TaskInference]:
+    """The inference for training and the one for use."""
+    if settings.inference == "label_regression":
+        regression = LabelRegression(settings.noise)
+        return regression, regression
+    if settings.inference == "mean_field":
+        likelihood = (
+            OneVsEach()
+            if settings.likelihood == "one_vs_each"
+            else LogisticSoftmax(settings.temperature, settings.augmentation)
+        )
+        return (
+            MeanField(likelihood, settings.n_steps, settings.detach_inner, settings.rivals),
+            MeanField(likelihood, settings.n_steps_prediction, settings.detach_inner, settings.rivals),
+        )
+    chains: dict[str, Any] = {"n_chains": settings.n_chains, "n_sweeps_evidence": settings.n_sweeps}
+    if settings.likelihood == "one_vs_each":
+
+        def one_vs_each(n_sweeps: int) -> OneVsEachGibbs:
+            return OneVsEachGibbs(**chains, n_sweeps_posterior=n_sweeps, start=settings.start)
+
+        return one_vs_each(settings.n_sweeps), one_vs_each(settings.n_sweeps_prediction)
+
+    def logistic_softmax(n_sweeps: int) -> LogisticSoftmaxGibbs:
+        return LogisticSoftmaxGibbs(
+            **chains, n_sweeps_posterior=n_sweeps, temperature=settings.temperature, start=settings.start
+        )
+
+    return logistic_softmax(settings.n_sweeps), logistic_softmax(settings.n_sweeps_prediction)

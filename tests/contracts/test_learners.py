@@ -1,0 +1,461 @@
+"""The contract of every few-shot learner: one battery, inherited by adding a line to `CASES`.
+
+Wherever two computations should give the same, deterministic learners must agree to rounding, in latents, losses and
+predictions; predictions that integrate over a fixed set of points, which are not symmetric in the classes, agree to
+the stated error of the integral when classes are renumbered. Learners that sample must agree in the mean over seeds,
+within six standard errors. `same` makes these comparisons.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from sureshot.meta.backbones.base import Backbone
+from sureshot.meta.learners.base import Learner, TaskPosterior, seeded
+from sureshot.meta.learners.registry import LEARNER_NAMES, learner_from_config, make_learner
+from sureshot.meta.tasks import Tasks
+
+CPU = torch.device("cpu")
+WIDTH = 6
+N_BASE_CLASSES = 7
+N_SEEDS = 6
+INTEGRAL = 1e-2
+"""Error of probabilities by `sureshot.likelihoods.quadrature`, whose points are not symmetric in the classes."""
+
+
+class Network(Backbone):
+    """A small smooth network."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__("network", (WIDTH,), 5, {})
+        generator = seeded(CPU, seed)
+        self.hidden = nn.Parameter(torch.randn(8, WIDTH, generator=generator) / math.sqrt(WIDTH))
+        self.output = nn.Parameter(torch.randn(5, 8, generator=generator) / math.sqrt(8))
+
+    def encode(self, x: Tensor) -> Tensor:
+        return torch.tanh(x @ self.hidden.T) @ self.output.T
+
+
+@dataclass(frozen=True)
+class Case:
+    """A learner and what it is allowed not to do; ``None`` means that it does."""
+
+    label: str
+    name: str
+    options: dict[str, Any] = field(default_factory=dict)
+    samples: bool = False
+    row_order: str | None = None  # why another order of the support rows may change the result
+    class_order: str | None = None  # why another numbering of the classes may
+    other_ways: str | None = None  # why tasks of other numbers of classes, or padded ones, are not taken
+    no_slopes: str | None = None  # why the gradient is not the slope of the loss
+    integrates: bool = False  # whether probabilities are integrals by points
+
+    def build(self, seed: int = 0) -> Learner:
+        return make_learner(self.name, Network(seed), **self.options)
+
+
+SHUFFLES = "the shuffles of the descent go by row"
+SEQUENCE = "the recurrent networks read the support as a sequence"
+BASES = {"n_base_classes": N_BASE_CLASSES, "head_training": {"epochs": 12, "learning_rate": 0.1}}
+EXTRA = {
+    "matchingnet": {"row_order": SEQUENCE, "class_order": SEQUENCE},
+    "feature_transfer": {"options": BASES, "row_order": SHUFFLES},
+    "baseline_plus_plus": {"options": BASES, "row_order": SHUFFLES},
+}
+GIBBS: dict[str, Any] = {
+    "samples": True,
+    "options": {"n_chains": 20, "n_sweeps": 3, "n_sweeps_prediction": 3},
+    "no_slopes": "the gradient is an estimate by samples",
+}
+INTEGRATING = ("ove_mean_field_ml", "ove_mean_field_pl", "cdkt_ml", "cdkt_pl")
+FEW_STEPS: dict[str, Any] = {"options": {"n_steps": 4, "n_steps_prediction": 5}, "integrates": True}
+
+
+def traits(name: str) -> dict[str, Any]:
+    if name in INTEGRATING:
+        return FEW_STEPS
+    return GIBBS if "gibbs" in name else EXTRA.get(name, {})
+
+
+CASES = [Case(name, name, **traits(name)) for name in LEARNER_NAMES] + [
+    Case("matchingnet_without_context", "matchingnet", {"full_context": False}),
+    Case("matchingnet_fixed_steps", "matchingnet", {"attention_steps": 2}, row_order=SEQUENCE, class_order=SEQUENCE),
+    Case("cdkt_ml_paper", "cdkt_ml", {"preset": "paper", "n_steps_prediction": 5}, integrates=True),
+    Case("cdkt_pl_paper", "cdkt_pl", {"preset": "paper", "n_steps_prediction": 5}, integrates=True),
+    Case(
+        "cdkt_ml_detached",
+        "cdkt_ml",
+        {"preset": "paper", "n_steps_prediction": 5, "detach_inner": True},
+        no_slopes="the sites are constants of the gradient",
+        integrates=True,
+    ),
+    Case("cdkt_pl_rbf", "cdkt_pl", {"kernel": "rbf", **FEW_STEPS["options"]}, integrates=True),
+    Case("dkt_linear", "dkt", {"kernel": "linear"}),
+]
+EPISODIC = [case for case in CASES if not case.build().samples_images]
+
+
+def each(cases: list[Case]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("case", cases, ids=[case.label for case in cases])
+
+
+def doing(attribute: str, cases: list[Case] = CASES) -> pytest.MarkDecorator:
+    """Every case, those with a reason in ``attribute`` skipped for it."""
+    return pytest.mark.parametrize(
+        "case",
+        [
+            pytest.param(
+                case, id=case.label, marks=[pytest.mark.skip(reason=why)] if (why := getattr(case, attribute)) else []
+            )
+            for case in cases
+        ],
+    )
+
+
+def episodes(n_tasks: int = 2, way: int = 3, shots: int = 2, queries: int = 2, seed: int = 0) -> Tasks:
+    """Tasks in float64 with classes about their means, rows in random order."""
+    generator = seeded(CPU, seed)
+
+    def rows(each_class: int) -> tuple[Tensor, Tensor]:
+        y = torch.arange(way).repeat(each_class).expand(n_tasks, -1)
+        y = y.take_along_dim(torch.rand(y.shape, generator=generator).argsort(1), 1)
+        noise = torch.randn(*y.shape, WIDTH, generator=generator, dtype=torch.float64)
+        return means.take_along_dim(y[..., None], 1) + 0.5 * noise, y
+
+    means = 1.5 * torch.randn(n_tasks, way, WIDTH, generator=generator, dtype=torch.float64)
+    support_x, support_y = rows(shots)
+    query_x, query_y = rows(queries)
+    return Tasks(support_x, support_y, query_x, query_y, way)
+
+
+def images(n_tasks: int = 2, n_images: int = 12, seed: int = 0) -> Tasks:
+    """Single images of all base classes."""
+    generator = seeded(CPU, seed)
+    y = torch.arange(n_images).remainder(N_BASE_CLASSES).expand(n_tasks, -1)
+    means = 1.5 * torch.randn(N_BASE_CLASSES, WIDTH, generator=seeded(CPU, 99), dtype=torch.float64)
+    x = means[y] + 0.5 * torch.randn(n_tasks, n_images, WIDTH, generator=generator, dtype=torch.float64)
+    return Tasks(x, y, x[:, :0], y[:, :0], N_BASE_CLASSES)
+
+
+def training_tasks(learner: Learner, seed: int = 0) -> Tasks:
+    return images(seed=seed) if learner.samples_images else episodes(seed=seed)
+
+
+def double(case: Case) -> Learner:
+    return case.build().double().eval()
+
+
+def condition(learner: Learner, tasks: Tasks, generator: torch.Generator | None = None) -> TaskPosterior:
+    return learner.condition(
+        tasks.support_x, tasks.support_y, tasks.n_classes, tasks.support_mask, tasks.class_mask, generator
+    )
+
+
+def predict(learner: Learner, tasks: Tasks, generator: torch.Generator | None = None) -> Tensor:
+    return condition(learner, tasks, generator).predict(tasks.query_x)
+
+
+def latents(learner: Learner, tasks: Tasks, generator: torch.Generator | None = None) -> Tensor:
+    """Means and variances, (2, T, Q, C)."""
+    found = condition(learner, tasks, generator).latents(tasks.query_x)
+    return torch.stack([found.mean, found.variance])
+
+
+def losses(learner: Learner, tasks: Tasks, generator: torch.Generator | None = None) -> Tensor:
+    with torch.no_grad():
+        return learner(tasks, generator)
+
+
+Quantity = Callable[[torch.Generator], Tensor]
+
+
+def same(case: Case, first: Quantity, second: Quantity, error: float = 1e-9) -> None:
+    """Equal values, or equal means over seeds if the learner samples."""
+    if not case.samples:
+        torch.testing.assert_close(first(seeded(CPU, 1)), second(seeded(CPU, 1)), rtol=1e-7, atol=error)
+        return
+    a = torch.stack([first(seeded(CPU, seed)) for seed in range(N_SEEDS)])
+    b = torch.stack([second(seeded(CPU, N_SEEDS + seed)) for seed in range(N_SEEDS)])
+    noise = ((a.var(0) + b.var(0)) / N_SEEDS).sqrt()
+    assert ((a.mean(0) - b.mean(0)).abs() <= 6 * noise + error).all()
+
+
+@each(CASES)
+def test_losses_are_one_for_each_task(case: Case) -> None:
+    learner = case.build()
+    tasks = training_tasks(learner)
+    values = learner(tasks.with_inputs(tasks.support_x.float(), tasks.query_x.float()))
+    assert values.shape == (2,)
+    assert values.dtype == torch.float32
+    assert values.isfinite().all()
+
+
+@each(CASES)
+@pytest.mark.parametrize(("way", "shots", "queries"), [(3, 2, 4), (2, 1, 1), (5, 1, 2)])
+def test_predictions_are_distributions(case: Case, way: int, shots: int, queries: int) -> None:
+    if case.other_ways is not None and way != 3:
+        pytest.skip(case.other_ways)
+    tasks = episodes(2, way, shots, queries)
+    posterior = condition(double(case), tasks)
+    probabilities, latents = posterior.predict(tasks.query_x), posterior.latents(tasks.query_x)
+    assert probabilities.shape == latents.mean.shape == latents.variance.shape == (2, queries * way, way)
+    assert not probabilities.requires_grad
+    assert (probabilities >= 0).all()
+    torch.testing.assert_close(probabilities.sum(-1), torch.ones_like(probabilities[..., 0]))
+    assert latents.mean.isfinite().all()
+    assert (latents.variance >= 0).all()
+
+
+@each(CASES)
+def test_separated_classes_are_told_apart(case: Case) -> None:
+    tasks = episodes(20, 3, 5, 4, seed=1)
+    probabilities = predict(double(case), tasks)
+    assert (probabilities.argmax(-1) == tasks.query_y).double().mean() > 0.75
+
+
+@each(CASES)
+def test_a_batch_is_its_tasks_one_by_one(case: Case) -> None:
+    learner, tasks = double(case), episodes(3)
+    parts = [tasks.select(slice(task, task + 1)) for task in range(3)]
+    same(
+        case,
+        lambda g: predict(learner, tasks, g),
+        lambda g: torch.cat([predict(learner, part, fork(g)) for part in parts]),
+    )
+    tasks = training_tasks(learner)
+    parts = [tasks.select(slice(task, task + 1)) for task in range(2)]
+    same(
+        case,
+        lambda g: losses(learner, tasks, g),
+        lambda g: torch.cat([losses(learner, part, fork(g)) for part in parts]),
+    )
+
+
+def fork(generator: torch.Generator) -> torch.Generator:
+    """A generator in the same state."""
+    return generator.clone_state()
+
+
+@doing("class_order")
+def test_classes_may_be_renumbered(case: Case) -> None:
+    learner, tasks = double(case), episodes()
+    number = torch.tensor([2, 0, 1])  # class c is now called number[c]
+    renumbered = replace(tasks, support_y=number[tasks.support_y], query_y=number[tasks.query_y])
+    error = INTEGRAL if case.integrates else 1e-9
+    if not case.samples:
+        same(case, lambda g: latents(learner, tasks, g), lambda g: latents(learner, renumbered, g)[..., number])
+    same(case, lambda g: predict(learner, tasks, g), lambda g: predict(learner, renumbered, g)[..., number], error)
+    if not learner.samples_images:
+        same(case, lambda g: losses(learner, tasks, g), lambda g: losses(learner, renumbered, g), error)
+
+
+@doing("row_order")
+def test_support_rows_may_come_in_any_order(case: Case) -> None:
+    learner, tasks = double(case), episodes()
+    order = torch.tensor([3, 5, 0, 1, 4, 2])
+    moved = replace(tasks, support_x=tasks.support_x[:, order], support_y=tasks.support_y[:, order])
+    same(case, lambda g: predict(learner, tasks, g), lambda g: predict(learner, moved, g))
+    if not learner.samples_images:
+        same(case, lambda g: losses(learner, tasks, g), lambda g: losses(learner, moved, g))
+
+
+def padded(tasks: Tasks, rows: int, classes: int) -> Tasks:
+    """The same tasks with rows of nonsense between the real ones and classes that they do not have."""
+    n_tasks, n_support = tasks.support_y.shape
+    n_queries = tasks.query_y.shape[1]
+    total = tasks.n_classes + classes
+    nonsense = 100 * torch.ones(n_tasks, rows, WIDTH, dtype=torch.float64)
+    wrong = torch.arange(rows).remainder(total).expand(n_tasks, -1)
+    extended: dict[str, Tensor] = {}
+    for part, n_real in (("support", n_support), ("query", n_queries)):
+        x, y = getattr(tasks, f"{part}_x"), getattr(tasks, f"{part}_y")
+        place = torch.cat([torch.arange(n_real), torch.full((rows,), n_real / 2)]).argsort(stable=True)
+        extended[f"{part}_x"] = torch.cat([x, nonsense], 1)[:, place]
+        extended[f"{part}_y"] = torch.cat([y, wrong], 1)[:, place]
+        extended[f"{part}_mask"] = (place < n_real).expand(n_tasks, -1)
+    class_mask = (torch.arange(total) < tasks.n_classes).expand(n_tasks, -1)
+    return Tasks(**extended, n_classes=total, class_mask=class_mask if classes else None)
+
+
+@doing("other_ways")
+@pytest.mark.parametrize(("rows", "classes"), [(3, 0), (4, 2)])
+def test_padding_changes_no_prediction(case: Case, rows: int, classes: int) -> None:
+    learner, tasks = double(case), episodes()
+    larger = padded(tasks, rows, classes)
+    probabilities = predict(learner, larger)[larger.query_mask].unflatten(0, tasks.query_y.shape)
+    assert (probabilities[..., tasks.n_classes :] == 0).all()
+    if not case.samples:
+        found = latents(learner, larger)[:, larger.query_mask][..., : tasks.n_classes]
+        expected = latents(learner, tasks)
+        torch.testing.assert_close(found.view_as(expected), expected, rtol=1e-7, atol=1e-9)
+
+    def with_padding(generator: torch.Generator) -> Tensor:
+        found = predict(learner, larger, generator)[larger.query_mask]
+        return found.unflatten(0, tasks.query_y.shape)[..., : tasks.n_classes]
+
+    same(case, lambda g: predict(learner, tasks, g), with_padding, INTEGRAL if case.integrates and classes else 1e-9)
+
+
+@doing("other_ways", EPISODIC)
+@pytest.mark.parametrize(("rows", "classes"), [(3, 0), (4, 2)])
+def test_padding_changes_no_loss(case: Case, rows: int, classes: int) -> None:
+    learner, tasks = double(case), episodes()
+    larger = padded(tasks, rows, classes)
+    same(
+        case,
+        lambda g: losses(learner, tasks, g),
+        lambda g: losses(learner, larger, g),
+        INTEGRAL if case.integrates and classes else 1e-9,
+    )
+
+
+@each([case for case in CASES if case.build().samples_images])
+def test_padded_images_change_no_loss(case: Case) -> None:
+    learner, tasks = double(case), images(n_images=9)
+    mask = torch.tensor([[True] * 9, [True] * 4 + [False] * 5])
+    masked = losses(learner, replace(tasks, support_mask=mask))
+    alone = [losses(learner, tasks.select(slice(0, 1))), losses(learner, shortened(tasks.select(slice(1, 2)), 4))]
+    torch.testing.assert_close(masked, torch.cat(alone))
+
+
+def shortened(tasks: Tasks, rows: int) -> Tasks:
+    return replace(tasks, support_x=tasks.support_x[:, :rows], support_y=tasks.support_y[:, :rows])
+
+
+@doing("other_ways", EPISODIC)
+def test_padding_has_no_gradient(case: Case) -> None:
+    learner = double(case)
+    tasks = padded(episodes(), 2, 1)
+    embedded = learner.embed_tasks(tasks)
+    support = embedded.support_x.detach().requires_grad_()
+    query = embedded.query_x.detach().requires_grad_()
+    learner.task_losses(embedded.with_inputs(support, query), seeded(CPU)).sum().backward()
+    for grad, mask in ((support.grad, tasks.support_mask), (query.grad, tasks.query_mask)):
+        assert grad is not None
+        assert mask is not None
+        assert grad.isfinite().all()
+        assert (grad[~mask] == 0).all()
+
+
+@each(CASES)
+def test_gradients_reach_every_parameter(case: Case) -> None:
+    learner = double(case)
+    learner(training_tasks(learner)).sum().backward()
+    for name, parameter in learner.named_parameters():
+        if parameter.requires_grad:
+            assert parameter.grad is not None, name
+            assert parameter.grad.isfinite().all(), name
+            assert parameter.grad.abs().max() > 0, name
+
+
+@doing("no_slopes")
+def test_gradients_are_slopes_of_the_loss(case: Case) -> None:
+    learner = double(case)
+    tasks = training_tasks(learner)
+    parameters = [parameter for parameter in learner.parameters() if parameter.requires_grad]
+    gradients = torch.autograd.grad(learner(tasks).sum(), parameters)
+    generator, width = seeded(CPU, 5), 1e-5
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        direction = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+        start = parameter.detach().clone()
+        values = []
+        for sign in (1, -1):
+            with torch.no_grad():
+                parameter.copy_(start + sign * width * direction)
+            values.append(losses(learner, tasks).sum())
+        with torch.no_grad():
+            parameter.copy_(start)
+        slope = (values[0] - values[1]) / (2 * width)
+        torch.testing.assert_close((gradient * direction).sum(), slope, rtol=1e-4, atol=1e-6)
+
+
+@each(CASES)
+def test_learning_lowers_the_loss(case: Case) -> None:
+    learner = case.build()
+    optimiser = torch.optim.Adam(learner.parameters(), lr=0.01)
+    held_out = [single(training_tasks(learner, seed)) for seed in range(100, 110)]
+
+    def score() -> float:
+        return torch.stack([losses(learner, tasks) for tasks in held_out]).mean().item()
+
+    before = score()
+    for step in range(25):
+        optimiser.zero_grad()
+        learner(single(training_tasks(learner, step)), seeded(CPU, step)).mean().backward()
+        optimiser.step()
+    assert score() < before - 0.01
+
+
+def single(tasks: Tasks) -> Tasks:
+    """The tasks in float32."""
+    return tasks.with_inputs(tasks.support_x.float(), tasks.query_x.float())
+
+
+@each(CASES)
+def test_posteriors_are_independent_of_each_other_and_of_later_training(case: Case) -> None:
+    learner = double(case)
+    first, second = episodes(seed=1), episodes(seed=2)
+    posterior = condition(learner, first, seeded(CPU, 1))
+    query = learner.embed(first.query_x).detach()
+    before = posterior.embedded.predict(query).detach().clone()
+    condition(learner, second, seeded(CPU, 2)).predict(second.query_x)
+    assert torch.equal(posterior.embedded.predict(query), before)
+    optimiser = torch.optim.SGD(learner.parameters(), lr=1.0)
+    learner(training_tasks(learner)).sum().backward()
+    optimiser.step()
+    assert torch.equal(posterior.embedded.predict(query), before)
+
+
+@each(CASES)
+def test_randomness_is_the_generators(case: Case) -> None:
+    learner, tasks = double(case), episodes()
+    around = training_tasks(learner)
+    state = torch.random.get_rng_state()
+    first, again = (predict(learner, tasks, seeded(CPU, 3)) for _ in range(2))
+    assert torch.equal(first, again)
+    assert torch.equal(predict(learner, tasks), predict(learner, tasks))
+    assert torch.equal(losses(learner, around, seeded(CPU, 3)), losses(learner, around, seeded(CPU, 3)))
+    assert torch.equal(torch.random.get_rng_state(), state)
+    if case.samples:
+        assert not torch.equal(predict(learner, tasks, seeded(CPU, 4)), first)
+
+
+@each(CASES)
+def test_single_precision_is_close(case: Case) -> None:
+    learner, tasks = double(case), episodes()
+    rough = case.build().eval()
+    if case.samples:
+        same(case, lambda g: predict(learner, tasks, g), lambda g: predict(rough, single(tasks), g).double())
+        return
+    torch.testing.assert_close(predict(rough, single(tasks)).double(), predict(learner, tasks), rtol=0, atol=2e-4)
+    around = training_tasks(learner)
+    torch.testing.assert_close(losses(rough, single(around)).double(), losses(learner, around), rtol=1e-3, atol=1e-3)
+
+
+@each(CASES)
+def test_config_and_parameters_rebuild_the_learner(case: Case) -> None:
+    learner = case.build()
+    with torch.no_grad():
+        for parameter in learner.parameters():
+            parameter.add_(0.01)
+    rebuilt = learner_from_config(json.loads(json.dumps(learner.config)), Network(seed=1))
+    assert rebuilt.config == learner.config
+    rebuilt.load_state_dict(learner.state_dict())
+    tasks, around = single(episodes()), single(training_tasks(learner))
+    assert torch.equal(predict(rebuilt, tasks), predict(learner, tasks))
+    assert torch.equal(losses(rebuilt, around), losses(learner, around))
+
+
+@each(CASES)
+def test_labels_without_a_task_dimension_are_refused(case: Case) -> None:
+    tasks = episodes()
+    with pytest.raises(ValueError, match="add a leading dimension for a single task"):
+        double(case).condition(tasks.support_x[0], tasks.support_y[0])
