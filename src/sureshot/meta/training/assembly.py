@@ -1,0 +1,56 @@
+"""From settings to a learner with initial weights and the optimiser that will change them."""
+
+from __future__ import annotations
+
+import torch
+
+from sureshot.data.labelled import LabelledSet
+from sureshot.meta.backbones import make_backbone
+from sureshot.meta.learners.base import Learner
+from sureshot.meta.learners.registry import LEARNS_BASE_CLASSES, make_learner
+from sureshot.meta.training.config import TrainingConfig
+
+
+def build_learner(config: TrainingConfig, data: LabelledSet) -> Learner:
+    """The learner that the settings describe, for inputs like those of a labelled set, with initial weights."""
+    backbone = make_backbone(
+        config.backbone.name, tuple(data.x.shape[1:]), **{"seed": config.training.seed, **config.backbone.options}
+    )
+    settings = config.learner
+    options = dict(settings.options)
+    if settings.name in LEARNS_BASE_CLASSES:
+        options.setdefault("n_base_classes", data.n_classes)
+    return make_learner(
+        settings.name,
+        backbone,
+        preset=settings.preset,
+        kernel=settings.kernel,
+        precision=settings.precision,
+        tasks_per_pass=settings.tasks_per_pass,
+        **options,
+    )
+
+
+def make_optimiser(learner: Learner, config: TrainingConfig) -> torch.optim.Adam:
+    """Adam with one learning rate for the backbone and one for everything else.
+
+    Raises
+    ------
+    ValueError
+        If there is nothing to learn.
+    """
+    network = [parameter for parameter in learner.backbone.parameters() if parameter.requires_grad]
+    inside = {id(parameter) for parameter in learner.backbone.parameters()}
+    others = [p for p in learner.parameters() if p.requires_grad and id(p) not in inside]
+    if not network and not others:
+        raise ValueError(
+            f"learner {config.learner.name!r} with backbone {config.backbone.name!r} has no parameters to learn: "
+            "choose another backbone, or use it without meta-training"
+        )
+    rates = config.training
+    return torch.optim.Adam(
+        [
+            {"params": network, "lr": rates.learning_rate},
+            {"params": others, "lr": rates.learning_rate_kernel},
+        ]
+    )

@@ -1,0 +1,348 @@
+"""The settings of a meta-training run: six sections, from a TOML file or from Python.
+
+A section is a frozen dataclass; the keys of a TOML table are its fields, so what is written here is what can be
+set, and a key that is not here is refused with the nearest names. Options of a data set, backbone or learner go
+into the table ``options`` of its section and are checked by whoever takes them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from sureshot.data.checks import listed, near
+from sureshot.meta.protocols import PROTOCOLS, Count, EpisodeProtocol
+
+SelectBy = Literal["accuracy", "nll"]
+
+Section = TypeVar("Section")
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Which labelled sets; see `sureshot.data.few_shot.load_few_shot`.
+
+    Attributes
+    ----------
+    name : str
+        One of ``FEW_SHOT_NAMES``.
+    options : dict
+        Of that data set.
+    """
+
+    name: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EpisodesConfig:
+    """The training episodes: a named protocol, or sizes.
+
+    Attributes
+    ----------
+    protocol : str, optional
+        One of `sureshot.meta.protocols.PROTOCOLS`; then no sizes may be given.
+    way, shots, queries : int or (int, int)
+        As in `EpisodeProtocol`.
+    unbalanced : bool
+    """
+
+    protocol: str | None = None
+    way: Count = 5
+    shots: Count = 1
+    queries: Count = 16
+    unbalanced: bool = False
+
+    def __post_init__(self) -> None:
+        self.to_protocol()
+
+    def to_protocol(self) -> EpisodeProtocol:
+        """The sizes.
+
+        Raises
+        ------
+        ValueError
+            If the protocol is unknown, or sizes are given beside it.
+        """
+        if self.protocol is None:
+            return EpisodeProtocol(self.way, self.shots, self.queries, self.unbalanced)
+        if self.protocol not in PROTOCOLS:
+            raise ValueError(
+                f"episodes.protocol: there is no protocol {self.protocol!r}{near(self.protocol, PROTOCOLS)}; "
+                f"protocols: {listed(list(PROTOCOLS))}"
+            )
+        defaults = {f.name: f.default for f in dataclasses.fields(self) if f.name != "protocol"}
+        given = [name for name, value in defaults.items() if getattr(self, name) != value]
+        if given:
+            raise ValueError(f"episodes: give protocol = {self.protocol!r} or sizes ({listed(given)}), not both")
+        return PROTOCOLS[self.protocol]
+
+
+@dataclass(frozen=True)
+class BackboneConfig:
+    """The network; see `sureshot.meta.backbones.make_backbone`.
+
+    Attributes
+    ----------
+    name : str
+    options : dict
+        Its ``seed`` is that of the training unless given.
+    """
+
+    name: str = "conv4"
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LearnerConfig:
+    """The learner; see `sureshot.meta.learners.make_learner`.
+
+    Attributes
+    ----------
+    name, preset, kernel : str
+    precision : {"float32", "bfloat16"}
+        Of the backbone.
+    tasks_per_pass : int
+        Tasks that share batch normalisation in training; one, as published, by default.
+    options : dict
+    """
+
+    name: str
+    preset: str = "recommended"
+    kernel: str = "cosine"
+    precision: Literal["float32", "bfloat16"] = "float32"
+    tasks_per_pass: int = 1
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class OptimisationConfig:
+    """Adam over episodes.
+
+    Attributes
+    ----------
+    episodes : int
+        Training episodes in all; by default the papers' budget for one shot.
+    episodes_per_step : int
+        Episodes whose losses are averaged for a step. One, as in the papers, by default; a run of the same number
+        of episodes then takes as many steps.
+    learning_rate, learning_rate_kernel : float
+        Of the backbone's parameters and of all others.
+    seed : int
+        Fixes initial weights, episodes and the learner's own noise.
+    checkpoint_every, log_every : int
+        In episodes.
+    gradient_bound : float
+        A larger norm of the gradient is counted and reported in the log; nothing is clipped.
+    device : str
+        Such as "cpu", "cuda" or "cuda:1".
+    tensorboard : bool
+        Write the metrics for TensorBoard too.
+    """
+
+    episodes: int = 60_000
+    episodes_per_step: int = 1
+    learning_rate: float = 1e-3
+    learning_rate_kernel: float = 1e-3
+    seed: int = 0
+    checkpoint_every: int = 1000
+    log_every: int = 100
+    gradient_bound: float = 1e3
+    device: str = "cpu"
+    tensorboard: bool = False
+
+    def __post_init__(self) -> None:
+        _at_least("training", self, 1, "episodes", "episodes_per_step", "checkpoint_every", "log_every")
+        _at_least("training", self, 0, "seed")
+        for name in ("learning_rate", "learning_rate_kernel", "gradient_bound"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ValueError(f"training.{name} must be positive and finite, got {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class ValidationConfig:
+    """How a checkpoint is chosen.
+
+    Attributes
+    ----------
+    every : int
+        In episodes; 0 for no validation (the last checkpoint is then the best one).
+    tasks : int
+        Always the same tasks, from validation classes with the way and shots of training (the largest of a range).
+    queries : int
+        Of each class.
+    select_by : {"accuracy", "nll"}
+        Highest accuracy, as in the papers, or lowest mean negative log probability of the true class.
+    patience : int, optional
+        Stop after so many validations in a row without a better one; never by default.
+    seed : int
+    """
+
+    every: int = 1000
+    tasks: int = 200
+    queries: int = 15
+    select_by: SelectBy = "accuracy"
+    patience: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _at_least("validation", self, 0, "every", "seed")
+        _at_least("validation", self, 1, "tasks", "queries")
+        if self.patience is not None:
+            _at_least("validation", self, 1, "patience")
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """Everything that determines a meta-training run.
+
+    Attributes
+    ----------
+    data : DataConfig
+    learner : LearnerConfig
+    episodes : EpisodesConfig
+    backbone : BackboneConfig
+    training : OptimisationConfig
+    validation : ValidationConfig
+    """
+
+    data: DataConfig
+    learner: LearnerConfig
+    episodes: EpisodesConfig = field(default_factory=EpisodesConfig)
+    backbone: BackboneConfig = field(default_factory=BackboneConfig)
+    training: OptimisationConfig = field(default_factory=OptimisationConfig)
+    validation: ValidationConfig = field(default_factory=ValidationConfig)
+
+    @classmethod
+    def from_toml(cls, path: str | os.PathLike[str], settings: Sequence[str] = ()) -> TrainingConfig:
+        """Read a TOML file, with some keys replaced by ``section.key=value`` (values in TOML, or plain text).
+
+        Raises
+        ------
+        ValueError
+            If the file is no TOML, or a section, key, type or value is wrong; the message names it.
+        OSError
+            If the file cannot be read.
+        """
+        place = Path(path)
+        try:
+            tables = tomllib.loads(place.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"{place} is not a TOML file: {error}") from None
+        for setting in settings:
+            _replace(tables, setting)
+        try:
+            return cls.from_dict(tables)
+        except ValueError as error:
+            raise ValueError(f"{place}: {error}") from None
+
+    @classmethod
+    def from_dict(cls, tables: Mapping[str, Any]) -> TrainingConfig:
+        """From nested mappings, such as `as_dict` gives.
+
+        Raises
+        ------
+        ValueError
+            As in `from_toml`.
+        """
+        sections = get_type_hints(cls)
+        for name, table in tables.items():
+            if name not in sections:
+                raise ValueError(f"unknown section [{name}]{near(name, sections)}; sections: {listed(list(sections))}")
+            if not isinstance(table, Mapping):
+                raise ValueError(f"{name} must be a section [{name}] with keys, got {table!r}")
+        required = [f.name for f in dataclasses.fields(cls) if f.default_factory is dataclasses.MISSING]
+        for name in required:
+            if name not in tables:
+                raise ValueError(f"the section [{name}] is missing: it must have at least the key name")
+        return cls(**{name: _section(name, sections[name], table) for name, table in tables.items()})
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values: sections of keys."""
+        found: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
+        return found
+
+
+def _section(name: str, kind: type[Section], table: Mapping[str, Any]) -> Section:
+    """One section from its table."""
+    hints = get_type_hints(kind)
+    known = dataclasses.fields(kind)  # type: ignore[arg-type]
+    for key in table:
+        if key not in hints:
+            raise ValueError(f"unknown key {name}.{key}{near(key, hints)}; keys of [{name}]: {', '.join(hints)}")
+    for f in known:
+        if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING and f.name not in table:
+            raise ValueError(f"the key {name}.{f.name} is missing")
+    return kind(**{key: _value(f"{name}.{key}", hints[key], value) for key, value in table.items()})
+
+
+def _value(where: str, hint: Any, value: Any) -> Any:
+    """A value of the annotated type, or an error that says what was expected."""
+    if get_origin(hint) in (UnionType, Union):
+        alternatives = get_args(hint)
+        for alternative in alternatives:
+            if _fits(alternative, value):
+                return _value(where, alternative, value)
+        expected = " or ".join(_in_words(alternative) for alternative in alternatives if alternative is not type(None))
+        raise ValueError(f"{where} must be {expected}, got {value!r}")
+    if not _fits(hint, value):
+        choices = near(value, get_args(hint)) if isinstance(value, str) and get_origin(hint) is Literal else ""
+        raise ValueError(f"{where} must be {_in_words(hint)}, got {value!r}{choices}")
+    if hint is float:
+        return float(value)
+    return tuple(value) if get_origin(hint) is tuple else value
+
+
+def _fits(hint: Any, value: Any) -> bool:
+    origin = get_origin(hint)
+    if origin is Literal:
+        return value in get_args(hint)
+    if origin is tuple:
+        return isinstance(value, list | tuple) and len(value) == 2 and all(type(number) is int for number in value)
+    if origin is dict:
+        return isinstance(value, Mapping)
+    if hint is float:
+        return type(value) in (int, float)
+    return type(value) is hint
+
+
+def _in_words(hint: Any) -> str:
+    origin = get_origin(hint)
+    if origin is Literal:
+        return "one of " + ", ".join(map(repr, get_args(hint)))
+    if origin is tuple:
+        return "a range of two whole numbers such as [1, 5]"
+    if origin is dict:
+        return "a table of options"
+    return {int: "a whole number", float: "a number", str: "text", bool: "true or false"}[hint]
+
+
+def _replace(tables: dict[str, Any], setting: str) -> None:
+    """Put ``section.key=value`` into the nested tables."""
+    path, separator, text = setting.partition("=")
+    keys = [key.strip() for key in path.split(".")]
+    if not separator or len(keys) < 2 or not all(keys):
+        raise ValueError(f"--set {setting}: expected SECTION.KEY=VALUE, for instance --set training.episodes=1000")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    table = tables
+    for key in keys[:-1]:
+        table = table.setdefault(key, {})
+        if not isinstance(table, dict):
+            raise ValueError(f"--set {setting}: {key} is not a section of keys")
+    table[keys[-1]] = value
+
+
+def _at_least(section: str, config: object, least: int, *names: str) -> None:
+    for name in names:
+        if getattr(config, name) < least:
+            raise ValueError(f"{section}.{name} must be at least {least}, got {getattr(config, name)}")

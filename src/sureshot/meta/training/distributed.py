@@ -1,0 +1,124 @@
+"""Several processes that train one learner, each on its share of every step's tasks.
+
+Started by ``torchrun``, which tells every process its rank through the environment; without it there is one
+process and nothing here does anything. All processes draw the same tasks (row numbers only, which is cheap) and look
+up their own share. Gradients are averaged while they are computed (`DistributedDataParallel`), so with equal
+batch statistics, which are those of single tasks, the gradients are those of one process.
+
+Running means and variances of batch normalisation differ between processes, as each sees other tasks. They are
+averaged whenever the learner is validated or saved.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+@dataclass(frozen=True)
+class Processes:
+    """The processes of a run, seen from one of them.
+
+    Attributes
+    ----------
+    rank : int
+        Of this process, 0 to ``count - 1``.
+    count : int
+    device : torch.device
+        Where this process computes.
+    """
+
+    rank: int
+    count: int
+    device: torch.device
+
+    @property
+    def writes(self) -> bool:
+        """Whether this is the process that validates and writes files."""
+        return self.rank == 0
+
+    def share(self, n_tasks: int) -> slice:
+        """Which of a step's tasks are those of this process: contiguous shares that differ by one at most."""
+        return slice(self.rank * n_tasks // self.count, (self.rank + 1) * n_tasks // self.count)
+
+    def parallel(self, learner: nn.Module) -> nn.Module:
+        """The learner, with its gradients averaged over the processes; itself if there is one."""
+        if self.count == 1:
+            return learner
+        on_gpu = self.device.type == "cuda"
+        # A static graph allows parameters without a gradient, such as those of a fixed kernel scale.
+        return DistributedDataParallel(
+            learner, device_ids=[self.device] if on_gpu else None, broadcast_buffers=False, static_graph=True
+        )
+
+    def mean(self, value: Tensor) -> Tensor:
+        """The mean of a tensor over the processes."""
+        if self.count > 1:
+            dist.all_reduce(value)
+            value = value / self.count
+        return value
+
+    def average_buffers(self, learner: nn.Module) -> None:
+        """Average floating-point buffers, such as running statistics, over the processes."""
+        if self.count == 1:
+            return
+        for buffer in learner.buffers():
+            if buffer.is_floating_point():
+                buffer.copy_(self.mean(buffer.clone()))
+
+    def agree(self, value: float) -> float:
+        """The value that the writing process has."""
+        if self.count == 1:
+            return value
+        told = torch.tensor([value], dtype=torch.float64, device=self.device)
+        dist.broadcast(told, 0)
+        return float(told)
+
+
+@contextmanager
+def processes(device: str) -> Iterator[Processes]:
+    """Join the other processes that ``torchrun`` started, and leave them at the end.
+
+    Parameters
+    ----------
+    device : str
+        With "cuda" every process takes the GPU of its local rank.
+
+    Raises
+    ------
+    ValueError
+        If there is no such device.
+    """
+    count, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
+    here = _device(device, int(os.environ.get("LOCAL_RANK", "0")) if count > 1 else None)
+    if count == 1:
+        yield Processes(0, 1, here)
+        return
+    dist.init_process_group("nccl" if here.type == "cuda" else "gloo")
+    try:
+        yield Processes(rank, count, here)
+    finally:
+        dist.destroy_process_group()
+
+
+def _device(name: str, local_rank: int | None) -> torch.device:
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ValueError(f"training.device: {name!r} is no device; expected one such as 'cpu' or 'cuda'") from None
+    if device.type == "cuda":
+        if not torch.cuda.is_available():
+            raise ValueError(f"training.device is {name!r}, but torch finds no GPU: use 'cpu'")
+        if device.index is None:
+            device = torch.device("cuda", torch.cuda.current_device() if local_rank is None else local_rank)
+        if device.index >= torch.cuda.device_count():
+            raise ValueError(f"there are {torch.cuda.device_count()} GPUs, none with number {device.index}")
+        torch.cuda.set_device(device)
+    return device

@@ -1,0 +1,348 @@
+"""The meta-training loop.
+
+A step draws tasks, averages the learner's losses over them and lets Adam follow the gradient; every so many episodes
+the learner is scored on validation classes, the best one is kept, and everything is saved so that a run that was
+killed goes on from its last checkpoint to the result that it would have had, to the last bit (on the same machine
+with the same number of threads).
+
+A folder holds a run::
+
+    last.safetensors     to resume from: learner, optimiser, counters
+    best.safetensors     the learner with the best validation score, for use
+    metrics.jsonl        the log
+
+Trouble is reported, not hidden: gradients are never clipped, unusually large ones are counted in the log, and a loss
+or gradient that is not finite ends the run with an error that says where.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sureshot.data.few_shot import load_few_shot
+from sureshot.data.labelled import FewShotData, LabelledSet
+from sureshot.meta.episodes import EpisodeSampler
+from sureshot.meta.seeds import generator_for
+from sureshot.meta.tasks import Tasks
+from sureshot.meta.training.assembly import build_learner, make_optimiser
+from sureshot.meta.training.checkpoint import BEST_NAME, LAST_NAME, Checkpoint, load_checkpoint, save_checkpoint
+from sureshot.meta.training.config import TrainingConfig
+from sureshot.meta.training.distributed import Processes, processes
+from sureshot.meta.training.log import LOG_NAME, MetricLog
+from sureshot.meta.training.state import State, check_same, state_of
+from sureshot.meta.training.validation import ValidationScores, Validator
+
+logger = logging.getLogger(__name__)
+
+Progress = Callable[[str, float], None]
+
+
+class DivergedError(ValueError):
+    """Training came to numbers that are not finite; the message names step, learner and last good checkpoint."""
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """What a run came to.
+
+    Attributes
+    ----------
+    best, last : Path
+        Checkpoints.
+    log : Path
+    episodes : int
+        Trained in all.
+    best_episodes : int
+        Trained when the best checkpoint was taken.
+    scores : ValidationScores or None
+        Of the best checkpoint; None without validation.
+    stopped_early : bool
+    large_gradients : int
+        Steps whose gradient was larger than the bound.
+    seconds : float
+        Spent in this call.
+    """
+
+    best: Path
+    last: Path
+    log: Path
+    episodes: int
+    best_episodes: int
+    scores: ValidationScores | None
+    stopped_early: bool
+    large_gradients: int
+    seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        values = dataclasses.asdict(self)
+        return {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
+
+
+def train(
+    config: TrainingConfig,
+    output: str | os.PathLike[str],
+    data_root: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+    resume: bool = True,
+    data: FewShotData | None = None,
+) -> TrainingResult:
+    """Meta-train a learner.
+
+    Parameters
+    ----------
+    config : TrainingConfig
+    output : path
+        The run's folder, made if need be.
+    data_root : path, optional
+        As in `sureshot.data.data_root`.
+    progress : callable, optional
+        ``progress(what, fraction)``, called after every step.
+    resume : bool
+        Go on from the last checkpoint in `output`, if there is one; else start anew and replace what is there.
+    data : FewShotData, optional
+        Labelled sets to use in place of those that ``config.data`` names.
+
+    Raises
+    ------
+    ValueError
+        If settings and data do not fit, `output` holds a run with other settings, or training diverges
+        (`DivergedError`).
+    """
+    start = time.perf_counter()
+    folder = Path(output)
+    with processes(config.training.device) as group:
+        found = load_few_shot(config.data.name, data_root, **config.data.options) if data is None else data
+        run = Run(config, folder, found, group)
+        if group.writes:
+            folder.mkdir(parents=True, exist_ok=True)
+        # All processes must have looked for a checkpoint before one of them writes any.
+        checkpoint = load_checkpoint(run.last) if resume and run.last.exists() else None
+        group.agree(0.0)
+        run.start_from(checkpoint)
+        try:
+            run.go(progress)
+        finally:
+            run.close()
+        state = run.state
+        return TrainingResult(
+            best=folder / BEST_NAME,
+            last=run.last,
+            log=folder / LOG_NAME,
+            episodes=state.episodes,
+            best_episodes=state.best_episodes,
+            scores=ValidationScores(**state.best) if state.best else None,
+            stopped_early=state.stopped,
+            large_gradients=state.large_gradients,
+            seconds=time.perf_counter() - start,
+        )
+
+
+class Run:
+    """One run: what stays the same (settings, data) and what moves (learner, optimiser, state).
+
+    Parameters
+    ----------
+    config : TrainingConfig
+    folder : Path
+    data : FewShotData
+    group : Processes
+    """
+
+    def __init__(self, config: TrainingConfig, folder: Path, data: FewShotData, group: Processes) -> None:
+        self.config, self.folder, self.group = config, folder, group
+        self.last = folder / LAST_NAME
+        if group.count > config.training.episodes_per_step:
+            raise ValueError(
+                f"{group.count} processes share {config.training.episodes_per_step} episodes of a step: raise "
+                "training.episodes_per_step to at least one for each process"
+            )
+        protocol = config.episodes.to_protocol()
+        try:
+            self.sampler = EpisodeSampler(_on(data.train, group.device), protocol)
+        except ValueError as error:
+            raise ValueError(f"training: {error}") from None
+        validates = config.validation.every > 0 and group.writes
+        self.validator = Validator(_on(data.val, group.device), protocol, config.validation) if validates else None
+        self.learner = build_learner(config, data.train).to(group.device)
+        if data.train.x.dim() == 4:
+            self.learner.backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.optimiser = make_optimiser(self.learner, config)
+        self.state = State()
+        self.log: MetricLog | None = None
+
+    def start_from(self, checkpoint: Checkpoint | None) -> None:
+        """Take over a checkpoint's state, and open the log at its place."""
+        if checkpoint is not None:
+            check_same(checkpoint, self.config)
+            checkpoint.restore(self.learner)
+            checkpoint.restore_optimiser(self.learner, self.optimiser)
+            self.state = state_of(checkpoint)
+            logger.info("resuming %s after %d episodes", self.folder, self.state.episodes)
+        if self.group.writes:
+            if checkpoint is None:
+                for name in (LAST_NAME, BEST_NAME):
+                    (self.folder / name).unlink(missing_ok=True)
+            self.log = MetricLog(self.folder, self.state.episodes, self.config.training.tensorboard)
+
+    def close(self) -> None:
+        if self.log is not None:
+            self.log.close()
+
+    def go(self, progress: Progress | None) -> None:
+        """Train to the end."""
+        config, state = self.config.training, self.state
+        model = self.group.parallel(self.learner)
+        self.learner.train()
+        while state.episodes < config.episodes and not state.stopped:
+            before = state.episodes
+            loss = self._step(model)
+            end = state.episodes >= config.episodes
+
+            def due(every: int, before: int = before, end: bool = end) -> bool:
+                return end or state.episodes // every > before // every
+
+            if due(config.log_every):
+                self._log_window()
+            if self.config.validation.every and due(self.config.validation.every):
+                self._validate()
+            if due(config.checkpoint_every) or state.stopped:
+                self._save()
+            if progress is not None and self.group.writes:
+                progress(self._in_words(loss), state.episodes / config.episodes)
+
+    def _step(self, model: nn.Module) -> float:
+        config, state, group = self.config.training, self.state, self.group
+        step = state.episodes // config.episodes_per_step
+        self.optimiser.zero_grad(set_to_none=True)
+        try:
+            loss = self.backward(model, step)
+        except torch.linalg.LinAlgError as error:
+            raise self._diverged(step, f"a matrix could not be factorised ({error})") from error
+        gradient = _norm(self.learner)
+        values = torch.stack([group.mean(loss), gradient]).tolist()
+        for name, value in zip(("loss", "norm of the gradient"), values, strict=True):
+            if not math.isfinite(value):
+                raise self._diverged(step, f"the {name} is {value}")
+        self.optimiser.step()
+        state.episodes += config.episodes_per_step
+        state.window_steps += 1
+        state.window_loss += values[0]
+        state.window_gradient = max(state.window_gradient, values[1])
+        if values[1] > config.gradient_bound:
+            state.large_gradients += 1
+            self._write(
+                "warning", message="large gradient", step=step, gradient_norm=values[1], count=state.large_gradients
+            )
+        return float(values[0])
+
+    def backward(self, model: nn.Module, step: int) -> Tensor:
+        """Compute the gradient of a step, averaged over the processes; the loss of this process's share."""
+        config, group = self.config.training, self.group
+        noise = generator_for(config.seed, "noise", step, group.rank, device=group.device)
+        losses = model(self._draw(step), noise)
+        # The processes' gradients are averaged with equal weight, but a share may be smaller than another.
+        loss: Tensor = losses.sum() * (group.count / config.episodes_per_step)
+        loss.backward()
+        return loss.detach()
+
+    def _draw(self, step: int) -> Tasks:
+        """This process's share of a step's tasks."""
+        config = self.config.training
+        generator = generator_for(config.seed, "tasks", step)
+        if self.learner.samples_images:
+            # As many images as the episodes would have, in batches of one episode's size.
+            per_episode = self.sampler.protocol.rows_per_task
+            rows = self.sampler.draw_images(per_episode, generator, config.episodes_per_step)
+        else:
+            rows = self.sampler.draw(config.episodes_per_step, generator)
+        return self.sampler.gather(rows.select(self.group.share(config.episodes_per_step)))
+
+    def _log_window(self) -> None:
+        state = self.state
+        self._write(
+            "training",
+            loss=state.window_loss / state.window_steps,
+            largest_gradient_norm=state.window_gradient,
+            large_gradients=state.large_gradients,
+        )
+        state.window_steps, state.window_loss, state.window_gradient = 0, 0.0, 0.0
+
+    def _validate(self) -> None:
+        state, settings = self.state, self.config.validation
+        self.group.average_buffers(self.learner)
+        if self.validator is not None:
+            step = state.episodes // self.config.training.episodes_per_step
+            try:
+                scores = self.validator(self.learner)
+            except ValueError as error:
+                raise self._diverged(step, f"validation found that {error}") from error
+            if not math.isfinite(scores.nll):
+                raise self._diverged(step, "predictions on validation classes are not finite")
+            best = ValidationScores(**state.best) if state.best else None
+            better = scores.better_than(best, settings.select_by)
+            self._write("validation", accuracy=scores.accuracy, nll=scores.nll, best=better)
+            state.without_better = 0 if better else state.without_better + 1
+            if better:
+                state.best, state.best_episodes = dataclasses.asdict(scores), state.episodes
+                self._write_checkpoint(BEST_NAME, with_optimiser=False)
+            state.stopped = settings.patience is not None and state.without_better >= settings.patience
+        # Only one process validates; the others need to know whether to stop.
+        state.stopped = bool(self.group.agree(float(state.stopped)))
+
+    def _save(self) -> None:
+        self.group.average_buffers(self.learner)
+        if self.log is not None:
+            self.log.sync()
+            if not self.config.validation.every:
+                self.state.best_episodes = self.state.episodes
+                self._write_checkpoint(BEST_NAME, with_optimiser=False)
+            self._write_checkpoint(LAST_NAME, with_optimiser=True)
+
+    def _write_checkpoint(self, name: str, with_optimiser: bool) -> None:
+        state = self.state
+        save_checkpoint(
+            self.folder / name,
+            self.learner,
+            self.config.as_dict(),
+            dataclasses.asdict(state),
+            state.best,
+            self.optimiser if with_optimiser else None,
+        )
+
+    def _write(self, kind: str, **values: Any) -> None:
+        if self.log is not None:
+            self.log.write(kind, self.state.episodes, **values)
+
+    def _diverged(self, step: int, what: str) -> DivergedError:
+        good = f"the last good checkpoint is {self.last}" if self.last.exists() else "no checkpoint was written yet"
+        return DivergedError(
+            f"training of {self.config.learner.name!r} diverged at step {step} (after {self.state.episodes} episodes): "
+            f"{what}; {good}; try a lower learning_rate or learning_rate_kernel, or float32"
+        )
+
+    def _in_words(self, loss: float) -> str:
+        best = self.state.best
+        scores = f", best accuracy {best['accuracy']:.3f} nll {best['nll']:.3f}" if best else ""
+        return f"{self.config.learner.name} episode {self.state.episodes}: loss {loss:.3f}{scores}"
+
+
+def _on(data: LabelledSet, device: torch.device) -> LabelledSet:
+    return data if device.type == "cpu" else LabelledSet(data.x.to(device), data.y, data.class_names)
+
+
+def _norm(learner: nn.Module) -> Tensor:
+    """Euclidean norm of the gradient of all parameters."""
+    norms = [p.grad.norm() for p in learner.parameters() if p.grad is not None]
+    return torch.stack(norms).norm() if norms else torch.zeros(())

@@ -1,0 +1,130 @@
+"""Two processes do what one does."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+
+from sureshot.data.labelled import FewShotData
+from sureshot.meta.training import TrainingConfig, load_learner, read_log, train
+from sureshot.meta.training.distributed import Processes, processes
+from sureshot.meta.training.loop import Run
+
+needs_gloo = pytest.mark.skipif(
+    not (dist.is_available() and dist.is_gloo_available()), reason="this build of torch has no gloo"
+)
+
+# Seven tasks do not divide by two: the shares are three and four.
+SETTINGS = {"episodes": 21, "episodes_per_step": 7, "checkpoint_every": 21, "log_every": 7}
+
+GRADIENTS = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+import numpy as np
+from conftest import tiny_config, tiny_data
+from sureshot.meta.training.distributed import processes
+from sureshot.meta.training.loop import Run
+
+folder = Path(sys.argv[2])
+config, data = tiny_config(**json.loads(sys.argv[3])), tiny_data()
+with processes("cpu") as group:
+    run = Run(config, folder / f"rank{group.rank}", data, group)
+    run.learner.train()
+    run.backward(group.parallel(run.learner), 0)
+    found = {name: p.grad.numpy() for name, p in run.learner.named_parameters() if p.grad is not None}
+    np.savez(folder / f"gradients{group.rank}.npz", **found)
+"""
+
+TRAINING = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from conftest import tiny_config, tiny_data
+from sureshot.meta.training import train
+
+train(tiny_config(**json.loads(sys.argv[3])), Path(sys.argv[2]) / "run", data=tiny_data())
+"""
+
+
+def run_two(program: str, folder: Path, settings: dict[str, Any]) -> None:
+    """Two processes of a program, which join one group each time they are started."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-c", program, str(Path(__file__).parent), str(folder), json.dumps(settings)]
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
+    with ExitStack() as stack:
+        logs = [stack.enter_context(open(folder / f"errors{rank}.txt", "w+", encoding="utf-8")) for rank in range(2)]
+        started = []
+        for rank, log in enumerate(logs):
+            environment = {**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+            process = stack.enter_context(subprocess.Popen(command, env=environment, stderr=log))
+            stack.callback(process.kill)
+            started.append(process)
+        codes = [process.wait(timeout=300) for process in started]
+        for log in logs:
+            log.seek(0)
+        assert codes == [0, 0], "\n".join(log.read() for log in logs)
+
+
+@needs_gloo
+def test_two_processes_have_the_gradients_of_one(
+    configure: Callable[..., TrainingConfig], data: FewShotData, tmp_path: Path
+) -> None:
+    # This learner keeps its output scale: a parameter without a gradient.
+    settings = {"learner": {"name": "cdkt_ml"}, "training": SETTINGS}
+    config = configure(**settings)
+    run_two(GRADIENTS, tmp_path, settings)
+    with processes("cpu") as group:
+        run = Run(config, tmp_path / "alone", data, group)
+    run.learner.train()
+    run.backward(run.learner, 0)
+    alone = {name: p.grad for name, p in run.learner.named_parameters() if p.grad is not None}
+    for rank in range(2):
+        with np.load(tmp_path / f"gradients{rank}.npz") as shared:
+            assert set(shared.files) == set(alone)
+            for name, gradient in alone.items():
+                assert gradient is not None
+                torch.testing.assert_close(
+                    torch.from_numpy(shared[name]), gradient, rtol=1e-3, atol=1e-5 * float(gradient.abs().max() + 1e-3)
+                )
+    run_two(TRAINING, tmp_path, settings)
+    result = train(config, tmp_path / "alone", data=data)
+    assert result.episodes == 21
+    ours, theirs = read_log(tmp_path / "alone"), read_log(tmp_path / "run")
+    assert [record["episodes"] for record in theirs] == [record["episodes"] for record in ours]
+    assert theirs[0]["loss"] == pytest.approx(ours[0]["loss"], rel=1e-5)
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {
+        "best.safetensors",
+        "last.safetensors",
+        "metrics.jsonl",
+    }
+    load_learner(tmp_path / "run")
+
+
+def test_shares_are_contiguous_and_complete() -> None:
+    for count in (1, 2, 3, 5):
+        shares = [Processes(rank, count, torch.device("cpu")).share(7) for rank in range(count)]
+        taken = [task for share in shares for task in range(7)[share]]
+        assert taken == list(range(7))
+        sizes = [len(range(7)[share]) for share in shares]
+        assert max(sizes) - min(sizes) <= 1
+
+
+def test_more_processes_than_tasks(configure: Callable[..., TrainingConfig], data: FewShotData, tmp_path: Path) -> None:
+    config = configure(training={"episodes_per_step": 2})
+    with pytest.raises(ValueError, match=r"3 processes share 2 episodes of a step: raise training\.episodes_per_step"):
+        Run(config, tmp_path, data, Processes(0, 3, torch.device("cpu")))

@@ -1,0 +1,67 @@
+"""The log: cut where a run resumes, and what it does without TensorBoard."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from sureshot.meta.training import read_log
+from sureshot.meta.training.log import MetricLog
+
+
+def write_three(folder: Path) -> None:
+    log = MetricLog(folder)
+    for episodes in (2, 4, 6):
+        log.write("training", episodes, loss=1.0 / episodes)
+    log.close()
+
+
+def test_records_after_the_checkpoint_are_cut_off(tmp_path: Path) -> None:
+    write_three(tmp_path)
+    log = MetricLog(tmp_path, start=4)
+    log.write("validation", 8, accuracy=0.5)
+    log.close()
+    assert [record["episodes"] for record in read_log(tmp_path)] == [2, 4, 8]
+
+
+def test_a_new_run_starts_a_new_log(tmp_path: Path) -> None:
+    write_three(tmp_path)
+    MetricLog(tmp_path).close()
+    assert read_log(tmp_path) == []
+
+
+def test_an_unfinished_line_is_left_out_and_a_foreign_one_refused(tmp_path: Path) -> None:
+    write_three(tmp_path)
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(path.read_text() + '{"kind": "trai')
+    assert len(read_log(tmp_path)) == 3
+    path.write_text("hello\n" + path.read_text())
+    with pytest.raises(ValueError, match="line 1 is no record of meta-training"):
+        read_log(tmp_path)
+
+
+def test_no_log_is_an_empty_log(tmp_path: Path) -> None:
+    assert read_log(tmp_path) == []
+
+
+def test_numbers_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+    log = MetricLog(tmp_path)
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        log.write("training", 1, loss=float("nan"))
+    log.close()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("tensorboard") is not None, reason="TensorBoard is installed")
+def test_tensorboard_is_asked_for_and_missing(tmp_path: Path) -> None:
+    with pytest.raises(ImportError, match="python -m pip install tensorboard"):
+        MetricLog(tmp_path, tensorboard=True)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("tensorboard") is None, reason="TensorBoard is not installed")
+def test_tensorboard_has_the_numbers(tmp_path: Path) -> None:
+    log = MetricLog(tmp_path, tensorboard=True)
+    log.write("validation", 8, accuracy=0.5)
+    log.close()
+    assert any((tmp_path / "tensorboard").iterdir())

@@ -1,0 +1,249 @@
+"""The loop: it learns, it resumes exactly, it says what goes wrong."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from sureshot.data.labelled import FewShotData
+from sureshot.meta.training import (
+    DivergedError,
+    TrainingConfig,
+    TrainingResult,
+    load_checkpoint,
+    load_learner,
+    read_log,
+    train,
+)
+from sureshot.meta.training.assembly import build_learner, make_optimiser
+
+HERE = Path(__file__).parent
+
+Configure = Callable[..., TrainingConfig]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+@pytest.fixture(scope="module")
+def whole(configure: Configure, tmp_path_factory: pytest.TempPathFactory, data: FewShotData) -> TrainingResult:
+    """A run that nothing disturbed."""
+    return train(configure(), tmp_path_factory.mktemp("whole"), data=data)
+
+
+def test_a_run_and_its_files(whole: TrainingResult) -> None:
+    assert whole.episodes == 24
+    assert whole.scores is not None
+    assert whole.best_episodes in (8, 16, 24)
+    assert not whole.stopped_early
+    assert json.loads(json.dumps(whole.as_dict()))["best"] == str(whole.best)
+    records = read_log(whole.log.parent)
+    training = [record for record in records if record["kind"] == "training"]
+    validation = [record for record in records if record["kind"] == "validation"]
+    assert [record["episodes"] for record in training] == [4, 8, 12, 16, 20, 24]
+    assert [record["episodes"] for record in validation] == [8, 16, 24]
+    best = next(record for record in validation if record["episodes"] == whole.best_episodes)
+    assert best["best"] is True
+    assert (best["accuracy"], best["nll"]) == (whole.scores.accuracy, whole.scores.nll)
+    assert best["accuracy"] == max(record["accuracy"] for record in validation)
+
+
+def test_training_improves_the_scores(configure: Configure, data: FewShotData, tmp_path: Path) -> None:
+    config = configure(
+        backbone={"options": {"n_filters": 16}},
+        training={"episodes": 160, "episodes_per_step": 4, "learning_rate": 0.01, "log_every": 40},
+        validation={"every": 40, "select_by": "nll", "queries": 5},
+    )
+    result = train(config, tmp_path, data=data)
+    records = read_log(tmp_path)
+    losses = [record["loss"] for record in records if record["kind"] == "training"]
+    assert losses[-1] < 0.8 * losses[0]
+    assert result.scores is not None
+    assert result.scores.nll == min(record["nll"] for record in records if record["kind"] == "validation")
+    assert result.scores.nll < 0.95  # log 3 = 1.10 by chance
+    assert result.scores.accuracy > 0.45
+
+
+def test_the_same_settings_give_the_same_files(
+    configure: Configure, whole: TrainingResult, data: FewShotData, tmp_path: Path
+) -> None:
+    torch.rand(3)  # the state of the global generator is of no account
+    train(configure(), tmp_path, data=data)
+    assert contents(tmp_path) == contents(whole.best.parent)
+
+
+@pytest.mark.parametrize("episodes", [6, 10, 18])
+def test_stopping_and_resuming_changes_nothing(
+    configure: Configure, whole: TrainingResult, data: FewShotData, tmp_path: Path, episodes: int
+) -> None:
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(what: str, fraction: float) -> None:
+        if round(fraction * 24) == episodes:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        train(configure(), tmp_path, data=data, progress=interrupt)
+    train(configure(), tmp_path, data=data)
+    assert contents(tmp_path) == contents(whole.best.parent)
+
+
+KILLED_AFTER = """
+import os, signal, sys
+sys.path.insert(0, sys.argv[1])
+from conftest import tiny_config, tiny_data
+from sureshot.meta.training import train
+
+def kill(what, fraction):
+    if round(fraction * 24) == 16:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+train(tiny_config(), sys.argv[2], data=tiny_data(), progress=kill)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX systems")
+def test_a_killed_process_resumes_to_the_same_files(
+    configure: Configure, whole: TrainingResult, data: FewShotData, tmp_path: Path
+) -> None:
+    killed = subprocess.run([sys.executable, "-c", KILLED_AFTER, str(HERE), str(tmp_path)], timeout=120)
+    assert killed.returncode == -signal.SIGKILL
+    assert load_checkpoint(tmp_path / "last.safetensors").episodes == 12  # behind the log and the best checkpoint
+    assert read_log(tmp_path)[-1]["episodes"] == 16
+    train(configure(), tmp_path, data=data)
+    assert contents(tmp_path) == contents(whole.best.parent)
+
+
+def test_a_log_that_was_cut_in_the_middle_of_a_line(
+    configure: Configure, whole: TrainingResult, data: FewShotData, tmp_path: Path
+) -> None:
+    train(configure(training={"episodes": 12}), tmp_path, data=data)
+    with open(tmp_path / "metrics.jsonl", "a") as stream:
+        stream.write('{"kind": "training", "epi')
+    train(configure(training={"episodes": 12}), tmp_path, data=data)
+    assert read_log(tmp_path)[-1]["episodes"] == 12
+
+
+def test_a_finished_run_is_not_run_again(configure: Configure, whole: TrainingResult, data: FewShotData) -> None:
+    before = contents(whole.best.parent)
+    again = train(configure(), whole.best.parent, data=data, progress=lambda what, fraction: pytest.fail(what))
+    assert again.scores == whole.scores
+    assert contents(whole.best.parent) == before
+
+
+def test_a_run_can_be_made_longer(configure: Configure, data: FewShotData, tmp_path: Path) -> None:
+    train(configure(training={"episodes": 8}), tmp_path, data=data)
+    assert train(configure(training={"episodes": 12}), tmp_path, data=data).episodes == 12
+
+
+def test_other_settings_do_not_resume(configure: Configure, data: FewShotData, tmp_path: Path) -> None:
+    train(configure(training={"episodes": 2}), tmp_path, data=data)
+    other = configure(training={"episodes": 2, "learning_rate": 0.01})
+    with pytest.raises(ValueError, match=r"training\.learning_rate = 0\.001 then, 0\.01 now"):
+        train(other, tmp_path, data=data)
+    train(other, tmp_path, data=data, resume=False)
+    assert load_checkpoint(tmp_path / "last.safetensors").config["training"]["learning_rate"] == 0.01
+    assert [record["episodes"] for record in read_log(tmp_path)] == [2, 2]
+
+
+def test_early_stopping(configure: Configure, data: FewShotData, tmp_path: Path) -> None:
+    # Nothing is learnt at this rate, so no validation is better than the first one by more than nothing.
+    config = configure(
+        training={"learning_rate": 1e-30, "learning_rate_kernel": 1e-30, "episodes": 100},
+        backbone={"options": {"n_filters": 4}},
+        validation={"every": 2, "patience": 2, "tasks": 5},
+    )
+    result = train(config, tmp_path, data=data)
+    assert result.stopped_early
+    validations = [record["best"] for record in read_log(tmp_path) if record["kind"] == "validation"]
+    assert validations[-2:] == [False, False]
+    assert result.episodes < 100
+    assert train(config, tmp_path, data=data).episodes == result.episodes  # it stays stopped
+
+
+def test_without_validation_the_last_is_the_best(configure: Configure, data: FewShotData, tmp_path: Path) -> None:
+    result = train(configure(validation={"every": 0}, training={"episodes": 4}), tmp_path, data=data)
+    assert result.scores is None
+    assert result.best_episodes == 4
+    best, last = load_learner(result.best).state_dict(), load_learner(result.last).state_dict()
+    assert all(torch.equal(best[name], last[name]) for name in last)
+
+
+@pytest.mark.parametrize("name", ["feature_transfer", "cdkt_pl"])
+def test_learners_of_other_kinds(configure: Configure, data: FewShotData, tmp_path: Path, name: str) -> None:
+    config = configure(
+        learner={"name": name}, training={"episodes": 4}, validation={"tasks": 2, "every": 4, "queries": 2}
+    )
+    result = train(config, tmp_path, data=data)
+    learner = load_learner(tmp_path)
+    assert not learner.training
+    x = data.test.x[::10][:3].float().unsqueeze(0) / 255
+    probabilities = learner.condition(x, torch.arange(3).unsqueeze(0)).predict(x)
+    torch.testing.assert_close(probabilities.sum(-1), torch.ones(1, 3))
+    assert result.episodes == 4
+
+
+def test_a_run_that_diverges_says_where(configure: Configure, data: FewShotData, tmp_path: Path) -> None:
+    train(configure(training={"episodes": 6}), tmp_path, data=data)
+    # A weight that is about to overflow, as after a step that was far too long.
+    checkpoint = load_checkpoint(tmp_path / "last.safetensors")
+    checkpoint.artifact.arrays["model.backbone.blocks.0.normalisation.weight"][:] = 1e38
+    checkpoint.artifact.arrays["model.backbone.blocks.1.normalisation.weight"][:] = 1e38
+    from sureshot.persistence import save_artifact
+
+    save_artifact(
+        tmp_path / "last.safetensors", "few_shot_learner", checkpoint.artifact.header, checkpoint.artifact.arrays
+    )
+    with pytest.raises(DivergedError) as caught:
+        train(configure(training={"episodes": 12}), tmp_path, data=data)
+    message = str(caught.value)
+    assert "training of 'protonet' diverged at step 3 (after 6 episodes)" in message
+    assert f"the last good checkpoint is {tmp_path / 'last.safetensors'}" in message
+
+
+def test_large_gradients_are_counted(configure: Configure, data: FewShotData, tmp_path: Path) -> None:
+    result = train(configure(training={"episodes": 4, "gradient_bound": 1e-9}), tmp_path, data=data)
+    assert result.large_gradients == 2
+    warnings = [record for record in read_log(tmp_path) if record["kind"] == "warning"]
+    assert [record["count"] for record in warnings] == [1, 2]
+    assert warnings[0]["gradient_norm"] > 1e-9
+
+
+def test_parameters_are_in_two_groups(configure: Configure, data: FewShotData) -> None:
+    config = configure(learner={"name": "cdkt_pl"}, training={"learning_rate_kernel": 1e-4})
+    learner = build_learner(config, data.train)
+    network, others = make_optimiser(learner, config).param_groups
+    assert {id(p) for p in network["params"]} == {id(p) for p in learner.backbone.parameters()}
+    assert (network["lr"], others["lr"]) == (1e-3, 1e-4)
+    trained = sum(p.requires_grad for p in learner.parameters())
+    assert len(network["params"]) + len(others["params"]) == trained
+    assert others["params"]
+
+
+def test_data_too_small_for_the_episodes(configure: Configure, data: FewShotData, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"training: class 'pattern 0' has 10 rows, fewer than 1 shots and 16 queries"):
+        train(configure(episodes={"queries": 16}), tmp_path, data=data)
+    with pytest.raises(ValueError, match=r"validation classes: class 'pattern 0' has 10 rows"):
+        train(configure(validation={"queries": 10}), tmp_path, data=data)
+    few = FewShotData(data.train.select_classes([0, 1]), data.val, data.test, "tiny", "")
+    with pytest.raises(ValueError, match="training: 3-way tasks need at least 3 classes"):
+        train(configure(), tmp_path, data=few)
+
+
+def test_a_device_that_does_not_exist(configure: Configure, data: FewShotData, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"training\.device: 'gpu' is no device"):
+        train(configure(training={"device": "gpu"}), tmp_path, data=data)
+
+
+def test_unbalanced_tasks_of_many_sizes(configure: Configure, data: FewShotData, tmp_path: Path) -> None:
+    episodes = {"way": [2, 4], "shots": [1, 3], "queries": [2, 4], "unbalanced": True}
+    assert train(configure(episodes=episodes, training={"episodes": 4}), tmp_path, data=data).episodes == 4
