@@ -6,7 +6,17 @@
 True
 """
 
-from sureshot.report.content import Confusion, Measured, Predictions, Report, Table, Trace, worst_pairs
+from sureshot.report.content import (
+    Confusion,
+    Measured,
+    Picture,
+    Predictions,
+    Report,
+    Table,
+    Tile,
+    Trace,
+    worst_pairs,
+)
 from sureshot.report.environment import environment
 from sureshot.report.html import render, write_report
 from sureshot.report.plots import (
@@ -24,9 +34,11 @@ from sureshot.report.plots import (
 __all__ = [
     "Confusion",
     "Measured",
+    "Picture",
     "Predictions",
     "Report",
     "Table",
+    "Tile",
     "Trace",
     "confidence_histogram",
     "confusion_pairs",

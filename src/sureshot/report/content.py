@@ -1,4 +1,4 @@
-"""What a report is about, as immutable data: no drawing and no HTML here.
+"""What a report is about, as immutable data: nothing is drawn and no HTML is made here.
 
 Every part of a `Report` is optional, so that a fit without test labels, an evaluation and a comparison of
 methods write the same kind of page with more or fewer sections.
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
 from sureshot.metrics.validation import check_probabilities
@@ -41,6 +42,7 @@ class Table:
         none.
     note : str
         Stands beneath: what was measured, how often, on what.
+    heading : str
 
     Raises
     ------
@@ -52,6 +54,7 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     better: tuple[Literal["higher", "lower"] | None, ...] = ()
     note: str = ""
+    heading: str = "Summary"
 
     def __post_init__(self) -> None:
         width = len(self.columns)
@@ -60,6 +63,23 @@ class Table:
                 raise ValueError(f"rows: expected {width} cells, one for each column, row {number} has {len(row)}.")
         if self.better and len(self.better) != width:
             raise ValueError(f"better: expected {width} entries, one for each column, got {len(self.better)}.")
+
+
+class Tile(NamedTuple):
+    """One score, large, with what it means."""
+
+    name: str
+    value: str
+    meaning: str
+
+
+class Picture(NamedTuple):
+    """A figure with what it shows: in a few words for those who cannot see it, and how to read it."""
+
+    heading: str
+    figure: Figure
+    alternative: str
+    explanation: str
 
 
 @dataclass(frozen=True)
@@ -230,6 +250,14 @@ class Report:
         The command line that wrote the report.
     n_shown : int
         Rows in each table of rows, and pairs among the confusions.
+    verdict : str
+        The result in a sentence; made from the predictions if there are any.
+    tiles : tuple of Tile
+        Single scores at the top; made from the predictions if there are any.
+    tables : tuple of Table
+        Further results, below the figures.
+    pictures : tuple of Picture
+        Further figures.
     """
 
     title: str
@@ -241,6 +269,10 @@ class Report:
     environment: Mapping[str, object] = field(default_factory=dict)
     command: str | None = None
     n_shown: int = 12
+    verdict: str = ""
+    tiles: tuple[Tile, ...] = ()
+    tables: tuple[Table, ...] = ()
+    pictures: tuple[Picture, ...] = ()
 
     def __post_init__(self) -> None:
         if self.n_shown < 1:

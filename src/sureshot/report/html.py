@@ -31,6 +31,7 @@ from sureshot.report.content import (
     Predictions,
     Report,
     Table,
+    Tile,
     View,
     digest,
     worst_pairs,
@@ -39,20 +40,13 @@ from sureshot.report.content import (
 FILE_NAME = "report.html"
 
 
-class Tile(NamedTuple):
-    """One score with what it means."""
-
-    name: str
-    value: str
-    meaning: str
-
-
 class Drawing(NamedTuple):
     """One figure as the page shows it."""
 
     heading: str
     uri: str
     width: int  # pixels of the page, half of the file's
+    wide: bool  # takes a line of its own
     alternative: str
     explanation: str
 
@@ -121,20 +115,21 @@ def render(report: Report) -> str:
     view = digest(predictions) if predictions is not None else None
     context: dict[str, object] = {
         "report": report,
-        "summary": _shown_table(report.summary) if report.summary is not None else None,
+        "summary": (report.summary, _shown_table(report.summary)) if report.summary is not None else None,
+        "tables": [(table, _shown_table(table)) for table in report.tables],
         "model": [(name, _text(value)) for name, value in report.model.items()],
         "environment": [(name, _text(value)) for name, value in report.environment.items()],
-        "verdict": "",
-        "tiles": [],
+        "verdict": report.verdict,
+        "tiles": list(report.tiles),
         "drawings": [],
         "pairs": None,
         "uncertain": None,
         "outlying": None,
     }
-    drawings: list[Drawing] = []
+    drawings = [_drawing(*picture) for picture in report.pictures]
     if predictions is not None and view is not None:
-        context["verdict"] = _verdict(view)
-        context["tiles"] = _tiles(predictions, view)
+        context["verdict"] = report.verdict or _verdict(view)
+        context["tiles"] = [*report.tiles, *_tiles(predictions, view)]
         drawings += _prediction_drawings(predictions, view)
         context["uncertain"] = _rows(predictions, view, view.uncertainty, report.n_shown)
         if predictions.outlier_score is not None:
@@ -242,7 +237,8 @@ def _prediction_drawings(predictions: Predictions, view: View) -> list[Drawing]:
 
 def _drawing(heading: str, figure: Figure, alternative: str, explanation: str) -> Drawing:
     width = round(figure.get_figwidth() * plots.PIXELS_PER_INCH)
-    return Drawing(heading, plots.figure_to_data_uri(figure), width, alternative, explanation)
+    wide = figure.get_figwidth() > plots.HALF
+    return Drawing(heading, plots.figure_to_data_uri(figure), width, wide, alternative, explanation)
 
 
 def _rows(predictions: Predictions, view: View, score: NDArray[np.float64], n_shown: int) -> list[Row]:

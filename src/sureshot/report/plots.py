@@ -34,7 +34,7 @@ def reliability_diagram(curve: ReliabilityCurve) -> Figure:
 
     Intervals are Wilson's (1927), which hold for bins of a few predictions too.
     """
-    figure = _figure(HALF, 4.6)
+    figure = new_figure(HALF, 4.6)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3.4, 1.0])
     filled = curve.count > 0
     confidence, accuracy, count = curve.confidence[filled], curve.accuracy[filled], curve.count[filled]
@@ -49,7 +49,7 @@ def reliability_diagram(curve: ReliabilityCurve) -> Figure:
     lower.bar(curve.edges[:-1], curve.count, width=width, align="edge", color=BLUE, edgecolor="white", linewidth=0.8)
     lower.set(xlabel="confidence (largest probability)", ylabel="rows")
     lower.yaxis.set_major_locator(MaxNLocator(3, integer=True))
-    _tidy(upper, lower)
+    tidy(upper, lower)
     return figure
 
 
@@ -64,7 +64,7 @@ def confidence_histogram(
     correct : ndarray (n,), optional
     n_bins : int
     """
-    figure = _figure(HALF, 4.6)
+    figure = new_figure(HALF, 4.6)
     axes = figure.subplots()
     edges = np.linspace(0, 1, n_bins + 1).tolist()
     if correct is None:
@@ -86,7 +86,7 @@ def confidence_histogram(
         axes.legend(loc="upper left", fontsize=SMALL, frameon=True, framealpha=0.9, edgecolor="none")
     axes.set(xlabel="confidence (largest probability)", ylabel="rows", xlim=(0, 1))
     axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
-    _tidy(axes)
+    tidy(axes)
     return figure
 
 
@@ -96,18 +96,18 @@ def confusion_pairs(pairs: Sequence[Confusion]) -> Figure:
     Readable with any number of classes, as a full matrix of 150 is not. Alphabets that matplotlib's font
     lacks are drawn as boxes (with its warning): `write_report` lists the pairs as text instead.
     """
-    figure = _figure(FULL, 0.9 + 0.3 * max(len(pairs), 1))
+    figure = new_figure(FULL, 0.9 + 0.3 * max(len(pairs), 1))
     axes = figure.subplots()
     position = np.arange(len(pairs))
     counts = [pair.count for pair in pairs]
     bars = axes.barh(position, counts, color=VERMILION, height=0.68)
     axes.bar_label(bars, [f"{pair.count}  ({pair.share:.0%})" for pair in pairs], padding=4, fontsize=SMALL)
-    names = [f"{_plain(pair.true)} → {_plain(pair.predicted)}" for pair in pairs]
+    names = [f"{plain(pair.true)} → {plain(pair.predicted)}" for pair in pairs]
     axes.set_yticks(position, names)
     axes.invert_yaxis()
     axes.set(xlabel="rows (share of the true class's rows)", xlim=(0, 1.15 * max(counts, default=1)))
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    _tidy(axes, grid="x")
+    tidy(axes, grid="x")
     return figure
 
 
@@ -121,7 +121,7 @@ def objective_trace(values: ArrayLike, name: str, step: str = "iteration") -> Fi
         Labels of the axes.
     """
     trace = np.asarray(values, dtype=np.float64)
-    figure = _figure(HALF, 3.3)
+    figure = new_figure(HALF, 3.3)
     axes = figure.subplots()
     few = trace.size <= 40
     axes.plot(
@@ -132,15 +132,15 @@ def objective_trace(values: ArrayLike, name: str, step: str = "iteration") -> Fi
         marker="o" if few else "",
         markersize=4,
     )
-    axes.set(xlabel=_plain(step, 60), ylabel=_plain(name, 60))
+    axes.set(xlabel=plain(step, 60), ylabel=plain(name, 60))
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
-    _tidy(axes)
+    tidy(axes)
     return figure
 
 
 def risk_coverage(curve: RiskCoverage) -> Figure:
     """Error rate if only the surest answers are given, against the fraction answered."""
-    figure = _figure(HALF, 3.3)
+    figure = new_figure(HALF, 3.3)
     axes = figure.subplots()
     axes.plot(curve.coverage, curve.risk, color=BLUE, linewidth=1.8)
     axes.fill_between(curve.coverage, curve.risk, color=BLUE, alpha=0.12, linewidth=0)
@@ -149,7 +149,7 @@ def risk_coverage(curve: RiskCoverage) -> Figure:
     axes.set_ylim(0, max(0.02, 1.15 * float(curve.risk.max())))
     axes.xaxis.set_major_formatter(PercentFormatter(1.0))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    _tidy(axes)
+    tidy(axes)
     return figure
 
 
@@ -161,7 +161,7 @@ def outlier_histogram(known: NDArray[np.float64], unknown: NDArray[np.float64]) 
     known, unknown : ndarray (n,), (m,)
         Infinite scores are drawn at the ends.
     """
-    figure = _figure(HALF, 3.3)
+    figure = new_figure(HALF, 3.3)
     axes = figure.subplots()
     both = np.concatenate([known, unknown])
     finite = both[np.isfinite(both)]
@@ -176,7 +176,7 @@ def outlier_histogram(known: NDArray[np.float64], unknown: NDArray[np.float64]) 
     axes.legend(fontsize=SMALL, frameon=False)
     axes.set(xlabel="outlier score", ylabel="fraction of rows")
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    _tidy(axes)
+    tidy(axes)
     return figure
 
 
@@ -201,12 +201,12 @@ def image_gallery(images: ArrayLike, captions: Sequence[str], n_columns: int = 8
     rows = -(-len(captions) // columns)
     lines = max(caption.count("\n") + 1 for caption in captions)
     side = FULL / n_columns
-    figure = _figure(side * columns, rows * (side + 0.19 * lines))
+    figure = new_figure(side * columns, rows * (side + 0.19 * lines))
     for axes, picture, caption in zip(
         figure.subplots(rows, columns, squeeze=False).flat, pictures, captions, strict=False
     ):
         axes.imshow(picture, cmap="gray_r" if picture.ndim == 2 else None, interpolation="nearest")
-        axes.set_xlabel("\n".join(_plain(line, 18) for line in caption.split("\n")), fontsize=SMALL, color=INK)
+        axes.set_xlabel("\n".join(plain(line, 18) for line in caption.split("\n")), fontsize=SMALL, color=INK)
         axes.set(xticks=[], yticks=[])
     for axes in figure.axes:
         axes.spines[:].set_color("#CCCCCC")
@@ -258,13 +258,14 @@ def _data_uri(content: bytes, kind: str) -> str:
     return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
 
 
-def _figure(width: float, height: float) -> Figure:
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure, in inches."""
     figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     return figure
 
 
-def _tidy(*all_axes: Axes, grid: Literal["x", "y"] = "y") -> None:
+def tidy(*all_axes: Axes, grid: Literal["x", "y"] = "y") -> None:
     """Light grid behind, no frame on top and right, one type size."""
     for axes in all_axes:
         axes.set_facecolor("white")
@@ -277,7 +278,7 @@ def _tidy(*all_axes: Axes, grid: Literal["x", "y"] = "y") -> None:
         axes.set_axisbelow(True)
 
 
-def _plain(value: object, longest: int = 34) -> str:
+def plain(value: object, longest: int = 34) -> str:
     """A name as one short line in which a dollar sign is a dollar sign, not the start of a formula."""
     text = " ".join(str(value).split())
     if len(text) > longest:

@@ -1,0 +1,34 @@
+"""How good is a few-shot learner? One protocol, one seed, every score with its standard error.
+
+``evaluate(learner, data, protocol)`` gives an `Evaluation`; ``compare({name: learner}, data, protocol)`` evaluates
+several on the same tasks and pairs their differences.
+"""
+
+from sureshot.meta.evaluation.accuracy import Accuracy
+from sureshot.meta.evaluation.calibration import Calibration
+from sureshot.meta.evaluation.compare import Comparison, Difference, compare
+from sureshot.meta.evaluation.estimate import Estimate
+from sureshot.meta.evaluation.evaluate import Evaluation, FittedTemperature, evaluate, fit_on_validation
+from sureshot.meta.evaluation.out_of_episode import Detection, OutOfEpisode
+from sureshot.meta.evaluation.robustness import CorruptedScores, Robustness
+from sureshot.meta.evaluation.scores import TaskScores
+from sureshot.meta.evaluation.timing import AdaptationTime
+
+__all__ = [
+    "Accuracy",
+    "AdaptationTime",
+    "Calibration",
+    "Comparison",
+    "CorruptedScores",
+    "Detection",
+    "Difference",
+    "Estimate",
+    "Evaluation",
+    "FittedTemperature",
+    "OutOfEpisode",
+    "Robustness",
+    "TaskScores",
+    "compare",
+    "evaluate",
+    "fit_on_validation",
+]

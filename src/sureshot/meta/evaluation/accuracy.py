@@ -1,0 +1,74 @@
+"""Few-shot accuracy: mean over episodes, with an interval, and the papers' deviation between batches of episodes.
+
+Two spreads are common in the literature and are not comparable. The 95 % interval of the mean over episodes shrinks
+with their number. The standard deviation of the means of (five) batches of (600) episodes says how much a result
+of 600 episodes moves, and does not shrink. Both are given, under their names.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sureshot.meta.evaluation.estimate import Estimate, mean_over_tasks, number
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Accuracy of many episodes.
+
+    Attributes
+    ----------
+    over_episodes : Estimate
+        Mean of the episodes' accuracies.
+    batch_means : tuple of float
+        Means of consecutive batches of episodes.
+    """
+
+    over_episodes: Estimate
+    batch_means: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Mean of the episodes' accuracies."""
+        return self.over_episodes.mean
+
+    @property
+    def standard_error(self) -> float:
+        """Of that mean."""
+        return self.over_episodes.standard_error
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of that mean."""
+        return self.over_episodes.interval
+
+    @property
+    def batch_deviation(self) -> float:
+        """Standard deviation of the batches' means (n - 1 in the denominator); NaN for a single batch."""
+        return float(np.std(self.batch_means, ddof=1)) if len(self.batch_means) > 1 else math.nan
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything by name, ready for JSON."""
+        return {
+            **self.over_episodes.as_dict(),
+            "batch_means": list(self.batch_means),
+            "batch_deviation": number(self.batch_deviation),
+        }
+
+
+def summarise_accuracy(per_task: NDArray[np.float64], n_batches: int) -> Accuracy:
+    """Accuracy from that of each task, (T,), in the order in which they were drawn.
+
+    Parameters
+    ----------
+    per_task : ndarray (T,)
+    n_batches : int
+        Batches for the papers' deviation; sizes differ by at most one if T is not a multiple.
+    """
+    means = tuple(float(part.mean()) for part in np.array_split(per_task, n_batches))
+    return Accuracy(mean_over_tasks(per_task), means)

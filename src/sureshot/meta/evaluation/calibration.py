@@ -1,0 +1,150 @@
+"""Calibration of few-shot predictions, pooled over the queries of all tasks, in named variants.
+
+``none`` is what the learner says. ``temperature`` divides its log-probabilities by one number, found by the negative
+log-likelihood of tasks of *validation* classes: never of test classes, and never by minimising a calibration error,
+which can be made small by saying the same of everything. Published numbers mix these variants, and some used test
+classes; a comparison is fair only within one.
+
+A calibration error of few queries is biased upward, and the largest gap of any bin is decided by the emptiest bin,
+so both come with a standard error from resampling tasks with replacement (a bootstrap of 200).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sureshot.meta.evaluation.estimate import Estimate, mean_over_queries, number
+from sureshot.meta.evaluation.scores import TaskScores
+from sureshot.metrics import ReliabilityCurve, apply_temperature, fit_temperature
+
+RESAMPLES = 200
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Scores of probabilities, pooled over all queries of all tasks.
+
+    Attributes
+    ----------
+    variant : str
+        "none" or "temperature".
+    temperature : float
+        1 for "none".
+    nll, brier : Estimate
+        In nats; summed over classes (0..2).
+    ece, mce : Estimate
+        Equal-width bins (lo, hi]; standard errors by resampling tasks.
+    curve : ReliabilityCurve
+        The reliability diagram's numbers.
+    """
+
+    variant: str
+    temperature: float
+    nll: Estimate
+    brier: Estimate
+    ece: Estimate
+    mce: Estimate
+    curve: ReliabilityCurve
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything by name, ready for JSON."""
+        return {
+            "variant": self.variant,
+            "temperature": self.temperature,
+            **{name: getattr(self, name).as_dict() for name in ("nll", "brier", "ece", "mce")},
+            "bins": {
+                "edges": self.curve.edges.tolist(),
+                "count": self.curve.count.tolist(),
+                "confidence": [number(value) for value in self.curve.confidence.tolist()],
+                "accuracy": [number(value) for value in self.curve.accuracy.tolist()],
+            },
+        }
+
+
+def summarise_calibration(
+    scores: TaskScores, variant: str = "none", temperature: float = 1.0, min_count: int = 1, seed: int = 0
+) -> Calibration:
+    """Pool tasks into one set of scores.
+
+    Parameters
+    ----------
+    scores : TaskScores
+    variant : str
+    temperature : float
+        What was applied to the log-probabilities already.
+    min_count : int
+        Queries that a bin needs to count in the maximum calibration error; 1, the literature's habit.
+    seed : int
+        Of the resampling.
+    """
+    ece, mce = _resampled_errors(scores, min_count, seed)
+    curve = pooled_curve(scores)
+    return Calibration(
+        variant,
+        temperature,
+        nll=mean_over_queries(scores.log_loss, scores.count),
+        brier=mean_over_queries(scores.squared_error, scores.count),
+        ece=Estimate(curve.expected_error, ece),
+        mce=Estimate(curve.maximum_error(min_count), mce),
+        curve=curve,
+    )
+
+
+def pooled_curve(scores: TaskScores) -> ReliabilityCurve:
+    """The reliability diagram of all queries."""
+    count = scores.bin_count.sum(axis=0)
+    with np.errstate(invalid="ignore"):  # 0 / 0 is the NaN of an empty bin
+        confidence = scores.bin_confidence.sum(axis=0) / count
+        accuracy = scores.bin_right.sum(axis=0) / count
+    n_bins = len(count)
+    return ReliabilityCurve(np.arange(n_bins + 1) / n_bins, count.astype(np.int64), confidence, accuracy)
+
+
+def _resampled_errors(scores: TaskScores, min_count: int, seed: int) -> tuple[float, float]:
+    """Standard errors of ECE and MCE over tasks drawn with replacement."""
+    n_tasks = len(scores.count)
+    if n_tasks < 2:
+        return float("nan"), float("nan")
+    generator = np.random.default_rng(seed)
+    times = generator.multinomial(n_tasks, np.full(n_tasks, 1.0 / n_tasks), size=RESAMPLES).astype(np.float64)
+    count = times @ scores.bin_count  # (resamples, bins)
+    gap = np.abs(times @ (scores.bin_right - scores.bin_confidence))
+    ece = gap.sum(axis=1) / count.sum(axis=1)
+    mce = np.where(count >= min_count, gap / np.maximum(count, 1.0), 0.0).max(axis=1)
+    return float(ece.std(ddof=1)), float(mce.std(ddof=1))
+
+
+def temper(
+    probabilities: NDArray[np.float64], temperature: float, present: NDArray[np.bool_] | None = None
+) -> NDArray[np.float64]:
+    """``softmax(log p / temperature)`` over the classes a task has.
+
+    Parameters
+    ----------
+    probabilities : ndarray (T, Q, C)
+    temperature : float
+    present : ndarray (T, C), optional
+        False for classes that a task lacks; they keep probability 0.
+    """
+    tempered = np.exp(apply_temperature(_log(probabilities), temperature)).reshape(probabilities.shape)
+    if present is None:
+        return tempered
+    tempered = np.where(present[:, None, :], tempered, 0.0)
+    return tempered / tempered.sum(axis=-1, keepdims=True)
+
+
+def temperature_of(
+    probabilities: NDArray[np.float64], y: NDArray[np.int64], weight: NDArray[np.float64] | None = None
+) -> float:
+    """The temperature of lowest negative log-likelihood for probabilities (n, C) of classes ``y`` (n,)."""
+    return fit_temperature(_log(probabilities), y, weight)
+
+
+def _log(probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Logarithms as rows (n, C), minus infinity for a probability of zero."""
+    with np.errstate(divide="ignore"):
+        return np.log(np.asarray(probabilities, dtype=np.float64)).reshape(-1, probabilities.shape[-1])

@@ -1,0 +1,171 @@
+"""Several learners on the same tasks: one table, and differences that are paired task by task.
+
+Most of the spread of few-shot accuracy is between tasks: some are easy for everyone. On the same tasks it cancels,
+and the standard error of a difference is often a third of what two separate intervals suggest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import pandas as pd
+
+from sureshot.data.labelled import LabelledSet
+from sureshot.meta.episodes import EpisodeProtocol
+from sureshot.meta.evaluation.estimate import Estimate, mean_over_tasks
+from sureshot.meta.evaluation.evaluate import Evaluation, evaluate
+from sureshot.meta.evaluation.passes import Progress
+from sureshot.meta.learners.base import Learner
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A learner less the reference, on the same tasks.
+
+    Attributes
+    ----------
+    accuracy : Estimate
+        Above 0: the learner is right more often.
+    nll : Estimate
+        Of the probabilities as they are (variant "none"), mean over tasks; below 0: the learner's are better.
+    auroc : Estimate or None
+        Of out-of-episode detection by the primary score, within episodes.
+    """
+
+    accuracy: Estimate
+    nll: Estimate
+    auroc: Estimate | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything by name, ready for JSON."""
+        return {
+            "accuracy": self.accuracy.as_dict(),
+            "nll": self.nll.as_dict(),
+            "auroc": None if self.auroc is None else self.auroc.as_dict(),
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Evaluations of several learners under one protocol, with the same tasks.
+
+    Attributes
+    ----------
+    evaluations : mapping
+        `Evaluation` by the learner's name.
+    reference : str
+        The learner that differences are taken from.
+    """
+
+    evaluations: Mapping[str, Evaluation]
+    reference: str
+
+    @property
+    def differences(self) -> dict[str, Difference]:
+        """`Difference` from the reference by name, for all other learners."""
+        base = self.evaluations[self.reference]
+        return {name: _difference(other, base) for name, other in self.evaluations.items() if name != self.reference}
+
+    def table(self) -> pd.DataFrame:
+        """One row for each learner.
+
+        Columns: accuracy and its error; ``batch_deviation``; NLL, Brier, ECE, MCE and their errors as they are and,
+        ending in ``_temperature``, after temperature scaling; ``auroc`` (out-of-episode, within episodes);
+        ``accuracy_difference``, ``nll_difference``, ``auroc_difference`` from the reference with their errors;
+        ``milliseconds`` and ``milliseconds_batched`` for each task. What was not measured is missing (NaN).
+        """
+        differences = self.differences
+        rows = {name: _row(found, differences.get(name)) for name, found in self.evaluations.items()}
+        return pd.DataFrame.from_dict(rows, orient="index").rename_axis("learner")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything by name, ready for JSON."""
+        return {
+            "reference": self.reference,
+            "evaluations": {name: found.as_dict() for name, found in self.evaluations.items()},
+            "differences": {name: difference.as_dict() for name, difference in self.differences.items()},
+        }
+
+
+def compare(
+    learners: Mapping[str, Learner],
+    data: LabelledSet,
+    protocol: EpisodeProtocol,
+    *,
+    reference: str | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Comparison:
+    """Evaluate several learners on the same tasks.
+
+    Parameters
+    ----------
+    learners : mapping
+        Learner by name.
+    data : LabelledSet
+    protocol : EpisodeProtocol
+    reference : str, optional
+        The learner to take differences from; the first by default.
+    progress : callable, optional
+        As that of `evaluate`; what is said begins with the learner's name.
+    **options
+        Of `evaluate`, the same for all.
+
+    Raises
+    ------
+    ValueError
+        As `evaluate`, naming the learner; or if there is none, or the reference is not among them.
+    """
+    if not learners:
+        raise ValueError("learners: expected at least one")
+    chosen = next(iter(learners)) if reference is None else reference
+    if chosen not in learners:
+        raise ValueError(f"reference: expected one of {', '.join(learners)}, got {chosen!r}")
+    found = {}
+    for name, learner in learners.items():
+        tell = None if progress is None else _named(progress, name)
+        try:
+            found[name] = evaluate(learner, data, protocol, progress=tell, **options)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+    return Comparison(MappingProxyType(found), chosen)
+
+
+def _named(progress: Progress, name: str) -> Progress:
+    return lambda what, fraction: progress(f"{name}: {what}", fraction)
+
+
+def _difference(other: Evaluation, base: Evaluation) -> Difference:
+    scores, reference = other.per_task["none"], base.per_task["none"]
+    auroc = None
+    if other.out_of_episode is not None and base.out_of_episode is not None:
+        auroc = mean_over_tasks(other.out_of_episode.areas - base.out_of_episode.areas)
+    return Difference(
+        mean_over_tasks(scores.accuracy - reference.accuracy), mean_over_tasks(scores.nll - reference.nll), auroc
+    )
+
+
+def _row(found: Evaluation, difference: Difference | None) -> dict[str, float | None]:
+    row: dict[str, float | None] = {}
+
+    def enter(name: str, estimate: Estimate | None) -> None:
+        row[name] = None if estimate is None else estimate.mean
+        row[f"{name}_error"] = None if estimate is None else estimate.standard_error
+
+    enter("accuracy", found.accuracy.over_episodes)
+    row["batch_deviation"] = found.accuracy.batch_deviation
+    for variant, suffix in (("none", ""), ("temperature", "_temperature")):
+        calibration = found.calibration.get(variant)
+        for score in ("nll", "brier", "ece", "mce"):
+            enter(f"{score}{suffix}", None if calibration is None else getattr(calibration, score))
+    row["temperature"] = None if found.temperature is None else found.temperature.value
+    enter("auroc", None if found.out_of_episode is None else found.out_of_episode.auroc)
+    enter("own_auroc", None if found.out_of_episode is None else found.out_of_episode.own_auroc)
+    for name in ("accuracy", "nll", "auroc"):
+        enter(f"{name}_difference", None if difference is None else getattr(difference, name))
+    row["milliseconds"] = None if found.time is None else 1000 * found.time.single
+    row["milliseconds_batched"] = None if found.time is None else 1000 * found.time.batched
+    return row

@@ -1,0 +1,376 @@
+"""Evaluate one learner: accuracy, calibration, out-of-episode detection, robustness, time.
+
+Every row of the labelled set is embedded once; thousands of tasks then run on the cached embeddings. All draws come
+from the seed, by purpose, so two learners evaluated with the same arguments meet the same tasks (see
+`sureshot.meta.evaluation.compare`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, get_args
+
+import numpy as np
+from torch import Tensor
+
+from sureshot.data.checks import near
+from sureshot.data.corruptions import CORRUPTIONS, SEVERITIES
+from sureshot.data.labelled import LabelledSet
+from sureshot.meta.episodes import EpisodeProtocol, EpisodeSampler
+from sureshot.meta.evaluation.accuracy import Accuracy, summarise_accuracy
+from sureshot.meta.evaluation.calibration import Calibration, summarise_calibration, temper, temperature_of
+from sureshot.meta.evaluation.out_of_episode import OutOfEpisode, detect, outlier_scores
+from sureshot.meta.evaluation.passes import (
+    Adapted,
+    Progress,
+    adapt,
+    default_batch_size,
+    device_of,
+    draw_tasks,
+    embed_set,
+)
+from sureshot.meta.evaluation.robustness import Corrupted, Robustness, measure_robustness
+from sureshot.meta.evaluation.scores import TaskScores, join, score_tasks
+from sureshot.meta.evaluation.timing import AdaptationTime, measure_adaptation
+from sureshot.meta.learners.base import Learner
+from sureshot.meta.seeds import generator_for
+
+logger = logging.getLogger(__name__)
+
+VALIDATION_TASKS = 1000
+
+_VALUES_FOR_TEMPERATURE = 10_000_000  # probabilities held at once while the temperature is fitted
+
+
+@dataclass(frozen=True)
+class FittedTemperature:
+    """A temperature and the tasks of validation classes that it was fitted on.
+
+    Attributes
+    ----------
+    value : float
+    protocol : EpisodeProtocol
+        That of the evaluation, but for a lower way if there are fewer validation classes.
+    n_tasks : int
+    """
+
+    value: float
+    protocol: EpisodeProtocol
+    n_tasks: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything by name, ready for JSON."""
+        return {"value": self.value, "protocol": asdict(self.protocol), "n_tasks": self.n_tasks}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What one learner reached under one protocol.
+
+    Attributes
+    ----------
+    protocol : EpisodeProtocol
+    n_tasks, seed, batch_size : int
+    accuracy : Accuracy
+        Mean over episodes, 95 % interval, deviation between batches of episodes.
+    calibration : mapping
+        `Calibration` by variant: "none", and "temperature" if validation classes were given.
+    temperature : FittedTemperature or None
+    out_of_episode : OutOfEpisode or None
+    robustness : Robustness or None
+    time : AdaptationTime or None
+    per_task : mapping
+        `TaskScores` by variant, in the order of the tasks, for paired differences.
+    """
+
+    protocol: EpisodeProtocol
+    n_tasks: int
+    seed: int
+    batch_size: int
+    accuracy: Accuracy
+    calibration: Mapping[str, Calibration]
+    temperature: FittedTemperature | None
+    out_of_episode: OutOfEpisode | None
+    robustness: Robustness | None
+    time: AdaptationTime | None
+    per_task: Mapping[str, TaskScores] = field(repr=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything but the single tasks, as JSON values."""
+        parts = ("temperature", "out_of_episode", "robustness", "time")
+        return {
+            "protocol": asdict(self.protocol),
+            "n_tasks": self.n_tasks,
+            "seed": self.seed,
+            "batch_size": self.batch_size,
+            "accuracy": self.accuracy.as_dict(),
+            "calibration": {name: calibration.as_dict() for name, calibration in self.calibration.items()},
+            **{name: None if (part := getattr(self, name)) is None else part.as_dict() for name in parts},
+        }
+
+
+def evaluate(
+    learner: Learner,
+    data: LabelledSet,
+    protocol: EpisodeProtocol,
+    *,
+    n_tasks: int = 3000,
+    n_batches: int = 5,
+    seed: int = 0,
+    batch_size: int | None = None,
+    validation: LabelledSet | None = None,
+    out_of_episode: int = 1000,
+    robustness: int = 1000,
+    corruptions: Sequence[str] = CORRUPTIONS,
+    severities: Sequence[int] = SEVERITIES,
+    corrupted: Corrupted = "both",
+    timing: bool = True,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Evaluate a learner on tasks of a labelled set's classes.
+
+    Parameters
+    ----------
+    learner : Learner
+        Left in the mode (training or evaluation) it was in; evaluated in evaluation mode.
+    data : LabelledSet
+        Test classes.
+    protocol : EpisodeProtocol
+        Way, shots and queries; the papers test with 15 queries of each class.
+    n_tasks : int
+        Episodes for accuracy and calibration; 3000, as in the papers.
+    n_batches : int
+        Batches of episodes for the papers' standard deviation; 5 (of 600).
+    seed : int
+        Of the tasks and of everything else that is drawn.
+    batch_size : int, optional
+        Tasks adapted at a time. By default chosen from the protocol so that memory stays bounded.
+    validation : LabelledSet, optional
+        Validation classes; with them, and only with them, the variant "temperature" is computed.
+    out_of_episode : int
+        Tasks for out-of-episode detection, 0 for none. Left out, with a note in the log, if there are fewer classes
+        than twice the way.
+    robustness : int
+        Tasks under each corruption, 0 for none; at most `n_tasks`. Left out if the data are not images.
+    corruptions : sequence of str
+        Kinds of `sureshot.data.corruptions.corrupt`.
+    severities : sequence of int
+        1 to 5.
+    corrupted : {"both", "query"}
+        Which images are corrupted: both support and query by default, as in the paper.
+    timing : bool
+        Whether to measure adaptation times (which no seed determines).
+    progress : callable, optional
+        ``progress(what, fraction)``, called as work goes on.
+
+    Raises
+    ------
+    ValueError
+        If the data are too small for the protocol (naming the class), their inputs are of another shape than the
+        learner's backbone takes, a prediction is not a probability, or a number is out of range.
+    """
+    _check_counts(n_tasks, n_batches, batch_size, out_of_episode, robustness)
+    _check_corruptions(corruptions, severities, corrupted)
+    batch = default_batch_size(protocol) if batch_size is None else batch_size
+    tell = progress or _silent
+    sampler = EpisodeSampler(data, protocol)
+    tell("embedding", 0.0)
+    embeddings = embed_set(learner, data.x)
+    fitted = None
+    if validation is not None:
+        tell("temperature on validation classes", 0.0)
+        fitted = fit_on_validation(learner, validation, protocol, seed=seed, batch_size=batch_size)
+    rows = draw_tasks(sampler, n_tasks, generator_for(seed, "tasks"))
+    adapted = adapt(
+        learner,
+        sampler,
+        rows,
+        embeddings,
+        batch_size=batch,
+        generator=generator_for(seed, "adaptation", device=device_of(learner)),
+    )
+    per_task = _score_variants(_reported(adapted, n_tasks, tell), fitted)
+    temperatures = {"none": 1.0, "temperature": 1.0 if fitted is None else fitted.value}
+    plain = per_task["none"]
+    n_robust = min(robustness, n_tasks)
+    return Evaluation(
+        protocol=protocol,
+        n_tasks=n_tasks,
+        seed=seed,
+        batch_size=batch,
+        accuracy=summarise_accuracy(plain.accuracy, n_batches),
+        calibration=MappingProxyType(
+            {
+                name: summarise_calibration(scores, name, temperatures[name], seed=seed)
+                for name, scores in per_task.items()
+            }
+        ),
+        temperature=fitted,
+        out_of_episode=_out_of_episode(learner, sampler, embeddings, out_of_episode, batch, seed, tell),
+        robustness=measure_robustness(
+            learner,
+            data,
+            sampler,
+            rows.select(slice(n_robust)),
+            embeddings,
+            plain.select(slice(n_robust)),
+            corruptions=corruptions,
+            severities=severities,
+            corrupted=corrupted,
+            batch_size=batch,
+            seed=seed,
+            progress=tell,
+        )
+        if n_robust and data.x.dim() == 4 and corruptions and severities
+        else None,
+        time=measure_adaptation(learner, sampler, rows, embeddings, batch) if timing else None,
+        per_task=MappingProxyType(per_task),
+    )
+
+
+def fit_on_validation(
+    learner: Learner,
+    validation: LabelledSet,
+    protocol: EpisodeProtocol,
+    *,
+    n_tasks: int = VALIDATION_TASKS,
+    seed: int = 0,
+    batch_size: int | None = None,
+) -> FittedTemperature:
+    """The temperature of lowest negative log-likelihood on tasks of validation classes.
+
+    If there are fewer validation classes than the protocol's way, tasks of all of them are used; the result says so.
+    Tasks of many ways are fewer than `n_tasks`, so that their probabilities fit into memory.
+
+    Raises
+    ------
+    ValueError
+        If a validation class has too few rows.
+    """
+    low, high = (min(way, validation.n_classes) for way in protocol.ways)
+    used = replace(protocol, way=low if low == high else (low, high))
+    if used != protocol:
+        logger.info("the temperature is fitted on %d-way tasks: there are no more validation classes", high)
+    try:
+        sampler = EpisodeSampler(validation, used)
+    except ValueError as error:
+        raise ValueError(f"validation classes, for the temperature: {error}") from error
+    wanted = min(n_tasks, max(1, _VALUES_FOR_TEMPERATURE // (high**2 * used.query_range[1])))
+    rows = draw_tasks(sampler, wanted, generator_for(seed, "validation tasks"))
+    batch = default_batch_size(used) if batch_size is None else batch_size
+    embeddings = embed_set(learner, validation.x)
+    probabilities, y = [], []
+    for part in adapt(
+        learner,
+        sampler,
+        rows,
+        embeddings,
+        batch_size=batch,
+        generator=generator_for(seed, "validation adaptation", device=device_of(learner)),
+    ):
+        real = np.ones(part.query_y.shape, dtype=bool) if part.query_mask is None else part.query_mask
+        probabilities.append(part.probabilities[real])
+        y.append(part.query_y[real])
+    return FittedTemperature(temperature_of(np.concatenate(probabilities), np.concatenate(y)), used, wanted)
+
+
+def _score_variants(adapted: Iterator[Adapted], fitted: FittedTemperature | None) -> dict[str, TaskScores]:
+    parts: dict[str, list[TaskScores]] = {"none": []} if fitted is None else {"none": [], "temperature": []}
+    for batch in adapted:
+        parts["none"].append(score_tasks(batch.probabilities, batch.query_y, batch.query_mask))
+        if fitted is not None:
+            tempered = temper(batch.probabilities, fitted.value, batch.class_mask)
+            parts["temperature"].append(score_tasks(tempered, batch.query_y, batch.query_mask))
+    return {name: join(scores) for name, scores in parts.items()}
+
+
+def _out_of_episode(
+    learner: Learner,
+    sampler: EpisodeSampler,
+    embeddings: Tensor,
+    n_tasks: int,
+    batch_size: int,
+    seed: int,
+    tell: Progress,
+) -> OutOfEpisode | None:
+    if n_tasks == 0:
+        return None
+    needed = 2 * sampler.protocol.ways[1]
+    if needed > sampler.n_classes:
+        logger.info(
+            "out-of-episode detection is left out: it needs %d classes, there are %d", needed, sampler.n_classes
+        )
+        return None
+    rows = draw_tasks(sampler, n_tasks, generator_for(seed, "out-of-episode tasks"), out_of_episode=True)
+    adapted = adapt(
+        learner,
+        sampler,
+        rows,
+        embeddings,
+        batch_size=batch_size,
+        generator=generator_for(seed, "out-of-episode adaptation", device=device_of(learner)),
+        with_latents=True,
+    )
+    found: dict[str, list[np.ndarray]] = {}
+    for batch in _reported(adapted, n_tasks, tell, "out-of-episode detection"):
+        assert batch.mean is not None
+        assert batch.variance is not None
+        scores = outlier_scores(batch.mean, batch.variance, batch.probabilities, batch.class_mask, batch.outlier)
+        for name, values in scores.items():
+            found.setdefault(name, []).append(values)
+    outside = (rows.query_y < 0).numpy()
+    mask = None if rows.query_mask is None else rows.query_mask.numpy()
+    complete = {name: np.concatenate(values) for name, values in found.items()}
+    return OutOfEpisode(
+        MappingProxyType(
+            {name: detect(scores, outside, mask) for name, scores in complete.items() if len(scores) == n_tasks}
+        ),
+        n_tasks,
+    )
+
+
+def _reported(
+    adapted: Iterator[Adapted], n_tasks: int, tell: Progress, what: str = "adapting to tasks"
+) -> Iterator[Adapted]:
+    done = 0
+    for batch in adapted:
+        tell(what, done / n_tasks)
+        done += len(batch.tasks)
+        yield batch
+
+
+def _silent(what: str, fraction: float) -> None:
+    del what, fraction
+
+
+def _check_counts(n_tasks: int, n_batches: int, batch_size: int | None, out_of_episode: int, robustness: int) -> None:
+    for name, value, least in (
+        ("n_tasks", n_tasks, 1),
+        ("n_batches", n_batches, 1),
+        ("batch_size", 1 if batch_size is None else batch_size, 1),
+        ("out_of_episode", out_of_episode, 0),
+        ("robustness", robustness, 0),
+    ):
+        if value < least:
+            raise ValueError(f"{name} must be at least {least}, got {value}")
+    if n_batches > n_tasks:
+        raise ValueError(f"n_batches must be at most the {n_tasks} tasks, got {n_batches}")
+
+
+def _check_corruptions(corruptions: Sequence[str], severities: Sequence[int], corrupted: str) -> None:
+    for kind in corruptions:
+        if kind not in CORRUPTIONS:
+            raise ValueError(
+                f"corruptions: expected some of {', '.join(CORRUPTIONS)}, got {kind!r}{near(kind, CORRUPTIONS)}"
+            )
+    for severity in severities:
+        if severity not in SEVERITIES:
+            raise ValueError(f"severities: expected whole numbers from 1 to 5, got {severity!r}")
+    if corrupted not in get_args(Corrupted):
+        raise ValueError(f"corrupted: expected 'both' or 'query', got {corrupted!r}")
+
+
+__all__ = ["CORRUPTIONS", "SEVERITIES", "Evaluation", "FittedTemperature", "evaluate", "fit_on_validation"]

@@ -1,0 +1,153 @@
+"""Does a learner know that a query is of none of the support's classes?
+
+Half of each episode's queries come from classes that the support set lacks. An outlier score should put them above
+the others; the area under the ROC curve says how often it does. The one-vs-each paper (Snell and Zemel 2021, section
+5.4) computes the area within each episode and averages over 1000 episodes: that is primary here. Pooling the scores
+of all episodes before ranking asks more, that one threshold serve all tasks, and is given beside it.
+
+Scores, all of latents or probabilities that a learner gives anyway:
+
+negative_max_logit
+    Minus the largest score (of a Gaussian process: the largest posterior mean of the latents). The paper's.
+negative_max_standardised_logit
+    Minus the largest posterior mean divided by its standard deviation; for learners that have variances.
+negative_max_probability
+    Minus the largest class probability: the usual baseline, blind to a query that is unlike every class alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from sureshot.meta.evaluation.estimate import Estimate, mean_over_tasks
+from sureshot.metrics import auroc_unknown
+
+OWN_SCORE = "outlier_score"
+PRIMARY_SCORE = "negative_max_logit"
+
+
+@dataclass(frozen=True)
+class Detection:
+    """How well one score sets out-of-episode queries apart.
+
+    Attributes
+    ----------
+    per_episode : Estimate
+        Area under the ROC curve within an episode, averaged over episodes. Primary.
+    pooled : float
+        The area when the scores of all episodes are ranked together.
+    areas : ndarray (T,)
+        The area within each episode, for paired differences.
+    inside, outside : ndarray (n,), (m,)
+        The scores of all episodes, for plots.
+    """
+
+    per_episode: Estimate
+    pooled: float
+    areas: NDArray[np.float64] = field(repr=False)
+    inside: NDArray[np.float64] = field(repr=False)
+    outside: NDArray[np.float64] = field(repr=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The areas, ready for JSON."""
+        return {"per_episode": self.per_episode.as_dict(), "pooled": self.pooled}
+
+
+@dataclass(frozen=True)
+class OutOfEpisode:
+    """Out-of-episode detection by several scores.
+
+    Attributes
+    ----------
+    scores : mapping
+        `Detection` by the score's name.
+    n_tasks : int
+    primary : str
+        The score to quote: the negative maximum logit, as in the paper.
+    """
+
+    scores: Mapping[str, Detection]
+    n_tasks: int
+    primary: str = PRIMARY_SCORE
+
+    @property
+    def auroc(self) -> Estimate:
+        """Area of the primary score, averaged over episodes."""
+        return self.scores[self.primary].per_episode
+
+    @property
+    def own_auroc(self) -> Estimate | None:
+        """Area of the learner's own outlier score, averaged over episodes."""
+        return self.scores[OWN_SCORE].per_episode if OWN_SCORE in self.scores else None
+
+    @property
+    def areas(self) -> NDArray[np.float64]:
+        """Area of the primary score within each episode, (T,)."""
+        return self.scores[self.primary].areas
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything by name, ready for JSON."""
+        return {
+            "n_tasks": self.n_tasks,
+            "primary": self.primary,
+            "scores": {name: detection.as_dict() for name, detection in self.scores.items()},
+        }
+
+
+def outlier_scores(
+    mean: NDArray[np.float64],
+    variance: NDArray[np.float64],
+    probabilities: NDArray[np.float64],
+    present: NDArray[np.bool_] | None = None,
+    own: NDArray[np.float64] | None = None,
+) -> dict[str, NDArray[np.float64]]:
+    """Outlier scores (T, Q) by name; larger is less like any class.
+
+    Parameters
+    ----------
+    mean, variance, probabilities : ndarray (T, Q, C)
+    present : ndarray (T, C), optional
+        False for classes that a task lacks.
+    own : ndarray (T, Q), optional
+        What the learner itself offers as a score.
+    """
+    lacking = np.zeros(mean.shape, dtype=bool) if present is None else np.broadcast_to(~present[:, None], mean.shape)
+    scores = {PRIMARY_SCORE: -np.where(lacking, -np.inf, mean).max(axis=-1)}
+    if (variance > 0)[~lacking].all():
+        standardised = mean / np.sqrt(np.where(variance > 0, variance, 1.0))
+        scores["negative_max_standardised_logit"] = -np.where(lacking, -np.inf, standardised).max(axis=-1)
+    scores["negative_max_probability"] = -probabilities.max(axis=-1)
+    if own is not None:
+        scores[OWN_SCORE] = own
+    return scores
+
+
+def detect(scores: NDArray[np.float64], outside: NDArray[np.bool_], mask: NDArray[np.bool_] | None = None) -> Detection:
+    """Areas under the ROC curve.
+
+    Parameters
+    ----------
+    scores : ndarray (T, Q)
+    outside : ndarray (T, Q)
+        True for queries of no class of the episode.
+    mask : ndarray (T, Q), optional
+        False for padded queries.
+    """
+    real = np.ones(outside.shape, dtype=bool) if mask is None else mask
+    within = _areas(scores, outside & real, ~outside & real)
+    known, unknown = scores[~outside & real], scores[outside & real]
+    return Detection(mean_over_tasks(within), auroc_unknown(known, unknown), within, known, unknown)
+
+
+def _areas(scores: NDArray[np.float64], outside: NDArray[np.bool_], inside: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """The area within each task, (T,), from ranks within the task (ties share their mean rank)."""
+    # Padding is ranked above everything else, so that it leaves the ranks of real queries alone.
+    ranks = rankdata(np.where(outside | inside, scores, np.inf), axis=1)
+    n_out, n_in = outside.sum(axis=1), inside.sum(axis=1)
+    return ((ranks * outside).sum(axis=1) - n_out * (n_out + 1) / 2) / (n_out * n_in)

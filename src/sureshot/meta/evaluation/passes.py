@@ -1,0 +1,201 @@
+"""From a labelled set to predictions: embed every row once, draw tasks as row numbers, adapt them batch by batch.
+
+In evaluation mode batch normalisation uses its running statistics, so the embedding of a row does not depend on the
+task it appears in, and thousands of tasks need one pass over the data. Tasks are drawn as row numbers from a stream
+of their own: they depend on the seed alone, not on the learner, its device, or how many tasks are adapted at a time,
+and the first tasks of a long evaluation are the tasks of a short one. That makes comparisons paired.
+
+Learners that sample draw from another stream, batch after batch; their predictions, within Monte-Carlo noise only,
+depend on the batch size too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sureshot.meta.episodes import EpisodeProtocol, EpisodeRows, EpisodeSampler, as_inputs
+from sureshot.meta.learners.base import EmbeddedPosterior, Learner
+from sureshot.meta.tasks import Tasks
+
+Progress = Callable[[str, float], None]
+
+ROWS_PER_PASS = 512
+"""Inputs embedded at a time; a constant, since noise is drawn for one pass after another."""
+
+_TASKS_PER_DRAW = 250  # bounds the sampler's memory; constant, so that the first tasks are the same for any number
+_VALUES_PER_PASS = 4_000_000  # of latents' covariances over classes, before the learner's chains
+_MOST_TASKS = 100
+
+
+@contextmanager
+def evaluating(learner: Learner) -> Iterator[None]:
+    """The learner in evaluation mode and without gradients; its mode is restored."""
+    training = learner.training
+    learner.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        learner.train(training)
+
+
+def device_of(learner: Learner) -> torch.device:
+    """Where the learner's parameters are; the CPU if it has none."""
+    first = next(learner.parameters(), None)
+    return torch.device("cpu") if first is None else first.device
+
+
+def embed_set(learner: Learner, x: Tensor, change: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+    """Embeddings (N, D) of all rows, on the CPU, in evaluation mode.
+
+    Parameters
+    ----------
+    learner : Learner
+    x : Tensor (N, ...)
+        Inputs as a labelled set has them: bytes or floats.
+    change : callable, optional
+        Applied to each pass of inputs (floats, images in [0, 1]) before the backbone, in order, such as noise.
+
+    Raises
+    ------
+    ValueError
+        If the inputs are of a shape that the backbone does not take, or an embedding is not finite.
+    """
+    device = device_of(learner)
+    parts = []
+    with evaluating(learner):
+        for rows in x.split(ROWS_PER_PASS):
+            inputs = as_inputs(rows)
+            if change is not None:
+                inputs = change(inputs)
+            parts.append(learner.embed(inputs.to(device).unsqueeze(0))[0].cpu())
+    embedded = torch.cat(parts)
+    broken = ~torch.isfinite(embedded).all(1)
+    if bool(broken.any()):
+        raise ValueError(
+            f"the embedding of {int(broken.sum())} of {len(x)} inputs (the first is row {int(broken.nonzero()[0])}) is "
+            "not finite: has the training diverged, or are the inputs far out of range?"
+        )
+    return embedded
+
+
+def draw_tasks(
+    sampler: EpisodeSampler, n_tasks: int, generator: torch.Generator, out_of_episode: bool = False
+) -> EpisodeRows:
+    """The rows of ``n_tasks`` tasks; those of a smaller number are the first of them."""
+    parts = [
+        sampler.draw(_TASKS_PER_DRAW, generator, out_of_episode=out_of_episode)
+        for _ in range(-(-n_tasks // _TASKS_PER_DRAW))
+    ]
+    joined: dict[str, Any] = {
+        f.name: torch.cat([getattr(part, f.name) for part in parts])
+        for f in fields(parts[0])
+        if isinstance(getattr(parts[0], f.name), Tensor)
+    }
+    return replace(parts[0], **joined).select(slice(n_tasks))
+
+
+def queries_per_pass(n_classes: int) -> int:
+    """Queries, of all tasks together, to be predicted at a time."""
+    return max(1, _VALUES_PER_PASS // n_classes**2)
+
+
+def default_batch_size(protocol: EpisodeProtocol) -> int:
+    """Tasks to adapt at a time, so that memory stays bounded whatever the way.
+
+    Gaussian processes hold a matrix over support rows for every class, and a matrix over classes for every query.
+    At most 100 tasks; one task of 75 ways.
+    """
+    way, support = protocol.ways[1], protocol.ways[1] * protocol.shot_range[1]
+    queries = way * protocol.query_range[1]
+    return min(max(_VALUES_PER_PASS // (way * support**2 + way**2 * queries), 1), _MOST_TASKS)
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """Predictions for one batch of tasks.
+
+    Attributes
+    ----------
+    tasks : Tasks
+        Of embeddings.
+    probabilities : ndarray (T, Q, C)
+    mean, variance : ndarray (T, Q, C), optional
+        Of the latents, where asked for.
+    outlier : ndarray (T, Q), optional
+        The learner's own outlier score, where asked for.
+    """
+
+    tasks: Tasks
+    probabilities: NDArray[np.float64]
+    mean: NDArray[np.float64] | None = None
+    variance: NDArray[np.float64] | None = None
+    outlier: NDArray[np.float64] | None = None
+
+    @property
+    def query_mask(self) -> NDArray[np.bool_] | None:
+        """False for padded queries, (T, Q)."""
+        return None if self.tasks.query_mask is None else self.tasks.query_mask.cpu().numpy()
+
+    @property
+    def class_mask(self) -> NDArray[np.bool_] | None:
+        """False for classes that a task lacks, (T, C)."""
+        return None if self.tasks.class_mask is None else self.tasks.class_mask.cpu().numpy()
+
+    @property
+    def query_y(self) -> NDArray[np.int64]:
+        """True classes, (T, Q); -1 for queries of no class of the task."""
+        return self.tasks.query_y.cpu().numpy()
+
+
+def adapt(
+    learner: Learner,
+    sampler: EpisodeSampler,
+    rows: EpisodeRows,
+    embeddings: Tensor,  # (N, D)
+    *,
+    batch_size: int,
+    generator: torch.Generator,  # on the learner's device
+    query_embeddings: Tensor | None = None,  # (N, D), if other than those of the support
+    with_latents: bool = False,
+) -> Iterator[Adapted]:
+    """Condition and predict all tasks, ``batch_size`` at a time."""
+    device = device_of(learner)
+    for start in range(0, len(rows), batch_size):
+        chosen = rows.select(slice(start, start + batch_size))
+        tasks = sampler.gather(chosen, embeddings, query_embeddings).to(device)
+        with evaluating(learner):
+            posterior = condition(learner, tasks, generator)
+            probabilities = in_parts(posterior, tasks, "probabilities")
+            latents = in_parts(posterior, tasks, "latents") if with_latents else (None, None, None)
+        yield Adapted(tasks, probabilities[0], *latents)
+
+
+def condition(learner: Learner, tasks: Tasks, generator: torch.Generator) -> EmbeddedPosterior:
+    """The learner adapted to the support sets of tasks of embeddings."""
+    return learner.condition_embedded(
+        tasks.support_x, tasks.support_y, tasks.n_classes, tasks.support_mask, tasks.class_mask, generator
+    )
+
+
+def in_parts(
+    posterior: EmbeddedPosterior, tasks: Tasks, what: Literal["probabilities", "latents"]
+) -> tuple[NDArray[np.float64], ...]:
+    """With bounded memory: probabilities (T, Q, C); or moments of the latents, (T, Q, C), and outlier scores (T, Q)."""
+    per_task = max(1, queries_per_pass(tasks.n_classes) // len(tasks))
+    parts: list[tuple[Tensor, ...]] = []
+    for query in tasks.query_x.split(per_task, dim=1):
+        if what == "probabilities":
+            parts.append((posterior.predict(query),))
+        else:
+            latents = posterior.latents(query)
+            parts.append((latents.mean, latents.variance, posterior.outlier_score(query)))
+    return tuple(torch.cat(columns, dim=1).double().cpu().numpy() for columns in zip(*parts, strict=True))

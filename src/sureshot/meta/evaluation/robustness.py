@@ -1,0 +1,159 @@
+"""Accuracy and calibration when images are corrupted at test time.
+
+As in the one-vs-each paper (Snell and Zemel 2021, section 5.3 and tables 7-9) *both* support and query images are
+corrupted: the whole task was photographed badly. With ``corrupted="query"`` the support stays clean, which asks
+another question (labels were collected with care, use is in the wild). The tasks are the first ones of the clean
+evaluation, so that the loss of accuracy is a paired difference. Every image is corrupted once for each kind and
+severity, with noise from a stream of the evaluation's seed: it is the same for every learner.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch import Tensor
+
+from sureshot.data.corruptions import corrupt
+from sureshot.data.labelled import LabelledSet
+from sureshot.meta.episodes import EpisodeRows, EpisodeSampler
+from sureshot.meta.evaluation.calibration import pooled_curve
+from sureshot.meta.evaluation.estimate import Estimate, mean_over_queries, mean_over_tasks
+from sureshot.meta.evaluation.passes import Progress, adapt, device_of, embed_set
+from sureshot.meta.evaluation.scores import TaskScores, join, score_tasks
+from sureshot.meta.learners.base import Learner
+from sureshot.meta.seeds import generator_for
+
+logger = logging.getLogger(__name__)
+
+Corrupted = Literal["both", "query"]
+
+
+@dataclass(frozen=True)
+class CorruptedScores:
+    """Scores of tasks whose images are corrupted.
+
+    Attributes
+    ----------
+    kind : str
+        Such as "gaussian_noise".
+    severity : int
+        1 to 5.
+    accuracy, brier, nll : Estimate
+    accuracy_change : Estimate
+        Accuracy less that of the same tasks clean.
+    ece : float
+    """
+
+    kind: str
+    severity: int
+    accuracy: Estimate
+    accuracy_change: Estimate
+    brier: Estimate
+    nll: Estimate
+    ece: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything by name, ready for JSON."""
+        estimates = {name: getattr(self, name).as_dict() for name in ("accuracy", "accuracy_change", "brier", "nll")}
+        return {"kind": self.kind, "severity": self.severity, **estimates, "ece": self.ece}
+
+
+@dataclass(frozen=True)
+class Robustness:
+    """Scores for every kind and severity.
+
+    Attributes
+    ----------
+    n_tasks : int
+    corrupted : {"both", "query"}
+        Which images: support and query, or query only.
+    clean : Estimate
+        Accuracy of the same tasks without corruption.
+    scores : tuple of CorruptedScores
+    """
+
+    n_tasks: int
+    corrupted: Corrupted
+    clean: Estimate
+    scores: tuple[CorruptedScores, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything by name, ready for JSON."""
+        return {
+            "n_tasks": self.n_tasks,
+            "corrupted": self.corrupted,
+            "clean_accuracy": self.clean.as_dict(),
+            "scores": [scores.as_dict() for scores in self.scores],
+        }
+
+
+def measure_robustness(
+    learner: Learner,
+    data: LabelledSet,
+    sampler: EpisodeSampler,
+    rows: EpisodeRows,
+    embeddings: Tensor,
+    clean: TaskScores,
+    *,
+    corruptions: Sequence[str],
+    severities: Sequence[int],
+    corrupted: Corrupted,
+    batch_size: int,
+    seed: int,
+    progress: Progress,
+) -> Robustness:
+    """Score tasks under every kind and severity of corruption.
+
+    Parameters
+    ----------
+    learner : Learner
+    data : LabelledSet
+        Of images.
+    sampler : EpisodeSampler
+    rows : EpisodeRows
+        The tasks.
+    embeddings : Tensor (N, D)
+        Of the clean images.
+    clean : TaskScores
+        Of the same tasks, clean.
+    corruptions, severities : sequences
+    corrupted : {"both", "query"}
+    batch_size, seed : int
+    progress : callable
+    """
+    found = []
+    settings = [(kind, severity) for kind in corruptions for severity in severities]
+    for done, (kind, severity) in enumerate(settings):
+        progress(f"{kind.replace('_', ' ')}, severity {severity}", done / len(settings))
+        noisy = embed_corrupted(learner, data.x, kind, severity, seed)
+        batches = adapt(
+            learner,
+            sampler,
+            rows,
+            noisy if corrupted == "both" else embeddings,
+            query_embeddings=noisy,
+            batch_size=batch_size,
+            generator=generator_for(seed, "adaptation", device=device_of(learner)),
+        )
+        scores = join(score_tasks(batch.probabilities, batch.query_y, batch.query_mask) for batch in batches)
+        found.append(
+            CorruptedScores(
+                kind,
+                severity,
+                accuracy=mean_over_tasks(scores.accuracy),
+                accuracy_change=mean_over_tasks(scores.accuracy - clean.accuracy),
+                brier=mean_over_queries(scores.squared_error, scores.count),
+                nll=mean_over_queries(scores.log_loss, scores.count),
+                ece=pooled_curve(scores).expected_error,
+            )
+        )
+    return Robustness(len(rows), corrupted, mean_over_tasks(clean.accuracy), tuple(found))
+
+
+def embed_corrupted(learner: Learner, images: Tensor, kind: str, severity: int, seed: int) -> Tensor:
+    """Embeddings (N, D) of images (N, channels, H, W), each corrupted once."""
+    generator = generator_for(seed, f"noise: {kind}", severity)
+    return embed_set(learner, images, lambda x: corrupt(x, kind, severity, generator))

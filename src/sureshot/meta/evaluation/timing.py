@@ -1,0 +1,86 @@
+"""How long a task takes: adapting to a support set and predicting its queries, given their embeddings.
+
+The backbone is left out, since it is the same for all learners and its rows can be embedded ahead. Times are medians
+over repetitions after a warm-up, for one task by itself (a person waits for it) and for each task of a batch (a
+service adapts many at once). They depend on the machine and on the number of threads, which is recorded, and are no
+part of what a seed determines.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sureshot.meta.episodes import EpisodeRows, EpisodeSampler
+from sureshot.meta.evaluation.passes import condition, device_of, evaluating, in_parts
+from sureshot.meta.learners.base import Learner
+from sureshot.meta.tasks import Tasks
+
+_WARM_UPS = 2
+_REPETITIONS = 20
+_SECONDS = 3.0  # after which a slow learner is not repeated more than a few times
+_FEWEST = 3
+
+
+@dataclass(frozen=True)
+class AdaptationTime:
+    """Medians in seconds for each task.
+
+    Attributes
+    ----------
+    single : float
+        One task at a time.
+    batched : float
+        A batch's time divided by its tasks.
+    batch_size : int
+    queries : int
+        Of each task.
+    threads : int
+        Of torch.
+    device : str
+    """
+
+    single: float
+    batched: float
+    batch_size: int
+    queries: int
+    threads: int
+    device: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields by name."""
+        return asdict(self)
+
+
+def measure_adaptation(
+    learner: Learner, sampler: EpisodeSampler, rows: EpisodeRows, embeddings: Tensor, batch_size: int
+) -> AdaptationTime:
+    """Time the learner on the first tasks."""
+    device = device_of(learner)
+    batch = sampler.gather(rows.select(slice(batch_size)), embeddings).to(device)
+    return AdaptationTime(
+        single=_median_seconds(learner, batch.select(slice(1))),
+        batched=_median_seconds(learner, batch) / len(batch),
+        batch_size=len(batch),
+        queries=int(batch.query_y.shape[1]),
+        threads=torch.get_num_threads(),
+        device=device.type,
+    )
+
+
+def _median_seconds(learner: Learner, tasks: Tasks) -> float:
+    seconds: list[float] = []
+    generator = torch.Generator(device=tasks.support_y.device).manual_seed(0)
+    with evaluating(learner):
+        while len(seconds) < _WARM_UPS + _FEWEST or (
+            len(seconds) < _WARM_UPS + _REPETITIONS and sum(seconds) < _SECONDS
+        ):
+            start = time.perf_counter()
+            in_parts(condition(learner, tasks, generator), tasks, "probabilities")  # ends on the CPU: nothing pending
+            seconds.append(time.perf_counter() - start)
+    return median(seconds[_WARM_UPS:])
