@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sureshot.estimators import GPClassifier
+    from sureshot.estimators import FewShotClassifier, GPClassifier
 
-__all__ = ["GPClassifier"]
+__all__ = ["FewShotClassifier", "GPClassifier"]
 
 
 def __getattr__(name: str) -> Any:
     """Import the estimators when they are first asked for: the command line's help should not wait for torch."""
-    if name == "GPClassifier":
-        from sureshot.estimators import GPClassifier
+    if name in __all__:
+        from sureshot import estimators
 
-        return GPClassifier
+        return getattr(estimators, name)
     raise AttributeError(f"module 'sureshot' has no attribute {name!r}")

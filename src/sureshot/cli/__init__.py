@@ -19,6 +19,9 @@ from sureshot.cli.demo import demo
 from sureshot.cli.doctor import doctor
 from sureshot.cli.evaluate import evaluate
 from sureshot.cli.fit import fit
+from sureshot.cli.meta_compare import meta_compare
+from sureshot.cli.meta_evaluate import meta_evaluate
+from sureshot.cli.meta_train import meta_train
 from sureshot.cli.predict import predict
 from sureshot.cli.reproduce import reproduce
 from sureshot.cli.update import update
@@ -32,7 +35,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for _command in (demo, fit, predict, evaluate, update, reproduce, doctor):
+for _command in (demo, fit, predict, evaluate, update, meta_train, meta_evaluate, meta_compare, reproduce, doctor):
     app.command()(_command)
 
 

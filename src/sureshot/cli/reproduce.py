@@ -1,9 +1,13 @@
-"""``sureshot reproduce``: the studies behind ``docs/results``, each by its name."""
+"""``sureshot reproduce``: the studies behind ``docs/results``, each by its name.
+
+Campaigns, studies of many cells that take hours, have two options of their own: how much training a cell gets, and
+making the tables of what is there without running anything.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,6 +40,19 @@ def reproduce(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where tables and figures go.")
     ] = Path("docs/results"),
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            "--budget",
+            metavar="standard|full",
+            help="Of a campaign: training episodes of each cell; full is what the papers used, standard a quarter.",
+            show_default=False,
+        ),
+    ] = None,
+    collect: Annotated[
+        bool,
+        typer.Option("--collect", help="Of a campaign: run nothing, make the page of the results that are there."),
+    ] = False,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -63,6 +80,7 @@ def reproduce(
         assert name is not None
         check_folder(output)
         options = parse_settings(settings or ())
+        options |= campaign_settings(name, budget, collect, options)
         with progress(name, quiet) as update:
             result = registry.run(name, data_root=data, output=output, progress=update, **options)
         if as_json:
@@ -97,10 +115,49 @@ def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
     return found
 
 
+def campaign_settings(name: str, budget: str | None, collect: bool, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that ``--budget`` and ``--collect`` stand for.
+
+    Parameters
+    ----------
+    name : str
+        Of the experiment.
+    budget : str, optional
+    collect : bool
+    given : mapping
+        Settings from ``--set``.
+
+    Raises
+    ------
+    ValueError
+        If the experiment is unknown or no campaign, the budget is unknown, or ``--set`` says the same.
+    """
+    chosen: dict[str, tuple[str, Any]] = {}
+    if budget is not None:
+        chosen["budget"] = ("--budget", budget)
+    if collect:
+        chosen["train"] = ("--collect", False)
+    if not chosen:
+        return {}
+    from sureshot.experiments import registry
+
+    registry.get_experiment(name)
+    for key, (option, _) in chosen.items():
+        if name not in registry.CAMPAIGN_NAMES:
+            raise ValueError(f"{option}: {name} is no campaign; campaigns: {', '.join(registry.CAMPAIGN_NAMES)}")
+        if key in given:
+            raise ValueError(f"{option} and --set {key} say the same: give one of them")
+    if budget is not None:
+        from sureshot.experiments.campaigns.grids import check_budget
+
+        check_budget(budget)
+    return {key: value for key, (_, value) in chosen.items()}
+
+
 def _print(result: ExperimentResult) -> None:
     for table in result.tables:
-        if table.published:
-            continue  # a paper's numbers stand in the page, away from measured ones
+        if table.published or not table.on_page:
+            continue  # a paper's numbers stand in the page, away from measured ones; long tables are in their files
         rows = [
             [f"{value:.{table.digits}f}" if isinstance(value, float) else value for value in row]
             for row in table.frame.itertuples(index=False)

@@ -1,0 +1,173 @@
+"""What ``meta-evaluate`` and ``meta-compare`` share: options, and from checkpoints to learners, data and protocol."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from sureshot.data.labelled import FewShotData, LabelledSet
+    from sureshot.meta.episodes import EpisodeProtocol
+    from sureshot.meta.learners.base import Learner
+    from sureshot.meta.training import TrainingConfig
+
+OnOption = Annotated[
+    str | None, typer.Option("--on", metavar="NAME", help="The few-shot data set; by default that of the training.")
+]
+OptionOption = Annotated[
+    list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="Of the data set; may be repeated.")
+]
+DataOption = Annotated[
+    Path | None, typer.Option("--data", metavar="FOLDER", help="The data root; else that of SURESHOT_DATA.")
+]
+SplitOption = Annotated[str, typer.Option("--split", metavar="test|val", help="Whose classes to test on.")]
+WayOption = Annotated[int | None, typer.Option("--way", help="Classes of a task; by default as in training.")]
+ShotsOption = Annotated[
+    int | None, typer.Option("--shots", help="Labelled rows of each class; by default as in training.")
+]
+QueriesOption = Annotated[int, typer.Option("--queries", help="Rows of each class to classify.")]
+TasksOption = Annotated[int, typer.Option("--tasks", help="Tasks for accuracy and calibration, in 5 batches.")]
+OutOfEpisodeOption = Annotated[
+    int | None,
+    typer.Option("--out-of-episode", help="Tasks for out-of-episode detection, 0 for none; 1000, or all if fewer."),
+]
+RobustnessOption = Annotated[
+    int | None, typer.Option("--robustness", help="Tasks of corrupted images, 0 for none; 1000, or all if fewer.")
+]
+CorruptedOption = Annotated[
+    str, typer.Option("--corrupted", metavar="both|query", help="Corrupt support and query images, or the query's.")
+]
+SeedOption = Annotated[int, typer.Option("--seed", help="Of the tasks.")]
+
+USUAL_TASKS = 1000  # of out-of-episode detection and robustness, as in the papers
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A checkpoint ready to be evaluated."""
+
+    path: str
+    learner: Learner
+    config: TrainingConfig
+    episodes: int
+
+
+def load(path: Path) -> Loaded:
+    """The learner of a checkpoint, or of the best checkpoint of a run's folder.
+
+    Raises
+    ------
+    ArtifactError
+        If the file is missing, damaged, something else, or of another architecture.
+    """
+    from sureshot.meta.training import TrainingConfig, load_checkpoint
+    from sureshot.meta.training.checkpoint import BEST_NAME
+
+    place = path / BEST_NAME if path.is_dir() and (path / BEST_NAME).is_file() else path
+    checkpoint = load_checkpoint(place)
+    return Loaded(str(place), checkpoint.build(), TrainingConfig.from_dict(checkpoint.config), checkpoint.episodes)
+
+
+def load_data(
+    loaded: Sequence[Loaded], on: str | None, options: Sequence[str] | None, root: Path | None
+) -> FewShotData:
+    """The data set named, or the one that all checkpoints were trained on; its rows must fit every learner.
+
+    Raises
+    ------
+    ValueError
+        If the checkpoints disagree, an option is no KEY=VALUE, the data is unknown or missing, or a learner takes
+        rows of another shape.
+    """
+    from sureshot.data.few_shot import load_few_shot
+    from sureshot.meta.backbones import Backbone
+    from sureshot.meta.backbones.base import describe
+
+    own = [(one.config.data.name, dict(one.config.data.options)) for one in loaded]
+    if on is None and any(other != own[0] for other in own):
+        names = ", ".join(sorted({name for name, _ in own}))
+        raise ValueError(f"the checkpoints were trained on different data ({names}): name the set to test on with --on")
+    name = own[0][0] if on is None else on
+    chosen = own[0][1] if name == own[0][0] else {}
+    data = load_few_shot(name, root, **(chosen | dict(map(_parsed, options or ()))))
+    shape = tuple(data.test.x.shape[1:])
+    for one in loaded:
+        backbone = one.learner.backbone
+        if isinstance(backbone, Backbone) and backbone.input_shape != shape:
+            raise ValueError(
+                f"{one.path} takes {describe(backbone.input_shape)}, but {name} has {describe(shape)}: "
+                "test on data like that of the training"
+            )
+    return data
+
+
+def split_of(data: FewShotData, split: str) -> tuple[LabelledSet, LabelledSet | None]:
+    """The classes to test on, and those to fit a temperature on, which are never the same.
+
+    Raises
+    ------
+    ValueError
+        If there is no such split.
+    """
+    from sureshot.data.checks import near
+
+    if split == "test":
+        return data.test, data.val
+    if split == "val":
+        return data.val, None
+    raise ValueError(f"--split: expected test or val, got {split!r}{near(split, ('test', 'val'))}")
+
+
+def protocol_of(loaded: Sequence[Loaded], way: int | None, shots: int | None, queries: int) -> EpisodeProtocol:
+    """Way and shots as given, or as in training (the largest of a range).
+
+    Raises
+    ------
+    ValueError
+        If they are not given and the checkpoints disagree.
+    """
+    from sureshot.meta.episodes import EpisodeProtocol
+
+    trained = [one.config.episodes.to_protocol() for one in loaded]
+
+    def common(option: str, given: int | None, found: list[int]) -> int:
+        if given is None and len(set(found)) > 1:
+            values = ", ".join(map(str, sorted(set(found))))
+            raise ValueError(f"the checkpoints were trained with different {option[2:]} ({values}): give {option}")
+        return found[0] if given is None else given
+
+    return EpisodeProtocol(
+        common("--way", way, [one.ways[1] for one in trained]),
+        common("--shots", shots, [one.shot_range[1] for one in trained]),
+        queries,
+    )
+
+
+def evaluation_options(
+    tasks: int, out_of_episode: int | None, robustness: int | None, corrupted: str, seed: int
+) -> dict[str, Any]:
+    """Options of `sureshot.meta.evaluation.evaluate`; what is not given shrinks with the number of tasks."""
+    usual = min(USUAL_TASKS, max(tasks, 0))
+    return {
+        "n_tasks": tasks,
+        "n_batches": max(1, min(5, tasks)),
+        "out_of_episode": usual if out_of_episode is None else out_of_episode,
+        "robustness": usual if robustness is None else robustness,
+        "corrupted": corrupted,
+        "seed": seed,
+    }
+
+
+def _parsed(option: str) -> tuple[str, Any]:
+    key, separator, text = option.partition("=")
+    if not separator or not key.strip():
+        raise ValueError(f"--option {option}: expected KEY=VALUE, for instance --option rotations=true")
+    try:
+        return key.strip(), tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), text

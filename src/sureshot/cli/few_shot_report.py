@@ -1,0 +1,217 @@
+"""The page of ``meta-evaluate``, and what it shares with that of ``meta-compare``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sureshot.cli.few_shot import Loaded
+from sureshot.meta.evaluation import Estimate, Evaluation
+from sureshot.meta.evaluation.out_of_episode import OutOfEpisode
+from sureshot.report import Measured, Picture, Report, Table, Tile, environment, write_report
+from sureshot.report.content import Cell
+from sureshot.report.few_shot_plots import severity_lines
+from sureshot.report.plots import outlier_histogram, reliability_diagram
+
+READ_RELIABILITY = (
+    "Points on the dashed line: a confidence can be taken at its word; below it, too sure. "
+    "Of all queries of all tasks, 15 equal-width bins."
+)
+SCORES = (("nll", "NLL"), ("brier", "Brier"), ("ece", "ECE"), ("mce", "MCE"))
+VARIANTS = {"none": "as they are", "temperature": "with temperature"}
+
+
+def write_evaluation_page(
+    found: Evaluation, loaded: Loaded, description: str, split: str, folder: Path, command: str
+) -> Path:
+    """The page of one learner.
+
+    Returns
+    -------
+    Path
+        The page.
+    """
+    name = str(loaded.learner.config["name"])
+    plain = found.calibration["none"]
+    low, high = found.accuracy.interval
+    tiles = [
+        Tile("accuracy", f"{found.accuracy.mean:.3f}", f"95 %: {low:.3f} to {high:.3f}"),
+        Tile("NLL", f"{plain.nll.mean:.3f}", "nats; lower is better"),
+        Tile("ECE", f"{plain.ece.mean:.3f}", "gap between confidence and accuracy"),
+    ]
+    if found.out_of_episode is not None:
+        auroc = found.out_of_episode.auroc.mean
+        tiles.append(Tile("out-of-episode AUROC", f"{auroc:.3f}", "queries of no class of the task; 0.5 is chance"))
+    if found.time is not None:
+        tiles.append(Tile("time", f"{1000 * found.time.single:.3g} ms", "to adapt and predict, a task by itself"))
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
+        (VARIANTS[variant], calibration.temperature, *(measured(getattr(calibration, s)) for s, _ in SCORES))
+        for variant, calibration in found.calibration.items()
+    )
+    report = Report(
+        title=f"{name}, {task_name(found)}",
+        introduction=f"{description}. {found.n_tasks:,} tasks of the {split} classes, seed {found.seed}.",
+        summary=Table(
+            ("probabilities", "temperature", *(label for _, label in SCORES)),
+            rows,
+            note=f"± is the standard error, with tasks as units. {temperature_note(found)}",
+            heading="Calibration",
+        ),
+        model=_facts(loaded),
+        environment=environment(),
+        command=command,
+        verdict=_verdict(found),
+        tiles=tuple(tiles),
+        tables=tuple(_evaluation_tables(found)),
+        pictures=tuple(_evaluation_pictures(name, found)),
+    )
+    return Path(write_report(folder, report))
+
+
+def _verdict(found: Evaluation) -> str:
+    scores = found.per_task["none"]
+    right = float(scores.right.sum() / scores.count.sum())
+    sure = float(scores.bin_confidence.sum() / scores.count.sum())
+    gap = sure - right
+    judgement = (
+        "which matches" if abs(gap) < 0.005 else f"too {'sure' if gap > 0 else 'modest'} by {100 * abs(gap):.1f} points"
+    )
+    return (
+        f"{right:.1%} of {int(scores.count.sum()):,} queries are right. "
+        f"The learner says {sure:.1%} on average, {judgement}."
+    )
+
+
+def _evaluation_pictures(name: str, found: Evaluation) -> list[Picture]:
+    pictures = [
+        Picture(
+            f"Reliability, probabilities {VARIANTS[variant]}",
+            reliability_diagram(calibration.curve),
+            f"Accuracy against confidence; expected calibration error {calibration.ece.mean:.3f}",
+            READ_RELIABILITY,
+        )
+        for variant, calibration in found.calibration.items()
+    ]
+    if found.out_of_episode is not None:
+        primary = found.out_of_episode.scores[found.out_of_episode.primary]
+        pictures.append(
+            Picture(
+                "Queries of the task's classes and of others",
+                outlier_histogram(primary.inside, primary.outside),
+                "Histogram of the negative maximum logit of queries in and out of the episode",
+                f"Outlier score: the negative maximum logit ({found.out_of_episode.n_tasks:,} tasks together). "
+                "The less the two overlap, the better.",
+            )
+        )
+    return pictures + robustness_pictures({name: found})
+
+
+def _evaluation_tables(found: Evaluation) -> list[Table]:
+    tables = []
+    if found.out_of_episode is not None:
+        tables.append(
+            Table(
+                ("score", "AUROC within episodes", "AUROC, pooled"),
+                tuple(
+                    (score.replace("_", " "), measured(detection.per_episode), detection.pooled)
+                    for score, detection in found.out_of_episode.scores.items()
+                ),
+                note=detection_note(found.out_of_episode),
+                heading="Out-of-episode detection",
+            )
+        )
+    if found.robustness is not None:
+        tables.append(
+            Table(
+                ("corruption", "severity", "accuracy", "change", "Brier", "NLL", "ECE"),
+                tuple(
+                    (
+                        one.kind.replace("_", " "),
+                        str(one.severity),
+                        measured(one.accuracy),
+                        measured(one.accuracy_change),
+                        measured(one.brier),
+                        measured(one.nll),
+                        one.ece,
+                    )
+                    for one in found.robustness.scores
+                ),
+                note=robustness_note(found),
+                heading="Corrupted images",
+            )
+        )
+    return tables
+
+
+def robustness_pictures(evaluations: Mapping[str, Evaluation]) -> list[Picture]:
+    """Accuracy against severity, if it was measured."""
+    first = next(iter(evaluations.values()))
+    if first.robustness is None:
+        return []
+    severities = sorted({one.severity for one in first.robustness.scores})
+    kinds = list(dict.fromkeys(one.kind for one in first.robustness.scores))
+    scores, clean = {}, {}
+    for name, one in evaluations.items():
+        if one.robustness is not None:
+            found = {(s.kind, s.severity): measured(s.accuracy) for s in one.robustness.scores}
+            scores[name] = {kind: [found[kind, severity] for severity in severities] for kind in kinds}
+            clean[name] = measured(one.robustness.clean)
+    way = first.protocol.way
+    return [
+        Picture(
+            "Corrupted images",
+            severity_lines(scores, clean, severities, chance=1 / way if isinstance(way, int) else None),
+            "Accuracy against severity for each kind of corruption",
+            robustness_note(first) + " The dashed line is chance.",
+        )
+    ]
+
+
+def temperature_note(found: Evaluation) -> str:
+    """What the temperature was fitted on."""
+    fitted = found.temperature
+    if fitted is None:
+        return "Without validation classes no temperature is fitted."
+    way = fitted.protocol.way
+    fewer = "" if way == found.protocol.way else f" of {way} ways, as there are no more classes"
+    return (
+        f"The temperature minimises the NLL of {fitted.n_tasks:,} tasks of validation classes{fewer}; "
+        "test classes have no part in it."
+    )
+
+
+def detection_note(found: OutOfEpisode) -> str:
+    """What out-of-episode detection means."""
+    return (
+        f"{found.n_tasks:,} tasks, half of whose queries are of classes that the task lacks. The paper's measure is "
+        f"the {found.primary.replace('_', ' ')} within episodes; pooled, one threshold serves all tasks."
+    )
+
+
+def robustness_note(found: Evaluation) -> str:
+    """Which images were corrupted."""
+    assert found.robustness is not None
+    which = "support and query images" if found.robustness.corrupted == "both" else "query images"
+    return f"The first {found.robustness.n_tasks:,} tasks with all {which} corrupted; changes are paired."
+
+
+def measured(estimate: Estimate) -> Measured:
+    """An estimate as a cell."""
+    return Measured(estimate.mean, estimate.standard_error)
+
+
+def task_name(found: Evaluation) -> str:
+    """Such as "5-way 1-shot"."""
+    protocol = found.protocol
+    return f"{protocol.way}-way {protocol.shots}-shot"
+
+
+def _facts(loaded: Loaded) -> dict[str, Any]:
+    return {
+        "checkpoint": loaded.path,
+        **loaded.learner.config,
+        "backbone": loaded.config.backbone.name,
+        "training episodes": f"{loaded.episodes:,}",
+        "trained on": loaded.config.data.name,
+    }

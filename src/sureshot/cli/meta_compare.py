@@ -1,0 +1,179 @@
+"""``sureshot meta-compare``: several meta-trained learners on the same tasks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sureshot.cli.console import (
+    JsonOption,
+    QuietOption,
+    ReportOption,
+    check_folder,
+    command_line,
+    guarded,
+    note,
+    print_json,
+    print_table,
+    print_text,
+    progress,
+)
+from sureshot.cli.few_shot import (
+    CorruptedOption,
+    DataOption,
+    OnOption,
+    OptionOption,
+    OutOfEpisodeOption,
+    QueriesOption,
+    RobustnessOption,
+    SeedOption,
+    ShotsOption,
+    SplitOption,
+    TasksOption,
+    WayOption,
+)
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from sureshot.cli.few_shot import Loaded
+    from sureshot.meta.evaluation import Comparison
+
+
+def meta_compare(
+    checkpoints: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[NAME=]CHECKPOINT...", help="Files or run folders, each with a name to show if need be."
+        ),
+    ],
+    reference: Annotated[
+        str | None, typer.Option("--reference", metavar="NAME", help="Differences are from this one; else the first.")
+    ] = None,
+    on: OnOption = None,
+    option: OptionOption = None,
+    data: DataOption = None,
+    split: SplitOption = "test",
+    way: WayOption = None,
+    shots: ShotsOption = None,
+    queries: QueriesOption = 15,
+    tasks: TasksOption = 3000,
+    out_of_episode: OutOfEpisodeOption = None,
+    robustness: RobustnessOption = None,
+    corrupted: CorruptedOption = "both",
+    seed: SeedOption = 0,
+    report: ReportOption = None,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Several few-shot learners under one protocol, on the same tasks: one table, paired differences.
+
+    Learners are called by their kind, or by the folder of their run if two are of one kind; NAME=CHECKPOINT gives
+    another name.
+    """
+    with guarded(as_json, quiet):
+        check_folder(report)
+        from sureshot.cli.few_shot import evaluation_options, load_data, protocol_of, split_of
+        from sureshot.meta.evaluation import compare
+
+        loaded = load_named(checkpoints)
+        every = list(loaded.values())
+        protocol = protocol_of(every, way, shots, queries)
+        options = evaluation_options(tasks, out_of_episode, robustness, corrupted, seed)
+        few_shot = load_data(every, on, option, data)
+        classes, validation = split_of(few_shot, split)
+        note(f"{classes.n_classes} {split} classes of {few_shot.description}")
+        with progress("meta-compare", quiet) as update:
+            found = compare(
+                {name: one.learner for name, one in loaded.items()},
+                classes,
+                protocol,
+                reference=reference,
+                progress=update,
+                validation=validation,
+                **options,
+            )
+        page = None
+        if report is not None:
+            from sureshot.cli.comparison_report import write_comparison_page
+
+            page = str(write_comparison_page(found, loaded, few_shot.description, split, report, command_line()))
+        if as_json:
+            summary: dict[str, Any] = {"data": few_shot.name, "split": split, **found.as_dict()}
+            summary["checkpoints"] = {name: one.path for name, one in loaded.items()}
+            print_json(summary if page is None else summary | {"report": page})
+        else:
+            _print(found)
+            if page is not None:
+                print_text(f"report: {page}")
+
+
+def load_named(arguments: Sequence[str]) -> dict[str, Loaded]:
+    """Checkpoints by the names to show.
+
+    Raises
+    ------
+    ValueError
+        If two have the same name, or one cannot be loaded.
+    """
+    from sureshot.cli.few_shot import load
+
+    given: list[tuple[str | None, Path]] = []
+    for argument in arguments:
+        label, separator, rest = argument.partition("=")
+        named = bool(separator) and not Path(argument).exists()
+        given.append((label, Path(rest)) if named else (None, Path(argument)))
+    loaded = [(name, path, load(path)) for name, path in given]
+    kinds = [str(one.learner.config["name"]) for name, _, one in loaded if name is None]
+    found: dict[str, Loaded] = {}
+    for name, path, one in loaded:
+        kind = str(one.learner.config["name"])
+        shown = name or (kind if kinds.count(kind) == 1 else _folder(path))
+        if shown in found:
+            raise ValueError(f"two checkpoints are called {shown!r}: tell them apart with NAME=CHECKPOINT")
+        found[shown] = one
+    return found
+
+
+def _folder(path: Path) -> str:
+    whole = path.resolve()
+    return whole.name if whole.is_dir() else whole.parent.name
+
+
+_AS_THEY_ARE = {"accuracy": "accuracy", "nll": "NLL", "brier": "Brier", "ece": "ECE", "mce": "MCE"}
+_BEYOND = {
+    "nll_temperature": "NLL, tempered",
+    "ece_temperature": "ECE, tempered",
+    "auroc": "AUROC, logit",
+    "own_auroc": "AUROC, own",
+    "accuracy_difference": "accuracy",
+    "nll_difference": "NLL",
+}
+
+
+def _print(found: Comparison) -> None:
+    table = found.table()
+    n_tasks = found.evaluations[found.reference].n_tasks
+    _print_part(table, _AS_THEY_ARE, f"{n_tasks} tasks, the same for all (± standard error)")
+    beyond = {column: label for column, label in _BEYOND.items() if table[column].notna().any()}
+    for column in ("accuracy_difference", "nll_difference"):
+        if column in beyond:
+            beyond[column] += f" less {found.reference}'s"
+    if beyond:
+        _print_part(table, beyond, "After a temperature; out-of-episode detection; paired differences")
+    for name, milliseconds in table["milliseconds"].dropna().items():
+        print_text(f"{name}: {milliseconds:.3g} ms to adapt to a task and predict its queries, embeddings given")
+
+
+def _print_part(table: DataFrame, columns: Mapping[str, str], title: str) -> None:
+    def shown(mean: float, error: float) -> str:
+        return "" if math.isnan(mean) else f"{mean:.4f} ± {error:.4f}"
+
+    values = [
+        [shown(*pair) for pair in zip(table[column], table[f"{column}_error"], strict=True)] for column in columns
+    ]
+    print_table(("learner", *columns.values()), list(zip(table.index, *values, strict=True)), title)

@@ -1,0 +1,137 @@
+"""``sureshot meta-evaluate``: how good a meta-trained learner is on tasks of new classes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sureshot.cli.console import (
+    JsonOption,
+    QuietOption,
+    ReportOption,
+    check_folder,
+    command_line,
+    guarded,
+    note,
+    print_json,
+    print_table,
+    progress,
+)
+from sureshot.cli.few_shot import (
+    CorruptedOption,
+    DataOption,
+    OnOption,
+    OptionOption,
+    OutOfEpisodeOption,
+    QueriesOption,
+    RobustnessOption,
+    SeedOption,
+    ShotsOption,
+    SplitOption,
+    TasksOption,
+    WayOption,
+)
+
+if TYPE_CHECKING:
+    from sureshot.meta.evaluation import Evaluation
+    from sureshot.meta.evaluation.estimate import Estimate
+
+
+def meta_evaluate(
+    checkpoint: Annotated[
+        Path, typer.Argument(metavar="CHECKPOINT", help="What `sureshot meta-train` wrote: a file, or a run's folder.")
+    ],
+    on: OnOption = None,
+    option: OptionOption = None,
+    data: DataOption = None,
+    split: SplitOption = "test",
+    way: WayOption = None,
+    shots: ShotsOption = None,
+    queries: QueriesOption = 15,
+    tasks: TasksOption = 3000,
+    out_of_episode: OutOfEpisodeOption = None,
+    robustness: RobustnessOption = None,
+    corrupted: CorruptedOption = "both",
+    seed: SeedOption = 0,
+    report: ReportOption = None,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Accuracy, calibration, out-of-episode detection, robustness and time of a few-shot learner.
+
+    Tasks are drawn from classes that training never saw. Probabilities are scored as they are and, on test classes,
+    after one temperature fitted on tasks of the validation classes.
+    """
+    with guarded(as_json, quiet):
+        check_folder(report)
+        from sureshot.cli.few_shot import evaluation_options, load, load_data, protocol_of, split_of
+        from sureshot.meta.evaluation import evaluate
+
+        loaded = load(checkpoint)
+        protocol = protocol_of([loaded], way, shots, queries)
+        options = evaluation_options(tasks, out_of_episode, robustness, corrupted, seed)
+        few_shot = load_data([loaded], on, option, data)
+        classes, validation = split_of(few_shot, split)
+        note(f"{classes.n_classes} {split} classes of {few_shot.description}")
+        with progress("meta-evaluate", quiet) as update:
+            found = evaluate(loaded.learner, classes, protocol, validation=validation, progress=update, **options)
+        summary: dict[str, Any] = {
+            "checkpoint": loaded.path,
+            "learner": loaded.learner.config["name"],
+            "data": few_shot.name,
+            "split": split,
+            **found.as_dict(),
+        }
+        if report is not None:
+            from sureshot.cli.few_shot_report import write_evaluation_page
+
+            summary["report"] = str(
+                write_evaluation_page(found, loaded, few_shot.description, split, report, command_line())
+            )
+        if as_json:
+            print_json(summary)
+        else:
+            _print(found, summary)
+
+
+def _print(found: Evaluation, summary: dict[str, Any]) -> None:
+    accuracy = found.accuracy
+    rows: list[tuple[str, str]] = [
+        ("learner", summary["learner"]),
+        ("tasks", f"{found.n_tasks} of {_described(found)}"),
+        (
+            "accuracy",
+            f"{_with_error(accuracy.over_episodes)}  95 % {accuracy.interval[0]:.4f} to {accuracy.interval[1]:.4f}",
+        ),
+        ("deviation of batches", f"{accuracy.batch_deviation:.4f}  ({len(accuracy.batch_means)} batches of episodes)"),
+    ]
+    for name, calibration in found.calibration.items():
+        suffix = "" if name == "none" else f" (temperature {calibration.temperature:.3f})"
+        for score, label in (("nll", "NLL (nats)"), ("brier", "Brier"), ("ece", "ECE"), ("mce", "MCE")):
+            rows.append((label + suffix, _with_error(getattr(calibration, score))))
+    if found.out_of_episode is not None:
+        for score, detection in found.out_of_episode.scores.items():
+            text = f"{_with_error(detection.per_episode)}  pooled {detection.pooled:.4f}"
+            rows.append((f"out-of-episode AUROC, {score.replace('_', ' ')}", text))
+    if found.robustness is not None:
+        for corrupted in found.robustness.scores:
+            text = f"accuracy {_with_error(corrupted.accuracy)}  Brier {corrupted.brier.mean:.4f}"
+            rows.append((f"{corrupted.kind.replace('_', ' ')}, severity {corrupted.severity}", text))
+    if found.time is not None:
+        time = found.time
+        text = f"{1000 * time.single:.3g} ms alone, {1000 * time.batched:.3g} ms in batches of {time.batch_size}"
+        rows.append(("adaptation and prediction", text))
+    if "report" in summary:
+        rows.append(("report", summary["report"]))
+    print_table(("evaluated", ""), rows)
+
+
+def _described(found: Evaluation) -> str:
+    protocol = found.protocol
+    return f"{protocol.way} classes, {protocol.shots} shots, {protocol.queries} queries of each class"
+
+
+def _with_error(estimate: Estimate) -> str:
+    return f"{estimate.mean:.4f} ± {estimate.standard_error:.4f}"

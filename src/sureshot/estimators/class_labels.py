@@ -1,0 +1,64 @@
+"""Classes that arrive over time: they keep their places, new ones go to the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def grow(known: np.ndarray | None, arriving: np.ndarray) -> np.ndarray:
+    """The known classes with those that are new at the end, sorted among themselves.
+
+    Raises
+    ------
+    TypeError
+        When text arrives where numbers are known, or the other way round.
+    """
+    arriving = np.unique(arriving)
+    if known is None:
+        return arriving
+    text = {"U", "S", "O"}
+    if (known.dtype.kind in text) != (arriving.dtype.kind in text):
+        raise TypeError(
+            f"labels changed type: the model knows {known.dtype} labels such as {known[0]!r}, and {arriving[0]!r} came."
+        )
+    seen = set(known.tolist())
+    fresh = [label for label in arriving.tolist() if label not in seen]
+    return np.concatenate([known, np.asarray(fresh, dtype=arriving.dtype)]) if fresh else known
+
+
+def class_numbers(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """The place of every label among the classes, (n,) int64.
+
+    Raises
+    ------
+    ValueError
+        For labels that are not among them.
+    """
+    position = {label: k for k, label in enumerate(classes.tolist())}
+    unseen = sorted({str(label) for label in labels.tolist() if label not in position})
+    if unseen:
+        raise ValueError(
+            f"y has labels the model does not know: {', '.join(unseen[:5])}. "
+            "Drop those rows, or add the classes with partial_fit first."
+        )
+    return np.array([position[label] for label in labels.tolist()], dtype=np.int64)
+
+
+def staying(classes: np.ndarray, leaving: Any) -> np.ndarray:
+    """Which classes stay when some are forgotten, (C,) bool.
+
+    Raises
+    ------
+    ValueError
+        For classes that are not known, or if none would stay.
+    """
+    names = set(np.atleast_1d(np.asarray(leaving)).tolist())
+    unknown = names - set(classes.tolist())
+    if unknown:
+        raise ValueError(f"cannot forget classes the model does not know: {sorted(map(str, unknown))[:5]}.")
+    stays = np.array([label not in names for label in classes.tolist()])
+    if not stays.any():
+        raise ValueError("cannot forget every class: at least one must stay.")
+    return stays

@@ -1,0 +1,121 @@
+"""Rows for a meta-trained backbone: what shapes it takes, how pixels come to lie in [0, 1], and their embeddings.
+
+A backbone says the shape of one row: (channels, height, width) of an image, (length, channels) of a sequence,
+(width,) of an embedding. Rows may come in that shape, as images (height, width) where there is one channel, as images
+(height, width, channels) where that cannot be mistaken, or flattened to one line of numbers, channels first.
+
+Images of bytes (uint8, 0 to 255) are divided by 255. All other images must lie in [0, 1] already: a float image of
+0 to 255 would pass the network without an error and mean nothing.
+
+Embeddings are computed in double precision and kept in single. A network adds up in another order when the batch has
+another size; the rounding hides the difference, so that a row has one embedding.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
+
+from sureshot.estimators.validation import check_inputs
+from sureshot.meta.backbones import Backbone
+from sureshot.meta.backbones.base import describe
+from sureshot.meta.learners import Learner
+
+EMBEDDED_AT_ONCE = 64
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """The backbone of a meta-trained learner, from checked rows to embeddings.
+
+    Attributes
+    ----------
+    learner : Learner
+        In evaluation mode and double precision.
+    """
+
+    learner: Learner
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one row."""
+        backbone = self.learner.backbone
+        assert isinstance(backbone, Backbone)
+        return backbone.input_shape
+
+    def __call__(self, rows: np.ndarray) -> np.ndarray:
+        """Embeddings (n, D), float64 with the digits of float32, of rows (n, width) that `check_rows` has passed."""
+        device = next(iter(self.learner.state_dict().values())).device
+        parts = []
+        with torch.no_grad():
+            for start in range(0, len(rows), EMBEDDED_AT_ONCE):
+                block = as_rows(rows[start : start + EMBEDDED_AT_ONCE], self.shape).to(device)
+                parts.append(self.learner.embed(block.unsqueeze(0)).squeeze(0).cpu())
+        return torch.cat(parts).float().double().numpy()
+
+
+def check_rows(estimator: BaseEstimator, X: Any, shape: tuple[int, ...], reset: bool) -> np.ndarray:
+    """Rows (n, width) for a backbone of this input shape, checked; bytes stay bytes until `as_rows`.
+
+    Raises
+    ------
+    ValueError
+        For rows of another shape, values outside [0, 1] in images that are not bytes, missing or infinite values.
+    """
+    is_image = len(shape) == 3
+    array = X.detach().cpu().numpy() if isinstance(X, torch.Tensor) else X
+    dimensions = np.ndim(array)
+    if dimensions > 2:
+        array = _flattened(np.asarray(array), shape)
+    elif dimensions == 2 and np.shape(array)[1] != math.prod(shape):
+        raise ValueError(_wrong_shape(shape, f"rows of {np.shape(array)[1]} features"))
+    if not is_image:
+        return check_inputs(estimator, array, reset)
+    if np.asarray(array).dtype == np.uint8:
+        checked: np.ndarray = validate_data(estimator, array, reset=reset, dtype=np.uint8)
+        return checked
+    checked = validate_data(estimator, array, reset=reset, dtype=np.float64, ensure_all_finite=False)
+    bad = np.flatnonzero(~np.isfinite(checked).all(axis=1))
+    if len(bad):
+        raise ValueError(
+            f"Input X contains NaN or infinity in {len(bad)} images, the first of them row {bad[0]}: drop those images."
+        )
+    if checked.min() < 0 or checked.max() > 1:
+        raise ValueError(
+            f"images must be uint8 (0 to 255) or lie in [0, 1], but X has {np.asarray(array).dtype} values from "
+            f"{checked.min():g} to {checked.max():g}: use X.astype(numpy.uint8) for bytes, or scale X to [0, 1]."
+        )
+    return checked
+
+
+def as_rows(rows: np.ndarray, shape: tuple[int, ...]) -> torch.Tensor:
+    """Checked rows (n, width) as a float64 tensor (n, *shape), bytes in [0, 1]."""
+    values = torch.from_numpy(np.ascontiguousarray(rows)).to(torch.float64).unflatten(1, shape)
+    return values / 255 if rows.dtype == np.uint8 else values
+
+
+def _flattened(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Images or sequences as rows, channels first."""
+    came = array.shape[1:]
+    if came == shape:
+        return array.reshape(len(array), math.prod(shape))
+    if len(shape) == 3 and came == (*shape[1:], shape[0]):
+        return np.moveaxis(array, -1, 1).reshape(len(array), math.prod(shape))
+    if len(shape) == 3 and shape[0] == 1 and came == shape[1:]:
+        return array.reshape(len(array), math.prod(shape))
+    raise ValueError(_wrong_shape(shape, f"X of shape {array.shape}"))
+
+
+def _wrong_shape(shape: tuple[int, ...], came: str) -> str:
+    whole = (
+        f"(n, {', '.join(map(str, shape))}) or flattened to (n, {math.prod(shape)})"
+        if len(shape) > 1
+        else f"(n, {shape[0]})"
+    )
+    return f"the checkpoint takes {describe(shape)}, X of shape {whole}, but {came} came: use the checkpoint's inputs."

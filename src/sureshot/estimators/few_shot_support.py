@@ -1,0 +1,374 @@
+"""A few-shot learner conditioned on one support set, for `FewShotClassifier`.
+
+Two kinds of learners answer the same questions. `GaussianAnswers` are those of Gaussian processes: latents with means
+and (co)variances, and a rule that turns them into probabilities. `ScoreAnswers` are those of learners that give one
+score for each class and no uncertainty of it.
+
+Classes without rows take no part in the conditioning. For a Gaussian process their latents keep the prior; other
+learners have no prior, and give such classes probability 0.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sureshot.estimators.options import memory_budget
+from sureshot.inference.latent_gaussian import GramPrior
+from sureshot.inference.mean_field_blocks import NUMBERS_AT_ONCE, BlockPosterior, mean_field_by_blocks
+from sureshot.inference.objectives import evidence_bound
+from sureshot.likelihoods.quadrature import is_full_covariance, marginal_variance, standard_normal_points
+from sureshot.meta.learners import EmbeddedPosterior, GaussianProcessLearner, Learner
+from sureshot.meta.learners.gp import distance_to_classes
+from sureshot.meta.learners.label_regression import LabelRegression
+from sureshot.meta.learners.logistic_softmax_gibbs import LogisticSoftmaxGibbs
+from sureshot.meta.learners.mean_field import MeanField
+from sureshot.meta.learners.one_vs_each_gibbs import OneVsEachGibbs
+from sureshot.meta.learners.prediction import class_probabilities, temper
+from sureshot.meta.learners.task_inference import QueryPosterior
+
+N_DRAWS = 128  # of the latents, for the parts of the uncertainty
+_DRAWS_AT_ONCE = 16
+_MATRICES = 7  # kernel-sized matrices that conditioning holds at a time
+
+
+@dataclass(frozen=True)
+class SupportSet:
+    """Labelled embeddings.
+
+    Attributes
+    ----------
+    x : Tensor (N, D) float64
+    y : Tensor (N,) int64
+        Numbers of classes, 0..n_classes-1; not every class needs rows.
+    weight : Tensor (N,) float64
+        How often each row counts.
+    n_classes : int
+        C.
+    """
+
+    x: Tensor
+    y: Tensor
+    weight: Tensor
+    n_classes: int
+
+
+class Answers(ABC):
+    """What a conditioned learner says about queries, by their embeddings (Q, D)."""
+
+    log_evidence: float
+    """Of the support's labels, in nats: exact or a bound; NaN where the learner has none."""
+
+    numbers_per_query: int
+    """Intermediate numbers that a query takes, so that callers can bound memory by asking in blocks."""
+
+    @abstractmethod
+    def probabilities(self, query: Tensor, temperature: float) -> Tensor:
+        """Class probabilities (Q, C), the latents divided by the temperature."""
+
+    @abstractmethod
+    def scores(self, query: Tensor) -> Tensor:
+        """Mean latents (Q, C)."""
+
+    @abstractmethod
+    def outlier_scores(self, query: Tensor) -> Tensor:
+        """How little a query is like any class that has rows, (Q,)."""
+
+    @abstractmethod
+    def latents(self, query: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of the latents, each (Q, C)."""
+
+    @abstractmethod
+    def entropies(self, query: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        """Total and aleatoric uncertainty in nats, each (Q,)."""
+
+
+@dataclass(frozen=True)
+class GaussianAnswers(Answers):
+    """Those of a Gaussian-process learner.
+
+    Attributes
+    ----------
+    learner : GaussianProcessLearner
+    support : Tensor (1, N, D)
+    membership : Tensor (1, P, N)
+        The weight of each row in its own class, zero elsewhere.
+    posterior : BlockPosterior, QueryPosterior or None
+        Of the classes that have rows; None if fewer than two have, which tells nothing apart.
+    present : Tensor (P,) int64
+        Which classes have rows.
+    n_classes : int
+        C.
+    """
+
+    learner: GaussianProcessLearner
+    support: Tensor
+    membership: Tensor
+    posterior: BlockPosterior | QueryPosterior | None
+    present: Tensor
+    n_classes: int
+    log_evidence: float
+
+    @property
+    def numbers_per_query(self) -> int:  # type: ignore[override]
+        """See `Answers.numbers_per_query`."""
+        chains = _chains(self.learner)
+        return chains * self.n_classes * max(self.support.shape[1], self.n_classes)
+
+    def probabilities(self, query: Tensor, temperature: float) -> Tensor:
+        """See `Answers.probabilities`."""
+        learner = self.learner
+        if learner.rule == "plug_in":
+            mean, covariance = self._means(query), None
+        else:
+            mean, covariance = self._moments(query)
+        scaled = torch.zeros_like(mean) if covariance is None else covariance / temperature**2
+        found = class_probabilities(learner.predictive_likelihood, mean / temperature, scaled, learner.rule)
+        return temper(found.squeeze(0).mT, learner.prediction_temperature)
+
+    def outlier_scores(self, query: Tensor) -> Tensor:
+        """See `Answers.outlier_scores`: the distance to the nearest class in the kernel's feature space."""
+        queries = query.unsqueeze(0)
+        return distance_to_classes(self.learner.kernel, self.support, self.membership, queries).squeeze(0)
+
+    def scores(self, query: Tensor) -> Tensor:
+        """See `Answers.scores`; chains are averaged."""
+        return self._means(query).mean(0).squeeze(0).mT
+
+    def latents(self, query: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Answers.latents`; those of the mixture of chains."""
+        mean, covariance = self._moments(query)
+        variance = marginal_variance(mean, covariance).mean(0) + mean.var(0, correction=0)
+        return mean.mean(0).squeeze(0).mT, variance.squeeze(0).mT
+
+    def entropies(self, query: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        """See `Answers.entropies`; the mean is over fixed points of the posterior of the latents."""
+        mean, covariance = self._moments(query)  # (S, 1, C, Q)
+        points = standard_normal_points(self.n_classes, N_DRAWS, mean.dtype, mean.device)
+        root = _square_root(mean, covariance)
+        average, aleatoric = torch.zeros_like(mean[0, 0]), torch.zeros_like(mean[0, 0, 0])
+        draws = len(points) * len(mean)
+        for block in points.split(_DRAWS_AT_ONCE):
+            if root.dim() == mean.dim():
+                spread = block[:, None, None, :, None] * root
+            else:
+                spread = torch.einsum("stqcd,pd->pstcq", root, block)
+            drawn = self.learner.predictive_likelihood.plug_in((mean + spread) / temperature)  # (points, S, 1, C, Q)
+            drawn = temper(drawn, self.learner.prediction_temperature, -2)
+            average = average + drawn.sum((0, 1, 2)) / draws
+            aleatoric = aleatoric + _entropy(drawn, -2).sum((0, 1, 2)) / draws
+        return _entropy(average, 0), aleatoric
+
+    def _means(self, query: Tensor) -> Tensor:
+        """Mean latents (S, 1, C, Q) of all classes."""
+        if isinstance(self.posterior, BlockPosterior):
+            cross = self.learner.kernel.cross(self.support, query.unsqueeze(0))
+            return self._with_prior(self.posterior.query_mean(cross.squeeze(0))[None, None])
+        return self._moments(query)[0]
+
+    def _moments(self, query: Tensor) -> tuple[Tensor, Tensor]:
+        """Means (S, 1, C, Q) and variances of that shape, or covariances (S, 1, Q, C, C), of all classes."""
+        kernel = self.learner.kernel
+        queries = query.unsqueeze(0)
+        prior_variance = kernel.variance(queries)  # (1, 1 or P, Q)
+        if self.posterior is None:
+            mean = self._with_prior(prior_variance.new_zeros(1, 1, 0, len(query)), slice(0))
+            return mean, prior_variance[:, :1].expand(mean.shape)
+        cross = kernel.cross(self.support, queries)
+        if isinstance(self.posterior, BlockPosterior):
+            moments = self.posterior.query(cross.squeeze(0), prior_variance.squeeze(0))
+            mean, covariance = (each[None, None] for each in moments)
+        else:
+            mean, covariance = self.posterior.query(cross, prior_variance)
+        if len(self.present) == self.n_classes:
+            return mean, covariance
+        whole = prior_variance[:, :1].expand(*mean.shape[:-2], self.n_classes, len(query))
+        if not is_full_covariance(mean, covariance):
+            whole = whole.clone()
+            whole[..., self.present, :] = covariance
+            return self._with_prior(mean), whole
+        full = torch.diag_embed(whole.mT)
+        full[..., self.present.unsqueeze(-1), self.present] = covariance
+        return self._with_prior(mean), full
+
+    def _with_prior(self, mean: Tensor, present: Tensor | slice | None = None) -> Tensor:
+        """Means (..., C, Q) from those of the classes with rows; the prior mean for the others."""
+        prior_mean = self.learner.prior_mean + self.learner.prediction_shift
+        whole = prior_mean.to(mean).expand(*mean.shape[:-2], self.n_classes, mean.shape[-1]).clone()
+        whole[..., self.present if present is None else present, :] = mean
+        return whole
+
+
+@dataclass(frozen=True)
+class ScoreAnswers(Answers):
+    """Those of a learner without a posterior over its scores.
+
+    Attributes
+    ----------
+    posterior : EmbeddedPosterior
+        Of one task with the classes that have rows.
+    present : Tensor (P,) int64
+    n_classes : int
+        C.
+    numbers_per_query : int
+    """
+
+    posterior: EmbeddedPosterior
+    present: Tensor
+    n_classes: int
+    numbers_per_query: int
+    log_evidence: float = math.nan
+
+    def probabilities(self, query: Tensor, temperature: float) -> Tensor:
+        """See `Answers.probabilities`: the learner's own, raised to 1 / temperature and normalised."""
+        own = self.posterior.predict(query.unsqueeze(0)).squeeze(0)
+        if temperature != 1:
+            own = torch.softmax(own.clamp_min(torch.finfo(own.dtype).tiny).log() / temperature, -1)
+        whole = own.new_zeros(len(query), self.n_classes)
+        whole[:, self.present] = own
+        return whole
+
+    def scores(self, query: Tensor) -> Tensor:
+        """See `Answers.scores`; minus infinity for a class without rows."""
+        own = self.posterior.latents(query.unsqueeze(0)).mean.squeeze(0)
+        whole = own.new_full((len(query), self.n_classes), -torch.inf)
+        whole[:, self.present] = own
+        return whole
+
+    def outlier_scores(self, query: Tensor) -> Tensor:
+        """See `Answers.outlier_scores`: the learner's own."""
+        return self.posterior.outlier_score(query.unsqueeze(0)).squeeze(0)
+
+    def latents(self, query: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Answers.latents`; the variances are 0."""
+        scores = self.scores(query)
+        return scores, torch.zeros_like(scores)
+
+    def entropies(self, query: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        """See `Answers.entropies`; all of the uncertainty is aleatoric."""
+        total = _entropy(self.probabilities(query, temperature), -1)
+        return total, total
+
+
+@torch.no_grad()
+def condition_on(learner: Learner, support: SupportSet, seed: int) -> Answers:
+    """Condition a learner on a support set.
+
+    Parameters
+    ----------
+    learner : Learner
+        In evaluation mode and double precision.
+    support : SupportSet
+    seed : int
+        For learners that sample.
+
+    Raises
+    ------
+    ValueError
+        For weights that are not whole numbers, where the learner cannot use them.
+    MemoryError
+        For a support set that is too large; nothing was allocated.
+    """
+    generator = torch.Generator(device=support.x.device).manual_seed(seed)
+    present, y = torch.unique(support.y, return_inverse=True)
+    _check_memory(learner, support, len(present))
+    if isinstance(learner, GaussianProcessLearner):
+        return _gaussian(learner, support, y, present, generator)
+    repeats = _whole(support.weight, type(learner).__name__)
+    x, y = support.x.repeat_interleave(repeats, 0), y.repeat_interleave(repeats)
+    posterior = learner.condition_embedded(x.unsqueeze(0), y.unsqueeze(0), len(present), None, None, generator)
+    return ScoreAnswers(posterior, present, support.n_classes, len(x) * max(x.shape[1], len(present)))
+
+
+def _gaussian(
+    learner: GaussianProcessLearner, support: SupportSet, y: Tensor, present: Tensor, generator: torch.Generator
+) -> GaussianAnswers:
+    x = support.x.unsqueeze(0)
+    inference = learner.prediction_inference
+    n_present = len(present)
+    membership = (torch.nn.functional.one_hot(y, n_present).mT * support.weight).unsqueeze(0)
+    if learner.kernel.n_classes not in (None, support.n_classes) or (
+        learner.kernel.n_classes is not None and n_present < support.n_classes
+    ):
+        raise ValueError(
+            f"the checkpoint's kernel has parameters for each of {learner.kernel.n_classes} classes, but there are "
+            f"{support.n_classes} classes, {n_present} of them with rows: use a checkpoint whose classes share a "
+            "kernel (any preset but 'paper' of dkt)."
+        )
+    if n_present < 2 and not isinstance(inference, LabelRegression):
+        return GaussianAnswers(learner, x, membership, None, present, support.n_classes, 0.0)
+    if isinstance(inference, OneVsEachGibbs | LogisticSoftmaxGibbs):
+        _whole(support.weight, "a learner that samples")
+    mean = (learner.prior_mean + learner.prediction_shift).expand(n_present, 1)
+    gram = learner.kernel.gram(x)
+    evidence = math.nan
+    if isinstance(inference, MeanField):
+        prior = GramPrior(gram.squeeze(0), mean)
+        shares = inference.row_weight(y, n_present, support.weight, support.weight.dtype)
+        posterior: BlockPosterior | QueryPosterior = mean_field_by_blocks(
+            prior, inference.likelihood, y, n_present, shares, inference.n_steps
+        )
+        assert isinstance(posterior, BlockPosterior)
+        evidence = float(evidence_bound(posterior, inference.likelihood, y, shares))
+    else:
+        prior = GramPrior(gram, mean.unsqueeze(0))
+        labels, weight = y.unsqueeze(0), support.weight.unsqueeze(0)
+        posterior = inference.posterior(prior, labels, n_present, weight, generator)
+        if isinstance(inference, LabelRegression):
+            evidence = float(inference.evidence(prior, labels, n_present, weight, generator))
+    return GaussianAnswers(learner, x, membership, posterior, present, support.n_classes, evidence)
+
+
+def _whole(weight: Tensor, who: str) -> Tensor:
+    """Weights as whole numbers."""
+    if bool((weight != weight.round()).any()):
+        first = float(weight[weight != weight.round()][0])
+        raise ValueError(
+            f"sample_weight must be whole numbers for this checkpoint, but it has {first:g}: {who} takes rows, not "
+            "shares of rows. Use a checkpoint of a mean-field or label-regression learner for real weights."
+        )
+    return weight.round().to(torch.int64)
+
+
+def _chains(learner: Learner) -> int:
+    if isinstance(learner, GaussianProcessLearner):
+        inference = learner.prediction_inference
+        if isinstance(inference, OneVsEachGibbs | LogisticSoftmaxGibbs):
+            return inference.n_chains
+    return 1
+
+
+def _check_memory(learner: Learner, support: SupportSet, n_present: int) -> None:
+    """Refuse before memory is taken, with the estimate and what to try."""
+    if not isinstance(learner, GaussianProcessLearner):
+        return
+    n = len(support.y)
+    at_once = _chains(learner) * n_present * n * n
+    if isinstance(learner.prediction_inference, MeanField):
+        at_once = max(n * n, min(at_once, NUMBERS_AT_ONCE))
+    elif isinstance(learner.prediction_inference, LabelRegression):
+        at_once = n * n * (learner.kernel.n_classes or 1)
+    needed = 8.0 * _MATRICES * (at_once + n * n)
+    available = memory_budget("auto")
+    if needed > available:
+        raise MemoryError(
+            f"conditioning on {n} distinct rows of {n_present} classes would take about {needed / 1e9:.1f} GB, and "
+            f"{available / 1e9:.1f} GB are free: FewShotClassifier is for a few rows of each class; use GPClassifier, "
+            "on this checkpoint's embeddings if need be, or fewer rows."
+        )
+
+
+def _square_root(mean: Tensor, covariance: Tensor) -> Tensor:
+    """Standard deviations (S, 1, C, Q), or roots (S, 1, Q, C, C) of covariances."""
+    if not is_full_covariance(mean, covariance):
+        return covariance.clamp_min(0).sqrt()
+    values, vectors = torch.linalg.eigh(covariance)
+    return vectors * values.clamp_min(0).sqrt().unsqueeze(-2)
+
+
+def _entropy(probabilities: Tensor, dim: int) -> Tensor:
+    return torch.special.entr(probabilities).sum(dim)

@@ -1,0 +1,169 @@
+"""Meta-trained checkpoints evaluated and compared from the command line, on embeddings written for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sureshot.meta.training.checkpoint import KIND
+from sureshot.persistence import load_artifact, save_artifact
+
+Run = Callable[..., Any]
+
+CONFIG = """
+[data]
+name = "embeddings"
+options = {{ path = "{path}", fractions = [0.2, 0.3, 0.5] }}
+[backbone]
+name = "linear"
+[learner]
+name = "{learner}"
+[episodes]
+way = 3
+shots = 2
+queries = 4
+[training]
+episodes = 2
+[validation]
+tasks = 5
+queries = 4
+"""
+QUICK = ("--tasks", 30, "--queries", 4)
+
+
+def write_embeddings(path: Path, width: int, seed: int = 0) -> Path:
+    generator = np.random.default_rng(seed)
+    centres = generator.normal(size=(20, width)).repeat(12, axis=0)
+    X = (centres + 0.8 * generator.normal(size=centres.shape)).astype(np.float32)
+    np.savez(path, X=X, y=np.array([f"class {k:02}" for k in range(20)]).repeat(12))
+    return path
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory, run: Run) -> Path:
+    """A folder with ``vectors.npz``, ``wide.npz`` and the runs ``proto`` and ``matching``."""
+    folder = tmp_path_factory.mktemp("runs")
+    vectors = write_embeddings(folder / "vectors.npz", 8)
+    write_embeddings(folder / "wide.npz", 9)
+    for name, learner in (("proto", "protonet"), ("matching", "matchingnet")):
+        config = folder / f"{name}.toml"
+        config.write_text(CONFIG.format(path=vectors, learner=learner))
+        result = run("meta-train", config, "-o", folder / name)
+        assert result.exit_code == 0, result.stderr
+    return folder
+
+
+def failed(result: Any) -> str:
+    """The one line that a command ended with."""
+    assert result.exit_code == 1, result.stdout + result.stderr
+    (line,) = [line for line in result.stderr.splitlines() if not line.startswith("note:")]
+    return str(line)
+
+
+def test_evaluate_for_machines(runs: Path, run: Run) -> None:
+    result = run("meta-evaluate", runs / "proto", *QUICK, "--json")
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert found["learner"] == "protonet"
+    assert found["checkpoint"].endswith("best.safetensors")
+    assert found["protocol"] == {"way": 3, "shots": 2, "queries": 4, "unbalanced": False}
+    assert set(found["calibration"]) == {"none", "temperature"}
+    assert found["accuracy"]["mean"] > 0.5
+    assert found["out_of_episode"]["n_tasks"] == 30
+    assert found["robustness"] is None
+    again = json.loads(run("meta-evaluate", runs / "proto", *QUICK, "--json").stdout)
+    assert {key: value for key, value in again.items() if key != "time"} == {
+        key: value for key, value in found.items() if key != "time"
+    }
+
+
+def test_evaluate_for_people(runs: Path, run: Run, tmp_path: Path) -> None:
+    result = run(
+        "meta-evaluate", runs / "proto" / "last.safetensors", *QUICK, "--shots", 1, "--report", tmp_path / "page"
+    )
+    assert result.exit_code == 0, result.stderr
+    assert "30 of 3 classes, 1 shots, 4 queries of each class" in result.stdout
+    assert "ECE (temperature" in result.stdout
+    assert "note: 10 test classes of" in result.stderr
+    page = (tmp_path / "page" / "report.html").read_text()
+    assert "Reliability, probabilities with temperature" in page
+    assert "Out-of-episode detection" in page
+    assert "360 queries are right" in page
+
+
+def test_validation_classes_are_not_tempered_on_themselves(runs: Path, run: Run) -> None:
+    found = json.loads(run("meta-evaluate", runs / "proto", *QUICK, "--split", "val", "--json").stdout)
+    assert set(found["calibration"]) == {"none"}
+    assert found["temperature"] is None
+
+
+def test_compare(runs: Path, run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "page"
+    arguments = (runs / "proto", runs / "matching", f"again={runs / 'proto'}", *QUICK)
+    result = run("meta-compare", *arguments, "--json", "--report", folder)
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert list(found["evaluations"]) == ["protonet", "matchingnet", "again"]
+    assert found["reference"] == "protonet"
+    assert found["differences"]["again"]["nll"]["mean"] == 0
+    alone = json.loads(run("meta-evaluate", runs / "matching", *QUICK, "--json").stdout)
+    assert found["evaluations"]["matchingnet"]["accuracy"] == alone["accuracy"]
+    page = (folder / "report.html").read_text()
+    for heading in ("Accuracy and calibration", "Differences from protonet", "Reliability diagrams"):
+        assert heading in page
+    shown = run("meta-compare", *arguments, "--reference", "matchingnet")
+    assert "accuracy less matchingnet's" in shown.stdout
+
+
+def test_mistakes_are_one_line(runs: Path, run: Run, tmp_path: Path) -> None:
+    proto = runs / "proto"
+    assert "--split: expected test or val, got 'tests' (did you mean 'test'?)" in failed(
+        run("meta-evaluate", proto, *QUICK, "--split", "tests")
+    )
+    wide = ("--on", "embeddings", "--option", f"path={runs / 'wide.npz'}")
+    assert "takes vectors of length 8, but embeddings has vectors of length 9" in failed(
+        run("meta-evaluate", proto, *QUICK, *wide)
+    )
+    assert "no few-shot data called 'omniglot'" in failed(run("meta-evaluate", proto, *QUICK, "--on", "omniglot"))
+    assert "expected KEY=VALUE" in failed(run("meta-evaluate", proto, *QUICK, "--option", "rotations"))
+    assert "has 12 rows, fewer than 2 shots and 20 queries" in failed(run("meta-evaluate", proto, "--queries", 20))
+    assert "corrupted: expected 'both' or 'query'" in failed(
+        run("meta-evaluate", proto, *QUICK, "--corrupted", "support")
+    )
+    assert "n_tasks must be at least 1" in failed(run("meta-evaluate", proto, "--tasks", 0))
+    assert "nothing.safetensors" in failed(run("meta-evaluate", tmp_path / "nothing.safetensors"))
+    (tmp_path / "page").write_text("")
+    assert "is a file" in failed(run("meta-evaluate", proto, "--report", tmp_path / "page"))
+
+
+def test_comparison_mistakes_are_one_line(runs: Path, run: Run, tmp_path: Path) -> None:
+    proto, matching = runs / "proto", runs / "matching"
+    assert "two checkpoints are called 'proto'" in failed(run("meta-compare", proto, proto))
+    assert "reference: expected one of protonet, matchingnet, got 'dkt'" in failed(
+        run("meta-compare", proto, matching, *QUICK, "--reference", "dkt")
+    )
+    config = tmp_path / "other.toml"
+    config.write_text(CONFIG.format(path=runs / "wide.npz", learner="protonet").replace("shots = 2", "shots = 1"))
+    assert run("meta-train", config, "-o", tmp_path / "other").exit_code == 0
+    assert "trained with different shots (1, 2): give --shots" in failed(
+        run("meta-compare", f"a={proto}", f"b={tmp_path / 'other'}")
+    )
+    assert "name the set to test on with --on" in failed(
+        run("meta-compare", f"a={proto}", f"b={tmp_path / 'other'}", "--shots", 1)
+    )
+
+
+def test_a_checkpoint_of_another_architecture(runs: Path, run: Run, tmp_path: Path) -> None:
+    """The header says vectors of length 5; the arrays are those of 8."""
+    saved = load_artifact(runs / "proto" / "best.safetensors", KIND)
+    header = dict(saved.header) | {"backbone": saved.header["backbone"] | {"input_shape": [5]}}
+    save_artifact(tmp_path / "other.safetensors", KIND, header, saved.arrays)
+    assert "does not fit the learner" in failed(run("meta-evaluate", tmp_path / "other.safetensors", *QUICK))
+    with np.load(runs / "vectors.npz") as file, (tmp_path / "table.csv").open("w") as table:
+        np.savetxt(table, file["X"][:36], delimiter=",", header="a,b,c,d,e,f,g,h", comments="")
+    assert "table.csv" in failed(run("meta-evaluate", tmp_path / "table.csv", *QUICK))
