@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from sureshot.data.checks import near
 from sureshot.data.root import data_root as find_data_root
 from sureshot.experiments.experiment import Experiment, ExperimentResult, Progress, plain_value
 from sureshot.experiments.tables import write_result
@@ -28,12 +29,21 @@ _MODULES = {
     "uci": "uci",
     "digits": "digits",
     "one-shot-defaults": "one_shot_defaults",
+    "sequence-kernel": "sequence_kernel",
+    "clinc150-transfer": "clinc150_transfer",
 }
+"""Modules with one experiment, ``EXPERIMENT``."""
+
+_IMAGE_CAMPAIGNS = ("omniglot-choice", "omniglot-emnist", "cub", "miniimagenet", "miniimagenet-cub", "miniimagenet32")
+"""Experiments of `sureshot.experiments.campaigns.images`."""
+
+CAMPAIGN_NAMES = ("clinc150-transfer", *_IMAGE_CAMPAIGNS)
+"""Experiments of many cells, with the settings ``budget`` and ``train``."""
 
 
 def names() -> dict[str, str]:
     """Every experiment and one line on what it measures."""
-    return {name: get_experiment(name).summary for name in _MODULES}
+    return {name: get_experiment(name).summary for name in (*_MODULES, *_IMAGE_CAMPAIGNS)}
 
 
 def get_experiment(name: str) -> Experiment:
@@ -44,9 +54,13 @@ def get_experiment(name: str) -> Experiment:
     ValueError
         For another name.
     """
-    if name not in _MODULES:
-        raise ValueError(f"there is no experiment {name!r}; choose one of {', '.join(_MODULES)}")
-    experiment = import_module(f"sureshot.experiments.{_MODULES[name]}").EXPERIMENT
+    if name in _MODULES:
+        experiment = import_module(f"sureshot.experiments.{_MODULES[name]}").EXPERIMENT
+    elif name in _IMAGE_CAMPAIGNS:
+        experiment = import_module("sureshot.experiments.campaigns.images").EXPERIMENTS[name]
+    else:
+        known = (*_MODULES, *_IMAGE_CAMPAIGNS)
+        raise ValueError(f"there is no experiment {name!r}{near(name, known)}; choose one of {', '.join(known)}")
     assert isinstance(experiment, Experiment)
     return experiment
 

@@ -1,0 +1,155 @@
+"""Which cells the campaigns have, and with which settings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sureshot.experiments import clinc150_transfer
+from sureshot.experiments.campaigns.cells import Cell, finished
+from sureshot.experiments.campaigns.grids import (
+    budget_episodes,
+    check_kernels,
+    check_learners,
+    image_cell,
+    mean_field_exceptions,
+)
+from sureshot.experiments.campaigns.images import CAMPAIGNS, OMNIGLOT_CHOICE, ImageCampaignConfig
+from sureshot.experiments.registry import CAMPAIGN_NAMES, get_experiment
+from sureshot.meta.learners import LEARNER_NAMES, make_learner
+
+RESULTS = Path(__file__).parents[3] / "docs" / "results" / "cells"
+
+
+def by_key(name: str, **settings: object) -> dict[str, Cell]:
+    cells = CAMPAIGNS[name].cells(ImageCampaignConfig(**settings))  # type: ignore[arg-type]
+    keyed = {cell.key: cell for cell in cells}
+    assert len(keyed) == len(cells), "keys are unique"
+    return keyed
+
+
+def test_budgets_are_the_published_ones_and_a_quarter() -> None:
+    assert [budget_episodes("full", shots) for shots in (1, 5)] == [60_000, 40_000]
+    assert [budget_episodes("standard", shots) for shots in (1, 5)] == [15_000, 10_000]
+    with pytest.raises(ValueError, match="did you mean 'full'"):
+        budget_episodes("ful", 1)
+    with pytest.raises(ValueError, match=r"shots must be one of 1, 5.*got 3"):
+        budget_episodes("full", 3)
+    with pytest.raises(ValueError, match="unknown learner 'protonets'"):
+        check_learners(("dkt", "protonets"))
+    with pytest.raises(ValueError, match="unknown kernel 'cosin'"):
+        check_kernels(("rbf", "cosin"))
+
+
+@pytest.mark.parametrize("name", sorted(CAMPAIGNS))
+def test_every_campaign_has_every_learner_at_one_and_five_shots(name: str) -> None:
+    cells = by_key(name)
+    assert len(cells) == 2 * len(LEARNER_NAMES)
+    for cell in cells.values():
+        shots = cell.labels["shots"]
+        assert cell.training.learner.name == cell.labels["learner"]
+        assert cell.training.episodes.shots == shots
+        assert cell.training.episodes.queries == (15 if name.startswith("omniglot") and shots == 5 else 16)
+        [examination] = cell.examinations
+        assert (examination.protocol.ways, examination.protocol.shot_range) == ((5, 5), (shots, shots))
+        assert (examination.n_tasks, examination.out_of_episode, examination.robustness) == (3000, 1000, 1000)
+    assert name in CAMPAIGN_NAMES
+    assert get_experiment(name).needs_data
+
+
+def test_kernels_are_for_gaussian_processes_only() -> None:
+    cells = by_key("cub", kernels=("linear", "rbf"), shots=(1,), seeds=(0, 1))
+    assert sum(cell.labels["kernel"] == "linear" for cell in cells.values()) == 2 * 9
+    assert sum(cell.labels["kernel"] == "rbf" for cell in cells.values()) == 2 * 9
+    assert sum(cell.labels["kernel"] == "cosine" for cell in cells.values()) == 2 * 4
+    assert "protonet-paper-cosine-1shot-seed1-standard" in cells
+    assert "protonet-paper-cosine-1shot-seed1-standard" in by_key("cub", seeds=(1,))
+
+
+@pytest.mark.parametrize(
+    ("name", "learner", "shots", "episodes", "options"),
+    [
+        ("cub", "cdkt_ml", 1, 60_000, {}),
+        ("cub", "cdkt_pl", 5, 80_000, {}),
+        ("miniimagenet", "cdkt_ml", 5, 40_000, {}),
+        ("miniimagenet", "cdkt_pl", 1, 80_000, {}),
+        ("miniimagenet", "cdkt_pl", 5, 80_000, {"temperature": 0.5}),
+        ("miniimagenet32", "cdkt_pl", 5, 80_000, {"temperature": 0.5}),
+        ("miniimagenet-cub", "cdkt_ml", 5, 80_000, {}),
+        ("miniimagenet-cub", "cdkt_pl", 1, 80_000, {"prediction_prior_mean": -5.0}),
+        ("miniimagenet-cub", "cdkt_pl", 5, 80_000, {"temperature": 0.5, "prediction_prior_mean": -5.0}),
+        ("miniimagenet-cub", "ove_gibbs_pl", 5, 40_000, {}),
+        ("omniglot-choice", "cdkt_pl", 5, 40_000, {"prediction_prior_mean": -5.0}),
+        ("omniglot-choice", "cdkt_ml", 1, 60_000, {}),
+    ],
+)
+def test_the_papers_exceptions(name: str, learner: str, shots: int, episodes: int, options: dict[str, float]) -> None:
+    full = by_key(name, budget="full")[f"{learner}-paper-cosine-{shots}shot-seed0-full"].training
+    assert full.training.episodes == episodes
+    assert full.learner.options == options
+    standard = by_key(name)[f"{learner}-paper-cosine-{shots}shot-seed0-standard"].training
+    assert standard.training.episodes == episodes // 4
+    assert full.training.learning_rate_kernel == (1e-4 if learner.startswith("cdkt") else 1e-3)
+
+
+def test_our_own_preset_has_none_of_them() -> None:
+    cell = image_cell(
+        "miniimagenet-cub",
+        "cdkt_pl",
+        shots=5,
+        seed=0,
+        budget="full",
+        preset="recommended",
+        transfer=True,
+        benchmark="miniimagenet-cub",
+    )
+    assert cell.training.training.episodes == 40_000
+    assert cell.training.learner.options == {}
+    assert mean_field_exceptions(None, "cdkt_pl", 5) == (False, {})
+
+
+def test_the_options_of_every_cell_are_taken() -> None:
+    """By the learner's maker, on a backbone that costs nothing."""
+    from sureshot.meta.backbones import make_backbone
+
+    for name in CAMPAIGNS:
+        for cell in by_key(name).values():
+            settings = cell.training.learner
+            bases = {"n_base_classes": 3} if settings.name in ("feature_transfer", "baseline_plus_plus") else {}
+            make_learner(
+                settings.name,
+                make_backbone("identity", (4,)),
+                preset=settings.preset,
+                kernel=settings.kernel,
+                **settings.options,
+                **bases,
+            )
+
+
+def test_results_that_were_made_still_count() -> None:
+    """Settings that made the results in the repository are those of the campaign's cells."""
+    folder = RESULTS / "omniglot-choice"
+    made = {path.stem for path in folder.glob("*.json")}
+    assert "protonet-paper-cosine-5shot-seed0-standard" in made
+    cells = by_key("omniglot-choice")
+    for key in made & set(cells):
+        record = finished(cells[key], folder)
+        assert record is not None, f"{key} is stale"
+        assert record["labels"] == cells[key].labels
+    assert json.loads((folder / "protonet-paper-cosine-5shot-seed0-standard.json").read_text())["key"] in cells
+    assert OMNIGLOT_CHOICE.name == folder.name
+
+
+def test_the_grid_of_embeddings() -> None:
+    settings = clinc150_transfer.Clinc150TransferConfig(seeds=(0, 1))
+    cells = clinc150_transfer.campaign_cells(settings)
+    assert len({cell.key for cell in cells}) == len(cells)
+    # Thirteen learners at 5 ways, nine of fixed inference at 75; then nine Gaussian processes with six other kernels.
+    assert len(cells) == 2 * 2 * (13 + 9 + 9 * 6)
+    assert {cell.training.data.options["seed"] for cell in cells} == {0, 1}
+    many = [cell for cell in cells if cell.examinations[0].protocol.ways == (75, 75)]
+    assert {cell.labels["kernel"] for cell in many} == {"cosine"}
+    assert {cell.labels["preset"] for cell in many if cell.labels["learner"] == "dkt"} == {"recommended"}
+    assert not any("gibbs" in str(cell.labels["learner"]) for cell in many)

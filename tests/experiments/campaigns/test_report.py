@@ -1,0 +1,134 @@
+"""The page of a campaign, with its tables and figures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sureshot.experiments.campaigns.cells import FAILED
+from sureshot.experiments.campaigns.images import CAMPAIGNS, CUB, OMNIGLOT_CHOICE, ImageCampaign, ImageCampaignConfig
+from sureshot.experiments.campaigns.pictures import pooled_curve
+from sureshot.experiments.experiment import Outcome
+from sureshot.experiments.tables import write_result
+
+
+def never(name: str, options: dict[str, Any]) -> Any:
+    raise AssertionError(f"{name} {options} is not needed")
+
+
+def silent(what: str, fraction: float) -> None:
+    del what, fraction
+
+
+@pytest.fixture
+def results(tmp_path: Path, make_record: Any) -> Path:
+    """Results of four cells, one of which failed, in the folder of the campaign on birds."""
+    chosen = {"protonet": 0.70, "ove_gibbs_pl": 0.74, "ove_mean_field_pl": 0.75, "dkt": None}
+    folder = tmp_path / "cells" / CUB.name
+    folder.mkdir(parents=True)
+    for cell in CUB.cells(ImageCampaignConfig(shots=(5,), learners=tuple(chosen))):
+        accuracy = chosen[str(cell.labels["learner"])]
+        record = make_record("", accuracy or 0.0, nll=1.0 - (accuracy or 0.0))
+        record |= {"key": cell.key, "labels": cell.labels, "settings": cell.settings()}
+        if accuracy is None:
+            record = {key: record[key] for key in ("key", "labels", "settings")} | {FAILED: "diverged at step 7"}
+        (folder / f"{cell.key}.json").write_text(json.dumps(record))
+    return tmp_path / "cells"
+
+
+def collect(campaign: ImageCampaign, results: Path, **options: Any) -> Outcome:
+    return campaign.run(load=never, progress=silent, train=False, results=str(results), **options)
+
+
+def test_a_page_of_what_is_there(results: Path, tmp_path: Path) -> None:
+    outcome = collect(CUB, results)
+    complete, failed, missing = outcome.findings
+    assert complete == "3 of 26 cells have a result; they took 3.0 hours (the last run of each)."
+    assert "`dkt-paper-cosine-5shot-seed0-standard`: diverged at step 7" in failed
+    assert missing.count("`") == 2 * 22
+    table = next(table for table in outcome.tables if table.name == "scores-5-way-5-shot")
+    assert list(table.frame["learner"]) == ["ove_mean_field_pl", "ove_gibbs_pl", "protonet"]  # by NLL
+    assert list(table.frame["kernel"]) == ["cosine", "cosine", ""]
+    assert set(table.frame["budget"]) == {"standard"}
+    assert set(table.frame["trained"]) == {10_000}
+    assert {verdict.holds for verdict in outcome.verdicts} <= {True, False}
+    written = write_result(outcome, name="cub", output=tmp_path / "out", command="c", wall_seconds=1.0)
+    page = (tmp_path / "out" / "cub.md").read_text()
+    assert "## Published" in page
+    assert "79.07" in page.split("## Published")[1]
+    assert "79.07" not in page.split("## Published")[0]
+    names = {path.name for path in written.figures}
+    assert names == {
+        f"cub-{name}.png" for name in ("accuracy", "ece", "reliability-5-way-5-shot", "robustness-5-way-5-shot")
+    }
+    assert all(path.stat().st_size > 5000 for path in written.figures)
+    frame = pd.read_csv(tmp_path / "out" / "tables" / "cub-robustness.csv")
+    assert len(frame) == 3 * 6
+
+
+def test_the_chosen_cells_only(results: Path) -> None:
+    outcome = collect(CUB, results, learners=("protonet",), shots=(5,))
+    assert outcome.findings == ("1 of 1 cells have a result; they took 1.0 hours (the last run of each).",)
+
+
+def test_without_robustness_or_detection(results: Path) -> None:
+    for path in (results / CUB.name).glob("*.json"):
+        record = json.loads(path.read_text())
+        for scores in record.get("evaluations", {}).values():
+            scores["robustness"] = scores["out_of_episode"] = None
+        path.write_text(json.dumps(record))
+    outcome = collect(CUB, results)
+    assert [picture.name for picture in outcome.pictures] == ["accuracy", "ece", "reliability-5-way-5-shot"]
+    table = next(table for table in outcome.tables if table.name == "scores-5-way-5-shot")
+    assert not {"out AUROC", "own AUROC", "corrupted"} & set(table.frame.columns)
+
+
+def test_no_result_is_no_page(results: Path) -> None:
+    with pytest.raises(ValueError, match="no cell of this campaign has a result"):
+        collect(OMNIGLOT_CHOICE, results)
+    with pytest.raises(ValueError, match="no cell of this campaign has a result"):
+        collect(CUB, results, learners=("dkt",))  # failed
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"budget": "ful"}, "did you mean 'full'"),
+        ({"learners": ("dtk",)}, "unknown learner 'dtk'"),
+        ({"kernels": ("rbv",)}, "unknown kernel 'rbv'"),
+        ({"shots": (2,)}, "shots must be one of 1, 5"),
+        ({"precision": "float16"}, "learner.precision must be one of"),
+        ({"kernel": "rbf"}, "unknown option 'kernel'"),
+    ],
+)
+def test_wrong_settings(options: dict[str, Any], message: str, results: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        collect(CUB, results, **options)
+
+
+@pytest.mark.parametrize("name", sorted(CAMPAIGNS))
+def test_every_campaign_says_what_it_is(name: str) -> None:
+    campaign = CAMPAIGNS[name]
+    assert campaign.name == name
+    assert "\n" not in campaign.summary
+    for text in (campaign.title, campaign.introduction, *campaign.differences):
+        assert text
+        assert "  " not in text
+    assert len(set(campaign.differences)) == len(campaign.differences)
+
+
+def test_bins_of_several_seeds_are_pooled_by_their_counts() -> None:
+    first = {"edges": [0, 0.5, 1], "count": [0, 10], "confidence": [None, 0.8], "accuracy": [None, 0.6]}
+    second = {"edges": [0, 0.5, 1], "count": [4, 30], "confidence": [0.4, 0.9], "accuracy": [0.5, 0.8]}
+    curve = pooled_curve([first, second])
+    np.testing.assert_array_equal(curve.count, [4, 40])
+    np.testing.assert_allclose(curve.confidence, [0.4, 0.875])
+    np.testing.assert_allclose(curve.accuracy, [0.5, 0.75])
+    assert curve.expected_error == pytest.approx((4 * 0.1 + 40 * 0.125) / 44)
+    empty = pooled_curve([first])
+    assert np.isnan(empty.accuracy[0])

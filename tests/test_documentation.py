@@ -1,0 +1,36 @@
+"""The Python of the documentation runs, and what it links to is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+RUNS = ("README.md", "docs/few-shot.md")
+"""Pages whose Python needs no files of the reader's; the blocks of a page share their names."""
+
+PAGES = sorted(path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+
+@pytest.mark.filterwarnings("ignore:ignored .* constant columns:UserWarning")
+@pytest.mark.parametrize("page", RUNS)
+def test_python_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    assert blocks
+    names: dict[str, object] = {"__name__": "documentation"}
+    for block in blocks:
+        exec(compile(block, page, "exec"), names)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", text)
+    missing = [
+        target for target in targets if "://" not in target and not ((ROOT / page).parent / target).resolve().exists()
+    ]
+    assert not missing
