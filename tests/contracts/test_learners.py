@@ -80,6 +80,8 @@ FEW_STEPS: dict[str, Any] = {"options": {"n_steps": 4, "n_steps_prediction": 5},
 
 
 def traits(name: str) -> dict[str, Any]:
+    if name == "ove_mean_field_transfer":
+        return {"options": {"n_steps_prediction": 5, "n_base_classes": N_BASE_CLASSES}, "integrates": True}
     if name in INTEGRATING:
         return FEW_STEPS
     return GIBBS if "gibbs" in name else EXTRA.get(name, {})

@@ -128,7 +128,7 @@ class GaussianAnswers(Answers):
             mean, covariance = self._moments(query)
         scaled = torch.zeros_like(mean) if covariance is None else covariance / temperature**2
         found = class_probabilities(learner.predictive_likelihood, mean / temperature, scaled, learner.rule)
-        return temper(found.squeeze(0).mT, learner.prediction_temperature)
+        return temper(found.squeeze(0).mT, self._own_temperature)
 
     def outlier_scores(self, query: Tensor) -> Tensor:
         """See `Answers.outlier_scores`: the distance to the nearest class in the kernel's feature space."""
@@ -158,10 +158,15 @@ class GaussianAnswers(Answers):
             else:
                 spread = torch.einsum("stqcd,pd->pstcq", root, block)
             drawn = self.learner.predictive_likelihood.plug_in((mean + spread) / temperature)  # (points, S, 1, C, Q)
-            drawn = temper(drawn, self.learner.prediction_temperature, -2)
+            drawn = temper(drawn, self._own_temperature, -2)
             average = average + drawn.sum((0, 1, 2)) / draws
             aleatoric = aleatoric + _entropy(drawn, -2).sum((0, 1, 2)) / draws
         return _entropy(average, 0), aleatoric
+
+    @property
+    def _own_temperature(self) -> Tensor:
+        """What the learner's probabilities over so many classes are tempered with."""
+        return self.learner.temperature(self.support.new_tensor(self.n_classes))
 
     def _means(self, query: Tensor) -> Tensor:
         """Mean latents (S, 1, C, Q) of all classes."""

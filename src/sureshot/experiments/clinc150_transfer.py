@@ -82,6 +82,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
         settings=settings,
         seeds=settings.seeds,
         published=None,
+        recommended="ove_mean_field_pl",
         differences=(
             "No paper has this experiment.",
             "Gibbs learners are tested on fewer tasks (200), for time, and not at 75 ways: twenty chains of 75 classes "
@@ -126,4 +127,4 @@ def _examination(way: int, shots: int, stochastic: bool) -> Examination:
     return Examination(name, EpisodeProtocol(way, shots, 15), n_tasks, out_of_episode=n_tasks // 2, robustness=0)
 
 
-EXPERIMENT = Experiment(NAME, "thirteen few-shot learners, seven kernels, from 75 intents to 75 others", True, run)
+EXPERIMENT = Experiment(NAME, "fourteen few-shot learners, seven kernels, from 75 intents to 75 others", True, run)

@@ -19,6 +19,7 @@ from sureshot.experiments.campaigns.grids import (
 from sureshot.experiments.campaigns.images import CAMPAIGNS, OMNIGLOT_CHOICE, ImageCampaignConfig
 from sureshot.experiments.registry import CAMPAIGN_NAMES, get_experiment
 from sureshot.meta.learners import LEARNER_NAMES, make_learner
+from sureshot.meta.learners.registry import learns_base_classes
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results" / "cells"
 
@@ -61,11 +62,11 @@ def test_every_campaign_has_every_learner_at_one_and_five_shots(name: str) -> No
 
 def test_kernels_are_for_gaussian_processes_only() -> None:
     cells = by_key("cub", kernels=("linear", "rbf"), shots=(1,), seeds=(0, 1))
-    assert sum(cell.labels["kernel"] == "linear" for cell in cells.values()) == 2 * 9
-    assert sum(cell.labels["kernel"] == "rbf" for cell in cells.values()) == 2 * 9
+    assert sum(cell.labels["kernel"] == "linear" for cell in cells.values()) == 2 * 10
+    assert sum(cell.labels["kernel"] == "rbf" for cell in cells.values()) == 2 * 10
     assert sum(cell.labels["kernel"] == "cosine" for cell in cells.values()) == 2 * 4
-    assert "protonet-paper-cosine-1shot-seed1-standard" in cells
-    assert "protonet-paper-cosine-1shot-seed1-standard" in by_key("cub", seeds=(1,))
+    assert "protonet-paper-cosine-1shot-seed1-standard-bfloat16" in cells
+    assert "protonet-paper-cosine-1shot-seed1-standard-bfloat16" in by_key("cub", seeds=(1,))
 
 
 @pytest.mark.parametrize(
@@ -86,10 +87,10 @@ def test_kernels_are_for_gaussian_processes_only() -> None:
     ],
 )
 def test_the_papers_exceptions(name: str, learner: str, shots: int, episodes: int, options: dict[str, float]) -> None:
-    full = by_key(name, budget="full")[f"{learner}-paper-cosine-{shots}shot-seed0-full"].training
+    full = by_key(name, budget="full")[f"{learner}-paper-cosine-{shots}shot-seed0-full-bfloat16"].training
     assert full.training.episodes == episodes
     assert full.learner.options == options
-    standard = by_key(name)[f"{learner}-paper-cosine-{shots}shot-seed0-standard"].training
+    standard = by_key(name)[f"{learner}-paper-cosine-{shots}shot-seed0-standard-bfloat16"].training
     assert standard.training.episodes == episodes // 4
     assert full.training.learning_rate_kernel == (1e-4 if learner.startswith("cdkt") else 1e-3)
 
@@ -117,7 +118,7 @@ def test_the_options_of_every_cell_are_taken() -> None:
     for name in CAMPAIGNS:
         for cell in by_key(name).values():
             settings = cell.training.learner
-            bases = {"n_base_classes": 3} if settings.name in ("feature_transfer", "baseline_plus_plus") else {}
+            bases = {"n_base_classes": 3} if learns_base_classes(settings.name, settings.preset) else {}
             make_learner(
                 settings.name,
                 make_backbone("identity", (4,)),
@@ -133,7 +134,7 @@ def test_results_that_were_made_still_count() -> None:
     folder = RESULTS / "omniglot-choice"
     made = {path.stem for path in folder.glob("*.json")}
     assert "protonet-paper-cosine-5shot-seed0-standard" in made
-    cells = by_key("omniglot-choice")
+    cells = by_key("omniglot-choice") | by_key("omniglot-choice", precisions=("float32",))
     for key in made & set(cells):
         record = finished(cells[key], folder)
         assert record is not None, f"{key} is stale"
@@ -146,8 +147,8 @@ def test_the_grid_of_embeddings() -> None:
     settings = clinc150_transfer.Clinc150TransferConfig(seeds=(0, 1))
     cells = clinc150_transfer.campaign_cells(settings)
     assert len({cell.key for cell in cells}) == len(cells)
-    # Thirteen learners at 5 ways, nine of fixed inference at 75; then nine Gaussian processes with six other kernels.
-    assert len(cells) == 2 * 2 * (13 + 9 + 9 * 6)
+    # Fourteen learners at 5 ways, ten of fixed inference at 75; then ten Gaussian processes with six other kernels.
+    assert len(cells) == 2 * 2 * (14 + 10 + 10 * 6)
     assert {cell.training.data.options["seed"] for cell in cells} == {0, 1}
     many = [cell for cell in cells if cell.examinations[0].protocol.ways == (75, 75)]
     assert {cell.labels["kernel"] for cell in many} == {"cosine"}

@@ -48,9 +48,9 @@ def collect(campaign: ImageCampaign, results: Path, **options: Any) -> Outcome:
 def test_a_page_of_what_is_there(results: Path, tmp_path: Path) -> None:
     outcome = collect(CUB, results)
     complete, failed, missing = outcome.findings
-    assert complete == "3 of 26 cells have a result; they took 3.0 hours (the last run of each)."
-    assert "`dkt-paper-cosine-5shot-seed0-standard`: diverged at step 7" in failed
-    assert missing.count("`") == 2 * 22
+    assert complete == "3 of 28 cells have a result; they took 3.0 hours (the last run of each)."
+    assert "`dkt-paper-cosine-5shot-seed0-standard-bfloat16`: diverged at step 7" in failed
+    assert missing.count("`") == 2 * 24
     table = next(table for table in outcome.tables if table.name == "scores-5-way-5-shot")
     assert list(table.frame["learner"]) == ["ove_mean_field_pl", "ove_gibbs_pl", "protonet"]  # by NLL
     assert list(table.frame["kernel"]) == ["cosine", "cosine", ""]
@@ -69,6 +69,23 @@ def test_a_page_of_what_is_there(results: Path, tmp_path: Path) -> None:
     assert all(path.stat().st_size > 5000 for path in written.figures)
     frame = pd.read_csv(tmp_path / "out" / "tables" / "cub-robustness.csv")
     assert len(frame) == 3 * 6
+
+
+def test_results_in_any_precision_are_shown_and_the_first_decides(results: Path) -> None:
+    folder = results / CUB.name
+    for cell in CUB.cells(ImageCampaignConfig(shots=(5,), learners=("protonet", "ove_gibbs_pl")), "float32"):
+        twin = json.loads((folder / f"{cell.key}-bfloat16.json").read_text())
+        twin |= {"key": cell.key, "labels": cell.labels, "settings": cell.settings()}
+        twin["evaluations"]["5-way 5-shot"]["accuracy"]["mean"] = 0.9
+        (folder / f"{cell.key}.json").write_text(json.dumps(twin))
+    (folder / "ove_gibbs_pl-paper-cosine-5shot-seed0-standard-bfloat16.json").unlink()
+    outcome = collect(CUB, results, shots=(5,))
+    table = next(table for table in outcome.tables if table.name == "scores-5-way-5-shot").frame
+    shown = set(zip(table["learner"], table["precision"], table["accuracy"], strict=True))
+    assert ("protonet", "bfloat16", 0.70) in shown
+    assert ("protonet", "float32", 0.90) in shown
+    assert [row for row in shown if row[0] == "ove_gibbs_pl"] == [("ove_gibbs_pl", "float32", 0.90)]
+    assert "ove_gibbs_pl" not in outcome.findings[-1]  # what is missing
 
 
 def test_the_chosen_cells_only(results: Path) -> None:
@@ -102,7 +119,7 @@ def test_no_result_is_no_page(results: Path) -> None:
         ({"learners": ("dtk",)}, "unknown learner 'dtk'"),
         ({"kernels": ("rbv",)}, "unknown kernel 'rbv'"),
         ({"shots": (2,)}, "shots must be one of 1, 5"),
-        ({"precision": "float16"}, "learner.precision must be one of"),
+        ({"precisions": ("float16",)}, "learner.precision must be one of"),
         ({"kernel": "rbf"}, "unknown option 'kernel'"),
     ],
 )

@@ -33,9 +33,8 @@ def images(n_images: int, n_classes: int, width: int, seed: int = 0, batches: in
 def test_loss_is_the_cross_entropy_of_the_base_classes(kind: type[TransferLearner]) -> None:
     learner = kind(projection(6, 4), n_base_classes=5)  # type: ignore[call-arg]
     tasks = images(8, 5, 6, batches=2)
-    logits = learner.base_head.logits(
-        learner.base_head.features(learner.embed(tasks.support_x)), learner.base_matrix, learner.base_vector
-    )
+    layer = learner.base_classes
+    logits = layer.head.logits(layer.head.features(learner.embed(tasks.support_x)), layer.matrix, layer.vector)
     chosen = logits.log_softmax(-1).gather(-1, tasks.support_y[..., None])[..., 0]
     torch.testing.assert_close(learner(tasks), -chosen.mean(1))
 

@@ -4,7 +4,7 @@ The result's file holds the settings that made it, so that a cell whose settings
 start if its training has changed, from the trained learner if only its examinations have. A new setting of
 `TrainingConfig` or `Examination` is a change, whatever its default: results that were made without it are stale. What
 the learner's preset stood for is recorded beside the settings; a value that the preset gives another one now is a
-change, too, a switch that presets did not have then is none.
+change, too; a switch that presets did not have then had its default.
 
 A cell whose training comes to numbers that are not finite has a result, too: a record of the failure, which is
 reported and not tried again until its file is deleted. All other errors (data that is missing, say) end the campaign.
@@ -33,7 +33,7 @@ from sureshot.experiments.experiment import Progress, plain_value
 from sureshot.experiments.tables import hardware_and_versions
 from sureshot.meta.evaluation import evaluate
 from sureshot.meta.learners import GP_LEARNER_NAMES
-from sureshot.meta.learners.presets import gaussian_process_settings
+from sureshot.meta.learners.presets import GaussianProcessSettings, gaussian_process_settings
 from sureshot.meta.protocols import EpisodeProtocol
 from sureshot.meta.training import DivergedError, TrainingConfig, load_checkpoint, load_learner, train
 from sureshot.meta.training.checkpoint import LAST_NAME
@@ -278,9 +278,10 @@ def _same_training(cell: Cell, folder: Path) -> bool:
 
 
 def _changed(then: Mapping[str, Any], cell: Cell) -> list[str]:
-    """The switches that a preset set to something else then."""
+    """The switches that a preset set to something else then; one that was not there had its default."""
     now = cell.preset_values()
-    return [key for key, value in then.items() if key not in now or now[key] != value]
+    before = {**(asdict(GaussianProcessSettings()) if now else {}), **then}
+    return [key for key, value in before.items() if key not in now or now[key] != value]
 
 
 @contextmanager

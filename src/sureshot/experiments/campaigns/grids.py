@@ -15,7 +15,7 @@ from typing import Any
 from sureshot.data.checks import near
 from sureshot.experiments.campaigns.cells import Cell, Examination
 from sureshot.meta.learners import LEARNER_NAMES
-from sureshot.meta.learners.registry import LEARNS_BASE_CLASSES
+from sureshot.meta.learners.registry import learns_base_classes
 from sureshot.meta.protocols import EpisodeProtocol
 from sureshot.meta.training import TrainingConfig
 
@@ -30,9 +30,6 @@ LONG_BUDGETS: dict[str, int] = {"full": 80_000, "standard": 20_000}
 
 KERNELS = ("cosine", "linear", "rbf", "unit_rbf", "matern52", "polynomial1", "polynomial2")
 """Kernels that campaigns compare."""
-
-RECOMMENDED = "ove_mean_field_pl"
-"""The learner that this project recommends."""
 
 _SLOW_KERNELS = ("cdkt_ml", "cdkt_pl", "dkt")  # kernel parameters at 1e-4
 
@@ -215,7 +212,7 @@ def embedding_cell(
                 "episodes": budget_episodes(budget, 1) // (100 if many else 20),
                 "episodes_per_step": per_step,
                 "learning_rate": 3e-4,
-                "learning_rate_kernel": 1e-3 if learner in LEARNS_BASE_CLASSES else 3e-2,
+                "learning_rate_kernel": 1e-3 if learns_base_classes(learner, chosen) else 3e-2,
                 "seed": seed,
                 "checkpoint_every": 1_000_000,
             },

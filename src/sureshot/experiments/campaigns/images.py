@@ -1,6 +1,6 @@
 """Few-shot learners on images: one campaign for each benchmark of the papers, and for those of the data at hand.
 
-A campaign compares thirteen learners at one and five shots, 5-way, with Conv4 and the cosine kernel, under the
+A campaign compares fourteen learners at one and five shots, 5-way, with Conv4 and the cosine kernel, under the
 published protocol: accuracy, calibration, out-of-episode detection and robustness, every learner on the same tasks.
 What distinguishes two campaigns is their data and what the papers say about it, so each is an `ImageCampaign` and
 nothing else. To add one, define it here and name it in `sureshot.experiments.registry`.
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sureshot.experiments.campaigns.cells import Cell, Load, data_loader, run_cells
+from sureshot.experiments.campaigns.cells import Cell, Load, data_loader, finished, run_cells
 from sureshot.experiments.campaigns.grids import check_budget, check_kernels, check_learners, image_cell
 from sureshot.experiments.campaigns.report import campaign_outcome
 from sureshot.experiments.experiment import Experiment, Outcome, Progress, configure
@@ -32,8 +32,8 @@ class ImageCampaignConfig:
     kernels : tuple of str
         Of the Gaussian processes; the other learners have none and are run once.
     shots, seeds : tuple of int
-    precision : {"float32", "bfloat16"}
-        Of the backbone in training.
+    precisions : tuple of {"float32", "bfloat16"}
+        Of the backbone in training. Results in any of them are shown; what has none is trained in the first.
     results, checkpoints : str
         Folders of the cells' results, and of their checkpoints and logs; each campaign has one of its name in them.
     train : bool
@@ -45,7 +45,7 @@ class ImageCampaignConfig:
     kernels: tuple[str, ...] = ("cosine",)
     shots: tuple[int, ...] = (5, 1)
     seeds: tuple[int, ...] = (0,)
-    precision: str = "float32"
+    precisions: tuple[str, ...] = ("bfloat16", "float32")
     results: str = "docs/results/cells"
     checkpoints: str = "campaigns"
     train: bool = True
@@ -88,8 +88,11 @@ class ImageCampaign:
     exceptions: str | None = None
     differences: tuple[str, ...] = ()
 
-    def cells(self, settings: ImageCampaignConfig) -> list[Cell]:
-        """The grid, in the order in which it is run: every learner with the first kernel, then the other kernels."""
+    def cells(self, settings: ImageCampaignConfig, precision: str | None = None) -> list[Cell]:
+        """The grid in the order in which it is run: every learner with the first kernel, then the other kernels.
+
+        In the first of the settings' precisions or a given one.
+        """
         return [
             image_cell(
                 self.data,
@@ -101,7 +104,7 @@ class ImageCampaign:
                 transfer=self.transfer,
                 benchmark=self.exceptions,
                 queries=15 if self.few_rows and shots == 5 else 16,
-                precision=settings.precision,
+                precision=precision or settings.precisions[0],
                 data_options=dict(self.data_options),
             )
             for place, kernel in enumerate(settings.kernels)
@@ -131,8 +134,11 @@ class ImageCampaign:
         check_budget(settings.budget)
         check_learners(settings.learners)
         check_kernels(settings.kernels)
-        cells = self.cells(settings)
         results, checkpoints = Path(settings.results) / self.name, Path(settings.checkpoints) / self.name
+        cells: list[Cell] = []
+        for same_but_precision in zip(*(self.cells(settings, name) for name in settings.precisions), strict=True):
+            done = [cell for cell in same_but_precision if finished(cell, results) is not None]
+            cells += done or same_but_precision[:1]
         records = run_cells(cells, results, checkpoints, load, progress, settings.train)
         return campaign_outcome(
             title=self.title,
@@ -142,7 +148,8 @@ class ImageCampaign:
             settings=settings,
             seeds=settings.seeds,
             published=self.published,
-            differences=(*self.differences, _BUDGETS),
+            differences=(*self.differences, _BUDGETS, _PRECISION),
+            recommended="ove_mean_field_transfer",
         )
 
     def experiment(self) -> Experiment:
@@ -162,6 +169,9 @@ _BUDGETS = (
     "The papers train for 60,000 (1-shot) and 40,000 (5-shot) episodes; the budget of every cell is in the table, "
     "`standard` is a quarter."
 )
+_PRECISION = (
+    "Backbones are trained in the precision that the table names; where both are there, they show what it changes."
+)
 _EXCEPTIONS = (
     "The logistic-softmax by mean field (`cdkt_*`) has the exceptions of Ke et al. (2023) on this benchmark: longer "
     "training (80,000 episodes in full), another temperature, another prior mean, where they state them."
@@ -176,7 +186,7 @@ _FEW_DRAWINGS = "15 queries of each class in 5-shot training, as a character has
 OMNIGLOT_CHOICE = ImageCampaign(
     name="omniglot-choice",
     title="Few-shot learning from Omniglot to CHoiCe",
-    summary="thirteen few-shot learners from Omniglot to CHoiCe (a campaign of hours)",
+    summary="fourteen few-shot learners from Omniglot to CHoiCe (a campaign of hours)",
     introduction=(
         f"{_CHARACTERS}; checkpoints are chosen on CHoiCe's classes of even number (29), tests are on those of odd "
         "number (31). 28 x 28 pixels."
@@ -197,7 +207,7 @@ OMNIGLOT_CHOICE = ImageCampaign(
 OMNIGLOT_EMNIST = ImageCampaign(
     name="omniglot-emnist",
     title="Few-shot learning from Omniglot to EMNIST",
-    summary="thirteen few-shot learners from Omniglot to EMNIST (a campaign of hours; needs EMNIST)",
+    summary="fourteen few-shot learners from Omniglot to EMNIST (a campaign of hours; needs EMNIST)",
     introduction=(
         f"{_CHARACTERS}; checkpoints are chosen on EMNIST's classes of even number (31), tests are on those of odd "
         "number (31), images of its test part. 28 x 28 pixels."
@@ -217,7 +227,7 @@ OMNIGLOT_EMNIST = ImageCampaign(
 CUB = ImageCampaign(
     name="cub",
     title="Few-shot learning of birds: CUB-200-2011",
-    summary="thirteen few-shot learners on CUB (a campaign of days on a CPU; needs CUB-200-2011)",
+    summary="fourteen few-shot learners on CUB (a campaign of days on a CPU; needs CUB-200-2011)",
     introduction="CUB-200-2011, 100 classes to train on, 50 for choosing checkpoints, 50 for tests. 84 x 84 pixels.",
     data="cub",
     published="cub",
@@ -228,7 +238,7 @@ CUB = ImageCampaign(
 MINIIMAGENET = ImageCampaign(
     name="miniimagenet",
     title="Few-shot learning on mini-ImageNet",
-    summary="thirteen few-shot learners on mini-ImageNet (a campaign of days on a CPU; needs mini-ImageNet)",
+    summary="fourteen few-shot learners on mini-ImageNet (a campaign of days on a CPU; needs mini-ImageNet)",
     introduction="mini-ImageNet, 64, 16 and 20 classes of Ravi & Larochelle (2017). 84 x 84 pixels.",
     data="miniimagenet",
     published="miniimagenet",
@@ -239,7 +249,7 @@ MINIIMAGENET = ImageCampaign(
 MINIIMAGENET_CUB = ImageCampaign(
     name="miniimagenet-cub",
     title="Few-shot learning from mini-ImageNet to birds",
-    summary="thirteen few-shot learners from mini-ImageNet to CUB (a campaign of days on a CPU; needs both)",
+    summary="fourteen few-shot learners from mini-ImageNet to CUB (a campaign of days on a CPU; needs both)",
     introduction=(
         "Meta-training on all 100 classes of mini-ImageNet, as in the released code of the papers; checkpoints are "
         "chosen on 50 classes of CUB-200-2011, tests are on 50 others. 84 x 84 pixels."
@@ -254,7 +264,7 @@ MINIIMAGENET_CUB = ImageCampaign(
 MINIIMAGENET32 = ImageCampaign(
     name="miniimagenet32",
     title="Few-shot learning on mini-ImageNet at 32 pixels",
-    summary="thirteen few-shot learners on mini-ImageNet at 32 x 32 (a campaign of a day)",
+    summary="fourteen few-shot learners on mini-ImageNet at 32 x 32 (a campaign of a day)",
     introduction=(
         "mini-ImageNet, 64, 16 and 20 classes of Ravi & Larochelle (2017), 100 images of each class for choosing "
         "checkpoints and for tests. 32 x 32 pixels, so Conv4 has 256 features."

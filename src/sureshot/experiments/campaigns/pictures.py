@@ -14,8 +14,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from sureshot.experiments.campaigns.grids import RECOMMENDED
-from sureshot.experiments.campaigns.scores import Record
+from sureshot.experiments.campaigns.scores import Record, averaged, robustness_frame, score_frame
 from sureshot.experiments.campaigns.verdicts import BASELINES
 from sureshot.experiments.experiment import Picture
 from sureshot.metrics import ReliabilityCurve
@@ -24,7 +23,8 @@ from sureshot.report.few_shot_plots import reliability_panels, severity_lines
 from sureshot.report.plots import BLUE, FULL, GREY, INK, NORMAL, VERMILION, new_figure, tidy
 
 SHOWN = (
-    RECOMMENDED,
+    "ove_mean_field_transfer",
+    "ove_mean_field_pl",
     "ove_gibbs_pl",
     "logistic_softmax_gibbs_pl",
     "cdkt_ml",
@@ -38,18 +38,17 @@ SHOWN = (
 _VARIANTS = {"none": "as they are", "temperature": "one temperature"}
 
 
-def campaign_pictures(
-    records: Sequence[Record], summary: pd.DataFrame, robustness: pd.DataFrame
-) -> tuple[Picture, ...]:
+def campaign_pictures(records: Sequence[Record], recommended: str) -> tuple[Picture, ...]:
     """All figures for which there are results.
 
     Parameters
     ----------
     records : sequence of mappings
         Of cells with scores.
-    summary, robustness : DataFrame
-        As `sureshot.experiments.campaigns.scores` makes them: averages over seeds.
+    recommended : str
+        The learner to point out.
     """
+    summary, robustness = averaged(score_frame(records)), robustness_frame(records)
     kernel = "cosine" if (summary["kernel"] == "cosine").any() else str(summary["kernel"].iloc[0])
     of_kernel = summary[summary["kernel"] == kernel]
     return (
@@ -57,19 +56,21 @@ def campaign_pictures(
             "accuracy",
             f"Accuracy with 95 % intervals ({kernel} kernel). Orange: the recommended learner; grey: learners that "
             "are no Gaussian processes.",
-            _dots(of_kernel, "accuracy", "+-"),
+            _dots(of_kernel, recommended, "accuracy", "+-"),
         ),
         Picture(
             "ece",
             f"Expected calibration error ({kernel} kernel): filled as the learners are, open after one temperature.",
-            _dots(of_kernel, "ece", None, "T ece"),
+            _dots(of_kernel, recommended, "ece", None, "T ece"),
         ),
         *_reliability(records, kernel),
         *_severities(robustness, kernel),
     )
 
 
-def _dots(summary: pd.DataFrame, score: str, half_width: str | None, second: str | None = None) -> Figure:
+def _dots(
+    summary: pd.DataFrame, recommended: str, score: str, half_width: str | None, second: str | None = None
+) -> Figure:
     """A panel for each evaluation, a line for each learner."""
     learners = list(dict.fromkeys(summary["learner"]))
     evaluations = sorted(dict.fromkeys(summary["evaluation"]), key=_by_way)
@@ -78,7 +79,7 @@ def _dots(summary: pd.DataFrame, score: str, half_width: str | None, second: str
     for axes, evaluation in zip(panels, evaluations, strict=True):
         rows = summary[summary["evaluation"] == evaluation]
         for row in rows.to_dict("records"):
-            place, colour = learners.index(row["learner"]), _colour(row["learner"])
+            place, colour = learners.index(row["learner"]), _colour(row["learner"], recommended)
             error = 0.0 if half_width is None else row[half_width]
             axes.errorbar(row[score], place, xerr=error, fmt="o", color=colour, markersize=5, linewidth=1.6)
             if second is not None:
@@ -94,8 +95,8 @@ def _dots(summary: pd.DataFrame, score: str, half_width: str | None, second: str
     return figure
 
 
-def _colour(learner: str) -> str:
-    return VERMILION if learner == RECOMMENDED else GREY if learner in BASELINES else BLUE
+def _colour(learner: str, recommended: str) -> str:
+    return VERMILION if learner == recommended else GREY if learner in BASELINES else BLUE
 
 
 def _by_way(evaluation: str) -> tuple[int, ...]:

@@ -11,10 +11,16 @@ from typing import Any
 import pandas as pd
 
 from sureshot.experiments.campaigns.cells import FAILED, Cell
-from sureshot.experiments.campaigns.grids import RECOMMENDED
 from sureshot.experiments.campaigns.pictures import campaign_pictures, slug
 from sureshot.experiments.campaigns.published import published_tables
-from sureshot.experiments.campaigns.scores import LABELS, Record, averaged, robustness_frame, score_frame
+from sureshot.experiments.campaigns.scores import (
+    LABELS,
+    Record,
+    averaged,
+    in_first_precision,
+    robustness_frame,
+    score_frame,
+)
 from sureshot.experiments.campaigns.verdicts import BASELINES, aim_verdicts, paper_verdicts
 from sureshot.experiments.experiment import Outcome, Table
 
@@ -29,7 +35,7 @@ def campaign_outcome(
     seeds: tuple[int, ...],
     published: str | None,
     differences: tuple[str, ...],
-    recommended: str = RECOMMENDED,
+    recommended: str,
 ) -> Outcome:
     """The outcome of a campaign as far as it has been run.
 
@@ -46,7 +52,7 @@ def campaign_outcome(
         The papers' benchmark.
     differences : tuple of str
     recommended : str
-        The learner whose aims are checked.
+        The learner that this project recommends here, whose aims are checked.
 
     Raises
     ------
@@ -56,13 +62,14 @@ def campaign_outcome(
     scored = [record for record in records if FAILED not in record]
     if not scored:
         raise ValueError("no cell of this campaign has a result yet, so there is no table to make")
-    frame, robustness = score_frame(scored), robustness_frame(scored)
-    summary = averaged(frame)
+    summary, robustness = averaged(score_frame(scored)), robustness_frame(scored)
+    decisive = in_first_precision(scored)
+    frame = score_frame(decisive)
     return Outcome(
         title=title,
         introduction=introduction,
         tables=(*_score_tables(summary), *_robustness_tables(robustness), *published_tables(published)),
-        pictures=campaign_pictures(scored, summary, robustness),
+        pictures=campaign_pictures(decisive, recommended),
         config=settings,
         seeds=seeds,
         findings=_findings(records, cells),
@@ -99,6 +106,7 @@ _ON_PAGE = (
     "preset",
     "kernel",
     "budget",
+    "precision",
     "seeds",
     "accuracy",
     "+-",

@@ -13,10 +13,20 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-LABELS = ("learner", "preset", "kernel", "shots", "budget")
+LABELS = ("learner", "preset", "kernel", "shots", "budget", "precision")
 """What distinguishes rows after averaging over seeds, beside the evaluation."""
 
 Record = Mapping[str, Any]
+
+
+def in_first_precision(records: Sequence[Record]) -> list[Record]:
+    """The first of the records that differ in precision only, for comparisons of learners."""
+    found: dict[tuple[Any, ...], Record] = {}
+    for record in records:
+        labels = record["labels"]
+        same = (*(labels[name] for name in (*LABELS, "seed") if name != "precision"), *record["evaluations"])
+        found.setdefault(same, record)
+    return list(found.values())
 
 
 def score_frame(records: Sequence[Record]) -> pd.DataFrame:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from sureshot.experiments.campaigns.grids import RECOMMENDED
 from sureshot.experiments.experiment import Verdict
 from sureshot.meta.learners import GP_LEARNER_NAMES, LEARNER_NAMES
 
@@ -119,7 +118,7 @@ def _difference(ahead: pd.DataFrame, behind: pd.DataFrame, metric: str) -> tuple
     return float(first.mean()), float(second.mean()), float(error)
 
 
-def aim_verdicts(frame: pd.DataFrame, recommended: str = RECOMMENDED) -> list[Verdict]:
+def aim_verdicts(frame: pd.DataFrame, recommended: str) -> list[Verdict]:
     """Whether the recommended learner is ahead of every baseline, metric by metric, in every evaluation.
 
     At one shot its accuracy may be within a point of the best. Metrics that one side lacks are left out.

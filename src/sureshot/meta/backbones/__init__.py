@@ -54,6 +54,11 @@ def make_backbone(name: str, input_shape: Sequence[int], **options: Any) -> Back
     return BACKBONES[name](input_shape, **options)
 
 
+def draws_weights(name: str) -> bool:
+    """Whether a backbone has initial weights to draw, and so an option ``seed``."""
+    return name in BACKBONES and "seed" in signature(BACKBONES[name]).parameters
+
+
 def backbone_from_config(config: Mapping[str, Any]) -> Backbone:
     """The network that has this ``config``, with its initial weights; load a ``state_dict`` for trained ones."""
     options = dict(config)
@@ -74,5 +79,6 @@ __all__ = [
     "ResNet12",
     "ResNet18",
     "backbone_from_config",
+    "draws_weights",
     "make_backbone",
 ]

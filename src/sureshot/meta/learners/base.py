@@ -104,6 +104,9 @@ class Learner(nn.Module, ABC):
     samples_images = False
     """Whether meta-training feeds single images of all base classes instead of episodes (see `Tasks.class_ids`)."""
 
+    fits_normalisation = False
+    """Whether meta-training fits the normalisation of embeddings to the inputs of validation classes."""
+
     fits_temperature = False
     """Whether meta-training fits a temperature of the predictive probabilities on validation tasks."""
 
@@ -180,8 +183,26 @@ class Learner(nn.Module, ABC):
             ),
         )
 
-    def set_temperature(self, temperature: float) -> None:
+    def set_centre(self, centre: Tensor) -> None:
+        """Subtract a vector (D,) from all embeddings in use; for learners with `fits_normalisation`.
+
+        Raises
+        ------
+        ValueError
+            For a learner without a centre.
+        """
+        raise ValueError(f"{type(self).__name__} does not centre its embeddings")
+
+    def set_temperature(self, temperature: float, way: int = 2, growth: float = 0.0) -> None:
         """Temper predictive probabilities, ``p^(1 / T)`` normalised; for learners with `fits_temperature`.
+
+        Parameters
+        ----------
+        temperature : float
+            T for tasks of `way` classes.
+        way : int
+        growth : float
+            T for C classes is ``temperature * (C / way) ** growth``.
 
         Raises
         ------

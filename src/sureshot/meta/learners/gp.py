@@ -1,9 +1,12 @@
 """The Gaussian-process few-shot learner: deep kernel x likelihood x inference x objective x predictive rule.
 
-It only assembles. Two objectives for meta-training:
+It only assembles. Three objectives for meta-training:
 
 * ``"marginal"``: the (approximate) log evidence of all labelled rows of a task, support and query merged;
-* ``"predictive"``: condition on the support, score the queries; what is asked of the learner at test time.
+* ``"predictive"``: condition on the support, score the queries; what is asked of the learner at test time;
+* ``"base_classes"``: no episodes; the backbone learns to tell all base classes apart under a layer that is then
+  dropped, and the kernel stays as it is. A network trained from nothing has more to learn from a thousand classes at
+  once than from five at a time, which it soon tells apart.
 
 Prior mean and temperature of the latents matter because the logistic-softmax is not invariant to a shift: far below
 zero it is a softmax. The papers train with one prior mean and predict with another, so there are two.
@@ -15,6 +18,7 @@ Ke et al. 2023 (temperature, prior mean).
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -30,7 +34,7 @@ from sureshot.meta.learners.task_inference import QueryPosterior, TaskInference
 from sureshot.meta.learners.task_kernel import TaskKernel
 from sureshot.meta.tasks import Tasks
 
-Objective = Literal["marginal", "predictive"]
+Objective = Literal["marginal", "predictive", "base_classes"]
 PredictiveSplit = Literal["support", "first_rows"]
 
 
@@ -45,12 +49,13 @@ class GaussianProcessTaskPosterior(EmbeddedPosterior):
     likelihood: Likelihood
     rule: TaskRule
     class_mask: Tensor | None
-    temperature: Tensor  # ()
+    temperature: Tensor  # (T,)
 
     def predict(self, query: Tensor) -> Tensor:
         """Differentiable in the query and the kernel; see `EmbeddedPosterior.predict`."""
         mean, covariance = self._query(query)
-        probabilities = temper(class_probabilities(self.likelihood, mean, covariance, self.rule).mT, self.temperature)
+        found = class_probabilities(self.likelihood, mean, covariance, self.rule)
+        probabilities = temper(found.mT, self.temperature[:, None, None])
         if self.class_mask is None:
             return probabilities
         kept = probabilities * self.class_mask.unsqueeze(1)
@@ -105,7 +110,7 @@ class GaussianProcessLearner(Learner):
     kernel : TaskKernel
     training, prediction : TaskInference
         For meta-training and for use; they may differ in steps, sweeps and chains only.
-    objective : {"marginal", "predictive"}
+    objective : {"marginal", "predictive", "base_classes"}
     rule : str
         Predictive rule, for use and for predictive-likelihood training.
     training_rule : str, optional
@@ -119,14 +124,22 @@ class GaussianProcessLearner(Learner):
     predictive_split : {"support", "first_rows"}
         "first_rows" conditions on the first C x shots rows of the class-major array, as released with the paper on
         mean field; kept to reproduce its numbers.
+    fit_normalisation : bool
+        Meta-learn the normalisation of embeddings: whenever meta-training scores the learner on validation classes,
+        it first fits the statistics of batch normalisation to their inputs, and centres embeddings in use on theirs.
+        The classes of use are new, and often of another domain, in which the statistics of the base classes are
+        wrong; labels are not needed to see that.
     fit_temperature : bool
-        Meta-learn a temperature of the predictive probabilities: meta-training fits it on the tasks of validation
-        classes, by their likelihood, whenever it scores them. The classes of use are new, and often of another
-        domain, so a learner trained on its base classes is too sure of itself; validation classes can tell.
+        Meta-learn a temperature of the predictive probabilities, likewise: by the likelihood of the tasks of
+        validation classes, of two numbers of classes where there are enough, so that tasks of others have theirs.
+        A learner trained on its base classes is too sure of itself on new ones.
+    base_classes : nn.Module, optional
+        For the objective "base_classes": losses (T,) of tasks of embeddings of single images.
     """
 
+    centre: Tensor
     prediction_shift: Tensor
-    prediction_temperature: Tensor
+    log_temperature: Tensor
 
     def __init__(
         self,
@@ -142,7 +155,9 @@ class GaussianProcessLearner(Learner):
         prediction_prior_mean: float | None = None,
         learn_prior_mean: bool = False,
         predictive_split: PredictiveSplit = "support",
+        fit_normalisation: bool = False,
         fit_temperature: bool = False,
+        base_classes: nn.Module | None = None,
         precision: Precision = "float32",
         tasks_per_pass: int = 1,
     ) -> None:
@@ -155,7 +170,11 @@ class GaussianProcessLearner(Learner):
         ):
             if value not in known:
                 raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}")
-        self.kernel = kernel
+        if (base_classes is not None) != (objective == "base_classes"):
+            raise ValueError("objective 'base_classes' needs a layer for them (n_base_classes), and no other takes one")
+        self.samples_images = objective == "base_classes"
+        self.base_classes = base_classes
+        self.kernel = kernel.requires_grad_(False) if self.samples_images else kernel
         self.training_inference = training
         self.prediction_inference = prediction
         self.objective: Objective = objective
@@ -163,18 +182,34 @@ class GaussianProcessLearner(Learner):
         self.training_rule: TaskRule = training_rule or rule
         self.predictive_likelihood = predictive_likelihood or prediction.likelihood
         self.predictive_split: PredictiveSplit = predictive_split
-        self.prior_mean = nn.Parameter(torch.tensor(float(prior_mean)), requires_grad=learn_prior_mean)
+        learns_mean = learn_prior_mean and not self.samples_images
+        self.prior_mean = nn.Parameter(torch.tensor(float(prior_mean)), requires_grad=learns_mean)
         shift = 0.0 if prediction_prior_mean is None else prediction_prior_mean - prior_mean
         self.register_buffer("prediction_shift", torch.tensor(float(shift)))
+        self.fits_normalisation = fit_normalisation
+        self.register_buffer("centre", torch.zeros(kernel.n_features))
         self.fits_temperature = fit_temperature
-        self.register_buffer("prediction_temperature", torch.tensor(1.0))
+        self.register_buffer("log_temperature", torch.zeros(2))  # intercept, and slope in the log of the classes
 
-    def set_temperature(self, temperature: float) -> None:
+    def set_centre(self, centre: Tensor) -> None:
+        """Subtract a vector from all embeddings in use; see `Learner.set_centre`."""
+        self.centre.copy_(centre)
+
+    def set_temperature(self, temperature: float, way: int = 2, growth: float = 0.0) -> None:
         """Set the temperature of the predictive probabilities; see `Learner.set_temperature`."""
-        self.prediction_temperature.fill_(temperature)
+        self.log_temperature[0] = math.log(temperature) - growth * math.log(way)
+        self.log_temperature[1] = growth
+
+    def temperature(self, n_classes: Tensor) -> Tensor:
+        """The temperature of the predictive probabilities of tasks with so many classes each."""
+        intercept, slope = self.log_temperature
+        return (intercept + slope * n_classes.log()).exp()
 
     def task_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
         """Negative objective per row, (T,); see `Learner.task_losses`."""
+        if self.base_classes is not None:
+            losses: Tensor = self.base_classes(tasks)
+            return losses
         if self.objective == "marginal":
             z = torch.cat([tasks.support_x, tasks.query_x], 1)
             y = torch.cat([tasks.support_y, tasks.query_y], 1)
@@ -226,7 +261,8 @@ class GaussianProcessLearner(Learner):
         prior = self._prior(support, n_classes, class_mask, mean)
         latent = inference.posterior(prior, support_y, n_classes, weight, generator)
         rule = self.training_rule if training else self.rule
-        temperature = torch.ones_like(self.prediction_temperature) if training else self.prediction_temperature.clone()
+        sizes = support.new_full((len(support),), n_classes) if class_mask is None else class_mask.sum(-1)
+        temperature = support.new_ones(len(support)) if training else self.temperature(sizes)
         membership = nn.functional.one_hot(support_y, n_classes).to(support.dtype).mT
         return GaussianProcessTaskPosterior(
             support,
@@ -238,6 +274,10 @@ class GaussianProcessLearner(Learner):
             class_mask,
             temperature,
         )
+
+    def _pass(self, rows: Tensor) -> Tensor:
+        embedded = super()._pass(rows)
+        return embedded if self.training else embedded - self.centre
 
     def _prior(self, z: Tensor, n_classes: int, class_mask: Tensor | None, mean: Tensor) -> GramPrior:
         if self.kernel.n_classes not in (None, n_classes):

@@ -42,7 +42,7 @@ def class_probabilities(likelihood: Likelihood, mean: Tensor, covariance: Tensor
 
 def temper(probabilities: Tensor, temperature: Tensor, dim: int = -1) -> Tensor:
     """``p^(1 / temperature)``, normalised over the classes at `dim`."""
-    if bool(temperature == 1):
+    if bool((temperature == 1).all()):
         return probabilities
     logs = probabilities.clamp_min(torch.finfo(probabilities.dtype).tiny).log()
     return torch.softmax(logs / temperature, dim)

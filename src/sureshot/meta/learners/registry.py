@@ -6,17 +6,20 @@ and nothing else; the contract tests run over `LEARNER_NAMES`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
 
 from sureshot.data.checks import near
 from sureshot.likelihoods import Likelihood, LogisticSoftmax, OneVsEach, Softmax
+from sureshot.meta.baselines.base_classes import BaseClassifier
 from sureshot.meta.baselines.baseline_plus_plus import BaselinePlusPlus
 from sureshot.meta.baselines.feature_transfer import FeatureTransfer
+from sureshot.meta.baselines.heads import LinearHead
 from sureshot.meta.baselines.matching import MatchingNet
 from sureshot.meta.baselines.prototypical import ProtoNet
+from sureshot.meta.baselines.transfer import TransferLearner
 from sureshot.meta.learners.base import Learner, Precision
 from sureshot.meta.learners.gp import GaussianProcessLearner
 from sureshot.meta.learners.label_regression import LabelRegression
@@ -32,7 +35,7 @@ from sureshot.meta.learners.presets import (
 from sureshot.meta.learners.task_inference import TaskInference
 from sureshot.meta.learners.task_kernel import TaskKernel
 
-_BASELINES: dict[str, Callable[..., Learner]] = {
+_BASELINES: dict[str, type[Learner]] = {
     "protonet": ProtoNet,
     "matchingnet": MatchingNet,
     "feature_transfer": FeatureTransfer,
@@ -45,10 +48,21 @@ _PREDICTIVE_LIKELIHOODS: dict[str, Likelihood | None] = {
     "logistic_softmax": LogisticSoftmax(),
 }
 
-LEARNS_BASE_CLASSES = ("feature_transfer", "baseline_plus_plus")
-"""Learners that classify all base classes in meta-training; they take ``n_base_classes``."""
-
 LEARNER_NAMES: tuple[str, ...] = (*GP_LEARNER_NAMES, *_BASELINES)
+
+
+def learns_base_classes(name: str, preset: str = "recommended", **options: Any) -> bool:
+    """Whether a learner classifies all base classes in meta-training; it then takes ``n_base_classes``.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name, or an unknown preset or option of a Gaussian-process learner.
+    """
+    _check_name(name)
+    if name in _BASELINES:
+        return issubclass(_BASELINES[name], TransferLearner)
+    return gaussian_process_settings(name, preset, **options).objective == "base_classes"
 
 
 def make_learner(
@@ -85,8 +99,7 @@ def make_learner(
     ValueError
         For an unknown name, preset or option.
     """
-    if name not in LEARNER_NAMES:
-        raise ValueError(f"unknown learner {name!r}{near(name, list(LEARNER_NAMES))}")
+    _check_name(name)
     if preset not in PRESETS:
         raise ValueError(f"preset must be one of {', '.join(map(repr, PRESETS))}, got {preset!r}")
     shared: dict[str, Any] = {"precision": precision, "tasks_per_pass": tasks_per_pass}
@@ -107,12 +120,20 @@ def learner_from_config(config: Mapping[str, Any], backbone: nn.Module) -> Learn
     return make_learner(backbone=backbone, **config)
 
 
+def _check_name(name: str) -> None:
+    if name not in LEARNER_NAMES:
+        raise ValueError(f"unknown learner {name!r}{near(name, list(LEARNER_NAMES))}")
+
+
 def _gaussian_process(
     backbone: nn.Module, kernel: str, settings: GaussianProcessSettings, shared: Mapping[str, Any]
 ) -> GaussianProcessLearner:
     n_features = backbone.n_features
     assert isinstance(n_features, int)
     training, prediction = _inference(settings)
+    base_classes = None
+    if settings.n_base_classes is not None:
+        base_classes = BaseClassifier(LinearHead(), n_features, settings.n_base_classes)
     return GaussianProcessLearner(
         backbone,
         TaskKernel(
@@ -135,7 +156,9 @@ def _gaussian_process(
         prediction_prior_mean=settings.prediction_prior_mean,
         learn_prior_mean=settings.learn_prior_mean,
         predictive_split=settings.predictive_split,
+        fit_normalisation=settings.fit_normalisation,
         fit_temperature=settings.fit_temperature,
+        base_classes=base_classes,
         **shared,
     )
 

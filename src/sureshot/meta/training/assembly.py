@@ -5,20 +5,19 @@ from __future__ import annotations
 import torch
 
 from sureshot.data.labelled import LabelledSet
-from sureshot.meta.backbones import make_backbone
+from sureshot.meta.backbones import draws_weights, make_backbone
 from sureshot.meta.learners.base import Learner
-from sureshot.meta.learners.registry import LEARNS_BASE_CLASSES, make_learner
+from sureshot.meta.learners.registry import learns_base_classes, make_learner
 from sureshot.meta.training.config import TrainingConfig
 
 
 def build_learner(config: TrainingConfig, data: LabelledSet) -> Learner:
     """The learner that the settings describe, for inputs like those of a labelled set, with initial weights."""
-    backbone = make_backbone(
-        config.backbone.name, tuple(data.x.shape[1:]), **{"seed": config.training.seed, **config.backbone.options}
-    )
+    seed = {"seed": config.training.seed} if draws_weights(config.backbone.name) else {}
+    backbone = make_backbone(config.backbone.name, tuple(data.x.shape[1:]), **(seed | config.backbone.options))
     settings = config.learner
     options = dict(settings.options)
-    if settings.name in LEARNS_BASE_CLASSES:
+    if learns_base_classes(settings.name, settings.preset, **options):
         options.setdefault("n_base_classes", data.n_classes)
     return make_learner(
         settings.name,

@@ -7,18 +7,23 @@ embeddings. The tasks are drawn once and are the same at every validation.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
-from sureshot.meta.episodes import EpisodeSampler
+from sureshot.meta.episodes import EpisodeRows, EpisodeSampler
 from sureshot.meta.evaluation.calibration import temper, temperature_of
 from sureshot.meta.evaluation.passes import adapt, default_batch_size, device_of, draw_tasks, embed_set
 from sureshot.meta.learners.base import Learner
 from sureshot.meta.protocols import EpisodeProtocol
 from sureshot.meta.seeds import generator_for
 from sureshot.meta.training.config import SelectBy, ValidationConfig
+from sureshot.meta.training.normalisation import fit_normalisation
 
 if TYPE_CHECKING:
     from sureshot.data.labelled import LabelledSet
@@ -46,6 +51,27 @@ class ValidationScores:
         return self.accuracy > other.accuracy if by == "accuracy" else self.nll < other.nll
 
 
+@dataclass(frozen=True)
+class _Exam:
+    """Tasks of one size."""
+
+    sampler: EpisodeSampler
+    rows: EpisodeRows
+    batch_size: int
+
+    @property
+    def way(self) -> int:
+        return self.sampler.protocol.ways[1]
+
+    def answers(
+        self, learner: Learner, embeddings: Tensor, noise: torch.Generator
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Class probabilities (n, C) of all queries, and their classes (n,)."""
+        batches = adapt(learner, self.sampler, self.rows, embeddings, batch_size=self.batch_size, generator=noise)
+        found = [(batch.probabilities.reshape(-1, self.way), batch.query_y.ravel()) for batch in batches]
+        return np.concatenate([part for part, _ in found]), np.concatenate([labels for _, labels in found])
+
+
 class Validator:
     """Scores learners on the same tasks.
 
@@ -65,37 +91,57 @@ class Validator:
 
     def __init__(self, data: LabelledSet, training: EpisodeProtocol, config: ValidationConfig) -> None:
         way = min(training.ways[1], data.n_classes)
-        protocol = EpisodeProtocol(way, training.shot_range[1], config.queries)
-        try:
-            self._sampler = EpisodeSampler(data, protocol)
-        except ValueError as error:
-            raise ValueError(f"validation classes: {error}") from None
-        self._rows = draw_tasks(self._sampler, config.tasks, generator_for(config.seed, "validation tasks"))
-        self._batch_size = default_batch_size(protocol)
+        other = _other_way(way, data.n_classes)
+        self._data = data
         self._seed = config.seed
+        shots = training.shot_range[1]
+        self._exam = self._draw(way, shots, config.tasks, config, "validation tasks")
+        self._second = None
+        if other is not None:  # with about as many queries in all
+            self._second = self._draw(other, shots, max(1, config.tasks * way // other), config, "other tasks")
 
     def __call__(self, learner: Learner) -> ValidationScores:
         """Scores of a learner; it is left in the mode in which it came.
 
-        A learner that fits a temperature (`Learner.fits_temperature`) gets it here, and is scored with it.
+        What the learner fits on validation classes (`Learner.fits_normalisation`, `Learner.fits_temperature`) it gets
+        here, and is scored with it.
 
         Raises
         ------
         ValueError
             If an embedding is not finite.
         """
+        if learner.fits_normalisation:
+            fit_normalisation(learner, self._data.x, generator_for(self._seed, "validation inputs"))
+        embeddings = embed_set(learner, self._data.x)
+        noise = generator_for(self._seed, "validation noise", device=device_of(learner))
         if learner.fits_temperature:
             learner.set_temperature(1.0)
-        embeddings = embed_set(learner, self._sampler.data.x)
-        noise = generator_for(self._seed, "validation noise", device=device_of(learner))
-        batches = adapt(learner, self._sampler, self._rows, embeddings, batch_size=self._batch_size, generator=noise)
-        found = [(batch.probabilities.reshape(-1, batch.probabilities.shape[-1]), batch.query_y) for batch in batches]
-        probabilities = np.concatenate([part for part, _ in found])
-        y = np.concatenate([labels.ravel() for _, labels in found])
+        probabilities, y = self._exam.answers(learner, embeddings, noise)
         if learner.fits_temperature:
-            temperature = temperature_of(probabilities, y)
-            learner.set_temperature(temperature)
+            temperature, growth = temperature_of(probabilities, y), 0.0
+            if self._second is not None:
+                ratio = temperature_of(*self._second.answers(learner, embeddings, noise)) / temperature
+                growth = math.log(ratio) / math.log(self._second.way / self._exam.way)
+            learner.set_temperature(temperature, self._exam.way, growth)
             probabilities = temper(probabilities[None], temperature)[0]
         of_truth = np.take_along_axis(probabilities, y[:, None], -1)
         surprise = -np.log(np.maximum(of_truth, np.finfo(np.float32).tiny))
         return ValidationScores(float((probabilities.argmax(-1) == y).mean()), float(surprise.mean()))
+
+    def _draw(self, way: int, shots: int, tasks: int, config: ValidationConfig, purpose: str) -> _Exam:
+        protocol = EpisodeProtocol(way, shots, config.queries)
+        try:
+            sampler = EpisodeSampler(self._data, protocol)
+        except ValueError as error:
+            raise ValueError(f"validation classes: {error}") from None
+        rows = draw_tasks(sampler, tasks, generator_for(config.seed, purpose))
+        return _Exam(sampler, rows, default_batch_size(protocol))
+
+
+def _other_way(way: int, n_classes: int) -> int | None:
+    """A number of classes well away from `way`, to see how a temperature depends on it; None if there is none."""
+    most, fewest = min(4 * way, n_classes), way // 3
+    if most >= 2 * way:
+        return most
+    return fewest if fewest >= 2 else None

@@ -1,0 +1,71 @@
+"""Scores on validation classes, and what learners fit there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from sureshot.data.labelled import FewShotData
+from sureshot.meta.evaluation.calibration import temperature_of
+from sureshot.meta.evaluation.passes import adapt, embed_set
+from sureshot.meta.learners.gp import GaussianProcessLearner
+from sureshot.meta.training import TrainingConfig
+from sureshot.meta.training.assembly import build_learner
+from sureshot.meta.training.validation import Validator, _other_way
+
+
+@pytest.mark.parametrize(
+    ("way", "n_classes", "other"),
+    [(5, 29, 20), (5, 12, 12), (5, 9, None), (30, 30, 10), (6, 6, 2), (3, 6, 6), (2, 3, None), (5, 5, None)],
+)
+def test_a_second_number_of_classes_well_away_from_the_first(way: int, n_classes: int, other: int | None) -> None:
+    assert _other_way(way, n_classes) == other
+
+
+def test_temperatures_are_those_of_tasks_of_two_sizes(
+    configure: Callable[..., TrainingConfig], data: FewShotData
+) -> None:
+    config = configure(learner={"name": "ove_mean_field_pl"})
+    learner = build_learner(config, data.train)
+    assert isinstance(learner, GaussianProcessLearner)
+    validator = Validator(data.val, config.episodes.to_protocol(), config.validation)
+    scores = validator(learner)
+    temperatures = learner.temperature(torch.tensor([3.0, 6.0]))
+    growth = float(learner.log_temperature[1])
+    assert temperatures[1] / temperatures[0] == pytest.approx(2**growth)
+    learner.set_temperature(1.0)
+    embeddings = embed_set(learner, data.val.x)
+    for exam, temperature in zip((validator._exam, validator._second), temperatures, strict=True):
+        assert exam is not None
+        batches = list(adapt(learner, exam.sampler, exam.rows, embeddings, batch_size=7, generator=torch.Generator()))
+        probabilities = np.concatenate([batch.probabilities.reshape(-1, exam.way) for batch in batches])
+        y = np.concatenate([batch.query_y.ravel() for batch in batches])
+        assert temperature_of(probabilities, y) == pytest.approx(float(temperature), rel=1e-4)
+    learner.set_temperature(float(temperatures[0]), 3, growth)
+    assert validator(learner) == scores  # the same again, as temperatures start from one
+    assert math.isfinite(scores.nll)
+
+
+def test_probabilities_are_tempered_by_the_number_of_a_tasks_own_classes(
+    configure: Callable[..., TrainingConfig], data: FewShotData
+) -> None:
+    learner = build_learner(configure(learner={"name": "ove_mean_field_pl"}), data.train).eval()
+    x = torch.rand(2, 4, 1, 16, 16, generator=torch.Generator().manual_seed(0))
+    y = torch.tensor([[0, 1, 2, 3], [0, 1, 1, 0]])
+    present = torch.tensor([[True] * 4, [True, True, False, False]])
+
+    def logits() -> torch.Tensor:
+        return learner.condition(x, y, 4, class_mask=present).predict(x).log()
+
+    plain = logits()
+    learner.set_temperature(2.0, way=4, growth=1.0)
+    tempered = logits()
+    for task, (temperature, n) in enumerate(((2.0, 4), (1.0, 2))):
+        expected = (plain[task, :, :n] / temperature).log_softmax(-1)
+        torch.testing.assert_close(tempered[task, :, :n], expected, atol=1e-5, rtol=1e-5)
+    with pytest.raises(ValueError, match="ProtoNet has no temperature"):
+        build_learner(configure(), data.train).set_temperature(2.0)
