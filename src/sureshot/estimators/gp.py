@@ -29,6 +29,7 @@ from torch import Tensor
 
 from sureshot.estimators import options
 from sureshot.estimators.base import LatentPrediction, ProbabilisticClassifier, Uncertainty, entropy
+from sureshot.estimators.class_labels import class_numbers, grow, staying
 from sureshot.estimators.conditioning import Conditioned, Model, condition
 from sureshot.estimators.features import FeatureMap, explicit_features, nystrom_features
 from sureshot.estimators.preprocessing import Scaling, fit_scaling
@@ -217,20 +218,10 @@ class GPClassifier(ProbabilisticClassifier):
         if not first and self._precomputed:
             raise ValueError("partial_fit does not work with kernel='precomputed': call fit with the larger matrix.")
         x, labels, weight = self._checked(X, y, sample_weight, reset=first)
-        announced = np.unique(labels) if classes is None else np.unique(np.asarray(classes))
-        if first:
-            self.classes_ = np.unique(np.concatenate([announced, np.unique(labels)]))
-            old: LabelledRows | None = None
-        else:
-            known = set(self.classes_.tolist())
-            arriving = np.unique(np.concatenate([announced, np.unique(labels)]))
-            _check_same_type(self.classes_, arriving)
-            fresh = [label for label in arriving.tolist() if label not in known]
-            if fresh:
-                self.classes_ = np.concatenate([self.classes_, np.asarray(fresh, dtype=arriving.dtype)])
-            old = self._rows
-        position = {label: k for k, label in enumerate(self.classes_.tolist())}
-        codes = np.array([position[label] for label in labels.tolist()], dtype=np.int64)
+        arriving = labels if classes is None else np.concatenate([np.asarray(classes), labels])
+        old = None if first else self._rows
+        self.classes_ = grow(None if first else self.classes_, arriving)
+        codes = class_numbers(self.classes_, labels)
         weight = weight * self._class_weights(codes)
         if old is not None:
             x, codes, weight = (np.concatenate(pair) for pair in ((old.x, x), (old.y, codes), (old.weight, weight)))
@@ -275,14 +266,7 @@ class GPClassifier(ProbabilisticClassifier):
         check_is_fitted(self)
         x = check_inputs(self, X, reset=False)
         labels = check_labels(y, len(x))
-        position = {label: k for k, label in enumerate(self.classes_.tolist())}
-        unseen = sorted({str(label) for label in labels.tolist() if label not in position})
-        if unseen:
-            raise ValueError(
-                f"y has labels the model does not know: {', '.join(unseen[:5])}. "
-                "Drop those rows, or add the classes with partial_fit first."
-            )
-        codes = np.array([position[label] for label in labels.tolist()])
+        codes = class_numbers(self.classes_, labels)
         blocks = [self._features(x[k : k + QUERY_BLOCK]) for k in range(0, len(x), QUERY_BLOCK)]
         moments = [self._rule_moments(*block) for block in blocks]
 
@@ -303,13 +287,7 @@ class GPClassifier(ProbabilisticClassifier):
         check_is_fitted(self)
         if self._precomputed:
             raise ValueError("forget does not work with kernel='precomputed': call fit with the smaller matrix.")
-        leaving = set(np.atleast_1d(np.asarray(classes)).tolist())
-        unknown = leaving - set(self.classes_.tolist())
-        if unknown:
-            raise ValueError(f"cannot forget classes the model does not know: {sorted(map(str, unknown))[:5]}.")
-        stays = np.array([label not in leaving for label in self.classes_.tolist()])
-        if not stays.any():
-            raise ValueError("cannot forget every class: at least one must stay.")
+        stays = staying(self.classes_, classes)
         renumbered = np.cumsum(stays) - 1
         kept = stays[self._rows.y]
         rows = LabelledRows(self._rows.x[kept], renumbered[self._rows.y[kept]], self._rows.weight[kept])
@@ -598,11 +576,3 @@ class GPClassifier(ProbabilisticClassifier):
 def _deterministic(model: Model) -> Model:
     """The stand-in whose leave-one-out predictions choose settings for a sampled or stochastic inference."""
     return replace(model, inference="mean_field") if model.inference in ("gibbs", "natural_gradient") else model
-
-
-def _check_same_type(known: np.ndarray, arriving: np.ndarray) -> None:
-    text = {"U", "S", "O"}
-    if (known.dtype.kind in text) != (arriving.dtype.kind in text):
-        raise TypeError(
-            f"labels changed type: the model knows {known.dtype} labels such as {known[0]!r}, and {arriving[0]!r} came."
-        )
