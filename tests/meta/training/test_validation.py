@@ -32,7 +32,7 @@ def test_temperatures_are_those_of_tasks_of_two_sizes(
     config = configure(learner={"name": "ove_mean_field_pl"})
     learner = build_learner(config, data.train)
     assert isinstance(learner, GaussianProcessLearner)
-    validator = Validator(data.val, config.episodes.to_protocol(), config.validation)
+    validator = Validator(data.val, data.train, config.episodes.to_protocol(), config.validation)
     scores = validator(learner)
     temperatures = learner.temperature(torch.tensor([3.0, 6.0]))
     growth = float(learner.log_temperature[1])

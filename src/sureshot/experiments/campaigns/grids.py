@@ -160,15 +160,7 @@ def image_cell(
     suffix = "" if precision == "float32" else f"-{precision}"
     return Cell(
         key=f"{learner}-{chosen}-{kernel}-{shots}shot-seed{seed}-{budget}{suffix}",
-        labels={
-            "learner": learner,
-            "preset": chosen,
-            "kernel": kernel,
-            "shots": shots,
-            "seed": seed,
-            "budget": budget,
-            "precision": precision,
-        },
+        labels=_labels(training, shots, budget),
         training=training,
         examinations=(Examination(f"5-way {shots}-shot", EpisodeProtocol(5, shots, 15)),),
     )
@@ -221,15 +213,20 @@ def embedding_cell(
     )
     return Cell(
         key=f"{learner}-{chosen}-{kernel}-{examination.protocol.ways[1]}way-{shots}shot-seed{seed}-{budget}",
-        labels={
-            "learner": learner,
-            "preset": chosen,
-            "kernel": kernel,
-            "shots": shots,
-            "seed": seed,
-            "budget": budget,
-            "precision": "float32",
-        },
+        labels=_labels(training, shots, budget),
         training=training,
         examinations=(examination,),
     )
+
+
+def _labels(training: TrainingConfig, shots: int, budget: str) -> dict[str, str | int]:
+    learner = training.learner
+    return {
+        "learner": learner.name,
+        "preset": learner.preset,
+        "kernel": learner.kernel,
+        "shots": shots,
+        "seed": training.training.seed,
+        "budget": budget,
+        "precision": learner.precision,
+    }

@@ -15,7 +15,6 @@ and grouping changes nothing.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -105,7 +104,7 @@ class Learner(nn.Module, ABC):
     """Whether meta-training feeds single images of all base classes instead of episodes (see `Tasks.class_ids`)."""
 
     fits_normalisation = False
-    """Whether meta-training fits the normalisation of embeddings to the inputs of validation classes."""
+    """Whether meta-training fits the normalisation of embeddings to validation classes."""
 
     fits_temperature = False
     """Whether meta-training fits a temperature of the predictive probabilities on validation tasks."""
@@ -244,13 +243,12 @@ class Learner(nn.Module, ABC):
         if mask is None:
             embedded = self.embed(x)
         else:
-            present = torch.cat([self._pass(part[rows]) for part, rows in self._masked_passes(x, mask)])
+            size = self.tasks_per_pass
+            passes = zip(x.split(size), mask.split(size), strict=True)
+            present = torch.cat([self._pass(part[rows]) for part, rows in passes])
             embedded = present.new_zeros(*mask.shape, present.shape[-1])
             embedded[mask] = present
         return tasks.with_inputs(embedded[:, :n_support], embedded[:, n_support:])
-
-    def _masked_passes(self, x: Tensor, mask: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        return zip(x.split(self.tasks_per_pass), mask.split(self.tasks_per_pass), strict=True)
 
     def _pass(self, rows: Tensor) -> Tensor:
         if rows.dim() == 4:

@@ -126,9 +126,9 @@ class GaussianProcessLearner(Learner):
         mean field; kept to reproduce its numbers.
     fit_normalisation : bool
         Meta-learn the normalisation of embeddings: whenever meta-training scores the learner on validation classes,
-        it first fits the statistics of batch normalisation to their inputs, and centres embeddings in use on theirs.
-        The classes of use are new, and often of another domain, in which the statistics of the base classes are
-        wrong; labels are not needed to see that.
+        it first fits the statistics of batch normalisation to their inputs, and the centre of embeddings in use to
+        theirs. The classes of use are new, and often of another domain, in which the statistics of the base classes
+        are wrong.
     fit_temperature : bool
         Meta-learn a temperature of the predictive probabilities, likewise: by the likelihood of the tasks of
         validation classes, of two numbers of classes where there are enough, so that tasks of others have theirs.

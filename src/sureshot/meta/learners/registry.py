@@ -6,7 +6,8 @@ and nothing else; the contract tests run over `LEARNER_NAMES`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from torch import nn
@@ -178,17 +179,15 @@ def _inference(settings: GaussianProcessSettings) -> tuple[TaskInference, TaskIn
             MeanField(likelihood, settings.n_steps, settings.detach_inner, settings.rivals),
             MeanField(likelihood, settings.n_steps_prediction, settings.detach_inner, settings.rivals),
         )
-    chains: dict[str, Any] = {"n_chains": settings.n_chains, "n_sweeps_evidence": settings.n_sweeps}
-    if settings.likelihood == "one_vs_each":
-
-        def one_vs_each(n_sweeps: int) -> OneVsEachGibbs:
-            return OneVsEachGibbs(**chains, n_sweeps_posterior=n_sweeps, start=settings.start)
-
-        return one_vs_each(settings.n_sweeps), one_vs_each(settings.n_sweeps_prediction)
-
-    def logistic_softmax(n_sweeps: int) -> LogisticSoftmaxGibbs:
-        return LogisticSoftmaxGibbs(
-            **chains, n_sweeps_posterior=n_sweeps, temperature=settings.temperature, start=settings.start
-        )
-
-    return logistic_softmax(settings.n_sweeps), logistic_softmax(settings.n_sweeps_prediction)
+    chains: dict[str, Any] = {
+        "n_chains": settings.n_chains,
+        "n_sweeps_evidence": settings.n_sweeps,
+        "start": settings.start,
+    }
+    kind: Callable[..., TaskInference] = OneVsEachGibbs
+    if settings.likelihood == "logistic_softmax":
+        kind = partial(LogisticSoftmaxGibbs, temperature=settings.temperature)
+    return (
+        kind(**chains, n_sweeps_posterior=settings.n_sweeps),
+        kind(**chains, n_sweeps_posterior=settings.n_sweeps_prediction),
+    )

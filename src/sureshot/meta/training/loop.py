@@ -174,7 +174,10 @@ class Run:
         except ValueError as error:
             raise ValueError(f"training: {error}") from None
         validates = config.validation.every > 0 and group.writes
-        self.validator = Validator(_on(data.val, group.device), protocol, config.validation) if validates else None
+        self.validator: Validator | None = None
+        if validates:
+            validation = _on(data.val, group.device)
+            self.validator = Validator(validation, self.sampler.data, protocol, config.validation)
         self.learner = build_learner(config, data.train).to(group.device)
         if data.train.x.dim() == 4:
             self.learner.backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -79,6 +79,8 @@ class Validator:
     ----------
     data : LabelledSet
         Validation classes.
+    base : LabelledSet
+        Those that are trained on.
     training : EpisodeProtocol
         Way and shots are taken from it (the largest of a range; the way as far as there are classes).
     config : ValidationConfig
@@ -89,10 +91,12 @@ class Validator:
         If the set is too small for such tasks.
     """
 
-    def __init__(self, data: LabelledSet, training: EpisodeProtocol, config: ValidationConfig) -> None:
+    def __init__(
+        self, data: LabelledSet, base: LabelledSet, training: EpisodeProtocol, config: ValidationConfig
+    ) -> None:
         way = min(training.ways[1], data.n_classes)
         other = _other_way(way, data.n_classes)
-        self._data = data
+        self._data, self._base = data, base
         self._seed = config.seed
         shots = training.shot_range[1]
         self._exam = self._draw(way, shots, config.tasks, config, "validation tasks")
@@ -112,7 +116,7 @@ class Validator:
             If an embedding is not finite.
         """
         if learner.fits_normalisation:
-            fit_normalisation(learner, self._data.x, generator_for(self._seed, "validation inputs"))
+            fit_normalisation(learner, self._base, self._data, generator_for(self._seed, "validation inputs"))
         embeddings = embed_set(learner, self._data.x)
         noise = generator_for(self._seed, "validation noise", device=device_of(learner))
         if learner.fits_temperature:
