@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -26,17 +27,26 @@ def read_arrays(path: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
     DataError
         If the file cannot be read or an array is not in it.
     """
+    with opened(path, f"fetch or write it again, with {listed(names)}") as archive:
+        missing = [name for name in names if name not in archive.files]
+        if missing:
+            raise DataError(f"{path} has no array {listed(missing)}; arrays: {listed(archive.files) or 'none'}")
+        return {name: np.asarray(archive[name]) for name in names}
+
+
+@contextmanager
+def opened(path: Path, advice: str) -> Iterator[np.lib.npyio.NpzFile]:
+    """The archive; anything wrong with its bytes, then or when an array is read, as a `DataError` with advice."""
     try:
         loaded = np.load(path, allow_pickle=False)
         if not isinstance(loaded, np.lib.npyio.NpzFile):
-            raise DataError(f"{path} holds one bare array, expected an NPZ file with {listed(names)}")
+            raise DataError(f"{path} holds one bare array: {advice}")
         with loaded as archive:
-            missing = [name for name in names if name not in archive.files]
-            if missing:
-                raise DataError(f"{path} has no array {listed(missing)}; arrays: {listed(archive.files) or 'none'}")
-            return {name: np.asarray(archive[name]) for name in names}
+            yield archive
     except DataError:
         raise
     except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, ValueError, OSError, SyntaxError) as error:
         detail = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise DataError(f"{path} cannot be read as NPZ ({detail}): fetch or write it again") from None
+        if "pickle" in detail:
+            detail = "it is a pickle or no NPZ file at all"
+        raise DataError(f"{path} cannot be read as NPZ ({detail}): {advice}") from None

@@ -10,14 +10,11 @@ are read, so they are refused.
 from __future__ import annotations
 
 import logging
-import zipfile
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
+from sureshot.data.archives import opened
 from sureshot.data.checks import check_names, listed, near
 from sureshot.data.root import DataError
 
@@ -52,7 +49,7 @@ def read_npz(
     ------
     DataError
     """
-    with _opened(path) as archive:
+    with opened(path, "write it with numpy.savez(path, X=X, y=y)") as archive:
         names = list(archive.files)
         x_name = _choose(path, names, _FEATURES)
         if x_name is None:
@@ -70,24 +67,6 @@ def read_npz(
     if y is not None:
         _check_label_array(path, str(y_name), y, len(X))
     return X, y, _check_feature_names(path, features, X.shape[1])
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[np.lib.npyio.NpzFile]:
-    """The archive; anything wrong with its bytes, then or when an array is read, as a `DataError`."""
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        if not isinstance(loaded, np.lib.npyio.NpzFile):
-            raise DataError(f"{path} holds one bare array: write it with numpy.savez(path, X=X, y=y)")
-        with loaded as archive:
-            yield archive
-    except DataError:
-        raise
-    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, ValueError, OSError, SyntaxError) as error:
-        detail = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        if "pickle" in detail:
-            detail = "it is a pickle or no NPZ file at all"
-        raise DataError(f"{path} cannot be read as NPZ ({detail}): write it with numpy.savez(path, X=X, y=y)") from None
 
 
 def _array(archive: np.lib.npyio.NpzFile, path: Path, name: str) -> np.ndarray:
