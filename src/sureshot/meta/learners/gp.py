@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from sureshot.inference.latent_gaussian import GramPrior
 from sureshot.likelihoods.base import Likelihood
+from sureshot.likelihoods.quadrature import marginal_variance
 from sureshot.meta.learners.absent_classes import ABSENT_MEAN
 from sureshot.meta.learners.base import EmbeddedPosterior, Latents, Learner, Precision, joint_mask, mean_over_rows
 from sureshot.meta.learners.prediction import TASK_RULES, TaskRule, class_probabilities, temper
@@ -64,10 +65,8 @@ class GaussianProcessTaskPosterior(EmbeddedPosterior):
     def latents(self, query: Tensor) -> Latents:
         """Moments of the mixture over chains; see `EmbeddedPosterior.latents`."""
         mean, covariance = self._query(query)
-        if covariance.dim() == mean.dim() + 1:
-            covariance = covariance.diagonal(dim1=-2, dim2=-1).mT
         centre = mean.mean(0)
-        variance = covariance.mean(0) + (mean - centre).square().mean(0)
+        variance = marginal_variance(mean, covariance).mean(0) + (mean - centre).square().mean(0)
         return Latents(centre.mT, variance.mT)
 
     def outlier_score(self, query: Tensor) -> Tensor:

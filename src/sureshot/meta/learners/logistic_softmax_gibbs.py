@@ -18,7 +18,6 @@ References: Snell & Zemel 2021, appendix G (LS by Gibbs with a constant mean); G
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -29,9 +28,8 @@ from sureshot.inference.mean_field import fit_mean_field
 from sureshot.inference.site_evidence import site_log_evidence
 from sureshot.likelihoods.logistic_softmax import LogisticSoftmax
 from sureshot.meta.learners.absent_classes import present_classes
-from sureshot.meta.learners.task_inference import QueryPosterior, TaskInference
-
-Start = Literal["prior", "mean_field"]
+from sureshot.meta.learners.gibbs_inference import GibbsInference
+from sureshot.meta.learners.task_inference import QueryPosterior
 
 _START_STEPS = 10  # of mean field; the chains forget where they started
 
@@ -48,19 +46,15 @@ class ChainPosterior(QueryPosterior):
 
 
 @dataclass(frozen=True)
-class LogisticSoftmaxGibbs(TaskInference):
+class LogisticSoftmaxGibbs(GibbsInference):
     """Gibbs sampling of the logistic-softmax model.
 
     Parameters
     ----------
-    n_chains : int, default=20
-        Independent chains for each task, the published number.
-    n_sweeps_evidence, n_sweeps_posterior : int, default=1 and 50
-        Sweeps before the sites are used, as published; 1 is biased (see the module's notes).
+    n_chains, n_sweeps_evidence, n_sweeps_posterior, start
+        See `GibbsInference`; one sweep for the evidence is biased (see the module's notes).
     temperature : float, default=1.0
         Of the likelihood.
-    start : {"prior", "mean_field"}, default="prior"
-        Where chains start: at draws from the prior, or from independent Gaussians with the mean-field moments.
 
     Raises
     ------
@@ -68,19 +62,11 @@ class LogisticSoftmaxGibbs(TaskInference):
         For counts below 1, a temperature that is not positive, or an unknown start.
     """
 
-    n_chains: int = 20
-    n_sweeps_evidence: int = 1
-    n_sweeps_posterior: int = 50
     temperature: float = 1.0
-    start: Start = "prior"
     likelihood: LogisticSoftmax = field(init=False)
 
     def __post_init__(self) -> None:
-        for name in ("n_chains", "n_sweeps_evidence", "n_sweeps_posterior"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.start not in get_args(Start):
-            raise ValueError(f"start must be one of {', '.join(map(repr, get_args(Start)))}, got {self.start!r}")
+        super().__post_init__()
         object.__setattr__(self, "likelihood", LogisticSoftmax(self.temperature))
 
     def evidence(

@@ -14,7 +14,6 @@ References: Snell & Zemel 2021, algorithm 1 and section 3.4.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -24,10 +23,9 @@ from sureshot.inference.one_vs_each_evidence import mean_collapsed_log_evidence
 from sureshot.inference.one_vs_each_gibbs import OneVsEachGibbsResult, run_one_vs_each_gibbs
 from sureshot.inference.one_vs_each_query import differentiable_query
 from sureshot.likelihoods.one_vs_each import OneVsEach
+from sureshot.meta.learners.gibbs_inference import GibbsInference
 from sureshot.meta.learners.mean_field import MeanField
-from sureshot.meta.learners.task_inference import QueryPosterior, TaskInference
-
-Start = Literal["prior", "mean_field"]
+from sureshot.meta.learners.task_inference import QueryPosterior
 
 _MEAN_FIELD_STEPS = 5  # enough to begin a chain near the posterior
 
@@ -54,42 +52,25 @@ class OneVsEachGibbsPosterior(QueryPosterior):
 
 
 @dataclass(frozen=True)
-class OneVsEachGibbs(TaskInference):
+class OneVsEachGibbs(GibbsInference):
     """Gibbs sampling of the one-vs-each model.
 
     Parameters
     ----------
-    n_chains : int, default=20
-        Independent chains for each task; 20 as published.
-    n_sweeps_evidence : int, default=1
-        Draws of the Polya-Gamma variables for `evidence`; the last one counts. 1 as published.
-    n_sweeps_posterior : int, default=50
-        The same for `posterior`.
-    start : {"prior", "mean_field"}
-        Where the chains start: latents from the prior as published, or from a mean-field Gaussian.
+    n_chains, n_sweeps_evidence, n_sweeps_posterior, start
+        See `GibbsInference`.
     likelihood : OneVsEach
         Its predictive rules; the sampler does not depend on them.
     """
 
-    n_chains: int = 20
-    n_sweeps_evidence: int = 1
-    n_sweeps_posterior: int = 50
-    start: Start = "prior"
     likelihood: OneVsEach = field(default_factory=OneVsEach)
-
-    def __post_init__(self) -> None:
-        if self.start not in get_args(Start):
-            raise ValueError(f"start must be 'prior' or 'mean_field', got {self.start!r}")
-        for name in ("n_chains", "n_sweeps_evidence", "n_sweeps_posterior"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
 
     def evidence(
         self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
     ) -> Tensor:
         """``log p(y | omega)`` averaged over the chains, (T,); its gradient is what counts, see the module's notes."""
         gram, class_mean = _task_prior(prior, y, n_classes)
-        result = self._sample(prior, y, n_classes, weight, generator, self.n_sweeps_evidence)
+        result = self._sample(prior, gram, class_mean, y, weight, generator, self.n_sweeps_evidence)
         return mean_collapsed_log_evidence(gram, class_mean, result.prior.star(), result.last)
 
     def posterior(
@@ -97,20 +78,21 @@ class OneVsEachGibbs(TaskInference):
     ) -> OneVsEachGibbsPosterior:
         """See `TaskInference.posterior`."""
         gram, class_mean = _task_prior(prior, y, n_classes)
-        result = self._sample(prior, y, n_classes, weight, generator, self.n_sweeps_posterior)
+        result = self._sample(prior, gram, class_mean, y, weight, generator, self.n_sweeps_posterior)
         return OneVsEachGibbsPosterior(result, gram, class_mean)
 
     @torch.no_grad()
     def _sample(
         self,
         prior: GramPrior,
+        gram: Tensor,  # that of the prior, (T, N, N)
+        class_mean: Tensor,  # (T, C)
         y: Tensor,
-        n_classes: int,
         weight: Tensor | None,
         generator: torch.Generator,
         n_sweeps: int,
     ) -> OneVsEachGibbsResult:
-        gram, class_mean = _task_prior(prior, y, n_classes)
+        n_classes = class_mean.shape[-1]
         if weight is not None:  # a row that does not count must not enter through rounding either
             kept = (weight > 0).to(gram.dtype)
             gram = gram * kept.unsqueeze(-1) * kept.unsqueeze(-2)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from sureshot.likelihoods.base import Likelihood
 from sureshot.likelihoods.one_vs_each import OneVsEach
-from sureshot.likelihoods.quadrature import expected_log_sigmoid
+from sureshot.likelihoods.quadrature import expected_log_sigmoid, is_full_covariance
 
 TaskRule = Literal["integral", "expected_log", "plug_in", "released_expected_log"]
 TASK_RULES: tuple[str, ...] = get_args(TaskRule)
@@ -49,7 +49,7 @@ def temper(probabilities: Tensor, temperature: Tensor, dim: int = -1) -> Tensor:
 
 
 def _released(mean: Tensor, covariance: Tensor) -> Tensor:
-    if covariance.dim() == mean.dim() + 1:
+    if is_full_covariance(mean, covariance):
         own = covariance.diagonal(dim1=-2, dim2=-1)  # (S, T, Q, C)
         spread = (own.unsqueeze(-1) + own.unsqueeze(-2) - 2 * covariance).movedim(-3, -1)
     else:

@@ -21,6 +21,7 @@ from typing import Any, Literal, get_args
 
 from sureshot.data.checks import near
 from sureshot.likelihoods.logistic_softmax import Augmentation
+from sureshot.meta.learners.gibbs_inference import Start
 from sureshot.meta.learners.gp import Objective, PredictiveSplit
 from sureshot.meta.learners.prediction import TaskRule
 from sureshot.meta.learners.task_kernel import Scale
@@ -30,7 +31,6 @@ PRESETS: tuple[str, ...] = get_args(Preset)
 
 InferenceName = Literal["mean_field", "gibbs", "label_regression"]
 LikelihoodName = Literal["one_vs_each", "logistic_softmax", "gaussian"]
-Start = Literal["prior", "mean_field"]
 PredictiveLikelihood = Literal["own", "softmax", "logistic_softmax"]
 
 

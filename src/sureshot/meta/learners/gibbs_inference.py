@@ -1,0 +1,44 @@
+"""What the Gibbs samplers of tasks have in common: chains, sweeps, and where they start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from sureshot.meta.learners.task_inference import TaskInference
+
+Start = Literal["prior", "mean_field"]
+
+
+@dataclass(frozen=True)
+class GibbsInference(TaskInference):
+    """Independent chains for each task.
+
+    Parameters
+    ----------
+    n_chains : int, default=20
+        For each task; 20 as published.
+    n_sweeps_evidence : int, default=1
+        Draws of the augmenting variables for `evidence`; the last one counts. 1 as published.
+    n_sweeps_posterior : int, default=50
+        The same for `posterior`.
+    start : {"prior", "mean_field"}, default="prior"
+        Where the latents start: at draws from the prior, as published, or from a mean-field Gaussian.
+
+    Raises
+    ------
+    ValueError
+        For counts below 1 or an unknown start.
+    """
+
+    n_chains: int = 20
+    n_sweeps_evidence: int = 1
+    n_sweeps_posterior: int = 50
+    start: Start = "prior"
+
+    def __post_init__(self) -> None:
+        for name in ("n_chains", "n_sweeps_evidence", "n_sweeps_posterior"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.start not in get_args(Start):
+            raise ValueError(f"start must be one of {', '.join(map(repr, get_args(Start)))}, got {self.start!r}")
