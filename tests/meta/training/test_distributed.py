@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 
 from sureshot.data.labelled import FewShotData
-from sureshot.meta.training import TrainingConfig, load_learner, read_log, train
+from sureshot.meta.training import TrainingConfig, load_checkpoint, load_learner, read_log, train
 from sureshot.meta.training.distributed import Processes, processes
 from sureshot.meta.training.loop import Run
 
@@ -113,6 +113,22 @@ def test_two_processes_have_the_gradients_of_one(
         "metrics.jsonl",
     }
     load_learner(tmp_path / "run")
+
+
+@needs_gloo
+def test_what_is_fitted_to_validation_classes_is_not_averaged(tmp_path: Path) -> None:
+    """Only one process validates; the checkpoint to resume from, which averages buffers, has what it fitted."""
+    run_two(
+        TRAINING,
+        tmp_path,
+        {"learner": {"name": "ove_mean_field_pl"}, "training": SETTINGS, "validation": {"every": 21}},
+    )
+    best, last = (
+        load_checkpoint(tmp_path / "run" / f"{name}.safetensors").artifact.arrays for name in ("best", "last")
+    )
+    assert abs(best["model.centre"]).max() > 0
+    for name, values in best.items():
+        np.testing.assert_array_equal(last[name], values, err_msg=name)
 
 
 def test_shares_are_contiguous_and_complete() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sureshot.data.labelled import FewShotData
+from sureshot.data.labelled import FewShotData, LabelledSet
 from sureshot.meta.training import (
     DivergedError,
     TrainingConfig,
@@ -37,6 +37,23 @@ def contents(folder: Path) -> dict[str, bytes]:
 def whole(configure: Configure, tmp_path_factory: pytest.TempPathFactory, data: FewShotData) -> TrainingResult:
     """A run that nothing disturbed."""
     return train(configure(), tmp_path_factory.mktemp("whole"), data=data)
+
+
+def test_a_backbone_without_weights_leaves_the_kernel_to_learn(tmp_path: Path) -> None:
+    x = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
+    part = LabelledSet(x + torch.eye(4)[torch.arange(60) % 4] * 3, torch.arange(60) % 4, ("a", "b", "c", "d"))
+    config = TrainingConfig.from_dict(
+        {
+            "data": {"name": "vectors"},
+            "episodes": {"way": 3, "queries": 3},
+            "backbone": {"name": "identity"},
+            "learner": {"name": "ove_mean_field_pl"},
+            "training": {"episodes": 4},
+            "validation": {"every": 2, "tasks": 5, "queries": 3},
+        }
+    )
+    result = train(config, tmp_path, data=FewShotData(part, part, part, "vectors", "four classes"))
+    assert load_learner(result.best).embed(x[None]).shape == (1, 60, 4)
 
 
 def test_a_run_and_its_files(whole: TrainingResult) -> None:

@@ -6,7 +6,7 @@ up their own share. Gradients are averaged while they are computed (`Distributed
 batch statistics, which are those of single tasks, the gradients are those of one process.
 
 Running means and variances of batch normalisation differ between processes, as each sees other tasks. They are
-averaged whenever the learner is validated or saved.
+averaged whenever the learner is validated or saved; after a validation all have those of the process that validates.
 """
 
 from __future__ import annotations
@@ -72,6 +72,12 @@ class Processes:
         for buffer in learner.buffers():
             if buffer.is_floating_point():
                 buffer.copy_(self.mean(buffer.clone()))
+
+    def take_buffers(self, learner: nn.Module) -> None:
+        """Take over the buffers of the writing process, such as what it fitted to validation classes."""
+        if self.count > 1:
+            for buffer in learner.buffers():
+                dist.broadcast(buffer, 0)
 
     def agree(self, value: float) -> float:
         """The value that the writing process has."""

@@ -301,7 +301,8 @@ class Run:
                 state.best, state.best_episodes = dataclasses.asdict(scores), state.episodes
                 self._write_checkpoint(BEST_NAME, with_optimiser=False)
             state.stopped = settings.patience is not None and state.without_better >= settings.patience
-        # Only one process validates; the others need to know whether to stop.
+        # Only one process validates; the others need what it fitted, and to know whether to stop.
+        self.group.take_buffers(self.learner)
         state.stopped = bool(self.group.agree(float(state.stopped)))
 
     def _save(self) -> None:
