@@ -23,11 +23,10 @@ from sureshot.inference.mean_field_blocks import NUMBERS_AT_ONCE, BlockPosterior
 from sureshot.inference.objectives import evidence_bound
 from sureshot.likelihoods.quadrature import is_full_covariance, marginal_variance, standard_normal_points
 from sureshot.meta.learners import EmbeddedPosterior, GaussianProcessLearner, Learner
+from sureshot.meta.learners.gibbs_inference import GibbsInference
 from sureshot.meta.learners.gp import distance_to_classes
 from sureshot.meta.learners.label_regression import LabelRegression
-from sureshot.meta.learners.logistic_softmax_gibbs import LogisticSoftmaxGibbs
 from sureshot.meta.learners.mean_field import MeanField
-from sureshot.meta.learners.one_vs_each_gibbs import OneVsEachGibbs
 from sureshot.meta.learners.prediction import class_probabilities, temper
 from sureshot.meta.learners.task_inference import QueryPosterior
 
@@ -306,7 +305,7 @@ def _gaussian(
         )
     if n_present < 2 and not isinstance(inference, LabelRegression):
         return GaussianAnswers(learner, x, membership, None, present, support.n_classes, 0.0)
-    if isinstance(inference, OneVsEachGibbs | LogisticSoftmaxGibbs):
+    if isinstance(inference, GibbsInference):
         _whole(support.weight, "a learner that samples")
     mean = (learner.prior_mean + learner.prediction_shift).expand(n_present, 1)
     gram = learner.kernel.gram(x)
@@ -342,7 +341,7 @@ def _whole(weight: Tensor, who: str) -> Tensor:
 def _chains(learner: Learner) -> int:
     if isinstance(learner, GaussianProcessLearner):
         inference = learner.prediction_inference
-        if isinstance(inference, OneVsEachGibbs | LogisticSoftmaxGibbs):
+        if isinstance(inference, GibbsInference):
             return inference.n_chains
     return 1
 

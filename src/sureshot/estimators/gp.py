@@ -218,7 +218,7 @@ class GPClassifier(ProbabilisticClassifier):
         if not first and self._precomputed:
             raise ValueError("partial_fit does not work with kernel='precomputed': call fit with the larger matrix.")
         x, labels, weight = self._checked(X, y, sample_weight, reset=first)
-        arriving = labels if classes is None else np.concatenate([np.asarray(classes), labels])
+        arriving = labels if classes is None else np.concatenate([np.ravel(classes), labels])
         old = None if first else self._rows
         self.classes_ = grow(None if first else self.classes_, arriving)
         codes = class_numbers(self.classes_, labels)

@@ -130,9 +130,13 @@ def test_a_preset_that_stood_for_something_else_starts_from_the_beginning(
         change(record[within] if within else record)
         path.write_text(json.dumps(record))
 
-    # A switch that did not exist then is no change, another value is.
+    # A switch that did not exist then had its default: no change if that is what it still has.
     tamper(result, lambda values: values.pop("start"), "preset_values")
     assert finished(cell, tmp_path / "results") is not None
+    kept = result.read_text()
+    tamper(result, lambda values: values.pop("augmentation"), "preset_values")
+    assert finished(cell, tmp_path / "results") is None
+    result.write_text(kept)
     tamper(result, lambda values: values.update(temperature=0.3), "preset_values")
     assert finished(cell, tmp_path / "results") is None
 

@@ -88,6 +88,17 @@ def test_results_in_any_precision_are_shown_and_the_first_decides(results: Path)
     assert "ove_gibbs_pl" not in outcome.findings[-1]  # what is missing
 
 
+def test_seeds_in_different_precisions_make_one_figure(results: Path) -> None:
+    folder = results / CUB.name
+    settings = ImageCampaignConfig(shots=(5,), learners=("protonet",), seeds=(1,))
+    [cell] = CUB.cells(settings, "float32")
+    record = json.loads((folder / "protonet-paper-cosine-5shot-seed0-standard-bfloat16.json").read_text())
+    record |= {"key": cell.key, "labels": cell.labels, "settings": cell.settings()}
+    (folder / f"{cell.key}.json").write_text(json.dumps(record))
+    outcome = collect(CUB, results, shots=(5,), seeds=(0, 1))
+    assert "robustness-5-way-5-shot" in [picture.name for picture in outcome.pictures]
+
+
 def test_the_chosen_cells_only(results: Path) -> None:
     outcome = collect(CUB, results, learners=("protonet",), shots=(5,))
     assert outcome.findings == ("1 of 1 cells have a result; they took 1.0 hours (the last run of each).",)
@@ -119,6 +130,8 @@ def test_no_result_is_no_page(results: Path) -> None:
         ({"learners": ("dtk",)}, "unknown learner 'dtk'"),
         ({"kernels": ("rbv",)}, "unknown kernel 'rbv'"),
         ({"shots": (2,)}, "shots must be one of 1, 5"),
+        ({"precisions": ()}, "precisions must not be empty"),
+        ({"precisions": ("float32", "float32")}, "precisions must differ"),
         ({"precisions": ("float16",)}, "learner.precision must be one of"),
         ({"kernel": "rbf"}, "unknown option 'kernel'"),
     ],

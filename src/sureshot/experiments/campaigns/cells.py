@@ -36,7 +36,8 @@ from sureshot.meta.learners import GP_LEARNER_NAMES
 from sureshot.meta.learners.presets import GaussianProcessSettings, gaussian_process_settings
 from sureshot.meta.protocols import EpisodeProtocol
 from sureshot.meta.training import DivergedError, TrainingConfig, load_checkpoint, load_learner, train
-from sureshot.meta.training.checkpoint import LAST_NAME
+from sureshot.meta.training.checkpoint import LAST_NAME, Checkpoint
+from sureshot.persistence import ArtifactError
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +79,7 @@ class Cell:
     key : str
         Name of the result's file.
     labels : dict
-        What distinguishes the cell in tables: learner, preset, kernel, shots, seed, budget.
+        What distinguishes the cell in tables: learner, preset, kernel, shots, seed, budget, precision.
     training : TrainingConfig
     examinations : tuple of Examination
     """
@@ -269,18 +270,28 @@ def _same_training(cell: Cell, folder: Path) -> bool:
     last, noted = folder / LAST_NAME, folder / "preset.json"
     if last.exists():
         then = json.loads(noted.read_text(encoding="utf-8")) if noted.is_file() else {}
-        if load_checkpoint(last).config == cell.training.as_dict() and not _changed(then, cell):
+        checkpoint = load_checkpoint(last)
+        if checkpoint.config == cell.training.as_dict() and not _changed(then, cell) and _fits(checkpoint):
             return True
-        logger.info("%s is of other settings: %s is trained from the start", last, cell.key)
+        logger.info("%s is of other settings or another version: %s is trained from the start", last, cell.key)
         last.unlink()
     _write(noted, cell.preset_values())
     return False
 
 
+def _fits(checkpoint: Checkpoint) -> bool:
+    """Whether this version has the learner of a checkpoint."""
+    try:
+        checkpoint.build()
+    except ArtifactError:
+        return False
+    return True
+
+
 def _changed(then: Mapping[str, Any], cell: Cell) -> list[str]:
-    """The switches that a preset set to something else then; one that was not there had its default."""
+    """The switches that a preset set to something else then, if noted; one that was not there had its default."""
     now = cell.preset_values()
-    before = {**(asdict(GaussianProcessSettings()) if now else {}), **then}
+    before = {**asdict(GaussianProcessSettings()), **then} if now and then else then
     return [key for key, value in before.items() if key not in now or now[key] != value]
 
 

@@ -33,7 +33,7 @@ class ImageCampaignConfig:
         Of the Gaussian processes; the other learners have none and are run once.
     shots, seeds : tuple of int
     precisions : tuple of {"float32", "bfloat16"}
-        Of the backbone in training. Results in any of them are shown; what has none is trained in the first.
+        Of the backbone's arithmetic. Results in any of them are shown; what has none is trained in the first.
     results, checkpoints : str
         Folders of the cells' results, and of their checkpoints and logs; each campaign has one of its name in them.
     train : bool
@@ -134,6 +134,8 @@ class ImageCampaign:
         check_budget(settings.budget)
         check_learners(settings.learners)
         check_kernels(settings.kernels)
+        if len(set(settings.precisions)) < len(settings.precisions):
+            raise ValueError(f"precisions must differ, got {list(settings.precisions)}")
         results, checkpoints = Path(settings.results) / self.name, Path(settings.checkpoints) / self.name
         cells: list[Cell] = []
         for same_but_precision in zip(*(self.cells(settings, name) for name in settings.precisions), strict=True):
@@ -169,9 +171,7 @@ _BUDGETS = (
     "The papers train for 60,000 (1-shot) and 40,000 (5-shot) episodes; the budget of every cell is in the table, "
     "`standard` is a quarter."
 )
-_PRECISION = (
-    "Backbones are trained in the precision that the table names; where both are there, they show what it changes."
-)
+_PRECISION = "Backbones compute in the precision that the table names; where both are there, they show what it changes."
 _EXCEPTIONS = (
     "The logistic-softmax by mean field (`cdkt_*`) has the exceptions of Ke et al. (2023) on this benchmark: longer "
     "training (80,000 episodes in full), another temperature, another prior mean, where they state them."

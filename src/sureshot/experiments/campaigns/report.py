@@ -74,7 +74,7 @@ def campaign_outcome(
         seeds=seeds,
         findings=_findings(records, cells),
         verdicts=(*aim_verdicts(frame, recommended), *paper_verdicts(frame, published)),
-        differences=differences,
+        differences=(*differences, _FITTED),
     )
 
 
@@ -93,6 +93,10 @@ def _findings(records: Sequence[Record], cells: Sequence[Cell]) -> tuple[str, ..
     return tuple(found)
 
 
+_FITTED = (
+    "`ove_mean_field_*`, ours, fit their normalisation and temperature to validation classes as part of meta-training; "
+    "the other learners are as published, with the columns T for what one temperature does to them."
+)
 _CAPTION = (
     "Accuracy with the half width of its 95 % interval (+-); negative log likelihood, calibration error (ECE, 15 bins) "
     "and Brier score of the probabilities as they are, then (T) after one temperature fitted on validation classes; "

@@ -20,12 +20,12 @@ Record = Mapping[str, Any]
 
 
 def in_first_precision(records: Sequence[Record]) -> list[Record]:
-    """The first of the records that differ in precision only, for comparisons of learners."""
+    """The first of the records that differ in precision only, all labelled alike, for comparisons of learners."""
     found: dict[tuple[Any, ...], Record] = {}
     for record in records:
         labels = record["labels"]
         same = (*(labels[name] for name in (*LABELS, "seed") if name != "precision"), *record["evaluations"])
-        found.setdefault(same, record)
+        found.setdefault(same, {**record, "labels": {**labels, "precision": "any"}})
     return list(found.values())
 
 

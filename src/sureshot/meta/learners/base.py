@@ -106,6 +106,9 @@ class Learner(nn.Module, ABC):
     fits_normalisation = False
     """Whether meta-training fits the normalisation of embeddings to validation classes."""
 
+    centre: Tensor | None
+    """Subtracted from embeddings in use, (D,), by learners with `fits_normalisation`."""
+
     fits_temperature = False
     """Whether meta-training fits a temperature of the predictive probabilities on validation tasks."""
 
@@ -118,6 +121,7 @@ class Learner(nn.Module, ABC):
             raise ValueError(f"precision must be 'float32' or 'bfloat16', got {precision!r}")
         if tasks_per_pass < 1:
             raise ValueError(f"tasks_per_pass must be at least 1, got {tasks_per_pass}")
+        self.register_buffer("centre", None)
         self.backbone = backbone
         self.precision: Precision = precision
         self.tasks_per_pass = tasks_per_pass
@@ -183,7 +187,7 @@ class Learner(nn.Module, ABC):
         )
 
     def set_centre(self, centre: Tensor) -> None:
-        """Subtract a vector (D,) from all embeddings in use; for learners with `fits_normalisation`.
+        """Subtract a vector (D,) or number () from all embeddings in use; for learners with `fits_normalisation`.
 
         Raises
         ------
@@ -255,7 +259,8 @@ class Learner(nn.Module, ABC):
             rows = rows.contiguous(memory_format=torch.channels_last)
         with torch.autocast(rows.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
             embedded = self.backbone(rows)
-        return embedded.float() if embedded.dtype == torch.bfloat16 else embedded
+        embedded = embedded.float() if embedded.dtype == torch.bfloat16 else embedded
+        return embedded if self.training or self.centre is None else embedded - self.centre
 
 
 def joint_mask(tasks: Tasks) -> Tensor | None:

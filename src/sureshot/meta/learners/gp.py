@@ -126,14 +126,16 @@ class GaussianProcessLearner(Learner):
     fit_normalisation : bool
         Meta-learn the normalisation of embeddings: whenever meta-training scores the learner on validation classes,
         it first fits the statistics of batch normalisation to their inputs, and the centre of embeddings in use to
-        theirs. The classes of use are new, and often of another domain, in which the statistics of the base classes
-        are wrong.
+        theirs as far as it differs from that of the base classes by more than chance. The classes of use are new, and
+        often of another domain, in which the statistics of the base classes are wrong. The centre matters to kernels
+        of directions (cosine, unit_rbf); to linear and polynomial ones it is another origin, to others nothing.
     fit_temperature : bool
         Meta-learn a temperature of the predictive probabilities, likewise: by the likelihood of the tasks of
         validation classes, of two numbers of classes where there are enough, so that tasks of others have theirs.
         A learner trained on its base classes is too sure of itself on new ones.
     base_classes : nn.Module, optional
-        For the objective "base_classes": losses (T,) of tasks of embeddings of single images.
+        For the objective "base_classes": losses (T,) of tasks of embeddings of single images. Kernel and prior mean
+        then stay as they start, so this is meant for kernels that do not depend on the size of embeddings.
     """
 
     centre: Tensor
@@ -170,7 +172,10 @@ class GaussianProcessLearner(Learner):
             if value not in known:
                 raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}")
         if (base_classes is not None) != (objective == "base_classes"):
-            raise ValueError("objective 'base_classes' needs a layer for them (n_base_classes), and no other takes one")
+            raise ValueError(
+                f"objective {objective!r} with{'out' if base_classes is None else ''} a layer for base classes: pass "
+                "n_base_classes for the objective 'base_classes', and for no other"
+            )
         self.samples_images = objective == "base_classes"
         self.base_classes = base_classes
         self.kernel = kernel.requires_grad_(False) if self.samples_images else kernel
@@ -260,7 +265,7 @@ class GaussianProcessLearner(Learner):
         prior = self._prior(support, n_classes, class_mask, mean)
         latent = inference.posterior(prior, support_y, n_classes, weight, generator)
         rule = self.training_rule if training else self.rule
-        sizes = support.new_full((len(support),), n_classes) if class_mask is None else class_mask.sum(-1)
+        sizes = support.new_full((len(support),), n_classes) if class_mask is None else class_mask.sum(-1).to(support)
         temperature = support.new_ones(len(support)) if training else self.temperature(sizes)
         membership = nn.functional.one_hot(support_y, n_classes).to(support.dtype).mT
         return GaussianProcessTaskPosterior(
@@ -273,10 +278,6 @@ class GaussianProcessLearner(Learner):
             class_mask,
             temperature,
         )
-
-    def _pass(self, rows: Tensor) -> Tensor:
-        embedded = super()._pass(rows)
-        return embedded if self.training else embedded - self.centre
 
     def _prior(self, z: Tensor, n_classes: int, class_mask: Tensor | None, mean: Tensor) -> GramPrior:
         if self.kernel.n_classes not in (None, n_classes):

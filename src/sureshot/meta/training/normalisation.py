@@ -56,18 +56,24 @@ def fit_normalisation(learner: Learner, base: LabelledSet, validation: LabelledS
 
 
 def shrunk(start: Tensor, there: Tensor, error: Tensor) -> Tensor:
-    """The point on the way from `start` (D,) to `there` (D,) that a squared error () of their difference allows."""
+    """The point on the way from `start` (D,) to `there` (D,) that a squared error () of their difference allows.
+
+    An error that is not known allows nothing.
+    """
     way = there - start
     return start + (1 - error / way.square().sum()).clamp_min(0).nan_to_num() * way
 
 
 def _mean_over_classes(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean (D,) of the class means of embeddings (N, D), and its expected squared error if classes are a sample."""
+    """The mean (D,) of the class means of embeddings (N, D), and its expected squared error if classes are a sample.
+
+    The error that one class has is not known (NaN).
+    """
     _, places, counts = y.unique(return_inverse=True, return_counts=True)
     means = z.new_zeros(len(counts), z.shape[1]).index_add(0, places, z) / counts.unsqueeze(1)
     n_classes = len(means)
     centre = means.mean(0)
-    return centre, (means - centre).square().sum() / (max(n_classes - 1, 1) * n_classes)
+    return centre, (means - centre).square().sum() / ((n_classes - 1) * n_classes)
 
 
 class _Embedder(torch.nn.Module):

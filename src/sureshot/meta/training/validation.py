@@ -1,4 +1,4 @@
-"""Scores on validation classes, by which a checkpoint is chosen.
+"""Scores on validation classes, by which a checkpoint is chosen, and what a learner fits to them before it is scored.
 
 In evaluation mode batch normalisation uses running statistics, so the embedding of an image does not depend on the
 task it appears in: all validation images pass the backbone once, and hundreds of tasks are then looked up in the
@@ -27,6 +27,10 @@ from sureshot.meta.training.normalisation import fit_normalisation
 
 if TYPE_CHECKING:
     from sureshot.data.labelled import LabelledSet
+
+
+_MOST_GROWTH = 0.5
+"""Of a temperature with the number of classes; about 0.1 is usual, and tasks without an error say anything."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +131,7 @@ class Validator:
             if self._second is not None:
                 ratio = temperature_of(*self._second.answers(learner, embeddings, noise)) / temperature
                 growth = math.log(ratio) / math.log(self._second.way / self._exam.way)
+                growth = min(max(growth, -_MOST_GROWTH), _MOST_GROWTH)
             learner.set_temperature(temperature, self._exam.way, growth)
             probabilities = temper(probabilities[None], temperature)[0]
         of_truth = np.take_along_axis(probabilities, y[:, None], -1)
