@@ -188,6 +188,8 @@ def embedding_cell(
     # The paper's deep kernel transfer has hyper-parameters for each of five classes, so it has no other ways.
     chosen = "recommended" if many and learner == "dkt" else preset_of(learner)
     per_step = 2 if many else 8
+    # What is not the backbone is then a layer of base classes or a recurrent network, which 3e-2 throws off course.
+    has_layers = learner == "matchingnet" or learns_base_classes(learner, chosen)
     training = TrainingConfig.from_dict(
         {
             "data": {"name": data, "options": data_options or {}},
@@ -204,7 +206,7 @@ def embedding_cell(
                 "episodes": budget_episodes(budget, 1) // (100 if many else 20),
                 "episodes_per_step": per_step,
                 "learning_rate": 3e-4,
-                "learning_rate_kernel": 1e-3 if learns_base_classes(learner, chosen) else 3e-2,
+                "learning_rate_kernel": 1e-3 if has_layers else 3e-2,
                 "seed": seed,
                 "checkpoint_every": 1_000_000,
             },
