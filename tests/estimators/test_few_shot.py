@@ -27,6 +27,7 @@ from sureshot.data.labelled import FewShotData, LabelledSet
 from sureshot.meta.backbones import LinearProjection, make_backbone
 from sureshot.meta.episodes import as_inputs
 from sureshot.meta.learners import LEARNER_NAMES, make_learner
+from sureshot.meta.learners.registry import learns_base_classes
 from sureshot.meta.training import TrainingConfig, load_learner, train
 from sureshot.meta.training.checkpoint import save_checkpoint
 from sureshot.persistence import ArtifactError, load_artifact, save_artifact
@@ -55,7 +56,7 @@ def support(way: int = 4, shots: int = 3, seed: int = 0) -> tuple[np.ndarray, np
 
 
 def options_of(name: str) -> dict[str, Any]:
-    if name in ("feature_transfer", "baseline_plus_plus"):
+    if learns_base_classes(name):
         return {"n_base_classes": 5}
     return {"n_chains": 4, "n_sweeps_prediction": 30} if name in SAMPLERS else {}
 
