@@ -15,6 +15,8 @@ from typing import Any
 from sureshot.experiments.campaigns.cells import Cell, Examination, data_loader, run_cells
 from sureshot.experiments.campaigns.grids import (
     KERNELS,
+    SAMPLED,
+    SAMPLED_TASKS,
     check_budget,
     check_kernels,
     check_learners,
@@ -29,7 +31,6 @@ NAME = "clinc150-transfer"
 N_BASE = 75
 N_VALIDATION = 30
 LARGEST_TRAINING_WAY = 30
-_STOCHASTIC = ("ove_gibbs_ml", "ove_gibbs_pl", "logistic_softmax_gibbs_ml", "logistic_softmax_gibbs_pl")
 
 
 @dataclass(frozen=True)
@@ -85,8 +86,8 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
         recommended="ove_mean_field_pl",
         differences=(
             "No paper has this experiment.",
-            "Gibbs learners are tested on fewer tasks (200), for time, and not at 75 ways: twenty chains of 75 classes "
-            "take minutes for a task.",
+            f"Gibbs learners are tested on fewer tasks ({SAMPLED_TASKS}), for time, and not at 75 ways: twenty chains "
+            "of 75 classes take minutes for a task.",
             "Baseline++ and feature transfer train on single embeddings of all base intents, as published.",
         ),
     )
@@ -99,15 +100,15 @@ def campaign_cells(settings: Clinc150TransferConfig) -> list[Cell]:
         for way in settings.ways:
             for shots in settings.shots:
                 for learner in settings.learners:
-                    stochastic = learner in _STOCHASTIC
-                    if (place > 0 and (learner not in GP_LEARNER_NAMES or way > 5)) or (way > 5 and stochastic):
+                    sampled = learner in SAMPLED
+                    if (place > 0 and (learner not in GP_LEARNER_NAMES or way > 5)) or (way > 5 and sampled):
                         continue
                     cells += [
                         embedding_cell(
                             "clinc150",
                             learner,
                             way=min(way, LARGEST_TRAINING_WAY),
-                            examination=_examination(way, shots, stochastic),
+                            examination=_examination(way, shots, sampled),
                             shots=shots,
                             seed=seed,
                             budget=settings.budget,
@@ -119,11 +120,11 @@ def campaign_cells(settings: Clinc150TransferConfig) -> list[Cell]:
     return cells
 
 
-def _examination(way: int, shots: int, stochastic: bool) -> Examination:
+def _examination(way: int, shots: int, sampled: bool) -> Examination:
     name = f"{way}-way {shots}-shot"
     if way > 5:
         return Examination(name, EpisodeProtocol(way, shots, 5), n_tasks=20, out_of_episode=0, robustness=0)
-    n_tasks = 200 if stochastic else 600
+    n_tasks = SAMPLED_TASKS if sampled else 600
     return Examination(name, EpisodeProtocol(way, shots, 15), n_tasks, out_of_episode=n_tasks // 2, robustness=0)
 
 

@@ -31,6 +31,12 @@ LONG_BUDGETS: dict[str, int] = {"full": 80_000, "standard": 20_000}
 KERNELS = ("cosine", "linear", "rbf", "unit_rbf", "matern52", "polynomial1", "polynomial2")
 """Kernels that campaigns compare."""
 
+SAMPLED = ("ove_gibbs_ml", "ove_gibbs_pl", "logistic_softmax_gibbs_ml", "logistic_softmax_gibbs_pl")
+"""Learners whose chains (20, of 50 sweeps) take a hundred times as long for a task as deterministic inference."""
+
+SAMPLED_TASKS = 200
+"""Tasks of secondary measurements for learners in `SAMPLED`."""
+
 _SLOW_KERNELS = ("cdkt_ml", "cdkt_pl", "dkt")  # kernel parameters at 1e-4
 
 
@@ -158,11 +164,12 @@ def image_cell(
         }
     )
     suffix = "" if precision == "float32" else f"-{precision}"
+    secondary = {"out_of_episode": SAMPLED_TASKS, "robustness": SAMPLED_TASKS} if learner in SAMPLED else {}
     return Cell(
         key=f"{learner}-{chosen}-{kernel}-{shots}shot-seed{seed}-{budget}{suffix}",
         labels=_labels(training, shots, budget),
         training=training,
-        examinations=(Examination(f"5-way {shots}-shot", EpisodeProtocol(5, shots, 15)),),
+        examinations=(Examination(f"5-way {shots}-shot", EpisodeProtocol(5, shots, 15), **secondary),),
     )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sureshot.experiments.campaigns.cells import Cell, Load, data_loader, finished, run_cells
-from sureshot.experiments.campaigns.grids import check_budget, check_kernels, check_learners, image_cell
+from sureshot.experiments.campaigns.grids import SAMPLED_TASKS, check_budget, check_kernels, check_learners, image_cell
 from sureshot.experiments.campaigns.report import campaign_outcome
 from sureshot.experiments.experiment import Experiment, Outcome, Progress, configure
 from sureshot.meta.learners import GP_LEARNER_NAMES, LEARNER_NAMES
@@ -165,7 +165,8 @@ class ImageCampaign:
 
 _PROTOCOL = (
     "Conv4, 5-way; 15 queries of each class; 3000 test tasks in 5 batches; 1000 for out-of-episode detection and for "
-    "each corruption. Every learner meets the same tasks."
+    f"each corruption (the first {SAMPLED_TASKS} of these for Gibbs learners, for time). Every learner meets the same "
+    "tasks."
 )
 _BUDGETS = (
     "The papers train for 60,000 (1-shot) and 40,000 (5-shot) episodes; the budget of every cell is in the table, "
