@@ -40,6 +40,22 @@ def test_log_likelihood_is_logistic_in_the_pairs() -> None:
     torch.testing.assert_close(OneVsEach().log_likelihood(F, Y), expected)
 
 
+@pytest.mark.parametrize("n_classes", [2, 5, 20, 21, 40])  # up to 20 every pair is evaluated once, beyond twice
+@pytest.mark.parametrize("numbers", [100, quadrature.MAX_NUMBERS])
+def test_few_and_many_classes_agree_with_the_definition(
+    n_classes: int, numbers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sureshot.likelihoods.one_vs_each.MAX_NUMBERS", numbers)  # block by block, or at once
+    f = (10 * normal(3, n_classes, 4)).requires_grad_()
+    value = OneVsEach().class_log_likelihood(f)
+    pairs = torch.nn.functional.logsigmoid(f.unsqueeze(-2) - f.unsqueeze(-3))
+    expected = (pairs * (1 - torch.eye(n_classes, dtype=D)).unsqueeze(-1)).sum(-2)
+    torch.testing.assert_close(value, expected, rtol=1e-10, atol=1e-10)
+    cotangent = normal(3, n_classes, 4, seed=1)
+    gradients = [torch.autograd.grad(y, f, cotangent, retain_graph=True)[0] for y in (value, expected)]
+    torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-10)
+
+
 def test_two_classes_are_the_logistic_likelihood() -> None:
     f = normal(2, 6)
     difference = (f[1] - f[0]).unsqueeze(0)

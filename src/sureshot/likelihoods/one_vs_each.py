@@ -43,6 +43,7 @@ from sureshot.likelihoods.quadrature import (
 from sureshot.polya_gamma import half_tanh_ratio, sample_polya_gamma
 
 _LOG_TWO = math.log(2)
+_FEW_CLASSES = 20  # up to here matrix products over all pairs are cheaper than a logarithm for each order of a pair
 
 Normalisation = Literal["expected_likelihood", "expected_softmax"]
 
@@ -71,6 +72,8 @@ class OneVsEach(MeanFieldLikelihood):
 
     def class_log_likelihood(self, f: Tensor) -> Tensor:
         """``sum over c' != c of log sigma(f_c - f_c')``, (..., C, N); not normalised over c."""
+        if f.shape[-2] <= _FEW_CLASSES:
+            return _sum_over_unordered_pairs(f)
 
         def block(rows: Tensor) -> Tensor:  # (..., some classes, N)
             pairs = logsigmoid(rows.unsqueeze(-2) - f.unsqueeze(-3)).sum(-2)
@@ -183,3 +186,19 @@ class OneVsEach(MeanFieldLikelihood):
     def from_pairs(values: Tensor, y: Tensor, n_classes: int) -> Tensor:
         """The adjoint of `to_pairs`: pairs (..., N (C - 1)) summed into latents (..., C, N)."""
         return pairs_to_classes(values, y, n_classes)
+
+
+def _sum_over_unordered_pairs(f: Tensor) -> Tensor:
+    """`OneVsEach.class_log_likelihood` with one logarithm for both orders: ``log sigma(-x) = log sigma(x) - x``."""
+    n_classes = f.shape[-2]
+    first, second = torch.triu_indices(n_classes, n_classes, 1, device=f.device)
+    identity = torch.eye(n_classes, dtype=f.dtype, device=f.device)
+    first, second = identity[first], identity[second]  # (pairs, C)
+    size = max(1, MAX_NUMBERS // max(1, f[..., 0, :].numel()))
+
+    def block(ahead: Tensor, behind: Tensor) -> Tensor:
+        difference = (ahead - behind) @ f  # (..., some pairs, N)
+        return (ahead + behind).mT @ logsigmoid(difference) - behind.mT @ difference
+
+    blocks = [block(*pairs) for pairs in zip(first.split(size), second.split(size), strict=True)]
+    return torch.stack(blocks).sum(0) if len(blocks) > 1 else blocks[0]
