@@ -70,10 +70,13 @@ EXTRA = {
     "feature_transfer": {"options": BASES, "row_order": SHUFFLES},
     "baseline_plus_plus": {"options": BASES, "row_order": SHUFFLES},
 }
+SPLIT = "the released split takes the first rows of the classes in order"
+BY_SAMPLES = "the gradient is an estimate by samples"
+ONE_DRAW = {"preset": "paper", "n_sweeps_prediction": 3}
 GIBBS: dict[str, Any] = {
     "samples": True,
     "options": {"n_chains": 20, "n_sweeps": 3, "n_sweeps_prediction": 3},
-    "no_slopes": "the gradient is an estimate by samples",
+    "no_slopes": BY_SAMPLES,
 }
 INTEGRATING = ("ove_mean_field_ml", "ove_mean_field_pl", "cdkt_ml", "cdkt_pl")
 FEW_STEPS: dict[str, Any] = {"options": {"n_steps": 4, "n_steps_prediction": 5}, "integrates": True}
@@ -101,6 +104,18 @@ CASES = [Case(name, name, **traits(name)) for name in LEARNER_NAMES] + [
     ),
     Case("cdkt_pl_rbf", "cdkt_pl", {"kernel": "rbf", **FEW_STEPS["options"]}, integrates=True),
     Case("dkt_linear", "dkt", {"kernel": "linear"}),
+    Case("ove_gibbs_ml_paper", "ove_gibbs_ml", ONE_DRAW, True, no_slopes=BY_SAMPLES),
+    Case("ove_gibbs_pl_released", "ove_gibbs_pl", {**ONE_DRAW, "preset": "released-code"}, True, no_slopes=BY_SAMPLES),
+    Case("logistic_softmax_gibbs_pl_paper", "logistic_softmax_gibbs_pl", ONE_DRAW, True, no_slopes=BY_SAMPLES),
+    Case(
+        "cdkt_pl_released",
+        "cdkt_pl",
+        {"preset": "released-code", "n_steps_prediction": 5},
+        row_order=SPLIT,
+        class_order=SPLIT,
+        other_ways="the released split takes tasks of one size only",
+        integrates=True,
+    ),
 ]
 EPISODIC = [case for case in CASES if not case.build().samples_images]
 
@@ -414,6 +429,42 @@ def test_posteriors_are_independent_of_each_other_and_of_later_training(case: Ca
     learner(training_tasks(learner)).sum().backward()
     optimiser.step()
     assert torch.equal(posterior.embedded.predict(query), before)
+
+
+@each(CASES)
+def test_a_posterior_predicts_alike_whatever_the_learners_mode(case: Case) -> None:
+    learner, tasks = double(case), episodes()
+    expected = predict(learner, tasks)
+    learner.train()
+    assert torch.equal(predict(learner, tasks), expected)
+    assert learner.training
+
+
+@each(CASES)
+def test_bad_inputs_are_refused_by_name(case: Case) -> None:
+    learner, tasks = double(case), episodes()
+    with pytest.raises(ValueError, match="one class only"):
+        learner.condition(tasks.support_x, torch.zeros_like(tasks.support_y))
+    posterior = condition(learner, tasks)
+    broken = tasks.query_x.clone()
+    broken[1, 2, 0] = torch.nan
+    for method in (posterior.predict, posterior.latents, posterior.outlier_score):
+        with pytest.raises(ValueError, match=r"query_x has NaN .* row 2 of task 1"):
+            method(broken)
+    if tasks.support_x.shape == broken.shape:
+        with pytest.raises(ValueError, match=r"support_x has NaN .* row 2 of task 1"):
+            learner.condition(broken, tasks.support_y)
+
+
+@each(CASES)
+def test_bfloat16_and_passes_of_several_tasks_change_little(case: Case) -> None:
+    learner = case.build()
+    around = single(training_tasks(learner))
+    rough = make_learner(case.name, Network(), **case.options, precision="bfloat16", tasks_per_pass=2)
+    error = 0.3 if case.samples else 0.05  # of the draws; of 8 bits
+    torch.testing.assert_close(losses(rough, around), losses(learner, around), rtol=error, atol=error)
+    rough(around).sum().backward()
+    assert all(p.grad is None or bool(p.grad.isfinite().all()) for p in rough.parameters())
 
 
 @each(CASES)

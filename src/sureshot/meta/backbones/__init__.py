@@ -43,7 +43,7 @@ def make_backbone(name: str, input_shape: Sequence[int], **options: Any) -> Back
     Raises
     ------
     ValueError
-        For an unknown name or option, or an input shape that the backbone does not take.
+        For an unknown name or option, or an input shape or a value that the backbone does not take.
     """
     if name not in BACKBONES:
         raise ValueError(f"there is no backbone {name!r}; choose one of {', '.join(BACKBONE_NAMES)}")
@@ -51,7 +51,14 @@ def make_backbone(name: str, input_shape: Sequence[int], **options: Any) -> Back
     unknown = sorted(set(options) - set(known))
     if unknown:
         raise ValueError(f"backbone {name!r} has no option {unknown[0]!r}; it has {', '.join(known) or 'none'}")
-    return BACKBONES[name](input_shape, **options)
+    seed = options.get("seed", 0)
+    if type(seed) is not int or seed < 0:
+        raise ValueError(f"the seed of backbone {name!r} must be a whole number from 0, got {seed!r}")
+    try:
+        return BACKBONES[name](input_shape, **options)
+    except TypeError as error:
+        given = ", ".join(f"{option} = {value!r}" for option, value in options.items())
+        raise ValueError(f"backbone {name!r} does not take these options ({given}): {error}") from error
 
 
 def draws_weights(name: str) -> bool:

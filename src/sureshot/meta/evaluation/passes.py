@@ -12,7 +12,6 @@ depend on the batch size too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sureshot.meta.episodes import EpisodeProtocol, EpisodeRows, EpisodeSampler, as_inputs
-from sureshot.meta.learners.base import EmbeddedPosterior, Learner
+from sureshot.meta.learners.base import EmbeddedPosterior, Learner, evaluating
 from sureshot.meta.tasks import Tasks
 
 Progress = Callable[[str, float], None]
@@ -33,18 +32,6 @@ ROWS_PER_PASS = 512
 _TASKS_PER_DRAW = 250  # bounds the sampler's memory; constant, so that the first tasks are the same for any number
 _VALUES_PER_PASS = 4_000_000  # of latents' covariances over classes, before the learner's chains
 _MOST_TASKS = 100
-
-
-@contextmanager
-def evaluating(learner: Learner) -> Iterator[None]:
-    """The learner in evaluation mode and without gradients; its mode is restored."""
-    training = learner.training
-    learner.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        learner.train(training)
 
 
 def device_of(learner: Learner) -> torch.device:

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from sureshot.meta.episodes import EpisodeRows, EpisodeSampler
-from sureshot.meta.evaluation.passes import condition, device_of, evaluating, in_parts
-from sureshot.meta.learners.base import Learner
+from sureshot.meta.evaluation.passes import condition, device_of, in_parts
+from sureshot.meta.learners.base import Learner, evaluating
 from sureshot.meta.tasks import Tasks
 
 _WARM_UPS = 2

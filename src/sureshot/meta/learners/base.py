@@ -15,6 +15,8 @@ and grouping changes nothing.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -61,6 +63,9 @@ class EmbeddedPosterior(ABC):
 class TaskPosterior:
     """A learner conditioned on a support set.
 
+    What was learned from the support set does not change any more. Queries pass the learner's own backbone, in
+    evaluation mode; it is not copied, so do not train it on while the posterior is in use.
+
     Attributes
     ----------
     learner : Learner
@@ -72,19 +77,29 @@ class TaskPosterior:
     embedded: EmbeddedPosterior
 
     def predict(self, query_x: Tensor) -> Tensor:
-        """Class probabilities (T, Q, C) at queries (T, Q, ...)."""
-        with torch.no_grad():
-            return self.embedded.predict(self.learner.embed(query_x))
+        """Class probabilities (T, Q, C) at queries (T, Q, ...).
+
+        Raises
+        ------
+        ValueError
+            If a query is not finite; `latents` and `outlier_score` likewise.
+        """
+        with evaluating(self.learner):
+            return self.embedded.predict(self._embed(query_x))
 
     def latents(self, query_x: Tensor) -> Latents:
         """Scores of the classes at queries (T, Q, ...)."""
-        with torch.no_grad():
-            return self.embedded.latents(self.learner.embed(query_x))
+        with evaluating(self.learner):
+            return self.embedded.latents(self._embed(query_x))
 
     def outlier_score(self, query_x: Tensor) -> Tensor:
         """How little a query (T, Q, ...) is like any class, (T, Q); larger is less."""
-        with torch.no_grad():
-            return self.embedded.outlier_score(self.learner.embed(query_x))
+        with evaluating(self.learner):
+            return self.embedded.outlier_score(self._embed(query_x))
+
+    def _embed(self, query_x: Tensor) -> Tensor:
+        _require_finite("query_x", query_x, None)
+        return self.learner.embed(query_x)
 
 
 class Learner(nn.Module, ABC):
@@ -162,6 +177,11 @@ class Learner(nn.Module, ABC):
             False for a class that a task does not have.
         generator : torch.Generator, optional
             For learners that sample; a fixed seed without it.
+
+        Raises
+        ------
+        ValueError
+            If shapes or labels do not fit, there is one class only, or an input is not finite.
         """
         if support_y.dim() != 2 or support_x.shape[:2] != support_y.shape:
             raise ValueError(
@@ -174,10 +194,12 @@ class Learner(nn.Module, ABC):
                 f"support_y must hold labels 0..{classes - 1}, got {int(support_y.min())}..{int(support_y.max())}: "
                 "raise n_classes or recode the labels"
             )
-        real = support_x if support_mask is None else support_x[support_mask]
-        if real.is_floating_point() and not bool(torch.isfinite(real).all()):
-            raise ValueError("support_x has NaN or infinite numbers: fill them in or leave those rows out")
-        with torch.no_grad():
+        if classes < 2:
+            raise ValueError(
+                "support_y has one class only: there is nothing to tell apart; pass n_classes if more exist"
+            )
+        _require_finite("support_x", support_x, support_mask)
+        with evaluating(self):
             embedded = self.embed(support_x)
         return TaskPosterior(
             self,
@@ -261,6 +283,33 @@ class Learner(nn.Module, ABC):
             embedded = self.backbone(rows)
         embedded = embedded.float() if embedded.dtype == torch.bfloat16 else embedded
         return embedded if self.training or self.centre is None else embedded - self.centre
+
+
+@contextmanager
+def evaluating(learner: Learner) -> Iterator[None]:
+    """The learner in evaluation mode and without gradients; its mode is restored."""
+    training = learner.training
+    learner.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        learner.train(training)
+
+
+def _require_finite(name: str, x: Tensor, mask: Tensor | None) -> None:
+    """Refuse NaN and infinite inputs (T, N, ...) in rows that count."""
+    if not x.is_floating_point():
+        return
+    broken = ~torch.isfinite(x).flatten(2).all(-1)
+    if mask is not None:
+        broken &= mask
+    if bool(broken.any()):
+        task, row = broken.nonzero()[0].tolist()
+        raise ValueError(
+            f"{name} has NaN or infinite numbers in {int(broken.sum())} rows, the first is row {row} of task {task}: "
+            "fill them in or leave those rows out"
+        )
 
 
 def joint_mask(tasks: Tasks) -> Tensor | None:

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from sureshot.inference.latent_gaussian import GramPrior
+from sureshot.likelihoods import OneVsEach
 from sureshot.likelihoods.base import Likelihood
 from sureshot.likelihoods.quadrature import marginal_variance
 from sureshot.meta.learners.absent_classes import ABSENT_MEAN
@@ -185,6 +186,12 @@ class GaussianProcessLearner(Learner):
         self.rule: TaskRule = rule
         self.training_rule: TaskRule = training_rule or rule
         self.predictive_likelihood = predictive_likelihood or prediction.likelihood
+        released = "released_expected_log"
+        if released in (self.rule, self.training_rule) and not isinstance(self.predictive_likelihood, OneVsEach):
+            raise ValueError(
+                f"the rule {released!r} belongs to one-vs-each, but the predictive likelihood is "
+                f"{self.predictive_likelihood.name!r}"
+            )
         self.predictive_split: PredictiveSplit = predictive_split
         learns_mean = learn_prior_mean and not self.samples_images
         self.prior_mean = nn.Parameter(torch.tensor(float(prior_mean)), requires_grad=learns_mean)

@@ -17,14 +17,16 @@ References: Snell & Zemel 2021, appendices G and H; Ke et al. 2023, section 5 an
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_type_hints
 
 from sureshot.data.checks import near
 from sureshot.likelihoods.logistic_softmax import Augmentation
+from sureshot.likelihoods.one_vs_each import Normalisation
 from sureshot.meta.learners.gibbs_inference import Start
 from sureshot.meta.learners.gp import Objective, PredictiveSplit
 from sureshot.meta.learners.prediction import TaskRule
 from sureshot.meta.learners.task_kernel import Scale
+from sureshot.meta.typed_values import typed_value
 
 Preset = Literal["recommended", "paper", "released-code"]
 PRESETS: tuple[str, ...] = get_args(Preset)
@@ -47,8 +49,10 @@ class GaussianProcessSettings:
         See `sureshot.meta.learners.mean_field`.
     rivals : float or None
         See `sureshot.meta.learners.mean_field.MeanField`.
-    augmentation : str
+    augmentation : {"negative_multinomial", "poisson_gamma"}
         Of the logistic-softmax by mean field.
+    normalisation : {"expected_likelihood", "expected_softmax"}
+        How the rule "integral" makes probabilities of one-vs-each; see `sureshot.likelihoods.OneVsEach`.
     n_chains, n_sweeps, n_sweeps_prediction : int
         Of Gibbs sampling; sweeps in training and in use.
     start : {"prior", "mean_field"}
@@ -91,6 +95,7 @@ class GaussianProcessSettings:
     detach_inner: bool = False
     rivals: float | None = None
     augmentation: Augmentation = "negative_multinomial"
+    normalisation: Normalisation = "expected_likelihood"
     n_chains: int = 20
     n_sweeps: int = 1
     n_sweeps_prediction: int = 50
@@ -195,6 +200,25 @@ _RECOMMENDED: dict[str, dict[str, Any]] = {
     },
 }
 
+# Switches that only some learners read, and the settings that those have.
+_BELONGS_TO: dict[str, dict[str, tuple[str, ...]]] = {
+    "temperature": {"likelihood": ("logistic_softmax",)},
+    "augmentation": {"likelihood": ("logistic_softmax",), "inference": ("mean_field",)},
+    "normalisation": {"likelihood": ("one_vs_each",)},
+    "rivals": {"likelihood": ("one_vs_each",), "inference": ("mean_field",)},
+    "n_steps": {"inference": ("mean_field",), "objective": ("marginal", "predictive")},
+    "n_steps_prediction": {"inference": ("mean_field",)},
+    "detach_inner": {"inference": ("mean_field",), "objective": ("marginal", "predictive")},
+    "n_chains": {"inference": ("gibbs",)},
+    "n_sweeps": {"inference": ("gibbs",)},
+    "n_sweeps_prediction": {"inference": ("gibbs",)},
+    "start": {"inference": ("gibbs",)},
+    "noise": {"inference": ("label_regression",)},
+    "training_rule": {"objective": ("predictive",)},
+    "predictive_split": {"objective": ("predictive",)},
+    "n_base_classes": {"objective": ("base_classes",)},
+}
+
 GP_LEARNER_NAMES: tuple[str, ...] = tuple(_RECOMMENDED)
 
 
@@ -206,7 +230,7 @@ def gaussian_process_settings(name: str, preset: str, **options: Any) -> Gaussia
     Raises
     ------
     ValueError
-        For an unknown learner, preset or option.
+        For an unknown learner, preset or option, a value of another type, or an option that the learner does not read.
     """
     if name not in _RECOMMENDED:
         raise ValueError(f"unknown learner {name!r}{near(name, list(_RECOMMENDED))}")
@@ -219,7 +243,17 @@ def gaussian_process_settings(name: str, preset: str, **options: Any) -> Gaussia
         if preset == "released-code":
             chosen |= _RELEASED.get(name, {})
     known = [field.name for field in fields(GaussianProcessSettings)]
-    for option in options:
+    hints = get_type_hints(GaussianProcessSettings)
+    for option, value in options.items():
         if option not in known:
             raise ValueError(f"learner {name!r} has no option {option!r}{near(option, known)}")
-    return replace(GaussianProcessSettings(), **(chosen | options))
+        chosen[option] = typed_value(f"the option {option} of {name}", hints[option], value)
+    settings = replace(GaussianProcessSettings(), **chosen)
+    for option in options:
+        for switch, values in _BELONGS_TO.get(option, {}).items():
+            if getattr(settings, switch) not in values:
+                raise ValueError(
+                    f"the option {option} of {name} would change nothing: it belongs to {switch} "
+                    f"{' or '.join(map(repr, values))}, and here {switch} is {getattr(settings, switch)!r}"
+                )
+    return settings

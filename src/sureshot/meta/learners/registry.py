@@ -13,6 +13,7 @@ from typing import Any
 from torch import nn
 
 from sureshot.data.checks import near
+from sureshot.kernels import KERNEL_NAMES
 from sureshot.likelihoods import Likelihood, LogisticSoftmax, OneVsEach, Softmax
 from sureshot.meta.baselines.base_classes import BaseClassifier
 from sureshot.meta.baselines.baseline_plus_plus import BaselinePlusPlus
@@ -87,7 +88,7 @@ def make_learner(
     preset : {"recommended", "paper", "released-code"}
         Of the Gaussian-process learners; see `sureshot.meta.learners.presets`.
     kernel : str
-        One of `sureshot.kernels.KERNEL_NAMES`, of the Gaussian-process learners.
+        One of `sureshot.kernels.KERNEL_NAMES`; the other learners have none and ignore it.
     precision : {"float32", "bfloat16"}
         Of the backbone.
     tasks_per_pass : int
@@ -98,11 +99,13 @@ def make_learner(
     Raises
     ------
     ValueError
-        For an unknown name, preset or option.
+        For an unknown name, preset, kernel or option, or a value that an option does not take.
     """
     _check_name(name)
     if preset not in PRESETS:
         raise ValueError(f"preset must be one of {', '.join(map(repr, PRESETS))}, got {preset!r}")
+    if kernel not in KERNEL_NAMES:
+        raise ValueError(f"unknown kernel {kernel!r}{near(kernel, KERNEL_NAMES)}")
     shared: dict[str, Any] = {"precision": precision, "tasks_per_pass": tasks_per_pass}
     if name in _BASELINES:
         try:
@@ -171,7 +174,7 @@ def _inference(settings: GaussianProcessSettings) -> tuple[TaskInference, TaskIn
         return regression, regression
     if settings.inference == "mean_field":
         likelihood = (
-            OneVsEach()
+            OneVsEach(settings.normalisation)
             if settings.likelihood == "one_vs_each"
             else LogisticSoftmax(settings.temperature, settings.augmentation)
         )
@@ -184,7 +187,7 @@ def _inference(settings: GaussianProcessSettings) -> tuple[TaskInference, TaskIn
         "n_sweeps_evidence": settings.n_sweeps,
         "start": settings.start,
     }
-    kind: Callable[..., TaskInference] = OneVsEachGibbs
+    kind: Callable[..., TaskInference] = partial(OneVsEachGibbs, likelihood=OneVsEach(settings.normalisation))
     if settings.likelihood == "logistic_softmax":
         kind = partial(LogisticSoftmaxGibbs, temperature=settings.temperature)
     return (

@@ -53,6 +53,11 @@ class TaskKernel(nn.Module):
         default, so that the order of the classes does not matter and tasks may have any number of them.
     scale : {"exp", "double_softplus"}, default="exp"
         The second is ``softplus(a) softplus(v)``, as published for deep kernel transfer.
+
+    Raises
+    ------
+    ValueError
+        For an unknown kernel or scale, or a negative constant.
     """
 
     def __init__(
@@ -69,6 +74,8 @@ class TaskKernel(nn.Module):
         super().__init__()
         if scale not in ("exp", "double_softplus"):
             raise ValueError(f"scale must be 'exp' or 'double_softplus', got {scale!r}")
+        if constant < 0:
+            raise ValueError(f"constant is a relative variance, 0 for none; got {constant}")
         batch = () if n_classes is None else (n_classes,)
         kernel = make_kernel(
             name,

@@ -14,11 +14,11 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_type_hints
 
 from sureshot.data.checks import listed, near
 from sureshot.meta.protocols import PROTOCOLS, Count, EpisodeProtocol
+from sureshot.meta.typed_values import typed_value
 
 SelectBy = Literal["accuracy", "nll"]
 
@@ -280,48 +280,7 @@ def _section(name: str, kind: type[Section], table: Mapping[str, Any]) -> Sectio
     for f in known:
         if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING and f.name not in table:
             raise ValueError(f"the key {name}.{f.name} is missing")
-    return kind(**{key: _value(f"{name}.{key}", hints[key], value) for key, value in table.items()})
-
-
-def _value(where: str, hint: Any, value: Any) -> Any:
-    """A value of the annotated type, or an error that says what was expected."""
-    if get_origin(hint) in (UnionType, Union):
-        alternatives = get_args(hint)
-        for alternative in alternatives:
-            if _fits(alternative, value):
-                return _value(where, alternative, value)
-        expected = " or ".join(_in_words(alternative) for alternative in alternatives if alternative is not type(None))
-        raise ValueError(f"{where} must be {expected}, got {value!r}")
-    if not _fits(hint, value):
-        choices = near(value, get_args(hint)) if isinstance(value, str) and get_origin(hint) is Literal else ""
-        raise ValueError(f"{where} must be {_in_words(hint)}, got {value!r}{choices}")
-    if hint is float:
-        return float(value)
-    return tuple(value) if get_origin(hint) is tuple else value
-
-
-def _fits(hint: Any, value: Any) -> bool:
-    origin = get_origin(hint)
-    if origin is Literal:
-        return value in get_args(hint)
-    if origin is tuple:
-        return isinstance(value, list | tuple) and len(value) == 2 and all(type(number) is int for number in value)
-    if origin is dict:
-        return isinstance(value, Mapping)
-    if hint is float:
-        return type(value) in (int, float)
-    return type(value) is hint
-
-
-def _in_words(hint: Any) -> str:
-    origin = get_origin(hint)
-    if origin is Literal:
-        return "one of " + ", ".join(map(repr, get_args(hint)))
-    if origin is tuple:
-        return "a range of two whole numbers such as [1, 5]"
-    if origin is dict:
-        return "a table of options"
-    return {int: "a whole number", float: "a number", str: "text", bool: "true or false"}[hint]
+    return kind(**{key: typed_value(f"{name}.{key}", hints[key], value) for key, value in table.items()})
 
 
 def _replace(tables: dict[str, Any], setting: str) -> None:
