@@ -21,14 +21,15 @@ def test_the_recommended_learner_against_the_best_baseline(make_record: Any) -> 
         make_record("ove_gibbs_pl", 0.90, nll=0.1, ece=0.001, own_auroc=0.99),  # no baseline
     ]
     found = {verdict.claim: verdict for verdict in aim_verdicts(score_frame(records), "ove_mean_field_pl")}
-    assert len(found) == 5
+    assert len(found) == 6
     ahead = "5-way 5-shot: ove_mean_field_pl ahead of every baseline in "
     assert found[f"{ahead}accuracy"].holds
     assert found[f"{ahead}accuracy"].measured == "0.7500 against 0.7400 (matchingnet)"
-    assert not found[f"{ahead}nll"].holds
-    assert found[f"{ahead}nll"].measured == "0.7000 against 0.6500 (protonet)"
-    assert found[f"{ahead}ece"].holds
-    assert found[f"{ahead}own AUROC"].holds
+    assert not found[f"{ahead}NLL"].holds
+    assert found[f"{ahead}NLL"].measured == "0.7000 against 0.6500 (protonet)"
+    assert found[f"{ahead}raw ECE"].holds
+    assert found[f"{ahead}out-of-episode AUROC by its own score"].holds
+    assert found[f"{ahead}out-of-episode AUROC by the largest logit"].holds  # level
     assert found["5-way 5-shot: raw ECE at most 0.02"].holds
 
 
@@ -54,7 +55,9 @@ def test_only_what_both_sides_have_is_compared(make_record: Any) -> None:
         make_record("ove_mean_field_pl", 0.75, own_auroc=None, **OURS),
         make_record("protonet", 0.71, own_auroc=None),
     ]
-    assert not any("AUROC" in verdict.claim for verdict in aim_verdicts(score_frame(records), "ove_mean_field_pl"))
+    assert not any(
+        "its own score" in verdict.claim for verdict in aim_verdicts(score_frame(records), "ove_mean_field_pl")
+    )
     assert paper_verdicts(score_frame([make_record("ove_gibbs_pl", 0.7)]), "cub") == []
 
 

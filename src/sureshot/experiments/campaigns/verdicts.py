@@ -69,7 +69,14 @@ _IN_WORDS = {
     "T ece": "better calibrated (ECE, one temperature) than",
     "corrupted": "more accurate on the worst corruptions than",
 }
-_HIGHER = ("accuracy", "own AUROC", "corrupted")
+_HIGHER = ("accuracy", "out AUROC", "own AUROC", "corrupted")
+_AIMS = {
+    "accuracy": "accuracy",
+    "nll": "NLL",
+    "ece": "raw ECE",
+    "out AUROC": "out-of-episode AUROC by the largest logit",
+    "own AUROC": "out-of-episode AUROC by its own score",
+}
 
 
 def paper_verdicts(frame: pd.DataFrame, benchmark: str | None) -> list[Verdict]:
@@ -121,7 +128,9 @@ def _difference(ahead: pd.DataFrame, behind: pd.DataFrame, metric: str) -> tuple
 def aim_verdicts(frame: pd.DataFrame, recommended: str) -> list[Verdict]:
     """Whether the recommended learner is ahead of every baseline, metric by metric, in every evaluation.
 
-    At one shot its accuracy may be within a point of the best. Metrics that one side lacks are left out.
+    Out-of-episode detection is judged twice: by the negative largest logit, the protocol's score, and by each learner's
+    own, which for baselines is the same. At one shot the accuracy may be within a point of the best. Metrics that one
+    side lacks are left out.
     """
     found = []
     source = "this project's aim"
@@ -129,20 +138,19 @@ def aim_verdicts(frame: pd.DataFrame, recommended: str) -> list[Verdict]:
         ours = part[(part["learner"] == recommended) & (part["preset"] == "recommended")]
         if (ours["kernel"] == "cosine").any():
             ours = ours[ours["kernel"] == "cosine"]
-        rivals = (
-            part[part["learner"].isin(BASELINES)].groupby("learner")[["accuracy", "nll", "ece", "own AUROC"]].mean()
-        )
+        rivals = part[part["learner"].isin(BASELINES)].groupby("learner")[list(_AIMS)].mean()
         one_shot = bool((part["shots"] == 1).all())
-        for metric in rivals.columns:
+        for metric, in_words in _AIMS.items():
             higher = metric in _HIGHER
             theirs, value = rivals[metric].dropna(), ours[metric].mean()
             if theirs.empty or np.isnan(value):
                 continue
             best, holder = (theirs.max(), theirs.idxmax()) if higher else (theirs.min(), theirs.idxmin())
             slack = 0.01 if one_shot and metric == "accuracy" else 0.0
+            where = f"{in_words} (within a point)" if slack else in_words
             found.append(
                 Verdict(
-                    f"{name}: {recommended} ahead of every baseline in {metric}{' (within a point)' if slack else ''}",
+                    f"{name}: {recommended} ahead of every baseline in {where}",
                     source,
                     f"{value:.4f} against {best:.4f} ({holder})",
                     bool(value >= best - slack if higher else value <= best),
