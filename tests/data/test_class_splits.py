@@ -32,16 +32,19 @@ def test_fractions_and_seeds() -> None:
     assert parts != split_by_seed(names, (0.5, 0.2, 0.3), 1)
     with pytest.raises(DataError, match="2 classes"):
         split_by_seed(["a", "b"], (1, 1, 1), 0)
-    for wrong in [(1, 1), (1, 0, 1), (1, 1, float("nan"))]:
-        with pytest.raises(DataError, match="three positive numbers"):
-            split_by_seed(names, wrong, 0)
+    for wrong in [(1, 1), (1, 0, 1), (1, 1, float("nan")), 3, "abc", (1, "a", 1)]:
+        with pytest.raises(DataError, match=r"fractions=.*three positive numbers"):
+            split_by_seed(names, wrong, 0)  # type: ignore[arg-type]
+    for seed in (-1, 0.5, "a", None, True):
+        with pytest.raises(DataError, match=f"seed={seed!r}, expected a whole number, 0 or more"):
+            split_by_seed(names, (1, 1, 1), seed)  # type: ignore[arg-type]
 
 
 def test_lists_of_names() -> None:
     names = ("ant", "bee", "cat", "dog")
     assert split_by_names(names, None, ["dog"], ["bee"]) == ([0, 2], [3], [1])
     assert split_by_names(names, ["cat"], ["dog"], ["bee"]) == ([2], [3], [1])
-    assert split_by_names(("0", "1", "2"), None, [1], [2]) == ([0], [1], [2])  # type: ignore[list-item]
+    assert split_by_names(("0", "1", "2"), None, [1], [2]) == ([0], [1], [2])
     with pytest.raises(DataError, match="did you mean 'bee'"):
         split_by_names(names, None, ["dog"], ["beee"])
     with pytest.raises(DataError, match="'dog' is listed twice"):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,9 +34,56 @@ def test_unknown_names_and_options(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in FEW_SHOT_NAMES if name not in ("folder", "embeddings", "transfer")])
-def test_every_name_says_what_is_missing(tmp_path: Path, name: str) -> None:
-    with pytest.raises(DataError, match=str(tmp_path)):
+def test_every_name_says_its_layout_and_where_to_get_it(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SURESHOT_DATA", raising=False)
+    layout = r".*expected .*(github\.com|image-net\.org|data\.caltech\.edu)[^\n]*$"
+    with pytest.raises(DataError, match=r"^cannot find \S+, as no data folder is set: .*SURESHOT_DATA" + layout):
+        load_few_shot(name)
+    with pytest.raises(DataError, match=rf"^no (file|folder) {re.escape(str(tmp_path))}\S+: {layout}"):
         load_few_shot(name, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "match"),
+    [
+        ("embeddings", {"path": 3}, "embeddings: path=3, expected a path"),
+        ("embeddings", {"fractions": 3}, "fractions=3, expected a list of numbers"),
+        ("embeddings", {"fractions": ["a", 1, 1]}, "fractions=.*, expected a list of numbers"),
+        ("embeddings", {"fractions": np.array(0.5)}, "fractions=.*, expected a list of numbers"),
+        ("embeddings", {"fractions": [1, 1]}, "fractions=.*, expected three positive numbers"),
+        ("embeddings", {"seed": "a"}, "seed='a', expected a whole number"),
+        ("embeddings", {"seed": True}, "seed=True, expected a whole number"),
+        ("embeddings", {"seed": -1}, "seed=-1, expected a whole number, 0 or more"),
+        ("embeddings", {"target": 3}, "target=3, expected a text"),
+        ("embeddings", {"val_classes": "12", "test_classes": ["0"]}, "val_classes='12', expected a list of labels"),
+        ("embeddings", {"val_classes": [None], "test_classes": ["0"]}, "val_classes=.*, expected a list of labels"),
+        ("embeddings", {"out_of_scope_label": [1]}, "out_of_scope_label=.*, expected a label"),
+        ("folder", {"path": ".", "side": "x"}, "folder: side='x', expected a whole number"),
+        ("folder", {"path": ".", "side": 28.0}, "side=28.0, expected a whole number"),
+        ("folder", {"path": ".", "grey": "no"}, "grey='no', expected true or false"),
+        ("omniglot-emnist", {"part": ["test"]}, "part=.*, expected a text"),
+        ("transfer", {"base": "cub", "novel": 3}, "novel=3, expected a text"),
+        ("transfer", {"base": "cub", "novel": "cub", "base_options": 3}, "base_options=3, expected a mapping"),
+        ("transfer", {"base": "cub", "novel": "cub", "base_options": {"root": "."}}, "cub has no option 'root'"),
+        ("transfer", {"base": "cub", "novel": "cub", "base_options": {1: "."}}, "cub has no option 1"),
+    ],
+)
+def test_values_that_an_option_cannot_have(tmp_path: Path, name: str, options: dict[str, Any], match: str) -> None:
+    if name == "embeddings":
+        options = {"path": _embeddings(tmp_path, np.arange(5)), **options}
+    with pytest.raises(DataError, match=match):
+        load_few_shot(name, tmp_path, **options)
+
+
+def test_names_and_roots_of_another_kind(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no few-shot data called 3"):
+        load_few_shot(3, tmp_path)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="no few-shot data called"):
+        load_few_shot(["cub"], tmp_path)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="folder: root=3, expected a path"):
+        load_few_shot("folder", 3, path="own")  # type: ignore[arg-type]
 
 
 def _folders(root: Path, classes: str, colour: bool = False) -> None:
@@ -81,6 +130,10 @@ def test_embeddings_by_lists_and_by_seed(tmp_path: Path) -> None:
     assert listed.test.class_names == ("bee",)
     assert listed.out_of_scope is not None
     assert listed.out_of_scope.tolist() == [[10, 11]]
+    arrays = load_few_shot(
+        "embeddings", tmp_path, path="own.npz", val_classes=np.array(["dog", "cat"]), test_classes=("?", "bee")
+    )
+    assert [part.class_names for part in arrays.parts.values()] == [("ant",), ("dog", "cat"), ("?", "bee")]
     by_seed = load_few_shot("embeddings", tmp_path, path="own.npz", seed=1)
     assert sum(part.n_classes for part in by_seed.parts.values()) == 5
     assert by_seed.out_of_scope is None
@@ -89,7 +142,7 @@ def test_embeddings_by_lists_and_by_seed(tmp_path: Path) -> None:
 def test_embeddings_with_numbers_as_labels(tmp_path: Path) -> None:
     _embeddings(tmp_path, np.array([0, 10, 2, -1, 10]), np.float16)
     data = load_few_shot(
-        "embeddings", tmp_path, path="own.npz", val_classes=[0], test_classes=["2"], out_of_scope_label="-1"
+        "embeddings", tmp_path, path="own.npz", val_classes=[0], test_classes=["2"], out_of_scope_label=-1
     )
     assert [part.class_names for part in data.parts.values()] == [("10",), ("0",), ("2",)]
     assert data.train.x.tolist() == [[2, 3], [8, 9]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -44,6 +45,16 @@ def test_classes_that_cannot_be_chosen(classes: list[int], match: str) -> None:
         (torch.zeros(2, 3, dtype=torch.uint8), torch.tensor([0, 1]), ("a", "b"), "expected bytes"),
         (torch.zeros(2), torch.tensor([0, 1]), ("a", "b"), r"shape \(2,\)"),
         (torch.zeros(0, 3), torch.zeros(0, dtype=torch.int64), (), "no rows"),
+        (np.zeros((2, 3)), torch.tensor([0, 1]), ("a", "b"), r"inputs of type ndarray.*LabelledSet\.from_arrays"),
+        (torch.zeros(2, 3), np.array([0, 1]), ("a", "b"), r"class numbers of type ndarray.*from_arrays"),
+        (
+            torch.full((2, 1, 4, 4), 255.0),
+            torch.tensor([0, 1]),
+            ("a", "b"),
+            "float32 values from 255 to 255",
+        ),
+        (torch.full((2, 1, 4, 4), -0.01), torch.tensor([0, 1]), ("a", "b"), r"lie in \[0, 1\]"),
+        (torch.full((2, 1, 4, 4), torch.nan), torch.tensor([0, 1]), ("a", "b"), "NaN or infinite"),
         (torch.tensor([[0.0], [float("nan")]]), torch.tensor([0, 1]), ("a", "b"), "row 1, counted from 0, of class b"),
     ],
 )
@@ -56,6 +67,13 @@ def test_sequences_and_byte_images_are_inputs() -> None:
     y = torch.tensor([0, 1])
     assert LabelledSet(torch.zeros(2, 5, 3), y, ("a", "b")).n_classes == 2
     assert LabelledSet(torch.zeros(2, 1, 4, 4, dtype=torch.uint8), y, ("a", "b")).n_classes == 2
+    assert LabelledSet(torch.full((2, 5, 3), 7.0), y, ("a", "b")).n_classes == 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_images_of_floats_may_miss_the_range_by_rounding(dtype: torch.dtype) -> None:
+    x = torch.tensor([-1e-6, 1 + 1e-6]).reshape(2, 1, 1, 1).to(dtype)
+    assert LabelledSet(x, torch.tensor([0, 1]), ("a", "b")).n_classes == 2
 
 
 def test_joined_sets_keep_their_classes_apart() -> None:

@@ -22,14 +22,28 @@ def test_nothing_set_names_the_variable_and_the_file(value: str | None, monkeypa
     monkeypatch.delenv("SURESHOT_DATA", raising=False)
     if value is not None:
         monkeypatch.setenv("SURESHOT_DATA", value)
-    with pytest.raises(DataError, match=r"looking for uci/iris\.csv.*SURESHOT_DATA.*--data"):
+    with pytest.raises(
+        DataError, match=r"^cannot find uci/iris\.csv, as no data folder is set.*SURESHOT_DATA.*--data$"
+    ):
         data_file("uci/iris.csv")
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SURESHOT_DATA", str(tmp_path / "gone"))
-    with pytest.raises(DataError, match=r"SURESHOT_DATA names the folder .*gone, which does not exist"):
+    with pytest.raises(DataError, match=r"^SURESHOT_DATA names the folder .*gone, which does not exist"):
         data_root()
+
+
+def test_the_layout_is_said_wherever_the_file_is_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SURESHOT_DATA", raising=False)
+    layout = "expected three arrays, from example.org"
+    for root, problem in {
+        None: r"^cannot find a\.npz, as no data folder is set: ",
+        tmp_path / "gone": r"^cannot find a\.npz, as the data folder is .*gone, which does not exist: ",
+        tmp_path: r"^no file .*a\.npz: add it, or set SURESHOT_DATA",
+    }.items():
+        with pytest.raises(DataError, match=rf"{problem}.*; {layout}$"):
+            data_file("a.npz", root, layout)
 
 
 def test_a_file_where_a_folder_should_be(tmp_path: Path) -> None:
@@ -39,7 +53,7 @@ def test_a_file_where_a_folder_should_be(tmp_path: Path) -> None:
 
 
 def test_a_file_that_the_root_lacks(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"has no file clinc150_minilm\.npz"):
+    with pytest.raises(DataError, match=r"^no file .*clinc150_minilm\.npz: add it"):
         data_file("clinc150_minilm.npz", tmp_path)
     (tmp_path / "there.npz").write_bytes(b"x")
     assert data_file("there.npz", tmp_path) == tmp_path / "there.npz"

@@ -42,8 +42,10 @@ def check_names(path: Path, names: Sequence[str]) -> None:
         raise DataError(f"{path}: more than one column is called {listed(twice)}; rename them")
 
 
-def check_labels(path: Path, labels: pd.Series, where: str, as_text: bool) -> np.ndarray:
+def check_labels(source: Path | str, labels: pd.Series, where: str, as_text: bool) -> np.ndarray:
     """Labels as an array of integers, floats (whole numbers only), booleans or text, none missing.
+
+    Messages begin with the source, a file or what else the labels come from.
 
     Raises
     ------
@@ -52,7 +54,7 @@ def check_labels(path: Path, labels: pd.Series, where: str, as_text: bool) -> np
     missing = labels.isna().to_numpy(dtype=bool)
     if missing.any():
         raise DataError(
-            f"{path}: {where} has no label in {int(missing.sum())} of {len(labels)} rows (the first is row "
+            f"{source}: {where} has no label in {int(missing.sum())} of {len(labels)} rows (the first is row "
             f"{int(np.flatnonzero(missing)[0])}, counted from 0); label or drop them"
         )
     kinds = pd.api.types
@@ -65,7 +67,7 @@ def check_labels(path: Path, labels: pd.Series, where: str, as_text: bool) -> np
         if not np.isfinite(values).all() or (values != np.round(values)).any():
             odd = values[~np.isfinite(values) | (values != np.round(values))][0]
             raise DataError(
-                f"{path}: {where} holds numbers with fractions (for instance {odd:g}), so it is not a class: "
+                f"{source}: {where} holds numbers with fractions (for instance {odd:g}), so it is not a class: "
                 "name the column of classes, or group the numbers into classes first"
             )
         values = values.astype(np.int64) if np.abs(values).max() < 2**53 else values

@@ -17,10 +17,15 @@ import numpy as np
 
 from sureshot.data.archives import read_arrays
 from sureshot.data.images import ImageSet
-from sureshot.data.root import DataError, data_root
+from sureshot.data.root import data_file
 
 CHOICE_FILE = "choice62.npz"
 _FEW = ("o", "O")
+_LAYOUT = (
+    "expected an NPZ file with images (2811, 28, 28) uint8, binary, label 0 to 61, ambiguous and class_names, made "
+    "from the folders data and data-bin of CHoiCe version 0.3 (github.com/skyatmoon/CHoiCe-Dataset, doi "
+    "10.25911/602355a95f787) with bright ink"
+)
 
 
 def load_choice(root: str | os.PathLike[str] | None = None, binary: bool = False) -> ImageSet:
@@ -38,13 +43,7 @@ def load_choice(root: str | os.PathLike[str] | None = None, binary: bool = False
     DataError
         If the file is missing or does not hold what it should.
     """
-    path = data_root(root, looking_for=CHOICE_FILE) / CHOICE_FILE
-    if not path.is_file():
-        raise DataError(
-            f"no file {path}: expected an NPZ file with images (2811, 28, 28) uint8, binary, label 0 to 61, ambiguous "
-            "and class_names, made from the folders data and data-bin of CHoiCe version 0.3 (github.com/skyatmoon/"
-            "CHoiCe-Dataset, doi 10.25911/602355a95f787) with bright ink"
-        )
+    path = data_file(CHOICE_FILE, root, _LAYOUT)
     arrays = read_arrays(path, ("images", "binary", "label", "ambiguous", "class_names"))
     keep = ~arrays["ambiguous"].astype(bool)
     pixels = arrays["binary"].astype(np.uint8) * 255 if binary else arrays["images"]

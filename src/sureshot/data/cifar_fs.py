@@ -40,10 +40,10 @@ def load_cifar_fs(root: str | os.PathLike[str] | None = None, side: int = 32) ->
     DataError
         If the layout is not there, a class has no image, or a file is broken.
     """
-    folder = data_root(root, looking_for="cifar-fs/splits/bertinetto/train.txt")
+    folder = data_root(root, f"{_FOLDERS[0]}/data", _LAYOUT)
     places = [folder / name for name in _FOLDERS if (folder / name / "data").is_dir()]
     if not places:
-        raise DataError(f"no CIFAR-FS in {folder}: {_LAYOUT}")
+        raise DataError(f"no folder {folder / _FOLDERS[0] / 'data'}: {_LAYOUT}")
     read = []
     for part in ("train", "val", "test"):
         path = places[0] / "splits" / "bertinetto" / f"{part}.txt"

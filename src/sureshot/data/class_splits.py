@@ -7,6 +7,7 @@ named go where they are named for, all others are shuffled by a seed and shared 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 
 import numpy as np
 
@@ -26,6 +27,7 @@ def split_by_seed(class_names: Sequence[str], fractions: Sequence[float], seed: 
     fractions : three floats
         Of classes for training, validation and testing, in proportion; each set gets at least one class.
     seed : int
+        0 or more.
 
     Returns
     -------
@@ -35,10 +37,11 @@ def split_by_seed(class_names: Sequence[str], fractions: Sequence[float], seed: 
     Raises
     ------
     DataError
+        If there are too few classes, or the fractions or the seed are not as above.
     """
-    shares = np.asarray(fractions, dtype=np.float64)
-    if shares.shape != (3,) or not np.isfinite(shares).all() or (shares <= 0).any():
-        raise DataError(f"fractions={tuple(fractions)}, expected three positive numbers: training, validation, testing")
+    shares = _three_positive(fractions)
+    if shares is None:
+        raise DataError(f"fractions={fractions!r}, expected three positive numbers: training, validation, testing")
     n_classes = len(class_names)
     if n_classes < 3:
         raise DataError(
@@ -48,7 +51,7 @@ def split_by_seed(class_names: Sequence[str], fractions: Sequence[float], seed: 
     val, test = (max(1, round(n_classes * share)) for share in (shares / shares.sum())[1:])
     test = min(test, n_classes - 2)
     val = min(val, n_classes - 1 - test)
-    order = np.random.default_rng(seed).permutation(n_classes)
+    order = shuffled(n_classes, seed)
     train = n_classes - val - test
     return (
         sorted(order[:train].tolist()),
@@ -57,11 +60,24 @@ def split_by_seed(class_names: Sequence[str], fractions: Sequence[float], seed: 
     )
 
 
+def shuffled(items: int | np.ndarray, seed: int) -> np.ndarray:
+    """Items, or the numbers from 0 to below a number, in an order that the seed decides.
+
+    Raises
+    ------
+    DataError
+        If the seed is no whole number from 0.
+    """
+    if not isinstance(seed, Integral) or isinstance(seed, bool) or seed < 0:
+        raise DataError(f"seed={seed!r}, expected a whole number, 0 or more")
+    return np.random.default_rng(seed).permutation(items)
+
+
 def split_by_names(
     class_names: Sequence[str],
-    train: Sequence[str] | None,
-    val: Sequence[str],
-    test: Sequence[str],
+    train: Sequence[str | int] | None,
+    val: Sequence[str | int],
+    test: Sequence[str | int],
 ) -> ClassSplit:
     """Classes by lists of their names; ``train=None`` takes all that are on neither other list.
 
@@ -81,7 +97,7 @@ def split_by_names(
     number = {name: k for k, name in enumerate(class_names)}
     seen: set[str] = set()
     for part, names in (("train", train), ("val", val), ("test", test)):
-        if not names:
+        if len(names) == 0:
             raise DataError(f"no class for {part}: name at least one of {listed(class_names)}")
         for name in map(str, names):
             if name not in number:
@@ -94,3 +110,12 @@ def split_by_names(
             seen.add(name)
     numbers = [[number[str(name)] for name in names] for names in (train, val, test)]
     return numbers[0], numbers[1], numbers[2]
+
+
+def _three_positive(fractions: Sequence[float]) -> np.ndarray | None:
+    """Three positive numbers as an array, or None for anything else."""
+    try:
+        shares = np.asarray(fractions, dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+    return shares if shares.shape == (3,) and np.isfinite(shares).all() and (shares > 0).all() else None

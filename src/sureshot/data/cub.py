@@ -46,10 +46,10 @@ def load_cub(root: str | os.PathLike[str] | None = None, side: int = 84) -> Imag
     DataError
         If the layout is not there, or a file is missing or broken.
     """
-    folder = data_root(root, looking_for=f"{_FOLDER}/images.txt")
+    folder = data_root(root, f"{_FOLDER}/images.txt", _LAYOUT)
     places = [place for place in (folder / _FOLDER, folder) if (place / "images.txt").is_file()]
     if not places:
-        raise DataError(f"no CUB-200-2011 in {folder}: {_LAYOUT}")
+        raise DataError(f"no file {folder / _FOLDER / 'images.txt'}: {_LAYOUT}")
     place = places[0]
     classes = _numbered(place / "classes.txt")
     files = _numbered(place / "images.txt")

@@ -26,6 +26,16 @@ _CLINC150_SIZES = {
     "oos_val": 100,
     "oos_test": 1000,
 }
+_CLINC150_LAYOUT = (
+    "expected an NPZ file with embedding (23700, 384), label (23700,) 0 to 149 or -1 out of scope, split (23700,) as "
+    "places in split_names (train, val, test, oos_train, oos_val, oos_test) and intent_names (150,): the queries of "
+    "CLINC150 (data/data_full.json of github.com/clinc/oos-eval, Larson et al. 2019), embedded with all-MiniLM-L6-v2 "
+    "of sentence-transformers (www.sbert.net) and normalised to unit length"
+)
+_UCI_LAYOUT = (
+    "expected CSV files with a header, the class in the column label and numbers in all others: most are sets of the "
+    "UCI Machine Learning Repository (archive.ics.uci.edu)"
+)
 
 
 def load_uci(name: str, root: str | os.PathLike[str] | None = None) -> Table:
@@ -49,12 +59,12 @@ def load_uci(name: str, root: str | os.PathLike[str] | None = None) -> Table:
     DataError
         If the root or the set is missing.
     """
-    folder = data_root(root, looking_for=f"uci/{name}.csv") / "uci"
+    folder = data_root(root, f"uci/{name}.csv", _UCI_LAYOUT) / "uci"
     for suffix in (".csv", ".csv.gz"):
         if (folder / f"{name}{suffix}").is_file():
             return load_table(folder / f"{name}{suffix}", "label", allow_missing=True)
     known = sorted(path.name.split(".csv")[0] for path in folder.glob("*.csv*"))
-    raise DataError(f"{folder} has no {name}.csv or {name}.csv.gz{near(name, known)}")
+    raise DataError(f"{folder} has no {name}.csv or {name}.csv.gz{near(name, known)}; {_UCI_LAYOUT}")
 
 
 @dataclass(frozen=True)
@@ -87,12 +97,12 @@ def load_clinc150(root: str | os.PathLike[str] | None = None, dtype: type[np.flo
     DataError
         If the file is missing or does not hold what it should.
     """
-    path = data_file(CLINC150_FILE, root)
+    path = data_file(CLINC150_FILE, root, _CLINC150_LAYOUT)
     X, y, _ = read_npz(path)
     with np.load(path, allow_pickle=False) as archive:
         missing = [name for name in ("split", "split_names", "intent_names") if name not in archive.files]
         if missing or y is None:
-            raise DataError(f"{path} has no array {', '.join(missing) or 'label'}: not the CLINC150 embeddings")
+            raise DataError(f"{path} has no array {', '.join(missing) or 'label'}: {_CLINC150_LAYOUT}")
         split = archive["split"]
         split_names = [str(name) for name in archive["split_names"]]
         intents = tuple(str(name) for name in archive["intent_names"])

@@ -48,7 +48,13 @@ def load_emnist(root: str | os.PathLike[str] | None = None, part: str = "test") 
     """
     if part not in _PARTS:
         raise DataError(f"part={part!r}, expected one of {', '.join(_PARTS)}{near(part, _PARTS)}")
-    folder = data_root(root, looking_for=f"{_STEM}-{_PARTS[part][0]}-images-idx3-ubyte.gz")
+    first = f"{_STEM}-{_PARTS[part][0]}-images-idx3-ubyte.gz"
+    stems = " and ".join(f"{_STEM}-{which}-{{images-idx3,labels-idx1}}-ubyte" for which in _PARTS[part])
+    layout = (
+        f"expected {stems} (.gz or not), or {_STEM}.mat, in it or in its folder emnist: unpack gzip.zip or matlab.zip "
+        "of www.nist.gov/itl/products-and-services/emnist-dataset there"
+    )
+    folder = data_root(root, first, layout)
     for place in (folder / "emnist", folder):
         mat = place / f"{_STEM}.mat"
         idx = [_idx_pair(place, which) for which in _PARTS[part]]
@@ -62,11 +68,7 @@ def load_emnist(root: str | os.PathLike[str] | None = None, part: str = "test") 
         return ImageSet(
             np.ascontiguousarray(images), np.concatenate([pair[1] for pair in read]), EMNIST_CLASSES, "EMNIST"
         )
-    raise DataError(
-        f"no EMNIST in {folder}: expected {_STEM}-{_PARTS[part][0]}-images-idx3-ubyte and -labels-idx1-ubyte (.gz or "
-        f"not), or {_STEM}.mat, in it or in its folder emnist: unpack gzip.zip or matlab.zip of "
-        "www.nist.gov/itl/products-and-services/emnist-dataset there"
-    )
+    raise DataError(f"no file {folder / first}: {layout}")
 
 
 def emnist_split(images: ImageSet) -> tuple[ImageSet, ImageSet]:

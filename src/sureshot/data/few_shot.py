@@ -18,8 +18,9 @@ embeddings          any NPZ file of embeddings                                  
 transfer            the training classes of one, the others of another                  here
 ==================  ==================================================================  ====================
 
-Options are the keyword arguments of the function of that name; an unknown one is refused. To add a data set, write a
-function that returns `FewShotData` and enter it below.
+Options are the keyword arguments of the function of that name; an unknown one is refused, and so is a value of another
+kind than its annotation says (see `sureshot.data.options`). To add a data set, write a function that returns
+`FewShotData` and enter it below.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from typing import Any
 from sureshot.data.characters import omniglot_choice, omniglot_emnist, omniglot_lake, omniglot_vinyals
 from sureshot.data.checks import listed, near
 from sureshot.data.labelled import FewShotData, LabelledSet, joined
+from sureshot.data.options import check_options
 from sureshot.data.own_classes import clinc150, embeddings, folder
 from sureshot.data.photographs import cifar_fs, cub, miniimagenet, miniimagenet32, miniimagenet_cub
 from sureshot.data.root import DataError
@@ -56,19 +58,27 @@ def load_few_shot(name: str, root: Root = None, **options: Any) -> FewShotData:
     Raises
     ------
     DataError
-        If the name or an option is unknown, or the data is missing or broken.
+        If the name or an option is unknown, the value of an option is of another kind or out of range, or the data is
+        missing or broken.
     """
-    if name not in _ASSEMBLERS:
-        raise DataError(f"no few-shot data called {name!r}{near(name, _ASSEMBLERS)}; names: {', '.join(_ASSEMBLERS)}")
+    return _assembled(name, root, options)
+
+
+def _assembled(name: str, root: Root, options: Mapping[str, Any]) -> FewShotData:
+    if not isinstance(name, str) or name not in _ASSEMBLERS:
+        raise DataError(
+            f"no few-shot data called {name!r}{near(str(name), _ASSEMBLERS)}; names: {', '.join(_ASSEMBLERS)}"
+        )
     assemble = _ASSEMBLERS[name]
     parameters = {key: value for key, value in inspect.signature(assemble).parameters.items() if key != "root"}
     for option in options:
         if option not in parameters:
             known = listed(list(parameters)) or "none"
-            raise DataError(f"{name} has no option {option!r}{near(option, parameters)}; options: {known}")
+            raise DataError(f"{name} has no option {option!r}{near(str(option), parameters)}; options: {known}")
     absent = [key for key, value in parameters.items() if value.default is value.empty and key not in options]
     if absent:
         raise DataError(f"{name} needs the option {listed(absent)}")
+    check_options(name, assemble, {"root": root, **options})
     return assemble(root, **options)
 
 
@@ -99,8 +109,8 @@ def transfer(
     DataError
         If the inputs differ in shape, and as in `load_few_shot`.
     """
-    source = load_few_shot(base, root, **(base_options or {}))
-    target = load_few_shot(novel, root, **(novel_options or {}))
+    source = _assembled(base, root, base_options or {})
+    target = _assembled(novel, root, novel_options or {})
     return FewShotData(
         train=joined(list(source.parts.values())) if all_base_classes else source.train,
         val=target.val,

@@ -10,15 +10,21 @@ neither has seen. `FewShotData` holds the three sets. Each numbers its own class
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
+from sureshot.data.arrays import number_classes, to_inputs
 from sureshot.data.checks import listed, near
 from sureshot.data.root import DataError
+
+# Pixels scaled in float32 miss 0 and 1 by about 1e-7 for each step of arithmetic.
+_ROUNDING = 1e-5
 
 
 def check_class_numbers(y: np.ndarray, n_rows: int, class_names: Sequence[str], what: str) -> None:
@@ -48,7 +54,7 @@ def check_class_numbers(y: np.ndarray, n_rows: int, class_names: Sequence[str], 
 
 @dataclass(frozen=True, eq=False)
 class LabelledSet:
-    """N inputs of K classes, checked when made.
+    """N inputs of K classes, checked when made; `from_arrays` makes one of NumPy arrays and any labels.
 
     Attributes
     ----------
@@ -63,7 +69,8 @@ class LabelledSet:
     Raises
     ------
     DataError
-        If the shapes or numbers do not fit, a class has no row, or an input is not finite.
+        If inputs or class numbers are no tensors, the shapes or numbers do not fit, a class has no row, an input is
+        not finite, or an image of floats has values outside [0, 1].
     """
 
     x: Tensor
@@ -71,6 +78,12 @@ class LabelledSet:
     class_names: tuple[str, ...]
 
     def __post_init__(self) -> None:
+        for what, value in (("inputs", self.x), ("class numbers", self.y)):
+            if not isinstance(value, Tensor):
+                raise DataError(
+                    f"{what} of type {type(value).__name__}, expected a tensor; LabelledSet.from_arrays(x, y) takes "
+                    "NumPy arrays and any labels"
+                )
         expected = "bytes (N, channels, H, W), or floats (N, D), (N, length, D) or (N, channels, H, W)"
         dimensions = (4,) if self.x.dtype == torch.uint8 else (2, 3, 4)
         known = self.x.dtype == torch.uint8 or self.x.is_floating_point()
@@ -82,6 +95,8 @@ class LabelledSet:
         check_class_numbers(y, len(self.x), self.class_names, "labelled set")
         if self.x.is_floating_point():
             self._check_finite(y)
+            if self.x.dim() == 4:
+                self._check_range()
 
     def _check_finite(self, y: np.ndarray) -> None:
         bad = ~torch.isfinite(self.x).flatten(1).all(1)
@@ -91,6 +106,65 @@ class LabelledSet:
                 f"NaN or infinite numbers in {len(rows)} of {len(self.x)} inputs (the first is row {rows[0]}, counted "
                 f"from 0, of class {self.class_names[y[rows[0]]]}); fill them in or drop those rows"
             )
+
+    def _check_range(self) -> None:
+        low, high = (float(value) for value in self.x.aminmax())
+        if low < -_ROUNDING or high > 1 + _ROUNDING:
+            raise DataError(
+                f"images must be uint8 (0 to 255) or lie in [0, 1], but these have {self.x.dtype} values from {low:g} "
+                f"to {high:g}: make them uint8, or scale them to [0, 1]"
+            )
+
+    @classmethod
+    def from_arrays(
+        cls, x: ArrayLike | Tensor, y: ArrayLike | Tensor, class_names: Sequence[str] | None = None
+    ) -> LabelledSet:
+        """A labelled set of NumPy arrays or tensors with any labels.
+
+        Parameters
+        ----------
+        x : array-like or Tensor
+            Images (N, channels, H, W), embeddings (N, D) or sequences (N, length, D). Bytes (uint8) stay bytes, which
+            only images may be; all other numbers become float32, which backbones take. For images with channels last
+            use ``x.transpose(0, 3, 1, 2)``.
+        y : array-like or Tensor (N,)
+            Labels: text, whole numbers or booleans. Classes are numbered in the sorted order of the labels.
+        class_names : sequence of str, optional
+            K names, in the sorted order of the labels. Default: the labels as text.
+
+        Raises
+        ------
+        DataError
+            If there is not one label for each row, a label is missing or is a number with a fraction, there is not one
+            name for each class, and as in the class.
+
+        Examples
+        --------
+        Tasks of two classes from twelve embeddings:
+
+        >>> import numpy as np
+        >>> import torch
+        >>> from sureshot.data import LabelledSet
+        >>> from sureshot.meta.episodes import EpisodeProtocol, EpisodeSampler
+        >>> x = np.random.default_rng(0).normal(size=(12, 8))
+        >>> data = LabelledSet.from_arrays(x, ["owl", "cat", "dog"] * 4)
+        >>> data.class_names
+        ('cat', 'dog', 'owl')
+        >>> sampler = EpisodeSampler(data, EpisodeProtocol(way=2, shots=1, queries=3))
+        >>> tasks = sampler.sample(5, torch.Generator().manual_seed(0))
+        >>> tasks.support_x.shape, tasks.query_x.shape
+        (torch.Size([5, 2, 8]), torch.Size([5, 6, 8]))
+        """
+        inputs = to_inputs(x)
+        numbers, names = number_classes(y, len(inputs))
+        if class_names is not None:
+            if isinstance(class_names, str) or len(class_names) != len(names):
+                raise DataError(
+                    f"class_names={reprlib.repr(class_names)} for the {len(names)} labels {listed(names)}, expected a "
+                    "list of one name for each, in this order"
+                )
+            names = tuple(str(name) for name in class_names)
+        return cls(inputs, torch.from_numpy(numbers), names)
 
     def __len__(self) -> int:
         return len(self.x)

@@ -27,7 +27,7 @@ from PIL import Image, UnidentifiedImageError
 from sureshot.data.archives import read_arrays
 from sureshot.data.image_files import read_images
 from sureshot.data.images import ImageSet
-from sureshot.data.root import DataError, data_root
+from sureshot.data.root import DataError, data_file, data_root
 
 MINIIMAGENET32_FILE = "miniimagenet32.npz"
 _FOLDERS = ("miniimagenet", "mini-imagenet", "mini_imagenet")
@@ -35,6 +35,13 @@ _LAYOUT = (
     "expected a folder miniimagenet with images/*.jpg and train.csv, val.csv, test.csv (columns filename,label): the "
     "lists are in data/miniImagenet/splits/ravi of github.com/jakesnell/prototypical-networks, the images are made "
     "from ILSVRC 2012 (image-net.org) at 84 x 84"
+)
+_LAYOUT32 = (
+    "expected an NPZ file with jpeg (uint8: one JPEG after another, for each class a strip of its images 32 pixels "
+    "wide), offset (101,) of their bounds, label, is_test and is_fscil_shot (N,) of the images, wnid, ravi_split and "
+    "fscil_session (100,) of the classes, made from the photographs of miniimagenet (ILSVRC 2012, image-net.org) by "
+    "the lists of github.com/jakesnell/prototypical-networks (data/miniImagenet/splits/ravi) and "
+    "github.com/xyutao/fscil (data/index_list/mini_imagenet); or use miniimagenet, which reads the usual 84 x 84 files"
 )
 
 
@@ -55,10 +62,10 @@ def load_miniimagenet(
     DataError
         If the layout is not there, or a file is missing or broken.
     """
-    folder = data_root(root, looking_for="miniimagenet/train.csv")
+    folder = data_root(root, f"{_FOLDERS[0]}/train.csv", _LAYOUT)
     places = [folder / name for name in _FOLDERS if (folder / name).is_dir()]
     if not places:
-        raise DataError(f"no mini-ImageNet in {folder}: {_LAYOUT}")
+        raise DataError(f"no folder {folder / _FOLDERS[0]}: {_LAYOUT}")
     train, val, test = (_read_list(places[0], part, side) for part in ("train", "val", "test"))
     return train, val, test
 
@@ -115,13 +122,7 @@ def load_miniimagenet32(root: str | os.PathLike[str] | None = None) -> MiniImage
     DataError
         If the file is missing or broken.
     """
-    path = data_root(root, looking_for=MINIIMAGENET32_FILE) / MINIIMAGENET32_FILE
-    if not path.is_file():
-        raise DataError(
-            f"no file {path}: expected an NPZ file with jpeg, offset, label, is_test, is_fscil_shot, wnid, ravi_split "
-            "and fscil_session: one JPEG for each class, a strip of its images 32 pixels wide; or use miniimagenet, "
-            "which reads the usual 84 x 84 files"
-        )
+    path = data_file(MINIIMAGENET32_FILE, root, _LAYOUT32)
     names = ("jpeg", "offset", "label", "is_test", "is_fscil_shot", "wnid", "ravi_split", "fscil_session")
     arrays = read_arrays(path, names)
     bounds = zip(arrays["offset"][:-1].tolist(), arrays["offset"][1:].tolist(), arrays["wnid"], strict=True)

@@ -32,6 +32,7 @@ import numpy as np
 import pandas as pd
 
 from sureshot.data.archives import read_arrays
+from sureshot.data.class_splits import shuffled
 from sureshot.data.image_files import read_images
 from sureshot.data.images import ImageSet
 from sureshot.data.lists import read_list
@@ -42,8 +43,8 @@ OMNIGLOT_CLASSES = "omniglot_classes.csv"
 _PARTS = ("images_background", "images_evaluation")
 _LAYOUT = (
     f"expected the file {OMNIGLOT_FILE} (arrays images (32460, 28, 28) uint8, label, alphabet, alphabet_names, "
-    "class_character, class_is_evaluation), or the folders images_background/ALPHABET/characterNN/NNNN_MM.png and "
-    "images_evaluation/... in it or in its folder omniglot: unpack python/images_background.zip and "
+    "class_alphabet, class_character, class_is_evaluation), or the folders images_background/ALPHABET/characterNN/"
+    "NNNN_MM.png and images_evaluation/... in it or in its folder omniglot: unpack python/images_background.zip and "
     "images_evaluation.zip of github.com/brendenlake/omniglot there"
 )
 
@@ -71,7 +72,7 @@ class Omniglot:
         Raises
         ------
         DataError
-            If a set would be left with no alphabet.
+            If a set would be left with no alphabet, or the seed is no whole number from 0.
         """
         alphabets = np.asarray(self.alphabets)
         background = np.unique(alphabets[~self.is_evaluation])
@@ -80,7 +81,7 @@ class Omniglot:
                 f"val_alphabets={val_alphabets} of {len(background)} background alphabets and "
                 f"{int(self.is_evaluation.sum())} evaluation characters: each set needs at least one alphabet"
             )
-        chosen = np.random.default_rng(seed).permutation(background)[:val_alphabets]
+        chosen = shuffled(background, seed)[:val_alphabets]
         held_out = np.isin(alphabets, chosen) & ~self.is_evaluation
         return self._three(~self.is_evaluation & ~held_out, held_out, self.is_evaluation)
 
@@ -119,7 +120,7 @@ def load_omniglot(root: str | os.PathLike[str] | None = None, side: int = 28) ->
     DataError
         If neither layout is there, or a file is broken.
     """
-    folder = data_root(root, looking_for=OMNIGLOT_FILE)
+    folder = data_root(root, OMNIGLOT_FILE, _LAYOUT)
     if (folder / OMNIGLOT_FILE).is_file() and side == 28:
         return _from_npz(folder / OMNIGLOT_FILE)
     for place in (folder / "omniglot", folder):
@@ -127,7 +128,7 @@ def load_omniglot(root: str | os.PathLike[str] | None = None, side: int = 28) ->
             return _from_archive(place, side)
     if (folder / OMNIGLOT_FILE).is_file():
         raise DataError(f"{folder / OMNIGLOT_FILE} holds 28 x 28 images, side={side} needs the archive; {_LAYOUT}")
-    raise DataError(f"no Omniglot in {folder}: {_LAYOUT}")
+    raise DataError(f"no file {folder / OMNIGLOT_FILE}: {_LAYOUT}")
 
 
 def _from_npz(path: Path) -> Omniglot:

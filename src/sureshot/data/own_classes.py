@@ -16,7 +16,7 @@ import torch
 
 from sureshot.data.characters import image_data
 from sureshot.data.checks import check_labels, listed
-from sureshot.data.class_splits import split_by_names, split_by_seed
+from sureshot.data.class_splits import shuffled, split_by_names, split_by_seed
 from sureshot.data.datasets import load_clinc150
 from sureshot.data.embeddings import read_npz
 from sureshot.data.image_folders import has_split, read_class_folders, read_split_folders
@@ -53,7 +53,7 @@ def clinc150(root: Root = None, *, n_base: int = 75, n_val: int = 15, seed: int 
         torch.from_numpy(np.concatenate([data.y_train, data.y_val, data.y_test])),
         data.intent_names,
     )
-    order = np.random.default_rng(seed).permutation(n_classes).tolist()
+    order = shuffled(n_classes, seed).tolist()
     n_train = n_base - n_val
     return FewShotData(
         train=pooled.select_classes(order[:n_train]),
@@ -108,10 +108,10 @@ def embeddings(
     target: str | None = None,
     fractions: Sequence[float] = _FRACTIONS,
     seed: int = 0,
-    train_classes: Sequence[str] | None = None,
-    val_classes: Sequence[str] | None = None,
-    test_classes: Sequence[str] | None = None,
-    out_of_scope_label: str | None = None,
+    train_classes: Sequence[str | int] | None = None,
+    val_classes: Sequence[str | int] | None = None,
+    test_classes: Sequence[str | int] | None = None,
+    out_of_scope_label: str | int | None = None,
 ) -> FewShotData:
     """Any NPZ file of embeddings, as `sureshot.data.read_npz` reads it.
 
@@ -125,10 +125,11 @@ def embeddings(
         Name of the array of labels, if another.
     fractions, seed
         Shares of classes and the seed of the split, unless classes are named.
-    train_classes, val_classes, test_classes : sequences of str, optional
-        Labels, as text. ``val_classes`` and ``test_classes`` go together; without ``train_classes`` all others train.
-    out_of_scope_label : str, optional
-        Label, as text, of rows that belong to no class ("-1", say).
+    train_classes, val_classes, test_classes : sequences of str or int, optional
+        Labels, compared as text. ``val_classes`` and ``test_classes`` go together; without ``train_classes`` all
+        others train.
+    out_of_scope_label : str or int, optional
+        Label, compared as text, of rows that belong to no class ("-1", say).
     """
     place = Path(root or ".") / path
     if not place.is_file():
@@ -137,17 +138,15 @@ def embeddings(
     if y is None:
         raise DataError(f"{place} has no labels: add an array y, (N,), or name the array with target")
     labels = check_labels(place, pd.Series(y), "the label array", as_text=False)
-    values, numbers = np.unique(labels, return_inverse=True)
-    names = [str(value) for value in values]
-    x = torch.from_numpy(X.astype(np.float32))
+    rows = LabelledSet.from_arrays(X, labels)
     outside = None
     if out_of_scope_label is not None:
+        names = rows.class_names
         if str(out_of_scope_label) not in names:
             raise DataError(f"{place} has no label {out_of_scope_label!r}; labels: {listed(names)}")
         at = names.index(str(out_of_scope_label))
-        outside = x[torch.from_numpy(np.flatnonzero(numbers == at))]
-    chosen = [k for k, name in enumerate(names) if outside is None or name != str(out_of_scope_label)]
-    rows = LabelledSet(x, torch.from_numpy(numbers.astype(np.int64)), tuple(names)).select_classes(chosen)
+        outside = rows.x[rows.y == at]
+        rows = rows.select_classes([k for k in range(len(names)) if k != at])
     if val_classes is None and test_classes is None and train_classes is None:
         train, val, test = split_by_seed(rows.class_names, fractions, seed)
         text = f"embeddings of {place.name}, classes {len(train)} / {len(val)} / {len(test)} by seed {seed}"

@@ -18,7 +18,9 @@ class DataError(ValueError):
     """A file of data that cannot be used; the message says which, why, and what to do about it."""
 
 
-def data_root(option: str | os.PathLike[str] | None = None, looking_for: str | None = None) -> Path:
+def data_root(
+    option: str | os.PathLike[str] | None = None, looking_for: str | None = None, expected: str | None = None
+) -> Path:
     """Folder that holds the data files.
 
     Parameters
@@ -27,33 +29,36 @@ def data_root(option: str | os.PathLike[str] | None = None, looking_for: str | N
         The folder. Default: the value of the environment variable ``SURESHOT_DATA``.
     looking_for : str, optional
         File (relative to the root) that the caller is about to read, so that an error can name it.
+    expected : str, optional
+        Its layout and where to get it, for the error: "expected ...".
 
     Raises
     ------
     DataError
         If neither names a folder that exists.
     """
-    wanted = f" (looking for {looking_for})" if looking_for else ""
+    missing = f"cannot find {looking_for}, as " if looking_for else ""
+    layout = f"; {expected}" if expected else ""
     if option is not None:
-        given, source = str(option), "the data folder"
+        given, source = str(option), "the data folder is"
     else:
         given, source = os.environ.get(ENVIRONMENT_VARIABLE, ""), f"{ENVIRONMENT_VARIABLE} names the folder"
     if not given:
         raise DataError(
-            f"no data folder is set{wanted}: set the environment variable {ENVIRONMENT_VARIABLE} to the "
-            "folder that holds the data files, or name it with --data"
+            f"{missing}no data folder is set: set the environment variable {ENVIRONMENT_VARIABLE} to the folder that "
+            f"holds the data files, or name it with --data{layout}"
         )
     root = Path(given).expanduser()
     if not root.is_dir():
         what = "is not a folder" if root.exists() else "does not exist"
         raise DataError(
-            f"{source} {root}, which {what}{wanted}: set {ENVIRONMENT_VARIABLE} or --data to the folder that "
-            "holds the data files"
+            f"{missing}{source} {root}, which {what}: set {ENVIRONMENT_VARIABLE} or --data to the folder that holds "
+            f"the data files{layout}"
         )
     return root
 
 
-def data_file(name: str, root: str | os.PathLike[str] | None = None) -> Path:
+def data_file(name: str, root: str | os.PathLike[str] | None = None, expected: str | None = None) -> Path:
     """Path of one file under the data root.
 
     Parameters
@@ -61,6 +66,7 @@ def data_file(name: str, root: str | os.PathLike[str] | None = None) -> Path:
     name : str
         Path relative to the root, such as ``"uci/iris.csv"``.
     root : path, optional
+    expected : str, optional
         As in `data_root`.
 
     Raises
@@ -68,11 +74,10 @@ def data_file(name: str, root: str | os.PathLike[str] | None = None) -> Path:
     DataError
         If the root or the file is missing.
     """
-    folder = data_root(root, looking_for=name)
-    path = folder / name
+    path = data_root(root, name, expected) / name
     if not path.is_file():
+        layout = f"; {expected}" if expected else ""
         raise DataError(
-            f"the data folder {folder} has no file {name}: add it, or set {ENVIRONMENT_VARIABLE} (or --data) "
-            "to a folder that has it"
+            f"no file {path}: add it, or set {ENVIRONMENT_VARIABLE} (or --data) to a folder that has it{layout}"
         )
     return path

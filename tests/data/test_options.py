@@ -1,0 +1,18 @@
+"""Every option of few-shot data has an annotation whose meaning is known, and its default is such a value."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from sureshot.data import FEW_SHOT_NAMES
+from sureshot.data.few_shot import _ASSEMBLERS
+from sureshot.data.options import check_options
+
+
+@pytest.mark.parametrize("name", FEW_SHOT_NAMES)
+def test_every_default_is_of_the_kind_that_its_annotation_says(name: str) -> None:
+    parameters = inspect.signature(_ASSEMBLERS[name]).parameters
+    values = {key: "text" if value.default is value.empty else value.default for key, value in parameters.items()}
+    check_options(name, _ASSEMBLERS[name], values)
