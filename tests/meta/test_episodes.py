@@ -261,3 +261,6 @@ def test_the_papers_protocols() -> None:
     assert (one.episodes, one.learning_rate_kernel) == (60_000, 1e-3)
     assert (five.episodes, five.learning_rate_kernel) == (40_000, 1e-4)
     assert "all 100 classes" in five.note
+    assert one.data_options["omniglot-emnist"] == {"rotations": True}
+    assert five.data_options["omniglot-emnist"] == {"rotations": False}
+    assert five.data_options["miniimagenet-cub"] == {"all_classes": True}

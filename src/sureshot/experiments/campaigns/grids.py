@@ -16,16 +16,20 @@ from sureshot.data.checks import near
 from sureshot.experiments.campaigns.cells import Cell, Examination
 from sureshot.meta.learners import LEARNER_NAMES
 from sureshot.meta.learners.registry import learns_base_classes
-from sureshot.meta.protocols import EpisodeProtocol
+from sureshot.meta.protocols import TRAINING_PRESETS, EpisodeProtocol
 from sureshot.meta.training import TrainingConfig
 
+_FRACTIONS = {"full": 1, "standard": 4}
+
 BUDGETS: dict[str, dict[int, int]] = {
-    "full": {1: 60_000, 5: 40_000},
-    "standard": {1: 15_000, 5: 10_000},
+    name: {shots: TRAINING_PRESETS[f"one-vs-each-{shots}shot-released-code"].episodes // part for shots in (1, 5)}
+    for name, part in _FRACTIONS.items()
 }
 """Training episodes by budget and shots."""
 
-LONG_BUDGETS: dict[str, int] = {"full": 80_000, "standard": 20_000}
+LONG_BUDGETS: dict[str, int] = {
+    name: TRAINING_PRESETS["logistic-softmax-1shot-long"].episodes // part for name, part in _FRACTIONS.items()
+}
 """Training episodes where Ke et al. (2023) trained for 800 "epochs"."""
 
 KERNELS = ("cosine", "linear", "rbf", "unit_rbf", "matern52", "polynomial1", "polynomial2")
@@ -37,7 +41,7 @@ SAMPLED = ("ove_gibbs_ml", "ove_gibbs_pl", "logistic_softmax_gibbs_ml", "logisti
 SAMPLED_TASKS = 200
 """Tasks of secondary measurements for learners in `SAMPLED`."""
 
-_SLOW_KERNELS = ("cdkt_ml", "cdkt_pl", "dkt")  # kernel parameters at 1e-4
+_SLOW_KERNELS = ("cdkt_ml", "cdkt_pl", "dkt")  # kernel parameters at the rate of the logistic-softmax paper
 
 
 def check_budget(budget: str) -> None:
@@ -142,6 +146,9 @@ def image_cell(
     long, options = mean_field_exceptions(benchmark if chosen != "recommended" else None, learner, shots)
     if transfer and learner == "cdkt_pl" and chosen != "recommended":
         options["prediction_prior_mean"] = -5.0
+    episodes = LONG_BUDGETS[budget] if long else budget_episodes(budget, shots)
+    paper = "logistic-softmax" if learner in _SLOW_KERNELS else "one-vs-each"
+    published = TRAINING_PRESETS[f"{paper}-{shots}shot-released-code"]
     training = TrainingConfig.from_dict(
         {
             "data": {"name": data, "options": data_options or {}},
@@ -155,9 +162,9 @@ def image_cell(
                 "options": options,
             },
             "training": {
-                "episodes": LONG_BUDGETS[budget] if long else budget_episodes(budget, shots),
-                "learning_rate": 1e-3,
-                "learning_rate_kernel": 1e-4 if learner in _SLOW_KERNELS else 1e-3,
+                "episodes": episodes,
+                "learning_rate": published.learning_rate,
+                "learning_rate_kernel": published.learning_rate_kernel,
                 "seed": seed,
             },
             "validation": {"every": 1000, "tasks": 300},
