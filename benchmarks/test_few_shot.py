@@ -28,7 +28,7 @@ N_TASKS, N_CLASSES, N_QUERIES = 8, 5, 16
 CASES: dict[str, tuple[str, dict[str, Any], int, dict[int, float], dict[int, float]]] = {
     "one-vs-each Gibbs, 20 chains, T = 1": ("ove_gibbs_ml", {"preset": "paper"}, 20, {1: 40, 5: 65}, {1: 222, 5: 366}),
     "logistic-softmax mean field, 2 steps": ("cdkt_ml", {"preset": "paper"}, 2, {1: 8, 5: 11}, {1: 28, 5: 38}),
-    "one-vs-each mean field, as recommended": ("ove_mean_field_ml", {}, 10, {1: 10, 5: 15}, {}),
+    "one-vs-each mean field, as recommended": ("ove_mean_field_ml", {}, 3, {1: 10, 5: 15}, {}),
 }
 
 
@@ -132,4 +132,6 @@ def test_memory_of_sixteen_tasks_of_twenty_chains(benchmark: Any, threads: None)
     generator = torch.Generator().manual_seed(1)
     benchmark.pedantic(lambda: torch.autograd.grad(learner.task_losses(tasks, generator).mean(), x), rounds=2)
     benchmark.extra_info["aim_gb"] = 4
-    benchmark.extra_info["peak_gb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # of the process, whatever ran before
+    benchmark.extra_info["peak_gb"] = peak
+    assert peak < 4

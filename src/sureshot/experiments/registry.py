@@ -95,7 +95,8 @@ def run(
         For an unknown name or option, or a data root that is needed and not there.
     """
     experiment = get_experiment(name)
-    root = find_data_root(data_root, looking_for=f"the data of {name}") if experiment.needs_data else None
+    reads_data = experiment.needs_data and options.get("train", True)  # a campaign that only collects reads none
+    root = find_data_root(data_root, looking_for=f"the data of {name}") if reads_data else None
     started = time.perf_counter()
     outcome = experiment.run(data_root=root, progress=progress or _log_progress, **options)
     seconds = time.perf_counter() - started

@@ -25,6 +25,13 @@ def generator_for(seed: int, purpose: str, *place: int, device: torch.device | s
     *place : int
         Such as the step and the rank.
     device : device
+
+    Raises
+    ------
+    ValueError
+        For a seed that is no whole number from 0.
     """
+    if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or seed < 0:
+        raise ValueError(f"the seed must be a whole number from 0, got {seed!r}")
     words = np.random.SeedSequence([seed, zlib.crc32(purpose.encode()), *place]).generate_state(2, np.uint32)
     return torch.Generator(device=device).manual_seed(int(words[0]) << 31 | int(words[1]) >> 1)

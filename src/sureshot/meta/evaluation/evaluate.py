@@ -196,6 +196,9 @@ def evaluate(
     temperatures = {"none": 1.0, "temperature": 1.0 if fitted is None else fitted.value}
     plain = per_task["none"]
     n_robust = min(robustness, n_tasks)
+    if n_robust and data.x.dim() != 4:
+        logger.info("robustness is left out: inputs of shape %s are no images", tuple(data.x.shape[1:]))
+        n_robust = 0
     return Evaluation(
         protocol=protocol,
         n_tasks=n_tasks,
@@ -224,7 +227,7 @@ def evaluate(
             seed=seed,
             progress=tell,
         )
-        if n_robust and data.x.dim() == 4 and corruptions and severities
+        if n_robust and corruptions and severities
         else None,
         time=measure_adaptation(learner, sampler, rows, embeddings, batch) if timing else None,
         per_task=MappingProxyType(per_task),
