@@ -202,6 +202,17 @@ def test_expected_counts_far_below_zero_match_high_precision() -> None:
     assert float(sites.shift[1, 0]) == pytest.approx(-gamma / 2, rel=1e-12)
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_latents_that_are_not_finite_are_named_before_anything_is_drawn(value: float) -> None:
+    f = normal(3, 4)
+    f[1, 2] = value
+    generator = torch.Generator().manual_seed(0)
+    before = generator.get_state()
+    with pytest.raises(ValueError, match=r"f / temperature must be finite, but 1 of its 12 values"):
+        LogisticSoftmax(0.5).sample_sites(f, torch.tensor([0, 1, 2, 0]), None, generator)
+    assert torch.equal(generator.get_state(), before)
+
+
 def test_options_are_checked() -> None:
     with pytest.raises(ValueError, match="temperature must be"):
         LogisticSoftmax(0.0)

@@ -25,8 +25,12 @@ _REQUIRED = (
     "rich",
     "matplotlib",
     "jinja2",
+    "pillow",
 )
-_OPTIONAL = {"pyarrow": "reading Parquet files: python -m pip install 'sureshot[parquet]'"}
+_OPTIONAL = {
+    "pyarrow": "reading Parquet files: python -m pip install 'sureshot[parquet]'",
+    "tensorboard": "training.tensorboard = true: python -m pip install 'sureshot[tensorboard]'",
+}
 
 
 def doctor(as_json: JsonOption = False) -> None:

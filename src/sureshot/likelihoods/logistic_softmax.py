@@ -124,10 +124,16 @@ class LogisticSoftmax(ConjugateLikelihood):
         Raises
         ------
         ValueError
-            When a weight is not a whole number.
+            When a weight is not a whole number, or a latent in units of the temperature is not finite.
         """
         require_counts(weight)
         g = f / self.temperature
+        # Before the counts are drawn: torch's error for a Poisson rate that is no number says nothing of the latents.
+        if not bool(torch.isfinite(g).all()):
+            raise ValueError(
+                f"f / temperature must be finite, but {int((~torch.isfinite(g)).sum())} of its {g.numel()} values are "
+                "NaN or infinite: check the kernel's scale and the prior mean that the latents f were drawn with"
+            )
         scale = per_class(weight) * torch.ones_like(f[..., :1, :])
         stop = torch.sigmoid(g).mean(-2, keepdim=True)  # probability that the counting ends
         rate = torch._standard_gamma(scale, generator=generator) / stop.clamp_min(1 / _LARGEST_COUNT)

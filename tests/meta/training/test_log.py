@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,15 +54,33 @@ def test_numbers_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     log.close()
 
 
-@pytest.mark.skipif(importlib.util.find_spec("tensorboard") is not None, reason="TensorBoard is installed")
-def test_tensorboard_is_asked_for_and_missing(tmp_path: Path) -> None:
-    with pytest.raises(ImportError, match="python -m pip install tensorboard"):
+def test_tensorboard_is_asked_for_and_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboard", None)  # as if it were not installed
+    monkeypatch.delitem(sys.modules, "torch.utils.tensorboard", raising=False)
+    with pytest.raises(ImportError, match=r"python -m pip install 'sureshot\[tensorboard\]'"):
         MetricLog(tmp_path, tensorboard=True)
+    assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.skipif(importlib.util.find_spec("tensorboard") is None, reason="TensorBoard is not installed")
 def test_tensorboard_has_the_numbers(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    def shown() -> list[tuple[int, float]]:
+        events = EventAccumulator(str(tmp_path / "tensorboard"))
+        events.Reload()
+        return [(event.step, event.value) for event in events.Scalars("validation/accuracy")]
+
     log = MetricLog(tmp_path, tensorboard=True)
-    log.write("validation", 8, accuracy=0.5)
+    log.write("validation", 4, accuracy=0.25, best=True)
+    log.write("validation", 8, accuracy=0.5, best=True)
     log.close()
-    assert any((tmp_path / "tensorboard").iterdir())
+    assert shown() == [(4, 0.25), (8, 0.5)]
+    resumed = MetricLog(tmp_path, start=4, tensorboard=True)
+    resumed.write("validation", 8, accuracy=0.75, best=True)
+    resumed.close()
+    assert shown() == [(4, 0.25), (8, 0.75)]
+    anew = MetricLog(tmp_path, tensorboard=True)
+    anew.write("validation", 6, accuracy=0.125, best=True)
+    anew.close()
+    assert shown() == [(6, 0.125)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
 
@@ -24,6 +25,24 @@ from sureshot.meta.training.validation import Validator, _other_way
 )
 def test_a_second_number_of_classes_well_away_from_the_first(way: int, n_classes: int, other: int | None) -> None:
     assert _other_way(way, n_classes) == other
+
+
+def test_a_validation_set_of_one_class(configure: Callable[..., TrainingConfig], data: FewShotData) -> None:
+    config = configure()
+    one = data.val.select_classes([4])
+    with pytest.raises(ValueError, match=r"^validation classes: there is only one class \('pattern 4'\)"):
+        Validator(one, data.train, config.episodes.to_protocol(), config.validation)
+
+
+def test_fewer_validation_classes_than_the_way_are_noted(
+    configure: Callable[..., TrainingConfig], data: FewShotData, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = configure(episodes={"way": 4})
+    with caplog.at_level(logging.INFO, "sureshot"):
+        Validator(data.val, data.train, config.episodes.to_protocol(), config.validation)
+        assert not caplog.messages
+        Validator(data.val.select_classes([0, 2, 5]), data.train, config.episodes.to_protocol(), config.validation)
+    assert caplog.messages == ["validation is on 3-way tasks: there are no more validation classes"]
 
 
 def test_temperatures_are_those_of_tasks_of_two_sizes(

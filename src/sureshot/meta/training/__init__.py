@@ -2,8 +2,9 @@
 
 from sureshot.meta.training.checkpoint import Checkpoint, load_checkpoint, load_learner
 from sureshot.meta.training.config import TrainingConfig
+from sureshot.meta.training.divergence import DivergedError
 from sureshot.meta.training.log import read_log
-from sureshot.meta.training.loop import DivergedError, TrainingResult, train
+from sureshot.meta.training.loop import TrainingResult, train
 from sureshot.meta.training.validation import ValidationScores
 
 __all__ = [

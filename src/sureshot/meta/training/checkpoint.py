@@ -148,9 +148,6 @@ def save_checkpoint(
     optimiser : Adam, optional
         Leave out for a checkpoint that is only to be used.
     """
-    arrays = {_MODEL + name: value for name, value in learner.state_dict().items()}
-    if optimiser is not None:
-        arrays |= dict(_moments(learner, optimiser))
     header = {
         "config": dict(config),
         "learner": learner.config,
@@ -158,7 +155,15 @@ def save_checkpoint(
         "progress": dict(progress),
         "metrics": dict(metrics),
     }
-    save_artifact(path, KIND, header, arrays)
+    save_artifact(path, KIND, header, arrays_of(learner, optimiser))
+
+
+def arrays_of(learner: nn.Module, optimiser: torch.optim.Optimizer | None = None) -> dict[str, Tensor]:
+    """What a checkpoint holds by name: the learner's parameters and buffers and, if it is given, Adam's moments."""
+    arrays = {_MODEL + name: value for name, value in learner.state_dict().items()}
+    if optimiser is not None:
+        arrays |= dict(_moments(learner, optimiser))
+    return arrays
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:

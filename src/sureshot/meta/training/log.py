@@ -103,5 +103,7 @@ def _board(folder: Path, start: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
-        raise ImportError("training.tensorboard = true needs TensorBoard: python -m pip install tensorboard") from error
-    return SummaryWriter(str(folder), purge_step=start + 1 if start else None)
+        raise ImportError(
+            "training.tensorboard = true needs TensorBoard: python -m pip install 'sureshot[tensorboard]'"
+        ) from error
+    return SummaryWriter(str(folder), purge_step=start + 1)  # numbers of later episodes are those of an older run

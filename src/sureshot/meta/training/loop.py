@@ -11,8 +11,8 @@ A folder holds a run::
     best.safetensors     the learner with the best validation score, for use
     metrics.jsonl        the log
 
-Trouble is reported, not hidden: gradients are never clipped, unusually large ones are counted in the log, and a loss
-or gradient that is not finite ends the run with an error that says where.
+Trouble is reported, not hidden: gradients are never clipped, unusually large ones are counted in the log, and numbers
+that are not finite, wherever they come up, end the run with an error that says where and are never saved.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,9 +37,17 @@ from sureshot.meta.episodes import EpisodeSampler
 from sureshot.meta.seeds import generator_for
 from sureshot.meta.tasks import Tasks
 from sureshot.meta.training.assembly import build_learner, make_optimiser
-from sureshot.meta.training.checkpoint import BEST_NAME, LAST_NAME, Checkpoint, load_checkpoint, save_checkpoint
+from sureshot.meta.training.checkpoint import (
+    BEST_NAME,
+    LAST_NAME,
+    Checkpoint,
+    arrays_of,
+    load_checkpoint,
+    save_checkpoint,
+)
 from sureshot.meta.training.config import TrainingConfig
 from sureshot.meta.training.distributed import Processes, processes
+from sureshot.meta.training.divergence import DivergedError, Saved, is_about_numbers, not_finite, where_to_go_on
 from sureshot.meta.training.log import LOG_NAME, MetricLog
 from sureshot.meta.training.state import State, check_same, state_of
 from sureshot.meta.training.validation import ValidationScores, Validator
@@ -46,10 +55,6 @@ from sureshot.meta.training.validation import ValidationScores, Validator
 logger = logging.getLogger(__name__)
 
 Progress = Callable[[str, float], None]
-
-
-class DivergedError(ValueError):
-    """Training came to numbers that are not finite; the message names step, learner and last good checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -130,8 +135,8 @@ def train(
         # All processes must have looked for a checkpoint before one of them writes any.
         checkpoint = load_checkpoint(run.last) if resume and run.last.exists() else None
         group.agree(0.0)
-        run.start_from(checkpoint)
         try:
+            run.start_from(checkpoint)
             run.go(progress)
         finally:
             run.close()
@@ -184,20 +189,25 @@ class Run:
         self.optimiser = make_optimiser(self.learner, config)
         self.state = State()
         self.log: MetricLog | None = None
+        # What is infinite before training is a constant, the bound of a constraint.
+        self._constants = frozenset(not_finite(arrays_of(self.learner)))
+        self._last_episodes: int | None = None
 
     def start_from(self, checkpoint: Checkpoint | None) -> None:
-        """Take over a checkpoint's state, and open the log at its place."""
+        """Take over a checkpoint's state, and open the log at its place; without one, remove those of an older run."""
         if checkpoint is not None:
             check_same(checkpoint, self.config)
             checkpoint.restore(self.learner)
             checkpoint.restore_optimiser(self.learner, self.optimiser)
             self.state = state_of(checkpoint)
+            self._last_episodes = checkpoint.episodes
             logger.info("resuming %s after %d episodes", self.folder, self.state.episodes)
         if self.group.writes:
+            # First what can fail: an older run is replaced only by one that can start.
+            self.log = MetricLog(self.folder, self.state.episodes, self.config.training.tensorboard)
             if checkpoint is None:
                 for name in (LAST_NAME, BEST_NAME):
                     (self.folder / name).unlink(missing_ok=True)
-            self.log = MetricLog(self.folder, self.state.episodes, self.config.training.tensorboard)
 
     def close(self) -> None:
         if self.log is not None:
@@ -229,16 +239,15 @@ class Run:
         config, state, group = self.config.training, self.state, self.group
         step = state.episodes // config.episodes_per_step
         self.optimiser.zero_grad(set_to_none=True)
-        try:
+        with self._watched("the loss and its gradient"):
             loss = self.backward(model, step)
-        except torch.linalg.LinAlgError as error:
-            raise self._diverged(step, f"a matrix could not be factorised ({error})") from error
         gradient = _norm(self.learner)
         values = torch.stack([group.mean(loss), gradient]).tolist()
         for name, value in zip(("loss", "norm of the gradient"), values, strict=True):
             if not math.isfinite(value):
-                raise self._diverged(step, f"the {name} is {value}")
-        self.optimiser.step()
+                raise self._diverged(f"the {name} is {value}")
+        with self._watched("the step"):
+            self.optimiser.step()
         state.episodes += config.episodes_per_step
         state.window_steps += 1
         state.window_loss += values[0]
@@ -285,14 +294,11 @@ class Run:
     def _validate(self) -> None:
         state, settings = self.state, self.config.validation
         self.group.average_buffers(self.learner)
+        self._require_finite()
         if self.validator is not None:
-            step = state.episodes // self.config.training.episodes_per_step
-            try:
+            with self._watched("the scores on validation classes"):
                 scores = self.validator(self.learner)
-            except ValueError as error:
-                raise self._diverged(step, f"validation found that {error}") from error
-            if not math.isfinite(scores.nll):
-                raise self._diverged(step, "predictions on validation classes are not finite")
+            self._require_finite()
             best = ValidationScores(**state.best) if state.best else None
             better = scores.better_than(best, settings.select_by)
             self._write("validation", accuracy=scores.accuracy, nll=scores.nll, best=better)
@@ -307,12 +313,14 @@ class Run:
 
     def _save(self) -> None:
         self.group.average_buffers(self.learner)
+        self._require_finite()
         if self.log is not None:
             self.log.sync()
             if not self.config.validation.every:
                 self.state.best_episodes = self.state.episodes
                 self._write_checkpoint(BEST_NAME, with_optimiser=False)
             self._write_checkpoint(LAST_NAME, with_optimiser=True)
+        self._last_episodes = self.state.episodes
 
     def _write_checkpoint(self, name: str, with_optimiser: bool) -> None:
         state = self.state
@@ -329,11 +337,36 @@ class Run:
         if self.log is not None:
             self.log.write(kind, self.state.episodes, **values)
 
-    def _diverged(self, step: int, what: str) -> DivergedError:
-        good = f"the last good checkpoint is {self.last}" if self.last.exists() else "no checkpoint was written yet"
+    @contextmanager
+    def _watched(self, what: str) -> Iterator[None]:
+        """Turn errors of numbers that are not finite into the run's own; mistakes stay what they are."""
+        try:
+            yield
+        except (ValueError, RuntimeError, ArithmeticError) as error:
+            if not is_about_numbers(error) and not self._broken():
+                raise
+            raise self._diverged(f"{what} could not be computed ({error})") from error
+
+    def _require_finite(self) -> None:
+        """Stop before something is made of a state that is not finite."""
+        broken = self._broken()
+        if broken:
+            raise self._diverged(f"{broken[0]} is not finite")
+
+    def _broken(self) -> list[str]:
+        """What is not finite and should be, of the learner and the optimiser."""
+        return [name for name in not_finite(arrays_of(self.learner, self.optimiser)) if name not in self._constants]
+
+    def _diverged(self, what: str) -> DivergedError:
+        state = self.state
+        step = state.episodes // self.config.training.episodes_per_step
+        saved = [Saved(self.folder / BEST_NAME, state.best_episodes)] if state.best_episodes else []
+        if self._last_episodes is not None:
+            saved.append(Saved(self.last, self._last_episodes))
         return DivergedError(
-            f"training of {self.config.learner.name!r} diverged at step {step} (after {self.state.episodes} episodes): "
-            f"{what}; {good}; try a lower learning_rate or learning_rate_kernel, or float32"
+            f"training of {self.config.learner.name!r} diverged at step {step} (after {state.episodes} episodes): "
+            f"{what}; {where_to_go_on(saved, state.episodes)}; try a lower learning_rate or learning_rate_kernel, or "
+            "float32"
         )
 
     def _in_words(self, loss: float) -> str:

@@ -7,6 +7,7 @@ embeddings. The tasks are drawn once and are the same at every validation.
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,6 +30,7 @@ from sureshot.meta.training.normalisation import fit_normalisation
 if TYPE_CHECKING:
     from sureshot.data.labelled import LabelledSet
 
+logger = logging.getLogger(__name__)
 
 _MOST_GROWTH = 0.5
 """Of a temperature with the number of classes; about 0.1 is usual, and tasks without an error say anything."""
@@ -75,10 +77,14 @@ class _Exam:
     def answers(
         self, learner: Learner, embeddings: Tensor, noise: torch.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Class probabilities (n, C) of all queries, and their classes (n,)."""
+        """Class probabilities (n, C) of all queries, and their classes (n,); a ValueError if they are not finite."""
         batches = adapt(learner, self.sampler, self.rows, embeddings, batch_size=self.batch_size, generator=noise)
         found = [(batch.probabilities.reshape(-1, self.way), batch.query_y.ravel()) for batch in batches]
-        return np.concatenate([part for part, _ in found]), np.concatenate([labels for _, labels in found])
+        probabilities = np.concatenate([part for part, _ in found])
+        broken = ~np.isfinite(probabilities).all(-1)
+        if broken.any():
+            raise ValueError(f"the probabilities of {broken.sum()} of {len(broken)} queries are not finite")
+        return probabilities, np.concatenate([labels for _, labels in found])
 
 
 class Validator:
@@ -91,20 +97,28 @@ class Validator:
     base : LabelledSet
         Those that are trained on.
     training : EpisodeProtocol
-        Way and shots are taken from it (the largest of a range; the way as far as there are classes).
+        Way and shots are taken from it (the largest of a range). If there are fewer classes than the way, tasks have
+        all of them; the log says so.
     config : ValidationConfig
 
     Raises
     ------
     ValueError
-        If the set is too small for such tasks.
+        If the set is too small for such tasks, or has one class only.
     """
 
     def __init__(
         self, data: LabelledSet, base: LabelledSet, training: EpisodeProtocol, config: ValidationConfig
     ) -> None:
         self._data, self._base, self._config = data, base, config
+        if data.n_classes < 2:
+            raise ValueError(
+                f"validation classes: there is only one class ({data.class_names[0]!r}), so nothing to tell apart: add "
+                "classes, or train without validation (validation.every = 0)"
+            )
         self._way, self._shots = min(training.ways[1], data.n_classes), training.shot_range[1]
+        if self._way < training.ways[1]:
+            logger.info("validation is on %d-way tasks: there are no more validation classes", self._way)
         self._exam = self._draw(self._way, config.tasks, "validation tasks")
 
     def __call__(self, learner: Learner) -> ValidationScores:
@@ -116,7 +130,7 @@ class Validator:
         Raises
         ------
         ValueError
-            If an embedding is not finite.
+            If an embedding or a probability is not finite.
         """
         if learner.fits_normalisation:
             fit_normalisation(learner, self._base, self._data, generator_for(self._config.seed, "validation inputs"))

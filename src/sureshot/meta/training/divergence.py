@@ -1,0 +1,62 @@
+"""When a run has diverged, and where one can go on from.
+
+Numbers that are not finite come up late and far from their cause: in a loss, in a gradient, in a factorisation deep
+inside the inference, or in a validation long after the step that was too long. An error from there may also be a
+mistake, such as settings that do not fit the tasks, and must then stay what it is. So an error is one of numbers only
+if a matrix could not be factorised or its message says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+_ABOUT_NUMBERS = re.compile(r"\b(finite|infinite|infinity|definite|nan|inf|overflow)\b", re.IGNORECASE)
+
+
+class DivergedError(ValueError):
+    """Training came to numbers that are not finite; the message names step, learner and last good checkpoint."""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A checkpoint that a run has written.
+
+    Attributes
+    ----------
+    path : Path
+    episodes : int
+        Trained when it was written.
+    """
+
+    path: Path
+    episodes: int
+
+
+def is_about_numbers(error: Exception) -> bool:
+    """Whether an error comes from numbers that are not finite, as far as its type and message tell."""
+    return isinstance(error, torch.linalg.LinAlgError) or _ABOUT_NUMBERS.search(str(error)) is not None
+
+
+def not_finite(arrays: Mapping[str, Tensor]) -> list[str]:
+    """The names of those that hold NaN or infinite numbers."""
+    return [name for name, value in arrays.items() if not bool(torch.isfinite(value).all())]
+
+
+def where_to_go_on(saved: Iterable[Saved], episodes: int) -> str:
+    """In words, the last checkpoint that a run which failed after some episodes had left behind without trouble.
+
+    That of the very state that failed is no good one: going on from it fails again.
+    """
+    found = sorted(saved, key=lambda checkpoint: checkpoint.episodes)
+    good = [checkpoint for checkpoint in found if checkpoint.episodes < episodes]
+    if good:
+        return f"the last good checkpoint is {good[-1].path} (after {good[-1].episodes} episodes)"
+    if found:
+        return f"the last checkpoint, {found[-1].path}, is of the state that failed, so it may be affected already"
+    return "no checkpoint was written yet"
