@@ -175,7 +175,8 @@ _ONE_VS_EACH_MEAN_FIELD = {
 _RECOMMENDED: dict[str, dict[str, Any]] = {
     "ove_gibbs_ml": _ONE_VS_EACH_GIBBS | {"objective": "marginal", "start": "mean_field", "n_sweeps": 20},
     "ove_gibbs_pl": _ONE_VS_EACH_GIBBS | {"objective": "predictive", "n_sweeps": 5},
-    "ove_mean_field_ml": _ONE_VS_EACH_MEAN_FIELD | {"objective": "marginal", "n_steps": 3, "learn_outputscale": False},
+    "ove_mean_field_ml": _ONE_VS_EACH_MEAN_FIELD
+    | {"objective": "marginal", "n_steps": 3, "outputscale": 4.0, "learn_outputscale": False},
     "ove_mean_field_pl": _ONE_VS_EACH_MEAN_FIELD | {"objective": "predictive"},
     "ove_mean_field_transfer": _ONE_VS_EACH_MEAN_FIELD | {"objective": "base_classes"},
     "logistic_softmax_gibbs_ml": _LOGISTIC_SOFTMAX_GIBBS
