@@ -17,6 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from sureshot.experiments.campaigns.scores import Record, averaged, robustness_frame, score_frame
 from sureshot.experiments.campaigns.verdicts import BASELINES
 from sureshot.experiments.experiment import Picture
+from sureshot.meta.learners import LEARNER_NAMES
 from sureshot.metrics import ReliabilityCurve
 from sureshot.report.content import Measured
 from sureshot.report.few_shot_plots import reliability_panels, severity_lines
@@ -72,7 +73,7 @@ def _dots(
     summary: pd.DataFrame, recommended: str, score: str, half_width: str | None, second: str | None = None
 ) -> Figure:
     """A panel for each evaluation, a line for each learner."""
-    learners = list(dict.fromkeys(summary["learner"]))
+    learners = sorted(set(summary["learner"]), key=LEARNER_NAMES.index)
     evaluations = sorted(dict.fromkeys(summary["evaluation"]), key=_by_way)
     figure = new_figure(FULL, 0.8 + 0.24 * len(learners))
     panels = figure.subplots(1, len(evaluations), squeeze=False, sharey=True)[0]
