@@ -124,8 +124,11 @@ def _examination(way: int, shots: int, sampled: bool) -> Examination:
     name = f"{way}-way {shots}-shot"
     if way > 5:
         return Examination(name, EpisodeProtocol(way, shots, 5), n_tasks=20, out_of_episode=0, robustness=0)
-    n_tasks = SAMPLED_TASKS if sampled else 600
-    return Examination(name, EpisodeProtocol(way, shots, 15), n_tasks, out_of_episode=n_tasks // 2, robustness=0)
+    protocol = EpisodeProtocol(way, shots, 15)
+    if sampled:
+        n = SAMPLED_TASKS
+        return Examination(name, protocol, n, out_of_episode=n // 2, robustness=0, validation_tasks=n)
+    return Examination(name, protocol, n_tasks=600, out_of_episode=300, robustness=0)
 
 
 EXPERIMENT = Experiment(NAME, "fourteen few-shot learners, seven kernels, from 75 intents to 75 others", True, run)

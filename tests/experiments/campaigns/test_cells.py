@@ -106,6 +106,18 @@ def test_other_examinations_evaluate_again_without_training(make_cell: Any, load
     assert not any("episode 1:" in what for what in told)
 
 
+def test_a_setting_that_tests_did_not_have_had_its_default(make_cell: Any, load: Asked, tmp_path: Path) -> None:
+    run([make_cell()], tmp_path, load)
+    result = tmp_path / "results" / "cell.json"
+    record = json.loads(result.read_text())
+    del record["settings"]["examinations"][0]["validation_tasks"]
+    result.write_text(json.dumps(record))
+    assert finished(make_cell(), tmp_path / "results") is not None
+    for settings in ({}, None, {"examinations": ["x"]}):
+        result.write_text(json.dumps(record | {"settings": settings}))
+        assert finished(make_cell(), tmp_path / "results") is None
+
+
 def test_another_training_starts_from_the_beginning(make_cell: Any, load: Asked, tmp_path: Path) -> None:
     run([make_cell()], tmp_path, load)
     changed = make_cell(learning_rate=0.01)

@@ -2,9 +2,9 @@
 
 The result's file holds the settings that made it, so that a cell whose settings have changed is run anew: from the
 start if its training has changed, from the trained learner if only its examinations have. A new setting of
-`TrainingConfig` or `Examination` is a change, whatever its default: results that were made without it are stale. What
-the learner's preset stood for is recorded beside the settings; a value that the preset gives another one now is a
-change, too; a switch that presets did not have then had its default.
+`TrainingConfig` is a change, whatever its default: results that were made without it are stale. What the learner's
+preset stood for is recorded beside the settings; a value that the preset gives another one now is a change, too. A
+switch that presets or examinations did not have then had its default.
 
 A cell whose training comes to numbers that are not finite has a result, too: a record of the failure, which is
 reported and not tried again until its file is deleted. All other errors (data that is missing, say) end the campaign.
@@ -21,7 +21,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from sureshot.data.few_shot import load_few_shot
 from sureshot.data.labelled import FewShotData
 from sureshot.experiments.experiment import Progress, plain_value
 from sureshot.experiments.tables import hardware_and_versions
-from sureshot.meta.evaluation import evaluate
+from sureshot.meta.evaluation import VALIDATION_TASKS, evaluate
 from sureshot.meta.learners import GP_LEARNER_NAMES
 from sureshot.meta.learners.presets import GaussianProcessSettings, gaussian_process_settings
 from sureshot.meta.protocols import EpisodeProtocol
@@ -60,6 +60,8 @@ class Examination:
     n_tasks, out_of_episode, robustness : int
         As in `sureshot.meta.evaluation.evaluate`.
     seed : int
+    validation_tasks : int
+        The same.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Examination:
     out_of_episode: int = 1000
     robustness: int = 1000
     seed: int = 0
+    validation_tasks: int = VALIDATION_TASKS
 
 
 @dataclass(frozen=True)
@@ -138,13 +141,21 @@ def finished(cell: Cell, results: Path) -> dict[str, Any] | None:
         record = None
     if not isinstance(record, dict):
         raise ValueError(f"{path} is damaged (not a JSON object): delete it to run the cell again")
-    if record.get("settings") != cell.settings():
+    if not _same_settings(record.get("settings"), cell.settings()):
         logger.info("%s was made with other settings and is stale", path)
         return None
     if changed := _changed(record.get("preset_values", {}), cell):
         logger.info("%s is stale: its preset had another %s", path, ", ".join(changed))
         return None
     return record
+
+
+def _same_settings(found: object, expected: Mapping[str, Any]) -> bool:
+    """Whether a record was made with these settings; one that examinations did not have then had its default."""
+    if not isinstance(found, dict) or not all(isinstance(part, dict) for part in found.get("examinations", [None])):
+        return False
+    defaults = {item.name: item.default for item in fields(Examination) if item.default is not MISSING}
+    return found | {"examinations": [defaults | part for part in found["examinations"]]} == expected
 
 
 def run_cells(
@@ -237,6 +248,7 @@ def run_cell(cell: Cell, folder: Path, load: Load, progress: Progress) -> dict[s
             n_tasks=part.n_tasks,
             seed=part.seed,
             validation=data.val,
+            validation_tasks=part.validation_tasks,
             out_of_episode=part.out_of_episode,
             robustness=part.robustness,
             progress=lambda what, fraction: progress(what, 0.8 + 0.2 * fraction),

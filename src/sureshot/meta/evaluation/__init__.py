@@ -8,13 +8,20 @@ from sureshot.meta.evaluation.accuracy import Accuracy
 from sureshot.meta.evaluation.calibration import Calibration
 from sureshot.meta.evaluation.compare import Comparison, Difference, compare
 from sureshot.meta.evaluation.estimate import Estimate
-from sureshot.meta.evaluation.evaluate import Evaluation, FittedTemperature, evaluate, fit_on_validation
+from sureshot.meta.evaluation.evaluate import (
+    VALIDATION_TASKS,
+    Evaluation,
+    FittedTemperature,
+    evaluate,
+    fit_on_validation,
+)
 from sureshot.meta.evaluation.out_of_episode import Detection, OutOfEpisode
 from sureshot.meta.evaluation.robustness import CorruptedScores, Robustness
 from sureshot.meta.evaluation.scores import TaskScores
 from sureshot.meta.evaluation.timing import AdaptationTime
 
 __all__ = [
+    "VALIDATION_TASKS",
     "Accuracy",
     "AdaptationTime",
     "Calibration",

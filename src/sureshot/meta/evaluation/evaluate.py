@@ -122,6 +122,7 @@ def evaluate(
     seed: int = 0,
     batch_size: int | None = None,
     validation: LabelledSet | None = None,
+    validation_tasks: int = VALIDATION_TASKS,
     out_of_episode: int = 1000,
     robustness: int = 1000,
     corruptions: Sequence[str] = CORRUPTIONS,
@@ -150,6 +151,8 @@ def evaluate(
         Tasks adapted at a time. By default chosen from the protocol so that memory stays bounded.
     validation : LabelledSet, optional
         Validation classes; with them, and only with them, the variant "temperature" is computed.
+    validation_tasks : int
+        Tasks of validation classes that the temperature is fitted on; 1000 by default.
     out_of_episode : int
         Tasks for out-of-episode detection, 0 for none. Left out, with a note in the log, if there are fewer classes
         than twice the way.
@@ -172,7 +175,7 @@ def evaluate(
         If the data are too small for the protocol (naming the class), their inputs are of another shape than the
         learner's backbone takes, a prediction is not a probability, or a number is out of range.
     """
-    _check_counts(n_tasks, n_batches, batch_size, out_of_episode, robustness)
+    _check_counts(n_tasks, n_batches, batch_size, validation_tasks, out_of_episode, robustness)
     _check_corruptions(corruptions, severities, corrupted)
     batch = default_batch_size(protocol) if batch_size is None else batch_size
     tell = progress or _silent
@@ -182,7 +185,9 @@ def evaluate(
     fitted = None
     if validation is not None:
         tell("temperature on validation classes", 0.0)
-        fitted = fit_on_validation(learner, validation, protocol, seed=seed, batch_size=batch_size)
+        fitted = fit_on_validation(
+            learner, validation, protocol, n_tasks=validation_tasks, seed=seed, batch_size=batch_size
+        )
     rows = draw_tasks(sampler, n_tasks, generator_for(seed, "tasks"))
     adapted = adapt(
         learner,
@@ -349,11 +354,14 @@ def _silent(what: str, fraction: float) -> None:
     del what, fraction
 
 
-def _check_counts(n_tasks: int, n_batches: int, batch_size: int | None, out_of_episode: int, robustness: int) -> None:
+def _check_counts(
+    n_tasks: int, n_batches: int, batch_size: int | None, validation_tasks: int, out_of_episode: int, robustness: int
+) -> None:
     for name, value, least in (
         ("n_tasks", n_tasks, 1),
         ("n_batches", n_batches, 1),
         ("batch_size", 1 if batch_size is None else batch_size, 1),
+        ("validation_tasks", validation_tasks, 1),
         ("out_of_episode", out_of_episode, 0),
         ("robustness", robustness, 0),
     ):
