@@ -140,15 +140,24 @@ class Validator:
             learner.set_temperature(1.0)
         probabilities, y = self._exam.answers(learner, embeddings, noise)
         if learner.fits_temperature:
-            temperature = self._fit_temperature(learner, embeddings, noise)
+            temperature = self._fit_temperature(learner, embeddings, noise, (probabilities, y))
             probabilities = temper(probabilities[None], temperature)[0]
         of_truth = np.take_along_axis(probabilities, y[:, None], -1)
         surprise = -np.log(np.maximum(of_truth, np.finfo(np.float32).tiny))
         return ValidationScores(float((probabilities.argmax(-1) == y).mean()), float(surprise.mean()))
 
-    def _fit_temperature(self, learner: Learner, embeddings: Tensor, noise: torch.Generator) -> float:
+    def _fit_temperature(
+        self,
+        learner: Learner,
+        embeddings: Tensor,
+        noise: torch.Generator,
+        scored: tuple[NDArray[np.float64], NDArray[np.int64]],  # the answers to `_exam`
+    ) -> float:
         """Set the temperature of a learner that has none yet, and its growth; returns that for tasks of the scores."""
-        temperatures = [temperature_of(*exam.answers(learner, embeddings, noise)) for exam in self._temperature_exams]
+        temperatures = [
+            temperature_of(*(scored if exam is self._exam else exam.answers(learner, embeddings, noise)))
+            for exam in self._temperature_exams
+        ]
         growth = 0.0
         if len(temperatures) > 1:
             first, second = self._temperature_exams
@@ -161,7 +170,8 @@ class Validator:
     def _temperature_exams(self) -> tuple[_Exam, ...]:
         """Tasks of one or two sizes, the first that of the scores, with about as many queries in all."""
         tasks = max(self._config.tasks, -(-_SUPPORTS_FOR_TEMPERATURE // self._way))
-        first = self._draw(self._way, tasks, "validation tasks")
+        enough = tasks == self._config.tasks
+        first = self._exam if enough else self._draw(self._way, tasks, "validation tasks")
         other = _other_way(self._way, self._data.n_classes)
         if other is None:
             return (first,)
