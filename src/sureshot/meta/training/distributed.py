@@ -2,8 +2,8 @@
 
 Started by ``torchrun``, which tells every process its rank through the environment; without it there is one
 process and nothing here does anything. All processes draw the same tasks (row numbers only, which is cheap) and look
-up their own share. Gradients are averaged while they are computed (`DistributedDataParallel`), so with equal
-batch statistics, which are those of single tasks, the gradients are those of one process.
+up their own share. Gradients are averaged once they are computed, so with equal batch statistics, which are those of
+single tasks, they are the gradients of one process.
 
 Running means and variances of batch normalisation differ between processes, as each sees other tasks. They are
 averaged whenever the learner is validated or saved; after a validation all have those of the process that validates.
@@ -11,6 +11,7 @@ averaged whenever the learner is validated or saved; after a validation all have
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,6 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 
 @dataclass(frozen=True)
@@ -48,15 +48,14 @@ class Processes:
         """Which of a step's tasks are those of this process: contiguous shares that differ by one at most."""
         return slice(self.rank * n_tasks // self.count, (self.rank + 1) * n_tasks // self.count)
 
-    def parallel(self, learner: nn.Module) -> nn.Module:
-        """The learner, with its gradients averaged over the processes; itself if there is one."""
-        if self.count == 1:
-            return learner
-        on_gpu = self.device.type == "cuda"
-        # A static graph allows parameters without a gradient, such as those of a fixed kernel scale.
-        return DistributedDataParallel(
-            learner, device_ids=[self.device] if on_gpu else None, broadcast_buffers=False, static_graph=True
-        )
+    def average_gradients(self, learner: nn.Module) -> None:
+        """Average the gradients over the processes, all in one message. Every process must have the same ones."""
+        gradients = [p.grad for p in learner.parameters() if p.grad is not None]
+        if self.count == 1 or not gradients:
+            return
+        averaged = self.mean(torch.cat([gradient.flatten() for gradient in gradients]))
+        for gradient, values in zip(gradients, averaged.split([g.numel() for g in gradients]), strict=True):
+            gradient.copy_(values.view_as(gradient))
 
     def mean(self, value: Tensor) -> Tensor:
         """The mean of a tensor over the processes."""
@@ -107,6 +106,9 @@ def processes(device: str) -> Iterator[Processes]:
     if count == 1:
         yield Processes(0, 1, here)
         return
+    # Functions of this module take the process group as a default argument, if there is one when it is first imported
+    # (by any optimiser); the group's threads would then outlive it and could abort the interpreter at its end.
+    importlib.import_module("torch.distributed.nn")
     dist.init_process_group("nccl" if here.type == "cuda" else "gloo")
     try:
         yield Processes(rank, count, here)

@@ -216,11 +216,10 @@ class Run:
     def go(self, progress: Progress | None) -> None:
         """Train to the end."""
         config, state = self.config.training, self.state
-        model = self.group.parallel(self.learner)
         self.learner.train()
         while state.episodes < config.episodes and not state.stopped:
             before = state.episodes
-            loss = self._step(model)
+            loss = self._step()
             end = state.episodes >= config.episodes
 
             def due(every: int, before: int = before, end: bool = end) -> bool:
@@ -235,12 +234,12 @@ class Run:
             if progress is not None and self.group.writes:
                 progress(self._in_words(loss), state.episodes / config.episodes)
 
-    def _step(self, model: nn.Module) -> float:
+    def _step(self) -> float:
         config, state, group = self.config.training, self.state, self.group
         step = state.episodes // config.episodes_per_step
         self.optimiser.zero_grad(set_to_none=True)
         with self._watched("the loss and its gradient"):
-            loss = self.backward(model, step)
+            loss = self.backward(step)
         gradient = _norm(self.learner)
         values = torch.stack([group.mean(loss), gradient]).tolist()
         for name, value in zip(("loss", "norm of the gradient"), values, strict=True):
@@ -259,14 +258,15 @@ class Run:
             )
         return float(values[0])
 
-    def backward(self, model: nn.Module, step: int) -> Tensor:
+    def backward(self, step: int) -> Tensor:
         """Compute the gradient of a step, averaged over the processes; the loss of this process's share."""
         config, group = self.config.training, self.group
         noise = generator_for(config.seed, "noise", step, group.rank, device=group.device)
-        losses = model(self._draw(step), noise)
+        losses: Tensor = self.learner(self._draw(step), noise)
         # The processes' gradients are averaged with equal weight, but a share may be smaller than another.
         loss: Tensor = losses.sum() * (group.count / config.episodes_per_step)
         loss.backward()
+        group.average_gradients(self.learner)
         return loss.detach()
 
     def _draw(self, step: int) -> Tasks:
