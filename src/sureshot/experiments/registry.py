@@ -31,13 +31,14 @@ _MODULES = {
     "one-shot-defaults": "one_shot_defaults",
     "sequence-kernel": "sequence_kernel",
     "clinc150-transfer": "clinc150_transfer",
+    "bfloat16": "bfloat16",
 }
 """Modules with one experiment, ``EXPERIMENT``."""
 
 _IMAGE_CAMPAIGNS = ("omniglot-choice", "omniglot-emnist", "cub", "miniimagenet", "miniimagenet-cub", "miniimagenet32")
 """Experiments of `sureshot.experiments.campaigns.images`."""
 
-CAMPAIGN_NAMES = ("clinc150-transfer", *_IMAGE_CAMPAIGNS)
+CAMPAIGN_NAMES = ("clinc150-transfer", "bfloat16", *_IMAGE_CAMPAIGNS)
 """Experiments of many cells, with the settings ``budget`` and ``train``."""
 
 
