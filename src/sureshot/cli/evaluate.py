@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from sureshot.data import Table
-    from sureshot.estimators.gp import GPClassifier
+    from sureshot.estimators.saved import Classifier
 
 
 def evaluate(
@@ -84,7 +84,7 @@ _NAMES = {
 }
 
 
-def summarise_rows(model: GPClassifier, table: Table, probabilities: np.ndarray, outlier: np.ndarray) -> dict[str, Any]:
+def summarise_rows(model: Classifier, table: Table, probabilities: np.ndarray, outlier: np.ndarray) -> dict[str, Any]:
     """Scores of the rows of known classes, and how well the outlier score tells the others from them."""
     import numpy as np
 

@@ -24,6 +24,7 @@ from sureshot.cli.console import (
 
 if TYPE_CHECKING:
     from sureshot.data import Table
+    from sureshot.estimators.saved import Classifier
 
 _KERNELS = "auto, cosine, linear, rbf, matern12, matern32, matern52, polynomial1, polynomial2, unit_rbf, unit_matern32"
 
@@ -44,6 +45,13 @@ def fit(
         str,
         typer.Option(help="Scale the columns: auto (unless rows are unit-length embeddings), true, false."),
     ] = "auto",
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN",
+            help="Adapt a learner that `sureshot meta-train` trained, in place of all the above: its folder or file.",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Fixes everything that is random.")] = 0,
     report: ReportOption = None,
     quiet: QuietOption = False,
@@ -53,19 +61,30 @@ def fit(
     with guarded(as_json, quiet):
         check_output(output, data)
         check_folder(report)
+        if checkpoint is not None:
+            _check_alone(
+                kernel=kernel, likelihood=likelihood, inference=inference, objective=objective, standardize=standardize
+            )
         table = read_labelled(data, target)
         assert table.y is not None
         from sureshot.cli.reporting import facts
-        from sureshot.estimators.gp import GPClassifier
 
-        model = GPClassifier(
-            kernel=_not_precomputed(kernel),
-            likelihood=likelihood,
-            inference=inference,
-            objective=None if objective == "none" else objective,
-            standardize=_standardize(standardize),
-            random_state=seed,
-        )
+        model: Classifier
+        if checkpoint is not None:
+            from sureshot.estimators.few_shot import FewShotClassifier
+
+            model = FewShotClassifier(checkpoint, seed)
+        else:
+            from sureshot.estimators.gp import GPClassifier
+
+            model = GPClassifier(
+                kernel=_not_precomputed(kernel),
+                likelihood=likelihood,
+                inference=inference,
+                objective=None if objective == "none" else objective,
+                standardize=_standardize(standardize),
+                random_state=seed,
+            )
         start = time.perf_counter()
         with progress(f"fitting {len(table.y)} rows", quiet):
             model.fit(table.X, table.y)
@@ -118,6 +137,13 @@ def _not_precomputed(kernel: str) -> str:
     if kernel == "precomputed":
         raise ValueError("--kernel precomputed needs matrices and works in Python only; expected one of " + _KERNELS)
     return kernel
+
+
+def _check_alone(**settings: str) -> None:
+    """Refuse settings that a meta-trained learner has already."""
+    chosen = [name for name, value in settings.items() if value != "auto"]
+    if chosen:
+        raise ValueError(f"--{chosen[0]} and --checkpoint exclude each other: the learner was trained with its own")
 
 
 def _standardize(value: str) -> str | bool:

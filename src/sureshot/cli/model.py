@@ -15,10 +15,10 @@ from sureshot.data.root import DataError
 from sureshot.data.tables import META_PREFIX
 
 if TYPE_CHECKING:
-    from sureshot.estimators.gp import GPClassifier
+    from sureshot.estimators.saved import Classifier
 
 
-def load_model(path: Path) -> GPClassifier:
+def load_model(path: Path) -> Classifier:
     """The saved classifier.
 
     Raises
@@ -31,17 +31,17 @@ def load_model(path: Path) -> GPClassifier:
     if not path.exists():
         beside = [p.name for p in path.parent.glob("*.safetensors")] if path.parent.is_dir() else []
         raise ValueError(f"{path} does not exist{near(path.name, beside)}: write a model with `sureshot fit`")
-    from sureshot.estimators.gp import GPClassifier
+    from sureshot.estimators.saved import load_classifier
 
-    return GPClassifier.load(path)
+    return load_classifier(path)
 
 
-def read_for_model(model: GPClassifier, path: Path, target: str | None, *, with_labels: bool) -> Table:
+def read_for_model(model: Classifier, path: Path, target: str | None, *, with_labels: bool) -> Table:
     """Rows of a file as the model wants them.
 
     Parameters
     ----------
-    model : GPClassifier
+    model : GPClassifier or FewShotClassifier
     path : Path
     target : str or None
         The column of labels. Without labels wanted it is left out.
@@ -81,7 +81,7 @@ def read_for_model(model: GPClassifier, path: Path, target: str | None, *, with_
     return table._replace(X=X)
 
 
-def _feature_names(model: GPClassifier) -> list[str] | None:
+def _feature_names(model: Classifier) -> list[str] | None:
     names = getattr(model, "feature_names_in_", None)  # absent, by scikit-learn's rule, without names
     return None if names is None else [str(name) for name in names]
 

@@ -17,7 +17,7 @@ from sureshot.report import Table as ReportTable
 
 if TYPE_CHECKING:
     from sureshot.data import Table
-    from sureshot.estimators.gp import GPClassifier
+    from sureshot.estimators.saved import Classifier
 
 _log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ HOLD_OUT_ABOVE = 5000  # rows from which one fold is judged instead of all: one 
 
 
 def write_evaluation(
-    model: GPClassifier,
+    model: Classifier,
     table: Table,
     probabilities: np.ndarray,
     outlier: np.ndarray,
@@ -59,7 +59,7 @@ def write_evaluation(
     return Path(write_report(folder, report))
 
 
-def cross_validated_report(model: GPClassifier, table: Table, folder: Path, *, title: str, command: str) -> Path:
+def cross_validated_report(model: Classifier, table: Table, folder: Path, *, title: str, command: str) -> Path:
     """Report of a fit, on rows predicted by classifiers that were fitted without them.
 
     A classifier's own rows would flatter it. So the rows are dealt into five folds, class by class, and each
@@ -130,20 +130,32 @@ def deal_folds(y: np.ndarray, n_folds: int, generator: np.random.Generator) -> n
     return folds
 
 
-def facts(model: GPClassifier) -> dict[str, object]:
+def facts(model: Classifier) -> dict[str, object]:
     """What the classifier became, for the report."""
-    found: dict[str, object] = {
-        "kernel": describe_kernel(model.kernel_),
-        "likelihood": model.likelihood_,
-        "inference": model.inference_,
-        "predictive rule": model.predictive_,
-        "temperature": round(float(model.temperature_), 4),
-        "classes": len(model.classes_),
-        "features": int(model.n_features_in_),
-    }
+    found: dict[str, object] = {**_method(model), "temperature": round(float(model.temperature_), 4)}
+    found |= {"classes": len(model.classes_), "features": int(model.n_features_in_)}
     if math.isfinite(model.log_evidence_):
         found["log evidence (nats)"] = round(float(model.log_evidence_), 3)
     return found
+
+
+def _method(model: Classifier) -> dict[str, object]:
+    """What learns: for a meta-trained learner its name, preset and backbone."""
+    from sureshot.estimators.gp import GPClassifier
+
+    if isinstance(model, GPClassifier):
+        return {
+            "kernel": describe_kernel(model.kernel_),
+            "likelihood": model.likelihood_,
+            "inference": model.inference_,
+            "predictive rule": model.predictive_,
+        }
+    from sureshot.meta.backbones import Backbone
+
+    learner = model.learner_
+    assert isinstance(learner.backbone, Backbone)
+    found = {"learner": learner.config["name"], "preset": learner.config["preset"]}
+    return found | {"backbone": learner.backbone.config["name"]}
 
 
 def describe_kernel(kernel: Module) -> str:
@@ -165,8 +177,9 @@ def describe_kernel(kernel: Module) -> str:
     return f"{name}({', '.join(describe_kernel(part) for part in children)})" if children else name
 
 
-def _trace(model: GPClassifier) -> Trace | None:
-    return Trace(model.bound_trace_) if len(model.bound_trace_) else None
+def _trace(model: Classifier) -> Trace | None:
+    trace = getattr(model, "bound_trace_", ())  # few-shot classifiers tune nothing
+    return Trace(trace) if len(trace) else None
 
 
 def _take(X: Any, rows: np.ndarray) -> Any:

@@ -38,14 +38,17 @@ def update(
         check_output(destination, data)
         from sureshot.cli.model import load_model, read_for_model
         from sureshot.data.checks import listed
+        from sureshot.estimators.gp import GPClassifier
 
         classifier = load_model(model)
+        if retune and not isinstance(classifier, GPClassifier):
+            raise ValueError(f"--retune: {model} is of a few-shot learner, which tunes nothing to labels; leave it out")
         table = read_for_model(classifier, data, target, with_labels=True)
         assert table.y is not None
         known = classifier.classes_.tolist()
         start = time.perf_counter()
         with progress(f"adding {len(table.y)} rows", quiet):
-            classifier.partial_fit(table.X, table.y, retune=retune)
+            classifier.partial_fit(table.X, table.y, **({"retune": True} if retune else {}))
         seconds = time.perf_counter() - start
         classifier.save(destination)
         summary: dict[str, Any] = {

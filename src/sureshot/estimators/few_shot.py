@@ -38,6 +38,7 @@ from sureshot.estimators.threads import one_thread
 from sureshot.estimators.validation import LabelledRows, check_inputs, check_labels, check_weights, merge_rows
 from sureshot.meta.learners import Learner
 from sureshot.meta.training.checkpoint import load_learner
+from sureshot.persistence import load_artifact
 
 NUMBERS_AT_ONCE = 2**24
 LARGEST_BLOCK = 2048
@@ -238,9 +239,9 @@ class FewShotClassifier(ProbabilisticClassifier):
     @classmethod
     def load(cls, path: str | Path) -> FewShotClassifier:
         """Read a model that `save` wrote; predictions are equal to the last bit."""
-        from sureshot.estimators.few_shot_artifact import load_few_shot_classifier
+        from sureshot.estimators.few_shot_artifact import KIND, few_shot_classifier_of
 
-        return load_few_shot_classifier(path)
+        return few_shot_classifier_of(load_artifact(path, KIND))
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether there is a posterior to predict from."""

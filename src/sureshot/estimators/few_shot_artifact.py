@@ -26,7 +26,6 @@ from sureshot.persistence import (
     ArtifactError,
     decode_labels,
     encode_labels,
-    load_artifact,
     require,
     require_header,
     save_artifact,
@@ -72,12 +71,11 @@ def save_few_shot_classifier(estimator: FewShotClassifier, path: str | Path) -> 
     save_artifact(path, KIND, header, arrays)
 
 
-def load_few_shot_classifier(path: str | Path) -> FewShotClassifier:
-    """Read a model file; every malformed entry is one `ArtifactError`.
+def few_shot_classifier_of(artifact: Artifact) -> FewShotClassifier:
+    """The estimator in a model file; every malformed entry is one `ArtifactError`.
 
     Its device is "auto". Fitting it anew reads the checkpoint that it was made with, predicting does not.
     """
-    artifact = load_artifact(path, KIND)
     header = require_header(
         artifact,
         {

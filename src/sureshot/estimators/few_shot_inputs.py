@@ -96,7 +96,7 @@ def check_rows(estimator: BaseEstimator, X: Any, shape: tuple[int, ...], reset: 
 
 def as_rows(rows: np.ndarray, shape: tuple[int, ...]) -> torch.Tensor:
     """Checked rows (n, width) as a float64 tensor (n, *shape), bytes in [0, 1]."""
-    values = torch.from_numpy(np.ascontiguousarray(rows)).to(torch.float64).unflatten(1, shape)
+    values = torch.tensor(rows, dtype=torch.float64).unflatten(1, shape)  # a copy: rows may be read-only
     return values / 255 if rows.dtype == np.uint8 else values
 
 

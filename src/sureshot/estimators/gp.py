@@ -48,6 +48,7 @@ from sureshot.inference.inducing import kmeans_inducing
 from sureshot.inference.one_vs_each_posterior import OneVsEachPosterior
 from sureshot.inference.weight_space import WeightPosterior
 from sureshot.likelihoods.quadrature import standard_normal_points
+from sureshot.persistence import load_artifact
 
 QUERY_BLOCK = 2048
 SMALL_SUPPORT = 2000  # distinct rows up to which one core was measured to be as fast as two
@@ -306,9 +307,9 @@ class GPClassifier(ProbabilisticClassifier):
     @classmethod
     def load(cls, path: str | Path) -> GPClassifier:
         """Read a model that `save` wrote; predictions are equal to the last bit."""
-        from sureshot.estimators.gp_artifact import load_gp_classifier
+        from sureshot.estimators.gp_artifact import KIND, gp_classifier_of
 
-        return load_gp_classifier(path)
+        return gp_classifier_of(load_artifact(path, KIND))
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether there is a posterior to predict from."""

@@ -19,10 +19,10 @@ from sureshot.estimators.validation import LabelledRows
 from sureshot.kernels.config import kernel_config, kernel_from_config, kernel_state
 from sureshot.likelihoods.base import PredictiveRule
 from sureshot.persistence import (
+    Artifact,
     ArtifactError,
     decode_labels,
     encode_labels,
-    load_artifact,
     require,
     require_header,
     save_artifact,
@@ -86,9 +86,8 @@ def save_gp_classifier(estimator: GPClassifier, path: str | Path) -> None:
     save_artifact(path, KIND, header, arrays)
 
 
-def load_gp_classifier(path: str | Path) -> GPClassifier:
-    """Read a model file; every malformed entry is one `ArtifactError`."""
-    artifact = load_artifact(path, KIND)
+def gp_classifier_of(artifact: Artifact) -> GPClassifier:
+    """The estimator in a model file; every malformed entry is one `ArtifactError`."""
     header = require_header(
         artifact,
         {

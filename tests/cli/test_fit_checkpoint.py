@@ -1,0 +1,86 @@
+"""A meta-trained learner taught classes on the command line, and what is done with the model afterwards."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sureshot.estimators.few_shot import FewShotClassifier
+from sureshot.meta.backbones import make_backbone
+from sureshot.meta.learners import make_learner
+from sureshot.meta.training.checkpoint import save_checkpoint
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("run") / "best.safetensors"
+    learner = make_learner("ove_mean_field_pl", make_backbone("linear", (4,)), kernel="rbf")
+    save_checkpoint(path, learner, {}, {"episodes": 0}, {})
+    return path
+
+
+def test_fit_predict_update_evaluate(
+    run: Run, files: Path, checkpoint: Path, iris: pd.DataFrame, tmp_path: Path
+) -> None:
+    model = tmp_path / "model.safetensors"
+    arguments = ("--checkpoint", checkpoint, "--report", tmp_path / "report", "--json")
+    fitted = run("fit", files / "two.csv", "-t", "species", "-o", model, *arguments)
+    assert fitted.exit_code == 0, fitted.stderr
+    settings = json.loads(fitted.stdout)["settings"]
+    assert settings["learner"] == "ove_mean_field_pl"
+    assert settings["backbone"] == "linear"
+    assert (tmp_path / "report" / "report.html").is_file()
+
+    updated = run("update", model, files / "third.csv", "-t", "species", "--json")
+    assert json.loads(updated.stdout)["new_classes"] == ["virginica"]
+    printed = pd.read_csv(io.StringIO(run("predict", model, files / "iris.csv", "--proba", "--outlier").stdout))
+    X, y = iris.drop(columns="species"), iris["species"]
+    in_python = FewShotClassifier(checkpoint, random_state=0).fit(X, y)
+    columns = [f"probability_{name}" for name in in_python.classes_]
+    np.testing.assert_allclose(printed[columns], in_python.predict_proba(X), atol=1e-5)
+    evaluated = run("evaluate", model, files / "iris.csv", "-t", "species", "--json")
+    assert json.loads(evaluated.stdout)["accuracy"] == pytest.approx(in_python.score(X, y))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--kernel", "rbf"), "--kernel and --checkpoint exclude each other"),
+        (("--standardize", "true"), "--standardize and --checkpoint exclude each other"),
+        (("--checkpoint", "nowhere"), "there is no file nowhere"),
+    ],
+)
+def test_mistakes(
+    run: Run, files: Path, checkpoint: Path, tmp_path: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    output = tmp_path / "model.safetensors"
+    result = run("fit", files / "iris.csv", "-t", "species", "-o", output, "--checkpoint", checkpoint, *arguments)
+    assert result.exit_code == 1
+    assert words in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not output.exists()
+
+
+def test_there_is_nothing_to_tune(run: Run, files: Path, checkpoint: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model.safetensors"
+    run("fit", files / "two.csv", "-t", "species", "-o", model, "--checkpoint", checkpoint)
+    before = model.read_bytes()
+    result = run("update", model, files / "third.csv", "-t", "species", "--retune")
+    assert result.exit_code == 1
+    assert "--retune" in result.stderr
+    assert model.read_bytes() == before
+
+
+def test_a_checkpoint_given_as_a_model(run: Run, files: Path, checkpoint: Path) -> None:
+    result = run("predict", checkpoint, files / "iris.csv")
+    assert result.exit_code == 1
+    assert "sureshot fit DATA --checkpoint" in result.stderr
