@@ -48,24 +48,24 @@ def test_every_name_says_its_layout_and_where_to_get_it(
 @pytest.mark.parametrize(
     ("name", "options", "match"),
     [
-        ("embeddings", {"path": 3}, "embeddings: path=3, expected a path"),
-        ("embeddings", {"fractions": 3}, "fractions=3, expected a list of numbers"),
-        ("embeddings", {"fractions": ["a", 1, 1]}, "fractions=.*, expected a list of numbers"),
-        ("embeddings", {"fractions": np.array(0.5)}, "fractions=.*, expected a list of numbers"),
+        ("embeddings", {"path": 3}, "embeddings: path must be text or a path, got 3"),
+        ("embeddings", {"fractions": 3}, "fractions must be a list of numbers, got 3"),
+        ("embeddings", {"fractions": ["a", 1, 1]}, "each entry of fractions must be a number, got 'a'"),
+        ("embeddings", {"fractions": np.array(0.5)}, "fractions must be a list of numbers"),
         ("embeddings", {"fractions": [1, 1]}, "fractions=.*, expected three positive numbers"),
-        ("embeddings", {"seed": "a"}, "seed='a', expected a whole number"),
-        ("embeddings", {"seed": True}, "seed=True, expected a whole number"),
+        ("embeddings", {"seed": "a"}, "seed must be a whole number, got 'a'"),
+        ("embeddings", {"seed": True}, "seed must be a whole number, got True"),
         ("embeddings", {"seed": -1}, "seed=-1, expected a whole number, 0 or more"),
-        ("embeddings", {"target": 3}, "target=3, expected a text"),
-        ("embeddings", {"val_classes": "12", "test_classes": ["0"]}, "val_classes='12', expected a list of labels"),
-        ("embeddings", {"val_classes": [None], "test_classes": ["0"]}, "val_classes=.*, expected a list of labels"),
-        ("embeddings", {"out_of_scope_label": [1]}, "out_of_scope_label=.*, expected a label"),
-        ("folder", {"path": ".", "side": "x"}, "folder: side='x', expected a whole number"),
-        ("folder", {"path": ".", "side": 28.0}, "side=28.0, expected a whole number"),
-        ("folder", {"path": ".", "grey": "no"}, "grey='no', expected true or false"),
-        ("omniglot-emnist", {"part": ["test"]}, "part=.*, expected a text"),
-        ("transfer", {"base": "cub", "novel": 3}, "novel=3, expected a text"),
-        ("transfer", {"base": "cub", "novel": "cub", "base_options": 3}, "base_options=3, expected a mapping"),
+        ("embeddings", {"target": 3}, "target must be text, got 3"),
+        ("embeddings", {"val_classes": "12", "test_classes": ["0"]}, "val_classes must be a list of text or"),
+        ("embeddings", {"val_classes": [None], "test_classes": ["0"]}, "val_classes must be a list of text or"),
+        ("embeddings", {"out_of_scope_label": [1]}, r"out_of_scope_label must be text or a whole number, got \[1\]"),
+        ("folder", {"path": ".", "side": "x"}, "folder: side must be a whole number, got 'x'"),
+        ("folder", {"path": ".", "side": 28.0}, "side must be a whole number, got 28.0"),
+        ("folder", {"path": ".", "grey": "no"}, "grey must be true or false, got 'no'"),
+        ("omniglot-emnist", {"part": ["test"]}, r"part must be text, got \['test'\]"),
+        ("transfer", {"base": "cub", "novel": 3}, "novel must be text, got 3"),
+        ("transfer", {"base": "cub", "novel": "cub", "base_options": 3}, "base_options must be a table of options"),
         ("transfer", {"base": "cub", "novel": "cub", "base_options": {"root": "."}}, "cub has no option 'root'"),
         ("transfer", {"base": "cub", "novel": "cub", "base_options": {1: "."}}, "cub has no option 1"),
     ],
@@ -82,7 +82,7 @@ def test_names_and_roots_of_another_kind(tmp_path: Path) -> None:
         load_few_shot(3, tmp_path)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="no few-shot data called"):
         load_few_shot(["cub"], tmp_path)  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="folder: root=3, expected a path"):
+    with pytest.raises(DataError, match="folder: root must be text or a path, got 3"):
         load_few_shot("folder", 3, path="own")  # type: ignore[arg-type]
 
 

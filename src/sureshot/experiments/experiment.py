@@ -13,13 +13,15 @@ is typed in by hand, so a changed library changes its verdicts.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, get_type_hints
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+
+from sureshot.data.typed_values import typed_value
 
 Progress = Callable[[str, float], None]
 """``progress(what, fraction)`` with what is being done and the fraction done, 0 to 1."""
@@ -223,27 +225,14 @@ def configure(config: type[Config], options: Mapping[str, Any]) -> Config:
     Raises
     ------
     ValueError
-        For an option that the experiment does not have, or a value of another type than its default.
+        For an option that the experiment does not have, a value of another type than annotated, or an empty list.
     """
-    known = [item.name for item in fields(config)]  # type: ignore[arg-type]
-    unknown = sorted(set(options) - set(known))
+    hints = get_type_hints(config)
+    unknown = sorted(set(options) - set(hints))
     if unknown:
-        raise ValueError(f"unknown option {unknown[0]!r}: this experiment has {', '.join(known)}")
-    for item in fields(config):  # type: ignore[arg-type]
-        if item.name in options and item.default is not MISSING and item.default is not None:
-            _check_type(item.name, options[item.name], item.default)
-    return config(**options)
-
-
-def _check_type(name: str, value: object, default: object) -> None:
-    """Refuse a value that is not of the type of the default; whole numbers pass as floating-point ones."""
-    expected = type(default)
-    allowed = (int, float) if expected is float else (expected,)
-    if not isinstance(value, allowed) or isinstance(value, bool) != (expected is bool):
-        example = list(default) if isinstance(default, tuple) else default
-        raise ValueError(f"{name} must be of the kind of its default {example!r}, but it is {value!r}")
-    if isinstance(default, tuple) and isinstance(value, tuple):
-        if not value:
-            raise ValueError(f"{name} must not be empty; its default is {list(default)!r}")
-        for part in value if default else ():
-            _check_type(f"each entry of {name}", part, default[0])
+        raise ValueError(f"unknown option {unknown[0]!r}: this experiment has {', '.join(hints)}")
+    chosen = {name: typed_value(name, hints[name], value) for name, value in options.items()}
+    for name, value in chosen.items():
+        if value == ():
+            raise ValueError(f"{name} must not be empty; leave it out for its default")
+    return config(**chosen)

@@ -20,13 +20,13 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args, get_type_hints
 
 from sureshot.data.checks import near
+from sureshot.data.typed_values import typed_value
 from sureshot.likelihoods.logistic_softmax import Augmentation
 from sureshot.likelihoods.one_vs_each import Normalisation
 from sureshot.meta.learners.gibbs_inference import Start
 from sureshot.meta.learners.gp import Objective, PredictiveSplit
 from sureshot.meta.learners.prediction import TaskRule
 from sureshot.meta.learners.task_kernel import Scale
-from sureshot.meta.typed_values import typed_value
 
 Preset = Literal["recommended", "paper", "released-code"]
 PRESETS: tuple[str, ...] = get_args(Preset)

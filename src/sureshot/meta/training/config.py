@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_type_hints
 
 from sureshot.data.checks import listed, near
+from sureshot.data.typed_values import typed_value
 from sureshot.meta.protocols import PROTOCOLS, Count, EpisodeProtocol
-from sureshot.meta.typed_values import typed_value
 
 SelectBy = Literal["accuracy", "nll"]
 

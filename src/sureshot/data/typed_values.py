@@ -1,0 +1,93 @@
+"""Values of settings against the annotations that declare them.
+
+Settings come from files, from the command line and from Python, so anything can be in them. A value of another type is
+refused by name where it is read, not where it first breaks an operation, or never does: the text ``"no"`` would count
+as true, the text ``"12"`` as a list of two labels. What a setting takes is said once, by the annotation of a field of a
+dataclass or of a keyword argument; a type that is new to annotations needs a row in the table below. Ranges (a seed is
+not negative) are checked where settings are used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import reprlib
+from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+import numpy as np
+
+from sureshot.data.checks import near
+
+
+def typed_value(where: str, hint: Any, value: Any) -> Any:
+    """A setting's value, if it is of the annotated type.
+
+    Parameters
+    ----------
+    where : str
+        What the setting is called in messages.
+    hint : type
+        One of the table below, a `Literal`, ``tuple[int, int]`` (a range), ``tuple[T, ...]`` or ``Sequence[T]``
+        (lists and arrays become tuples), or a union of these, with None or without.
+    value : Any
+        As TOML, JSON or a caller has it. Numbers become Python's, whole ones floating-point if annotated so.
+
+    Raises
+    ------
+    ValueError
+        If it is of another type or no choice of a `Literal`; the message says what was expected.
+    """
+    origin, of = get_origin(hint), get_args(hint)
+    kind = origin or hint
+    if kind in (UnionType, Union):
+        for alternative in of:
+            with contextlib.suppress(ValueError):
+                return typed_value(where, alternative, value)
+    elif kind is Literal:
+        if value in of:
+            return value
+    elif kind in (tuple, Sequence):
+        entries = value.tolist() if isinstance(value, np.ndarray) else value
+        if isinstance(entries, Sequence) and not isinstance(entries, str | bytes):
+            hints = of if _is_range(hint) else of[:1] * len(entries)
+            if len(entries) == len(hints):
+                pairs = zip(hints, entries, strict=True)
+                return tuple(typed_value(f"each entry of {where}", one, entry) for one, entry in pairs)
+    elif isinstance(value, _KINDS[kind][2]) and (kind is bool or not isinstance(value, bool)):
+        return kind(value) if kind in (bool, int, float) else value
+    choices = near(value, of) if kind is Literal and isinstance(value, str) else ""
+    raise ValueError(f"{where} must be {_in_words(hint)}, got {reprlib.repr(value)}{choices}")
+
+
+def _is_range(hint: Any) -> bool:
+    return get_origin(hint) is tuple and ... not in get_args(hint)
+
+
+def _in_words(hint: Any, plural: bool = False) -> str:
+    origin, of = get_origin(hint), get_args(hint)
+    if origin in (UnionType, Union):
+        return " or ".join(_in_words(alternative, plural) for alternative in of if alternative is not NoneType)
+    if origin is Literal:
+        return "one of " + ", ".join(map(repr, of))
+    if _is_range(hint):
+        return "a range of two whole numbers such as [1, 5]"
+    if origin in (tuple, Sequence):
+        return f"a list of {_in_words(of[0], plural=True)}"
+    one, many, _ = _KINDS[origin or hint]
+    return many if plural else one
+
+
+_KINDS: dict[Any, tuple[str, str, Any]] = {
+    bool: ("true or false", "true or false", bool | np.bool_),
+    int: ("a whole number", "whole numbers", Integral),
+    float: ("a number", "numbers", Real),
+    str: ("text", "text", str),
+    os.PathLike: ("a path", "paths", os.PathLike),
+    dict: ("a table of options", "tables of options", Mapping),
+    Mapping: ("a table of options", "tables of options", Mapping),
+    NoneType: ("nothing", "nothing", NoneType),
+}
+"""One and several of a type in words, and what passes for it."""
