@@ -14,7 +14,8 @@ from typing import Any
 
 from sureshot.data.checks import near
 from sureshot.experiments.campaigns.cells import Cell, Examination
-from sureshot.meta.learners import LEARNER_NAMES
+from sureshot.meta.learners import GP_LEARNER_NAMES, LEARNER_NAMES
+from sureshot.meta.learners.presets import gaussian_process_settings
 from sureshot.meta.learners.registry import learns_base_classes
 from sureshot.meta.protocols import TRAINING_PRESETS, EpisodeProtocol
 from sureshot.meta.training import TrainingConfig
@@ -34,9 +35,6 @@ LONG_BUDGETS: dict[str, int] = {
 
 KERNELS = ("cosine", "linear", "rbf", "unit_rbf", "matern52", "polynomial1", "polynomial2")
 """Kernels that campaigns compare."""
-
-SAMPLED = ("ove_gibbs_ml", "ove_gibbs_pl", "logistic_softmax_gibbs_ml", "logistic_softmax_gibbs_pl")
-"""Learners whose chains (20, of 50 sweeps) take a hundred times as long for a task as deterministic inference."""
 
 SAMPLED_TASKS = 200
 """Tasks of secondary measurements for learners in `SAMPLED`."""
@@ -92,6 +90,12 @@ def mean_field_exceptions(benchmark: str | None, learner: str, shots: int) -> tu
 def preset_of(learner: str) -> str:
     """The papers' settings where there are any, else ours."""
     return "recommended" if learner.startswith("ove_mean_field") else "paper"
+
+
+SAMPLED = tuple(
+    name for name in GP_LEARNER_NAMES if gaussian_process_settings(name, preset_of(name)).inference == "gibbs"
+)
+"""Learners whose chains (20, of 50 sweeps) take a hundred times as long for a task as deterministic inference."""
 
 
 def check_learners(learners: tuple[str, ...]) -> None:
