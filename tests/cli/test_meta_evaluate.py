@@ -120,6 +120,16 @@ def test_compare(runs: Path, run: Run, tmp_path: Path) -> None:
     assert "accuracy less matchingnet's" in shown.stdout
 
 
+def test_classes_of_the_training_are_not_tested_on(runs: Path, run: Run) -> None:
+    mixed = (*QUICK, "--option", "seed=5")
+    for command in (("meta-evaluate", runs / "proto"), ("meta-compare", runs / "proto", runs / "matching")):
+        message = failed(run(*command, *mixed))
+        assert "was trained on" in message
+        assert "the set is split in another way than in its training" in message
+    other = run("meta-evaluate", runs / "proto", *QUICK, "--option", "seed=0")  # the split of the training, said aloud
+    assert other.exit_code == 0, other.stderr
+
+
 def test_mistakes_are_one_line(runs: Path, run: Run, tmp_path: Path) -> None:
     proto = runs / "proto"
     assert "--split: expected test or val, got 'tests' (did you mean 'test'?)" in failed(

@@ -54,3 +54,11 @@ def test_integral_is_the_density_of_the_targets_under_the_predictive_gaussian() 
 def test_noise_must_be_positive() -> None:
     with pytest.raises(ValueError, match="noise must be a positive number"):
         GaussianLabels(0.0)
+
+
+def test_a_class_far_below_the_others_changes_nothing_in_single_precision() -> None:
+    f = torch.tensor([[0.3], [-0.2], [0.1]])
+    padded = torch.cat([f, torch.full((1, 1), -1e4)])
+    likelihood = GaussianLabels(0.1)
+    torch.testing.assert_close(likelihood.plug_in(padded)[:3], likelihood.plug_in(f))
+    torch.testing.assert_close(likelihood.plug_in(f), torch.softmax(likelihood.class_log_likelihood(f), 0))

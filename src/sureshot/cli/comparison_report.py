@@ -199,4 +199,4 @@ def _calibration(found: Evaluation, variant: str) -> tuple[Cell, ...]:
 
 
 def _settings(loaded: Loaded) -> str:
-    return ", ".join(f"{key} {value}" for key, value in loaded.learner.config.items() if key != "name")
+    return ", ".join(f"{key} {value}" for key, value in loaded.settings.items() if key != "name")

@@ -56,6 +56,12 @@ class Loaded:
     config: TrainingConfig
     episodes: int
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Of the learner, by name; of a Gaussian process those that its preset does not say."""
+        config = {key: value for key, value in self.learner.config.items() if key not in ("options", "settings")}
+        return config | self.learner.config["options"]
+
 
 def load(path: Path) -> Loaded:
     """The learner of a checkpoint, or of the best checkpoint of a run's folder.
@@ -91,10 +97,16 @@ def load_data(
     own = [(one.config.data.name, dict(one.config.data.options)) for one in loaded]
     if on is None and any(other != own[0] for other in own):
         names = ", ".join(sorted({name for name, _ in own}))
-        raise ValueError(f"the checkpoints were trained on different data ({names}): name the set to test on with --on")
+        raise ValueError(
+            f"the checkpoints were trained on different data, or with other options of it ({names}): name the set to "
+            "test on with --on"
+        )
     name = own[0][0] if on is None else on
-    chosen = own[0][1] if name == own[0][0] else {}
-    data = load_few_shot(name, root, **(chosen | dict(map(_parsed, options or ()))))
+    chosen = (own[0][1] if name == own[0][0] else {}) | dict(map(_parsed, options or ()))
+    data = load_few_shot(name, root, **chosen)
+    for one, (trained_on, with_options) in zip(loaded, own, strict=True):
+        if trained_on == name and with_options != chosen:
+            _check_new(one, load_few_shot(name, root, **with_options), data)
     shape = tuple(data.test.x.shape[1:])
     for one in loaded:
         backbone = one.learner.backbone
@@ -104,6 +116,18 @@ def load_data(
                 "test on data like that of the training"
             )
     return data
+
+
+def _check_new(one: Loaded, trained: FewShotData, data: FewShotData) -> None:
+    """Refuse to test a learner on what it was trained on: the same set, split in another way."""
+    known = set(trained.train.class_names)
+    for part, split in ((data.test, "test"), (data.val, "validation")):
+        seen = [name for name in part.class_names if name in known]
+        if seen:
+            raise ValueError(
+                f"{one.path} was trained on {len(seen)} of the {len(part.class_names)} {split} classes ({seen[0]!r}, "
+                "say): with these options the set is split in another way than in its training"
+            )
 
 
 def split_of(data: FewShotData, split: str) -> tuple[LabelledSet, LabelledSet | None]:

@@ -210,7 +210,7 @@ def task_name(found: Evaluation) -> str:
 def _facts(loaded: Loaded) -> dict[str, Any]:
     return {
         "checkpoint": loaded.path,
-        **loaded.learner.config,
+        **loaded.settings,
         "backbone": loaded.config.backbone.name,
         "training episodes": f"{loaded.episodes:,}",
         "trained on": loaded.config.data.name,

@@ -24,8 +24,6 @@ from sureshot.experiments.experiment import Experiment, Outcome, Progress, Table
 NAME = "bfloat16"
 PRECISIONS = ("bfloat16", "float32")
 METRICS = ("accuracy", "nll", "T nll")
-LEVEL = 0.05
-"""A difference with a smaller p is more than noise."""
 
 
 @dataclass(frozen=True)
@@ -131,14 +129,17 @@ def differences(pairs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _verdicts(summary: pd.DataFrame) -> tuple[Verdict, ...]:
-    """Of accuracy, for the learners with several seeds."""
+    """Of accuracy, for the learners with several seeds: the difference against that of trainings with other seeds."""
     decided = summary[(summary["score"] == "accuracy") & summary["p"].notna()]
     return tuple(
         Verdict(
             claim=f"bfloat16 changes the accuracy of {row['learner']} by no more than trainings differ",
             source="this project's aims",
-            measured=f"{row['difference']:+.4f}, standard error {row['se']:.4f}, p = {row['p']:.2f}",
-            holds=bool(row["p"] > LEVEL),
+            measured=(
+                f"{row['difference']:+.4f} (standard error {row['se']:.4f}, p = {row['p']:.2f}) against a standard "
+                f"deviation of {row['sd between seeds']:.4f} between seeds"
+            ),
+            holds=bool(abs(row["difference"]) <= row["sd between seeds"]),
         )
         for row in decided.to_dict("records")
     )

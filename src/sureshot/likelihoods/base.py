@@ -41,6 +41,10 @@ class Likelihood(ABC):
     def class_log_likelihood(self, f: Tensor) -> Tensor:
         """``log L(f | y = c)`` for every class c, (..., classes, N); need not be normalised over classes."""
 
+    def class_logits(self, f: Tensor) -> Tensor:
+        """`class_log_likelihood` less what all classes share, which may be so large that it swallows differences."""
+        return self.class_log_likelihood(f)
+
     def log_likelihood(self, f: Tensor, y: Tensor) -> Tensor:
         """``log L(f | y)`` of the observed labels, (..., N)."""
         values = self.class_log_likelihood(f)
@@ -49,12 +53,12 @@ class Likelihood(ABC):
 
     def log_plug_in(self, mean: Tensor) -> Tensor:
         """Log of `plug_in`, accurate where probabilities underflow."""
-        values = self.class_log_likelihood(mean)
+        values = self.class_logits(mean)
         return values if self.normalised else torch.log_softmax(values, dim=-2)
 
     def plug_in(self, mean: Tensor) -> Tensor:
         """Normalised likelihood at the latent means, (..., classes, Q)."""
-        return torch.softmax(self.class_log_likelihood(mean), dim=-2)
+        return torch.softmax(self.class_logits(mean), dim=-2)
 
     @abstractmethod
     def integral(self, mean: Tensor, covariance: Tensor) -> Tensor:

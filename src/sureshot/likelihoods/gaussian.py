@@ -47,6 +47,10 @@ class GaussianLabels(ConjugateLikelihood):
         constant = f.shape[-2] * self._log_normaliser(f)
         return (against + 4 * f) / (2 * self.noise) + constant
 
+    def class_logits(self, f: Tensor) -> Tensor:
+        """Class c's own part, ``2 f_c / noise``."""
+        return 2 * f / self.noise
+
     def integral(self, mean: Tensor, covariance: Tensor) -> Tensor:
         """Density of each class's targets under the predictive Gaussian, normalised; closed form."""
         if not is_full_covariance(mean, covariance):
@@ -61,7 +65,7 @@ class GaussianLabels(ConjugateLikelihood):
     def expected_log(self, mean: Tensor, covariance: Tensor) -> Tensor:
         """Softmax of the expected log densities, ``softmax(2 mean / noise)`` at every covariance."""
         is_full_covariance(mean, covariance)
-        return torch.softmax(2 * mean / self.noise, dim=-2)
+        return self.plug_in(mean)
 
     def sample_sites(self, f: Tensor, y: Tensor, weight: Tensor | None, generator: torch.Generator | None) -> Sites:
         """The sites; there is nothing to sample."""

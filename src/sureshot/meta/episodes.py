@@ -80,6 +80,8 @@ class EpisodeSampler:
     ----------
     data : LabelledSet
     protocol : EpisodeProtocol
+    images_only : bool
+        Whether only `sample_images` and `draw_images` will be asked for, which need one row of a class.
 
     Raises
     ------
@@ -88,13 +90,13 @@ class EpisodeSampler:
         shots and queries together; the message names the class.
     """
 
-    def __init__(self, data: LabelledSet, protocol: EpisodeProtocol) -> None:
+    def __init__(self, data: LabelledSet, protocol: EpisodeProtocol, images_only: bool = False) -> None:
         self.data = data
         self.protocol = protocol
         self.n_classes = len(data.class_names)
         y = data.y.cpu()
         counts = torch.bincount(y, minlength=self.n_classes)
-        _check_sizes(data, counts, protocol)
+        _check_sizes(data, counts, protocol, 1 if images_only else protocol.rows_per_class)
         self._counts = counts  # (K,)
         self._starts = counts.cumsum(0) - counts  # (K,)
         self._by_class = y.argsort(stable=True)  # row numbers, class after class
@@ -293,14 +295,14 @@ def _mask(class_mask: Tensor | None, counts: Tensor | None, most: int, n_tasks: 
     return mask.flatten(1)
 
 
-def _check_sizes(data: LabelledSet, counts: Tensor, protocol: EpisodeProtocol) -> None:
+def _check_sizes(data: LabelledSet, counts: Tensor, protocol: EpisodeProtocol, rows: int) -> None:
     most = protocol.ways[1]
     if len(data.class_names) < most:
         raise ValueError(
             f"{most}-way tasks need at least {most} classes, but the labelled set has {len(data.class_names)}: "
             "lower way, or use a set with more classes"
         )
-    short = (counts < protocol.rows_per_class).nonzero().flatten().tolist()
+    short = (counts < rows).nonzero().flatten().tolist()
     if short:
         first = short[0]
         others = f" (and {len(short) - 1} more classes have too few)" if len(short) > 1 else ""

@@ -155,3 +155,15 @@ def test_the_grid_of_embeddings() -> None:
     assert {cell.labels["kernel"] for cell in many} == {"cosine"}
     assert {cell.labels["preset"] for cell in many if cell.labels["learner"] == "dkt"} == {"recommended"}
     assert not any("gibbs" in str(cell.labels["learner"]) for cell in many)
+
+
+def test_learners_without_a_kernel_have_one_cell_for_all() -> None:
+    first, second = (
+        clinc150_transfer.campaign_cells(
+            clinc150_transfer.Clinc150TransferConfig(learners=("protonet", "dkt"), kernels=(kernel,), ways=(5,))
+        )
+        for kernel in ("cosine", "rbf")
+    )
+    assert {cell.key for cell in first} & {cell.key for cell in second} == {
+        cell.key for cell in first if cell.labels["learner"] == "protonet"
+    }

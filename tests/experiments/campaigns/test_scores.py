@@ -66,3 +66,13 @@ def test_robustness_over_severities_and_seeds(make_record: Any) -> None:
     assert frame.loc[("gaussian_noise", 1), "accuracy"] == pytest.approx(0.55)
     assert frame.loc[("gaussian_noise", 5), "accuracy"] == pytest.approx(0.45)
     assert frame.loc[("defocus_blur", 5), "accuracy"] == pytest.approx(0.6)
+
+
+def test_robustness_of_several_seeds_has_errors_between_them(make_record: Any) -> None:
+    records = [make_record("dkt", 0.7, seed=seed, corrupted=(value, value)) for seed, value in enumerate((0.5, 0.7))]
+    worst = robustness_frame(records).query("severity == 5 and kind == 'defocus_blur'")
+    assert worst["accuracy"].item() == pytest.approx(0.6)
+    assert worst["accuracy se"].item() == pytest.approx(0.1)
+    assert worst["+-"].item() == pytest.approx(12.706 * 0.1, rel=1e-3)  # Student's, one degree of freedom
+    alone = robustness_frame(records[:1]).query("severity == 5 and kind == 'defocus_blur'")
+    assert alone["+-"].item() == pytest.approx(1.96 * 0.003)

@@ -14,7 +14,7 @@ from sureshot.meta.backbones import make_backbone
 from sureshot.meta.learners.gp import GaussianProcessLearner, class_major
 from sureshot.meta.learners.prediction import class_probabilities
 from sureshot.meta.learners.presets import GP_LEARNER_NAMES, PRESETS, gaussian_process_settings
-from sureshot.meta.learners.registry import make_learner
+from sureshot.meta.learners.registry import learner_from_config, make_learner
 from sureshot.meta.tasks import Tasks
 
 
@@ -64,11 +64,32 @@ def test_values_that_an_option_does_not_take_are_refused(name: str, option: str,
         ("cdkt_ml", "rivals", 4.0),
         ("cdkt_ml", "n_base_classes", 7),
         ("dkt", "start", "mean_field"),
+        ("ove_mean_field_transfer", "learn_outputscale", True),
+        ("ove_gibbs_pl", "prior_mean", -5.0),
+        ("ove_mean_field_pl", "learn_prior_mean", True),
     ],
 )
 def test_options_that_would_change_nothing_are_refused(name: str, option: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"the option {option} of {name} would change nothing: it belongs to"):
         gaussian_process_settings(name, "recommended", **{option: value})
+
+
+def test_a_learner_keeps_the_settings_that_it_was_made_with() -> None:
+    config = make_learner("ove_mean_field_pl", identity(), rivals=3.0).config
+    assert config["options"] == {"rivals": 3.0}
+    config["settings"]["n_steps_prediction"] = 7  # what the preset stood for then
+    del config["settings"]["detach_inner"]  # a setting that did not exist then
+    learner = learner_from_config(config, identity())
+    assert isinstance(learner, GaussianProcessLearner)
+    assert learner.prediction_inference.n_steps == 7  # type: ignore[attr-defined]
+    assert learner.config["settings"]["n_steps_prediction"] == 7
+
+
+@pytest.mark.parametrize(("changes", "message"), [({"n_stepps": 3}, "n_stepps"), ({"n_steps": "x"}, "whole number")])
+def test_settings_of_no_learner(changes: dict[str, Any], message: str) -> None:
+    config = make_learner("ove_mean_field_pl", identity()).config
+    with pytest.raises(ValueError, match=message):
+        learner_from_config({**config, "settings": config["settings"] | changes}, identity())
 
 
 def test_an_unknown_kernel_is_refused_even_where_none_is_used() -> None:

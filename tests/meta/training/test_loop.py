@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from sureshot.meta.training import (
     train,
 )
 from sureshot.meta.training.assembly import build_learner, make_optimiser
+from sureshot.persistence import load_artifact, save_artifact
 
 HERE = Path(__file__).parent
 
@@ -258,3 +260,25 @@ def test_a_device_that_does_not_exist(configure: Configure, data: FewShotData, t
 def test_unbalanced_tasks_of_many_sizes(configure: Configure, data: FewShotData, tmp_path: Path) -> None:
     episodes = {"way": [2, 4], "shots": [1, 3], "queries": [2, 4], "unbalanced": True}
     assert train(configure(episodes=episodes, training={"episodes": 4}), tmp_path, data=data).episodes == 4
+
+
+def test_another_meaning_of_a_preset_does_not_resume(configure: Configure, data: FewShotData, tmp_path: Path) -> None:
+    config = configure(learner={"name": "cdkt_pl"}, training={"episodes": 4})
+    train(config, tmp_path, data=data)
+    last = tmp_path / "last.safetensors"
+    artifact = load_artifact(last)
+    artifact.header["learner"]["settings"]["n_steps"] = 9
+    save_artifact(last, artifact.kind, artifact.header, artifact.arrays)
+    with pytest.raises(ValueError, match=r"n_steps = 9 by the preset of the learner then, \d+ now"):
+        train(config, tmp_path, data=data)
+
+
+def test_classes_of_few_images_serve_a_learner_of_single_images(
+    configure: Configure, data: FewShotData, tmp_path: Path
+) -> None:
+    few = data.train.x.view(12, 10, 1, 16, 16)[:, :3].flatten(0, 1)  # three images of each class; episodes need four
+    scarce = replace(data, train=LabelledSet(few, torch.arange(12).repeat_interleave(3), data.train.class_names))
+    settings = {"training": {"episodes": 2, "episodes_per_step": 1}}
+    train(configure(learner={"name": "feature_transfer"}, **settings), tmp_path / "images", data=scarce)
+    with pytest.raises(ValueError, match="'pattern 0' has 3 rows, fewer than 1 shots and 3 queries"):
+        train(configure(**settings), tmp_path / "episodes", data=scarce)

@@ -7,7 +7,8 @@ preset stood for is recorded beside the settings; a value that the preset gives 
 switch that presets or examinations did not have then had its default.
 
 A cell whose training comes to numbers that are not finite has a result, too: a record of the failure, which is
-reported and not tried again until its file is deleted. All other errors (data that is missing, say) end the campaign.
+reported and not tried again until its file and its checkpoints are deleted. All other errors (data that is missing,
+say) end the campaign.
 
 A lock on the cell's folder of checkpoints is held while it is being worked on and is released by the operating system
 if the process dies; another process then takes the cell over where the checkpoint left it.
@@ -37,7 +38,7 @@ from sureshot.meta.learners.presets import GaussianProcessSettings, gaussian_pro
 from sureshot.meta.protocols import EpisodeProtocol
 from sureshot.meta.training import DivergedError, TrainingConfig, load_checkpoint, load_learner, train
 from sureshot.meta.training.checkpoint import LAST_NAME, Checkpoint
-from sureshot.persistence import ArtifactError
+from sureshot.meta.training.state import state_of
 
 logger = logging.getLogger(__name__)
 
@@ -292,10 +293,11 @@ def _same_training(cell: Cell, folder: Path) -> bool:
 
 
 def _fits(checkpoint: Checkpoint) -> bool:
-    """Whether this version has the learner of a checkpoint."""
+    """Whether this version has the learner of a checkpoint, and counts what it counts."""
     try:
         checkpoint.build()
-    except ArtifactError:
+        state_of(checkpoint)
+    except ValueError:
         return False
     return True
 

@@ -146,6 +146,7 @@ def image_cell(
     precision : str
     data_options : dict, optional
     """
+    kernel = _kernel_of(learner, kernel)
     chosen = preset or preset_of(learner)
     long, options = mean_field_exceptions(benchmark if chosen != "recommended" else None, learner, shots)
     if transfer and learner == "cdkt_pl" and chosen != "recommended":
@@ -202,6 +203,7 @@ def embedding_cell(
     to a step, and the kernel's parameters thirty or more times faster, since a projection that starts as the identity
     has little to learn. Kernels without a counterpart in the papers' presets start from the same settings.
     """
+    kernel = _kernel_of(learner, kernel)
     many = way > 5
     # The paper's deep kernel transfer has hyper-parameters for each of five classes, so it has no other ways.
     chosen = "recommended" if many and learner == "dkt" else preset_of(learner)
@@ -237,6 +239,11 @@ def embedding_cell(
         training=training,
         examinations=(examination,),
     )
+
+
+def _kernel_of(learner: str, kernel: str) -> str:
+    """The kernel, for learners that have one; the others have the same cell for all kernels."""
+    return kernel if learner in GP_LEARNER_NAMES else "cosine"
 
 
 def _labels(training: TrainingConfig, shots: int, budget: str) -> dict[str, str | int]:

@@ -101,7 +101,7 @@ class ImageCampaign:
                 shots=shots,
                 seed=seed,
                 budget=settings.budget,
-                kernel=kernel if learner in GP_LEARNER_NAMES else "cosine",
+                kernel=kernel,
                 transfer=self.transfer,
                 benchmark=self.exceptions,
                 queries=15 if self.few_rows and shots == 5 else 16,

@@ -160,8 +160,8 @@ def _severities(robustness: pd.DataFrame, kernel: str) -> Iterator[Picture]:
             for kind, part in rows[rows["learner"] == learner].groupby("kind", sort=False):
                 ordered = part.set_index("severity").sort_index()
                 points = [
-                    Measured(mean, error)
-                    for mean, error in zip(ordered["accuracy"], ordered["accuracy se"], strict=True)
+                    Measured(mean, half / 1.96)  # drawn as 1.96 times this
+                    for mean, half in zip(ordered["accuracy"], ordered["+-"], strict=True)
                 ]
                 clean[learner], by_kind[str(kind)] = points[0], points[1:]
             scores[learner] = by_kind

@@ -51,26 +51,31 @@ def averaged(frame: pd.DataFrame) -> pd.DataFrame:
     columns = [column for column in frame.columns if column not in (*keys, "seed")]
     means = groups[columns].mean()
     means["seeds"] = groups["seed"].nunique()
-    several = means["seeds"] > 1
-    for metric in WITH_ERRORS:
-        means[f"{metric} se"] = means[f"{metric} se"].where(~several, groups[metric].sem())
-    quantile = np.where(several, stats.t.ppf(0.975, np.maximum(means["seeds"] - 1, 1)), 1.96)
-    means["+-"] = quantile * means["accuracy se"]
-    return means.reset_index()
+    return _with_intervals(
+        means, means["seeds"], {metric: groups[metric].sem() for metric in WITH_ERRORS}
+    ).reset_index()
 
 
 def robustness_frame(records: Sequence[Record]) -> pd.DataFrame:
     """Scores under corruption, averaged over seeds: one row for each learner, evaluation, kind and severity.
 
-    Severity 0 is the clean images. Empty if nothing was measured.
+    Severity 0 is the clean images; ``+-`` is the half width of accuracy's 95 % interval. Empty if nothing was measured.
     """
     rows = [row for record in records for row in _robustness_rows(record)]
     if not rows:
         return pd.DataFrame()
-    keys = [*LABELS, "evaluation", "kind", "severity"]
-    return (
-        pd.DataFrame(rows).groupby(keys, sort=False)[["accuracy", "accuracy se", "brier", "ece"]].mean().reset_index()
-    )
+    groups = pd.DataFrame(rows).groupby([*LABELS, "evaluation", "kind", "severity"], sort=False)
+    means = groups[["accuracy", "accuracy se", "brier", "ece"]].mean()
+    return _with_intervals(means, groups["accuracy"].count(), {"accuracy": groups["accuracy"].sem()}).reset_index()
+
+
+def _with_intervals(means: pd.DataFrame, seeds: pd.Series, between: Mapping[str, pd.Series]) -> pd.DataFrame:
+    """Means with the standard errors between seeds where there are several, and accuracy's interval."""
+    several = seeds > 1
+    for metric, error in between.items():
+        means[f"{metric} se"] = means[f"{metric} se"].where(~several, error)
+    quantile = np.where(several, stats.t.ppf(0.975, np.maximum(seeds - 1, 1)), 1.96)
+    return means.assign(**{"+-": quantile * means["accuracy se"]})
 
 
 WITH_ERRORS = ("accuracy", "nll", "ece", "T ece", "corrupted")

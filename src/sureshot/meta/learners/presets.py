@@ -16,6 +16,7 @@ References: Snell & Zemel 2021, appendices G and H; Ke et al. 2023, section 5 an
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args, get_type_hints
 
@@ -56,8 +57,8 @@ class GaussianProcessSettings:
     n_chains, n_sweeps, n_sweeps_prediction : int
         Of Gibbs sampling; sweeps in training and in use.
     start : {"prior", "mean_field"}
-        Where the chains of marginal-likelihood training start. From the prior with one sweep the gradient in the
-        output scale has the wrong sign at moderate scales.
+        Where chains start, in training by marginal likelihood and in use. From the prior with one sweep the gradient in
+        the output scale has the wrong sign at moderate scales.
     temperature : float
         Of the logistic-softmax.
     prior_mean : float
@@ -218,9 +219,29 @@ _BELONGS_TO: dict[str, dict[str, tuple[str, ...]]] = {
     "training_rule": {"objective": ("predictive",)},
     "predictive_split": {"objective": ("predictive",)},
     "n_base_classes": {"objective": ("base_classes",)},
+    # Training by base classes leaves the kernel and the prior as they are; one-vs-each has latents' differences only.
+    "learn_outputscale": {"objective": ("marginal", "predictive")},
+    "learn_prior_mean": {"objective": ("marginal", "predictive"), "likelihood": ("logistic_softmax", "gaussian")},
+    "prior_mean": {"likelihood": ("logistic_softmax", "gaussian")},
+    "prediction_prior_mean": {"likelihood": ("logistic_softmax", "gaussian")},
 }
 
 GP_LEARNER_NAMES: tuple[str, ...] = tuple(_RECOMMENDED)
+
+
+def settings_of(values: Mapping[str, Any]) -> GaussianProcessSettings:
+    """Settings as a checkpoint has them, whatever presets stand for now; those that it lacks had their defaults.
+
+    Raises
+    ------
+    ValueError
+        For an unknown setting, or a value of another type.
+    """
+    hints = get_type_hints(GaussianProcessSettings)
+    unknown = sorted(values.keys() - hints.keys())
+    if unknown:
+        raise ValueError(f"unknown settings of a Gaussian-process learner: {', '.join(unknown)}")
+    return GaussianProcessSettings(**{name: typed_value(name, hints[name], value) for name, value in values.items()})
 
 
 def gaussian_process_settings(name: str, preset: str, **options: Any) -> GaussianProcessSettings:

@@ -7,6 +7,7 @@ and nothing else; the contract tests run over `LEARNER_NAMES`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -33,6 +34,7 @@ from sureshot.meta.learners.presets import (
     PRESETS,
     GaussianProcessSettings,
     gaussian_process_settings,
+    settings_of,
 )
 from sureshot.meta.learners.task_inference import TaskInference
 from sureshot.meta.learners.task_kernel import TaskKernel
@@ -107,6 +109,7 @@ def make_learner(
     if kernel not in KERNEL_NAMES:
         raise ValueError(f"unknown kernel {kernel!r}{near(kernel, KERNEL_NAMES)}")
     shared: dict[str, Any] = {"precision": precision, "tasks_per_pass": tasks_per_pass}
+    config: dict[str, Any] = {"name": name, "preset": preset, "kernel": kernel, **shared, "options": options}
     if name in _BASELINES:
         try:
             learner = _BASELINES[name](backbone, **shared, **options)
@@ -115,13 +118,25 @@ def make_learner(
     else:
         settings = gaussian_process_settings(name, preset, **options)
         learner = _gaussian_process(backbone, kernel, settings, shared)
-    learner.config = {"name": name, "preset": preset, "kernel": kernel, **shared, **options}
+        config["settings"] = asdict(settings)
+    learner.config = config
     return learner
 
 
 def learner_from_config(config: Mapping[str, Any], backbone: nn.Module) -> Learner:
-    """The learner that ``learner.config`` describes, with fresh parameters."""
-    return make_learner(backbone=backbone, **config)
+    """The learner that ``learner.config`` describes, with fresh parameters.
+
+    A Gaussian process has the settings that it was made with, not those that its preset stands for now.
+    """
+    shared = {key: config[key] for key in ("precision", "tasks_per_pass")}
+    if "settings" not in config:
+        return make_learner(
+            config["name"], backbone, preset=config["preset"], kernel=config["kernel"], **shared, **config["options"]
+        )
+    _check_name(config["name"])
+    learner = _gaussian_process(backbone, config["kernel"], settings_of(config["settings"]), shared)
+    learner.config = dict(config)
+    return learner
 
 
 def _check_name(name: str) -> None:

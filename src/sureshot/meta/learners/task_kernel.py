@@ -57,7 +57,7 @@ class TaskKernel(nn.Module):
     Raises
     ------
     ValueError
-        For an unknown kernel or scale, or a negative constant.
+        For an unknown kernel or scale, a negative constant, or the length-scale of a kernel that has none.
     """
 
     def __init__(
@@ -87,6 +87,8 @@ class TaskKernel(nn.Module):
             batch_shape=batch,
             dtype=torch.float32,
         )
+        if lengthscale is not None and not any(getattr(part, "has_lengthscale", False) for part in kernel.modules()):
+            raise ValueError(f"the kernel {name!r} has no length-scale: leave lengthscale out")
         if scale == "exp":
             _learn_logarithms(kernel)
         else:
@@ -94,8 +96,10 @@ class TaskKernel(nn.Module):
             kernel = gpytorch.kernels.ScaleKernel(kernel, batch_shape=size)
             kernel.outputscale = torch.full(size, math.sqrt(outputscale))
             kernel.base_kernel.outputscale = torch.full(size, math.sqrt(outputscale))
+            kernel.base_kernel.raw_outputscale.requires_grad_(learn_outputscale)
         kernel.raw_outputscale.requires_grad_(learn_outputscale)
         self.kernel = kernel
+        self._of_directions = name == "cosine" or name.startswith("unit_")
         self.n_features = n_features
         self.n_classes = n_classes
 
@@ -119,10 +123,11 @@ class TaskKernel(nn.Module):
         return evaluate(self.kernel, self._rows(query), diag=True)
 
     def _rows(self, z: Tensor) -> Tensor:
-        """Embeddings with a class dimension; one that is all zero (every rectifier off) gets a direction."""
-        silent = torch.linalg.vector_norm(z.detach(), ord=torch.inf, dim=-1, keepdim=True) == 0
-        if bool(silent.any()):
-            z = torch.where(silent, torch.ones_like(z), z)
+        """Embeddings with a class dimension; kernels of directions get one where all is zero (every rectifier off)."""
+        if self._of_directions:
+            silent = torch.linalg.vector_norm(z.detach(), ord=torch.inf, dim=-1, keepdim=True) == 0
+            if bool(silent.any()):
+                z = torch.where(silent, torch.ones_like(z), z)
         return z.unsqueeze(1)
 
 

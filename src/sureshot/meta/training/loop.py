@@ -174,8 +174,9 @@ class Run:
                 "training.episodes_per_step to at least one for each process"
             )
         protocol = config.episodes.to_protocol()
+        self.learner = build_learner(config, data.train).to(group.device)
         try:
-            self.sampler = EpisodeSampler(_on(data.train, group.device), protocol)
+            self.sampler = EpisodeSampler(_on(data.train, group.device), protocol, self.learner.samples_images)
         except ValueError as error:
             raise ValueError(f"training: {error}") from None
         validates = config.validation.every > 0 and group.writes
@@ -183,7 +184,6 @@ class Run:
         if validates:
             validation = _on(data.val, group.device)
             self.validator = Validator(validation, self.sampler.data, protocol, config.validation)
-        self.learner = build_learner(config, data.train).to(group.device)
         if data.train.x.dim() == 4:
             self.learner.backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.optimiser = make_optimiser(self.learner, config)
@@ -196,7 +196,7 @@ class Run:
     def start_from(self, checkpoint: Checkpoint | None) -> None:
         """Take over a checkpoint's state, and open the log at its place; without one, remove those of an older run."""
         if checkpoint is not None:
-            check_same(checkpoint, self.config)
+            check_same(checkpoint, self.config, self.learner.config)
             checkpoint.restore(self.learner)
             checkpoint.restore_optimiser(self.learner, self.optimiser)
             self.state = state_of(checkpoint)

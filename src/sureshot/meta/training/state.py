@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sureshot.meta.learners.presets import settings_of
 from sureshot.meta.training.checkpoint import Checkpoint
 from sureshot.meta.training.config import TrainingConfig
 
@@ -45,8 +47,15 @@ def state_of(checkpoint: Checkpoint) -> State:
     return State(**checkpoint.progress)
 
 
-def check_same(checkpoint: Checkpoint, config: TrainingConfig) -> None:
+def check_same(checkpoint: Checkpoint, config: TrainingConfig, learner: Mapping[str, Any]) -> None:
     """Refuse to go on with other settings than those the run began with.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint
+    config : TrainingConfig
+    learner : mapping
+        The learner's own configuration, with what its preset stands for now.
 
     Raises
     ------
@@ -60,6 +69,13 @@ def check_same(checkpoint: Checkpoint, config: TrainingConfig) -> None:
         for key in now[section]
         if (section, key) not in _MAY_DIFFER and now[section][key] != then.get(section, {}).get(key)
     ]
+    if "settings" in checkpoint.learner and "settings" in learner:
+        before, after = dataclasses.asdict(settings_of(checkpoint.learner["settings"])), learner["settings"]
+        differences += [
+            f"{key} = {before[key]!r} by the preset of the learner then, {after[key]!r} now"
+            for key in before
+            if before[key] != after[key]
+        ]
     if differences:
         raise ValueError(
             f"{checkpoint.path} is of a run with other settings: {'; '.join(differences[:4])}: use another output "
