@@ -72,11 +72,9 @@ def load(path: Path) -> Loaded:
         If the file is missing, damaged, something else, or of another architecture.
     """
     from sureshot.meta.training import TrainingConfig, load_checkpoint
-    from sureshot.meta.training.checkpoint import BEST_NAME
 
-    place = path / BEST_NAME if path.is_dir() and (path / BEST_NAME).is_file() else path
-    checkpoint = load_checkpoint(place)
-    return Loaded(str(place), checkpoint.build(), TrainingConfig.from_dict(checkpoint.config), checkpoint.episodes)
+    checkpoint = load_checkpoint(path)
+    return Loaded(checkpoint.path, checkpoint.build(), TrainingConfig.from_dict(checkpoint.config), checkpoint.episodes)
 
 
 def load_data(

@@ -21,13 +21,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sureshot.meta.episodes import EpisodeProtocol, EpisodeRows, EpisodeSampler, as_inputs
-from sureshot.meta.learners.base import EmbeddedPosterior, Learner, evaluating
+from sureshot.meta.learners.base import ROWS_PER_PASS, EmbeddedPosterior, Learner, evaluating
 from sureshot.meta.tasks import Tasks
 
 Progress = Callable[[str, float], None]
-
-ROWS_PER_PASS = 512
-"""Inputs embedded at a time; a constant, since noise is drawn for one pass after another."""
 
 _TASKS_PER_DRAW = 250  # bounds the sampler's memory; constant, so that the first tasks are the same for any number
 _VALUES_PER_PASS = 4_000_000  # of latents' covariances over classes, before the learner's chains

@@ -27,7 +27,9 @@ from sureshot.meta.tasks import Tasks
 
 Precision = Literal["float32", "bfloat16"]
 
-_ROWS_PER_PASS = 512  # in evaluation, where batch normalisation does not couple rows
+ROWS_PER_PASS = 512
+"""Inputs embedded at a time in evaluation, where batch normalisation does not couple rows; a constant, since noise is
+drawn for one pass after another."""
 
 
 @dataclass(frozen=True)
@@ -256,7 +258,7 @@ class Learner(nn.Module, ABC):
         """Embeddings (T, N, D) of inputs (T, N, ...), in passes of ``tasks_per_pass`` tasks in training."""
         if not self.training:
             rows = x.flatten(0, 1)
-            parts = [self._pass(part) for part in rows.split(_ROWS_PER_PASS)]
+            parts = [self._pass(part) for part in rows.split(ROWS_PER_PASS)]
             return torch.cat(parts).unflatten(0, x.shape[:2])
         parts = [self._pass(part.flatten(0, 1)) for part in x.split(self.tasks_per_pass)]
         return torch.cat(parts).unflatten(0, x.shape[:2])

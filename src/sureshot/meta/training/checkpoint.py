@@ -169,12 +169,18 @@ def arrays_of(learner: nn.Module, optimiser: torch.optim.Optimizer | None = None
 def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     """Read a checkpoint.
 
+    Parameters
+    ----------
+    path : path
+        A checkpoint, or the folder of a run: then its best one.
+
     Raises
     ------
     ArtifactError
         If the file is missing, damaged or something else; the message says which.
     """
-    artifact = load_artifact(path, KIND)
+    best = Path(path) / BEST_NAME
+    artifact = load_artifact(best if best.is_file() else path, KIND)
     header = require_header(
         artifact, {"config": dict, "learner": dict, "backbone": dict, "progress": dict, "metrics": dict}
     )
@@ -190,7 +196,7 @@ def load_learner(path: str | os.PathLike[str], device: torch.device | str = "cpu
     Parameters
     ----------
     path : path
-        A checkpoint, or the folder of a run: then its best one.
+        As of `load_checkpoint`.
     device : device
         The CPU by default.
 
@@ -199,10 +205,7 @@ def load_learner(path: str | os.PathLike[str], device: torch.device | str = "cpu
     ArtifactError
         As for `load_checkpoint`, or if the arrays are those of another architecture.
     """
-    place = Path(path)
-    if place.is_dir() and (place / BEST_NAME).is_file():
-        place = place / BEST_NAME
-    return load_checkpoint(place).build().to(device)
+    return load_checkpoint(path).build().to(device)
 
 
 def _described(value: Tensor) -> tuple[str, tuple[int, ...]]:
