@@ -26,7 +26,7 @@ def test_the_wheel_installs_and_imports(tmp_path: Path) -> None:
     here = next(path for path in sys.path if path.endswith("site-packages"))
     script = (
         f"import sys; sys.path[:0] = [{str(target)!r}]; sys.path.append({here!r}); import sureshot; "
-        "assert sureshot.__file__.startswith(sys.path[0]); "
+        "assert sureshot.__file__.startswith(sys.path[0]); assert sureshot.__version__; "
         "m = sureshot.GPClassifier().fit([[0.], [1.], [2.], [3.]], [0, 0, 1, 1]); print(m.predict([[3.]]))"
     )
     found = subprocess.run([str(python), "-c", script], check=True, capture_output=True, text=True)

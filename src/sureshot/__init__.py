@@ -11,7 +11,11 @@ __all__ = ["FewShotClassifier", "GPClassifier"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the estimators when they are first asked for: the command line's help should not wait for torch."""
+    """The version; the estimators, imported when they are first asked for, as the command line's help need not wait."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("sureshot")
     if name in __all__:
         from sureshot import estimators
 

@@ -152,6 +152,9 @@ def test_labels_of_another_kind(files: Path, iris: pd.DataFrame, tmp_path: Path,
         result = run(command, tmp_path / "m", files / "iris.npz", "-q")
         assert_refused(result, "the labels are text")
     assert (tmp_path / "m").read_bytes() == before
+    result = run("update", files / "iris.safetensors", tmp_path / "n.npz", "-q", "-o", tmp_path / "new")
+    assert_refused(result, "the labels are whole numbers")
+    assert not (tmp_path / "new").exists()
 
 
 def test_labels_not_named(files: Path, tmp_path: Path, run: Run) -> None:

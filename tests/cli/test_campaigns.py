@@ -26,6 +26,7 @@ def test_options_become_settings() -> None:
         (("iris", "--collect"), ("--collect", "iris is no campaign")),
         (("cub", "--budget", "ful"), ("unknown budget 'ful'", "did you mean 'full'")),
         (("cub", "--budget", "full", "--set", "budget=standard"), ("--budget and --set budget",)),
+        (("clinc150-transfer", "--set", "ways=[7]"), ("ways must be of [5, 75], got [7]",)),
         (("cubs", "--budget", "full"), ("no experiment 'cubs'", "did you mean 'cub'")),
     ],
 )

@@ -76,6 +76,11 @@ def test_a_run_and_going_on_with_it(run: Run, config: Path, tmp_path: Path) -> N
         ("training.episodes=many", "training.episodes must be a whole number, got 'many'"),
         ("training", "--set training: expected SECTION.KEY=VALUE"),
         ("data.name=omniglot-choise", "no few-shot data called 'omniglot-choise' (did you mean"),
+        # Known to be wrong before the data, which are not there, are looked for.
+        ("learner.name=protonets", "unknown learner 'protonets' (did you mean"),
+        ("learner.kernel=rbf", "learner 'protonet' has no kernel"),
+        ("backbone.name=conv5", "no backbone 'conv5'"),
+        ("backbone.options.n_filter=3", "has no option 'n_filter'"),
     ],
 )
 def test_mistakes_in_settings_take_one_line(run: Run, config: Path, tmp_path: Path, setting: str, message: str) -> None:
@@ -90,9 +95,6 @@ def test_mistakes_in_settings_take_one_line(run: Run, config: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("learner.name=protonets", "unknown learner 'protonets' (did you mean"),
-        ("backbone.name=conv5", "no backbone 'conv5'"),
-        ("backbone.options.n_filter=3", "has no option 'n_filter'"),
         ("episodes.queries=30", "has 20 rows, fewer than 1 shots and 30 queries = 31"),
     ],
 )

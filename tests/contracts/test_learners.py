@@ -359,7 +359,7 @@ def test_padding_has_no_gradient(case: Case) -> None:
         assert grad is not None
         assert mask is not None
         assert grad.isfinite().all()
-        assert (grad[~mask] == 0).all()
+        assert grad[~mask].abs().max() < 1e-14  # rounding of kernels in which padding is a point, else 0
 
 
 @each(CASES)

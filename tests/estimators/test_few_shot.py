@@ -1,5 +1,6 @@
 """`FewShotClassifier`: without a checkpoint, and with those of every learner."""
 
+import math
 import os
 import pickle
 import shutil
@@ -24,9 +25,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sureshot import FewShotClassifier
 from sureshot.data import load_clinc150
 from sureshot.data.labelled import FewShotData, LabelledSet
+from sureshot.estimators import few_shot
 from sureshot.meta.backbones import LinearProjection, make_backbone
 from sureshot.meta.episodes import as_inputs
-from sureshot.meta.learners import LEARNER_NAMES, make_learner
+from sureshot.meta.learners import LEARNER_NAMES, TaskKernel, make_learner
 from sureshot.meta.learners.registry import learns_base_classes
 from sureshot.meta.training import TrainingConfig, load_learner, train
 from sureshot.meta.training.checkpoint import save_checkpoint
@@ -339,6 +341,63 @@ def test_calibrate_lowers_the_held_out_loss_and_lasts_until_fit() -> None:
     assert model.fit(X[::10], y[::10]).temperature_ == 1
     with pytest.raises(ValueError, match="labels the model does not know: 77"):
         model.calibrate(X, np.where(y == 0, 77, y))
+
+
+@pytest.mark.parametrize("name", [NO_CHECKPOINT, "ove_gibbs_pl", "dkt"])
+def test_calibrate_asks_for_the_moments_of_each_block_once(
+    name: str, checkpoints: dict[str, Path | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y, X_test, y_test = support()
+    model = FewShotClassifier(checkpoints[name]).fit(X, y)
+    asked: list[int] = []
+    cross = TaskKernel.cross
+
+    def counted(kernel: TaskKernel, z: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
+        asked.append(query.shape[1])
+        return cross(kernel, z, query)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TaskKernel, "cross", counted)
+        patch.setattr(few_shot, "LARGEST_BLOCK", 15)
+        found = model.calibrate(X_test, y_test).temperature_
+        assert asked == [15, 15, 10]
+        patch.setattr(few_shot, "MOMENTS_KEPT", 0)  # then each temperature asks anew
+        assert model.calibrate(X_test, y_test).temperature_ == found
+        assert len(asked) > 3 + 3 * 5
+        patch.setattr(few_shot, "MOMENTS_KEPT", 1)
+        asked.clear()
+        assert model.calibrate(X_test, y_test).temperature_ == found
+        assert asked.count(15) == asked.count(10) + 1  # the first block is kept, the others are not
+    best = log_loss(y_test, model.predict_proba(X_test))
+    for model.temperature_ in (found / 1.1, found * 1.1):
+        assert log_loss(y_test, model.predict_proba(X_test)) > best
+
+
+@pytest.mark.parametrize("n_classes", [3, 8, 20])
+@pytest.mark.parametrize("weight", [1.0, 2.5])
+def test_log_evidence_is_a_lower_bound_whatever_rivals_count_for(n_classes: int, weight: float, tmp_path: Path) -> None:
+    """One row of each class, all unrelated: the evidence is a product over rows, each an integral over two latents."""
+    learner = make_learner("ove_mean_field_ml", make_backbone("identity", (n_classes,)), outputscale=1.0)
+    save_checkpoint(tmp_path / "learner.safetensors", learner, {}, {"episodes": 0}, {})
+    rows = np.eye(n_classes)
+    model = FewShotClassifier(tmp_path / "learner.safetensors")
+    model.fit(rows, np.arange(n_classes), sample_weight=np.full(n_classes, weight))
+    assert model.learner_.prediction_inference.rivals == 4
+    gram = model.learner_.kernel.gram(torch.from_numpy(rows)[None])[0, 0]
+    torch.testing.assert_close(gram, torch.eye(n_classes, dtype=torch.float64), atol=1e-6, rtol=0)
+
+    # The rivals of a label are independent given its latent.
+    latent = torch.linspace(-8, 8, 1001, dtype=torch.float64)
+    density = torch.softmax(-0.5 * latent.square(), 0)
+    beats_one = torch.sigmoid(latent[:, None] - latent).pow(weight) @ density
+    exact = n_classes * (beats_one.pow(n_classes - 1) @ density).log().item()
+
+    draws = torch.randn(200_000, n_classes, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    likelihood = torch.sigmoid(draws[:, :1] - draws[:, 1:]).pow(weight).prod(1)
+    drawn = n_classes * likelihood.mean().log().item()
+    error = n_classes * (likelihood.std() / likelihood.mean()).item() / math.sqrt(len(draws))
+    assert abs(drawn - exact) < 5 * error < 5
+    assert model.log_evidence_ < min(exact, drawn - 5 * error)
 
 
 def test_a_pipeline_a_frame_and_string_labels() -> None:

@@ -231,14 +231,14 @@ def check_output(path: Path, *inputs: Path) -> None:
 
 
 def check_folder(path: Path | None) -> None:
-    """Refuse a report folder that is a file.
+    """Refuse a folder to write to that is a file.
 
     Raises
     ------
     ValueError
     """
     if path is not None and path.exists() and not path.is_dir():
-        raise ValueError(f"{path} is a file: name a folder for the report")
+        raise ValueError(f"{path} is a file: name a folder")
 
 
 @contextmanager

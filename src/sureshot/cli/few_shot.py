@@ -59,8 +59,9 @@ class Loaded:
     @property
     def settings(self) -> dict[str, Any]:
         """Of the learner, by name; of a Gaussian process those that its preset does not say."""
-        config = {key: value for key, value in self.learner.config.items() if key not in ("options", "settings")}
-        return config | self.learner.config["options"]
+        config = self.learner.config
+        unsaid = {"options", "settings"} if "settings" in config else {"options", "preset", "kernel"}  # baselines
+        return {key: value for key, value in config.items() if key not in unsaid} | config.get("options", {})
 
 
 def load(path: Path) -> Loaded:

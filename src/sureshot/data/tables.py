@@ -305,7 +305,10 @@ def _from_npz(
     allow_missing: bool,
 ) -> Table:
     X, y, names = read_npz(path, target, allow_missing=allow_missing)
-    labels = None if y is None else check_labels(path, pd.Series(y), "the label array", text_labels)
+    labels = None
+    if y is not None:
+        as_text = text_labels and y.dtype.kind == "U"  # numbers stay numbers, unlike in a text file
+        labels = check_labels(path, pd.Series(y), "the label array", as_text)
     row_ids = np.arange(len(X))
     if names is None:
         if features is not None and len(features) != X.shape[1]:

@@ -42,6 +42,7 @@ from sureshot.persistence import load_artifact
 
 NUMBERS_AT_ONCE = 2**24
 LARGEST_BLOCK = 2048
+MOMENTS_KEPT = 2**27  # numbers that `calibrate` keeps, 1 GB; what is beyond them it computes for every temperature
 SMALL_SUPPORT = 2000  # distinct rows up to which one core was measured to be as fast as two
 
 
@@ -69,8 +70,8 @@ class FewShotClassifier(ProbabilisticClassifier):
     temperature_ : float
         The latents are divided by it; 1 until `calibrate` sets it.
     log_evidence_ : float
-        Of the labels, in nats: a bound for mean field, exact for label regression, 0 if fewer than two classes have
-        rows, NaN for learners that sample and those that are no Gaussian processes.
+        Of the labels, in nats: a lower bound for mean field, exact for label regression, 0 if fewer than two classes
+        have rows, NaN for learners that sample and those that are no Gaussian processes.
     n_features_in_, feature_names_in_
         Of flattened rows.
 
@@ -163,7 +164,7 @@ class FewShotClassifier(ProbabilisticClassifier):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Class probabilities (n, C), columns in the order of ``classes_``; deterministic."""
-        (found,) = self._ask(X, lambda query: (self._answers.probabilities(query, self.temperature_),))
+        (found,) = self._ask(X, lambda query: (self._probabilities(query),))
         return found / found.sum(axis=1, keepdims=True)
 
     def predict_latent(self, X: Any) -> LatentPrediction:
@@ -200,13 +201,18 @@ class FewShotClassifier(ProbabilisticClassifier):
         """
         queries = self._queries(X)
         codes = class_numbers(self.classes_, check_labels(y, sum(map(len, queries))))
+        answers = self._answers
 
         def loss(log_temperature: float) -> float:
-            p = torch.cat([self._answers.probabilities(query, math.exp(log_temperature)) for query in queries])
-            chosen = p.cpu().numpy()[np.arange(len(codes)), codes]
+            parts = [
+                answers.probabilities(answers.moments(query) if known is None else known, math.exp(log_temperature))
+                for query, known in zip(queries, kept, strict=True)
+            ]
+            chosen = torch.cat(parts).cpu().numpy()[np.arange(len(codes)), codes]
             return -float(np.log(np.maximum(chosen, 1e-300)).mean())
 
         with torch.no_grad():
+            kept = _moments_within(MOMENTS_KEPT, answers, queries)
             found = minimize_scalar(loss, bounds=(-6.0, 6.0), method="bounded", options={"xatol": 1e-4})
         self.temperature_ = math.exp(found.x)
         return self
@@ -322,12 +328,26 @@ class FewShotClassifier(ProbabilisticClassifier):
         size = min(LARGEST_BLOCK, max(1, NUMBERS_AT_ONCE // self._answers.numbers_per_query))
         return list(inputs.to(options.device_for(self.device)).split(size))
 
+    def _probabilities(self, query: Tensor) -> Tensor:
+        """Class probabilities (Q, C) of what the kernel sees of rows."""
+        return self._answers.probabilities(self._answers.moments(query), self.temperature_)
+
     def _ask(self, X: Any, question: Callable[[Tensor], tuple[Tensor, ...]]) -> tuple[np.ndarray, ...]:
         """The answers to a question about every row, as arrays."""
         queries = self._queries(X)
         with torch.no_grad():
             parts = [question(query) for query in queries]
         return tuple(torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True))
+
+
+def _moments_within(numbers: int, answers: Answers, queries: list[Tensor]) -> list[tuple[Tensor, ...] | None]:
+    """The moments of each block of queries, in about so many numbers; None for blocks that find no room."""
+    kept: list[tuple[Tensor, ...] | None] = []
+    for query in queries:
+        moments = answers.moments(query) if numbers > 0 else None
+        numbers -= sum(part.numel() for part in moments or ())
+        kept.append(moments)
+    return kept
 
 
 def kernel_inputs(kept: np.ndarray, scaling: Scaling | None) -> Tensor:

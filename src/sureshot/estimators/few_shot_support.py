@@ -19,14 +19,10 @@ from torch import Tensor
 
 from sureshot.estimators.options import memory_budget
 from sureshot.inference.latent_gaussian import GramPrior
-from sureshot.inference.mean_field_blocks import NUMBERS_AT_ONCE, BlockPosterior, mean_field_by_blocks
-from sureshot.inference.objectives import evidence_bound
 from sureshot.likelihoods.quadrature import is_full_covariance, marginal_variance, standard_normal_points
 from sureshot.meta.learners import EmbeddedPosterior, GaussianProcessLearner, Learner
-from sureshot.meta.learners.gibbs_inference import GibbsInference
 from sureshot.meta.learners.gp import distance_to_classes
-from sureshot.meta.learners.label_regression import LabelRegression
-from sureshot.meta.learners.mean_field import MeanField
+from sureshot.meta.learners.mean_field import BlockTaskPosterior
 from sureshot.meta.learners.prediction import class_probabilities, temper
 from sureshot.meta.learners.task_inference import QueryPosterior
 
@@ -60,14 +56,18 @@ class Answers(ABC):
     """What a conditioned learner says about queries, by their embeddings (Q, D)."""
 
     log_evidence: float
-    """Of the support's labels, in nats: exact or a bound; NaN where the learner has none."""
+    """Of the support's labels, in nats: exact or a lower bound; NaN where the learner has none."""
 
     numbers_per_query: int
     """Intermediate numbers that a query takes, so that callers can bound memory by asking in blocks."""
 
     @abstractmethod
-    def probabilities(self, query: Tensor, temperature: float) -> Tensor:
-        """Class probabilities (Q, C), the latents divided by the temperature."""
+    def moments(self, query: Tensor) -> tuple[Tensor, ...]:
+        """What `probabilities` needs of the queries; costly, and the same for all temperatures."""
+
+    @abstractmethod
+    def probabilities(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
+        """Class probabilities (Q, C) of queries with these `moments`, the latents divided by the temperature."""
 
     @abstractmethod
     def scores(self, query: Tensor) -> Tensor:
@@ -96,7 +96,7 @@ class GaussianAnswers(Answers):
     support : Tensor (1, N, D)
     membership : Tensor (1, P, N)
         The weight of each row in its own class, zero elsewhere.
-    posterior : BlockPosterior, QueryPosterior or None
+    posterior : QueryPosterior or None
         Of the classes that have rows; None if fewer than two have, which tells nothing apart.
     present : Tensor (P,) int64
         Which classes have rows.
@@ -107,7 +107,7 @@ class GaussianAnswers(Answers):
     learner: GaussianProcessLearner
     support: Tensor
     membership: Tensor
-    posterior: BlockPosterior | QueryPosterior | None
+    posterior: QueryPosterior | None
     present: Tensor
     n_classes: int
     log_evidence: float
@@ -115,18 +115,23 @@ class GaussianAnswers(Answers):
     @property
     def numbers_per_query(self) -> int:  # type: ignore[override]
         """See `Answers.numbers_per_query`."""
-        chains = _chains(self.learner)
-        return chains * self.n_classes * max(self.support.shape[1], self.n_classes)
+        n_chains = self.learner.prediction_inference.n_chains
+        return n_chains * self.n_classes * max(self.support.shape[1], self.n_classes)
 
-    def probabilities(self, query: Tensor, temperature: float) -> Tensor:
+    def moments(self, query: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Answers.moments`: those of the latents, with variances of zero for the rule that reads none."""
+        if self.learner.rule == "plug_in":
+            mean = self._means(query)
+            return mean, torch.zeros_like(mean)
+        return self._means_and_covariances(query)
+
+    def probabilities(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
         """See `Answers.probabilities`."""
+        mean, covariance = moments
         learner = self.learner
-        if learner.rule == "plug_in":
-            mean, covariance = self._means(query), None
-        else:
-            mean, covariance = self._moments(query)
-        scaled = torch.zeros_like(mean) if covariance is None else covariance / temperature**2
-        found = class_probabilities(learner.predictive_likelihood, mean / temperature, scaled, learner.rule)
+        found = class_probabilities(
+            learner.predictive_likelihood, mean / temperature, covariance / temperature**2, learner.rule
+        )
         return temper(found.squeeze(0).mT, self._own_temperature)
 
     def outlier_scores(self, query: Tensor) -> Tensor:
@@ -140,13 +145,13 @@ class GaussianAnswers(Answers):
 
     def latents(self, query: Tensor) -> tuple[Tensor, Tensor]:
         """See `Answers.latents`; those of the mixture of chains."""
-        mean, covariance = self._moments(query)
+        mean, covariance = self._means_and_covariances(query)
         variance = marginal_variance(mean, covariance).mean(0) + mean.var(0, correction=0)
         return mean.mean(0).squeeze(0).mT, variance.squeeze(0).mT
 
     def entropies(self, query: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
         """See `Answers.entropies`; the mean is over fixed points of the posterior of the latents."""
-        mean, covariance = self._moments(query)  # (S, 1, C, Q)
+        mean, covariance = self._means_and_covariances(query)  # (S, 1, C, Q)
         points = standard_normal_points(self.n_classes, N_DRAWS, mean.dtype, mean.device)
         root = _square_root(mean, covariance)
         average, aleatoric = torch.zeros_like(mean[0, 0]), torch.zeros_like(mean[0, 0, 0])
@@ -169,12 +174,12 @@ class GaussianAnswers(Answers):
 
     def _means(self, query: Tensor) -> Tensor:
         """Mean latents (S, 1, C, Q) of all classes."""
-        if isinstance(self.posterior, BlockPosterior):
+        if isinstance(self.posterior, BlockTaskPosterior):
             cross = self.learner.kernel.cross(self.support, query.unsqueeze(0))
-            return self._with_prior(self.posterior.query_mean(cross.squeeze(0))[None, None])
-        return self._moments(query)[0]
+            return self._with_prior(self.posterior.query_mean(cross))
+        return self._means_and_covariances(query)[0]
 
-    def _moments(self, query: Tensor) -> tuple[Tensor, Tensor]:
+    def _means_and_covariances(self, query: Tensor) -> tuple[Tensor, Tensor]:
         """Means (S, 1, C, Q) and variances of that shape, or covariances (S, 1, Q, C, C), of all classes."""
         kernel = self.learner.kernel
         queries = query.unsqueeze(0)
@@ -182,12 +187,7 @@ class GaussianAnswers(Answers):
         if self.posterior is None:
             mean = self._with_prior(prior_variance.new_zeros(1, 1, 0, len(query)), slice(0))
             return mean, prior_variance[:, :1].expand(mean.shape)
-        cross = kernel.cross(self.support, queries)
-        if isinstance(self.posterior, BlockPosterior):
-            moments = self.posterior.query(cross.squeeze(0), prior_variance.squeeze(0))
-            mean, covariance = (each[None, None] for each in moments)
-        else:
-            mean, covariance = self.posterior.query(cross, prior_variance)
+        mean, covariance = self.posterior.query(kernel.cross(self.support, queries), prior_variance)
         if len(self.present) == self.n_classes:
             return mean, covariance
         whole = prior_variance[:, :1].expand(*mean.shape[:-2], self.n_classes, len(query))
@@ -227,12 +227,16 @@ class ScoreAnswers(Answers):
     numbers_per_query: int
     log_evidence: float = math.nan
 
-    def probabilities(self, query: Tensor, temperature: float) -> Tensor:
+    def moments(self, query: Tensor) -> tuple[Tensor, ...]:
+        """See `Answers.moments`: the learner's own probabilities of the classes with rows, (Q, P)."""
+        return (self.posterior.predict(query.unsqueeze(0)).squeeze(0),)
+
+    def probabilities(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
         """See `Answers.probabilities`: the learner's own, raised to 1 / temperature and normalised."""
-        own = self.posterior.predict(query.unsqueeze(0)).squeeze(0)
+        (own,) = moments
         if temperature != 1:
             own = torch.softmax(own.clamp_min(torch.finfo(own.dtype).tiny).log() / temperature, -1)
-        whole = own.new_zeros(len(query), self.n_classes)
+        whole = own.new_zeros(len(own), self.n_classes)
         whole[:, self.present] = own
         return whole
 
@@ -254,7 +258,7 @@ class ScoreAnswers(Answers):
 
     def entropies(self, query: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
         """See `Answers.entropies`; all of the uncertainty is aleatoric."""
-        total = _entropy(self.probabilities(query, temperature), -1)
+        total = _entropy(self.probabilities(self.moments(query), temperature), -1)
         return total, total
 
 
@@ -279,7 +283,6 @@ def condition_on(learner: Learner, support: SupportSet, seed: int) -> Answers:
     """
     generator = torch.Generator(device=support.x.device).manual_seed(seed)
     present, y = torch.unique(support.y, return_inverse=True)
-    _check_memory(learner, support, len(present))
     if isinstance(learner, GaussianProcessLearner):
         return _gaussian(learner, support, y, present, generator)
     repeats = _whole(support.weight, type(learner).__name__)
@@ -294,6 +297,7 @@ def _gaussian(
     x = support.x.unsqueeze(0)
     inference = learner.prediction_inference
     n_present = len(present)
+    _check_memory(learner, len(support.y), n_present)
     membership = (torch.nn.functional.one_hot(y, n_present).mT * support.weight).unsqueeze(0)
     if learner.kernel.n_classes not in (None, support.n_classes) or (
         learner.kernel.n_classes is not None and n_present < support.n_classes
@@ -303,27 +307,15 @@ def _gaussian(
             f"{support.n_classes} classes, {n_present} of them with rows: use a checkpoint whose classes share a "
             "kernel (any preset but 'paper' of dkt)."
         )
-    if n_present < 2 and not isinstance(inference, LabelRegression):
+    if n_present < 2 and inference.compares_classes:
         return GaussianAnswers(learner, x, membership, None, present, support.n_classes, 0.0)
-    if isinstance(inference, GibbsInference):
+    if not inference.takes_real_weights:
         _whole(support.weight, "a learner that samples")
-    mean = (learner.prior_mean + learner.prediction_shift).expand(n_present, 1)
-    gram = learner.kernel.gram(x)
-    evidence = math.nan
-    if isinstance(inference, MeanField):
-        prior = GramPrior(gram.squeeze(0), mean)
-        shares = inference.row_weight(y, n_present, support.weight, support.weight.dtype)
-        posterior: BlockPosterior | QueryPosterior = mean_field_by_blocks(
-            prior, inference.likelihood, y, n_present, shares, inference.n_steps
-        )
-        assert isinstance(posterior, BlockPosterior)
-        evidence = float(evidence_bound(posterior, inference.likelihood, y, shares))
-    else:
-        prior = GramPrior(gram, mean.unsqueeze(0))
-        labels, weight = y.unsqueeze(0), support.weight.unsqueeze(0)
-        posterior = inference.posterior(prior, labels, n_present, weight, generator)
-        if isinstance(inference, LabelRegression):
-            evidence = float(inference.evidence(prior, labels, n_present, weight, generator))
+    mean = (learner.prior_mean + learner.prediction_shift).expand(1, n_present, 1)
+    prior = GramPrior(learner.kernel.gram(x), mean)
+    posterior, evidence = inference.condition_alone(
+        prior, y.unsqueeze(0), n_present, support.weight.unsqueeze(0), generator
+    )
     return GaussianAnswers(learner, x, membership, posterior, present, support.n_classes, evidence)
 
 
@@ -338,24 +330,9 @@ def _whole(weight: Tensor, who: str) -> Tensor:
     return weight.round().to(torch.int64)
 
 
-def _chains(learner: Learner) -> int:
-    if isinstance(learner, GaussianProcessLearner):
-        inference = learner.prediction_inference
-        if isinstance(inference, GibbsInference):
-            return inference.n_chains
-    return 1
-
-
-def _check_memory(learner: Learner, support: SupportSet, n_present: int) -> None:
+def _check_memory(learner: GaussianProcessLearner, n: int, n_present: int) -> None:
     """Refuse before memory is taken, with the estimate and what to try."""
-    if not isinstance(learner, GaussianProcessLearner):
-        return
-    n = len(support.y)
-    at_once = _chains(learner) * n_present * n * n
-    if isinstance(learner.prediction_inference, MeanField):
-        at_once = max(n * n, min(at_once, NUMBERS_AT_ONCE))
-    elif isinstance(learner.prediction_inference, LabelRegression):
-        at_once = n * n * (learner.kernel.n_classes or 1)
+    at_once = learner.prediction_inference.numbers_at_once(n, n_present, learner.kernel.n_classes or 1)
     needed = 8.0 * _MATRICES * (at_once + n * n)
     available = memory_budget("auto")
     if needed > available:

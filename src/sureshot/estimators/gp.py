@@ -255,7 +255,11 @@ class GPClassifier(ProbabilisticClassifier):
         return self._by_blocks(X, self._outlier_scores)
 
     def uncertainty(self, X: Any) -> Uncertainty:
-        """Total, aleatoric and epistemic uncertainty of each row, in nats."""
+        """Total, aleatoric and epistemic uncertainty of each row, in nats, over the whole posterior.
+
+        The total is that of the posterior's mean probabilities: more than the entropy of `predict_proba`, if the
+        predictive rule chosen is a surer one.
+        """
         parts = self._by_blocks(X, self._entropies)
         return Uncertainty(parts[:, 0], parts[:, 1], np.maximum(parts[:, 0] - parts[:, 1], 0))
 

@@ -31,6 +31,7 @@ NAME = "clinc150-transfer"
 N_BASE = 75
 N_VALIDATION = 30
 LARGEST_TRAINING_WAY = 30
+WAYS = (5, 75)
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Clinc150TransferConfig:
     budget: str = "standard"
     learners: tuple[str, ...] = LEARNER_NAMES
     kernels: tuple[str, ...] = KERNELS
-    ways: tuple[int, ...] = (5, 75)
+    ways: tuple[int, ...] = WAYS
     shots: tuple[int, ...] = (1, 5)
     seeds: tuple[int, ...] = (0, 1, 2)
     results: str = "docs/results/cells"
@@ -66,6 +67,8 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
     check_budget(settings.budget)
     check_learners(settings.learners)
     check_kernels(settings.kernels)
+    if not set(settings.ways) <= set(WAYS):
+        raise ValueError(f"ways must be of {list(WAYS)}, got {list(settings.ways)}")
     cells = campaign_cells(settings)
     results, checkpoints = Path(settings.results) / NAME, Path(settings.checkpoints) / NAME
     records = run_cells(cells, results, checkpoints, data_loader(data_root), progress, settings.train)

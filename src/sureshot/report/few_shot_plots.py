@@ -45,8 +45,9 @@ def reliability_panels(curves: Mapping[str, Mapping[str, ReliabilityCurve]]) -> 
             colour = variants.setdefault(variant, COLOURS[len(variants) % len(COLOURS)])
             filled = curve.count > 0
             share = curve.count[filled] / curve.count.sum()
-            axes.plot(curve.confidence[filled], curve.accuracy[filled], color=colour, linewidth=1.2)
-            axes.scatter(curve.confidence[filled], curve.accuracy[filled], 6 + 160 * share, color=colour, alpha=0.75)
+            x, y = curve.confidence[filled], curve.accuracy[filled]
+            axes.plot(x, y, color=colour, linewidth=1.2)
+            axes.scatter(x, y, 6 + 160 * share, color=colour, alpha=0.75, clip_on=False)
         errors = ", ".join(f"{curve.expected_error:.3f}" for curve in by_variant.values())
         axes.set_title(plain(name, 24), loc="left", color=INK, fontsize=SMALL, weight="bold")
         axes.text(0.97, 0.05, f"ECE {errors}", transform=axes.transAxes, ha="right", fontsize=SMALL, color=INK)

@@ -97,6 +97,17 @@ def test_an_unknown_kernel_is_refused_even_where_none_is_used() -> None:
         make_learner("protonet", identity(), kernel="cosin")
 
 
+def test_a_kernel_of_a_learner_that_has_none() -> None:
+    with pytest.raises(ValueError, match="learner 'protonet' has no kernel, so 'rbf' would change nothing"):
+        make_learner("protonet", identity(), kernel="rbf")
+
+
+def test_options_beside_the_rest_as_an_early_version_wrote_them() -> None:
+    config = {"name": "cdkt_pl", "preset": "paper", "kernel": "rbf", "precision": "float32", "tasks_per_pass": 1}
+    learner = learner_from_config(config | {"temperature": 0.5}, identity())
+    assert learner.config["settings"]["temperature"] == 0.5
+
+
 def test_the_normalisation_of_one_vs_each_is_a_switch() -> None:
     learner = make_learner("ove_gibbs_pl", identity(), preset="paper", normalisation="expected_softmax")
     assert isinstance(learner, GaussianProcessLearner)

@@ -117,13 +117,15 @@ def test_arrays_that_are_missing_or_not_finite(run: Path, tmp_path: Path) -> Non
 def test_files_of_other_kinds(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="there is no file"):
         load_learner(tmp_path / "missing.safetensors")
-    with pytest.raises(ArtifactError, match="is a folder"):
+    with pytest.raises(
+        ArtifactError, match=r"has no best\.safetensors: name a folder that `sureshot meta-train` wrote"
+    ):
         load_learner(tmp_path)
     torch.save({"a": torch.ones(1)}, tmp_path / "x.pt")
     with pytest.raises(ArtifactError, match="zip archive"):
         load_learner(tmp_path / "x.pt")
     save_artifact(tmp_path / "gp.safetensors", "gp_classifier", {}, {"a": np.ones(1)})
-    with pytest.raises(ArtifactError, match="expected 'few_shot_learner'"):
+    with pytest.raises(ArtifactError, match="is no meta-trained learner.*'gp_classifier'.*name a checkpoint"):
         load_learner(tmp_path / "gp.safetensors")
     save_artifact(tmp_path / "bare.safetensors", "few_shot_learner", {}, {"a": np.ones(1)})
     with pytest.raises(ArtifactError, match="lacks the header entry 'config'"):

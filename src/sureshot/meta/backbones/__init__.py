@@ -45,6 +45,21 @@ def make_backbone(name: str, input_shape: Sequence[int], **options: Any) -> Back
     ValueError
         For an unknown name or option, or an input shape or a value that the backbone does not take.
     """
+    check_backbone(name, options)
+    try:
+        return BACKBONES[name](input_shape, **options)
+    except TypeError as error:
+        given = ", ".join(f"{option} = {value!r}" for option, value in options.items())
+        raise ValueError(f"backbone {name!r} does not take these options ({given}): {error}") from error
+
+
+def check_backbone(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse an unknown name or option, or a seed that is none, as `make_backbone` does.
+
+    Raises
+    ------
+    ValueError
+    """
     if name not in BACKBONES:
         raise ValueError(f"there is no backbone {name!r}; choose one of {', '.join(BACKBONE_NAMES)}")
     known = [option for option in signature(BACKBONES[name]).parameters if option != "input_shape"]
@@ -54,11 +69,6 @@ def make_backbone(name: str, input_shape: Sequence[int], **options: Any) -> Back
     seed = options.get("seed", 0)
     if type(seed) is not int or seed < 0:
         raise ValueError(f"the seed of backbone {name!r} must be a whole number from 0, got {seed!r}")
-    try:
-        return BACKBONES[name](input_shape, **options)
-    except TypeError as error:
-        given = ", ".join(f"{option} = {value!r}" for option, value in options.items())
-        raise ValueError(f"backbone {name!r} does not take these options ({given}): {error}") from error
 
 
 def draws_weights(name: str) -> bool:
@@ -86,6 +96,7 @@ __all__ = [
     "ResNet12",
     "ResNet18",
     "backbone_from_config",
+    "check_backbone",
     "draws_weights",
     "make_backbone",
 ]

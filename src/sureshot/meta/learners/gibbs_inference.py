@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from sureshot.meta.learners.task_inference import TaskInference
+import torch
+from torch import Tensor
+
+from sureshot.inference.latent_gaussian import GramPrior
+from sureshot.meta.learners.task_inference import QueryPosterior, TaskInference
 
 Start = Literal["prior", "mean_field"]
 
@@ -36,9 +41,22 @@ class GibbsInference(TaskInference):
     n_sweeps_posterior: int = 50
     start: Start = "prior"
 
+    takes_real_weights = False  # the samplers draw for whole numbers of rows
+    compares_classes = True
+
     def __post_init__(self) -> None:
         for name in ("n_chains", "n_sweeps_evidence", "n_sweeps_posterior"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.start not in get_args(Start):
             raise ValueError(f"start must be one of {', '.join(map(repr, get_args(Start)))}, got {self.start!r}")
+
+    def condition_alone(
+        self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor, generator: torch.Generator
+    ) -> tuple[QueryPosterior, float]:
+        """The chains' posterior; draws have no log evidence. See `TaskInference.condition_alone`."""
+        return self.posterior(prior, y, n_classes, weight, generator), math.nan
+
+    def numbers_at_once(self, n_rows: int, n_classes: int, n_kernels: int) -> int:
+        """A matrix for each class and chain; see `TaskInference.numbers_at_once`."""
+        return self.n_chains * n_classes * n_rows**2

@@ -65,6 +65,10 @@ class LabelRegression(TaskInference):
     noise: float | Tensor = 0.1
     likelihood: GaussianLabels = field(init=False)
 
+    n_chains = 1
+    takes_real_weights = True
+    compares_classes = False  # a row says that its class has the target +1
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "likelihood", GaussianLabels(self.noise))
 
@@ -117,6 +121,17 @@ class LabelRegression(TaskInference):
         else:
             alpha = (half.mT @ (half @ residual.unsqueeze(-1))).squeeze(-1)
         return RegressionPosterior(prior.mean, alpha, half)
+
+    def condition_alone(
+        self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor, generator: torch.Generator
+    ) -> tuple[RegressionPosterior, float]:
+        """Posterior and log evidence, both exact; see `TaskInference.condition_alone`."""
+        posterior = self.posterior(prior, y, n_classes, weight, generator)
+        return posterior, float(self.evidence(prior, y, n_classes, weight, generator))
+
+    def numbers_at_once(self, n_rows: int, n_classes: int, n_kernels: int) -> int:
+        """A factor for each kernel matrix; see `TaskInference.numbers_at_once`."""
+        return n_kernels * n_rows**2
 
     def _residual(
         self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, class_mask: Tensor | None

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from sureshot.inference.latent_gaussian import GramPosterior, GramPrior, Sites
+from sureshot.inference.mean_field_blocks import NUMBERS_AT_ONCE, BlockPosterior, mean_field_by_blocks
 from sureshot.inference.objectives import evidence_bound
 from sureshot.likelihoods.base import MeanFieldLikelihood
 from sureshot.likelihoods.logistic_softmax import LogisticSoftmax, PoissonGammaState
@@ -37,6 +38,22 @@ class GaussianTaskPosterior(QueryPosterior):
         """See `QueryPosterior.query`."""
         mean, variance = self.posterior.query(cross, prior_variance)
         return mean.unsqueeze(0), variance.unsqueeze(0)
+
+
+@dataclass(frozen=True)
+class BlockTaskPosterior(QueryPosterior):
+    """That of one task which may be large; see `QueryPosterior`."""
+
+    posterior: BlockPosterior
+
+    def query(self, cross: Tensor, prior_variance: Tensor) -> tuple[Tensor, Tensor]:
+        """See `QueryPosterior.query`."""
+        mean, variance = self.posterior.query(cross.squeeze(0), prior_variance.squeeze(0))
+        return mean[None, None], variance[None, None]
+
+    def query_mean(self, cross: Tensor) -> Tensor:
+        """The means (1, 1, C, Q) alone, which need no factorisation."""
+        return self.posterior.query_mean(cross.squeeze(0))[None, None]
 
 
 @dataclass(frozen=True)
@@ -63,6 +80,10 @@ class MeanField(TaskInference):
     detach_inner: bool = False
     rivals: float | None = None
 
+    n_chains = 1
+    takes_real_weights = True
+    compares_classes = True
+
     def __post_init__(self) -> None:
         if self.n_steps < 1:
             raise ValueError(f"n_steps must be at least 1, got {self.n_steps}")
@@ -81,7 +102,7 @@ class MeanField(TaskInference):
     def evidence(
         self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
     ) -> Tensor:
-        """The evidence bound after the steps, (T,)."""
+        """The evidence bound after the steps, (T,); with `rivals` that of the likelihood as they weight it."""
         total = prior.gram.new_zeros(len(y))
         for group in groups_by_way(prior, y, n_classes, weight):
             total = total.index_add(0, group.tasks, self._bound(group))
@@ -100,6 +121,24 @@ class MeanField(TaskInference):
             precision = precision.index_add(0, group.tasks, none.scatter(1, place, sites.precision))
             shift = shift.index_add(0, group.tasks, none.scatter(1, place, sites.shift))
         return GaussianTaskPosterior(prior.condition(Sites(precision, shift)))
+
+    def condition_alone(
+        self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor, generator: torch.Generator
+    ) -> tuple[BlockTaskPosterior, float]:
+        """See `TaskInference.condition_alone`; a block of classes at a time.
+
+        The evidence bound is that of the likelihood itself, also where `rivals` weight it for the posterior: any
+        Gaussian gives a bound, and bounds of weighted likelihoods do not bound the evidence.
+        """
+        alone = GramPrior(prior.gram.squeeze(0), prior.mean.squeeze(0))
+        labels, counts = y.squeeze(0), weight.squeeze(0)
+        shares = self.row_weight(labels, n_classes, counts, counts.dtype)
+        posterior = mean_field_by_blocks(alone, self.likelihood, labels, n_classes, shares, self.n_steps)
+        return BlockTaskPosterior(posterior), float(evidence_bound(posterior, self.likelihood, labels, counts))
+
+    def numbers_at_once(self, n_rows: int, n_classes: int, n_kernels: int) -> int:
+        """A matrix for each class of a block; see `TaskInference.numbers_at_once`."""
+        return max(n_rows**2, min(n_classes * n_rows**2, NUMBERS_AT_ONCE))
 
     def _bound(self, group: WayGroup) -> Tensor:
         sites, state = self._sites(group)

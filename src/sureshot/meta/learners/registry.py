@@ -90,7 +90,7 @@ def make_learner(
     preset : {"recommended", "paper", "released-code"}
         Of the Gaussian-process learners; see `sureshot.meta.learners.presets`.
     kernel : str
-        One of `sureshot.kernels.KERNEL_NAMES`; the other learners have none and ignore it.
+        One of `sureshot.kernels.KERNEL_NAMES`; the other learners have none, and take the default only.
     precision : {"float32", "bfloat16"}
         Of the backbone.
     tasks_per_pass : int
@@ -103,11 +103,7 @@ def make_learner(
     ValueError
         For an unknown name, preset, kernel or option, or a value that an option does not take.
     """
-    _check_name(name)
-    if preset not in PRESETS:
-        raise ValueError(f"preset must be one of {', '.join(map(repr, PRESETS))}, got {preset!r}")
-    if kernel not in KERNEL_NAMES:
-        raise ValueError(f"unknown kernel {kernel!r}{near(kernel, KERNEL_NAMES)}")
+    check_learner(name, preset, kernel, options)
     shared: dict[str, Any] = {"precision": precision, "tasks_per_pass": tasks_per_pass}
     config: dict[str, Any] = {"name": name, "preset": preset, "kernel": kernel, **shared, "options": options}
     if name in _BASELINES:
@@ -123,17 +119,34 @@ def make_learner(
     return learner
 
 
+def check_learner(name: str, preset: str, kernel: str, options: Mapping[str, Any]) -> None:
+    """Refuse names, and options of a Gaussian process, that `make_learner` would refuse.
+
+    Raises
+    ------
+    ValueError
+    """
+    _check_name(name)
+    if preset not in PRESETS:
+        raise ValueError(f"preset must be one of {', '.join(map(repr, PRESETS))}, got {preset!r}")
+    if kernel not in KERNEL_NAMES:
+        raise ValueError(f"unknown kernel {kernel!r}{near(kernel, KERNEL_NAMES)}")
+    if name not in _BASELINES:
+        gaussian_process_settings(name, preset, **options)
+    elif kernel != "cosine":
+        raise ValueError(f"learner {name!r} has no kernel, so {kernel!r} would change nothing: leave kernel out")
+
+
 def learner_from_config(config: Mapping[str, Any], backbone: nn.Module) -> Learner:
     """The learner that ``learner.config`` describes, with fresh parameters.
 
     A Gaussian process has the settings that it was made with, not those that its preset stands for now.
     """
-    shared = {key: config[key] for key in ("precision", "tasks_per_pass")}
-    if "settings" not in config:
-        return make_learner(
-            config["name"], backbone, preset=config["preset"], kernel=config["kernel"], **shared, **config["options"]
-        )
+    if "settings" not in config:  # of a baseline; or of an early version, with the options beside the rest
+        rest = {key: value for key, value in config.items() if key != "options"}
+        return make_learner(backbone=backbone, **rest, **config.get("options", {}))
     _check_name(config["name"])
+    shared = {key: config[key] for key in ("precision", "tasks_per_pass")}
     learner = _gaussian_process(backbone, config["kernel"], settings_of(config["settings"]), shared)
     learner.config = dict(config)
     return learner

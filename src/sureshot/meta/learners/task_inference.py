@@ -41,10 +41,29 @@ class QueryPosterior(ABC):
 
 
 class TaskInference(ABC):
-    """A scheme of inference; stateless."""
+    """A scheme of inference; stateless.
+
+    Training asks for `evidence` and `posterior`, of batches of tasks; `FewShotClassifier` for all the rest, of one task
+    that may be large.
+    """
 
     likelihood: Likelihood
     """What turns latents into class probabilities."""
+
+    @property
+    @abstractmethod
+    def n_chains(self) -> int:
+        """S of the posteriors."""
+
+    @property
+    @abstractmethod
+    def takes_real_weights(self) -> bool:
+        """Whether weights of rows may be any positive numbers, or only whole ones: how often a row is repeated."""
+
+    @property
+    @abstractmethod
+    def compares_classes(self) -> bool:
+        """Whether labels say only how classes compare, so that those of a single class say nothing."""
 
     @abstractmethod
     def evidence(
@@ -69,3 +88,25 @@ class TaskInference(ABC):
         self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
     ) -> QueryPosterior:
         """The posterior given a support set; arguments as in `evidence`."""
+
+    @abstractmethod
+    def condition_alone(
+        self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor, generator: torch.Generator
+    ) -> tuple[QueryPosterior, float]:
+        """The posterior of one task and its log evidence, in as little memory as the scheme can do with.
+
+        Parameters
+        ----------
+        prior, y, n_classes, weight, generator
+            As in `evidence`, with T = 1, and rows of every class; no gradient is asked for.
+
+        Returns
+        -------
+        posterior : QueryPosterior
+        log_evidence : float
+            Of the labels, each counted with its weight, in nats: exact or a lower bound; NaN where there is neither.
+        """
+
+    @abstractmethod
+    def numbers_at_once(self, n_rows: int, n_classes: int, n_kernels: int) -> int:
+        """Numbers in the largest of the arrays that `condition_alone` holds, with so many kernel matrices (1 or C)."""

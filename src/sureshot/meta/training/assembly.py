@@ -5,10 +5,22 @@ from __future__ import annotations
 import torch
 
 from sureshot.data.labelled import LabelledSet
-from sureshot.meta.backbones import draws_weights, make_backbone
+from sureshot.meta.backbones import check_backbone, draws_weights, make_backbone
 from sureshot.meta.learners.base import Learner
-from sureshot.meta.learners.registry import learns_base_classes, make_learner
+from sureshot.meta.learners.registry import check_learner, learns_base_classes, make_learner
 from sureshot.meta.training.config import TrainingConfig
+
+
+def check_names(config: TrainingConfig) -> None:
+    """Refuse learners, kernels, backbones and options that do not exist, before any data are read.
+
+    Raises
+    ------
+    ValueError
+    """
+    settings = config.learner
+    check_learner(settings.name, settings.preset, settings.kernel, settings.options)
+    check_backbone(config.backbone.name, config.backbone.options)
 
 
 def build_learner(config: TrainingConfig, data: LabelledSet) -> Learner:

@@ -179,8 +179,16 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     ArtifactError
         If the file is missing, damaged or something else; the message says which.
     """
-    best = Path(path) / BEST_NAME
-    artifact = load_artifact(best if best.is_file() else path, KIND)
+    if Path(path).is_dir():
+        path = Path(path) / BEST_NAME
+        if not path.is_file():
+            raise ArtifactError(f"{path.parent} has no {BEST_NAME}: name a folder that `sureshot meta-train` wrote.")
+    artifact = load_artifact(path)
+    if artifact.kind != KIND:
+        raise ArtifactError(
+            f"{artifact.path} is no meta-trained learner (it holds {artifact.kind[:40]!r}): name a checkpoint that "
+            "`sureshot meta-train` wrote, or its folder."
+        )
     header = require_header(
         artifact, {"config": dict, "learner": dict, "backbone": dict, "progress": dict, "metrics": dict}
     )

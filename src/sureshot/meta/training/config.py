@@ -234,7 +234,9 @@ class TrainingConfig:
         place = Path(path)
         try:
             tables = tomllib.loads(place.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except UnicodeDecodeError:
+            raise ValueError(f"{place} is not a TOML file: it is no text") from None
+        except tomllib.TOMLDecodeError as error:
             raise ValueError(f"{place} is not a TOML file: {error}") from None
         for setting in settings:
             _replace(tables, setting)

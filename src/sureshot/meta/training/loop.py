@@ -36,7 +36,7 @@ from sureshot.data.labelled import FewShotData, LabelledSet
 from sureshot.meta.episodes import EpisodeSampler
 from sureshot.meta.seeds import generator_for
 from sureshot.meta.tasks import Tasks
-from sureshot.meta.training.assembly import build_learner, make_optimiser
+from sureshot.meta.training.assembly import build_learner, check_names, make_optimiser
 from sureshot.meta.training.checkpoint import (
     BEST_NAME,
     LAST_NAME,
@@ -127,6 +127,7 @@ def train(
     """
     start = time.perf_counter()
     folder = Path(output)
+    check_names(config)
     with processes(config.training.device) as group:
         found = load_few_shot(config.data.name, data_root, **config.data.options) if data is None else data
         run = Run(config, folder, found, group)
