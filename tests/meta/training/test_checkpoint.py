@@ -125,7 +125,7 @@ def test_files_of_other_kinds(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="zip archive"):
         load_learner(tmp_path / "x.pt")
     save_artifact(tmp_path / "gp.safetensors", "gp_classifier", {}, {"a": np.ones(1)})
-    with pytest.raises(ArtifactError, match="is no meta-trained learner.*'gp_classifier'.*name a checkpoint"):
+    with pytest.raises(ArtifactError, match=r"is no meta-trained learner.*'gp_classifier'.*name a checkpoint"):
         load_learner(tmp_path / "gp.safetensors")
     save_artifact(tmp_path / "bare.safetensors", "few_shot_learner", {}, {"a": np.ones(1)})
     with pytest.raises(ArtifactError, match="lacks the header entry 'config'"):
