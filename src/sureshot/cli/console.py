@@ -159,7 +159,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title:
     table = RichTable(title=title, title_justify="left")
     for i, column in enumerate(columns):
         numbers = all(row[i] is None or isinstance(row[i], int | float) for row in rows)
-        table.add_column(column, justify="right" if numbers else "left", overflow="fold")
+        table.add_column(column, justify="right" if numbers else "left", overflow="fold", no_wrap=i == 0)
     for row in rows:
         table.add_row(*(cell(value) for value in row))
     output_console().print(table)

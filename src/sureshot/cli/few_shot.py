@@ -172,15 +172,20 @@ def protocol_of(loaded: Sequence[Loaded], way: int | None, shots: int | None, qu
 
 
 def evaluation_options(
-    tasks: int, out_of_episode: int | None, robustness: int | None, corrupted: str, seed: int
+    data: FewShotData, tasks: int, out_of_episode: int | None, robustness: int | None, corrupted: str, seed: int
 ) -> dict[str, Any]:
-    """Options of `sureshot.meta.evaluation.evaluate`; what is not given shrinks with the number of tasks."""
+    """Options of `sureshot.meta.evaluation.evaluate`; what is not given shrinks with the number of tasks.
+
+    Corruptions are for images, and left out for other data unless they were asked for.
+    """
     usual = min(USUAL_TASKS, max(tasks, 0))
+    if robustness is None:
+        robustness = usual if data.test.x.dim() == 4 else 0
     return {
         "n_tasks": tasks,
         "n_batches": max(1, min(5, tasks)),
         "out_of_episode": usual if out_of_episode is None else out_of_episode,
-        "robustness": usual if robustness is None else robustness,
+        "robustness": robustness,
         "corrupted": corrupted,
         "seed": seed,
     }

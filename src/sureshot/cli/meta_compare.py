@@ -83,8 +83,8 @@ def meta_compare(
         loaded = load_named(checkpoints)
         every = list(loaded.values())
         protocol = protocol_of(every, way, shots, queries)
-        options = evaluation_options(tasks, out_of_episode, robustness, corrupted, seed)
         few_shot = load_data(every, on, option, data)
+        options = evaluation_options(few_shot, tasks, out_of_episode, robustness, corrupted, seed)
         classes, validation = split_of(few_shot, split)
         note(f"{classes.n_classes} {split} classes of {few_shot.description}")
         with progress("meta-compare", quiet) as update:
@@ -150,21 +150,24 @@ _BEYOND = {
     "ece_temperature": "ECE, tempered",
     "auroc": "AUROC, logit",
     "own_auroc": "AUROC, own",
-    "accuracy_difference": "accuracy",
-    "nll_difference": "NLL",
 }
+_DIFFERENCES = {"accuracy_difference": "accuracy", "nll_difference": "NLL"}
 
 
 def _print(found: Comparison) -> None:
     table = found.table()
     n_tasks = found.evaluations[found.reference].n_tasks
     _print_part(table, _AS_THEY_ARE, f"{n_tasks} tasks, the same for all (± standard error)")
-    beyond = {column: label for column, label in _BEYOND.items() if table[column].notna().any()}
-    for column in ("accuracy_difference", "nll_difference"):
-        if column in beyond:
-            beyond[column] += f" less {found.reference}'s"
-    if beyond:
-        _print_part(table, beyond, "After a temperature; out-of-episode detection; paired differences")
+    for columns, title in (
+        (
+            _BEYOND,
+            "After one temperature; out-of-episode detection by the largest logit and by its own score",
+        ),
+        (_DIFFERENCES, f"Differences from {found.reference}, task by task"),
+    ):
+        measured = {column: label for column, label in columns.items() if table[column].notna().any()}
+        if measured:
+            _print_part(table, measured, title)
     for name, milliseconds in table["milliseconds"].dropna().items():
         print_text(f"{name}: {milliseconds:.3g} ms to adapt to a task and predict its queries, embeddings given")
 

@@ -71,8 +71,8 @@ def meta_evaluate(
 
         loaded = load(checkpoint)
         protocol = protocol_of([loaded], way, shots, queries)
-        options = evaluation_options(tasks, out_of_episode, robustness, corrupted, seed)
         few_shot = load_data([loaded], on, option, data)
+        options = evaluation_options(few_shot, tasks, out_of_episode, robustness, corrupted, seed)
         classes, validation = split_of(few_shot, split)
         note(f"{classes.n_classes} {split} classes of {few_shot.description}")
         with progress("meta-evaluate", quiet) as update:

@@ -98,9 +98,10 @@ def load_clinc150(root: str | os.PathLike[str] | None = None, dtype: type[np.flo
         If the file is missing or does not hold what it should.
     """
     path = data_file(CLINC150_FILE, root, _CLINC150_LAYOUT)
-    X, y, _ = read_npz(path)
+    beside = ("split", "split_names", "intent_names")
+    X, y, _ = read_npz(path, beside=beside)
     with np.load(path, allow_pickle=False) as archive:
-        missing = [name for name in ("split", "split_names", "intent_names") if name not in archive.files]
+        missing = [name for name in beside if name not in archive.files]
         if missing or y is None:
             raise DataError(f"{path} has no array {', '.join(missing) or 'label'}: {_CLINC150_LAYOUT}")
         split = archive["split"]

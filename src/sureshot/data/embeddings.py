@@ -10,6 +10,7 @@ are read, so they are refused.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ _NAMES = "feature_names"
 
 
 def read_npz(
-    path: Path, target: str | None = None, *, allow_missing: bool = False
+    path: Path, target: str | None = None, *, allow_missing: bool = False, beside: Collection[str] = ()
 ) -> tuple[np.ndarray, np.ndarray | None, list[str] | None]:
     """Rows, labels and feature names of an NPZ file.
 
@@ -37,6 +38,8 @@ def read_npz(
         Name of the array of labels. Default: ``y`` or ``label``, if there.
     allow_missing : bool, default False
         Keep NaN. Default: an error.
+    beside : collection of str
+        Arrays that are known to be there, too; the log says which others are left alone.
 
     Returns
     -------
@@ -60,7 +63,7 @@ def read_npz(
         X = _array(archive, path, x_name)
         y = None if y_name is None else _array(archive, path, y_name)
         features = _array(archive, path, _NAMES) if _NAMES in names else None
-    others = [name for name in names if name not in {x_name, y_name, _NAMES}]
+    others = [name for name in names if name not in {x_name, y_name, _NAMES, *beside}]
     if others:
         _log.info("%s: left the arrays %s alone", path, listed(others))
     X = _check_matrix(path, x_name, X, allow_missing)

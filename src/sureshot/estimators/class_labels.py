@@ -21,7 +21,8 @@ def grow(known: np.ndarray | None, arriving: np.ndarray) -> np.ndarray:
     text = {"U", "S", "O"}
     if (known.dtype.kind in text) != (arriving.dtype.kind in text):
         raise TypeError(
-            f"labels changed type: the model knows {known.dtype} labels such as {known[0]!r}, and {arriving[0]!r} came."
+            f"labels changed type: the model knows labels such as {known.tolist()[0]!r}, and "
+            f"{arriving.tolist()[0]!r} came."
         )
     seen = set(known.tolist())
     fresh = [label for label in arriving.tolist() if label not in seen]

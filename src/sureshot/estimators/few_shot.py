@@ -130,7 +130,8 @@ class FewShotClassifier(ProbabilisticClassifier):
         classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(
-                f"FewShotClassifier needs at least two classes to tell apart; y has only one class, {classes[0]!r}."
+                f"FewShotClassifier needs at least two classes to tell apart; y has only one class, "
+                f"{classes.tolist()[0]!r}."
             )
         self._condition(merge_rows(x, codes, weight), classes)
         return self

@@ -194,7 +194,8 @@ class GPClassifier(ProbabilisticClassifier):
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
-                f"GPClassifier needs at least two classes to tell apart; y has only one class, {self.classes_[0]!r}."
+                f"GPClassifier needs at least two classes to tell apart; y has only one class, "
+                f"{self.classes_.tolist()[0]!r}."
             )
         self._learn(merge_rows(x, codes, weight * self._class_weights(codes)))
         return self
