@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 from scipy.stats import ks_2samp
 from torch import Tensor
 
@@ -140,10 +141,47 @@ def test_mixed_h_in_one_tensor() -> None:
             )
 
 
-def test_very_large_h_in_bounded_memory() -> None:
-    h = 2**21 + 3  # twice the number of draws held at a time, and a little
-    draw = sample_polya_gamma(h, torch.zeros(1, dtype=torch.float64), generator(0))
-    assert abs(float(draw) - h / 4) < 4.5 * math.sqrt(h / 24)
+@pytest.mark.parametrize("z", [0.0, 0.9, 1.1, 4.0, 7.0, 8.0, 15.0, 60.0, 500.0])
+def test_the_shifted_gamma_is_near_the_sum(z: float) -> None:
+    h = module._SUMMED_BELOW
+    at = torch.tensor(z, dtype=torch.float64)
+    mean, variance, third = polya_gamma_mean(h, at), polya_gamma_variance(h, at), h * module._third_cumulant(at)
+    x = mean + variance.sqrt() * torch.linspace(-9, 11, 4001, dtype=torch.float64)
+    x = x[x > 0]
+    shape, scale = float(4 * variance**3 / third**2), float(third / (2 * variance))
+    gamma = stats.gamma(shape, float(mean - 2 * variance**2 / third), scale)
+    exact = polya_gamma_log_density(x, h, z).exp().numpy()
+    distance = 0.5 * np.trapezoid(np.abs(exact - gamma.pdf(x.numpy())), x.numpy())
+    assert distance < 0.02 / h
+    normal = stats.norm(float(mean), float(variance.sqrt())).pdf(x.numpy())
+    assert 0.5 * np.trapezoid(np.abs(exact - normal), x.numpy()) > 100 * distance
+
+
+@pytest.mark.parametrize("z", [0.0, -2.5, 30.0])
+def test_draws_of_large_h(z: float) -> None:
+    h, count = 300, 50_000
+    location = torch.full((count,), z, dtype=torch.float64)
+    draws = sample_polya_gamma(h, location, generator(1))
+    check_moments(draws, h, z, mean_within=0.005, variance_within=0.05)
+    below = module._SUMMED_BELOW - 1
+    sums = sample_polya_gamma(below, location, generator(2)) + sample_polya_gamma(h - below, location, generator(3))
+    assert ks_2samp(draws.numpy(), sums.numpy()).pvalue > 1e-3
+
+
+def test_small_and_large_h_in_one_tensor() -> None:
+    h = torch.tensor([0, 3, 255, 256, 100_000])
+    draws = sample_polya_gamma(h, torch.full((20_000, 5), 1.5), generator(0))
+    for column in range(1, 5):
+        check_moments(draws[:, column], float(h[column]), 1.5, mean_within=0.02, variance_within=0.08)
+    alone = sample_polya_gamma(h[1:3], torch.full((20_000, 2), 1.5), generator(0))
+    assert alone.shape == (20_000, 2)
+
+
+def test_third_cumulant_is_a_derivative() -> None:
+    squared = torch.tensor([*C_SQUARED, 0.5], dtype=torch.float64, requires_grad=True)
+    first = torch.autograd.grad(half_tanh_ratio(squared).sum(), squared, create_graph=True)[0]
+    second = torch.autograd.grad(first.sum(), squared)[0]
+    torch.testing.assert_close(module._third_cumulant(squared.detach().sqrt()), 4 * second, rtol=1e-9, atol=0.0)
 
 
 def test_whole_h_of_a_floating_dtype_and_h_zero() -> None:

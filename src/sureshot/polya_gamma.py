@@ -1,4 +1,4 @@
-"""Polya-Gamma variables PG(h, z): exact draws, moments, density and divergence.
+"""Polya-Gamma variables PG(h, z): draws, moments, density and divergence.
 
 A logistic factor becomes Gaussian once a Polya-Gamma variable is known (Polson et al. 2013, theorem 1):
 ``sigma(f)^h = 2^-h exp(h f / 2) E[exp(-omega f^2 / 2)]`` with omega ~ PG(h, 0), and given f the variable has
@@ -24,6 +24,11 @@ The inverse Gaussian is Michael, Schucany & Haas' (1976), in a form without canc
 d = k + a + sqrt(a (a + 2 k)), x is 1 / d with probability d / (d + k), else d / k^2. One uniform decides both
 this and the acceptance.
 
+**Large h.** A sum of h draws costs time proportional to h, and the logistic-softmax asks for thousands. PG(h, 0) is a
+sum of gamma variables, one of which has most of the variance, so a shifted gamma with the same first three cumulants
+is near it: the total variation distance is below 0.02 / h for every z (8e-5 at h = 256, by integrating both densities).
+From h = 256 on it is drawn instead. The usual normal approximation is more than a hundred times as far away.
+
 References
 ----------
 Polson, Scott & Windle (2013), Bayesian inference for logistic models using Polya-Gamma latent variables.
@@ -45,6 +50,7 @@ _BLOCK = {"cpu": 32768}  # proposals at a time: their workspace stays in a core'
 _BLOCK_ELSEWHERE = 1 << 20
 _CHUNK = 1 << 20  # draws held at a time when sums of draws are needed
 _SMALL = 4096  # below so many pending draws a round costs its call overhead only, so several proposals are free
+_SUMMED_BELOW = 256  # of h: sums of unit draws below, the shifted gamma from there on
 _SPLIT = 2.5  # of x: both forms of the acceptance probability are exact to rounding here
 _CONTOUR_NODES = 80
 _CONTOUR_REACH = 7.0  # exp(-7^2) = 5e-22
@@ -61,6 +67,7 @@ def _tanh_ratio_series() -> list[Fraction]:
 
 _RATIO = [float(a) for a in _tanh_ratio_series()]
 _LOG_COSH = [0.0] + [float(a / (2 * k + 2)) for k, a in enumerate(_tanh_ratio_series())]
+_THIRD = [float(4 * k * (k - 1) * a) for k, a in enumerate(_tanh_ratio_series())][2:]
 _VARIANCE = [float(-2 * k * a) for k, a in enumerate(_tanh_ratio_series())][1:]
 _DIVERGENCE = [0.0] + [float(-a * k / (2 * k + 2)) for k, a in enumerate(_tanh_ratio_series())]
 
@@ -205,13 +212,15 @@ def _inverted_log_density(x: Tensor, h: Tensor) -> Tensor:
 
 @torch.no_grad()
 def sample_polya_gamma(h: Tensor | int, z: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Draw exactly from PG(h, z), independently for every element.
+    """Draw from PG(h, z), independently for every element.
+
+    Exact for h below 256, to 8e-5 in total variation from there on (see the notes of this module).
 
     Parameters
     ----------
     h : Tensor or int
         Whole numbers 0, 1, 2, ... of any dtype, broadcast with z. PG(0, z) is 0: no observation. A draw costs
-        time proportional to h, not memory.
+        time proportional to h below 256, and little above.
     z : Tensor
         Any floating dtype and device, finite. Only |z| matters.
     generator : torch.Generator, optional
@@ -245,20 +254,41 @@ def sample_polya_gamma(h: Tensor | int, z: Tensor, generator: torch.Generator | 
     counts = counts.expand(shape).reshape(-1)
     flat = flat.to(_working_dtype(z.device))
     out = torch.zeros_like(flat)
+    many = (counts >= _SUMMED_BELOW).nonzero().squeeze(-1)
+    if many.numel():
+        out[many] = _draw_large(counts[many].to(flat.dtype), flat[many], generator)
+        counts = counts.index_fill(0, many, 0)
+        largest = int(counts.max())
     # Each binary digit of h in turn: few passes of equal-sized sums, in a fixed order on every device.
     for digit in range(largest.bit_length()):
         index = ((counts >> digit) & 1).nonzero().squeeze(-1)
-        rows, columns = max(1, _CHUNK >> digit), min(1 << digit, _CHUNK)
-        for part in index.split(rows):
+        columns = 1 << digit
+        for part in index.split(_CHUNK >> digit):
             location = flat.index_select(0, part).unsqueeze(-1).expand(-1, columns).reshape(-1)
-            for _ in range((1 << digit) // columns):
-                out.index_add_(0, part, _draw_unit(location, generator).reshape(-1, columns).sum(-1))
+            out.index_add_(0, part, _draw_unit(location, generator).reshape(-1, columns).sum(-1))
     return out.to(z.dtype).reshape(shape)
 
 
 def _working_dtype(device: torch.device) -> torch.dtype:
     """float64 wherever the device has it."""
     return torch.float32 if device.type == "mps" else torch.float64
+
+
+def _draw_large(h: Tensor, z: Tensor, generator: torch.Generator | None) -> Tensor:
+    """The shifted gamma with the mean, variance and third cumulant of PG(h, z); h and z (n,)."""
+    mean, variance, third = half_tanh_ratio(z.square()), polya_gamma_variance(1.0, z), _third_cumulant(z)
+    shift = mean - 2 * variance.square() / third
+    gamma = torch._standard_gamma(h * 4 * variance**3 / third.square(), generator=generator)
+    return h * shift + third / (2 * variance) * gamma
+
+
+def _third_cumulant(z: Tensor) -> Tensor:
+    """Of PG(1, z): four times the second derivative of its mean in z^2."""
+    small, near, c = _small_and_large(z.square())
+    tanh, decay = torch.tanh(c / 2), torch.exp(-c)
+    sech2 = 4 * decay / (1 + decay).square()
+    closed = (3 * tanh / (2 * c) - 3 * sech2 / 4 - c * tanh * sech2 / 4) / c**4
+    return torch.where(small, _polynomial(near, _THIRD), closed)
 
 
 def _draw_unit(z: Tensor, generator: torch.Generator | None) -> Tensor:

@@ -10,7 +10,8 @@ constants, and everything is Gaussian given them:
 * *posterior*: one Gaussian for each chain. Probabilities are averaged over chains, not the Gaussians.
 
 The likelihood is not invariant to a shift of all latents, so the paper learns a constant prior mean; its gradient
-comes out as well. Far below zero (-5 or less) counts grow with ``exp(-mean / temperature)`` and so does the time.
+comes out as well. Far below zero (-5 or less) counts grow with ``exp(-mean / temperature)``, and the time with them
+until Polya-Gamma variables of large counts are drawn at once.
 
 References: Snell & Zemel 2021, appendix G (LS by Gibbs with a constant mean); Galy-Fajou et al. 2020 (the sampler).
 """
