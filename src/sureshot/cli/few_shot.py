@@ -61,7 +61,7 @@ class Loaded:
         """Of the learner, by name; of a Gaussian process those that its preset does not say."""
         config = self.learner.config
         unsaid = {"options", "settings"} if "settings" in config else {"options", "preset", "kernel"}  # baselines
-        return {key: value for key, value in config.items() if key not in unsaid} | config.get("options", {})
+        return {key: value for key, value in config.items() if key not in unsaid} | config["options"]
 
 
 def load(path: Path) -> Loaded:

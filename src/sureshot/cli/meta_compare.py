@@ -159,10 +159,7 @@ def _print(found: Comparison) -> None:
     n_tasks = found.evaluations[found.reference].n_tasks
     _print_part(table, _AS_THEY_ARE, f"{n_tasks} tasks, the same for all (± standard error)")
     for columns, title in (
-        (
-            _BEYOND,
-            "After one temperature; out-of-episode detection by the largest logit and by its own score",
-        ),
+        (_BEYOND, "After one temperature; out-of-episode detection by the largest logit and by its own score"),
         (_DIFFERENCES, f"Differences from {found.reference}, task by task"),
     ):
         measured = {column: label for column, label in columns.items() if table[column].notna().any()}
