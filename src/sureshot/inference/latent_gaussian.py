@@ -128,13 +128,19 @@ class GramPosterior(LatentPosterior):
     trace: Tensor
     quadratic: Tensor
     alpha: Tensor  # (..., C, N), K^-1 (m - a)
-    half: Tensor  # (..., C, N, N), L_B^-1 W^1/2, so that half' half = W^1/2 B^-1 W^1/2
+    root: Tensor  # (..., C, N), W^1/2
+    factor: Tensor  # (..., C, N, N), L_B, lower Cholesky factor of B = I + W^1/2 K W^1/2
+
+    @property
+    def half(self) -> Tensor:
+        """``L_B^-1 W^1/2`` (..., C, N, N), so that ``half' half = W^1/2 B^-1 W^1/2``; computed when asked for."""
+        return torch.linalg.solve_triangular(self.factor, torch.diag_embed(self.root), upper=False)
 
     def query(self, cross: Tensor, prior_variance: Tensor) -> tuple[Tensor, Tensor]:
         """See `LatentPosterior.query`."""
         mean = self.prior_mean + (cross.mT @ self.alpha.unsqueeze(-1)).squeeze(-1)
-        variance = prior_variance - (self.half @ cross).square().sum(-2)
-        return mean, variance.clamp_min(0)
+        explained = torch.linalg.solve_triangular(self.factor, self.root.unsqueeze(-1) * cross, upper=False)
+        return mean, (prior_variance - explained.square().sum(-2)).clamp_min(0)
 
 
 @dataclass(frozen=True)
@@ -157,29 +163,35 @@ class GramPrior(LatentPrior):
         return self.gram.diagonal(dim1=-2, dim2=-1)
 
     def condition(self, sites: Sites) -> GramPosterior:
-        """Condition on sites: ``B = I + W^1/2 K W^1/2``, one Cholesky factor for each class."""
+        """Condition on sites: ``B = I + W^1/2 K W^1/2``, for each class one Cholesky factor and one triangular solve.
+
+        With ``E = L_B^-1 W^1/2 K``, what the data explain of the prior covariance is ``E'E``; and ``tr B^-1 = N -
+        tr(W Sigma)`` needs only the posterior variances.
+        """
         w, b = sites
         observed = w > 0  # the root's gradient at zero would be infinite
         root = torch.where(observed, w, 1).sqrt() * observed
+        scaled = root.unsqueeze(-1) * self.gram
         n = w.shape[-1]
         eye = torch.eye(n, dtype=w.dtype, device=w.device)
-        factor = torch.linalg.cholesky(eye + root.unsqueeze(-1) * self.gram * root.unsqueeze(-2))
-        inverse_factor = torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False)
-        half = inverse_factor * root.unsqueeze(-2)
+        factor = torch.linalg.cholesky(eye + scaled * root.unsqueeze(-2))
+        half_gram = torch.linalg.solve_triangular(factor, scaled, upper=False)
         centred = b - w * self.mean
-        half_gram = half @ self.gram
-        alpha = centred - (half.mT @ (half_gram @ centred.unsqueeze(-1))).squeeze(-1)
+        solved = torch.linalg.solve_triangular(factor.mT, half_gram @ centred.unsqueeze(-1), upper=True)
+        alpha = centred - root * solved.squeeze(-1)
         shifted = (self.gram @ alpha.unsqueeze(-1)).squeeze(-1)
+        variance = self.variance - half_gram.square().sum(-2)
         return GramPosterior(
             prior_mean=self.mean,
             sites=sites,
             mean=self.mean + shifted,
-            variance=(self.variance - half_gram.square().sum(-2)).clamp_min(0),
+            variance=variance.clamp_min(0),
             log_det=2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1),
-            trace=inverse_factor.square().sum((-2, -1)),
+            trace=n - (w * variance).sum(-1),
             quadratic=(shifted * alpha).sum(-1),
             alpha=alpha,
-            half=half,
+            root=root,
+            factor=factor,
         )
 
     def sample(self, shape: torch.Size, generator: torch.Generator | None) -> Tensor:

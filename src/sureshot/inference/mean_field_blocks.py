@@ -2,9 +2,8 @@
 
 `GramPrior.condition` holds a few matrices (C, N, N) at once and its posterior keeps one: 675 MB for 150 classes of
 five rows. Here a block of classes passes through it at a time and only vectors are kept: sites, moments and the weights
-of the rows. Variances at queries are computed from the sites when they are asked for.
-
-Time is ``O(C N^3)`` for each step in either case, with a smaller constant here.
+of the rows. Variances at queries are computed from the sites when they are asked for, which takes one more Cholesky
+factor for each class.
 """
 
 from __future__ import annotations
@@ -19,10 +18,7 @@ from sureshot.likelihoods.base import MeanFieldLikelihood
 from sureshot.likelihoods.logistic_softmax import LogisticSoftmax
 
 NUMBERS_AT_ONCE = 2**23
-"""Of one matrix (classes, N, N) or (classes, N, Q); there are about six of them at a time."""
-
-SMALLEST_PRECISION = 1e-6
-"""Of a site, for the short way to variances: it leaves them an error of about 1e-10."""
+"""Of one matrix (classes, N, N) or (classes, N, Q); there are about five of them at a time."""
 
 
 @dataclass(frozen=True)
@@ -95,37 +91,13 @@ def mean_field_by_blocks(
 
 
 def _condition(prior: GramPrior, sites: Sites) -> BlockPosterior:
-    """What `GramPrior.condition` gives, in blocks of classes and with a third of the arithmetic.
-
-    With ``B = I + W^1/2 K W^1/2``, posterior variances are ``(1 - diag B^-1) / w``: only the inverse is needed, not its
-    product with the kernel. That loses digits where precisions are tiny; such classes take the longer way.
-    """
+    """`GramPrior.condition` in blocks of classes, of which only vectors are kept."""
     n_classes, n = sites.precision.shape
     prior_mean = prior.mean.expand(n_classes, 1)
     kept = []
     for block in _class_blocks(n_classes, n * n):
-        gram, mean, part = _classes(prior.gram, block), prior_mean[block], Sites(*(s[block] for s in sites))
-        if bool((part.precision < SMALLEST_PRECISION).any()):
-            long = GramPrior(gram, mean).condition(part)
-            kept.append((long.mean, long.variance, long.log_det, long.trace, long.quadratic, long.alpha))
-            continue
-        root = part.precision.sqrt()
-        factor = _factor(gram, root)
-        remaining = torch.cholesky_inverse(factor).diagonal(dim1=-2, dim2=-1)
-        centred = part.shift - part.precision * mean
-        solved = torch.cholesky_solve((root * _apply(gram, centred)).unsqueeze(-1), factor).squeeze(-1)
-        alpha = centred - root * solved
-        shifted = _apply(gram, alpha)
-        kept.append(
-            (
-                mean + shifted,
-                ((1 - remaining) / part.precision).clamp_min(0),
-                2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1),
-                remaining.sum(-1),
-                (shifted * alpha).sum(-1),
-                alpha,
-            )
-        )
+        part = GramPrior(_classes(prior.gram, block), prior_mean[block]).condition(Sites(*(s[block] for s in sites)))
+        kept.append((part.mean, part.variance, part.log_det, part.trace, part.quadratic, part.alpha))
     moments = (torch.cat(parts) for parts in zip(*kept, strict=True))
     return BlockPosterior(prior, prior_mean, sites, *moments)
 
@@ -135,11 +107,6 @@ def _factor(gram: Tensor, root: Tensor) -> Tensor:
     scaled = root.unsqueeze(-1) * gram * root.unsqueeze(-2)
     scaled.diagonal(dim1=-2, dim2=-1).add_(1)
     return torch.linalg.cholesky(scaled)
-
-
-def _apply(gram: Tensor, values: Tensor) -> Tensor:
-    """Kernel matrices (1 or C, N, N) times vectors (C, N)."""
-    return (gram @ values.unsqueeze(-1)).squeeze(-1) if gram.shape[0] > 1 else values @ gram.squeeze(0)
 
 
 def _class_blocks(n_classes: int, numbers: int) -> list[slice]:
