@@ -295,6 +295,23 @@ def test_expected_sites_are_the_derivatives_of_the_local_bound(case: Case) -> No
 
 
 @each(MEAN_FIELD)
+def test_steps_end_at_the_expected_sites(case: Case) -> None:
+    """With moments held fixed; on the way the bound is below the best one."""
+    likelihood = mean_field(case)
+    mean, variance, y = latents(case, 4), variances(case, 4), labels(case, 4)
+    weight = torch.tensor([1.0, 0.5, 0.0, 2.0], dtype=torch.float64)
+    best = likelihood.local_bound(mean, variance, y, weight)
+    sites, carried = likelihood.step(mean, variance, y, weight)
+    for _ in range(400):
+        assert bool(likelihood.bound_after_step(mean, variance, y, weight, carried) <= best + 1e-10)
+        sites, carried = likelihood.step(mean, variance, y, weight, carried)
+    expected = likelihood.expected_sites(mean, variance, y, weight)
+    torch.testing.assert_close(sites.precision, expected.precision, rtol=1e-7, atol=1e-9)
+    torch.testing.assert_close(sites.shift, expected.shift, rtol=1e-7, atol=1e-9)
+    torch.testing.assert_close(likelihood.bound_after_step(mean, variance, y, weight, carried), best)
+
+
+@each(MEAN_FIELD)
 def test_mean_field_is_differentiable(case: Case) -> None:
     likelihood, y = mean_field(case), labels(case, 3)
     mean, variance = latents(case, 3).requires_grad_(), variances(case, 3).requires_grad_()

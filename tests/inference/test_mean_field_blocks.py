@@ -61,7 +61,7 @@ def test_blocks_change_nothing(name: str, n_classes: int, n: int, n_kernels: int
     torch.testing.assert_close(found.query_mean(cross), means)
 
 
-def test_a_row_of_weight_zero_takes_the_long_way() -> None:
+def test_a_row_of_weight_zero_is_no_row() -> None:
     prior, y, weight, cross = problem(4, 12, 1)
     weight[3] = 0
     found = mean_field_by_blocks(prior, OneVsEach(), y, 4, weight, 5)

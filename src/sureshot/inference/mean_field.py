@@ -20,6 +20,7 @@ References: Galy-Fajou et al. 2020 (logistic-softmax); Snell & Zemel 2021, appen
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -29,7 +30,7 @@ from torch import Tensor
 from sureshot.inference.latent_gaussian import GramPosterior, GramPrior, LatentPosterior, LatentPrior, Sites
 from sureshot.inference.objectives import evidence_bound
 from sureshot.inference.pairwise import pairs_to_classes, pairwise_differences, pairwise_gram, pairwise_mean
-from sureshot.likelihoods.base import MeanFieldLikelihood
+from sureshot.likelihoods.base import Carried, MeanFieldLikelihood
 from sureshot.likelihoods.logistic import Logistic
 
 
@@ -142,6 +143,36 @@ def mean_field_step(
     return updated, MeanFieldInfo(
         evidence_bound(updated, likelihood, y, weight), _relative_change(updated.mean, posterior.mean)
     )
+
+
+def unrolled_sites(
+    condition: Callable[[Sites], LatentPosterior],
+    likelihood: MeanFieldLikelihood,
+    mean: Tensor,
+    variance: Tensor,
+    y: Tensor,
+    weight: Tensor | None,
+    n_steps: int,
+) -> tuple[Sites, Carried]:
+    """Sites after a fixed number of steps, and what the likelihood's auxiliary variables ended with.
+
+    Parameters
+    ----------
+    condition : callable
+        The posterior under given sites; called between the steps, ``n_steps - 1`` times.
+    likelihood : MeanFieldLikelihood
+    mean, variance : Tensor (..., C, N)
+        Moments that the first step starts from; the prior's as a rule.
+    y : Tensor (..., N) int64
+    weight : Tensor (..., N), optional
+    n_steps : int
+        At least 1.
+    """
+    sites, carried = likelihood.step(mean, variance, y, weight)
+    for _ in range(n_steps - 1):
+        posterior = condition(sites)
+        sites, carried = likelihood.step(posterior.mean, posterior.variance, y, weight, carried)
+    return sites, carried
 
 
 def fit_mean_field(

@@ -9,13 +9,14 @@ factor for each class.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from sureshot.inference.latent_gaussian import GramPrior, LatentPosterior, Sites
+from sureshot.inference.mean_field import unrolled_sites
 from sureshot.likelihoods.base import MeanFieldLikelihood
-from sureshot.likelihoods.logistic_softmax import LogisticSoftmax
 
 NUMBERS_AT_ONCE = 2**23
 """Of one matrix (classes, N, N) or (classes, N, Q); there are about five of them at a time."""
@@ -67,7 +68,6 @@ def mean_field_by_blocks(
     prior : GramPrior
         ``gram`` (1 or C, N, N), ``mean`` (C, 1).
     likelihood : MeanFieldLikelihood
-        A `LogisticSoftmax` with ``augmentation="poisson_gamma"`` carries the shape of its rate from step to step.
     y : Tensor (N,) int64
     n_classes : int
         C.
@@ -77,17 +77,9 @@ def mean_field_by_blocks(
         At least 1.
     """
     size = (n_classes, y.shape[-1])
-    mean, variance = prior.mean.expand(size), prior.variance.expand(size)
-    shape = torch.full_like(mean[0], 1 + n_classes / 2)
-    for _ in range(n_steps):
-        if isinstance(likelihood, LogisticSoftmax) and likelihood.augmentation == "poisson_gamma":
-            sites, state = likelihood.poisson_gamma_step(mean, variance, y, shape, weight)
-            shape = state.shape_parameter
-        else:
-            sites = likelihood.expected_sites(mean, variance, y, weight)
-        posterior = _condition(prior, sites)
-        mean, variance = posterior.mean, posterior.variance
-    return posterior
+    moments = prior.mean.expand(size), prior.variance.expand(size)
+    sites, _ = unrolled_sites(partial(_condition, prior), likelihood, *moments, y, weight, n_steps)
+    return _condition(prior, sites)
 
 
 def _condition(prior: GramPrior, sites: Sites) -> BlockPosterior:

@@ -14,7 +14,7 @@ classes with a single latent function (`Logistic`) has C = 1 latent rows while i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -22,6 +22,9 @@ from torch import Tensor
 from sureshot.inference.latent_gaussian import Sites
 
 PredictiveRule = Literal["integral", "expected_log", "plug_in"]
+
+Carried = Any
+"""Variational parameters that one step of mean field hands to the next: the likelihood's own affair."""
 
 
 class Likelihood(ABC):
@@ -98,6 +101,28 @@ class MeanFieldLikelihood(Likelihood):
         The auxiliary variables are at their optimum for these moments, so its derivatives are the expected
         sites: ``d / d mean = shift - precision * mean`` and ``d / d variance = -precision / 2``.
         """
+
+    def step(
+        self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None, carried: Carried = None
+    ) -> tuple[Sites, Carried]:
+        """Sites of one step of mean field, and what the auxiliary variables carry over to the next one.
+
+        `expected_sites`, carrying nothing, unless some auxiliary variables are not at their optimum for these moments.
+
+        Parameters
+        ----------
+        mean, variance, y, weight
+            As in `expected_sites`.
+        carried : optional
+            From the step before; None for the first.
+        """
+        return self.expected_sites(mean, variance, y, weight), None
+
+    def bound_after_step(
+        self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None, carried: Carried
+    ) -> Tensor:
+        """`local_bound` with the auxiliary variables where `step` left them, (...)."""
+        return self.local_bound(mean, variance, y, weight)
 
 
 class ConjugateLikelihood(MeanFieldLikelihood):

@@ -41,7 +41,7 @@ from sureshot.likelihoods.auxiliary import (
     require_counts,
     total,
 )
-from sureshot.likelihoods.base import ConjugateLikelihood
+from sureshot.likelihoods.base import Carried, ConjugateLikelihood
 from sureshot.likelihoods.quadrature import (
     N_POINTS,
     expected_log_sigmoid,
@@ -172,6 +172,24 @@ class LogisticSoftmax(ConjugateLikelihood):
             shape = _rate_shape(log_stop).squeeze(-2)
             opened = (shape - 1 + torch.lgamma(shape) + (1 - shape) * torch.digamma(shape)).to(mean.dtype)
         return total(label + opened - math.log(mean.shape[-2]), weight)
+
+    def step(
+        self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None, carried: Carried = None
+    ) -> tuple[Sites, Carried]:
+        """`poisson_gamma_step` in that augmentation, carrying its state; see `MeanFieldLikelihood.step`."""
+        if self.augmentation == "negative_multinomial":
+            return super().step(mean, variance, y, weight)
+        start = torch.full_like(mean[..., 0, :], 1 + mean.shape[-2] / 2)
+        shape = start if carried is None else carried.shape_parameter
+        return self.poisson_gamma_step(mean, variance, y, shape, weight)
+
+    def bound_after_step(
+        self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None, carried: Carried
+    ) -> Tensor:
+        """See `MeanFieldLikelihood.bound_after_step`."""
+        if self.augmentation == "negative_multinomial":
+            return self.local_bound(mean, variance, y, weight)
+        return self.poisson_gamma_bound(mean, variance, y, carried, weight)
 
     def poisson_gamma_step(
         self, mean: Tensor, variance: Tensor, y: Tensor, shape: Tensor, weight: Tensor | None = None

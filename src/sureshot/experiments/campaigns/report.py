@@ -5,6 +5,7 @@ Every table names the budget of every row; cells without a result and cells that
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -87,10 +88,18 @@ def _findings(records: Sequence[Record], cells: Sequence[Cell]) -> tuple[str, ..
     if failures:
         found.append("Failed:\n\n" + "\n".join(f"- {line}" for line in failures))
     done = {record["key"] for record in records}
-    missing = [f"`{cell.key}`" for cell in cells if cell.key not in done]
-    if missing:
-        found.append(f"Not run: {', '.join(missing)}.")
+    missing = [cell for cell in cells if cell.key not in done]
+    if len(missing) > _MISSING_BY_NAME:
+        counts = Counter((cell.labels["learner"], cell.examinations[0].name) for cell in missing)
+        listed = [f"{count} of `{learner}` ({name})" for (learner, name), count in counts.items()]
+        found.append(f"Not run: {len(missing)} cells, {', '.join(listed)}.")
+    elif missing:
+        found.append(f"Not run: {', '.join(f'`{cell.key}`' for cell in missing)}.")
     return tuple(found)
+
+
+_MISSING_BY_NAME = 12
+"""Cells without a result that are named one by one; more are counted."""
 
 
 _FITTED = (

@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from sureshot.inference.latent_gaussian import GramPosterior, GramPrior, Sites
+from sureshot.inference.mean_field import unrolled_sites
 from sureshot.inference.mean_field_blocks import NUMBERS_AT_ONCE, BlockPosterior, mean_field_by_blocks
 from sureshot.inference.objectives import evidence_bound
-from sureshot.likelihoods.base import MeanFieldLikelihood
-from sureshot.likelihoods.logistic_softmax import LogisticSoftmax, PoissonGammaState
+from sureshot.likelihoods.base import Carried, MeanFieldLikelihood
 from sureshot.likelihoods.one_vs_each import OneVsEach
 from sureshot.meta.learners.absent_classes import WayGroup, groups_by_way
 from sureshot.meta.learners.task_inference import QueryPosterior, TaskInference
@@ -141,38 +141,17 @@ class MeanField(TaskInference):
         return max(n_rows**2, min(n_classes * n_rows**2, NUMBERS_AT_ONCE))
 
     def _bound(self, group: WayGroup) -> Tensor:
-        sites, state = self._sites(group)
+        sites, carried = self._sites(group)
         posterior = group.prior.condition(sites)
-        likelihood = self.likelihood
         weight = self.row_weight(group.y, group.n_classes, group.weight, posterior.mean.dtype)
-        if state is None:
-            return evidence_bound(posterior, likelihood, group.y, weight)
-        assert isinstance(likelihood, LogisticSoftmax)
-        local = likelihood.poisson_gamma_bound(posterior.mean, posterior.variance, group.y, state, weight)
+        local = self.likelihood.bound_after_step(posterior.mean, posterior.variance, group.y, weight, carried)
         return local - posterior.kl()
 
-    def _sites(self, group: WayGroup) -> tuple[Sites, PoissonGammaState | None]:
-        with torch.no_grad() if self.detach_inner else nullcontext():
-            weight = self.row_weight(group.y, group.n_classes, group.weight, group.prior.gram.dtype)
-            return self._steps(group.prior, group.y, group.n_classes, weight)
-
-    def _steps(
-        self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None
-    ) -> tuple[Sites, PoissonGammaState | None]:
+    def _sites(self, group: WayGroup) -> tuple[Sites, Carried]:
         """The sites of the last step; the first starts at the prior, ``m = a`` and ``V = diag K``."""
-        likelihood = self.likelihood
-        size = (len(y), n_classes, y.shape[-1])
-        mean, variance = prior.mean.expand(size), prior.variance.expand(size)
-        shape = torch.full_like(mean[:, 0], 1 + n_classes / 2)
-        for step in range(1, self.n_steps + 1):
-            state = None
-            if isinstance(likelihood, LogisticSoftmax) and likelihood.augmentation == "poisson_gamma":
-                sites, state = likelihood.poisson_gamma_step(mean, variance, y, shape, weight)
-                shape = state.shape_parameter
-            else:
-                sites = likelihood.expected_sites(mean, variance, y, weight)
-            if step == self.n_steps:
-                break
-            posterior = prior.condition(sites)
-            mean, variance = posterior.mean, posterior.variance
-        return sites, state
+        prior = group.prior
+        size = (len(group.y), group.n_classes, group.y.shape[-1])
+        with torch.no_grad() if self.detach_inner else nullcontext():
+            weight = self.row_weight(group.y, group.n_classes, group.weight, prior.gram.dtype)
+            moments = prior.mean.expand(size), prior.variance.expand(size)
+            return unrolled_sites(prior.condition, self.likelihood, *moments, group.y, weight, self.n_steps)
