@@ -138,7 +138,7 @@ class GramPosterior(LatentPosterior):
 
     def query(self, cross: Tensor, prior_variance: Tensor) -> tuple[Tensor, Tensor]:
         """See `LatentPosterior.query`."""
-        mean = self.prior_mean + (cross.mT @ self.alpha.unsqueeze(-1)).squeeze(-1)
+        mean = self.prior_mean + times_vector(cross.mT, self.alpha)
         explained = torch.linalg.solve_triangular(self.factor, self.root.unsqueeze(-1) * cross, upper=False)
         return mean, (prior_variance - explained.square().sum(-2)).clamp_min(0)
 
@@ -172,14 +172,12 @@ class GramPrior(LatentPrior):
         observed = w > 0  # the root's gradient at zero would be infinite
         root = torch.where(observed, w, 1).sqrt() * observed
         scaled = root.unsqueeze(-1) * self.gram
-        n = w.shape[-1]
-        eye = torch.eye(n, dtype=w.dtype, device=w.device)
-        factor = torch.linalg.cholesky(eye + scaled * root.unsqueeze(-2))
+        factor = torch.linalg.cholesky(_plus_identity(scaled * root.unsqueeze(-2)))
         half_gram = torch.linalg.solve_triangular(factor, scaled, upper=False)
         centred = b - w * self.mean
         solved = torch.linalg.solve_triangular(factor.mT, half_gram @ centred.unsqueeze(-1), upper=True)
         alpha = centred - root * solved.squeeze(-1)
-        shifted = (self.gram @ alpha.unsqueeze(-1)).squeeze(-1)
+        shifted = times_vector(self.gram, alpha)
         variance = self.variance - half_gram.square().sum(-2)
         return GramPosterior(
             prior_mean=self.mean,
@@ -187,7 +185,7 @@ class GramPrior(LatentPrior):
             mean=self.mean + shifted,
             variance=variance.clamp_min(0),
             log_det=2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1),
-            trace=n - (w * variance).sum(-1),
+            trace=w.shape[-1] - (w * variance).sum(-1),
             quadratic=(shifted * alpha).sum(-1),
             alpha=alpha,
             root=root,
@@ -200,7 +198,7 @@ class GramPrior(LatentPrior):
             *shape, self.gram.shape[-1], generator=generator, dtype=self.gram.dtype, device=self.gram.device
         )
         factor = cholesky_with_jitter(self.gram)
-        return self.mean + (factor @ noise.unsqueeze(-1)).squeeze(-1)
+        return self.mean + times_vector(factor, noise)
 
 
 @dataclass(frozen=True)
@@ -219,7 +217,7 @@ class FeaturePosterior(LatentPosterior):
 
     def query(self, cross: Tensor, prior_variance: Tensor) -> tuple[Tensor, Tensor]:
         """See `LatentPosterior.query`; variance outside the features' span is kept at its prior value."""
-        mean = self.prior_mean + (cross @ self.weights.unsqueeze(-1)).squeeze(-1)
+        mean = self.prior_mean + times_vector(cross, self.weights)
         explained = cross.square().sum(-1)
         inside = torch.linalg.solve_triangular(self.factor, cross.mT, upper=False).square().sum(-2)
         return mean, (prior_variance - explained).clamp_min(0) + inside
@@ -249,7 +247,7 @@ class FeaturePrior(LatentPrior):
         phi = self.features
         n, rank = phi.shape[-2:]
         eye = torch.eye(rank, dtype=w.dtype, device=w.device)
-        factor = torch.linalg.cholesky(eye + phi.mT @ (w.unsqueeze(-1) * phi))
+        factor = torch.linalg.cholesky(_plus_identity(phi.mT @ (w.unsqueeze(-1) * phi)))
         centred = b - w * self.mean
         projected = phi.mT @ centred.unsqueeze(-1)
         weights = torch.cholesky_solve(projected, factor)
@@ -270,7 +268,7 @@ class FeaturePrior(LatentPrior):
         """Draw from the prior; exact for any rank, never needs jitter."""
         rank = self.features.shape[-1]
         noise = torch.randn(*shape, rank, generator=generator, dtype=self.features.dtype, device=self.features.device)
-        return self.mean + (self.features @ noise.unsqueeze(-1)).squeeze(-1)
+        return self.mean + times_vector(self.features, noise)
 
 
 def matheron_sample(prior: GramPrior, sites: Sites, prior_draw: Tensor, generator: torch.Generator | None) -> Tensor:
@@ -281,12 +279,24 @@ def matheron_sample(prior: GramPrior, sites: Sites, prior_draw: Tensor, generato
     w, b = sites
     root = w.sqrt()
     noise = torch.randn(prior_draw.shape, generator=generator, dtype=w.dtype, device=w.device)
-    residual = (b - w * prior_draw - root * noise).unsqueeze(-1)
-    eye = torch.eye(w.shape[-1], dtype=w.dtype, device=w.device)
-    factor = torch.linalg.cholesky(eye + root.unsqueeze(-1) * prior.gram * root.unsqueeze(-2))
-    scaled = root.unsqueeze(-1) * (prior.gram @ residual)
-    inner = residual - root.unsqueeze(-1) * torch.cholesky_solve(scaled, factor)
-    return prior_draw + (prior.gram @ inner).squeeze(-1)
+    residual = b - w * prior_draw - root * noise
+    factor = torch.linalg.cholesky(_plus_identity(root.unsqueeze(-1) * prior.gram * root.unsqueeze(-2)))
+    solved = torch.cholesky_solve((root * times_vector(prior.gram, residual)).unsqueeze(-1), factor).squeeze(-1)
+    return prior_draw + times_vector(prior.gram, residual - root * solved)
+
+
+def times_vector(matrix: Tensor, vector: Tensor) -> Tensor:
+    """Matrices (..., M, N) times vectors (..., N), giving (..., M).
+
+    Where the two broadcast, one matrix meets many vectors in a single product; ``@`` would copy it for each of them.
+    """
+    return torch.einsum("...mn,...n->...m", matrix, vector)
+
+
+def _plus_identity(matrix: Tensor) -> Tensor:
+    """The matrices (..., N, N) plus the identity, in place: give it a temporary."""
+    matrix.diagonal(dim1=-2, dim2=-1).add_(1)
+    return matrix
 
 
 def cholesky_with_jitter(gram: Tensor) -> Tensor:

@@ -33,9 +33,6 @@ class Likelihood(ABC):
     name: str
     """The public name, as in ``GPClassifier(likelihood=name)``."""
 
-    normalised: bool = False
-    """Whether the likelihoods of all classes sum to one at any latents."""
-
     def n_latents(self, n_classes: int) -> int:
         """Latent functions needed for that many classes (one for each by default)."""
         return n_classes
@@ -56,8 +53,7 @@ class Likelihood(ABC):
 
     def log_plug_in(self, mean: Tensor) -> Tensor:
         """Log of `plug_in`, accurate where probabilities underflow."""
-        values = self.class_logits(mean)
-        return values if self.normalised else torch.log_softmax(values, dim=-2)
+        return torch.log_softmax(self.class_logits(mean), dim=-2)
 
     def plug_in(self, mean: Tensor) -> Tensor:
         """Normalised likelihood at the latent means, (..., classes, Q)."""

@@ -36,7 +36,6 @@ class Logistic(ConjugateLikelihood):
     """
 
     name = "logistic"
-    normalised = True
 
     def n_latents(self, n_classes: int) -> int:
         """One latent function.

@@ -45,7 +45,7 @@ from sureshot.likelihoods.base import Carried, ConjugateLikelihood
 from sureshot.likelihoods.quadrature import (
     N_POINTS,
     expected_log_sigmoid,
-    log_gaussian_expectation,
+    gaussian_expectation,
     marginal_variance,
 )
 from sureshot.polya_gamma import half_tanh_ratio, sample_polya_gamma
@@ -83,7 +83,6 @@ class LogisticSoftmax(ConjugateLikelihood):
     """
 
     name = "logistic_softmax"
-    normalised = True
 
     def __init__(
         self,
@@ -101,12 +100,15 @@ class LogisticSoftmax(ConjugateLikelihood):
 
     def class_log_likelihood(self, f: Tensor) -> Tensor:
         """``log sigma(f_c / tau) - logsumexp over the classes``, (..., C, N)."""
-        return torch.log_softmax(logsigmoid(f / self.temperature), dim=-2)
+        return torch.log_softmax(self.class_logits(f), dim=-2)
+
+    def class_logits(self, f: Tensor) -> Tensor:
+        """``log sigma(f_c / tau)``, (..., C, N)."""
+        return logsigmoid(f / self.temperature)
 
     def integral(self, mean: Tensor, covariance: Tensor) -> Tensor:
         """``E[p(k | f)]`` by the fixed point set, (..., C, Q)."""
-        logs = log_gaussian_expectation(self.class_log_likelihood, mean, covariance, self.n_points)
-        return torch.softmax(logs, dim=-2)
+        return gaussian_expectation(self.plug_in, mean, covariance, self.n_points)
 
     def expected_log(self, mean: Tensor, covariance: Tensor) -> Tensor:
         """Softmax of ``E[log sigma(f_c / tau)]`` (the normaliser is common), by quadrature, (..., C, Q)."""

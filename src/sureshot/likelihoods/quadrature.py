@@ -8,7 +8,7 @@ proportional to ``sigma(e) sigma(-e)`` replaces almost exactly (the trapezoid ru
 and the Gaussian integral of a step is a normal distribution function. Errors are at most 6e-7 for
 variances up to 1024.
 
-*Many latents.* `log_gaussian_expectation` averages over a scrambled Sobol point set with a fixed seed.
+*Many latents.* `gaussian_expectation` and its logarithm average over a scrambled Sobol point set with a fixed seed.
 The points are the same for every query, so a prediction does not depend on the batch it is made in, and no
 generator is involved. Queries are processed in blocks so that memory stays bounded.
 
@@ -228,6 +228,16 @@ def marginal_variance(mean: Tensor, covariance: Tensor) -> Tensor:
     return covariance
 
 
+def gaussian_expectation(
+    function: Callable[[Tensor], Tensor], mean: Tensor, covariance: Tensor, n_points: int = N_POINTS
+) -> Tensor:
+    """``E[function(f)]`` at every query by the fixed point set; arguments as in `log_gaussian_expectation`.
+
+    For functions that do not underflow where their expectation does not, such as probabilities: half the work.
+    """
+    return _over_points(lambda f: function(f).mean(0), mean, covariance, n_points, None)
+
+
 def log_gaussian_expectation(
     log_function: Callable[[Tensor], Tensor],
     mean: Tensor,
@@ -253,6 +263,20 @@ def log_gaussian_expectation(
     -------
     Tensor (..., K, Q)
     """
+
+    def average(f: Tensor) -> Tensor:
+        return log_function(f).logsumexp(0) - math.log(f.shape[0])
+
+    return _over_points(average, mean, covariance, n_points, numbers_per_query)
+
+
+def _over_points(
+    average: Callable[[Tensor], Tensor],  # from (points, C, queries) to (K, queries)
+    mean: Tensor,
+    covariance: Tensor,
+    n_points: int,
+    numbers_per_query: int | None,
+) -> Tensor:
     full = is_full_covariance(mean, covariance)
     batch, (n_latents, n_queries) = mean.shape[:-2], mean.shape[-2:]
     points = standard_normal_points(n_latents, n_points, mean.dtype, mean.device)
@@ -269,7 +293,7 @@ def log_gaussian_expectation(
             deviation = torch.einsum("mcd,sd->scm", _root(scale), points)
         else:
             deviation = points.unsqueeze(-1) * _safe_sqrt(scale).mT
-        return log_function(centre + deviation).logsumexp(0) - math.log(points.shape[0])
+        return average(centre + deviation)
 
     blocks = zip(flat_mean.split(size, dim=-1), spread.split(size), strict=True)
     result = torch.cat([evaluate(*block) for block in blocks], dim=-1)  # (K, M)

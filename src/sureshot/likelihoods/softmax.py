@@ -13,7 +13,7 @@ from torch import Tensor
 
 from sureshot.likelihoods.auxiliary import positive
 from sureshot.likelihoods.base import Likelihood
-from sureshot.likelihoods.quadrature import N_POINTS, is_full_covariance, log_gaussian_expectation
+from sureshot.likelihoods.quadrature import N_POINTS, gaussian_expectation, is_full_covariance
 
 
 class Softmax(Likelihood):
@@ -33,7 +33,6 @@ class Softmax(Likelihood):
     """
 
     name = "softmax"
-    normalised = True
 
     def __init__(self, temperature: float | Tensor = 1.0, n_points: int = N_POINTS) -> None:
         self.temperature = positive("temperature", temperature)
@@ -41,12 +40,15 @@ class Softmax(Likelihood):
 
     def class_log_likelihood(self, f: Tensor) -> Tensor:
         """``log softmax(f / temperature)``, (..., C, N)."""
-        return torch.log_softmax(f / self.temperature, dim=-2)
+        return torch.log_softmax(self.class_logits(f), dim=-2)
+
+    def class_logits(self, f: Tensor) -> Tensor:
+        """``f / temperature``, (..., C, N)."""
+        return f / self.temperature
 
     def integral(self, mean: Tensor, covariance: Tensor) -> Tensor:
         """``E[softmax(f / temperature)]`` by the fixed point set, (..., C, Q)."""
-        logs = log_gaussian_expectation(self.class_log_likelihood, mean, covariance, self.n_points)
-        return torch.softmax(logs, dim=-2)
+        return gaussian_expectation(self.plug_in, mean, covariance, self.n_points)
 
     def expected_log(self, mean: Tensor, covariance: Tensor) -> Tensor:
         """Softmax of ``E[log p]``: ``softmax(mean / tau)``, since the normaliser is common to the classes."""

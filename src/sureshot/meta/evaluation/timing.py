@@ -63,9 +63,10 @@ def measure_adaptation(
     """Time the learner on the first tasks."""
     device = device_of(learner)
     batch = sampler.gather(rows.select(slice(batch_size)), embeddings).to(device)
+    single = _median_seconds(learner, batch.select(slice(1)))
     return AdaptationTime(
-        single=_median_seconds(learner, batch.select(slice(1))),
-        batched=_median_seconds(learner, batch) / len(batch),
+        single=single,
+        batched=single if len(batch) == 1 else _median_seconds(learner, batch) / len(batch),
         batch_size=len(batch),
         queries=int(batch.query_y.shape[1]),
         threads=torch.get_num_threads(),
@@ -83,6 +84,6 @@ def _median_seconds(learner: Learner, tasks: Tasks) -> float:
             start = time.perf_counter()
             in_parts(condition(learner, tasks, generator), tasks, "probabilities")  # ends on the CPU: nothing pending
             seconds.append(time.perf_counter() - start)
-            if len(seconds) > 1 and seconds[-1] > _SECONDS:
-                return seconds[-1]  # no noise that repetitions would tell from so long a time
+            if seconds[-1] > _SECONDS:
+                return seconds[-1]  # nothing that a warm-up or repetitions would tell from so long a time
     return median(seconds[_WARM_UPS:])
