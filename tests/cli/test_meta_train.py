@@ -59,6 +59,8 @@ def test_a_run_and_going_on_with_it(run: Run, config: Path, tmp_path: Path) -> N
     assert longer.exit_code == 0, longer.stderr
     assert "resuming" in longer.stderr
     assert "validation accuracy" in longer.stdout
+    again = run("meta-train", config, "-o", folder, "--set", "training.episodes=6")
+    assert "is complete after 6 episodes" in again.stderr
     other = run("meta-train", config, "-o", folder, "--set", "training.seed=1", "-q")
     assert other.exit_code == 1
     assert "training.seed = 0 then, 1 now" in other.stderr

@@ -188,6 +188,12 @@ def run_cells(
         If a result's file is damaged (found before anything is run), or settings and data do not fit.
     """
     todo = [cell for cell in cells if finished(cell, results) is None] if train_missing else []
+    if todo:
+        logger.info(
+            "%d of %d cells are to be run; each is kept when it ends, an interrupted one goes on from its checkpoint",
+            len(todo),
+            len(cells),
+        )
     for last_look in (False, True):
         passed_over = []
         for number, cell in enumerate(todo):

@@ -202,7 +202,9 @@ class Run:
             checkpoint.restore_optimiser(self.learner, self.optimiser)
             self.state = state_of(checkpoint)
             self._last_episodes = checkpoint.episodes
-            logger.info("resuming %s after %d episodes", self.folder, self.state.episodes)
+            complete = self.state.stopped or self.state.episodes >= self.config.training.episodes
+            what = "%s is complete after %d episodes" if complete else "resuming %s after %d episodes"
+            logger.info(what, self.folder, self.state.episodes)
         if self.group.writes:
             # First what can fail: an older run is replaced only by one that can start.
             self.log = MetricLog(self.folder, self.state.episodes, self.config.training.tensorboard)
