@@ -31,7 +31,9 @@ from sureshot.inference.latent_gaussian import (
     GramPrior,
     LatentPrior,
     Sites,
+    factor_plus_identity,
     matheron_sample,
+    times_vector,
 )
 from sureshot.inference.one_vs_each_structure import symmetric_root
 from sureshot.likelihoods.auxiliary import require_counts
@@ -254,13 +256,12 @@ def _weight_space_draw(features: Tensor, prior_mean: Tensor, sites: Sites, gener
     """``f = a + Phi v`` with ``v ~ N(A^-1 Phi' (b - w a), A^-1)``, ``A = I + Phi' W Phi``."""
     w, b = sites
     rank = features.shape[-1]
-    eye = torch.eye(rank, dtype=w.dtype, device=w.device)
-    factor = torch.linalg.cholesky(eye + features.mT @ (w.unsqueeze(-1) * features))
+    factor = factor_plus_identity(features.mT @ (w.unsqueeze(-1) * features))
     noise = torch.randn(*w.shape[:-1], rank, 1, generator=generator, dtype=w.dtype, device=w.device)
-    projected = features.mT @ (b - w * prior_mean).unsqueeze(-1)
+    projected = times_vector(features.mT, b - w * prior_mean).unsqueeze(-1)
     half = torch.linalg.solve_triangular(factor, projected, upper=False)
     weights = torch.linalg.solve_triangular(factor.mT, half + noise, upper=True)
-    return prior_mean + (features @ weights).squeeze(-1)
+    return prior_mean + times_vector(features, weights.squeeze(-1))
 
 
 def _features(prior: LatentPrior) -> Tensor:

@@ -22,7 +22,7 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
-from sureshot.inference.latent_gaussian import Sites
+from sureshot.inference.latent_gaussian import Sites, factor_plus_identity
 from sureshot.inference.weight_space import (
     SitePosterior,
     SoftmaxPosterior,
@@ -255,7 +255,6 @@ def softmax_laplace_exact(
     """
     s = torch.ones_like(y, dtype=gram.dtype) if weight is None else weight.to(gram.dtype)
     one_hot = torch.nn.functional.one_hot(y, n_classes).to(gram.dtype).mT  # (..., C, N)
-    eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
     shared = gram.unsqueeze(-3)
 
     def multiply(vectors: Tensor) -> Tensor:
@@ -269,7 +268,7 @@ def softmax_laplace_exact(
     def curvature(alpha: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         p = torch.softmax(multiply(alpha), dim=-2)
         root = (s.unsqueeze(-2) * p).sqrt()
-        factor = torch.linalg.cholesky(eye + root.unsqueeze(-1) * shared * root.unsqueeze(-2))
+        factor = factor_plus_identity(root.unsqueeze(-1) * shared * root.unsqueeze(-2))
         half = torch.linalg.solve_triangular(factor, torch.diag_embed(root), upper=False)
         blocks = half.mT @ half
         total = torch.linalg.cholesky(blocks.sum(-3))

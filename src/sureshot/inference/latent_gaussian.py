@@ -172,7 +172,7 @@ class GramPrior(LatentPrior):
         observed = w > 0  # the root's gradient at zero would be infinite
         root = torch.where(observed, w, 1).sqrt() * observed
         scaled = root.unsqueeze(-1) * self.gram
-        factor = torch.linalg.cholesky(_plus_identity(scaled * root.unsqueeze(-2)))
+        factor = factor_plus_identity(scaled * root.unsqueeze(-2))
         half_gram = torch.linalg.solve_triangular(factor, scaled, upper=False)
         centred = b - w * self.mean
         solved = torch.linalg.solve_triangular(factor.mT, half_gram @ centred.unsqueeze(-1), upper=True)
@@ -245,22 +245,19 @@ class FeaturePrior(LatentPrior):
         """Condition on sites: ``A = I + Phi' W Phi``, one R x R factor for each class."""
         w, b = sites
         phi = self.features
-        n, rank = phi.shape[-2:]
-        eye = torch.eye(rank, dtype=w.dtype, device=w.device)
-        factor = torch.linalg.cholesky(_plus_identity(phi.mT @ (w.unsqueeze(-1) * phi)))
-        centred = b - w * self.mean
-        projected = phi.mT @ centred.unsqueeze(-1)
-        weights = torch.cholesky_solve(projected, factor)
-        inverse_factor = torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False)
+        factor = factor_plus_identity(phi.mT @ (w.unsqueeze(-1) * phi))
+        projected = times_vector(phi.mT, b - w * self.mean)
+        weights = torch.cholesky_solve(projected.unsqueeze(-1), factor).squeeze(-1)
+        variance = torch.linalg.solve_triangular(factor, phi.mT, upper=False).square().sum(-2)
         return FeaturePosterior(
             prior_mean=self.mean,
             sites=sites,
-            mean=self.mean + (phi @ weights).squeeze(-1),
-            variance=(inverse_factor @ phi.mT).square().sum(-2),
+            mean=self.mean + times_vector(phi, weights),
+            variance=variance,
             log_det=2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1),
-            trace=n - rank + inverse_factor.square().sum((-2, -1)),
-            quadratic=weights.squeeze(-1).square().sum(-1),
-            weights=weights.squeeze(-1),
+            trace=w.shape[-1] - (w * variance).sum(-1),
+            quadratic=weights.square().sum(-1),
+            weights=weights,
             factor=factor,
         )
 
@@ -280,7 +277,7 @@ def matheron_sample(prior: GramPrior, sites: Sites, prior_draw: Tensor, generato
     root = w.sqrt()
     noise = torch.randn(prior_draw.shape, generator=generator, dtype=w.dtype, device=w.device)
     residual = b - w * prior_draw - root * noise
-    factor = torch.linalg.cholesky(_plus_identity(root.unsqueeze(-1) * prior.gram * root.unsqueeze(-2)))
+    factor = factor_plus_identity(root.unsqueeze(-1) * prior.gram * root.unsqueeze(-2))
     solved = torch.cholesky_solve((root * times_vector(prior.gram, residual)).unsqueeze(-1), factor).squeeze(-1)
     return prior_draw + times_vector(prior.gram, residual - root * solved)
 
@@ -293,10 +290,10 @@ def times_vector(matrix: Tensor, vector: Tensor) -> Tensor:
     return torch.einsum("...mn,...n->...m", matrix, vector)
 
 
-def _plus_identity(matrix: Tensor) -> Tensor:
-    """The matrices (..., N, N) plus the identity, in place: give it a temporary."""
+def factor_plus_identity(matrix: Tensor) -> Tensor:
+    """Lower Cholesky factor of ``I + matrix`` (..., N, N); overwrites the argument, so give it a temporary."""
     matrix.diagonal(dim1=-2, dim2=-1).add_(1)
-    return matrix
+    return torch.linalg.cholesky(matrix)
 
 
 def cholesky_with_jitter(gram: Tensor) -> Tensor:

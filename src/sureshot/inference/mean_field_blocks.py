@@ -14,7 +14,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from sureshot.inference.latent_gaussian import GramPrior, LatentPosterior, Sites
+from sureshot.inference.latent_gaussian import GramPrior, LatentPosterior, Sites, factor_plus_identity
 from sureshot.inference.mean_field import unrolled_sites
 from sureshot.likelihoods.base import MeanFieldLikelihood
 
@@ -96,9 +96,7 @@ def _condition(prior: GramPrior, sites: Sites) -> BlockPosterior:
 
 def _factor(gram: Tensor, root: Tensor) -> Tensor:
     """Cholesky factors of ``B`` (C, N, N) from gram (1 or C, N, N) and root precisions (C, N)."""
-    scaled = root.unsqueeze(-1) * gram * root.unsqueeze(-2)
-    scaled.diagonal(dim1=-2, dim2=-1).add_(1)
-    return torch.linalg.cholesky(scaled)
+    return factor_plus_identity(root.unsqueeze(-1) * gram * root.unsqueeze(-2))
 
 
 def _class_blocks(n_classes: int, numbers: int) -> list[slice]:

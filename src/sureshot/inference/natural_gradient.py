@@ -28,7 +28,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sureshot.inference.latent_gaussian import Sites
+from sureshot.inference.latent_gaussian import Sites, times_vector
 from sureshot.inference.mean_field import check_labels
 from sureshot.likelihoods.base import MeanFieldLikelihood
 
@@ -140,7 +140,7 @@ class NaturalGradientResult:
 
     def query(self, cross: Tensor, prior_variance: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of the latents, (..., C, Q), from the queries' features (..., 1 or C, Q, R)."""
-        mean = self.prior_mean + (cross @ self.mean.unsqueeze(-1)).squeeze(-1)
+        mean = self.prior_mean + times_vector(cross, self.mean)
         inside = torch.linalg.solve_triangular(self.factor, cross.mT, upper=False).square().sum(-2)
         return mean, (prior_variance - cross.square().sum(-1)).clamp_min(0) + inside
 
@@ -205,7 +205,7 @@ def natural_gradient_step(
     w, b = sites
     k = batch.projection
     factor_of_data = torch.as_tensor(scale, dtype=w.dtype, device=w.device)[..., None, None]
-    pull = (k.mT @ (b - w * batch.offset).unsqueeze(-1)).squeeze(-1)
+    pull = times_vector(k.mT, b - w * batch.offset)
     information = k.mT @ (w.unsqueeze(-1) * k)
     linear = prior.linear + factor_of_data * pull
     quadratic = -0.5 * (prior.precision.unsqueeze(-3) + factor_of_data.unsqueeze(-1) * information)
@@ -326,7 +326,7 @@ def _latent_moments(factor: Tensor, mean: Tensor, batch: InducingBatch) -> tuple
     """Mean and variance of the latents of a batch, each (..., C, B)."""
     k = batch.projection
     inside = torch.linalg.solve_triangular(factor, k.mT, upper=False).square().sum(-2)
-    return batch.offset + (k @ mean.unsqueeze(-1)).squeeze(-1), batch.residual + inside
+    return batch.offset + times_vector(k, mean), batch.residual + inside
 
 
 def _kl(factor: Tensor, mean: Tensor, prior: InducingPrior) -> Tensor:

@@ -40,6 +40,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from sureshot.inference.latent_gaussian import factor_plus_identity
+
 Factorisation = Literal["auto", "dense", "star"]
 
 _LARGEST_DENSE = 32  # rows; measured: above it the star factor wins
@@ -226,7 +228,7 @@ class PairPrior:
         if self.dense is not None:
             flat = root.flatten(2)
             scaled = self.dense.unsqueeze(1) * flat.unsqueeze(-1) * flat.unsqueeze(-2)
-            return DenseFactor(root, _factor_plus_identity(scaled))
+            return DenseFactor(root, factor_plus_identity(scaled))
         assert self.loading is not None
         assert self.residual is not None
         blocks = self.residual.unsqueeze(1) * root.unsqueeze(-1)
@@ -274,12 +276,6 @@ def symmetric_root(gram: Tensor) -> Tensor:
             f"{float(values.min()):.3g}. Check a custom kernel for asymmetry or negative eigenvalues."
         )
     return vectors * values.clamp_min(0).sqrt().unsqueeze(-2)
-
-
-def _factor_plus_identity(matrix: Tensor) -> Tensor:
-    """Cholesky factor of ``I + matrix``; overwrites the argument."""
-    matrix.diagonal(dim1=-2, dim2=-1).add_(1)
-    return torch.linalg.cholesky(matrix)
 
 
 def _inverse_factor_plus_identity(matrix: Tensor) -> tuple[Tensor, Tensor]:
