@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
+from sklearn.datasets import load_digits
 
 from sureshot.estimators.few_shot import FewShotClassifier
 from sureshot.meta.backbones import make_backbone
@@ -84,3 +86,60 @@ def test_a_checkpoint_given_as_a_model(run: Run, files: Path, checkpoint: Path) 
     result = run("predict", checkpoint, files / "iris.csv")
     assert result.exit_code == 1
     assert "sureshot fit DATA --checkpoint" in result.stderr
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Handwritten digits as files, three of each of three classes, and other three as queries."""
+    folder = tmp_path_factory.mktemp("images")
+    digits = load_digits()
+    for label, name in enumerate(("zero", "one", "two")):
+        chosen = digits.images[digits.target == label][:6]
+        for i, pixels in enumerate(chosen):
+            place = folder / ("labelled" if i < 3 else "queries") / name
+            place.mkdir(parents=True, exist_ok=True)
+            Image.fromarray((pixels / 16 * 255).astype(np.uint8)).save(place / f"{i}.png")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def image_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("run") / "best.safetensors"
+    save_checkpoint(
+        path, make_learner("ove_mean_field_pl", make_backbone("conv4", (1, 28, 28))), {}, {"episodes": 0}, {}
+    )
+    return path
+
+
+def test_folders_of_images(run: Run, images: Path, image_checkpoint: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model.safetensors"
+    fitted = run("fit", images / "labelled", "--checkpoint", image_checkpoint, "-o", model, "--json")
+    assert fitted.exit_code == 0, fitted.stderr
+    assert json.loads(fitted.stdout)["classes"] == ["one", "two", "zero"]
+    evaluated = json.loads(run("evaluate", model, images / "queries", "--json").stdout)
+    assert evaluated["rows"] == 9
+    printed = pd.read_csv(io.StringIO(run("predict", model, images / "queries", "--proba").stdout))
+    assert printed["row"][0] == "one/3.png"
+    truth = printed["row"].str.split("/").str[0]
+    assert (printed["prediction"] == truth).mean() == pytest.approx(evaluated["accuracy"])
+    one = pd.read_csv(io.StringIO(run("predict", model, images / "queries" / "one" / "3.png", "--proba").stdout))
+    assert one["row"].tolist() == ["3.png"]
+    np.testing.assert_allclose(one["probability_one"], printed["probability_one"][:1], atol=1e-5)
+    updated = run("update", model, images / "queries", "--json")
+    assert json.loads(updated.stdout)["rows_added"] == 9
+
+
+def test_images_where_none_are_wanted(
+    run: Run, files: Path, images: Path, checkpoint: Path, image_checkpoint: Path, tmp_path: Path
+) -> None:
+    output = ("-o", tmp_path / "model.safetensors")
+    for arguments, words in (
+        (("fit", images / "labelled", *output), "--checkpoint RUN"),
+        (("fit", images / "labelled", "--checkpoint", checkpoint, *output), "takes rows of 4 numbers"),
+        (("fit", images / "labelled", "-t", "a", "--checkpoint", image_checkpoint, *output), "--target names a column"),
+        (("predict", files / "iris.safetensors", images / "queries"), "takes rows of 4 numbers"),
+    ):
+        result = run(*arguments)
+        assert result.exit_code == 1
+        assert words in result.stderr
+        assert result.stderr.count("\n") == 1

@@ -21,6 +21,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table as RichTable
 
+DataArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DATA",
+        help="CSV, Parquet or NPZ file; for a learner of images, a folder with a sub-folder of images for each class.",
+    ),
+]
 TargetOption = Annotated[
     str | None,
     typer.Option(
@@ -228,6 +235,17 @@ def check_output(path: Path, *inputs: Path) -> None:
     for other in inputs:
         if path.exists() and other.exists() and path.samefile(other):
             raise ValueError(f"{path} is also the input: name another file to write")
+
+
+def check_no_target(path: Path, target: str | None) -> None:
+    """Refuse a column of labels for images, which have none.
+
+    Raises
+    ------
+    ValueError
+    """
+    if target is not None:
+        raise ValueError(f"--target names a column, but {path} has images: their classes are the sub-folders' names")
 
 
 def check_folder(path: Path | None) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sureshot.cli.console import (
+    DataArgument,
     JsonOption,
     QuietOption,
     ReportOption,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 def evaluate(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model that `sureshot fit` wrote.")],
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="CSV, Parquet or NPZ file of labelled rows.")],
+    data: DataArgument,
     target: TargetOption = None,
     report: ReportOption = None,
     quiet: QuietOption = False,

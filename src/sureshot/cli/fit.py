@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sureshot.cli.console import (
+    DataArgument,
     JsonOption,
     QuietOption,
     ReportOption,
     TargetOption,
     check_folder,
+    check_no_target,
     check_output,
     command_line,
     guarded,
@@ -30,7 +32,7 @@ _KERNELS = "auto, cosine, linear, rbf, matern12, matern32, matern52, polynomial1
 
 
 def fit(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="CSV, Parquet or NPZ file.")],
+    data: DataArgument,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="MODEL", help="The model file to write (.safetensors).")
     ],
@@ -65,7 +67,7 @@ def fit(
             _check_alone(
                 kernel=kernel, likelihood=likelihood, inference=inference, objective=objective, standardize=standardize
             )
-        table = read_labelled(data, target)
+        table = read_labelled(data, target, checkpoint)
         assert table.y is not None
         from sureshot.cli.reporting import facts
 
@@ -113,8 +115,8 @@ def fit(
             _print(summary)
 
 
-def read_labelled(path: Path, target: str | None) -> Table:
-    """Rows and labels of a file, for learning.
+def read_labelled(path: Path, target: str | None, checkpoint: Path | None) -> Table:
+    """Rows and labels of a file, or images and their folders' names, for learning.
 
     Raises
     ------
@@ -123,7 +125,19 @@ def read_labelled(path: Path, target: str | None) -> Table:
     """
     from sureshot.data import DataError, column_names, load_table
     from sureshot.data.checks import listed
+    from sureshot.data.image_tables import is_image_source, load_image_table
 
+    if is_image_source(path):
+        check_no_target(path, target)
+        if checkpoint is None:
+            raise DataError(
+                f"{path}: images need a learner that was meta-trained on images (--checkpoint RUN); without one, name "
+                "a CSV, Parquet or NPZ file"
+            )
+        from sureshot.estimators.few_shot_inputs import Encoder
+        from sureshot.meta.training.checkpoint import load_learner
+
+        return load_image_table(path, Encoder(load_learner(checkpoint)).shape, with_labels=True)
     names = column_names(path)
     if names is not None and target is None:
         raise DataError(f"{path}: name the column of labels with --target; columns: {listed(names)}")

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from sureshot.cli.console import note
+from sureshot.cli.console import check_no_target, note
 from sureshot.data import Table, column_names, load_table
 from sureshot.data.checks import listed, near
+from sureshot.data.image_tables import is_image_source, load_image_table
 from sureshot.data.root import DataError
 from sureshot.data.tables import META_PREFIX
 
@@ -37,7 +38,7 @@ def load_model(path: Path) -> Classifier:
 
 
 def read_for_model(model: Classifier, path: Path, target: str | None, *, with_labels: bool) -> Table:
-    """Rows of a file as the model wants them.
+    """Rows of a file, or images, as the model wants them.
 
     Parameters
     ----------
@@ -53,6 +54,13 @@ def read_for_model(model: Classifier, path: Path, target: str | None, *, with_la
     DataError
         If the columns are not the model's, or the labels are of another kind than its classes.
     """
+    if is_image_source(path):
+        check_no_target(path, target)
+        shape = getattr(model, "input_shape_", (int(model.n_features_in_),))
+        table = load_image_table(path, shape, with_labels=with_labels)
+        if table.y is not None:
+            _check_same_kind(path, table.y, np.asarray(model.classes_))
+        return table
     classes = np.asarray(model.classes_)
     text_labels = classes.dtype.kind not in "iufb"
     features = _feature_names(model)

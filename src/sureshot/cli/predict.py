@@ -30,7 +30,10 @@ CHUNK = 4096  # rows held with all their probabilities at once; predictions do n
 
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model that `sureshot fit` wrote.")],
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="CSV, Parquet or NPZ file.")],
+    data: Annotated[
+        Path,
+        typer.Argument(metavar="DATA", help="CSV, Parquet or NPZ file; for a learner of images, a folder or an image."),
+    ],
     proba: Annotated[bool, typer.Option("--proba", help="Add the probability of every class.")] = False,
     outlier: Annotated[
         bool, typer.Option("--outlier", help="Add the outlier score: larger is less like any class.")

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from sureshot.cli.console import (
+    DataArgument,
     JsonOption,
     QuietOption,
     TargetOption,
@@ -22,7 +23,7 @@ from sureshot.cli.console import (
 
 def update(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model that `sureshot fit` wrote.")],
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="CSV, Parquet or NPZ file of labelled rows.")],
+    data: DataArgument,
     target: TargetOption = None,
     output: Annotated[
         Path | None,

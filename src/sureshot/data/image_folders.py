@@ -49,7 +49,7 @@ def read_class_folders(
     missing = [wanted for wanted in names if not (folder / wanted).is_dir()]
     if missing:
         raise DataError(f"{folder} has no folder for {listed(missing)}; expected {folder}/CLASS/*.png (or .jpg)")
-    files = [_image_files(folder / wanted) for wanted in names]
+    files = [image_files(folder / wanted) for wanted in names]
     pixels = read_images([path for inside in files for path in inside], side=side, grey=grey)
     y = np.repeat(np.arange(len(files), dtype=np.int64), [len(inside) for inside in files])
     return ImageSet(pixels, y, tuple(names), name or str(folder))
@@ -108,12 +108,23 @@ def read_split_folders(folder: Path, *, side: int, grey: bool = False) -> tuple[
     return train, val, test
 
 
-def _image_files(folder: Path) -> list[Path]:
-    files = sorted(
+def images_in(folder: Path) -> list[Path]:
+    """The image files in a folder, by their names, sorted; names that begin with a dot are left alone."""
+    return sorted(
         path
         for path in folder.iterdir()
         if path.is_file() and path.suffix.lower() in IMAGE_SUFFIXES and not path.name.startswith(".")
     )
+
+
+def image_files(folder: Path) -> list[Path]:
+    """The same of a class, which has at least one.
+
+    Raises
+    ------
+    DataError
+    """
+    files = images_in(folder)
     if not files:
         raise DataError(f"no image of class {folder.name} in {folder}; expected files such as *.png or *.jpg")
     return files

@@ -74,6 +74,8 @@ class FewShotClassifier(ProbabilisticClassifier):
         have rows, NaN for learners that sample and those that are no Gaussian processes.
     n_features_in_, feature_names_in_
         Of flattened rows.
+    input_shape_ : tuple of int
+        Of one row, as the checkpoint takes it.
 
     Notes
     -----
@@ -249,6 +251,11 @@ class FewShotClassifier(ProbabilisticClassifier):
         from sureshot.estimators.few_shot_artifact import KIND, few_shot_classifier_of
 
         return few_shot_classifier_of(load_artifact(path, KIND))
+
+    @property
+    def input_shape_(self) -> tuple[int, ...]:
+        """Shape of one row: what the checkpoint's backbone takes, ``(n_features_in_,)`` without a checkpoint."""
+        return (self.n_features_in_,) if self._encoder is None else self._encoder.shape
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether there is a posterior to predict from."""
