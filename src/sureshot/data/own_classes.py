@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from torch import Tensor
 
 from sureshot.data.characters import image_data
 from sureshot.data.checks import check_labels, listed
@@ -44,15 +45,10 @@ def clinc150(root: Root = None, *, n_base: int = 75, n_val: int = 15, seed: int 
         Out of ``n_base``, so that the test intents do not depend on it.
     seed : int, default 0
     """
-    data = load_clinc150(root, dtype=np.float32)
-    n_classes = len(data.intent_names)
+    pooled, out_of_scope = all_intents(root)
+    n_classes = pooled.n_classes
     if not 0 < n_val < n_base < n_classes:
         raise DataError(f"n_base={n_base}, n_val={n_val}: expected 0 < n_val < n_base < {n_classes}")
-    pooled = LabelledSet(
-        torch.from_numpy(np.concatenate([data.x_train, data.x_val, data.x_test])),
-        torch.from_numpy(np.concatenate([data.y_train, data.y_val, data.y_test])),
-        data.intent_names,
-    )
     order = shuffled(n_classes, seed).tolist()
     n_train = n_base - n_val
     return FewShotData(
@@ -61,8 +57,19 @@ def clinc150(root: Root = None, *, n_base: int = 75, n_val: int = 15, seed: int 
         test=pooled.select_classes(order[n_base:]),
         name="clinc150",
         description=f"CLINC150 embeddings, intents {n_train} / {n_val} / {n_classes - n_base} by seed {seed}",
-        out_of_scope=torch.from_numpy(data.x_oos),
+        out_of_scope=out_of_scope,
     )
+
+
+def all_intents(root: Root = None) -> tuple[LabelledSet, Tensor]:
+    """All 150 intents of CLINC150 with 150 queries each, and queries of none of them."""
+    data = load_clinc150(root, dtype=np.float32)
+    pooled = LabelledSet(
+        torch.from_numpy(np.concatenate([data.x_train, data.x_val, data.x_test])),
+        torch.from_numpy(np.concatenate([data.y_train, data.y_val, data.y_test])),
+        data.intent_names,
+    )
+    return pooled, torch.from_numpy(data.x_oos)
 
 
 def folder(

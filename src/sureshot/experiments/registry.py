@@ -30,6 +30,7 @@ _MODULES = {
     "digits": "digits",
     "one-shot-defaults": "one_shot_defaults",
     "sequence-kernel": "sequence_kernel",
+    "validation-classes": "validation_classes",
     "clinc150-transfer": "clinc150_transfer",
     "bfloat16": "bfloat16",
 }
