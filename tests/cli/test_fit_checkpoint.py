@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -113,8 +114,12 @@ def image_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_folders_of_images(run: Run, images: Path, image_checkpoint: Path, tmp_path: Path) -> None:
     model = tmp_path / "model.safetensors"
-    fitted = run("fit", images / "labelled", "--checkpoint", image_checkpoint, "-o", model, "--json")
+    report = tmp_path / "report"
+    fitted = run(
+        "fit", images / "labelled", "--checkpoint", image_checkpoint, "-o", model, "--report", report, "--json"
+    )
     assert fitted.exit_code == 0, fitted.stderr
+    assert "Classifier of labelled" in (report / "report.html").read_text()
     assert json.loads(fitted.stdout)["classes"] == ["one", "two", "zero"]
     evaluated = json.loads(run("evaluate", model, images / "queries", "--json").stdout)
     assert evaluated["rows"] == 9
@@ -127,6 +132,40 @@ def test_folders_of_images(run: Run, images: Path, image_checkpoint: Path, tmp_p
     np.testing.assert_allclose(one["probability_one"], printed["probability_one"][:1], atol=1e-5)
     updated = run("update", model, images / "queries", "--json")
     assert json.loads(updated.stdout)["rows_added"] == 9
+    inside = images / "queries" / "one" / "3.png"
+    before = inside.read_bytes()
+    refused = run("predict", model, images / "queries", "-o", inside)
+    assert "is a file of the input folder" in refused.stderr
+    assert inside.read_bytes() == before
+
+
+def test_a_learner_says_what_it_was_trained_on(run: Run, images: Path, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "best.safetensors"
+    learner = make_learner("protonet", make_backbone("conv4", (3, 28, 28)))
+    save_checkpoint(checkpoint, learner, {"data": {"name": "cub", "options": {}}}, {"episodes": 0}, {})
+    model = tmp_path / "model.safetensors"
+    fitted = run("fit", images / "labelled", "--checkpoint", checkpoint, "-o", model)
+    assert fitted.exit_code == 0, fitted.stderr
+    assert "resized to 28 x 28" in fitted.stderr
+    assert "trained on cub" in fitted.stderr
+    assert FewShotClassifier.load(model).input_shape_ == (3, 28, 28)
+    assert run("predict", model, images / "queries").exit_code == 0
+
+
+def test_classes_that_are_numbers(run: Run, images: Path, image_checkpoint: Path, tmp_path: Path) -> None:
+    model, folder = tmp_path / "model.safetensors", tmp_path / "digits"
+    for number, name in enumerate(("zero", "one", "two")):
+        shutil.copytree(images / "queries" / name, folder / str(number))
+    digits = load_digits()
+    chosen = np.flatnonzero(digits.target < 3)[:30]
+    large = [np.asarray(Image.fromarray(digits.images[i].astype(np.uint8) * 15).resize((28, 28))) for i in chosen]
+    np.savez(tmp_path / "digits.npz", X=np.stack(large).reshape(30, -1) / 255, y=digits.target[chosen])
+    run("fit", tmp_path / "digits.npz", "--checkpoint", image_checkpoint, "-o", model)
+    evaluated = run("evaluate", model, folder, "--json")
+    assert evaluated.exit_code == 0, evaluated.stderr
+    assert json.loads(evaluated.stdout)["unknown_rows"] == 0
+    words = run("evaluate", model, images / "queries")
+    assert "the labels are text" in words.stderr
 
 
 def test_images_where_none_are_wanted(
@@ -135,6 +174,8 @@ def test_images_where_none_are_wanted(
     output = ("-o", tmp_path / "model.safetensors")
     for arguments, words in (
         (("fit", images / "labelled", *output), "--checkpoint RUN"),
+        (("fit", files, *output), "no image in"),
+        (("fit", images / "nowhere.png", *output), "does not exist"),
         (("fit", images / "labelled", "--checkpoint", checkpoint, *output), "takes rows of 4 numbers"),
         (("fit", images / "labelled", "-t", "a", "--checkpoint", image_checkpoint, *output), "--target names a column"),
         (("predict", files / "iris.safetensors", images / "queries"), "takes rows of 4 numbers"),

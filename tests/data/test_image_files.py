@@ -95,3 +95,28 @@ def test_a_class_belongs_to_one_part(tmp_path: Path) -> None:
     _write(tmp_path / "test" / "a" / "1.png", np.zeros((4, 4), np.uint8))
     with pytest.raises(DataError, match="a in both train and test"):
         read_split_folders(tmp_path, side=4)
+
+
+def test_what_a_person_sees_is_what_is_read(tmp_path: Path) -> None:
+    """Transparent images lie on white, turned photographs stand upright, palettes are colours."""
+    ink = np.zeros((4, 4, 4), np.uint8)
+    ink[:, 0] = (0, 0, 0, 255)
+    seen = np.full((4, 4), 255, np.uint8)
+    seen[:, 0] = 0
+    np.testing.assert_array_equal(read_images([_write(tmp_path / "ink.png", ink)], side=4, grey=True)[0], seen)
+    palette = tmp_path / "ink.gif"
+    Image.fromarray(seen).convert("P").save(palette)
+    np.testing.assert_array_equal(read_images([palette], side=4, grey=True)[0], seen)
+    turned, exif = tmp_path / "turned.png", Image.Exif()
+    exif[0x0112] = 6  # to be turned clockwise
+    Image.fromarray(np.rot90(seen).copy()).save(turned, exif=exif)
+    np.testing.assert_array_equal(read_images([turned], side=4, grey=True)[0], seen)
+
+
+def test_deep_images_are_refused(tmp_path: Path) -> None:
+    deep, real = tmp_path / "deep.png", tmp_path / "real.tiff"
+    Image.fromarray(np.full((4, 4), 40_000, np.uint16)).save(deep)
+    Image.fromarray(np.full((4, 4), 0.5, np.float32)).save(real)
+    for path in (deep, real):
+        with pytest.raises(DataError, match=f"{path.name} has more than 8 bits"):
+            read_images([path], side=4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -57,7 +58,17 @@ def test_one_image_has_its_channels_first_and_its_size_made_to_fit(tmp_path: Pat
     assert load_image_table(tmp_path / "photo.png", (3, 4, 4), with_labels=False).X.shape == (1, 48)
 
 
-def test_what_cannot_be_read(folder: Path, tmp_path: Path) -> None:
+def test_suffixes_of_any_case_and_what_is_left_out(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    draw(folder / "a" / "Y.PNG", 50)
+    draw(folder / "a" / "more" / "z.png", 60)
+    with caplog.at_level("INFO"):
+        table = load_image_table(folder, (1, 8, 8), with_labels=True)
+    assert table.row_ids.tolist() == ["a/Y.PNG", "a/x.png", "b/1.png", "b/2.png"]
+    assert "left out 2 files" in caplog.text
+    assert "a/more/z.png" in caplog.text
+
+
+def test_what_cannot_be_read(folder: Path) -> None:
     with pytest.raises(DataError, match="takes rows of 384 numbers"):
         load_image_table(folder, (384,), with_labels=True)
     with pytest.raises(DataError, match="1 channels of 8 x 9"):
@@ -66,14 +77,34 @@ def test_what_cannot_be_read(folder: Path, tmp_path: Path) -> None:
         load_image_table(folder / "a" / "x.png", (1, 8, 8), with_labels=True)
     with pytest.raises(DataError, match="no sub-folder"):
         load_image_table(folder / "a", (1, 8, 8), with_labels=True)
-    with pytest.raises(DataError, match="does not exist"):
-        load_image_table(folder / "none.png", (1, 8, 8), with_labels=False)
-    (tmp_path / "empty").mkdir()
+    for labels in (True, False):
+        with pytest.raises(DataError, match=r"x.jpg does not exist \(did you mean 'x.png'"):
+            load_image_table(folder / "a" / "x.jpg", (1, 8, 8), with_labels=labels)
+    (folder / "empty").mkdir()
     with pytest.raises(DataError, match="no image of class empty"):
         load_image_table(folder, (1, 8, 8), with_labels=True)
-    with pytest.raises(DataError, match="no image in"):
+    with pytest.raises(DataError, match="has nothing; expected files"):
         load_image_table(folder / "empty", (1, 8, 8), with_labels=False)
-    for part in ("train", "val", "test"):
-        draw(folder / "split" / part / "c" / "1.png", 1)
-    with pytest.raises(DataError, match="train, val, test: name one of them"):
-        load_image_table(folder / "split", (1, 8, 8), with_labels=True)
+    (folder / "tables" / "x.csv").parent.mkdir()
+    (folder / "tables" / "x.csv").write_text("a,b")
+    with pytest.raises(DataError, match=r"no image in .*, which has x\.csv"):
+        load_image_table(folder / "tables", (4,), with_labels=False)
+
+
+@pytest.mark.parametrize("parts", [("train", "test"), ("train", "val", "test")])
+@pytest.mark.parametrize("with_labels", [True, False])
+def test_of_a_split_one_part_is_wanted(tmp_path: Path, parts: tuple[str, ...], with_labels: bool) -> None:
+    for part in parts:
+        draw(tmp_path / part / "c" / "1.png", 1)
+    with pytest.raises(DataError, match=r"name one of them, .*train"):
+        load_image_table(tmp_path, (1, 8, 8), with_labels=with_labels)
+
+
+def test_names_that_cannot_be_written(tmp_path: Path) -> None:
+    place = tmp_path / os.fsdecode(b"z\xff")
+    try:
+        draw(place / "1.png", 1)
+    except OSError:
+        pytest.skip("this file system has no such names")
+    with pytest.raises(DataError, match="not UTF-8"):
+        load_image_table(place, (1, 8, 8), with_labels=False)

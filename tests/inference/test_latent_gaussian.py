@@ -12,7 +12,10 @@ from sureshot.inference.latent_gaussian import (
     GramPrior,
     Sites,
     cholesky_with_jitter,
+    factor_plus_identity,
     matheron_sample,
+    times_vector,
+    trace_of_inverse,
 )
 
 N, C, Q, RANK = 6, 3, 4, 3
@@ -62,7 +65,7 @@ def test_posterior_moments(problem):
     expected_mean, expected_covariance = dense(gram, mean, sites)
     torch.testing.assert_close(posterior.mean, expected_mean, **CLOSE)
     torch.testing.assert_close(posterior.variance, expected_covariance.diagonal(dim1=-2, dim2=-1), **CLOSE)
-    half_gram = posterior.half @ gram
+    half_gram = posterior.half() @ gram
     torch.testing.assert_close(gram - half_gram.mT @ half_gram, expected_covariance, **CLOSE)
     alpha = torch.linalg.solve(gram, (expected_mean - mean).unsqueeze(-1)).squeeze(-1)
     torch.testing.assert_close(posterior.alpha, alpha, **CLOSE)
@@ -75,7 +78,7 @@ def test_scalars_of_the_posterior(problem):
     expected_mean, covariance = dense(gram, mean, sites)
     torch.testing.assert_close(posterior.log_det, torch.logdet(gram) - torch.logdet(covariance), **CLOSE)
     trace = torch.linalg.solve(gram, covariance).diagonal(dim1=-2, dim2=-1).sum(-1)
-    torch.testing.assert_close(posterior.trace, trace, **CLOSE)
+    torch.testing.assert_close(posterior.trace(), trace, **CLOSE)
     difference = (expected_mean - mean).unsqueeze(-1)
     quadratic = (difference.mT @ torch.linalg.solve(gram, difference)).squeeze((-2, -1))
     torch.testing.assert_close(posterior.quadratic, quadratic, **CLOSE)
@@ -148,7 +151,7 @@ def test_gradients_of_the_log_evidence(problem):
     w, b = (part.clone().requires_grad_() for part in sites)
     dK, da, dw, db = torch.autograd.grad(dense_gradient_target(gram, a, Sites(w, b)), [gram, a, w, b])
     posterior = GramPrior(gram, a).condition(Sites(w, b))
-    alpha, half = posterior.alpha, posterior.half
+    alpha, half = posterior.alpha, posterior.half()
     outer = alpha.unsqueeze(-1) * alpha.unsqueeze(-2) - half.mT @ half
     torch.testing.assert_close(0.5 * outer, 0.5 * (dK + dK.mT), **CLOSE)
     torch.testing.assert_close(alpha, da, **CLOSE)
@@ -217,8 +220,9 @@ def test_feature_prior_equals_gram_prior(problem, shared):
     data, queries = features[..., :N, :], features[..., N:, :]
     by_gram = GramPrior(gram[..., :N, :N], mean).condition(sites)
     by_features = FeaturePrior(data, mean).condition(sites)
-    for name in ("mean", "variance", "log_det", "trace", "quadratic"):
+    for name in ("mean", "variance", "log_det", "quadratic"):
         torch.testing.assert_close(getattr(by_features, name), getattr(by_gram, name), **CLOSE)
+    torch.testing.assert_close(by_features.trace(), by_gram.trace(), **CLOSE)
     torch.testing.assert_close(by_features.kl(), by_gram.kl(), **CLOSE)
     torch.testing.assert_close(by_features.log_evidence(), by_gram.log_evidence(), **CLOSE)
     prior_variance = gram.diagonal(dim1=-2, dim2=-1)[..., N:]
@@ -298,3 +302,52 @@ def test_an_indefinite_kernel_is_refused_with_advice():
     indefinite = torch.tensor([[1.0, 2.0], [2.0, 1.0]], dtype=torch.float64)
     with pytest.raises(ValueError, match="not positive semi-definite"):
         cholesky_with_jitter(indefinite)
+
+
+@pytest.mark.parametrize("features", [False, True])
+def test_gradient_of_the_divergence_where_a_precision_is_zero(features):
+    """In function space a site that observes nothing is a constant; the slopes of the others match differences."""
+    x = normal(N, N, seed=5)
+    prior = FeaturePrior(x, torch.zeros(1)) if features else GramPrior(x @ x.T, torch.zeros(1))
+    w = torch.tensor([[1.0, 2.0, 0.0, 0.5, 0.1, 3.0]], dtype=torch.float64, requires_grad=True)
+
+    def divergence(precision):
+        return prior.condition(Sites(precision, torch.zeros_like(precision))).kl()
+
+    (slope,) = torch.autograd.grad(divergence(w), w)
+    assert features or abs(slope[0, 2]) < 1e-12
+    for i in (0, 1, 3, 4, 5):
+        step = torch.zeros_like(w)
+        step[0, i] = 1e-6
+        difference = (divergence(w + step) - divergence(w - step)) / 2e-6
+        torch.testing.assert_close(slope[0, i], difference.detach(), rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("features", [False, True])
+def test_the_divergence_in_single_precision_survives_large_precisions(features):
+    points = normal(25, 2, seed=6)
+    gram = 1e4 * torch.exp(-0.5 * torch.cdist(points, points) ** 2)
+    root = torch.linalg.cholesky(gram + 1e-6 * torch.eye(25, dtype=gram.dtype))
+    w, b = torch.full((1, 25), 10.0, dtype=gram.dtype), normal(1, 25, seed=7)
+
+    def divergence(dtype):
+        zero = torch.zeros(1, dtype=dtype)
+        prior = FeaturePrior(root.to(dtype), zero) if features else GramPrior(gram.to(dtype), zero)
+        return prior.condition(Sites(w.to(dtype), b.to(dtype))).kl().double()
+
+    torch.testing.assert_close(divergence(torch.float32), divergence(torch.float64), rtol=1e-5, atol=0)
+
+
+def test_a_matrix_that_many_vectors_share():
+    matrix, vectors = normal(2, 1, 4, N, seed=8), normal(5, 2, 3, N, seed=9)
+    expected = (matrix @ vectors.unsqueeze(-1)).squeeze(-1)
+    torch.testing.assert_close(times_vector(matrix, vectors), expected)
+
+
+def test_the_factor_of_the_identity_and_something():
+    x = normal(2, N, RANK, seed=10)
+    factor = factor_plus_identity(x @ x.mT)
+    torch.testing.assert_close(factor @ factor.mT, torch.eye(N, dtype=x.dtype) + x @ x.mT)
+    torch.testing.assert_close(
+        trace_of_inverse(factor), torch.linalg.inv(factor @ factor.mT).diagonal(dim1=-2, dim2=-1).sum(-1)
+    )

@@ -16,6 +16,7 @@ from sureshot.likelihoods import Softmax, quadrature
 from sureshot.likelihoods.quadrature import (
     expected_log_sigmoid,
     expected_sigmoid,
+    gaussian_expectation,
     log_expected_sigmoid,
     log_gaussian_expectation,
     standard_normal_points,
@@ -117,6 +118,11 @@ def test_expectation_of_a_correlated_exponential() -> None:
     expected = (a @ mean).unsqueeze(-2) + 0.5 * ((covariance @ a) * a).sum(-1).unsqueeze(-2)
     assert value.shape == (2, 1, 4)
     torch.testing.assert_close(value, expected, atol=2e-3, rtol=0)
+    plain = gaussian_expectation(lambda f: log_function(f).exp(), mean, covariance, 4096)
+    torch.testing.assert_close(plain.log(), value)
+    variances = covariance.diagonal(dim1=-2, dim2=-1).mT
+    plain = gaussian_expectation(lambda f: log_function(f).exp(), mean, variances)
+    torch.testing.assert_close(plain.log(), log_gaussian_expectation(log_function, mean, variances))
 
 
 def test_wrong_covariance_shape_is_named() -> None:

@@ -91,7 +91,7 @@ def test_a_forgotten_prior_mean_or_a_mirrored_noise_factor_is_caught(scores: Sco
     def mirrored(sites: Sites, generator: torch.Generator) -> Tensor:
         """Posterior mean plus L' e instead of L e."""
         posterior = prior.condition(sites)
-        inverse = posterior.half.mT @ posterior.half
+        inverse = posterior.half().mT @ posterior.half()
         covariance = prior.gram - prior.gram @ inverse @ prior.gram
         factor = torch.linalg.cholesky(covariance)
         noise = torch.randn(sites.shift.shape, generator=generator, dtype=F64).unsqueeze(-1)

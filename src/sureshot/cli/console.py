@@ -25,7 +25,8 @@ DataArgument = Annotated[
     Path,
     typer.Argument(
         metavar="DATA",
-        help="CSV, Parquet or NPZ file; for a learner of images, a folder with a sub-folder of images for each class.",
+        help="Labelled rows: CSV, Parquet or NPZ file; for a learner of images, a folder with a sub-folder for each "
+        "class.",
     ),
 ]
 TargetOption = Annotated[
@@ -235,6 +236,8 @@ def check_output(path: Path, *inputs: Path) -> None:
     for other in inputs:
         if path.exists() and other.exists() and path.samefile(other):
             raise ValueError(f"{path} is also the input: name another file to write")
+        if path.exists() and other.is_dir() and other.resolve() in path.resolve().parents:
+            raise ValueError(f"{path} is a file of the input folder {other}: name another file to write")
 
 
 def check_no_target(path: Path, target: str | None) -> None:
@@ -245,7 +248,10 @@ def check_no_target(path: Path, target: str | None) -> None:
     ValueError
     """
     if target is not None:
-        raise ValueError(f"--target names a column, but {path} has images: their classes are the sub-folders' names")
+        raise ValueError(
+            f"--target names a column of a table, but {path} is a folder or an image: classes are the names of "
+            "sub-folders"
+        )
 
 
 def check_folder(path: Path | None) -> None:

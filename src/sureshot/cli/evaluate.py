@@ -47,7 +47,8 @@ def evaluate(
         from sureshot.cli.model import load_model, read_for_model
 
         classifier = load_model(model)
-        table = read_for_model(classifier, data, target, with_labels=True)
+        with progress(f"reading {data}", quiet):
+            table = read_for_model(classifier, data, target, with_labels=True)
         with progress(f"evaluating {len(table.row_ids)} rows", quiet):
             probabilities = classifier.predict_proba(table.X)
             outlier = classifier.outlier_score(table.X)
@@ -63,7 +64,7 @@ def evaluate(
                     outlier,
                     summary,
                     report,
-                    title=f"{model.name} on {data.name}",
+                    title=f"{model.name} on {data.resolve().name}",
                     command=command_line(),
                 )
             )

@@ -19,6 +19,7 @@ from sureshot.cli.console import (
     check_output,
     command_line,
     guarded,
+    note,
     print_json,
     print_table,
     progress,
@@ -67,7 +68,8 @@ def fit(
             _check_alone(
                 kernel=kernel, likelihood=likelihood, inference=inference, objective=objective, standardize=standardize
             )
-        table = read_labelled(data, target, checkpoint)
+        with progress(f"reading {data}", quiet):
+            table = read_labelled(data, target, checkpoint)
         assert table.y is not None
         from sureshot.cli.reporting import facts
 
@@ -106,7 +108,7 @@ def fit(
 
             with progress("fitting again for the report", quiet):
                 page = cross_validated_report(
-                    model, table, report, title=f"Classifier of {data.name}", command=command_line()
+                    model, table, report, title=f"Classifier of {data.resolve().name}", command=command_line()
                 )
             summary["report"] = str(page)
         if as_json:
@@ -125,25 +127,43 @@ def read_labelled(path: Path, target: str | None, checkpoint: Path | None) -> Ta
     """
     from sureshot.data import DataError, column_names, load_table
     from sureshot.data.checks import listed
-    from sureshot.data.image_tables import is_image_source, load_image_table
+    from sureshot.data.image_tables import is_image_source
 
     if is_image_source(path):
         check_no_target(path, target)
-        if checkpoint is None:
-            raise DataError(
-                f"{path}: images need a learner that was meta-trained on images (--checkpoint RUN); without one, name "
-                "a CSV, Parquet or NPZ file"
-            )
-        from sureshot.estimators.few_shot_inputs import Encoder
-        from sureshot.meta.training.checkpoint import load_learner
-
-        return load_image_table(path, Encoder(load_learner(checkpoint)).shape, with_labels=True)
+        return _read_images(path, checkpoint)
     names = column_names(path)
     if names is not None and target is None:
         raise DataError(f"{path}: name the column of labels with --target; columns: {listed(names)}")
     table = load_table(path, target)
     if table.y is None:
         raise DataError(f"{path} has no array y or label: name the array of labels with --target")
+    return table
+
+
+def _read_images(path: Path, checkpoint: Path | None) -> Table:
+    from sureshot.data import DataError
+    from sureshot.data.image_tables import find_images, load_image_table
+    from sureshot.meta.backbones import Backbone
+    from sureshot.meta.training.checkpoint import load_checkpoint
+
+    find_images(path, with_labels=True)  # what is wrong with it comes before what it needs
+    if checkpoint is None:
+        raise DataError(
+            f"{path}: images need a learner that was meta-trained on images (--checkpoint RUN); without one, name a "
+            "CSV, Parquet or NPZ file"
+        )
+    found = load_checkpoint(checkpoint)
+    backbone = found.build().backbone
+    assert isinstance(backbone, Backbone)
+    table = load_image_table(path, backbone.input_shape, with_labels=True)
+    trained_on = found.config.get("data", {}).get("name", "folder")
+    if trained_on != "folder":
+        size = " x ".join(map(str, backbone.input_shape[1:]))
+        note(
+            f"images are resized to {size}, neither cropped nor inverted; the learner was trained on {trained_on}, so "
+            "they should look alike"
+        )
     return table
 
 

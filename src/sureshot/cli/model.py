@@ -56,11 +56,7 @@ def read_for_model(model: Classifier, path: Path, target: str | None, *, with_la
     """
     if is_image_source(path):
         check_no_target(path, target)
-        shape = getattr(model, "input_shape_", (int(model.n_features_in_),))
-        table = load_image_table(path, shape, with_labels=with_labels)
-        if table.y is not None:
-            _check_same_kind(path, table.y, np.asarray(model.classes_))
-        return table
+        return _read_images(model, path, with_labels)
     classes = np.asarray(model.classes_)
     text_labels = classes.dtype.kind not in "iufb"
     features = _feature_names(model)
@@ -87,6 +83,21 @@ def read_for_model(model: Classifier, path: Path, target: str | None, *, with_la
             hint = " (a column of labels can be named with --target)"
         raise DataError(f"{path} has {X.shape[1]} feature columns, the model wants {model.n_features_in_}{hint}")
     return table._replace(X=X)
+
+
+def _read_images(model: Classifier, path: Path, with_labels: bool) -> Table:
+    from sureshot.estimators.few_shot import FewShotClassifier
+
+    shape = model.input_shape_ if isinstance(model, FewShotClassifier) else (int(model.n_features_in_),)
+    table = load_image_table(path, shape, with_labels=with_labels)
+    if table.y is None:
+        return table
+    classes = np.asarray(model.classes_)
+    labels = table.y
+    if classes.dtype.kind in "iu" and all(label.isdecimal() for label in labels.tolist()):
+        labels = labels.astype(np.int64)  # a folder's name is text, whatever it stands for
+    _check_same_kind(path, labels, classes)
+    return table._replace(y=labels)
 
 
 def _feature_names(model: Classifier) -> list[str] | None:

@@ -56,7 +56,8 @@ def predict(
         from sureshot.cli.model import load_model, read_for_model
 
         classifier = load_model(model)
-        table = read_for_model(classifier, data, target, with_labels=False)
+        with progress(f"reading {data}", quiet):
+            table = read_for_model(classifier, data, target, with_labels=False)
         with progress(f"predicting {len(table.row_ids)} rows", quiet) as update:
             pieces = _predictions(classifier, table, proba, outlier, update)
             if as_json:

@@ -44,7 +44,8 @@ def update(
         classifier = load_model(model)
         if retune and not isinstance(classifier, GPClassifier):
             raise ValueError(f"--retune: {model} is of a few-shot learner, which tunes nothing to labels; leave it out")
-        table = read_for_model(classifier, data, target, with_labels=True)
+        with progress(f"reading {data}", quiet):
+            table = read_for_model(classifier, data, target, with_labels=True)
         assert table.y is not None
         known = classifier.classes_.tolist()
         start = time.perf_counter()

@@ -1,6 +1,7 @@
 """Image files into arrays of bytes, one size for all.
 
-Decoding is Pillow's. A broken file is named: with 60,000 files "cannot identify image" alone helps nobody.
+Decoding is Pillow's. A broken file is named: with 60,000 files "cannot identify image" alone helps nobody. Photographs
+are turned upright as their EXIF data say, transparent images lie on white.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from sureshot.data.root import DataError
 
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".jfif", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
 
 
 def read_images(paths: Sequence[Path], *, side: int, grey: bool = False, margin: float = 1.0) -> np.ndarray:
@@ -51,12 +52,24 @@ def read_images(paths: Sequence[Path], *, side: int, grey: bool = False, margin:
 def _read_one(path: Path, side: int, grey: bool, margin: float) -> np.ndarray:
     try:
         with Image.open(path) as file:
-            image = file.convert("L" if grey else "RGB")
+            upright = ImageOps.exif_transpose(file)
+        deep = upright.mode == "F" or upright.mode.startswith("I")
+        image = upright if deep else _on_white(upright).convert("L" if grey else "RGB")
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         detail = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise DataError(f"{path} cannot be read as an image ({detail}): fetch or write it again") from None
+    if deep:
+        raise DataError(f"{path} has more than 8 bits for each channel: save it with 8, from black to white")
     large = int(side * margin)
     if image.size != (large, large):
         image = image.resize((large, large), Image.Resampling.LANCZOS)
     start = (large - side) // 2
     return np.asarray(image)[start : start + side, start : start + side]
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    """The image without transparency; what lies under a transparent pixel is not part of the picture."""
+    if not image.has_transparency_data:
+        return image
+    visible = image.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", visible.size, "white"), visible)

@@ -1,18 +1,25 @@
-"""Images from files as rows for an estimator, prepared as those that a checkpoint was trained on.
+"""Images from files as rows for an estimator.
 
 A folder with a sub-folder for each class is a table with labels; a folder of images, or one image, a table without.
+Images are brought to the size and the number of channels that a learner takes. What else was done to the images that it
+was trained on (margins cut off, dark ink on paper inverted) is up to the caller.
 """
 
 from __future__ import annotations
 
+import logging
+import os
 from pathlib import Path
 
 import numpy as np
 
+from sureshot.data.checks import listed, near
 from sureshot.data.image_files import IMAGE_SUFFIXES, read_images
-from sureshot.data.image_folders import PARTS, class_folders, has_split, image_files, images_in
+from sureshot.data.image_folders import PARTS, class_folders, image_files, images_in
 from sureshot.data.root import DataError
 from sureshot.data.tables import Table
+
+_log = logging.getLogger(__name__)
 
 
 def is_image_source(path: Path) -> bool:
@@ -20,19 +27,62 @@ def is_image_source(path: Path) -> bool:
     return path.is_dir() or path.suffix.lower() in IMAGE_SUFFIXES
 
 
+def find_images(path: Path, *, with_labels: bool) -> tuple[list[Path], np.ndarray | None]:
+    """Image files, sorted, and the names of their folders if labels are wanted.
+
+    Parameters
+    ----------
+    path : Path
+        With labels a folder ``path/CLASS/any-name.png`` (or .jpg and others). Without, a folder with images, in it or
+        in its sub-folders, or one image. Names that begin with a dot are left alone; a note counts the files that are
+        no images by their name or lie deeper.
+    with_labels : bool
+
+    Raises
+    ------
+    DataError
+        If `path` does not exist or is laid out otherwise.
+    """
+    if not path.exists():
+        beside = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
+        raise DataError(f"{path} does not exist{near(path.name, beside)}")
+    if path.is_file():
+        if with_labels:
+            raise DataError(f"{path} is one image without a class: name a folder with a sub-folder for each class")
+        return [path], None
+    parts = [part for part in PARTS if (path / part).is_dir()]
+    if len(parts) > 1:
+        raise DataError(f"{path} has {' and '.join(parts)}: name one of them, {path / parts[0]}")
+    folders = sorted(place for place in path.iterdir() if place.is_dir() and not place.name.startswith("."))
+    if not any(images_in(place) for place in (path, *folders)):
+        there = sorted(place.name for place in path.iterdir())
+        raise DataError(
+            f"no image in {path} or its sub-folders, which has {listed(there) or 'nothing'}; expected files such as "
+            "*.png or *.jpg"
+        )
+    labels = None
+    if with_labels:
+        names = class_folders(path)
+        inside = [image_files(path / name) for name in names]
+        files = [file for found in inside for file in found]
+        labels = np.repeat(np.array(names), [len(found) for found in inside])
+    else:
+        files = [file for place in (path, *folders) for file in images_in(place)]
+    _check_names(files)
+    _note_others(path, files)
+    return files, labels
+
+
 def load_image_table(path: Path, shape: tuple[int, ...], *, with_labels: bool) -> Table:
     """Read images as rows.
 
     Parameters
     ----------
-    path : Path
-        With labels a folder ``path/CLASS/any-name.png`` (or .jpg and others). Without, a folder with images, in
-        sub-folders of its own or not, or one image.
+    path, with_labels
+        As in `find_images`.
     shape : tuple of int
         Of a row: (channels, side, side), one channel or three. Images of other sizes are resized as
         `sureshot.data.image_files.read_images` does it.
-    with_labels : bool
-        Whether the names of the sub-folders are wanted as labels.
 
     Returns
     -------
@@ -43,8 +93,9 @@ def load_image_table(path: Path, shape: tuple[int, ...], *, with_labels: bool) -
     Raises
     ------
     DataError
-        If `path` is laid out otherwise, an image cannot be read, or `shape` is not that of a square image.
+        As in `find_images`; if an image cannot be read, or `shape` is not that of a square image.
     """
+    files, labels = find_images(path, with_labels=with_labels)
     if len(shape) != 3:
         raise DataError(
             f"{path} has images, but the learner takes rows of {' x '.join(map(str, shape))} numbers: name a file of "
@@ -56,31 +107,29 @@ def load_image_table(path: Path, shape: tuple[int, ...], *, with_labels: bool) -
             f"{path}: image files can be prepared for square images of one or three channels, but the learner takes "
             f"{channels} channels of {height} x {width}: prepare them yourself and use it in Python"
         )
-    files, labels = _labelled_files(path) if with_labels else (_files(path), None)
     pixels = read_images(files, side=height, grey=channels == 1)
     planes = pixels if channels == 1 else np.moveaxis(pixels, -1, 1)
     names = [file.name if path == file else file.relative_to(path).as_posix() for file in files]
     return Table(planes.reshape(len(files), -1), labels, None, np.array(names, dtype=object))
 
 
-def _labelled_files(path: Path) -> tuple[list[Path], np.ndarray]:
-    if path.is_file():
-        raise DataError(f"{path} is one image without a class: name a folder with a sub-folder for each class")
-    if has_split(path):
-        raise DataError(f"{path} has {', '.join(PARTS)}: name one of them")
-    names = class_folders(path)
-    inside = [image_files(path / name) for name in names]
-    labels = np.repeat(np.array(names, dtype=object), [len(files) for files in inside])
-    return [file for files in inside for file in files], labels.astype(str)
+def _check_names(files: list[Path]) -> None:
+    for file in files:
+        try:
+            str(file).encode("utf-8")
+        except UnicodeEncodeError:
+            raise DataError(f"{os.fsencode(file)!r}: a name that is not UTF-8 cannot be written; rename it") from None
 
 
-def _files(path: Path) -> list[Path]:
-    if path.is_file():
-        return [path]
-    if not path.exists():
-        raise DataError(f"{path} does not exist")
-    folders = sorted(place for place in path.iterdir() if place.is_dir() and not place.name.startswith("."))
-    files = [file for place in (path, *folders) for file in images_in(place)]
-    if not files:
-        raise DataError(f"no image in {path} or its sub-folders; expected files such as *.png or *.jpg")
-    return files
+def _note_others(path: Path, files: list[Path]) -> None:
+    used = set(files)
+    others = [
+        place
+        for place in sorted(path.rglob("*"))
+        if place not in used
+        and not place.is_dir()
+        and not any(part.startswith(".") for part in place.relative_to(path).parts)
+    ]
+    if others:
+        first = others[0].relative_to(path).as_posix()
+        _log.info("%s: left out %d files that are no images or lie elsewhere (%s)", path, len(others), first)

@@ -46,10 +46,10 @@ _MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "<NA>"
 class Table(NamedTuple):
     """Rows ready for an estimator."""
 
-    X: pd.DataFrame | np.ndarray  # (N, D) float; a DataFrame when the columns have names
+    X: pd.DataFrame | np.ndarray  # (N, D) float, bytes of images; a DataFrame when the columns have names
     y: np.ndarray | None  # (N,), None when no labels were asked for or found
     feature_names: tuple[str, ...] | None  # length D, None for a bare array
-    row_ids: np.ndarray  # (N,) the table's own index, or 0 to N-1
+    row_ids: np.ndarray  # (N,) the table's own index, or 0 to N-1; the files of images
 
 
 def load_table(
@@ -126,7 +126,10 @@ def _check_file(path: Path) -> str:
         raise DataError(f"{path} does not exist{near(path.name, beside)}")
     kind = next((suffix for suffix in _SUFFIXES if path.name.lower().endswith(suffix)), None)
     if kind is None:
-        raise DataError(f"{path}: unknown kind of file, expected one of {listed(_SUFFIXES)}")
+        raise DataError(
+            f"{path}: unknown kind of file, expected one of {listed(_SUFFIXES)} (or, for a learner of images, an image "
+            "such as .png or .jpg)"
+        )
     if path.stat().st_size == 0:
         raise DataError(f"{path} is empty")
     return kind

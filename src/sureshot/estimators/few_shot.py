@@ -255,6 +255,7 @@ class FewShotClassifier(ProbabilisticClassifier):
     @property
     def input_shape_(self) -> tuple[int, ...]:
         """Shape of one row: what the checkpoint's backbone takes, ``(n_features_in_,)`` without a checkpoint."""
+        check_is_fitted(self)
         return (self.n_features_in_,) if self._encoder is None else self._encoder.shape
 
     def __sklearn_is_fitted__(self) -> bool:

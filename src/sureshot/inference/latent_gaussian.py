@@ -46,8 +46,6 @@ class LatentPosterior(ABC):
         Marginal moments at the training inputs.
     log_det : Tensor (..., C)
         ``log|B| = log|K| - log|Sigma|``.
-    trace : Tensor (..., C)
-        ``tr(K^-1 Sigma) = tr(B^-1)``.
     quadratic : Tensor (..., C)
         ``(m - a)' K^-1 (m - a)``.
     """
@@ -57,13 +55,12 @@ class LatentPosterior(ABC):
     mean: Tensor
     variance: Tensor
     log_det: Tensor
-    trace: Tensor
     quadratic: Tensor
 
     def kl(self) -> Tensor:
         """``KL(q(f) || p(f))`` summed over the classes, shape (...)."""
         n = self.mean.shape[-1]
-        return 0.5 * (self.trace - n + self.log_det + self.quadratic).sum(-1)
+        return 0.5 * (self.trace() - n + self.log_det + self.quadratic).sum(-1)
 
     def log_evidence(self) -> Tensor:
         """``log of the integral of N(f; a, K) * sites``, summed over the classes, shape (...)."""
@@ -82,6 +79,13 @@ class LatentPosterior(ABC):
         w, b = self.sites
         kept = (1 - w * self.variance).clamp_min(torch.finfo(self.variance.dtype).tiny)
         return (self.mean - b * self.variance) / kept, self.variance / kept
+
+    @abstractmethod
+    def trace(self) -> Tensor:
+        """``tr(K^-1 Sigma) = tr(B^-1)``, (..., C).
+
+        From the factor of B when asked for: ``N - tr(W Sigma)`` would cancel where precisions are large.
+        """
 
     @abstractmethod
     def query(self, cross: Tensor, prior_variance: Tensor) -> tuple[Tensor, Tensor]:
@@ -125,22 +129,27 @@ class GramPosterior(LatentPosterior):
     mean: Tensor
     variance: Tensor
     log_det: Tensor
-    trace: Tensor
     quadratic: Tensor
     alpha: Tensor  # (..., C, N), K^-1 (m - a)
     root: Tensor  # (..., C, N), W^1/2
     factor: Tensor  # (..., C, N, N), L_B, lower Cholesky factor of B = I + W^1/2 K W^1/2
 
-    @property
+    def whitened(self, cross: Tensor) -> Tensor:
+        """``E = L_B^-1 W^1/2 cross`` (..., C, N, Q): ``E'E`` is what the data explain of the prior covariance."""
+        return torch.linalg.solve_triangular(self.factor, self.root.unsqueeze(-1) * cross, upper=False)
+
     def half(self) -> Tensor:
-        """``L_B^-1 W^1/2`` (..., C, N, N), so that ``half' half = W^1/2 B^-1 W^1/2``; computed when asked for."""
+        """``L_B^-1 W^1/2`` (..., C, N, N), so that ``half' half = W^1/2 B^-1 W^1/2``."""
         return torch.linalg.solve_triangular(self.factor, torch.diag_embed(self.root), upper=False)
+
+    def trace(self) -> Tensor:
+        """See `LatentPosterior.trace`."""
+        return trace_of_inverse(self.factor)
 
     def query(self, cross: Tensor, prior_variance: Tensor) -> tuple[Tensor, Tensor]:
         """See `LatentPosterior.query`."""
         mean = self.prior_mean + times_vector(cross.mT, self.alpha)
-        explained = torch.linalg.solve_triangular(self.factor, self.root.unsqueeze(-1) * cross, upper=False)
-        return mean, (prior_variance - explained.square().sum(-2)).clamp_min(0)
+        return mean, (prior_variance - self.whitened(cross).square().sum(-2)).clamp_min(0)
 
 
 @dataclass(frozen=True)
@@ -165,8 +174,7 @@ class GramPrior(LatentPrior):
     def condition(self, sites: Sites) -> GramPosterior:
         """Condition on sites: ``B = I + W^1/2 K W^1/2``, for each class one Cholesky factor and one triangular solve.
 
-        With ``E = L_B^-1 W^1/2 K``, what the data explain of the prior covariance is ``E'E``; and ``tr B^-1 = N -
-        tr(W Sigma)`` needs only the posterior variances.
+        The solve gives ``E = L_B^-1 W^1/2 K``, of which ``E'E`` is what the data explain of the prior covariance.
         """
         w, b = sites
         observed = w > 0  # the root's gradient at zero would be infinite
@@ -178,14 +186,12 @@ class GramPrior(LatentPrior):
         solved = torch.linalg.solve_triangular(factor.mT, half_gram @ centred.unsqueeze(-1), upper=True)
         alpha = centred - root * solved.squeeze(-1)
         shifted = times_vector(self.gram, alpha)
-        variance = self.variance - half_gram.square().sum(-2)
         return GramPosterior(
             prior_mean=self.mean,
             sites=sites,
             mean=self.mean + shifted,
-            variance=variance.clamp_min(0),
+            variance=(self.variance - half_gram.square().sum(-2)).clamp_min(0),
             log_det=2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1),
-            trace=w.shape[-1] - (w * variance).sum(-1),
             quadratic=(shifted * alpha).sum(-1),
             alpha=alpha,
             root=root,
@@ -210,10 +216,13 @@ class FeaturePosterior(LatentPosterior):
     mean: Tensor
     variance: Tensor
     log_det: Tensor
-    trace: Tensor
     quadratic: Tensor
     weights: Tensor  # (..., C, R), posterior mean of the weights
     factor: Tensor  # (..., C, R, R), lower Cholesky factor of A = I + Phi' W Phi
+
+    def trace(self) -> Tensor:
+        """See `LatentPosterior.trace`; ``N - R + tr(A^-1)``."""
+        return self.mean.shape[-1] - self.factor.shape[-1] + trace_of_inverse(self.factor)
 
     def query(self, cross: Tensor, prior_variance: Tensor) -> tuple[Tensor, Tensor]:
         """See `LatentPosterior.query`; variance outside the features' span is kept at its prior value."""
@@ -248,14 +257,12 @@ class FeaturePrior(LatentPrior):
         factor = factor_plus_identity(phi.mT @ (w.unsqueeze(-1) * phi))
         projected = times_vector(phi.mT, b - w * self.mean)
         weights = torch.cholesky_solve(projected.unsqueeze(-1), factor).squeeze(-1)
-        variance = torch.linalg.solve_triangular(factor, phi.mT, upper=False).square().sum(-2)
         return FeaturePosterior(
             prior_mean=self.mean,
             sites=sites,
             mean=self.mean + times_vector(phi, weights),
-            variance=variance,
+            variance=torch.linalg.solve_triangular(factor, phi.mT, upper=False).square().sum(-2),
             log_det=2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1),
-            trace=w.shape[-1] - (w * variance).sum(-1),
             quadratic=weights.square().sum(-1),
             weights=weights,
             factor=factor,
@@ -294,6 +301,12 @@ def factor_plus_identity(matrix: Tensor) -> Tensor:
     """Lower Cholesky factor of ``I + matrix`` (..., N, N); overwrites the argument, so give it a temporary."""
     matrix.diagonal(dim1=-2, dim2=-1).add_(1)
     return torch.linalg.cholesky(matrix)
+
+
+def trace_of_inverse(factor: Tensor) -> Tensor:
+    """``tr((L L')^-1)`` (...) from Cholesky factors (..., N, N): the sum of the squares of ``L^-1``."""
+    eye = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
+    return torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False).square().sum((-2, -1))
 
 
 def cholesky_with_jitter(gram: Tensor) -> Tensor:

@@ -249,7 +249,7 @@ def fixed_point_gradient(posterior: GramPosterior, shared: bool = True) -> Fixed
     shared : bool, default=True
         Sum over the classes, for one kernel matrix shared by them.
     """
-    alpha, half = posterior.alpha, posterior.half
+    alpha, half = posterior.alpha, posterior.half()
     gram = 0.5 * (alpha.unsqueeze(-1) * alpha.unsqueeze(-2) - half.mT @ half)
     return FixedPointGradient(gram.sum(-3) if shared else gram, alpha)
 
@@ -285,7 +285,7 @@ def fit_joint_one_vs_each(
     posterior = prior.condition(fit.sites)
     alpha = pairs_to_classes(posterior.alpha.squeeze(-2), y, classes)  # (..., C, N)
     mean = prior_mean if prior_mean.dim() == 0 else prior_mean.unsqueeze(-1)
-    half = posterior.half.squeeze(-3).unflatten(-1, (y.shape[-1], classes - 1))  # (..., M, N, C - 1)
+    half = posterior.half().squeeze(-3).unflatten(-1, (y.shape[-1], classes - 1))  # (..., M, N, C - 1)
     coefficients = pairwise_differences(y, classes, Kxx.dtype)  # (..., N, C - 1, C)
     return JointPosterior(
         prior_mean=mean,

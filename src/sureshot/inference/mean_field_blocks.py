@@ -14,7 +14,14 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from sureshot.inference.latent_gaussian import GramPrior, LatentPosterior, Sites, factor_plus_identity
+from sureshot.inference.latent_gaussian import (
+    GramPrior,
+    LatentPosterior,
+    Sites,
+    factor_plus_identity,
+    times_vector,
+    trace_of_inverse,
+)
 from sureshot.inference.mean_field import unrolled_sites
 from sureshot.likelihoods.base import MeanFieldLikelihood
 
@@ -32,25 +39,31 @@ class BlockPosterior(LatentPosterior):
     mean: Tensor
     variance: Tensor
     log_det: Tensor
-    trace: Tensor
     quadratic: Tensor
     alpha: Tensor  # (C, N), K^-1 (m - a)
 
     def query_mean(self, cross: Tensor) -> Tensor:
         """Means (C, Q) at queries, from the kernel between data and queries (1 or C, N, Q)."""
-        if cross.shape[0] == 1:
-            return self.prior_mean + self.alpha @ cross.squeeze(0)
-        return self.prior_mean + (self.alpha.unsqueeze(-2) @ cross).squeeze(-2)
+        return self.prior_mean + times_vector(cross.mT, self.alpha)
+
+    def trace(self) -> Tensor:
+        """See `LatentPosterior.trace`."""
+        n_classes, n = self.sites.precision.shape
+        return torch.cat([trace_of_inverse(self._factor(block)) for block in _class_blocks(n_classes, n * n)])
 
     def query(self, cross: Tensor, prior_variance: Tensor) -> tuple[Tensor, Tensor]:
         """See `LatentPosterior.query`; cross (1 or C, N, Q), prior_variance (1 or C, Q)."""
         root = self.sites.precision.sqrt()
         explained = []
         for block in _class_blocks(len(root), cross.shape[-2] * max(cross.shape[-2:])):
-            factor = _factor(_classes(self.prior.gram, block), root[block])
             scaled = root[block].unsqueeze(-1) * _classes(cross, block)
-            explained.append(torch.linalg.solve_triangular(factor, scaled, upper=False).square().sum(-2))
+            explained.append(torch.linalg.solve_triangular(self._factor(block), scaled, upper=False).square().sum(-2))
         return self.query_mean(cross), (prior_variance - torch.cat(explained)).clamp_min(0)
+
+    def _factor(self, block: slice) -> Tensor:
+        """Cholesky factors of ``B`` of some classes, (c, N, N)."""
+        root = self.sites.precision[block].sqrt()
+        return factor_plus_identity(root.unsqueeze(-1) * _classes(self.prior.gram, block) * root.unsqueeze(-2))
 
 
 def mean_field_by_blocks(
@@ -89,14 +102,9 @@ def _condition(prior: GramPrior, sites: Sites) -> BlockPosterior:
     kept = []
     for block in _class_blocks(n_classes, n * n):
         part = GramPrior(_classes(prior.gram, block), prior_mean[block]).condition(Sites(*(s[block] for s in sites)))
-        kept.append((part.mean, part.variance, part.log_det, part.trace, part.quadratic, part.alpha))
+        kept.append((part.mean, part.variance, part.log_det, part.quadratic, part.alpha))
     moments = (torch.cat(parts) for parts in zip(*kept, strict=True))
     return BlockPosterior(prior, prior_mean, sites, *moments)
-
-
-def _factor(gram: Tensor, root: Tensor) -> Tensor:
-    """Cholesky factors of ``B`` (C, N, N) from gram (1 or C, N, N) and root precisions (C, N)."""
-    return factor_plus_identity(root.unsqueeze(-1) * gram * root.unsqueeze(-2))
 
 
 def _class_blocks(n_classes: int, numbers: int) -> list[slice]:

@@ -194,7 +194,7 @@ def _star_evidence(Kxx: Tensor, prior_mean: Tensor, y: Tensor, n_classes: int, o
     own = torch.eye(n_classes, dtype=omega.dtype, device=omega.device)[y].mT  # (..., C, N)
     shared = Kxx.unsqueeze(-3)
     posterior = GramPrior(shared, omega.new_zeros(())).condition(Sites(omega, torch.zeros_like(omega)))
-    half_gram = posterior.half @ shared
+    half_gram = posterior.whitened(shared)
     covariance = shared - half_gram.mT @ half_gram  # (..., C, N, N), under the diagonal part alone
 
     means = prior_mean if prior_mean.dim() == 0 else prior_mean.unsqueeze(-1)

@@ -14,7 +14,7 @@ classes with a single latent function (`Logistic`) has C = 1 latent rows while i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Literal
+from typing import Literal, final
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ from sureshot.inference.latent_gaussian import Sites
 
 PredictiveRule = Literal["integral", "expected_log", "plug_in"]
 
-Carried = Any
+Carried = tuple[Tensor, ...] | None
 """Variational parameters that one step of mean field hands to the next: the likelihood's own affair."""
 
 
@@ -98,12 +98,11 @@ class MeanFieldLikelihood(Likelihood):
         sites: ``d / d mean = shift - precision * mean`` and ``d / d variance = -precision / 2``.
         """
 
+    @abstractmethod
     def step(
         self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None, carried: Carried = None
     ) -> tuple[Sites, Carried]:
         """Sites of one step of mean field, and what the auxiliary variables carry over to the next one.
-
-        `expected_sites`, carrying nothing, unless some auxiliary variables are not at their optimum for these moments.
 
         Parameters
         ----------
@@ -112,12 +111,29 @@ class MeanFieldLikelihood(Likelihood):
         carried : optional
             From the step before; None for the first.
         """
-        return self.expected_sites(mean, variance, y, weight), None
 
+    @abstractmethod
     def bound_after_step(
         self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None, carried: Carried
     ) -> Tensor:
         """`local_bound` with the auxiliary variables where `step` left them, (...)."""
+
+
+class AuxiliariesAtOptimum(MeanFieldLikelihood):
+    """A likelihood whose auxiliary variables are at their optimum in every step, so that none carries anything."""
+
+    @final
+    def step(
+        self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None, carried: Carried = None
+    ) -> tuple[Sites, Carried]:
+        """`expected_sites`, and None."""
+        return self.expected_sites(mean, variance, y, weight), None
+
+    @final
+    def bound_after_step(
+        self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None, carried: Carried
+    ) -> Tensor:
+        """`local_bound`."""
         return self.local_bound(mean, variance, y, weight)
 
 

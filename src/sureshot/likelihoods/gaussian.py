@@ -17,11 +17,11 @@ from torch import Tensor
 
 from sureshot.inference.latent_gaussian import Sites
 from sureshot.likelihoods.auxiliary import one_hot, per_class, positive, total
-from sureshot.likelihoods.base import ConjugateLikelihood
+from sureshot.likelihoods.base import AuxiliariesAtOptimum, ConjugateLikelihood
 from sureshot.likelihoods.quadrature import is_full_covariance
 
 
-class GaussianLabels(ConjugateLikelihood):
+class GaussianLabels(AuxiliariesAtOptimum, ConjugateLikelihood):
     """Label regression: ``t_c ~ N(f_c, noise)`` with targets -1/+1 for each class.
 
     Parameters

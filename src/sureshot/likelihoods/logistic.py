@@ -20,7 +20,7 @@ from sureshot.likelihoods.auxiliary import (
     require_counts,
     total,
 )
-from sureshot.likelihoods.base import ConjugateLikelihood
+from sureshot.likelihoods.base import AuxiliariesAtOptimum, ConjugateLikelihood
 from sureshot.likelihoods.quadrature import (
     expected_log_sigmoid,
     log_expected_sigmoid,
@@ -29,7 +29,7 @@ from sureshot.likelihoods.quadrature import (
 from sureshot.polya_gamma import half_tanh_ratio, sample_polya_gamma
 
 
-class Logistic(ConjugateLikelihood):
+class Logistic(AuxiliariesAtOptimum, ConjugateLikelihood):
     """Two classes by one latent function; ``p(y = 1 | f) = sigma(f)``.
 
     Latents have shape (..., 1, N); probabilities have two rows, class 0 first.

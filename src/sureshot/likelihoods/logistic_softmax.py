@@ -180,18 +180,20 @@ class LogisticSoftmax(ConjugateLikelihood):
     ) -> tuple[Sites, Carried]:
         """`poisson_gamma_step` in that augmentation, carrying its state; see `MeanFieldLikelihood.step`."""
         if self.augmentation == "negative_multinomial":
-            return super().step(mean, variance, y, weight)
-        start = torch.full_like(mean[..., 0, :], 1 + mean.shape[-2] / 2)
-        shape = start if carried is None else carried.shape_parameter
+            return self.expected_sites(mean, variance, y, weight), None
+        if carried is None:
+            shape = torch.full_like(mean[..., 0, :], 1 + mean.shape[-2] / 2)
+        else:
+            shape = PoissonGammaState(*carried).shape_parameter
         return self.poisson_gamma_step(mean, variance, y, shape, weight)
 
     def bound_after_step(
         self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None, carried: Carried
     ) -> Tensor:
         """See `MeanFieldLikelihood.bound_after_step`."""
-        if self.augmentation == "negative_multinomial":
+        if carried is None:
             return self.local_bound(mean, variance, y, weight)
-        return self.poisson_gamma_bound(mean, variance, y, carried, weight)
+        return self.poisson_gamma_bound(mean, variance, y, PoissonGammaState(*carried), weight)
 
     def poisson_gamma_step(
         self, mean: Tensor, variance: Tensor, y: Tensor, shape: Tensor, weight: Tensor | None = None

@@ -32,7 +32,7 @@ from sureshot.likelihoods.auxiliary import (
     require_counts,
     total,
 )
-from sureshot.likelihoods.base import MeanFieldLikelihood
+from sureshot.likelihoods.base import AuxiliariesAtOptimum
 from sureshot.likelihoods.quadrature import (
     MAX_NUMBERS,
     N_POINTS,
@@ -48,7 +48,7 @@ _FEW_CLASSES = 20  # up to here matrix products over all pairs are cheaper than 
 Normalisation = Literal["expected_likelihood", "expected_softmax"]
 
 
-class OneVsEach(MeanFieldLikelihood):
+class OneVsEach(AuxiliariesAtOptimum):
     """``L(f | y) = prod over c != y of sigma(f_y - f_c)``.
 
     Parameters

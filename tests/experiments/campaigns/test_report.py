@@ -50,7 +50,7 @@ def test_a_page_of_what_is_there(results: Path, tmp_path: Path) -> None:
     complete, failed, missing = outcome.findings
     assert complete == "3 of 28 cells have a result; they took 3.0 hours (the last run of each)."
     assert "`dkt-paper-cosine-5shot-seed0-standard-bfloat16`: diverged at step 7" in failed
-    assert missing.count("`") == 2 * 24
+    assert missing.startswith("Not run: 24 cells, 1 of `")
     table = next(table for table in outcome.tables if table.name == "scores-5-way-5-shot")
     assert list(table.frame["learner"]) == ["ove_mean_field_pl", "ove_gibbs_pl", "protonet"]  # by NLL
     assert list(table.frame["kernel"]) == ["cosine", "cosine", ""]
@@ -69,6 +69,11 @@ def test_a_page_of_what_is_there(results: Path, tmp_path: Path) -> None:
     assert all(path.stat().st_size > 5000 for path in written.figures)
     frame = pd.read_csv(tmp_path / "out" / "tables" / "cub-robustness.csv")
     assert len(frame) == 3 * 6
+
+
+def test_few_missing_cells_are_named(results: Path) -> None:
+    outcome = collect(CUB, results, learners=("protonet", "dkt", "matchingnet"), shots=(5,))
+    assert outcome.findings[-1] == "Not run: `matchingnet-paper-cosine-5shot-seed0-standard-bfloat16`."
 
 
 def test_results_in_any_precision_are_shown_and_the_first_decides(results: Path) -> None:

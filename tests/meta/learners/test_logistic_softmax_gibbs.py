@@ -134,7 +134,7 @@ def test_padded_rows_have_no_sites(start: str) -> None:
     assert not gradient[1, :, :, 4:].any()
     posterior = rule.posterior(prior, y, 3, weight, generator()).posterior
     assert not posterior.alpha[:, 1, :, 4:].any()
-    assert not posterior.half[:, 1, :, :, 4:].any()
+    assert not posterior.half()[:, 1, :, :, 4:].any()
 
 
 def test_padded_task_has_the_gradient_of_the_small_one(oracle: dict[str, Tensor]) -> None:

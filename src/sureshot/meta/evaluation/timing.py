@@ -23,7 +23,7 @@ from sureshot.meta.tasks import Tasks
 
 _WARM_UPS = 2
 _REPETITIONS = 20
-_SECONDS = 3.0  # after which a slow learner is not repeated more than a few times
+_SECONDS = 3.0  # after which a slow learner is repeated a few times at most, once if a single time is longer
 _FEWEST = 3
 
 
@@ -84,6 +84,6 @@ def _median_seconds(learner: Learner, tasks: Tasks) -> float:
             start = time.perf_counter()
             in_parts(condition(learner, tasks, generator), tasks, "probabilities")  # ends on the CPU: nothing pending
             seconds.append(time.perf_counter() - start)
-            if seconds[-1] > _SECONDS:
-                return seconds[-1]  # nothing that a warm-up or repetitions would tell from so long a time
+            if len(seconds) > 1 and seconds[-1] > _SECONDS:
+                return seconds[-1]  # no noise that repetitions would tell from so long a time
     return median(seconds[_WARM_UPS:])

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from sureshot.inference.latent_gaussian import GramPrior
+from sureshot.inference.latent_gaussian import GramPrior, factor_plus_identity
 from sureshot.likelihoods.auxiliary import one_hot
 from sureshot.likelihoods.gaussian import GaussianLabels
 from sureshot.meta.learners.absent_classes import present_classes
@@ -148,5 +148,4 @@ class LabelRegression(TaskInference):
     @staticmethod
     def _factor(prior: GramPrior, root: Tensor) -> Tensor:
         """Cholesky factor of ``B = I + W^1/2 K W^1/2``, (T, 1 or C, N, N)."""
-        eye = torch.eye(root.shape[-1], dtype=root.dtype, device=root.device)
-        return torch.linalg.cholesky(eye + root.unsqueeze(-1) * prior.gram * root.unsqueeze(-2))
+        return factor_plus_identity(root.unsqueeze(-1) * prior.gram * root.unsqueeze(-2))
