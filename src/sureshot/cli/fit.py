@@ -147,8 +147,8 @@ def _read_images(path: Path, checkpoint: Path | None) -> Table:
     from sureshot.meta.backbones import Backbone
     from sureshot.meta.training.checkpoint import load_checkpoint
 
-    find_images(path, with_labels=True)  # what is wrong with it comes before what it needs
     if checkpoint is None:
+        find_images(path, with_labels=True)  # what is wrong with it comes before what it needs
         raise DataError(
             f"{path}: images need a learner that was meta-trained on images (--checkpoint RUN); without one, name a "
             "CSV, Parquet or NPZ file"
