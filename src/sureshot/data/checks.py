@@ -30,6 +30,18 @@ def near(name: str, names: Iterable[str]) -> str:
     return " (did you mean " + " or ".join(repr(by_lower[key]) for key in found) + "?)"
 
 
+def check_exists(path: Path) -> None:
+    """Refuse a path that is not there; the message has the names beside it that are most like it.
+
+    Raises
+    ------
+    DataError
+    """
+    if not path.exists():
+        beside = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
+        raise DataError(f"{path} does not exist{near(path.name, beside)}")
+
+
 def check_names(path: Path, names: Sequence[str]) -> None:
     """Refuse two columns of the same name.
 

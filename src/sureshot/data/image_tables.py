@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sureshot.data.checks import listed, near
+from sureshot.data.checks import check_exists, listed
 from sureshot.data.image_files import IMAGE_SUFFIXES, read_images
 from sureshot.data.image_folders import PARTS, class_folders, image_files, images_in
 from sureshot.data.root import DataError
@@ -43,9 +43,7 @@ def find_images(path: Path, *, with_labels: bool) -> tuple[list[Path], np.ndarra
     DataError
         If `path` does not exist or is laid out otherwise.
     """
-    if not path.exists():
-        beside = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
-        raise DataError(f"{path} does not exist{near(path.name, beside)}")
+    check_exists(path)
     if path.is_file():
         if with_labels:
             raise DataError(f"{path} is one image without a class: name a folder with a sub-folder for each class")

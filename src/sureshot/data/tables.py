@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from sureshot.data.checks import check_labels, check_names, listed, near
+from sureshot.data.checks import check_exists, check_labels, check_names, listed, near
 from sureshot.data.embeddings import read_npz
 from sureshot.data.root import DataError
 
@@ -121,9 +121,7 @@ def _check_file(path: Path) -> str:
     """Suffix of a readable, non-empty file of a known kind."""
     if path.is_dir():
         raise DataError(f"{path} is a folder: name a {listed(_SUFFIXES)} file")
-    if not path.exists():
-        beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-        raise DataError(f"{path} does not exist{near(path.name, beside)}")
+    check_exists(path)
     kind = next((suffix for suffix in _SUFFIXES if path.name.lower().endswith(suffix)), None)
     if kind is None:
         raise DataError(

@@ -23,7 +23,7 @@ from sureshot.experiments.experiment import Experiment, Outcome, Progress, Table
 from sureshot.meta.backbones import make_backbone
 from sureshot.meta.episodes import EpisodeSampler
 from sureshot.meta.evaluation.calibration import temper, temperature_of
-from sureshot.meta.evaluation.passes import adapt, default_batch_size, draw_tasks, embed_set
+from sureshot.meta.evaluation.passes import adapt, default_batch_size, draw_tasks, embed_set, pooled_answers
 from sureshot.meta.learners import Learner, make_learner
 from sureshot.meta.protocols import EpisodeProtocol
 from sureshot.meta.seeds import generator_for
@@ -105,7 +105,7 @@ def answers(
     """Class probabilities (n, way) and true classes (n,) of the queries of tasks from a pool of classes."""
     protocol = EpisodeProtocol(settings.way, settings.shots, 5)
     sampler = EpisodeSampler(pool, protocol)
-    batches = list(
+    return pooled_answers(
         adapt(
             learner,
             sampler,
@@ -115,8 +115,6 @@ def answers(
             generator=generator_for(seed, "adaptation"),
         )
     )
-    probabilities = np.concatenate([batch.probabilities.reshape(-1, settings.way) for batch in batches])
-    return probabilities, np.concatenate([batch.query_y.ravel() for batch in batches])
 
 
 def _scores(probabilities: NDArray[np.float64], y: NDArray[np.int64], fitted: float, best: float) -> dict[str, float]:

@@ -31,6 +31,7 @@ from sureshot.meta.evaluation.passes import (
     device_of,
     draw_tasks,
     embed_set,
+    pooled_answers,
 )
 from sureshot.meta.evaluation.robustness import Corrupted, Robustness, measure_robustness
 from sureshot.meta.evaluation.scores import TaskScores, join, score_tasks
@@ -270,19 +271,15 @@ def fit_on_validation(
     rows = draw_tasks(sampler, wanted, generator_for(seed, "validation tasks"))
     batch = default_batch_size(used) if batch_size is None else batch_size
     embeddings = embed_set(learner, validation.x)
-    probabilities, y = [], []
-    for part in adapt(
+    adapted = adapt(
         learner,
         sampler,
         rows,
         embeddings,
         batch_size=batch,
         generator=generator_for(seed, "validation adaptation", device=device_of(learner)),
-    ):
-        real = np.ones(part.query_y.shape, dtype=bool) if part.query_mask is None else part.query_mask
-        probabilities.append(part.probabilities[real])
-        y.append(part.query_y[real])
-    return FittedTemperature(temperature_of(np.concatenate(probabilities), np.concatenate(y)), used, wanted)
+    )
+    return FittedTemperature(temperature_of(*pooled_answers(adapted)), used, wanted)
 
 
 def _score_variants(adapted: Iterator[Adapted], fitted: FittedTemperature | None) -> dict[str, TaskScores]:

@@ -11,7 +11,7 @@ depend on the batch size too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
@@ -161,6 +161,16 @@ def adapt(
             probabilities = in_parts(posterior, tasks, "probabilities")
             latents = in_parts(posterior, tasks, "latents") if with_latents else (None, None, None)
         yield Adapted(tasks, probabilities[0], *latents)
+
+
+def pooled_answers(adapted: Iterable[Adapted]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Class probabilities (n, C) of the queries of all tasks, and their true classes (n,); padding is left out."""
+    probabilities, y = [], []
+    for batch in adapted:
+        real = np.ones(batch.query_y.shape, dtype=bool) if batch.query_mask is None else batch.query_mask
+        probabilities.append(batch.probabilities[real])
+        y.append(batch.query_y[real])
+    return np.concatenate(probabilities), np.concatenate(y)
 
 
 def condition(learner: Learner, tasks: Tasks, generator: torch.Generator) -> EmbeddedPosterior:

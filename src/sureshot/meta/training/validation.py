@@ -20,7 +20,14 @@ from torch import Tensor
 
 from sureshot.meta.episodes import EpisodeRows, EpisodeSampler
 from sureshot.meta.evaluation.calibration import temper, temperature_of
-from sureshot.meta.evaluation.passes import adapt, default_batch_size, device_of, draw_tasks, embed_set
+from sureshot.meta.evaluation.passes import (
+    adapt,
+    default_batch_size,
+    device_of,
+    draw_tasks,
+    embed_set,
+    pooled_answers,
+)
 from sureshot.meta.learners.base import Learner
 from sureshot.meta.protocols import EpisodeProtocol
 from sureshot.meta.seeds import generator_for
@@ -79,12 +86,11 @@ class _Exam:
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Class probabilities (n, C) of all queries, and their classes (n,); a ValueError if they are not finite."""
         batches = adapt(learner, self.sampler, self.rows, embeddings, batch_size=self.batch_size, generator=noise)
-        found = [(batch.probabilities.reshape(-1, self.way), batch.query_y.ravel()) for batch in batches]
-        probabilities = np.concatenate([part for part, _ in found])
+        probabilities, y = pooled_answers(batches)
         broken = ~np.isfinite(probabilities).all(-1)
         if broken.any():
-            raise ValueError(f"the probabilities of {broken.sum()} of {len(broken)} queries are not finite")
-        return probabilities, np.concatenate([labels for _, labels in found])
+            raise ValueError(f"the probabilities of {broken.sum()} of {len(probabilities)} queries are not finite")
+        return probabilities, y
 
 
 class Validator:
