@@ -65,10 +65,15 @@ def class_folders(folder: Path) -> list[str]:
     """
     if not folder.is_dir():
         raise DataError(f"no folder {folder}: expected one with a sub-folder of images for each class")
-    names = sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    names = [path.name for path in sub_folders(folder)]
     if not names:
         raise DataError(f"{folder} has no sub-folder: expected one for each class, {folder}/CLASS/*.png (or .jpg)")
     return names
+
+
+def sub_folders(folder: Path) -> list[Path]:
+    """Folders in a folder, sorted, without those whose names begin with a dot."""
+    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
 def has_split(folder: Path) -> bool:

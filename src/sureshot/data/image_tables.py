@@ -15,7 +15,7 @@ import numpy as np
 
 from sureshot.data.checks import check_exists, listed
 from sureshot.data.image_files import IMAGE_SUFFIXES, read_images
-from sureshot.data.image_folders import PARTS, class_folders, image_files, images_in
+from sureshot.data.image_folders import PARTS, class_folders, image_files, images_in, sub_folders
 from sureshot.data.root import DataError
 from sureshot.data.tables import Table
 
@@ -51,7 +51,7 @@ def find_images(path: Path, *, with_labels: bool) -> tuple[list[Path], np.ndarra
     parts = [part for part in PARTS if (path / part).is_dir()]
     if len(parts) > 1:
         raise DataError(f"{path} has {' and '.join(parts)}: name one of them, {path / parts[0]}")
-    folders = sorted(place for place in path.iterdir() if place.is_dir() and not place.name.startswith("."))
+    folders = sub_folders(path)
     if not any(images_in(place) for place in (path, *folders)):
         there = sorted(place.name for place in path.iterdir())
         raise DataError(

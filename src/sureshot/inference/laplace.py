@@ -22,7 +22,7 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
-from sureshot.inference.latent_gaussian import Sites, factor_plus_identity
+from sureshot.inference.latent_gaussian import Sites, weighted_factor
 from sureshot.inference.weight_space import (
     SitePosterior,
     SoftmaxPosterior,
@@ -268,7 +268,7 @@ def softmax_laplace_exact(
     def curvature(alpha: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         p = torch.softmax(multiply(alpha), dim=-2)
         root = (s.unsqueeze(-2) * p).sqrt()
-        factor = factor_plus_identity(root.unsqueeze(-1) * shared * root.unsqueeze(-2))
+        factor = weighted_factor(shared, root)
         half = torch.linalg.solve_triangular(factor, torch.diag_embed(root), upper=False)
         blocks = half.mT @ half
         total = torch.linalg.cholesky(blocks.sum(-3))

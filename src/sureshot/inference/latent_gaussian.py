@@ -284,7 +284,7 @@ def matheron_sample(prior: GramPrior, sites: Sites, prior_draw: Tensor, generato
     root = w.sqrt()
     noise = torch.randn(prior_draw.shape, generator=generator, dtype=w.dtype, device=w.device)
     residual = b - w * prior_draw - root * noise
-    factor = factor_plus_identity(root.unsqueeze(-1) * prior.gram * root.unsqueeze(-2))
+    factor = weighted_factor(prior.gram, root)
     solved = torch.cholesky_solve((root * times_vector(prior.gram, residual)).unsqueeze(-1), factor).squeeze(-1)
     return prior_draw + times_vector(prior.gram, residual - root * solved)
 
@@ -295,6 +295,11 @@ def times_vector(matrix: Tensor, vector: Tensor) -> Tensor:
     Where the two broadcast, one matrix meets many vectors in a single product; ``@`` would copy it for each of them.
     """
     return torch.einsum("...mn,...n->...m", matrix, vector)
+
+
+def weighted_factor(gram: Tensor, root: Tensor) -> Tensor:
+    """Lower Cholesky factor of ``B = I + W^1/2 K W^1/2`` (..., N, N), given K and the diagonal (..., N) of W^1/2."""
+    return factor_plus_identity(root.unsqueeze(-1) * gram * root.unsqueeze(-2))
 
 
 def factor_plus_identity(matrix: Tensor) -> Tensor:

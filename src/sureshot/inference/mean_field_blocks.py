@@ -18,9 +18,9 @@ from sureshot.inference.latent_gaussian import (
     GramPrior,
     LatentPosterior,
     Sites,
-    factor_plus_identity,
     times_vector,
     trace_of_inverse,
+    weighted_factor,
 )
 from sureshot.inference.mean_field import unrolled_sites
 from sureshot.likelihoods.base import MeanFieldLikelihood
@@ -62,8 +62,7 @@ class BlockPosterior(LatentPosterior):
 
     def _factor(self, block: slice) -> Tensor:
         """Cholesky factors of ``B`` of some classes, (c, N, N)."""
-        root = self.sites.precision[block].sqrt()
-        return factor_plus_identity(root.unsqueeze(-1) * _classes(self.prior.gram, block) * root.unsqueeze(-2))
+        return weighted_factor(_classes(self.prior.gram, block), self.sites.precision[block].sqrt())
 
 
 def mean_field_by_blocks(

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from sureshot.inference.latent_gaussian import GramPrior, factor_plus_identity
+from sureshot.inference.latent_gaussian import GramPrior, weighted_factor
 from sureshot.likelihoods.auxiliary import one_hot
 from sureshot.likelihoods.gaussian import GaussianLabels
 from sureshot.meta.learners.absent_classes import present_classes
@@ -89,7 +89,7 @@ class LabelRegression(TaskInference):
             False for an absent class, which contributes nothing; by default those marked by the prior mean.
         """
         root, residual, present = self._residual(prior, y, n_classes, weight, class_mask)
-        factor = self._factor(prior, root)
+        factor = weighted_factor(prior.gram, root)
         # The classes that share a factor are its right-hand sides.
         shared = factor.shape[1] == 1
         columns = residual.mT.unsqueeze(1) if shared else residual.unsqueeze(-1)
@@ -112,7 +112,7 @@ class LabelRegression(TaskInference):
     ) -> RegressionPosterior:
         """The exact posterior; see `TaskInference.posterior`. An absent class stays at its prior mean."""
         root, residual, _ = self._residual(prior, y, n_classes, weight, class_mask)
-        factor = self._factor(prior, root)
+        factor = weighted_factor(prior.gram, root)
         eye = torch.eye(y.shape[-1], dtype=factor.dtype, device=factor.device)
         half = torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False) * root.unsqueeze(-2)
         if half.shape[1] == 1:
@@ -144,8 +144,3 @@ class LabelRegression(TaskInference):
         mask = present_classes(prior.mean).expand(*shape[:2], 1) if class_mask is None else class_mask.unsqueeze(-1)
         residual = (2 * one_hot(y, n_classes, dtype) - 1 - prior.mean).masked_fill(~mask, 0)
         return root, residual.expand(shape), mask.squeeze(-1).to(dtype)
-
-    @staticmethod
-    def _factor(prior: GramPrior, root: Tensor) -> Tensor:
-        """Cholesky factor of ``B = I + W^1/2 K W^1/2``, (T, 1 or C, N, N)."""
-        return factor_plus_identity(root.unsqueeze(-1) * prior.gram * root.unsqueeze(-2))
