@@ -72,7 +72,7 @@ def test_orderings_of_the_papers(make_record: Any) -> None:
     assert len(found) == 3
     accuracy = found["5-way 5-shot: ove_gibbs_pl more accurate than ove_gibbs_ml"]
     assert accuracy.holds
-    assert accuracy.measured == "0.7600 against 0.7500: difference +0.0100, standard error 0.0050"
+    assert accuracy.measured == "0.7600 against 0.7500: difference +0.0100, standard error 0.0050"  # just two of them
     assert found["5-way 5-shot: ove_gibbs_pl better calibrated (ECE) than ove_gibbs_ml"].holds
     assert not found["5-way 5-shot: ove_gibbs_pl more accurate on the worst corruptions than ove_gibbs_ml"].holds
 
@@ -84,6 +84,12 @@ def test_seeds_are_compared_in_pairs(make_record: Any) -> None:
     # Seed 2 has no partner; the differences are 0.02 and 0.04, so their mean is 0.03 with standard error 0.01.
     assert verdict.measured == "0.6500 against 0.6200: difference +0.0300, standard error 0.0100"
     assert verdict.holds
+
+
+def test_a_difference_of_less_than_two_standard_errors_is_called_noise(make_record: Any) -> None:
+    records = [make_record("cdkt_ml", 0.61, shots=1, error=0.006), make_record("cdkt_pl", 0.60, shots=1, error=0.008)]
+    [verdict] = paper_verdicts(score_frame(records), None)
+    assert verdict.measured == "0.6100 against 0.6000: difference +0.0100, standard error 0.0100 (within noise)"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 An ordering of the papers is compared under the papers' presets with the cosine kernel; it holds if the measured
 difference has its sign. The standard error beside the difference says how much that is worth: between seeds, paired,
 where there are several; else that of the test tasks of two learners as if they were not the same tasks, which is
-larger than that of the paired difference.
+larger than that of the paired difference. A difference of less than two standard errors is called noise.
 """
 
 from __future__ import annotations
@@ -103,6 +103,8 @@ def paper_verdicts(frame: pd.DataFrame, benchmark: str | None) -> list[Verdict]:
         difference = first - second
         claim = f"5-way {ordering.shots}-shot: {ordering.ahead} {_IN_WORDS[ordering.metric]} {ordering.behind}"
         text = f"{first:.4f} against {second:.4f}: difference {difference:+.4f}, standard error {error:.4f}"
+        if abs(difference) < 2 * error:
+            text += " (within noise)"
         holds = difference > 0 if ordering.metric in _HIGHER else difference < 0
         found.append(Verdict(claim, ordering.source, text, bool(holds)))
     return found
