@@ -187,8 +187,17 @@ def test_plain_batches_of_images() -> None:
     assert tasks.n_classes == 3
     assert torch.equal(tasks.support_y, tasks.support_x[..., 1].long())
     assert len(tasks.support_x[..., 0].unique()) == 14
-    with pytest.raises(ValueError, match="2 batches of 8 rows, each at most once, from 15 rows"):
-        sampler.sample_images(8, seeded(), n_batches=2)
+    with pytest.raises(ValueError, match="at least one batch of at least one row, got 2 of 0"):
+        sampler.sample_images(0, seeded(), n_batches=2)
+
+
+def test_plain_batches_of_a_small_set_repeat_its_rows_evenly() -> None:
+    sampler = EpisodeSampler(labelled((4, 5, 6)), EpisodeProtocol(2, 1, 1))
+    rows = sampler.draw_images(17, seeded(), n_batches=2).support
+    assert rows.shape == (2, 17)
+    counts = rows.flatten().bincount(minlength=15)
+    assert counts.tolist().count(3) == 4
+    assert counts.tolist().count(2) == 11
 
 
 def test_bytes_become_numbers_from_zero_to_one() -> None:

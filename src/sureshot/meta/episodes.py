@@ -14,6 +14,7 @@ many rows as the most shots (or queries), of which the mask keeps the first ones
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
@@ -148,12 +149,8 @@ class EpisodeSampler:
         -------
         Tasks
             `n_batches` of them, each with `n_images` rows in the support, no query, and the classes of the labelled
-            set for labels. No row comes twice.
-
-        Raises
-        ------
-        ValueError
-            If there are not so many rows.
+            set for labels. Rows come in a random order of all of them; where there are too few, in several orders one
+            after another.
         """
         return self.gather(self.draw_images(n_images, generator, n_batches))
 
@@ -210,14 +207,14 @@ class EpisodeSampler:
 
     def draw_images(self, n_images: int, generator: torch.Generator, n_batches: int = 1) -> EpisodeRows:
         """The rows of plain batches; see `sample_images`."""
+        if n_images < 1 or n_batches < 1:
+            raise ValueError(f"expected at least one batch of at least one row, got {n_batches} of {n_images}")
         total, available = n_images * n_batches, len(self.data.y)
-        if n_images < 1 or n_batches < 1 or total > available:
-            raise ValueError(
-                f"cannot draw {n_batches} batches of {n_images} rows, each at most once, from {available} rows: "
-                "ask for fewer"
-            )
-        rows = torch.randperm(available, generator=generator, device=generator.device)[:total].cpu()
-        rows = rows.unflatten(0, (n_batches, n_images))
+        orders = [
+            torch.randperm(available, generator=generator, device=generator.device)
+            for _ in range(math.ceil(total / available))
+        ]
+        rows = torch.cat(orders)[:total].cpu().unflatten(0, (n_batches, n_images))
         none = rows[:, :0]
         y = self.data.y.cpu()[rows]
         every = torch.arange(self.n_classes).expand(n_batches, -1)
