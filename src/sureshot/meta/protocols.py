@@ -138,7 +138,10 @@ PROTOCOLS: Mapping[str, EpisodeProtocol] = MappingProxyType(
 """Episodes of the papers: 16 queries of each class in training (15 where a class has 20 rows), 15 in tests."""
 
 
-_TEXT = "In the text transfer trains on 64 classes of mini-ImageNet, or on 4114 rotated characters of Omniglot."
+_TEXT = (
+    "In the text transfer trains on 64 classes of mini-ImageNet, or on 4114 of the 6492 rotated characters of "
+    "Omniglot. It does not say which: here they are the 6388 that are not Latin."
+)
 _CODE = (
     "As released: transfer trains on all 100 classes of mini-ImageNet, and on Omniglot's 1597 non-Latin characters "
     "without rotations."

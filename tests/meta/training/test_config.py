@@ -26,6 +26,31 @@ def test_defaults_are_the_papers(tmp_path: Path) -> None:
     assert (config.backbone.name, config.validation.select_by) == ("conv4", "accuracy")
 
 
+def test_a_preset_fills_in_how_a_paper_trains(tmp_path: Path) -> None:
+    text = (
+        f'preset = "logistic-softmax-5shot-paper"\n{MINIMAL}[training]\nlearning_rate = 0.5\n[episodes]\nqueries = 15\n'
+    )
+    config = TrainingConfig.from_toml(write(tmp_path, text))
+    assert config.episodes.to_protocol() == EpisodeProtocol(5, 5, 15)
+    assert config.training.episodes == 40_000
+    assert (config.training.learning_rate, config.training.learning_rate_kernel) == (0.5, 1e-4)
+    assert config.data.options == {"rotations": True}
+    assert TrainingConfig.from_dict(config.as_dict()) == config
+    released = TrainingConfig.from_toml(
+        write(tmp_path, MINIMAL.replace("[learner]", "options = { alphabets = 3 }\n[learner]")),
+        ["preset=logistic-softmax-5shot-released-code", "episodes.protocol=5way-1shot-train"],
+    )
+    assert released.data.options == {"rotations": False, "alphabets": 3}
+    assert released.episodes.to_protocol() == PROTOCOLS["5way-1shot-train"]
+
+
+def test_a_preset_that_is_not_known(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"no preset 'one-vs-each-5shot'.*presets: one-vs-each-1shot-paper, "):
+        TrainingConfig.from_toml(write(tmp_path, MINIMAL), ["preset=one-vs-each-5shot"])
+    with pytest.raises(ValueError, match=r"\[episodes\] with keys, got 3"):
+        TrainingConfig.from_toml(write(tmp_path, f'preset = "one-vs-each-1shot-paper"\nepisodes = 3\n{MINIMAL}'))
+
+
 def test_everything_that_can_be_set(tmp_path: Path) -> None:
     text = """
 [data]

@@ -2,7 +2,8 @@
 
 A section is a frozen dataclass; the keys of a TOML table are its fields, so what is written here is what can be
 set, and a key that is not here is refused with the nearest names. Options of a data set, backbone or learner go
-into the table ``options`` of its section and are checked by whoever takes them.
+into the table ``options`` of its section and are checked by whoever takes them. A key ``preset`` before the sections
+names how a paper trains (`sureshot.meta.protocols.TRAINING_PRESETS`); keys beside it take precedence.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, Literal, TypeVar, get_type_hints
 
 from sureshot.data.checks import listed, near
 from sureshot.data.typed_values import typed_value
-from sureshot.meta.protocols import PROTOCOLS, Count, EpisodeProtocol
+from sureshot.meta.protocols import PROTOCOLS, TRAINING_PRESETS, Count, EpisodeProtocol
 
 SelectBy = Literal["accuracy", "nll"]
 
@@ -247,7 +248,7 @@ class TrainingConfig:
 
     @classmethod
     def from_dict(cls, tables: Mapping[str, Any]) -> TrainingConfig:
-        """From nested mappings, such as `as_dict` gives.
+        """From nested mappings, such as `as_dict` gives; a ``preset`` among them is filled in.
 
         Raises
         ------
@@ -255,6 +256,7 @@ class TrainingConfig:
             As in `from_toml`.
         """
         sections = get_type_hints(cls)
+        tables = _with_preset(tables)
         for name, table in tables.items():
             if name not in sections:
                 raise ValueError(f"unknown section [{name}]{near(name, sections)}; sections: {listed(list(sections))}")
@@ -270,6 +272,36 @@ class TrainingConfig:
         """JSON values: sections of keys."""
         found: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
         return found
+
+
+def _with_preset(tables: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The sections with what their preset says, where they do not say otherwise."""
+    if "preset" not in tables:
+        return tables
+    name = tables["preset"]
+    if name not in TRAINING_PRESETS:
+        known = list(TRAINING_PRESETS)
+        raise ValueError(f"there is no preset {name!r}{near(str(name), known)}; presets: {', '.join(known)}")
+    preset = TRAINING_PRESETS[name]
+    given = {section: table for section, table in tables.items() if section != "preset"}
+    meant: dict[str, dict[str, Any]] = {
+        "training": {
+            "episodes": preset.episodes,
+            "learning_rate": preset.learning_rate,
+            "learning_rate_kernel": preset.learning_rate_kernel,
+        }
+    }
+    data, episodes = given.get("data"), given.get("episodes", {})
+    if isinstance(data, Mapping):
+        options = preset.data_options.get(data.get("name", ""), {})
+        meant["data"] = {"options": {**options, **data.get("options", {})}}
+        given["data"] = {key: value for key, value in data.items() if key != "options"}
+    if isinstance(episodes, Mapping) and "protocol" not in episodes:
+        meant["episodes"] = dataclasses.asdict(preset.train)
+    for section, table in meant.items():
+        if isinstance(given.setdefault(section, {}), Mapping):
+            given[section] = {**table, **given[section]}
+    return given
 
 
 def _section(name: str, kind: type[Section], table: Mapping[str, Any]) -> Section:
@@ -289,7 +321,7 @@ def _replace(tables: dict[str, Any], setting: str) -> None:
     """Put ``section.key=value`` into the nested tables."""
     path, separator, text = setting.partition("=")
     keys = [key.strip() for key in path.split(".")]
-    if not separator or len(keys) < 2 or not all(keys):
+    if not separator or (len(keys) < 2 and keys != ["preset"]) or not all(keys):
         raise ValueError(f"--set {setting}: expected SECTION.KEY=VALUE, for instance --set training.episodes=1000")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
