@@ -16,18 +16,20 @@ OURS = {"preset": "recommended"}
 def test_the_recommended_learner_against_the_best_baseline(make_record: Any) -> None:
     records = [
         make_record("ove_mean_field_pl", 0.75, nll=0.70, ece=0.018, own_auroc=0.76, **OURS),
-        make_record("protonet", 0.71, nll=0.65, ece=0.06, own_auroc=0.75),
+        make_record("protonet", 0.71, nll=0.65, ece=0.06, tempered_ece=0.009, own_auroc=0.75),
         make_record("matchingnet", 0.74, nll=0.90, ece=0.03, own_auroc=0.70),
         make_record("ove_gibbs_pl", 0.90, nll=0.1, ece=0.001, own_auroc=0.99),  # no baseline
     ]
     found = {verdict.claim: verdict for verdict in aim_verdicts(score_frame(records), "ove_mean_field_pl")}
-    assert len(found) == 6
+    assert len(found) == 8
     ahead = "5-way 5-shot: ove_mean_field_pl ahead of every baseline in "
     assert found[f"{ahead}accuracy"].holds
     assert found[f"{ahead}accuracy"].measured == "0.7500 against 0.7400 (matchingnet)"
     assert not found[f"{ahead}NLL"].holds
     assert found[f"{ahead}NLL"].measured == "0.7000 against 0.6500 (protonet)"
     assert found[f"{ahead}raw ECE"].holds
+    tempered = found[f"{ahead}ECE once every learner has a temperature"]
+    assert (tempered.measured, tempered.holds) == ("0.0100 against 0.0090 (protonet)", False)
     assert found[f"{ahead}out-of-episode AUROC by its own score"].holds
     assert found[f"{ahead}out-of-episode AUROC by the largest logit"].holds  # level
     assert found["5-way 5-shot: raw ECE at most 0.02"].holds

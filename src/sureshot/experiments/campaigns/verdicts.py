@@ -74,6 +74,8 @@ _AIMS = {
     "accuracy": "accuracy",
     "nll": "NLL",
     "ece": "raw ECE",
+    "T nll": "NLL once every learner has a temperature",
+    "T ece": "ECE once every learner has a temperature",
     "out AUROC": "out-of-episode AUROC by the largest logit",
     "own AUROC": "out-of-episode AUROC by its own score",
 }
@@ -131,8 +133,10 @@ def aim_verdicts(frame: pd.DataFrame, recommended: str) -> list[Verdict]:
     """Whether the recommended learner is ahead of every baseline, metric by metric, in every evaluation.
 
     Out-of-episode detection is judged twice: by the negative largest logit, the protocol's score, and by each learner's
-    own, which for baselines is the same. At one shot the accuracy may be within a point of the best. Metrics that one
-    side lacks are left out.
+    own, which for baselines is the same. Calibration is judged twice as well: of the probabilities as they are, where a
+    learner that fits a temperature in meta-training has an advantage, and after one for every learner, fitted
+    on validation classes. At one shot the accuracy may be within a point of the best. Metrics that one side lacks are
+    left out.
     """
     found = []
     source = "this project's aim"
