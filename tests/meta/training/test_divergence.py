@@ -68,6 +68,15 @@ def test_a_matrix_that_cannot_be_factorised(
     assert isinstance(caught.value.__cause__, torch.linalg.LinAlgError)
 
 
+def test_a_loss_beyond_any_use(configure: Configure, data: FewShotData, tmp_path: Path) -> None:
+    rate = 1e5  # everything stays finite, and the loss of the second step is about 1e11
+    config = configure(
+        training={"checkpoint_every": 1, "episodes_per_step": 1, "learning_rate": rate}, validation={"every": 0}
+    )
+    with pytest.raises(DivergedError, match=r"diverged at step 1 .*the loss is \d\S* nats for each row; .*checkpoint"):
+        train(config, tmp_path, data=data)
+
+
 @pytest.mark.parametrize("rate", [1e36, 1e38])
 def test_a_far_too_large_rate_of_the_network(
     configure: Configure, data: FewShotData, tmp_path: Path, rate: float

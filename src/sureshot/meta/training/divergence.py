@@ -1,9 +1,9 @@
 """When a run has diverged, and where one can go on from.
 
-Numbers that are not finite come up late and far from their cause: in a loss, in a gradient, in a factorisation deep
-inside the inference, or in a validation long after the step that was too long. An error from there may also be a
-mistake, such as settings that do not fit the tasks, and must then stay what it is. So an error is one of numbers only
-if a matrix could not be factorised or its message says so.
+A loss beyond `LARGEST_LOSS` is one sign of it. Numbers that are not finite are another; they come up late and far from
+their cause: in a loss, in a gradient, in a factorisation deep inside the inference, or in a validation long after the
+step that was too long. An error from there may also be a mistake, such as settings that do not fit the tasks, and must
+then stay what it is. So an error is one of numbers only if a matrix could not be factorised or its message says so.
 """
 
 from __future__ import annotations
@@ -19,8 +19,15 @@ from torch import Tensor
 _ABOUT_NUMBERS = re.compile(r"\b(finite|infinite|infinity|definite|nan|inf|overflow)\b", re.IGNORECASE)
 
 
+LARGEST_LOSS = 1e6
+"""In nats for each row, of a run that goes on; the true class then has probability ``exp(-1e6)``."""
+
+
 class DivergedError(ValueError):
-    """Training came to numbers that are not finite; the message names step, learner and last good checkpoint."""
+    """Training came to a loss beyond any use, or to numbers that are not finite.
+
+    The message names step, learner and last good checkpoint.
+    """
 
 
 @dataclass(frozen=True)

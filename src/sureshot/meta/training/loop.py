@@ -11,8 +11,9 @@ A folder holds a run::
     best.safetensors     the learner with the best validation score, for use
     metrics.jsonl        the log
 
-Trouble is reported, not hidden: gradients are never clipped, unusually large ones are counted in the log, and numbers
-that are not finite, wherever they come up, end the run with an error that says where and are never saved.
+Trouble is reported, not hidden: gradients are never clipped, unusually large ones are counted in the log, and a loss
+beyond any use and numbers that are not finite, wherever they come up, end the run with an error that says where. Such
+numbers are never saved.
 """
 
 from __future__ import annotations
@@ -47,7 +48,14 @@ from sureshot.meta.training.checkpoint import (
 )
 from sureshot.meta.training.config import TrainingConfig
 from sureshot.meta.training.distributed import Processes, processes
-from sureshot.meta.training.divergence import DivergedError, Saved, is_about_numbers, not_finite, where_to_go_on
+from sureshot.meta.training.divergence import (
+    LARGEST_LOSS,
+    DivergedError,
+    Saved,
+    is_about_numbers,
+    not_finite,
+    where_to_go_on,
+)
 from sureshot.meta.training.log import LOG_NAME, MetricLog
 from sureshot.meta.training.state import State, check_same, state_of
 from sureshot.meta.training.validation import ValidationScores, Validator
@@ -248,6 +256,8 @@ class Run:
         for name, value in zip(("loss", "norm of the gradient"), values, strict=True):
             if not math.isfinite(value):
                 raise self._diverged(f"the {name} is {value}")
+        if values[0] > LARGEST_LOSS:
+            raise self._diverged(f"the loss is {values[0]:.2g} nats for each row")
         with self._watched("the step"):
             self.optimiser.step()
         state.episodes += config.episodes_per_step
