@@ -169,8 +169,9 @@ class GaussianAnswers(Answers):
 
     @property
     def _own_temperature(self) -> Tensor:
-        """What the learner's probabilities over so many classes are tempered with."""
-        return self.learner.temperature(self.support.new_tensor(self.n_classes))
+        """What the learner's probabilities over so many classes and rows are tempered with, ()."""
+        sizes = self.membership.sum(-1)
+        return self.learner.temperature(sizes.new_full((1,), self.n_classes), sizes).squeeze(0)
 
     def _means(self, query: Tensor) -> Tensor:
         """Mean latents (S, 1, C, Q) of all classes."""

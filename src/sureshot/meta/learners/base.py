@@ -14,6 +14,7 @@ and grouping changes nothing.
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -63,20 +64,20 @@ class EmbeddedPosterior(ABC):
 
 @dataclass(frozen=True)
 class TaskPosterior:
-    """A learner conditioned on a support set.
-
-    What was learned from the support set does not change any more. Queries pass the learner's own backbone, in
-    evaluation mode; it is not copied, so do not train it on while the posterior is in use.
+    """A learner conditioned on a support set; what becomes of the learner afterwards does not change it.
 
     Attributes
     ----------
     learner : Learner
-        Embeds the queries.
+        A copy of the learner, in evaluation mode; embeds the queries.
     embedded : EmbeddedPosterior
+    n_tasks : int
+        T.
     """
 
     learner: Learner
     embedded: EmbeddedPosterior
+    n_tasks: int
 
     def predict(self, query_x: Tensor) -> Tensor:
         """Class probabilities (T, Q, C) at queries (T, Q, ...).
@@ -84,22 +85,27 @@ class TaskPosterior:
         Raises
         ------
         ValueError
-            If a query is not finite; `latents` and `outlier_score` likewise.
+            If a query is not finite, or there is not one set of queries for each task; `latents` and `outlier_score`
+            likewise.
         """
-        with evaluating(self.learner):
+        with torch.no_grad():
             return self.embedded.predict(self._embed(query_x))
 
     def latents(self, query_x: Tensor) -> Latents:
         """Scores of the classes at queries (T, Q, ...)."""
-        with evaluating(self.learner):
+        with torch.no_grad():
             return self.embedded.latents(self._embed(query_x))
 
     def outlier_score(self, query_x: Tensor) -> Tensor:
         """How little a query (T, Q, ...) is like any class, (T, Q); larger is less."""
-        with evaluating(self.learner):
+        with torch.no_grad():
             return self.embedded.outlier_score(self._embed(query_x))
 
     def _embed(self, query_x: Tensor) -> Tensor:
+        if query_x.dim() < 2 or len(query_x) != self.n_tasks:
+            raise ValueError(
+                f"query_x must be (T, Q, ...) with the queries of {self.n_tasks} tasks, got {tuple(query_x.shape)}"
+            )
         _require_finite("query_x", query_x, None)
         return self.learner.embed(query_x)
 
@@ -129,6 +135,9 @@ class Learner(nn.Module, ABC):
     fits_temperature = False
     """Whether meta-training fits a temperature of the predictive probabilities on validation tasks."""
 
+    added_state: frozenset[str] = frozenset()
+    """Names in ``state_dict()`` that checkpoints of early versions lack; a learner from such a one keeps its start."""
+
     config: dict[str, Any]
     """What `sureshot.meta.learners.learner_from_config` builds it from; JSON values."""
 
@@ -152,7 +161,14 @@ class Learner(nn.Module, ABC):
             Of inputs.
         generator : torch.Generator, optional
             For learners that sample; a fixed seed without it.
+
+        Raises
+        ------
+        ValueError
+            If an input is not finite: statistics of batch normalisation would never recover from it.
         """
+        _require_finite("support_x", tasks.support_x, tasks.support_mask)
+        _require_finite("query_x", tasks.query_x, tasks.query_mask)
         return self.task_losses(self.embed_tasks(tasks), generator or seeded(tasks.support_y.device))
 
     def condition(
@@ -203,12 +219,10 @@ class Learner(nn.Module, ABC):
         _require_finite("support_x", support_x, support_mask)
         with evaluating(self):
             embedded = self.embed(support_x)
-        return TaskPosterior(
-            self,
-            self.condition_embedded(
-                embedded, support_y, classes, support_mask, class_mask, generator or seeded(support_y.device)
-            ),
+        found = self.condition_embedded(
+            embedded, support_y, classes, support_mask, class_mask, generator or seeded(support_y.device)
         )
+        return TaskPosterior(copy.deepcopy(self).eval().requires_grad_(False), found, len(support_y))
 
     def set_centre(self, centre: Tensor) -> None:
         """Subtract a vector (D,) or number () from all embeddings in use; for learners with `fits_normalisation`.
@@ -220,16 +234,18 @@ class Learner(nn.Module, ABC):
         """
         raise ValueError(f"{type(self).__name__} does not centre its embeddings")
 
-    def set_temperature(self, temperature: float, way: int = 2, growth: float = 0.0) -> None:
+    def set_temperature(
+        self, temperature: float, way: int = 2, growth: float = 0.0, shots: int = 1, shot_growth: float = 0.0
+    ) -> None:
         """Temper predictive probabilities, ``p^(1 / T)`` normalised; for learners with `fits_temperature`.
 
         Parameters
         ----------
         temperature : float
-            T for tasks of `way` classes.
-        way : int
-        growth : float
-            T for C classes is ``temperature * (C / way) ** growth``.
+            T for tasks of `way` classes with `shots` labelled rows of each.
+        way, shots : int
+        growth, shot_growth : float
+            T for C classes and S shots is ``temperature * (C / way) ** growth * (S / shots) ** shot_growth``.
 
         Raises
         ------

@@ -132,7 +132,8 @@ class GaussianProcessLearner(Learner):
         of directions (cosine, unit_rbf); to linear and polynomial ones it is another origin, to others nothing.
     fit_temperature : bool
         Meta-learn a temperature of the predictive probabilities, likewise: by the likelihood of the tasks of
-        validation classes, of two numbers of classes where there are enough, so that tasks of others have theirs.
+        validation classes, of two numbers of classes and of two numbers of shots where there are enough, so that tasks
+        of others have theirs.
         A learner trained on its base classes is too sure of itself on new ones.
     base_classes : nn.Module, optional
         For the objective "base_classes": losses (T,) of tasks of embeddings of single images. Kernel and prior mean
@@ -142,6 +143,8 @@ class GaussianProcessLearner(Learner):
     centre: Tensor
     prediction_shift: Tensor
     log_temperature: Tensor
+    shot_growth: Tensor
+    added_state = frozenset({"shot_growth"})
 
     def __init__(
         self,
@@ -201,20 +204,38 @@ class GaussianProcessLearner(Learner):
         self.register_buffer("centre", torch.zeros(kernel.n_features))
         self.fits_temperature = fit_temperature
         self.register_buffer("log_temperature", torch.zeros(2))  # intercept, and slope in the log of the classes
+        self.register_buffer("shot_growth", torch.zeros(()))  # its slope in the log of the shots
 
     def set_centre(self, centre: Tensor) -> None:
         """Subtract a vector from all embeddings in use; see `Learner.set_centre`."""
         self.centre.copy_(centre)
 
-    def set_temperature(self, temperature: float, way: int = 2, growth: float = 0.0) -> None:
+    def set_temperature(
+        self, temperature: float, way: int = 2, growth: float = 0.0, shots: int = 1, shot_growth: float = 0.0
+    ) -> None:
         """Set the temperature of the predictive probabilities; see `Learner.set_temperature`."""
-        self.log_temperature[0] = math.log(temperature) - growth * math.log(way)
+        self.log_temperature[0] = math.log(temperature) - growth * math.log(way) - shot_growth * math.log(shots)
         self.log_temperature[1] = growth
+        self.shot_growth.fill_(shot_growth)
 
-    def temperature(self, n_classes: Tensor) -> Tensor:
-        """The temperature of the predictive probabilities of tasks with so many classes each."""
+    def temperature(self, n_classes: Tensor, class_sizes: Tensor) -> Tensor:
+        """The temperature of the predictive probabilities of tasks.
+
+        Parameters
+        ----------
+        n_classes : Tensor (T,)
+        class_sizes : Tensor (T, P)
+            Labelled rows of each class. The geometric mean over the classes that have any counts as the shots of a
+            task, 1 at least.
+
+        Returns
+        -------
+        Tensor (T,)
+        """
+        seen = class_sizes > 0
+        log_sizes = torch.where(seen, class_sizes, 1).log().sum(-1) / seen.sum(-1).clamp_min(1)
         intercept, slope = self.log_temperature
-        return (intercept + slope * n_classes.log()).exp()
+        return (intercept + slope * n_classes.log() + self.shot_growth * log_sizes.clamp_min(0)).exp()
 
     def task_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
         """Negative objective per row, (T,); see `Learner.task_losses`."""
@@ -272,12 +293,16 @@ class GaussianProcessLearner(Learner):
         prior = self._prior(support, n_classes, class_mask, mean)
         latent = inference.posterior(prior, support_y, n_classes, weight, generator)
         rule = self.training_rule if training else self.rule
-        sizes = support.new_full((len(support),), n_classes) if class_mask is None else class_mask.sum(-1).to(support)
-        temperature = support.new_ones(len(support)) if training else self.temperature(sizes)
         membership = nn.functional.one_hot(support_y, n_classes).to(support.dtype).mT
+        if weight is not None:
+            membership = membership * weight.unsqueeze(1)
+        temperature = support.new_ones(len(support))
+        if not training:
+            ways = temperature * n_classes if class_mask is None else class_mask.sum(-1).to(support)
+            temperature = self.temperature(ways, membership.sum(-1))
         return GaussianProcessTaskPosterior(
             support,
-            membership if weight is None else membership * weight.unsqueeze(1),
+            membership,
             self.kernel if training else copy.deepcopy(self.kernel).requires_grad_(False),
             latent,
             self.predictive_likelihood,

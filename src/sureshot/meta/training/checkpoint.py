@@ -77,7 +77,7 @@ class Checkpoint:
         self.restore(learner)
         return learner.eval()
 
-    def restore(self, learner: nn.Module) -> None:
+    def restore(self, learner: Learner) -> None:
         """Copy the saved state into a learner of the same architecture.
 
         Raises
@@ -90,6 +90,9 @@ class Checkpoint:
         learnt = {name: value for name, value in state.items() if bool(torch.isfinite(value).all())}
         expected = {_MODEL + name: _described(value) for name, value in learnt.items()}
         saved = {name for name in self.artifact.arrays if name.startswith(_MODEL)}
+        for name in learner.added_state:
+            if _MODEL + name not in saved:
+                del learnt[name], expected[_MODEL + name]
         foreign = sorted(saved - {_MODEL + name for name in state})
         if foreign:
             name = foreign[0].removeprefix(_MODEL)

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _MOST_GROWTH = 0.5
-"""Of a temperature with the number of classes; about 0.1 is usual, and tasks without an error say anything."""
+"""Of a temperature with the number of classes (about 0.1 is usual) or of shots (about 0.3); tasks without an error say
+anything."""
 
 _SUPPORTS_FOR_TEMPERATURE = 1500
 """Supports of single classes, over all tasks of a size, at least: they differ more than queries do. With 600 (20 tasks
@@ -80,6 +81,10 @@ class _Exam:
     @property
     def way(self) -> int:
         return self.sampler.protocol.ways[1]
+
+    @property
+    def shots(self) -> int:
+        return self.sampler.protocol.shot_range[1]
 
     def answers(
         self, learner: Learner, embeddings: Tensor, noise: torch.Generator
@@ -125,7 +130,7 @@ class Validator:
         self._way, self._shots = min(training.ways[1], data.n_classes), training.shot_range[1]
         if self._way < training.ways[1]:
             logger.info("validation is on %d-way tasks: there are no more validation classes", self._way)
-        self._exam = self._draw(self._way, config.tasks, "validation tasks")
+        self._exam = self._draw(self._way, self._shots, config.tasks, "validation tasks")
 
     def __call__(self, learner: Learner) -> ValidationScores:
         """Scores of a learner; it is left in the mode in which it came.
@@ -160,31 +165,41 @@ class Validator:
         scored: tuple[NDArray[np.float64], NDArray[np.int64]],  # the answers to `_exam`
     ) -> float:
         """Set the temperature of a learner that has none yet, and its growth; returns that for tasks of the scores."""
-        temperatures = [
-            temperature_of(*(scored if exam is self._exam else exam.answers(learner, embeddings, noise)))
-            for exam in self._temperature_exams
-        ]
-        growth = 0.0
-        if len(temperatures) > 1:
-            first, second = self._temperature_exams
-            growth = math.log(temperatures[1] / temperatures[0]) / math.log(second.way / first.way)
-            growth = min(max(growth, -_MOST_GROWTH), _MOST_GROWTH)
-        learner.set_temperature(temperatures[0], self._way, growth)
-        return temperatures[0]
+
+        def fitted(exam: _Exam) -> float:
+            return temperature_of(*(scored if exam is self._exam else exam.answers(learner, embeddings, noise)))
+
+        usual, other_way, other_shots = self._temperature_exams
+        temperature, growth, shot_growth = fitted(usual), 0.0, 0.0
+        if other_way is not None:
+            growth = _growth(fitted(other_way) / temperature, other_way.way / usual.way)
+        if other_shots is not None:
+            shot_growth = _growth(fitted(other_shots) / temperature, other_shots.shots / usual.shots)
+        learner.set_temperature(temperature, usual.way, growth, usual.shots, shot_growth)
+        return temperature
 
     @cached_property
-    def _temperature_exams(self) -> tuple[_Exam, ...]:
-        """Tasks of one or two sizes, the first that of the scores, with about as many queries in all."""
-        tasks = max(self._config.tasks, -(-_SUPPORTS_FOR_TEMPERATURE // self._way))
-        enough = tasks == self._config.tasks
-        first = self._exam if enough else self._draw(self._way, tasks, "validation tasks")
-        other = _other_way(self._way, self._data.n_classes)
-        if other is None:
-            return (first,)
-        return first, self._draw(other, max(1, tasks * self._way // other), "other tasks")
+    def _temperature_exams(self) -> tuple[_Exam, _Exam | None, _Exam | None]:
+        """Tasks of the size of the scores, of another number of classes, and of another number of shots.
 
-    def _draw(self, way: int, tasks: int, purpose: str) -> _Exam:
-        protocol = EpisodeProtocol(way, self._shots, self._config.queries)
+        Each with about as many queries in all; None where there are too few classes or rows.
+        """
+        way, shots = self._way, self._shots
+        tasks = max(self._config.tasks, -(-_SUPPORTS_FOR_TEMPERATURE // way))
+        enough = tasks == self._config.tasks
+        usual = self._exam if enough else self._draw(way, shots, tasks, "validation tasks")
+        other_way = _other_way(way, self._data.n_classes)
+        rows = int(torch.bincount(self._data.y.cpu(), minlength=self._data.n_classes).min())
+        other_shots = _other_shots(shots, rows - self._config.queries)
+        of_other_way = of_other_shots = None
+        if other_way is not None:
+            of_other_way = self._draw(other_way, shots, max(1, tasks * way // other_way), "other tasks")
+        if other_shots is not None:
+            of_other_shots = self._draw(way, other_shots, tasks, "tasks of other shots")
+        return usual, of_other_way, of_other_shots
+
+    def _draw(self, way: int, shots: int, tasks: int, purpose: str) -> _Exam:
+        protocol = EpisodeProtocol(way, shots, self._config.queries)
         try:
             sampler = EpisodeSampler(self._data, protocol)
         except ValueError as error:
@@ -193,9 +208,24 @@ class Validator:
         return _Exam(sampler, rows, default_batch_size(protocol))
 
 
+def _growth(temperatures: float, sizes: float) -> float:
+    """The power of a ratio of sizes that the ratio of temperatures is, within bounds."""
+    return min(max(math.log(temperatures) / math.log(sizes), -_MOST_GROWTH), _MOST_GROWTH)
+
+
 def _other_way(way: int, n_classes: int) -> int | None:
     """A number of classes well away from `way`, to see how a temperature depends on it; None if there is none."""
     most, fewest = min(4 * way, n_classes), way // 3
     if most >= 2 * way:
         return most
     return fewest if fewest >= 2 else None
+
+
+def _other_shots(shots: int, most: int) -> int | None:
+    """A number of shots well away from `shots`, likewise: 1 from 5 on, and 5 times as many below, up to `most`."""
+    if shots >= 5:
+        return 1
+    most = min(5 * shots, most)
+    if most >= 2 * shots:
+        return most
+    return 1 if shots > 1 else None
