@@ -49,6 +49,12 @@ def test_a_preset_that_is_not_known(tmp_path: Path) -> None:
         TrainingConfig.from_toml(write(tmp_path, MINIMAL), ["preset=one-vs-each-5shot"])
     with pytest.raises(ValueError, match=r"\[episodes\] with keys, got 3"):
         TrainingConfig.from_toml(write(tmp_path, f'preset = "one-vs-each-1shot-paper"\nepisodes = 3\n{MINIMAL}'))
+    with pytest.raises(ValueError, match=r"no preset '\[1\]'"):
+        TrainingConfig.from_toml(write(tmp_path, f"preset = [1]\n{MINIMAL}"))
+    with pytest.raises(ValueError, match=r"data\.options"):
+        TrainingConfig.from_toml(write(tmp_path, MINIMAL), ["preset=one-vs-each-1shot-paper", "data.options=3"])
+    with pytest.raises(ValueError, match=r"data\.name"):
+        TrainingConfig.from_toml(write(tmp_path, MINIMAL), ["preset=one-vs-each-1shot-paper", "data.name=[1]"])
 
 
 def test_everything_that_can_be_set(tmp_path: Path) -> None:

@@ -133,8 +133,7 @@ class GaussianProcessLearner(Learner):
     fit_temperature : bool
         Meta-learn a temperature of the predictive probabilities, likewise: by the likelihood of the tasks of
         validation classes, of two numbers of classes and of two numbers of shots where there are enough, so that tasks
-        of others have theirs.
-        A learner trained on its base classes is too sure of itself on new ones.
+        of others have theirs. A learner trained on its base classes is too sure of itself on new ones.
     base_classes : nn.Module, optional
         For the objective "base_classes": losses (T,) of tasks of embeddings of single images. Kernel and prior mean
         then stay as they start, so this is meant for kernels that do not depend on the size of embeddings.

@@ -256,12 +256,14 @@ class TrainingConfig:
             As in `from_toml`.
         """
         sections = get_type_hints(cls)
-        tables = _with_preset(tables)
         for name, table in tables.items():
+            if name == "preset":
+                continue
             if name not in sections:
                 raise ValueError(f"unknown section [{name}]{near(name, sections)}; sections: {listed(list(sections))}")
             if not isinstance(table, Mapping):
                 raise ValueError(f"{name} must be a section [{name}] with keys, got {table!r}")
+        tables = _with_preset(tables)
         required = [f.name for f in dataclasses.fields(cls) if f.default_factory is dataclasses.MISSING]
         for name in required:
             if name not in tables:
@@ -278,10 +280,9 @@ def _with_preset(tables: Mapping[str, Any]) -> Mapping[str, Any]:
     """The sections with what their preset says, where they do not say otherwise."""
     if "preset" not in tables:
         return tables
-    name = tables["preset"]
-    if name not in TRAINING_PRESETS:
-        known = list(TRAINING_PRESETS)
-        raise ValueError(f"there is no preset {name!r}{near(str(name), known)}; presets: {', '.join(known)}")
+    name, known = str(tables["preset"]), list(TRAINING_PRESETS)
+    if name not in known:
+        raise ValueError(f"there is no preset {name!r}{near(name, known)}; presets: {', '.join(known)}")
     preset = TRAINING_PRESETS[name]
     given = {section: table for section, table in tables.items() if section != "preset"}
     meant: dict[str, dict[str, Any]] = {
@@ -291,17 +292,20 @@ def _with_preset(tables: Mapping[str, Any]) -> Mapping[str, Any]:
             "learning_rate_kernel": preset.learning_rate_kernel,
         }
     }
-    data, episodes = given.get("data"), given.get("episodes", {})
-    if isinstance(data, Mapping):
-        options = preset.data_options.get(data.get("name", ""), {})
-        meant["data"] = {"options": {**options, **data.get("options", {})}}
-        given["data"] = {key: value for key, value in data.items() if key != "options"}
-    if isinstance(episodes, Mapping) and "protocol" not in episodes:
+    if "protocol" not in given.get("episodes", {}):
         meant["episodes"] = dataclasses.asdict(preset.train)
-    for section, table in meant.items():
-        if isinstance(given.setdefault(section, {}), Mapping):
-            given[section] = {**table, **given[section]}
-    return given
+    if "data" in given:
+        meant["data"] = {"options": dict(preset.data_options.get(str(given["data"].get("name")), {}))}
+    return _merged(meant, given)
+
+
+def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested mappings as one; `over` has the last word, and says what is a mapping."""
+    found = {**under, **over}
+    for key in under.keys() & over.keys():
+        if isinstance(under[key], Mapping) and isinstance(over[key], Mapping):
+            found[key] = _merged(under[key], over[key])
+    return found
 
 
 def _section(name: str, kind: type[Section], table: Mapping[str, Any]) -> Section:
