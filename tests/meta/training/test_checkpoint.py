@@ -111,6 +111,9 @@ def test_an_early_version_had_one_temperature_for_all_shots(run: Path, tmp_path:
     learner = load_learner(tmp_path / "x.safetensors")
     assert isinstance(learner, GaussianProcessLearner)
     assert learner.shot_growth == 0
+    learner.shot_growth.fill_(0.3)
+    load_checkpoint(tmp_path / "x.safetensors").restore(learner)
+    assert learner.shot_growth == 0
 
 
 def test_arrays_that_are_missing_or_not_finite(run: Path, tmp_path: Path) -> None:

@@ -44,6 +44,12 @@ def test_a_preset_fills_in_how_a_paper_trains(tmp_path: Path) -> None:
     assert released.episodes.to_protocol() == PROTOCOLS["5way-1shot-train"]
 
 
+def test_a_preset_beside_no_protocol() -> None:
+    tables = {"preset": "one-vs-each-5shot-paper", "data": {"name": "cub"}, "learner": {"name": "protonet"}}
+    config = TrainingConfig.from_dict(tables | {"episodes": {"protocol": None}})
+    assert config.episodes.shots == 5
+
+
 def test_a_preset_that_is_not_known(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"no preset 'one-vs-each-5shot'.*presets: one-vs-each-1shot-paper, "):
         TrainingConfig.from_toml(write(tmp_path, MINIMAL), ["preset=one-vs-each-5shot"])

@@ -157,7 +157,7 @@ def aim_verdicts(frame: pd.DataFrame, recommended: str) -> list[Verdict]:
             found.append(
                 Verdict(
                     f"{name}: {recommended} ahead of every baseline in {where}",
-                    source,
+                    "beside the aims" if metric.startswith("T ") else source,
                     f"{value:.4f} against {best:.4f} ({holder})",
                     bool(value >= best - slack if higher else value <= best),
                 )

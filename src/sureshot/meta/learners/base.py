@@ -66,6 +66,8 @@ class EmbeddedPosterior(ABC):
 class TaskPosterior:
     """A learner conditioned on a support set; what becomes of the learner afterwards does not change it.
 
+    It has a backbone of its own: to adapt to thousands of tasks, embed them once and use `Learner.condition_embedded`.
+
     Attributes
     ----------
     learner : Learner
@@ -136,7 +138,7 @@ class Learner(nn.Module, ABC):
     """Whether meta-training fits a temperature of the predictive probabilities on validation tasks."""
 
     added_state: frozenset[str] = frozenset()
-    """Names in ``state_dict()`` that checkpoints of early versions lack; a learner from such a one keeps its start."""
+    """Names in ``state_dict()`` that checkpoints of early versions lack, for which zero is what was done before."""
 
     config: dict[str, Any]
     """What `sureshot.meta.learners.learner_from_config` builds it from; JSON values."""
@@ -219,9 +221,9 @@ class Learner(nn.Module, ABC):
         _require_finite("support_x", support_x, support_mask)
         with evaluating(self):
             embedded = self.embed(support_x)
-        found = self.condition_embedded(
-            embedded, support_y, classes, support_mask, class_mask, generator or seeded(support_y.device)
-        )
+            found = self.condition_embedded(
+                embedded, support_y, classes, support_mask, class_mask, generator or seeded(support_y.device)
+            )
         return TaskPosterior(copy.deepcopy(self).eval().requires_grad_(False), found, len(support_y))
 
     def set_centre(self, centre: Tensor) -> None:
@@ -245,7 +247,8 @@ class Learner(nn.Module, ABC):
             T for tasks of `way` classes with `shots` labelled rows of each.
         way, shots : int
         growth, shot_growth : float
-            T for C classes and S shots is ``temperature * (C / way) ** growth * (S / shots) ** shot_growth``.
+            T for C classes and S shots is ``temperature * (C / way) ** growth * (S / shots) ** shot_growth``; a
+            learner may bound S.
 
         Raises
         ------

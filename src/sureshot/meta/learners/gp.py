@@ -36,6 +36,10 @@ from sureshot.meta.learners.task_inference import QueryPosterior, TaskInference
 from sureshot.meta.learners.task_kernel import TaskKernel
 from sureshot.meta.tasks import Tasks
 
+MOST_SHOTS = 20
+"""More labelled rows of each class than these do not change the temperature any more: fitted at one and five shots, its
+power of the shots was seen to hold up to here."""
+
 Objective = Literal["marginal", "predictive", "base_classes"]
 PredictiveSplit = Literal["support", "first_rows"]
 
@@ -213,7 +217,8 @@ class GaussianProcessLearner(Learner):
         self, temperature: float, way: int = 2, growth: float = 0.0, shots: int = 1, shot_growth: float = 0.0
     ) -> None:
         """Set the temperature of the predictive probabilities; see `Learner.set_temperature`."""
-        self.log_temperature[0] = math.log(temperature) - growth * math.log(way) - shot_growth * math.log(shots)
+        log_shots = math.log(min(shots, MOST_SHOTS))
+        self.log_temperature[0] = math.log(temperature) - growth * math.log(way) - shot_growth * log_shots
         self.log_temperature[1] = growth
         self.shot_growth.fill_(shot_growth)
 
@@ -225,7 +230,7 @@ class GaussianProcessLearner(Learner):
         n_classes : Tensor (T,)
         class_sizes : Tensor (T, P)
             Labelled rows of each class. The geometric mean over the classes that have any counts as the shots of a
-            task, 1 at least.
+            task, from 1 to `MOST_SHOTS`.
 
         Returns
         -------
@@ -234,7 +239,8 @@ class GaussianProcessLearner(Learner):
         seen = class_sizes > 0
         log_sizes = torch.where(seen, class_sizes, 1).log().sum(-1) / seen.sum(-1).clamp_min(1)
         intercept, slope = self.log_temperature
-        return (intercept + slope * n_classes.log() + self.shot_growth * log_sizes.clamp_min(0)).exp()
+        log_shots = log_sizes.clamp(0, math.log(MOST_SHOTS))
+        return (intercept + slope * n_classes.log() + self.shot_growth * log_shots).exp()
 
     def task_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
         """Negative objective per row, (T,); see `Learner.task_losses`."""

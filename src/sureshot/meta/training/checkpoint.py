@@ -92,7 +92,8 @@ class Checkpoint:
         saved = {name for name in self.artifact.arrays if name.startswith(_MODEL)}
         for name in learner.added_state:
             if _MODEL + name not in saved:
-                del learnt[name], expected[_MODEL + name]
+                state[name] = torch.zeros_like(learnt.pop(name))
+                del expected[_MODEL + name]
         foreign = sorted(saved - {_MODEL + name for name in state})
         if foreign:
             name = foreign[0].removeprefix(_MODEL)

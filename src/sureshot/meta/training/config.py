@@ -292,7 +292,7 @@ def _with_preset(tables: Mapping[str, Any]) -> Mapping[str, Any]:
             "learning_rate_kernel": preset.learning_rate_kernel,
         }
     }
-    if "protocol" not in given.get("episodes", {}):
+    if given.get("episodes", {}).get("protocol") is None:
         meant["episodes"] = dataclasses.asdict(preset.train)
     if "data" in given:
         meant["data"] = {"options": dict(preset.data_options.get(str(given["data"].get("name")), {}))}

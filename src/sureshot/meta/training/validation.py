@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _MOST_GROWTH = 0.5
-"""Of a temperature with the number of classes (about 0.1 is usual) or of shots (about 0.3); tasks without an error say
-anything."""
+"""Of a temperature with the number of classes (about 0.1 is usual, and it may fall) or of shots (about 0.3, and it may
+not); tasks without an error say anything."""
 
 _SUPPORTS_FOR_TEMPERATURE = 1500
 """Supports of single classes, over all tasks of a size, at least: they differ more than queries do. With 600 (20 tasks
@@ -172,9 +172,9 @@ class Validator:
         usual, other_way, other_shots = self._temperature_exams
         temperature, growth, shot_growth = fitted(usual), 0.0, 0.0
         if other_way is not None:
-            growth = _growth(fitted(other_way) / temperature, other_way.way / usual.way)
+            growth = _growth(fitted(other_way) / temperature, other_way.way / usual.way, -_MOST_GROWTH)
         if other_shots is not None:
-            shot_growth = _growth(fitted(other_shots) / temperature, other_shots.shots / usual.shots)
+            shot_growth = _growth(fitted(other_shots) / temperature, other_shots.shots / usual.shots, 0.0)
         learner.set_temperature(temperature, usual.way, growth, usual.shots, shot_growth)
         return temperature
 
@@ -208,9 +208,9 @@ class Validator:
         return _Exam(sampler, rows, default_batch_size(protocol))
 
 
-def _growth(temperatures: float, sizes: float) -> float:
+def _growth(temperatures: float, sizes: float, least: float) -> float:
     """The power of a ratio of sizes that the ratio of temperatures is, within bounds."""
-    return min(max(math.log(temperatures) / math.log(sizes), -_MOST_GROWTH), _MOST_GROWTH)
+    return min(max(math.log(temperatures) / math.log(sizes), least), _MOST_GROWTH)
 
 
 def _other_way(way: int, n_classes: int) -> int | None:
@@ -222,10 +222,8 @@ def _other_way(way: int, n_classes: int) -> int | None:
 
 
 def _other_shots(shots: int, most: int) -> int | None:
-    """A number of shots well away from `shots`, likewise: 1 from 5 on, and 5 times as many below, up to `most`."""
-    if shots >= 5:
+    """A number of shots away from `shots`, likewise: from one to five, up to `most`, and from others to one."""
+    if shots > 1:
         return 1
-    most = min(5 * shots, most)
-    if most >= 2 * shots:
-        return most
-    return 1 if shots > 1 else None
+    most = min(5, most)
+    return most if most > 1 else None
