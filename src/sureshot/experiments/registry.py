@@ -31,6 +31,7 @@ _MODULES = {
     "one-shot-defaults": "one_shot_defaults",
     "sequence-kernel": "sequence_kernel",
     "validation-classes": "validation_classes",
+    "shot-temperatures": "shot_temperatures",
     "clinc150-transfer": "clinc150_transfer",
     "bfloat16": "bfloat16",
 }

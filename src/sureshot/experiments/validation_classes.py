@@ -24,7 +24,7 @@ from sureshot.meta.backbones import make_backbone
 from sureshot.meta.episodes import EpisodeSampler
 from sureshot.meta.evaluation.calibration import temper, temperature_of
 from sureshot.meta.evaluation.passes import adapt, default_batch_size, draw_tasks, embed_set, pooled_answers
-from sureshot.meta.learners import Learner, make_learner
+from sureshot.meta.learners import GaussianProcessLearner, Learner, make_learner
 from sureshot.meta.protocols import EpisodeProtocol
 from sureshot.meta.seeds import generator_for
 from sureshot.metrics import expected_calibration_error
@@ -61,15 +61,17 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
     if not settings.way <= min(settings.classes) <= max(settings.classes) <= N_TEST:
         raise ValueError(f"classes must be from the way ({settings.way}) to {N_TEST}, got {list(settings.classes)}")
     intents, _ = all_intents(data_root)
-    learner = make_learner("ove_mean_field_pl", make_backbone("linear", tuple(intents.x.shape[1:])), kernel="cosine")
+    learner = untrained_learner(intents)
+    protocol = EpisodeProtocol(settings.way, settings.shots, 5)
     records = []
     for number, seed in enumerate(settings.seeds):
         progress(f"split {seed}", number / len(settings.seeds))
         order = shuffled(intents.n_classes, seed).tolist()
-        probabilities, y = answers(learner, intents.select_classes(order[-N_TEST:]), settings, seed)
+        probabilities, y = answers(learner, intents.select_classes(order[-N_TEST:]), protocol, settings.tasks, seed)
         best = temperature_of(probabilities, y)
         for n_classes in settings.classes:
-            fitted = temperature_of(*answers(learner, intents.select_classes(order[:n_classes]), settings, seed))
+            pool = intents.select_classes(order[:n_classes])
+            fitted = temperature_of(*answers(learner, pool, protocol, settings.tasks, seed))
             records.append({"validation classes": n_classes, **_scores(probabilities, y, fitted, best)})
     frame = pd.DataFrame(records)
     return Outcome(
@@ -99,17 +101,24 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
     )
 
 
+def untrained_learner(embeddings: LabelledSet) -> GaussianProcessLearner:
+    """The learner that is recommended for embeddings, as it is before training: they pass its backbone unchanged."""
+    backbone = make_backbone("linear", tuple(embeddings.x.shape[1:]))
+    learner = make_learner("ove_mean_field_pl", backbone, kernel="cosine")
+    assert isinstance(learner, GaussianProcessLearner)
+    return learner
+
+
 def answers(
-    learner: Learner, pool: LabelledSet, settings: ValidationClassesConfig, seed: int
+    learner: Learner, pool: LabelledSet, protocol: EpisodeProtocol, tasks: int, seed: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Class probabilities (n, way) and true classes (n,) of the queries of tasks from a pool of classes."""
-    protocol = EpisodeProtocol(settings.way, settings.shots, 5)
     sampler = EpisodeSampler(pool, protocol)
     return pooled_answers(
         adapt(
             learner,
             sampler,
-            draw_tasks(sampler, settings.tasks, generator_for(seed, "tasks")),
+            draw_tasks(sampler, tasks, generator_for(seed, "tasks")),
             embed_set(learner, pool.x),
             batch_size=default_batch_size(protocol),
             generator=generator_for(seed, "adaptation"),
