@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,11 +31,6 @@ tasks = 5
 queries = 2
 """
 
-needs_data = pytest.mark.skipif(
-    not Path(os.environ.get("SURESHOT_DATA", "") or "/nowhere").is_dir(),
-    reason="SURESHOT_DATA does not name a folder of data",
-)
-
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
@@ -45,7 +39,7 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-@needs_data
+@pytest.mark.real_data
 def test_a_run_and_going_on_with_it(run: Run, config: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     first = run("meta-train", config, "-o", folder, "--json")
@@ -93,7 +87,7 @@ def test_mistakes_in_settings_take_one_line(run: Run, config: Path, tmp_path: Pa
     assert not (tmp_path / "run").exists()
 
 
-@needs_data
+@pytest.mark.real_data
 @pytest.mark.parametrize(
     ("setting", "message"),
     [

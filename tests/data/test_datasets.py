@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from sureshot.data import DataError, load_clinc150, load_digits, load_uci
-
-needs_data = pytest.mark.skipif(
-    not Path(os.environ.get("SURESHOT_DATA", "") or "/nowhere").is_dir(),
-    reason="SURESHOT_DATA does not name a folder of data",
-)
 
 
 def test_digits() -> None:
@@ -24,7 +18,7 @@ def test_digits() -> None:
     np.testing.assert_array_equal(digits.X.reshape(-1, 8, 8), digits.images)
 
 
-@needs_data
+@pytest.mark.real_data
 def test_small_sets_have_their_documented_counts() -> None:
     expected = {
         "ionosphere": ((351, 34), {"g": 225, "b": 126}),
@@ -43,7 +37,7 @@ def test_small_sets_have_their_documented_counts() -> None:
         load_uci("ionospere")
 
 
-@needs_data
+@pytest.mark.real_data
 def test_clinc150() -> None:
     data = load_clinc150(dtype=np.float32)
     assert data.x_train.shape == (15000, 384)

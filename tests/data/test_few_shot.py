@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,6 @@ import torch
 from PIL import Image
 
 from sureshot.data import FEW_SHOT_NAMES, DataError, load_few_shot
-
-needs_data = pytest.mark.skipif(
-    not Path(os.environ.get("SURESHOT_DATA", "") or "/nowhere").is_dir(),
-    reason="SURESHOT_DATA does not name a folder of data",
-)
 
 
 def test_unknown_names_and_options(tmp_path: Path) -> None:
@@ -185,7 +179,7 @@ def test_transfer(tmp_path: Path) -> None:
         load_few_shot("transfer", base="folder", novel="folder", base_options=one, novel_options={**two, "side": 9})
 
 
-@needs_data
+@pytest.mark.real_data
 def test_clinc150_intents_are_held_out() -> None:
     data = load_few_shot("clinc150")
     assert [part.n_classes for part in data.parts.values()] == [60, 15, 75]
@@ -201,7 +195,7 @@ def test_clinc150_intents_are_held_out() -> None:
         load_few_shot("clinc150", n_base=15)
 
 
-@needs_data
+@pytest.mark.real_data
 def test_transfer_of_real_characters_by_the_general_way() -> None:
     general = load_few_shot(
         "transfer", base="omniglot-lake", novel="omniglot-choice", base_options={"rotations": False}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +11,6 @@ from PIL import Image
 from sureshot.data import DataError, load_few_shot
 from sureshot.data.choice import load_choice
 from sureshot.data.omniglot import load_omniglot
-
-needs_data = pytest.mark.skipif(
-    not Path(os.environ.get("SURESHOT_DATA", "") or "/nowhere").is_dir(),
-    reason="SURESHOT_DATA does not name a folder of data",
-)
 
 # Part, alphabet, character, number in the file's name. Numbers are not in the order of the alphabets' names.
 CHARACTERS = [
@@ -190,7 +184,7 @@ def test_choice(tmp_path: Path) -> None:
     assert set(binary.test.x.unique().tolist()) == {0, 255}
 
 
-@needs_data
+@pytest.mark.real_data
 def test_the_real_sets() -> None:
     data = load_few_shot("omniglot-choice")
     assert [part.n_classes for part in data.parts.values()] == [1597, 29, 31]

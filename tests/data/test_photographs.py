@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from sureshot.data import DataError, load_few_shot
+from sureshot.data import DataError, data_root, load_few_shot
 from sureshot.data.cub import load_cub
 from sureshot.data.mini_imagenet import load_miniimagenet32
-
-DATA = Path(os.environ.get("SURESHOT_DATA", "") or "/nowhere")
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="SURESHOT_DATA does not name a folder of data")
 
 
 def _photograph(path: Path, value: int, side: tuple[int, int] = (12, 12)) -> None:
@@ -189,7 +185,7 @@ def test_cifar_fs(tmp_path: Path) -> None:
     assert data.train.x[:, 0, 0, 0].tolist() == [60, 20]
 
 
-@needs_data
+@pytest.mark.real_data
 def test_the_real_file() -> None:
     data = load_few_shot("miniimagenet32")
     assert [part.n_classes for part in data.parts.values()] == [64, 16, 20]
@@ -197,9 +193,9 @@ def test_the_real_file() -> None:
     assert (data.test.class_sizes == 100).all()
 
 
-@needs_data
+@pytest.mark.real_data
 def test_the_rule_for_cub_agrees_with_the_published_list() -> None:
-    with open(DATA / "splits" / "cub200_classes.csv", newline="") as file:
+    with open(data_root() / "splits" / "cub200_classes.csv", newline="") as file:
         parts = [row["chen2019_split"] for row in csv.DictReader(file)]
     assert all(part == "base" for part in parts[0::2])
     assert all(part == "val" for part in parts[1::4])

@@ -1,7 +1,6 @@
 """`FewShotClassifier`: without a checkpoint, and with those of every learner."""
 
 import math
-import os
 import pickle
 import shutil
 import subprocess
@@ -34,10 +33,6 @@ from sureshot.meta.training import TrainingConfig, load_learner, train
 from sureshot.meta.training.checkpoint import save_checkpoint
 from sureshot.persistence import ArtifactError, load_artifact, save_artifact
 
-needs_data = pytest.mark.skipif(
-    not Path(os.environ.get("SURESHOT_DATA", "") or "/nowhere").is_dir(),
-    reason="SURESHOT_DATA does not name a folder of data",
-)
 GAUSSIAN = tuple(name for name in LEARNER_NAMES if name.startswith(("ove", "logistic", "cdkt", "dkt")))
 SAMPLERS = tuple(name for name in GAUSSIAN if "gibbs" in name)
 REAL_WEIGHTS = tuple(name for name in GAUSSIAN if name not in SAMPLERS)
@@ -542,7 +537,7 @@ def test_malformed_model_files_are_refused(entry: str, value: Any, message: str,
         FewShotClassifier.load(path)
 
 
-@needs_data
+@pytest.mark.real_data
 def test_one_shot_intents_without_a_checkpoint() -> None:
     data = load_clinc150(dtype=np.float64)
     rng = np.random.default_rng(0)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -12,17 +9,12 @@ from sureshot.data import data_root
 from sureshot.experiments.shot_temperatures import EXPERIMENT, _scores
 from sureshot.meta.evaluation.calibration import temper
 
-needs_data = pytest.mark.skipif(
-    not Path(os.environ.get("SURESHOT_DATA", "") or "/nowhere").is_dir(),
-    reason="SURESHOT_DATA does not name a folder of data",
-)
-
 
 def quiet(what: str, fraction: float) -> None:
     """No progress."""
 
 
-@needs_data
+@pytest.mark.real_data
 def test_a_small_run() -> None:
     outcome = EXPERIMENT.run(
         data_root=data_root(), progress=quiet, fitted_at=(1,), shots=(1, 5), tasks=40, n_validation=10, seeds=(0,)

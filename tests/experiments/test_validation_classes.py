@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,17 +10,12 @@ import pytest
 from sureshot.data import data_root
 from sureshot.experiments.validation_classes import EXPERIMENT, _scores
 
-needs_data = pytest.mark.skipif(
-    not Path(os.environ.get("SURESHOT_DATA", "") or "/nowhere").is_dir(),
-    reason="SURESHOT_DATA does not name a folder of data",
-)
-
 
 def quiet(what: str, fraction: float) -> None:
     """No progress."""
 
 
-@needs_data
+@pytest.mark.real_data
 def test_a_small_run() -> None:
     outcome = EXPERIMENT.run(data_root=data_root(), progress=quiet, classes=(5, 75), way=5, tasks=20, seeds=(0, 1))
     frame = outcome.tables[0].frame
