@@ -70,14 +70,15 @@ _IN_WORDS = {
     "corrupted": "more accurate on the worst corruptions than",
 }
 _HIGHER = ("accuracy", "out AUROC", "own AUROC", "corrupted")
-_AIMS = {
-    "accuracy": "accuracy",
-    "nll": "NLL",
-    "ece": "raw ECE",
-    "T nll": "NLL once every learner has a temperature",
-    "T ece": "ECE once every learner has a temperature",
-    "out AUROC": "out-of-episode AUROC by the largest logit",
-    "own AUROC": "out-of-episode AUROC by its own score",
+_AIM, _BESIDE = "this project's aim", "beside the aims"
+_COMPARED = {
+    "accuracy": ("accuracy", _AIM),
+    "nll": ("NLL", _AIM),
+    "ece": ("raw ECE", _AIM),
+    "T nll": ("NLL once every learner has a temperature", _BESIDE),
+    "T ece": ("ECE once every learner has a temperature", _BESIDE),
+    "out AUROC": ("out-of-episode AUROC by the largest logit", _AIM),
+    "own AUROC": ("out-of-episode AUROC by its own score", _AIM),
 }
 
 
@@ -139,14 +140,13 @@ def aim_verdicts(frame: pd.DataFrame, recommended: str) -> list[Verdict]:
     left out.
     """
     found = []
-    source = "this project's aim"
     for name, part in frame.groupby("evaluation", sort=False):
         ours = part[(part["learner"] == recommended) & (part["preset"] == "recommended")]
         if (ours["kernel"] == "cosine").any():
             ours = ours[ours["kernel"] == "cosine"]
-        rivals = part[part["learner"].isin(BASELINES)].groupby("learner")[list(_AIMS)].mean()
+        rivals = part[part["learner"].isin(BASELINES)].groupby("learner")[list(_COMPARED)].mean()
         one_shot = bool((part["shots"] == 1).all())
-        for metric, in_words in _AIMS.items():
+        for metric, (in_words, source) in _COMPARED.items():
             higher = metric in _HIGHER
             theirs, value = rivals[metric].dropna(), ours[metric].mean()
             if theirs.empty or np.isnan(value):
@@ -157,7 +157,7 @@ def aim_verdicts(frame: pd.DataFrame, recommended: str) -> list[Verdict]:
             found.append(
                 Verdict(
                     f"{name}: {recommended} ahead of every baseline in {where}",
-                    "beside the aims" if metric.startswith("T ") else source,
+                    source,
                     f"{value:.4f} against {best:.4f} ({holder})",
                     bool(value >= best - slack if higher else value <= best),
                 )
@@ -165,5 +165,5 @@ def aim_verdicts(frame: pd.DataFrame, recommended: str) -> list[Verdict]:
         value = ours["ece"].mean()
         if not np.isnan(value):
             bar = 0.03 if "75-way" in str(name) else 0.02
-            found.append(Verdict(f"{name}: raw ECE at most {bar}", source, f"{value:.4f}", bool(value <= bar)))
+            found.append(Verdict(f"{name}: raw ECE at most {bar}", _AIM, f"{value:.4f}", bool(value <= bar)))
     return found
