@@ -49,7 +49,8 @@ class FeatureMap:
             residual = (full.square().sum(-1) - features.square().sum(-1)).clamp_min(0)
             return features, residual
         assert self.projection is not None
-        features = evaluate(self.kernel, x, self.inducing) @ self.projection
+        # The inducing inputs first: they set the kernel's origin, so a query's features do not depend on its batch.
+        features = evaluate(self.kernel, self.inducing, x).mT @ self.projection
         prior = evaluate(self.kernel, x, diag=True)
         return features, (prior - features.square().sum(-1)).clamp_min(0)
 
@@ -90,4 +91,4 @@ def inverse_root(gram: Tensor) -> Tensor:
     """``P`` (M, R) with ``K P`` the features of the M inputs themselves, dropping numerically empty directions."""
     eigenvalues, basis = torch.linalg.eigh(gram)
     kept = eigenvalues > RANK_TOLERANCE * eigenvalues[-1].clamp_min(torch.finfo(gram.dtype).tiny)
-    return basis[:, kept] / eigenvalues[kept].sqrt()
+    return (basis[:, kept] / eigenvalues[kept].sqrt()).contiguous()

@@ -22,12 +22,14 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
+from sureshot.estimators.preprocessing import within_range
 from sureshot.estimators.validation import check_inputs
 from sureshot.meta.backbones import Backbone
 from sureshot.meta.backbones.base import describe
 from sureshot.meta.learners import Learner
 
 EMBEDDED_AT_ONCE = 64
+FARTHEST_EMBEDDING = 1e30  # embeddings are kept in single precision, whose numbers end at 3e38
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,8 @@ class Encoder:
             for start in range(0, len(rows), EMBEDDED_AT_ONCE):
                 block = as_rows(rows[start : start + EMBEDDED_AT_ONCE], self.shape).to(device)
                 parts.append(self.learner.embed(block.unsqueeze(0)).squeeze(0).cpu())
-        return torch.cat(parts).float().double().numpy()
+        embedded = within_range(torch.cat(parts).numpy(), FARTHEST_EMBEDDING)
+        return embedded.astype(np.float32).astype(np.float64)
 
 
 def check_rows(estimator: BaseEstimator, X: Any, shape: tuple[int, ...], reset: bool) -> np.ndarray:
@@ -96,7 +99,8 @@ def check_rows(estimator: BaseEstimator, X: Any, shape: tuple[int, ...], reset: 
 
 def as_rows(rows: np.ndarray, shape: tuple[int, ...]) -> torch.Tensor:
     """Checked rows (n, width) as a float64 tensor (n, *shape), bytes in [0, 1]."""
-    values = torch.tensor(rows, dtype=torch.float64).unflatten(1, shape)  # a copy: rows may be read-only
+    limited = rows if rows.dtype == np.uint8 else within_range(rows)
+    values = torch.tensor(limited, dtype=torch.float64).unflatten(1, shape)  # a copy: rows may be read-only
     return values / 255 if rows.dtype == np.uint8 else values
 
 

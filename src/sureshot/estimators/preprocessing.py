@@ -1,4 +1,9 @@
-"""From raw columns to the inputs a kernel sees: drop constant columns, standardise where it helps."""
+"""From raw columns to the inputs a kernel sees: drop constant columns, standardise where it helps.
+
+Rows of any finite size are taken, 1e200 included. A row so far out that squares and products of its entries would
+leave the range of float64 is moved along its own direction to where they do not; there it is as unlike all other rows
+as before.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,9 @@ import numpy as np
 import torch
 
 from sureshot.kernels import is_unit_norm
+
+FARTHEST = 1e50
+"""Largest entry of a kernel input: its fourth power, the variance of a quadratic kernel, is a number still."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +36,8 @@ class Scaling:
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """Map raw inputs (n, D) to kernel inputs (n, D_kept)."""
-        return (x[:, self.kept] - self.mean) / self.scale
+        with np.errstate(over="ignore"):
+            return within_range((x[:, self.kept] - self.mean) / self.scale)
 
     def weighted(self, weights: np.ndarray) -> Scaling:
         """The map followed by a factor for each column."""
@@ -51,10 +60,25 @@ def fit_scaling(x: np.ndarray, weight: np.ndarray, standardize: bool | str) -> S
     n_columns = x.shape[1]
     if standardize is False or (standardize == "auto" and is_unit_norm(torch.from_numpy(x))):
         return Scaling(np.arange(n_columns), np.zeros(n_columns), np.ones(n_columns))
-    mean = np.average(x, axis=0, weights=weight)
-    scale = np.sqrt(np.average((x - mean) ** 2, axis=0, weights=weight))
+    # In units of a power of two for each column, which costs no digit, so that squares stay within range.
+    unit = np.exp2(np.frexp(np.abs(x).max(axis=0))[1] - 1.0)
+    mean = np.average(x / unit, axis=0, weights=weight)
+    scale = np.sqrt(np.average((x / unit - mean) ** 2, axis=0, weights=weight)) * unit
+    mean = mean * unit
     varies = scale > 1e-12 * np.maximum(np.abs(mean), np.finfo(np.float64).tiny)
     if not varies.any():  # nothing tells the rows apart: keep the columns and predict from the prior
         return Scaling(np.arange(n_columns), mean, np.ones(n_columns))
     kept = np.flatnonzero(varies)
     return Scaling(kept, mean[kept], scale[kept])
+
+
+def within_range(x: np.ndarray, farthest: float = FARTHEST) -> np.ndarray:
+    """Rows (n, D) of which no entry is larger than `farthest`: those that have one are shrunk as a whole."""
+    largest = np.abs(x).max(axis=1, initial=0.0)
+    outside = largest > farthest
+    if not outside.any():
+        return x
+    limited = x.copy()
+    limit = np.finfo(x.dtype).max
+    limited[outside] = np.clip(x[outside], -limit, limit) / np.minimum(largest[outside], limit)[:, None] * farthest
+    return limited

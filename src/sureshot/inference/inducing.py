@@ -12,6 +12,8 @@ import torch
 from sklearn.cluster import KMeans
 from torch import Tensor
 
+_OUT_OF_PROPORTION = 1e6
+
 
 def whitening(Kzz: Tensor) -> Tensor:
     """A matrix T (..., R, R) such that ``Kxz T`` are features of the inducing approximation, without jitter.
@@ -33,7 +35,9 @@ def kmeans_inducing(x: Tensor, y: Tensor, n_per_class: int, random_state: int = 
     x : Tensor (N, D)
     y : Tensor (N,) int64
     n_per_class : int
-        A class with no more distinct rows than this contributes these rows themselves.
+        A class with no more distinct rows than this contributes these rows themselves. So do, in any class, the few
+        rows that lie a million times farther from its median than half of its rows do: among them k-means, which
+        knows distances to eight digits, could not tell the others apart.
     random_state : int, default=0
         Equal seeds give equal centres.
 
@@ -48,8 +52,18 @@ def kmeans_inducing(x: Tensor, y: Tensor, n_per_class: int, random_state: int = 
     for label in y.unique():
         rows = x[y == label].unique(dim=0)
         if rows.shape[0] > n_per_class:
-            clustering = KMeans(n_per_class, n_init=1, random_state=random_state)
-            clustering.fit(rows.detach().cpu().numpy())
-            rows = torch.as_tensor(clustering.cluster_centers_, dtype=x.dtype, device=x.device)
+            far = _far_out(rows)
+            if not 0 < int(far.sum()) <= n_per_class // 2:
+                far = torch.zeros_like(far)
+            clustering = KMeans(n_per_class - int(far.sum()), n_init=1, random_state=random_state)
+            clustering.fit(rows[~far].detach().cpu().numpy())
+            found = torch.as_tensor(clustering.cluster_centers_, dtype=x.dtype, device=x.device)
+            rows = torch.cat([found, rows[far]])
         centres.append(rows)
     return torch.cat(centres)
+
+
+def _far_out(rows: Tensor) -> Tensor:
+    """Which of the rows (N, D) are out of all proportion to the others, (N,) bool."""
+    distance = torch.linalg.vector_norm(rows - rows.median(0).values, dim=-1)
+    return distance > _OUT_OF_PROPORTION * distance.median()

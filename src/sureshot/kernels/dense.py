@@ -3,7 +3,8 @@
 GPyTorch evaluates kernels lazily, which suits its own structured solvers; the algebra here needs plain
 matrices, exactly symmetric and with an exact diagonal. Lazy evaluation also changes the kernel object for a
 moment (it switches ``active_dims`` off and on), so two threads predicting with one model could disturb each
-other. `evaluate` therefore walks through the common compositions itself and calls ``forward`` of the leaves.
+other. `evaluate` therefore walks through the common compositions itself and calls ``forward`` of the leaves, except
+those of the distance between rows, whose matrices it computes from `squared_distances`.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import threading
 from typing import Any
 
 import gpytorch.kernels as gk
+import torch
 from gpytorch.kernels import Kernel
 from linear_operator import to_dense
 from torch import Tensor
 
+from sureshot.kernels.distances import squared_distances
 from sureshot.kernels.presets import ScaledPolynomialKernel
 from sureshot.kernels.unit_sphere import CosineKernel, UnitSphereKernel, unit_rows
 
@@ -23,14 +26,12 @@ from sureshot.kernels.unit_sphere import CosineKernel, UnitSphereKernel, unit_ro
 LEAVES = (
     gk.ConstantKernel,
     gk.LinearKernel,
-    gk.MaternKernel,
     gk.PeriodicKernel,
     gk.PolynomialKernel,
-    gk.RBFKernel,
-    gk.RQKernel,
     CosineKernel,
     ScaledPolynomialKernel,
 )
+STATIONARY = (gk.MaternKernel, gk.RBFKernel, gk.RQKernel)
 _lazy_evaluation = threading.Lock()
 
 
@@ -49,8 +50,8 @@ def evaluate(
     kernel : gpytorch.kernels.Kernel
         Any, compositions included.
     x1 : Tensor (..., N, D)
-        Pass the training rows here and the queries as `x2`: stationary kernels centre on the mean of `x1`, so
-        the result for a query then does not depend on its batch.
+        Pass the training rows here and the queries as `x2`: kernels may take the mean of `x1` as their origin (ours
+        and GPyTorch's stationary ones do), so that a query's values do not depend on the queries beside it.
     x2 : Tensor (..., M, D), optional
         Without it the kernel of `x1` with itself, exactly symmetric, its diagonal free of rounding.
     diag : bool
@@ -140,10 +141,35 @@ def _forward(kernel: Kernel, x1: Tensor, x2: Tensor, diag: bool) -> Tensor:
         u1 = unit_rows(x1, kernel.center)
         u2 = u1 if x2 is x1 else unit_rows(x2, kernel.center)
         return _apply(kernel.base_kernel, u1, u2, diag)
+    if kind in STATIONARY:
+        return _of_distance(kernel, x1, x2, diag)
     if kind in LEAVES:
         return _dense(kernel.forward(x1, x2, diag=diag), x1, diag)
     with _lazy_evaluation:
         return _dense(kernel.forward(x1, x2, diag=diag), x1, diag)
+
+
+def _of_distance(kernel: Kernel, x1: Tensor, x2: Tensor, diag: bool) -> Tensor:
+    """GPyTorch's formulas of its stationary kernels, (..., N, M) or with `diag` (..., N)."""
+    first = x1 / kernel.lengthscale
+    second = first if x2 is x1 else x2 / kernel.lengthscale
+    if not diag:
+        squared = squared_distances(first, second)
+    elif x2 is x1:
+        squared = torch.zeros_like(first[..., 0])
+    else:
+        squared = (first - second).square().sum(-1)
+    if type(kernel) is gk.RBFKernel:
+        return (-0.5 * squared).exp()
+    if type(kernel) is gk.RQKernel:
+        alpha = kernel.alpha if diag else kernel.alpha.unsqueeze(-1)
+        return (1 + squared / (2 * alpha)).pow(-alpha)
+    # Below the smallest normal number the gradient of the root would not be finite.
+    scaled = (2 * kernel.nu * squared.clamp_min(torch.finfo(squared.dtype).tiny)).sqrt()
+    decay = (-scaled).exp()
+    if kernel.nu == 0.5:
+        return decay
+    return (1 + scaled if kernel.nu == 1.5 else 1 + scaled + scaled.square() / 3) * decay
 
 
 def _dense(values: Any, x1: Tensor, diag: bool) -> Tensor:

@@ -50,8 +50,9 @@ def unit_rows(
     if bool(zero.any()):
         raise ValueError(_zero_message(zero, center is not None))
     limits = torch.finfo(x.dtype)
-    if bool((largest < limits.tiny**0.25).any()) or bool((largest > limits.max**0.25).any()):
-        x = x / largest
+    extreme = (largest < limits.tiny**0.25) | (largest > limits.max**0.25)
+    if bool(extreme.any()):
+        x = x / torch.where(extreme, largest, 1)
     return x / torch.linalg.vector_norm(x, dim=-1, keepdim=True)
 
 

@@ -1,0 +1,63 @@
+"""Squared distances between rows whose digits do not depend on the rows beside them.
+
+``|x|^2 + |z|^2 - 2 <x, z>`` is one matrix product, ten times as fast as sums of squared differences once there are
+dozens of columns, but where rows lie close together compared with their distance from the origin nothing is left of
+its digits. Two measures keep them: the origin moves to the mean of the *first* rows, so a wild query disturbs nobody
+but itself; and the pairs that have lost more than a quarter of their digits all the same, a few duplicates as a rule,
+are computed again from the differences. The relative error is then below 1e-11 in float64 (1e-4 in float32) for every
+pair, whatever the scale, offset or company of the rows.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+_NUMBERS_AT_ONCE = 2**22  # of differences, for the pairs that are computed again
+
+
+def squared_distances(x1: Tensor, x2: Tensor) -> Tensor:
+    """Squared Euclidean distances (..., N, M) between rows (..., N, D) and (..., M, D).
+
+    Differentiable. Distances that leave the range of the dtype are cut at the square root of its largest number, so
+    that a kernel can square them.
+
+    Parameters
+    ----------
+    x1 : Tensor (..., N, D)
+        The rows that set the origin: those that were learnt from.
+    x2 : Tensor (..., M, D)
+        May be the same object; the diagonal is then zero.
+    """
+    same = x2 is x1
+    origin = x1.detach().mean(-2, keepdim=True)
+    first = x1 - origin
+    second = first if same else x2 - origin
+    norms = first.square().sum(-1).unsqueeze(-1), second.square().sum(-1).unsqueeze(-2)
+    squared = (first @ second.mT).mul_(-2).add_(norms[0]).add_(norms[1])
+    limits = torch.finfo(squared.dtype)
+    with torch.no_grad():
+        share = limits.eps**0.25
+        lost = ~(squared - share * norms[0] >= share * norms[1])  # true for what is no number, too
+        itself = torch.eye(squared.shape[-1], dtype=torch.bool, device=squared.device) if same else None
+        if itself is not None:
+            lost &= ~itself
+    if bool(lost.any()):
+        squared = _computed_again(squared, lost, x1, x2)
+    if itself is not None:
+        squared = squared.masked_fill(itself, 0)
+    return squared.clamp_max(limits.max**0.5)
+
+
+def _computed_again(squared: Tensor, lost: Tensor, x1: Tensor, x2: Tensor) -> Tensor:
+    """The same with the pairs in `lost` from the differences of their rows."""
+    first, second = (x.expand(*squared.shape[:-2], *x.shape[-2:]).flatten(0, -2) for x in (x1, x2))
+    n, m = squared.shape[-2:]
+    pairs = lost.flatten().nonzero().squeeze(-1)
+    batch, row, column = pairs // (n * m), (pairs // m) % n, pairs % m
+    size = max(1, _NUMBERS_AT_ONCE // x1.shape[-1])
+    parts = [
+        (first[b * n + i] - second[b * m + j]).square().sum(-1)
+        for b, i, j in zip(batch.split(size), row.split(size), column.split(size), strict=True)
+    ]
+    return squared.flatten().index_put((pairs,), torch.cat(parts)).view(squared.shape)

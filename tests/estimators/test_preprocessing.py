@@ -1,0 +1,33 @@
+"""From raw columns to kernel inputs, for columns and rows of any finite size."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sureshot.estimators.preprocessing import FARTHEST, fit_scaling, within_range
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-8, 1.0, 1e8, 1e200, 1e307])
+def test_columns_of_any_size_are_standardised(size: float) -> None:
+    x = RNG.normal(size=(50, 2)) * [size, 1.0]
+    weight = RNG.random(50)
+    scaled = fit_scaling(x, weight, "auto")(x)
+    np.testing.assert_allclose(np.average(scaled, axis=0, weights=weight), 0, atol=1e-12)
+    np.testing.assert_allclose(np.average(scaled**2, axis=0, weights=weight), 1)
+
+
+def test_rows_beyond_all_bounds_keep_their_direction_and_stay_numbers() -> None:
+    scaling = fit_scaling(RNG.normal(size=(20, 3)) * 1e-3, np.ones(20), True)
+    near, far = np.array([[1.0, -2.0, 0.5]]), np.array([[1e300, -2e300, 5e299]])
+    assert np.abs(scaling(far)).max() == FARTHEST
+    np.testing.assert_allclose(scaling(far) / FARTHEST, scaling(near * 1e12) / np.abs(scaling(near * 1e12)).max())
+    both = scaling(np.concatenate([near, far]))
+    np.testing.assert_array_equal(both[:1], scaling(near))
+
+
+def test_rows_within_bounds_are_left_alone() -> None:
+    x = RNG.normal(size=(4, 2))
+    assert within_range(x) is x

@@ -1,0 +1,74 @@
+"""Squared distances keep their digits whatever the scale, offset and company of the rows."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from sureshot.kernels.distances import squared_distances
+
+F64 = torch.float64
+
+
+def normal(*shape: int, dtype: torch.dtype = F64, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
+
+
+def from_differences(x1: Tensor, x2: Tensor) -> Tensor:
+    return (x1.unsqueeze(-2) - x2.unsqueeze(-3)).square().sum(-1)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    offset=st.sampled_from([0.0, 1.0, 1e6, -1e9]),
+    scale=st.sampled_from([1e-9, 1.0, 1e12]),
+    wild=st.sampled_from([0.0, 1e9, 1e15, 1e70]),
+    seed=st.integers(0, 100),
+)
+def test_they_are_those_of_the_differences(offset: float, scale: float, wild: float, seed: int) -> None:
+    x1, x2 = normal(7, 3, seed=seed) * scale + offset, normal(5, 3, seed=seed + 1) * scale + offset
+    x2[0] = x1[2]
+    x2[1, 0] += wild
+    x1[4, 1] += wild
+    torch.testing.assert_close(squared_distances(x1, x2), from_differences(x1, x2), rtol=1e-11, atol=0)
+    torch.testing.assert_close(squared_distances(x1, x1), from_differences(x1, x1), rtol=1e-11, atol=0)
+
+
+def test_single_precision() -> None:
+    x1, x2 = normal(40, 200, dtype=torch.float32), normal(30, 200, dtype=torch.float32, seed=1) + 3
+    x2[:5] = x1[:5] + 1e-3
+    expected = from_differences(x1.double(), x2.double())
+    torch.testing.assert_close(squared_distances(x1, x2).double(), expected, rtol=1e-4, atol=0)
+
+
+def test_a_query_does_not_depend_on_those_beside_it() -> None:
+    x, queries = normal(20, 4), normal(6, 4, seed=1)
+    beside = torch.cat([queries, torch.full((1, 4), 1e200, dtype=F64)])
+    torch.testing.assert_close(squared_distances(x, beside)[:, :6], squared_distances(x, queries), rtol=1e-13, atol=0)
+
+
+def test_what_leaves_the_range_is_cut() -> None:
+    x = torch.tensor([[0.0], [1e200], [-1e300], [1e200]], dtype=F64)
+    found = squared_distances(x, x.clone())
+    assert bool(found.isfinite().all())
+    assert bool(found.square().isfinite().all())
+    assert float(found[1, 3]) == 0
+    assert float(found[0, 1]) > 1e150
+
+
+def test_batches_broadcast() -> None:
+    x1, x2 = normal(2, 1, 6, 3), normal(4, 5, 3, seed=1)
+    torch.testing.assert_close(squared_distances(x1, x2), from_differences(x1, x2))
+
+
+@pytest.mark.parametrize("same", [False, True])
+def test_gradients(same: bool) -> None:
+    x1 = normal(5, 3).requires_grad_()
+    x2 = torch.cat([x1.detach()[:2], normal(3, 3, seed=2)]).requires_grad_()  # some pairs are computed again
+    if same:
+        assert torch.autograd.gradcheck(lambda x: squared_distances(x, x), x1)
+    else:
+        assert torch.autograd.gradcheck(squared_distances, (x1, x2))
