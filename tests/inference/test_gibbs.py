@@ -19,6 +19,7 @@ from sureshot.inference.latent_gaussian import FeaturePrior, GramPrior, Sites
 from sureshot.likelihoods.logistic import Logistic
 from sureshot.likelihoods.logistic_softmax import LogisticSoftmax
 from sureshot.likelihoods.one_vs_each import OneVsEach
+from sureshot.polya_gamma import polya_gamma_mean, polya_gamma_variance
 
 F64 = torch.float64
 
@@ -128,6 +129,46 @@ def test_step_is_pure_and_a_start_is_used() -> None:
     )
     assert started.latents is not None
     torch.testing.assert_close(started.latents[0], centre.expand(3, 1, 5))
+
+
+def test_a_start_has_the_variances_asked_for() -> None:
+    prior = GramPrior(squared_exponential(inputs(3, 2), inputs(3, 2)).unsqueeze(0), torch.tensor(0.3, dtype=F64))
+    n_chains, mean, variance = 20_000, inputs(1, 3, seed=8), torch.tensor([[0.04, 1.0, 9.0]], dtype=F64)
+    started = run_gibbs(
+        prior,
+        Logistic(),
+        torch.tensor([0, 1, 1]),
+        n_chains,
+        1,
+        generator=seeded(0),
+        keep="all",
+        start=(mean, variance),
+    )
+    assert started.latents is not None
+    drawn = started.latents[0]
+    assert float(((drawn.mean(0) - mean) / (variance / n_chains).sqrt()).abs().max()) < 4.5
+    assert float((drawn.var(0) / variance - 1).abs().max()) < 4.5 * (2 / n_chains) ** 0.5
+
+
+@pytest.mark.parametrize("kind", ["gram", "features"])
+def test_weights_count_in_every_sweep(kind: str) -> None:
+    """A logistic site of weight s has the shift s (y - 1/2), and its precision is a draw from PG(s, f)."""
+    features = inputs(1, 5, 3)
+    mean = torch.tensor(0.3, dtype=F64)
+    prior = GramPrior(features @ features.mT, mean) if kind == "gram" else FeaturePrior(features, mean)
+    y, weight = torch.tensor([0, 1, 1, 0, 1]), torch.tensor([1, 3, 0, 2, 7], dtype=F64)
+    n_chains = 4000
+    result = run_gibbs(prior, Logistic(), y, n_chains, 3, weight, seeded(0), keep="all")
+    assert result.latents is not None
+    assert result.sites_trace is not None
+    expected = weight * (y.to(F64) - 0.5)
+    torch.testing.assert_close(result.sites_trace.shift, expected.expand(3, n_chains, 1, 5), rtol=0, atol=0)
+    counted, precision = weight > 0, result.sites_trace.precision
+    assert not bool(precision[..., ~counted].any())
+    f = result.latents[..., counted]
+    centred = precision[..., counted] - polya_gamma_mean(weight[counted], f)
+    standardised = centred / polya_gamma_variance(weight[counted], f).sqrt()
+    assert float(standardised.mean(1).abs().max()) < 4.5 / n_chains**0.5
 
 
 def test_bad_input() -> None:

@@ -325,17 +325,41 @@ def test_gradient_of_the_divergence_where_a_precision_is_zero(features):
 
 @pytest.mark.parametrize("features", [False, True])
 def test_the_divergence_in_single_precision_survives_large_precisions(features):
-    points = normal(25, 2, seed=6)
+    """Within four standard errors of rounding; ``N - tr(W Sigma)`` for the trace is three times as far off.
+
+    Cholesky's factor is that of a matrix M with entries off by about ``sqrt(N) u sqrt(M_ii M_jj)``, for a unit
+    roundoff u and errors that average out (Higham & Mary 2019); entries come in pairs, so their variance counts twice.
+    """
+    n, w = 25, 10.0
+    points = normal(n, 2, seed=6)
     gram = 1e4 * torch.exp(-0.5 * torch.cdist(points, points) ** 2)
-    root = torch.linalg.cholesky(gram + 1e-6 * torch.eye(25, dtype=gram.dtype))
-    w, b = torch.full((1, 25), 10.0, dtype=gram.dtype), normal(1, 25, seed=7)
+    eye = torch.eye(n, dtype=gram.dtype)
+    root = torch.linalg.cholesky(gram + 1e-6 * eye)
+    b = normal(1, n, seed=7)
 
     def divergence(dtype):
         zero = torch.zeros(1, dtype=dtype)
         prior = FeaturePrior(root.to(dtype), zero) if features else GramPrior(gram.to(dtype), zero)
-        return prior.condition(Sites(w.to(dtype), b.to(dtype))).kl().double()
+        return prior.condition(Sites(torch.full((1, n), w, dtype=dtype), b.to(dtype))).kl().double()
 
-    torch.testing.assert_close(divergence(torch.float32), divergence(torch.float64), rtol=1e-5, atol=0)
+    def divergence_by(factored):  # I + W^1/2 K W^1/2, or I + Phi' W Phi
+        inverse = torch.linalg.inv(factored)
+        if features:
+            weights = inverse @ root.mT @ b[0]
+            quadratic = weights @ weights
+        else:
+            alpha = inverse @ b[0]  # (I + W K)^-1 b, as all precisions are w
+            quadratic = alpha @ ((factored - eye) / w) @ alpha
+        return 0.5 * (inverse.trace() - n + torch.logdet(factored) + quadratic)
+
+    factored = eye + w * (root.mT @ root if features else gram)
+    exact = divergence(torch.float64)
+    torch.testing.assert_close(divergence_by(factored), exact, rtol=1e-7, atol=0)
+    (slope,) = torch.autograd.grad(divergence_by(factored.requires_grad_()), factored)
+    size = factored.detach().diagonal().sqrt()
+    unit = torch.finfo(torch.float32).eps / 2
+    standard_error = float((2 * n) ** 0.5 * unit * (slope * size * size.unsqueeze(-1)).norm())
+    torch.testing.assert_close(divergence(torch.float32), exact, rtol=0, atol=4 * standard_error)
 
 
 def test_a_matrix_that_many_vectors_share():

@@ -243,6 +243,28 @@ def test_tasks_in_a_batch_equal_tasks_alone():
     torch.testing.assert_close(fit.bound[1], alone.bound, **CLOSE)
 
 
+@pytest.mark.parametrize(("likelihood", "classes"), [(Logistic(), 2), (OneVsEach(), 3), (LogisticSoftmax(), 3)])
+def test_weights_are_copies_of_rows(likelihood, classes):
+    features, y, weight = normal(1, N, R, seed=24), labels(N, classes, seed=25), labels(N, 4, seed=26)
+    options = {"prior_mean": 0.3, "n_classes": classes, "n_epochs": 8}
+    weighted = fit_natural_gradient(features, likelihood, y, weight.double(), **options)
+    rows = torch.arange(N).repeat_interleave(weight)
+    copied = fit_natural_gradient(features[:, rows], likelihood, y[rows], **options)
+    torch.testing.assert_close(weighted.mean, copied.mean, **CLOSE)
+    torch.testing.assert_close(weighted.covariance(), copied.covariance(), **CLOSE)
+    torch.testing.assert_close(weighted.bound_trace, copied.bound_trace, **CLOSE)
+    torch.testing.assert_close(weighted.bound, copied.bound, **CLOSE)
+
+
+def test_the_final_bound_is_that_of_all_weighted_data():
+    """After steps on small batches: the bound at the state that they end in."""
+    features, y, weight = normal(1, N, R, seed=27), labels(N, 3, seed=28), normal(N, seed=29).abs()
+    fit = fit_natural_gradient(features, OneVsEach(), y, weight, batch_size=5, n_epochs=2, n_classes=3)
+    zero, prior = torch.tensor(0.0, dtype=torch.float64), InducingPrior.whitened(R, torch.float64)
+    expected = natural_gradient_bound(fit.state, prior, OneVsEach(), full_batch(features, zero, y, weight))
+    torch.testing.assert_close(fit.bound, expected, **CLOSE)
+
+
 def test_a_seed_fixes_everything():
     features, y = normal(1, N, R, seed=17), labels(N, 2, seed=18)
 

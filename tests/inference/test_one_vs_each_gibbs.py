@@ -267,6 +267,23 @@ def test_one_vs_each_step_is_pure_and_can_start_from_a_gaussian() -> None:
     torch.testing.assert_close(started.differences[0], (own - centre).expand(2, -1, -1, -1))
 
 
+def test_one_vs_each_start_has_the_variances_asked_for() -> None:
+    """Of independent latents; a difference has the sum of its two."""
+    Kxx, mean, y = (part[0] for part in tasks("squared_exponential", (1, 4, 3)))
+    n_chains, centre = 20_000, inputs(3, 4, seed=4)
+    variance = torch.tensor([0.04, 1.0, 9.0], dtype=F64)[:, None] * torch.tensor([1.0, 0.5, 2.0, 3.0], dtype=F64)
+    started = run_one_vs_each_gibbs(
+        Kxx, mean, y, 3, n_chains, 1, start=(centre, variance), keep="all", generator=seeded(0)
+    )
+    assert started.differences is not None
+    rivals = y != torch.arange(3).unsqueeze(-1)
+    drawn = started.differences[0][:, rivals]
+    own, own_variance = centre.gather(0, y[None]), variance.gather(0, y[None])
+    expected, spread = (own - centre)[rivals], (own_variance + variance)[rivals]
+    assert float(((drawn.mean(0) - expected) / (spread / n_chains).sqrt()).abs().max()) < 4.5
+    assert float((drawn.var(0) / spread - 1).abs().max()) < 4.5 * (2 / n_chains) ** 0.5
+
+
 def test_one_vs_each_gradient_graph_is_never_built() -> None:
     Kxx, mean, y = tasks("squared_exponential", (2, 6, 3))
     result = run_one_vs_each_gibbs(Kxx.requires_grad_(), mean.requires_grad_(), y, 3, 2, 2, generator=seeded(0))

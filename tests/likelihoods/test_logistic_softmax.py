@@ -168,6 +168,33 @@ def test_bound_uses_the_present_second_moment_and_the_states_tilting() -> None:
         assert float(bound) < float(likelihood.local_bound(mean, variance, y, None))
 
 
+def test_the_bound_after_a_step_is_the_expectation_of_the_augmented_model() -> None:
+    """``E[log p(y, m, rate, omega | f)] + entropies`` for the state of a step, at moments that have moved on.
+
+    The rate has a flat prior: ``1 / sum sigma(g_c)`` is the integral of ``exp(-rate sum sigma(g_c))``, and every
+    ``exp(-rate sigma(g))`` a sum over Poisson counts of mean ``rate sigma(-g)``, less ``exp(-rate)``.
+    """
+    tau, n_classes = 0.7, 3
+    likelihood = LogisticSoftmax(tau, "poisson_gamma")
+    mean, variance, y = normal(3, 5), normal(3, 5, seed=1) ** 2, torch.tensor([0, 1, 2, 0, 1])
+    weight = torch.tensor([1.0, 2.0, 0.5, 1.0, 0.0], dtype=D)
+    _, carried = likelihood.step(mean + 0.3, 2 * variance, y, weight)
+    assert carried is not None
+    tilting, counts, shape = carried
+    own = torch.nn.functional.one_hot(y, n_classes).mT.to(D)
+    g, second = mean / tau, (mean**2 + variance) / tau**2
+    h = counts + own
+    polya = h * torch.tanh(tilting / 2) / (2 * tilting)
+    divergence = h * torch.log(torch.cosh(tilting / 2)) - h * tilting / 4 * torch.tanh(tilting / 2)
+    sites = -h * math.log(2) + (own - counts) * g / 2 - polya * second / 2 - divergence
+    rate = torch.distributions.Gamma(shape, torch.full_like(shape, n_classes))
+    log_rate = torch.digamma(shape) - math.log(n_classes)
+    poisson = counts * log_rate - (counts * counts.log() - counts)  # log m! and its expectation under q cancel
+    expected = (weight * (sites.sum(0) + poisson.sum(0) - n_classes * rate.mean + rate.entropy())).sum()
+    found = likelihood.bound_after_step(mean, variance, y, weight, carried)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+
+
 def test_adding_the_rates_mean_once_can_exceed_the_evidence() -> None:
     """With alpha_n / C once for each datum, not once for each class, the printed (12f) is no bound.
 

@@ -187,3 +187,17 @@ def test_blocks_do_not_change_results(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_fractional_weights_are_refused_by_gibbs() -> None:
     with pytest.raises(ValueError, match="mean_field"):
         OneVsEach().sample_omega(F, Y, torch.full((2, 5), 0.5, dtype=D), None)
+
+
+def test_a_mixture_by_ratios_and_by_one_ratio() -> None:
+    """Two certain chains of three classes by hand: the mean of the ratios, or the ratio of the means."""
+    mean = torch.tensor([[[2.0], [0.0], [-1.0]], [[0.5], [1.0], [4.0]]], dtype=torch.float64)  # (S, C, Q)
+    variance = torch.zeros_like(mean)
+    values = OneVsEach().class_log_likelihood(mean).exp()  # exact, for variances of zero
+    ratios = (values / values.sum(1, keepdim=True)).mean(0)
+    pooled = values.mean(0) / values.mean(0).sum(0)
+    assert float((ratios - pooled).abs().max()) > 0.005
+    torch.testing.assert_close(OneVsEach().predict_mixture(mean, variance, "integral"), ratios)
+    torch.testing.assert_close(OneVsEach("pooled_likelihood").predict_mixture(mean, variance, "integral"), pooled)
+    plug_in = OneVsEach().plug_in(mean).mean(0)
+    torch.testing.assert_close(OneVsEach("pooled_likelihood").predict_mixture(mean, variance, "plug_in"), plug_in)

@@ -181,7 +181,17 @@ def _condition_present(
             fit = fit_logistic_laplace(features, y, weight, model.prior_mean, None if start is None else start[0])
         else:
             temperature = model.likelihood_temperature
-            fit = fit_softmax_laplace(features, y, n_classes, weight, temperature, start, only_means, tolerance)
+            fit = fit_softmax_laplace(
+                features,
+                y,
+                n_classes,
+                weight,
+                temperature,
+                start,
+                only_means,
+                tolerance,
+                prior_mean=model.prior_mean,
+            )
         return Conditioned(fit.posterior, fit.sites, fit.variance, float(fit.log_evidence), dual=fit.dual)
     likelihood = training_likelihood(model)
     assert isinstance(likelihood, MeanFieldLikelihood)
@@ -201,7 +211,7 @@ def _condition_present(
         )
         posterior = FactorPosterior(features, fitted.mean[None], mean.squeeze(-1), fitted.factor[None])
         trace = tuple(fitted.bound_trace.tolist())
-        return Conditioned(posterior, None, None, trace[-1], trace)
+        return Conditioned(posterior, None, None, float(fitted.bound), trace)
     if isinstance(likelihood, OneVsEach):
         chains = sample_one_vs_each(
             features, y, n_classes, weight, model.prior_mean, model.n_chains, model.n_sweeps, generator

@@ -19,7 +19,12 @@ from torch import Tensor
 
 from sureshot.estimators.options import memory_budget
 from sureshot.inference.latent_gaussian import GramPrior
-from sureshot.likelihoods.quadrature import is_full_covariance, marginal_variance, standard_normal_points
+from sureshot.likelihoods.quadrature import (
+    displacement,
+    is_full_covariance,
+    marginal_variance,
+    standard_normal_points,
+)
 from sureshot.meta.learners import EmbeddedPosterior, GaussianProcessLearner, Learner
 from sureshot.meta.learners.gp import distance_to_classes
 from sureshot.meta.learners.mean_field import BlockTaskPosterior
@@ -153,15 +158,12 @@ class GaussianAnswers(Answers):
         """See `Answers.entropies`; the mean is over fixed points of the posterior of the latents."""
         mean, covariance = self._means_and_covariances(query)  # (S, 1, C, Q)
         points = standard_normal_points(self.n_classes, N_DRAWS, mean.dtype, mean.device)
-        root = _square_root(mean, covariance)
+        displaced = displacement(mean, covariance)
         average, aleatoric = torch.zeros_like(mean[0, 0]), torch.zeros_like(mean[0, 0, 0])
         draws = len(points) * len(mean)
         for block in points.split(_DRAWS_AT_ONCE):
-            if root.dim() == mean.dim():
-                spread = block[:, None, None, :, None] * root
-            else:
-                spread = torch.einsum("stqcd,pd->pstcq", root, block)
-            drawn = self.learner.predictive_likelihood.plug_in((mean + spread) / temperature)  # (points, S, 1, C, Q)
+            latent = (mean + displaced(block)) / temperature
+            drawn = self.learner.predictive_likelihood.plug_in(latent)  # (points, S, 1, C, Q)
             drawn = temper(drawn, self._own_temperature, -2)
             average = average + drawn.sum((0, 1, 2)) / draws
             aleatoric = aleatoric + _entropy(drawn, -2).sum((0, 1, 2)) / draws
@@ -342,14 +344,6 @@ def _check_memory(learner: GaussianProcessLearner, n: int, n_present: int) -> No
             f"{available / 1e9:.1f} GB are free: FewShotClassifier is for a few rows of each class; use GPClassifier, "
             "on this checkpoint's embeddings if need be, or fewer rows."
         )
-
-
-def _square_root(mean: Tensor, covariance: Tensor) -> Tensor:
-    """Standard deviations (S, 1, C, Q), or roots (S, 1, Q, C, C) of covariances."""
-    if not is_full_covariance(mean, covariance):
-        return covariance.clamp_min(0).sqrt()
-    values, vectors = torch.linalg.eigh(covariance)
-    return vectors * values.clamp_min(0).sqrt().unsqueeze(-2)
 
 
 def _entropy(probabilities: Tensor, dim: int) -> Tensor:

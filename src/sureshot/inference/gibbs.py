@@ -208,9 +208,9 @@ def predictive_probabilities(
     prior_variance: Tensor,
     rule: PredictiveRule = "integral",
 ) -> Tensor:
-    """Class probabilities (..., classes, Q): each chain's by the named rule, averaged over chains."""
+    """Class probabilities (..., classes, Q) of the mixture of the chains, by the named rule."""
     mean, variance = predictive_moments(result, prior, cross, prior_variance)
-    return likelihood.predict(mean, variance, rule).mean(0)
+    return likelihood.predict_mixture(mean, variance, rule)
 
 
 def sampler_of(prior: LatentPrior) -> LatentPrior:

@@ -9,6 +9,7 @@ References: Rasmussen & Williams 2006, sections 5.4.2 and 6.5; Patacchiola et al
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -47,7 +48,7 @@ def fit_label_regression(
     y : Tensor (N,)
     n_classes : int
     weight : Tensor (N,)
-        A datum of weight s has noise variance ``noise / s``.
+        A datum of weight s counts as s equal ones: for the posterior, one of noise variance ``noise / s``.
     noise : float
         Noise variance.
     """
@@ -59,9 +60,9 @@ def fit_label_regression(
     weights = torch.cholesky_solve(projected, factor).mT.contiguous()
     posterior = SitePosterior(features, weights[None], mean, precision[None, None])
     fit = (precision * centred * (centred - weights @ features.mT)).sum()
-    log_det = 2 * factor.diagonal().log().sum() - precision.log().sum()
-    constant = len(y) * torch.log(torch.tensor(2 * torch.pi))
-    evidence = -0.5 * (fit + n_classes * (log_det + constant))
+    log_det = 2 * factor.diagonal().log().sum()
+    # A row of weight 2 is two observations, each with a normaliser of its own.
+    evidence = -0.5 * (fit + n_classes * (log_det + weight.sum() * math.log(2 * math.pi * noise)))
     inside = torch.linalg.solve_triangular(factor, features.mT, upper=False).square().sum(0)
     sites = Sites(precision.expand_as(targets), precision * targets)
     return LabelRegressionFit(posterior, sites, inside.expand_as(targets), evidence)
@@ -75,11 +76,14 @@ class LabelRegressionPath:
     ----------
     latent : Tensor (L, C, N)
         Leave-one-out means at each noise level.
+    variance : Tensor (L, N)
+        Leave-one-out variances of the latents, without noise, the same for all classes.
     scale : Tensor (L,)
         The output scale that maximises the evidence at that ratio of noise to output scale.
     """
 
     latent: Tensor
+    variance: Tensor
     scale: Tensor
 
 
@@ -104,5 +108,6 @@ def leave_one_out_path(
     gain = 1 / (eigenvalues.clamp_min(0) + noise_ratios[:, None])  # (L, N)
     solved = ((scaled @ basis) * gain[:, None, :]) @ basis.mT  # (L, C, N)
     diagonal = gain @ basis.square().mT  # (L, N)
-    scale = (scaled * solved).sum((-2, -1)) / (len(y) * n_classes)
-    return LabelRegressionPath(targets - solved / diagonal.unsqueeze(1) / root, scale)
+    scale = (scaled * solved).sum((-2, -1)) / (weight.sum() * n_classes)
+    variance = scale[:, None] * (1 / diagonal - noise_ratios[:, None]).clamp_min(0) / weight
+    return LabelRegressionPath(targets - solved / diagonal.unsqueeze(1) / root, variance, scale)

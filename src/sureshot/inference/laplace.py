@@ -28,6 +28,7 @@ from sureshot.inference.weight_space import (
     SoftmaxPosterior,
     training_moments,
     weight_precision_factor,
+    without_negligible,
 )
 
 
@@ -128,6 +129,7 @@ def fit_softmax_laplace(
     only_informative: bool = False,
     tolerance: float = 3e-5,
     max_steps: int = 1000,
+    prior_mean: float = 0.0,
 ) -> LaplaceFit:
     """Exact mode and class-diagonal Laplace posterior under the softmax likelihood.
 
@@ -141,14 +143,16 @@ def fit_softmax_laplace(
     temperature : float
         The latents are divided by it inside the softmax.
     start : Tensor (C, N), optional
-        ``K^-1 f`` to start from, as a fit with another kernel found it; zero by default. The mode is unique, so this
-        changes speed only.
+        ``K^-1 (f - a)`` to start from, as a fit with another kernel found it; zero by default. The mode is unique, so
+        this changes speed only.
     only_informative : bool
         As in `sureshot.inference.weight_space.training_moments`.
     tolerance : float
         L-BFGS stops when no component of the gradient (in whitened coordinates, so of natural size 1) exceeds it.
     max_steps : int
         L-BFGS iterations at most.
+    prior_mean : float
+        Of every latent. Has no influence on the probabilities (softmax is translation invariant).
     """
     rank = features.shape[1]
     one_hot = torch.nn.functional.one_hot(y, n_classes).to(features.dtype)  # (N, C)
@@ -171,19 +175,20 @@ def fit_softmax_laplace(
         options={"maxiter": max_steps, "maxfun": 2 * max_steps, "gtol": tolerance, "ftol": 0.0, "maxcor": 10},
     )
     w = torch.from_numpy(found.x).to(features).reshape(rank, n_classes).mT.contiguous()
-    latent = w @ features.mT  # (C, N)
+    latent = prior_mean + w @ features.mT  # (C, N)
     p = torch.softmax(latent / temperature, dim=0)
     precision = weight * p * (1 - p) / temperature**2
     sites = Sites(precision, precision * latent + weight * (one_hot.mT - p) / temperature)
     posterior = SoftmaxPosterior(
         features,
         w[None],
-        features.new_zeros(n_classes),
+        features.new_full((n_classes,), prior_mean),
         weight,
         torch.ones(n_classes, dtype=torch.bool, device=features.device),
         temperature,
     )
-    moments = training_moments(features, precision, n_classes, only_informative)
+    kept = without_negligible(features, precision)
+    moments = training_moments(features, kept, n_classes, only_informative)
     return LaplaceFit(posterior, sites, moments.variance, -found.fun - 0.5 * moments.log_det)
 
 

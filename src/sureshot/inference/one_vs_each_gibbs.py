@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from sureshot.inference.one_vs_each_structure import Factorisation, PairPrior, Pairs
+from sureshot.inference.one_vs_each_structure import Factorisation, PairFactor, PairPrior, Pairs
 from sureshot.likelihoods.auxiliary import require_counts
 from sureshot.polya_gamma import sample_polya_gamma
 
@@ -107,23 +107,27 @@ class OneVsEachGibbsResult:
         ----------
         Snell & Zemel 2021, section 3.3; ``V* = k** I - (A k*)' W^1/2 B^-1 W^1/2 (A k*)``.
         """
-        prior, tasks = self.prior, self.last.shape[0]
+        tasks = self.last.shape[0]
         cross = Kxq.to(self.last.dtype).expand(*self.batch, *Kxq.shape[-2:]).reshape(tasks, *Kxq.shape[-2:])
         diagonal = Kqq_diag.to(self.last.dtype).expand(*self.batch, cross.shape[-1]).reshape(tasks, -1)
         with torch.no_grad():
-            parts = [
-                query_moments(prior, self.last[:, start : start + size], cross, diagonal)
-                for size in [self._chains_at_once()]
-                for start in range(0, self.last.shape[1], size)
-            ]
+            parts = [query_moments(self.prior, omega, cross, diagonal) for omega in self._by_chains()]
         mean = torch.cat([part[0] for part in parts], dim=1)
         covariance = torch.cat([part[1] for part in parts], dim=1)
         return _chains_first(mean, self.batch), _chains_first(covariance, self.batch)
 
-    def _chains_at_once(self) -> int:
+    @torch.no_grad()
+    def dual(self) -> Tensor:
+        """``K^-1 (m_c - a_c)`` of each chain, (chains, ..., C, N): the mean at a query is ``a_c + k*' dual_c``."""
+        n = self.prior.gram.shape[-1]
+        parts = [dual_means(self.prior, omega, self.prior.condition(omega), n) for omega in self._by_chains()]
+        return _chains_first(torch.cat(parts, dim=1), self.batch)
+
+    def _by_chains(self) -> tuple[Tensor, ...]:
+        """The last states of as many chains at a time as fit into a bounded amount of memory."""
         tasks, chains, n_classes, rows = self.last.shape
         held = tasks * n_classes * rows * (rows + self.prior.gram.shape[-1])
-        return max(1, min(chains, _LARGEST_BLOCK // max(held, 1)))
+        return self.last.split(max(1, min(chains, _LARGEST_BLOCK // max(held, 1))), dim=1)
 
 
 @torch.no_grad()
@@ -236,7 +240,7 @@ def query_moments(prior: PairPrior, omega: Tensor, cross: Tensor, diagonal: Tens
     pairs, n = prior.pairs, prior.gram.shape[-1]
     n_classes, rows = pairs.point.shape[1:]
     factor = prior.condition(omega)
-    latents = pairs.to_latents(prior.weights(omega, factor), n)
+    latents = dual_means(prior, omega, factor, n)
     centred = (latents.flatten(1, 2) @ cross).unflatten(1, latents.shape[1:3])
     mean = prior.class_mean[:, None, :, None] + centred
     identity = torch.eye(n_classes, dtype=omega.dtype, device=omega.device)
@@ -251,6 +255,11 @@ def query_moments(prior: PairPrior, omega: Tensor, cross: Tensor, diagonal: Tens
     ]
     prior_part = diagonal[:, None, :, None, None] * identity
     return mean, prior_part - torch.cat(parts, dim=2)
+
+
+def dual_means(prior: PairPrior, omega: Tensor, factor: PairFactor, n: int) -> Tensor:
+    """``K^-1 (m - a)`` of the latents given Polya-Gamma variables, (T, S, C, N)."""
+    return prior.pairs.to_latents(prior.weights(omega, factor), n)
 
 
 def _chains_first(values: Tensor, batch: torch.Size) -> Tensor:

@@ -35,15 +35,15 @@ class OneVsEachPosterior(WeightPosterior):
     y: Tensor
     row_weight: Tensor
 
-    def latent_covariance(self, features: Tensor, residual: Tensor) -> Tensor:
-        """Posterior covariances over the classes, (S, Q, C, C)."""
+    def latent_spread(self, features: Tensor, residual: Tensor) -> Tensor:
+        """See `WeightPosterior.latent_spread`: covariances over the classes, (S, Q, C, C)."""
         covariance = self.result.predict_latents(self.features @ features.mT, features.square().sum(-1))[1]
         identity = torch.eye(covariance.shape[-1], dtype=covariance.dtype, device=covariance.device)
         return covariance + residual[:, None, None] * identity
 
     def latent_variance(self, features: Tensor, residual: Tensor, classes: Tensor | None = None) -> Tensor:
         """See `WeightPosterior.latent_variance`."""
-        variance = self.latent_covariance(features, residual).diagonal(dim1=-2, dim2=-1).mT.clamp_min(0)
+        variance = self.latent_spread(features, residual).diagonal(dim1=-2, dim2=-1).mT.clamp_min(0)
         if classes is None:
             return variance
         return variance.gather(1, classes.expand(len(variance), 1, -1)).squeeze(1)
@@ -88,10 +88,5 @@ def one_vs_each_posterior(
     features: Tensor, result: OneVsEachGibbsResult, prior_mean: float, y: Tensor, weight: Tensor
 ) -> OneVsEachPosterior:
     """The posterior of finished chains, in weight space."""
-    n_classes = result.omega.shape[-2]
-    rank = features.shape[1]
-    eye = torch.eye(rank, dtype=features.dtype, device=features.device)
-    # The mean at a query with unit feature r is the prior mean plus that feature's weight.
-    mean, _ = result.predict_latents(features, eye.diagonal())
-    mean_prior = features.new_full((n_classes,), prior_mean)
-    return OneVsEachPosterior(features, mean - prior_mean, mean_prior, result, y, weight)
+    mean = features.new_full((result.omega.shape[-2],), prior_mean)
+    return OneVsEachPosterior(features, result.dual() @ features, mean, result, y, weight)

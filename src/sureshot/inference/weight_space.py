@@ -4,9 +4,8 @@ With features ``Phi`` (N, R) and diagonal sites of precision ``W_c`` the posteri
 with precision ``A_c = I + Phi' W_c Phi``. Keeping one R x R factor for each class costs ``C R^2`` numbers, far more
 than the data; so these posteriors keep features and mean weights, and factorise a class only when its variance is
 asked for. Classes are visited in a Python loop on purpose: on a CPU one Cholesky of a large block is faster than a
-batched one, and memory stays at one block. Rows whose site is too weak to move the posterior (probability of that
-class near 0 or 1) are left out of that class's block, which makes problems with many classes an order of magnitude
-cheaper.
+batched one, and memory stays at one block. Under a softmax most rows carry next to nothing about most classes
+(probability near 0 or 1); those that together carry less than a stated amount are left out of a class's block.
 
 ============================  ==================================================================
 `SitePosterior`               site precisions are stored (mean field, Gibbs, label regression)
@@ -25,8 +24,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-# A row is skipped for a class when precision * prior variance is below this: it would change the class's
-# posterior variance at that row by less than one part in a thousand.
+# Rows are left out of a class's block as long as their precisions times prior variances *sum* to less than this: it
+# changes that class's posterior variances, anywhere, by less than one part in a thousand.
 NEGLIGIBLE_INFORMATION = 1e-3
 
 
@@ -62,6 +61,16 @@ class WeightPosterior(ABC):
             One class for each query: only its variance is given, (S, Q); else all, (S, C, Q).
         """
 
+    @abstractmethod
+    def latent_spread(self, features: Tensor, residual: Tensor) -> Tensor:
+        """Variances (S, C, Q) at query features (Q, R), or covariances over the classes (S, Q, C, C) if they have any.
+
+        Parameters
+        ----------
+        residual : Tensor (Q,)
+            As in `latent_variance`.
+        """
+
 
 class BlockPosterior(WeightPosterior):
     """Classes independent given the sites: one R x R block for each."""
@@ -88,6 +97,10 @@ class BlockPosterior(WeightPosterior):
                 elif bool((rows := classes == c).any()):
                     result[chain, rows] = self.block_variance(chain, c, features[rows])
         return result + residual
+
+    def latent_spread(self, features: Tensor, residual: Tensor) -> Tensor:
+        """See `WeightPosterior.latent_spread`: variances."""
+        return self.latent_variance(features, residual)
 
     def block_variance(self, chain: int, c: int, features: Tensor) -> Tensor:
         """Variance of class c inside the features' span, (Q,)."""
@@ -123,6 +136,8 @@ class SitePosterior(BlockPosterior):
 class SoftmaxPosterior(BlockPosterior):
     """Laplace's posterior of the softmax likelihood: precisions ``s p_c (1 - p_c) / T^2`` at the mode.
 
+    Those of them that carry next to nothing are left out; see `without_negligible`.
+
     Attributes
     ----------
     row_weight : Tensor (N,)
@@ -144,7 +159,7 @@ class SoftmaxPosterior(BlockPosterior):
         """Site precisions (1, C, N), recomputed."""
         latent = self.latent_mean(self.features)[0] / self.temperature
         p = torch.softmax(latent.masked_fill(~self.present[:, None], -torch.inf), dim=0)
-        return (self.row_weight * p * (1 - p) / self.temperature**2)[None]
+        return without_negligible(self.features, self.row_weight * p * (1 - p) / self.temperature**2)[None]
 
     def latent_variance(self, features: Tensor, residual: Tensor, classes: Tensor | None = None) -> Tensor:
         """See `WeightPosterior.latent_variance`."""
@@ -207,6 +222,16 @@ class WithPriorClasses(WeightPosterior):
             return variance
         return variance.gather(1, classes.expand(len(variance), 1, -1)).squeeze(1)
 
+    def latent_spread(self, features: Tensor, residual: Tensor) -> Tensor:
+        """See `WeightPosterior.latent_spread`; the other classes are independent of those with rows."""
+        inner = self.inner.latent_spread(features, residual)
+        if inner.dim() == 3:
+            return self.latent_variance(features, residual)
+        prior = features.square().sum(-1) + residual
+        spread = torch.diag_embed(prior[:, None].expand(len(inner), -1, self.weights.shape[1]))
+        spread[..., self.present.unsqueeze(-1), self.present] = inner
+        return spread
+
 
 class TrainingMoments(NamedTuple):
     """What one visit to every class's block gives."""
@@ -249,10 +274,20 @@ def leave_one_out(mean: Tensor, variance: Tensor, precision: Tensor, shift: Tens
     return (mean - shift * variance) / kept, variance / kept
 
 
+def without_negligible(features: Tensor, precision: Tensor) -> Tensor:
+    """The precisions (C, N) with the weakest of each class set to zero, `NEGLIGIBLE_INFORMATION` of them in all.
+
+    Leaving out rows of precisions w changes ``A = I + Phi' W Phi`` by no more, in any direction, than the sum of
+    ``w |phi|^2`` over them, and ``A >= I``.
+    """
+    information, order = (precision * features.square().sum(-1)).sort(dim=-1, stable=True)
+    negligible = (information.cumsum(-1) < NEGLIGIBLE_INFORMATION).gather(-1, order.argsort(dim=-1))
+    return precision.masked_fill(negligible, 0)
+
+
 def weight_precision_factor(features: Tensor, precision: Tensor) -> Tensor:
-    """Lower Cholesky factor of ``I + Phi' diag(precision) Phi`` for one class, (R, R)."""
-    prior_variance = features.square().sum(-1)
-    active = precision * prior_variance > NEGLIGIBLE_INFORMATION
+    """Lower Cholesky factor of ``I + Phi' diag(precision) Phi`` for one class, (R, R); rows of precision 0 are free."""
+    active = precision > 0
     if bool(active.all()):
         scaled = features * precision.sqrt()[:, None]
     else:

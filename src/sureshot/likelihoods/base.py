@@ -33,6 +33,9 @@ class Likelihood(ABC):
     name: str
     """The public name, as in ``GPClassifier(likelihood=name)``."""
 
+    translation_invariant = False
+    """Whether one number added to all latents changes nothing."""
+
     def n_latents(self, n_classes: int) -> int:
         """Latent functions needed for that many classes (one for each by default)."""
         return n_classes
@@ -81,6 +84,13 @@ class Likelihood(ABC):
         if rule == "expected_log":
             return self.expected_log(mean, covariance)
         return self.integral(mean, covariance)
+
+    def predict_mixture(self, mean: Tensor, covariance: Tensor, rule: PredictiveRule) -> Tensor:
+        """Class probabilities (..., classes, Q) of a mixture of Gaussians (S, ..., C, Q), such as a sampler's chains.
+
+        Those of the Gaussians, averaged: each is normalised on its own.
+        """
+        return self.predict(mean, covariance, rule).mean(0)
 
 
 class MeanFieldLikelihood(Likelihood):

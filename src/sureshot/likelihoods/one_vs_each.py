@@ -17,7 +17,7 @@ References: Titsias 2016 (the bound); Snell & Zemel 2021 (Polya-Gamma form, eq. 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -32,7 +32,7 @@ from sureshot.likelihoods.auxiliary import (
     require_counts,
     total,
 )
-from sureshot.likelihoods.base import AuxiliariesAtOptimum
+from sureshot.likelihoods.base import AuxiliariesAtOptimum, PredictiveRule
 from sureshot.likelihoods.quadrature import (
     MAX_NUMBERS,
     N_POINTS,
@@ -45,7 +45,7 @@ from sureshot.polya_gamma import half_tanh_ratio, sample_polya_gamma
 _LOG_TWO = math.log(2)
 _FEW_CLASSES = 20  # up to here matrix products over all pairs are cheaper than a logarithm for each order of a pair
 
-Normalisation = Literal["expected_likelihood", "expected_softmax"]
+Normalisation = Literal["expected_likelihood", "pooled_likelihood", "expected_softmax"]
 
 
 class OneVsEach(AuxiliariesAtOptimum):
@@ -53,20 +53,22 @@ class OneVsEach(AuxiliariesAtOptimum):
 
     Parameters
     ----------
-    normalisation : {"expected_likelihood", "expected_softmax"}
-        How `integral` makes probabilities of a likelihood that does not sum to one:
-        ``E[L_y] / sum E[L_c]`` (the default, the literal eq. 42 of Snell & Zemel) or ``E[L_y / sum L_c]``.
+    normalisation : {"expected_likelihood", "pooled_likelihood", "expected_softmax"}
+        How `integral` makes probabilities of a likelihood that does not sum to one. "expected_likelihood" (the
+        default) is ``E[L_y] / sum E[L_c]`` for each Gaussian: eq. 42 of Snell & Zemel, which conditions on the
+        Polya-Gamma variables of one chain; the ratios of several chains are averaged. "pooled_likelihood" takes the
+        expectations over all chains together and makes one ratio of them. "expected_softmax" is ``E[L_y / sum L_c]``.
     n_points : int, default=256
         Points of the fixed quasi-Monte-Carlo set behind `integral`.
     """
 
     name = "one_vs_each"
+    translation_invariant = True
 
     def __init__(self, normalisation: Normalisation = "expected_likelihood", n_points: int = N_POINTS) -> None:
-        if normalisation not in ("expected_likelihood", "expected_softmax"):
-            raise ValueError(
-                f"normalisation must be 'expected_likelihood' or 'expected_softmax', but it is {normalisation!r}"
-            )
+        if normalisation not in get_args(Normalisation):
+            known = ", ".join(map(repr, get_args(Normalisation)))
+            raise ValueError(f"normalisation must be one of {known}, but it is {normalisation!r}")
         self.normalisation: Normalisation = normalisation
         self.n_points = n_points
 
@@ -88,6 +90,16 @@ class OneVsEach(AuxiliariesAtOptimum):
         Time ``O(n_points C^2)`` for each query, about 0.2 s at 150 classes; `expected_log` and `plug_in` take
         ``O(C^2)``. The error grows with the number of factors (1e-2 at 50 classes): raise `n_points` there.
         """
+        return torch.softmax(self._log_integral(mean, covariance), dim=-2)
+
+    def predict_mixture(self, mean: Tensor, covariance: Tensor, rule: PredictiveRule) -> Tensor:
+        """See `Likelihood.predict_mixture`; "pooled_likelihood" normalises the integral once, over all parts."""
+        if rule != "integral" or self.normalisation != "pooled_likelihood":
+            return super().predict_mixture(mean, covariance, rule)
+        return torch.softmax(self._log_integral(mean, covariance).logsumexp(0), dim=-2)
+
+    def _log_integral(self, mean: Tensor, covariance: Tensor) -> Tensor:
+        """Logarithms of what `integral` normalises, (..., C, Q)."""
         normalise = self.normalisation == "expected_softmax"
 
         def log_function(f: Tensor) -> Tensor:
@@ -95,8 +107,7 @@ class OneVsEach(AuxiliariesAtOptimum):
             return torch.log_softmax(values, dim=-2) if normalise else values
 
         pairs = mean.shape[-2] ** 2
-        logs = log_gaussian_expectation(log_function, mean, covariance, self.n_points, pairs)
-        return torch.softmax(logs, dim=-2)
+        return log_gaussian_expectation(log_function, mean, covariance, self.n_points, pairs)
 
     def expected_log(self, mean: Tensor, covariance: Tensor) -> Tensor:
         """Softmax of ``sum over c' of E[log sigma(f_c - f_c')]``, by 1-d quadrature, (..., C, Q)."""

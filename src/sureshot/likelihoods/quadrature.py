@@ -270,6 +270,24 @@ def log_gaussian_expectation(
     return _over_points(average, mean, covariance, n_points, numbers_per_query)
 
 
+def displacement(mean: Tensor, covariance: Tensor) -> Callable[[Tensor], Tensor]:
+    """What takes standard normal points (P, C) to displacements (P, ..., C, Q) of latents from their mean.
+
+    By a root that is a continuous function of the covariance, unlike one from eigenvectors, which turn where
+    eigenvalues meet: an average over a few points must not depend on the last digits.
+
+    Parameters
+    ----------
+    mean, covariance : Tensor
+        As in `log_gaussian_expectation`.
+    """
+    if is_full_covariance(mean, covariance):
+        roots = _root(covariance.flatten(0, -3)).view(covariance.shape)
+        return lambda points: torch.einsum("...qcd,pd->p...cq", roots, points)
+    deviation = _safe_sqrt(covariance)
+    return lambda points: points.view(len(points), *[1] * (mean.dim() - 2), -1, 1) * deviation
+
+
 def _over_points(
     average: Callable[[Tensor], Tensor],  # from (points, C, queries) to (K, queries)
     mean: Tensor,

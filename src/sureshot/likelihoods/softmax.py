@@ -33,6 +33,7 @@ class Softmax(Likelihood):
     """
 
     name = "softmax"
+    translation_invariant = True
 
     def __init__(self, temperature: float | Tensor = 1.0, n_points: int = N_POINTS) -> None:
         self.temperature = positive("temperature", temperature)

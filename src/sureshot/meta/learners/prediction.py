@@ -1,10 +1,11 @@
 """From latents at queries to class probabilities, chains averaged.
 
 The rule is an argument because it changes results: for the same one-vs-each posteriors of synthetic one-shot tasks
-the mean confidence is .28 by the literal predictive integral and .61 by what was released with the paper. Besides the
-likelihood's own rules (`integral`, `expected_log`, `plug_in`), whose probabilities are averaged over chains, there is
-`released_expected_log`, which reproduces the published one-vs-each numbers: logarithms are averaged over chains, and
-the variance of a difference stands where its standard deviation belongs.
+the mean confidence is .28 by the predictive integral and .61 by what was released with the paper. Besides the
+likelihood's own rules (`integral`, `expected_log`, `plug_in`), whose probabilities are averaged over chains
+(one-vs-each can pool its integrals instead, see `OneVsEach`), there is `released_expected_log`, which reproduces the
+published one-vs-each numbers: logarithms are averaged over chains, and the variance of a difference stands where its
+standard deviation belongs.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def class_probabilities(likelihood: Likelihood, mean: Tensor, covariance: Tensor
         if not isinstance(likelihood, OneVsEach):
             raise ValueError(f"the rule {rule!r} belongs to one-vs-each, not to {likelihood.name!r}")
         return _released(mean, covariance)
-    return likelihood.predict(mean, covariance, rule).mean(0)
+    return likelihood.predict_mixture(mean, covariance, rule)
 
 
 def temper(probabilities: Tensor, temperature: Tensor, dim: int = -1) -> Tensor:

@@ -52,7 +52,7 @@ class GaussianProcessSettings:
         See `sureshot.meta.learners.mean_field.MeanField`.
     augmentation : {"negative_multinomial", "poisson_gamma"}
         Of the logistic-softmax by mean field.
-    normalisation : {"expected_likelihood", "expected_softmax"}
+    normalisation : {"expected_likelihood", "pooled_likelihood", "expected_softmax"}
         How the rule "integral" makes probabilities of one-vs-each; see `sureshot.likelihoods.OneVsEach`.
     n_chains, n_sweeps, n_sweeps_prediction : int
         Of Gibbs sampling; sweeps in training and in use.

@@ -1,0 +1,106 @@
+"""What posteriors in weight space leave out, and what they never may."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from sureshot.inference.label_regression import fit_label_regression
+from sureshot.inference.laplace import fit_softmax_laplace
+from sureshot.inference.one_vs_each_posterior import sample_one_vs_each
+from sureshot.inference.weight_space import (
+    NEGLIGIBLE_INFORMATION,
+    SitePosterior,
+    WithPriorClasses,
+    weight_precision_factor,
+    without_negligible,
+)
+
+F64 = torch.float64
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, dtype=F64, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("weight", [9e-4, 1e-5])
+def test_many_weak_rows_count(weight: float) -> None:
+    """20,000 rows that each say next to nothing say a lot together: 1 / (1 + 20,000 w)."""
+    features = torch.ones(20_000, 1, dtype=F64)
+    precision = torch.full((1, 1, 20_000), weight, dtype=F64)
+    posterior = SitePosterior(features, features.new_zeros(1, 1, 1), features.new_zeros(1), precision)
+    variance = posterior.latent_variance(features[:1], features.new_zeros(1))
+    assert float(variance) == pytest.approx(1 / (1 + 20_000 * weight), rel=1e-10)
+
+
+def test_the_factor_leaves_nothing_out() -> None:
+    features, precision = normal(30, 4), torch.logspace(-12, 2, 30, dtype=F64)
+    precision[::7] = 0
+    expected = torch.eye(4, dtype=F64) + features.mT @ (precision[:, None] * features)
+    factor = weight_precision_factor(features, precision)
+    torch.testing.assert_close(factor @ factor.mT, expected, rtol=1e-13, atol=1e-13)
+
+
+def test_what_is_negligible_is_bounded_in_all() -> None:
+    features = normal(400, 5)
+    precision = torch.logspace(-9, 0, 400, dtype=F64)[torch.randperm(400)].repeat(2, 1) * torch.tensor([[1.0], [1e-7]])
+    kept = without_negligible(features, precision)
+    left_out = ((precision - kept) * features.square().sum(-1)).sum(-1)
+    assert bool((left_out < NEGLIGIBLE_INFORMATION).all())
+    assert bool(((kept == precision) | (kept == 0)).all())
+    assert 0 < int((kept[0] == 0).sum()) < 400
+    for full, thin in zip(precision, kept, strict=True):
+        variances = [
+            torch.linalg.solve_triangular(weight_precision_factor(features, w), features.mT, upper=False)
+            .square()
+            .sum(0)
+            for w in (full, thin)
+        ]
+        torch.testing.assert_close(variances[1], variances[0], rtol=NEGLIGIBLE_INFORMATION, atol=0)
+
+
+def test_tiny_weights_of_softmax_rows_count() -> None:
+    """Weights 1/n on n copies are one row of weight 1."""
+    points, labels = normal(3, 2, seed=1), torch.tensor([0, 1, 2])
+    once = fit_softmax_laplace(points, labels, 3, torch.ones(3, dtype=F64))
+    n = 5000
+    copies = points.repeat(n, 1)
+    many = fit_softmax_laplace(copies, labels.repeat(n), 3, torch.full((3 * n,), 1 / n, dtype=F64), tolerance=1e-9)
+    query, residual = normal(4, 2, seed=2), torch.zeros(4, dtype=F64)
+    for expected, found in (
+        (once.posterior.latent_mean(query), many.posterior.latent_mean(query)),
+        (once.posterior.latent_variance(query, residual), many.posterior.latent_variance(query, residual)),
+    ):
+        torch.testing.assert_close(found, expected, rtol=2e-3, atol=1e-4)
+
+
+def test_label_regression_leaves_nothing_out() -> None:
+    features, y = normal(2000, 3), torch.arange(2000) % 2
+    weight = torch.full((2000,), 1e-5, dtype=F64)
+    fit = fit_label_regression(features, y, 2, weight, noise=1.0)
+    A = torch.eye(3, dtype=F64) + features.mT @ (weight[:, None] * features)
+    targets = torch.stack([1 - 2 * y, 2 * y - 1]).to(F64)
+    expected = torch.linalg.solve(A, (targets * weight) @ features, left=False)
+    torch.testing.assert_close(fit.posterior.weights[0], expected, rtol=1e-10, atol=1e-12)
+
+
+def test_classes_without_rows_are_independent_of_those_with_rows() -> None:
+    features, y = normal(6, 3), torch.tensor([0, 1, 2, 0, 1, 2])
+    generator = torch.Generator().manual_seed(0)
+    inner = sample_one_vs_each(features, y, 3, torch.ones(6, dtype=F64), 0.5, 2, 3, generator)
+    present = torch.tensor([0, 2, 3])
+    weights = torch.zeros(2, 5, 3, dtype=F64).index_copy(1, present, inner.weights)
+    whole = WithPriorClasses(features, weights, torch.full((5,), 0.5, dtype=F64), inner, present)
+    query, residual = normal(4, 3, seed=3), torch.tensor([0.0, 0.1, 0.2, 0.3], dtype=F64)
+    spread = whole.latent_spread(query, residual)
+    assert spread.shape == (2, 4, 5, 5)
+    torch.testing.assert_close(spread[..., present[:, None], present], inner.latent_spread(query, residual))
+    prior = query.square().sum(-1) + residual
+    for absent in (1, 4):
+        row = torch.zeros(2, 4, 5, dtype=F64)
+        row[..., absent] = prior
+        torch.testing.assert_close(spread[..., absent, :], row)
+    torch.testing.assert_close(
+        spread.diagonal(dim1=-2, dim2=-1).mT, whole.latent_variance(query, residual), rtol=1e-12, atol=1e-12
+    )
