@@ -554,15 +554,16 @@ def test_one_shot_intents_without_a_checkpoint() -> None:
     assert -np.mean(log_probability) < 0.3
 
 
-def test_a_fit_that_fails_leaves_no_half_model(checkpoints: dict[str, Path | None]) -> None:
+def test_a_fit_that_fails_leaves_the_model_of_before(checkpoints: dict[str, Path | None]) -> None:
     X, y, X_test, _ = support()
-    model = FewShotClassifier().fit(X, y)
+    model = FewShotClassifier()
     with pytest.raises(ValueError, match="at least two classes"):
-        model.set_params(checkpoint=checkpoints["protonet"]).fit(X[y == 5], y[y == 5])
+        model.fit(X[y == 5], y[y == 5])
     with pytest.raises(NotFittedError):
         model.predict(X_test)
-    model.fit(X, y)
-    before = model.predict_proba(X_test)
-    with pytest.raises(ValueError, match="must be whole numbers"):
-        model.partial_fit(X_test[:1], [9], sample_weight=[0.5])
+    before = model.fit(X, y).predict_proba(X_test)
+    with pytest.raises(ValueError, match="at least two classes"):
+        model.set_params(checkpoint=checkpoints["protonet"]).fit(X[y == 5], y[y == 5])
     np.testing.assert_array_equal(model.predict_proba(X_test), before)
+    with pytest.raises(ValueError, match="must be whole numbers"):
+        model.fit(X, y).partial_fit(X_test[:1], [9], sample_weight=[0.5])

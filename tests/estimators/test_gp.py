@@ -370,3 +370,59 @@ def test_memory_after_fitting_is_rows_features_and_one_vector_for_each_class() -
     rank = n_columns + 1
     numbers = n_rows * (n_columns + rank + 2) + n_classes * rank
     assert size < 8 * 1.5 * numbers + 100_000
+
+
+def test_sampled_covariances_count_in_the_uncertainty() -> None:
+    """Of one-vs-each only differences are known: the common mode of the latents is no uncertainty of the label."""
+    X, y, X_test, _ = iris()
+    model = fixed(likelihood="one_vs_each", inference="gibbs", n_chains=20, n_sweeps=30).fit(X, y)
+    epistemic = model.uncertainty(X_test).epistemic
+    features, residual = model._features(X_test)
+    mean, covariance = model._posterior.latent_mean(features), model._posterior.latent_spread(features, residual)
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(400, *mean.mT.shape, generator=generator, dtype=torch.float64)
+    drawn = mean.mT + (torch.linalg.cholesky(covariance) @ noise.unsqueeze(-1)).squeeze(-1)  # (400, S, Q, C)
+    p = model._model.predictive_likelihood().plug_in(drawn.mT).flatten(0, 1).mT  # (draws, Q, C)
+    expected = torch.special.entr(p.mean(0)).sum(-1) - torch.special.entr(p).sum(-1).mean(0)
+    np.testing.assert_allclose(epistemic, expected.numpy(), atol=0.01)
+
+
+def test_the_evidence_of_natural_gradients_is_the_bound_on_all_rows() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2500, 2))
+    y = (X[:, 0] + rng.normal(size=2500) > 0).astype(int)
+    found = []
+    for seed in range(3):
+        model = GPClassifier("rbf", objective=None, inference="natural_gradient", n_inducing=10, random_state=seed)
+        found.append(model.fit(X, y).log_evidence_)
+    assert np.ptp(found) < 0.005 * abs(np.mean(found))
+    reference = GPClassifier("rbf", objective=None, inference="mean_field", approximation="inducing", n_inducing=10)
+    assert np.mean(found) == pytest.approx(reference.fit(X, y).log_evidence_, rel=0.005)
+
+
+@pytest.mark.parametrize("likelihood", ["softmax", "one_vs_each"])
+def test_a_shift_of_all_latents_changes_nothing(likelihood: str) -> None:
+    X, y, X_test, _ = iris()
+    models = [
+        fixed(likelihood=likelihood, prior_mean=mean).partial_fit(X, y, classes=[0, 1, 2, 7]) for mean in (0.0, -3.0)
+    ]
+    for name in ("predict_proba", "outlier_score"):
+        first, second = (getattr(model, name)(X_test) for model in models)
+        np.testing.assert_allclose(second, first, atol=0.01)  # mean field stops when steps are below 1e-4 (1 + |mean|)
+    shifted = models[1].predict_latent(X_test).mean - models[0].predict_latent(X_test).mean
+    np.testing.assert_allclose(shifted, -3, atol=5e-3)
+
+
+def test_an_announced_class_leaves_the_others_their_covariance() -> None:
+    X, y, X_test, _ = iris()
+    options = {"likelihood": "one_vs_each", "inference": "gibbs", "predictive": "expected_log"}
+    plain = fixed(**options).fit(X, y)
+    announced = fixed(**options).partial_fit(X, y, classes=[0, 1, 2, 9])
+    features, residual = plain._features(X_test)
+    inner = plain._posterior.latent_spread(features, residual)
+    outer = announced._posterior.latent_spread(*announced._features(X_test))
+    torch.testing.assert_close(outer[..., :3, :3], inner)
+    expected = announced._model.predictive_likelihood().predict_mixture(
+        announced._posterior.latent_mean(features), outer, "expected_log"
+    )
+    np.testing.assert_allclose(announced.predict_proba(X_test), expected.mT.numpy(), atol=1e-10)

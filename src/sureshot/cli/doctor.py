@@ -26,6 +26,7 @@ _REQUIRED = (
     "matplotlib",
     "jinja2",
     "pillow",
+    "threadpoolctl",
 )
 _OPTIONAL = {
     "pyarrow": "reading Parquet files: python -m pip install 'sureshot[parquet]'",

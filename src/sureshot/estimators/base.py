@@ -5,9 +5,11 @@ An estimator gives the latents' marginals at queries; predictions, outlier score
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -51,6 +53,23 @@ class ProbabilisticClassifier(ClassifierMixin, BaseEstimator):
 
     classes_: np.ndarray
     n_features_in_: int
+    random_state: Any
+
+    def _changed_by(self, change: Callable[[Self], object]) -> Self:
+        """Let `change` work on a copy, and take over all that the copy has become in one assignment.
+
+        So a call that fails, at whatever point and for whatever reason, changes nothing. `change` replaces attributes
+        and never alters what they hold. A random state given by the user moves on only if the call succeeds.
+        """
+        given = self.random_state
+        successor = copy.copy(self)
+        successor.random_state = copy.deepcopy(given) if isinstance(given, np.random.RandomState) else given
+        change(successor)
+        drawn, successor.random_state = successor.random_state, given
+        self.__dict__ = successor.__dict__
+        if isinstance(given, np.random.RandomState):
+            given.set_state(drawn.get_state())
+        return self
 
     @abstractmethod
     def predict_proba(self, X: Any) -> np.ndarray:

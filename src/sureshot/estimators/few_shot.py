@@ -33,6 +33,7 @@ from sureshot.estimators.class_labels import class_numbers, grow, staying
 from sureshot.estimators.few_shot_default import DefaultModel, check_directions, default_model
 from sureshot.estimators.few_shot_inputs import Encoder, check_rows
 from sureshot.estimators.few_shot_support import Answers, SupportSet, condition_on
+from sureshot.estimators.layout import aligned
 from sureshot.estimators.preprocessing import Scaling
 from sureshot.estimators.threads import one_thread
 from sureshot.estimators.validation import LabelledRows, check_inputs, check_labels, check_weights, merge_rows
@@ -127,6 +128,9 @@ class FewShotClassifier(ProbabilisticClassifier):
             A weight of 2 equals two copies of the row; 0 equals leaving it out. Real numbers for Gaussian processes
             by mean field or label regression, whole numbers for other learners.
         """
+        return self._changed_by(lambda successor: successor._fit(X, y, sample_weight))
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         self._start()
         x, labels, weight = self._checked(X, y, sample_weight, reset=True)
         classes, codes = np.unique(labels, return_inverse=True)
@@ -136,7 +140,6 @@ class FewShotClassifier(ProbabilisticClassifier):
                 f"{classes.tolist()[0]!r}."
             )
         self._condition(merge_rows(x, codes, weight), classes)
-        return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Add labelled rows, of old or new classes: the result is that of `fit` on all rows so far.
@@ -152,6 +155,9 @@ class FewShotClassifier(ProbabilisticClassifier):
             Gaussian process and has none: probability 0). New classes are appended to ``classes_``; old columns never
             move.
         """
+        return self._changed_by(lambda successor: successor._extend(X, y, classes, sample_weight))
+
+    def _extend(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> None:
         first = not self.__sklearn_is_fitted__()
         if first:
             self._start()
@@ -163,7 +169,6 @@ class FewShotClassifier(ProbabilisticClassifier):
             old = self._rows
             x, codes, weight = (np.concatenate(pair) for pair in ((old.x, x), (old.y, codes), (old.weight, weight)))
         self._condition(merge_rows(x, codes, weight), grown)
-        return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Class probabilities (n, C), columns in the order of ``classes_``; deterministic."""
@@ -202,6 +207,9 @@ class FewShotClassifier(ProbabilisticClassifier):
 
         Kept until the next `fit`. Labels that the model does not know are an error.
         """
+        return self._changed_by(lambda successor: successor._calibrate(X, y))
+
+    def _calibrate(self, X: Any, y: Any) -> None:
         queries = self._queries(X)
         codes = class_numbers(self.classes_, check_labels(y, sum(map(len, queries))))
         answers = self._answers
@@ -218,13 +226,15 @@ class FewShotClassifier(ProbabilisticClassifier):
             kept = _moments_within(MOMENTS_KEPT, answers, queries)
             found = minimize_scalar(loss, bounds=(-6.0, 6.0), method="bounded", options={"xatol": 1e-4})
         self.temperature_ = math.exp(found.x)
-        return self
 
     def forget(self, classes: Any) -> Self:
         """Remove classes with all their rows; the others are as if these had never been seen.
 
         At least one class with rows must stay.
         """
+        return self._changed_by(lambda successor: successor._forget(classes))
+
+    def _forget(self, classes: Any) -> None:
         check_is_fitted(self)
         stays = staying(self.classes_, classes)
         kept = stays[self._rows.y]
@@ -233,7 +243,6 @@ class FewShotClassifier(ProbabilisticClassifier):
         renumbered = np.cumsum(stays) - 1
         rows = LabelledRows(self._rows.x[kept], renumbered[self._rows.y[kept]], self._rows.weight[kept])
         self._condition(rows, self.classes_[stays])
-        return self
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model as safetensors with a JSON header: backbone, learner and labelled embeddings.
@@ -263,7 +272,7 @@ class FewShotClassifier(ProbabilisticClassifier):
         return "_answers" in self.__dict__
 
     def _start(self) -> None:
-        """What a first fit settles: the learner, the seed, the temperature. An earlier fit is gone."""
+        """What a first fit settles: the learner, the seed, the temperature."""
         self.__dict__.pop("_answers", None)
         device = options.device_for(self.device)
         if self.checkpoint is None:
@@ -294,14 +303,14 @@ class FewShotClassifier(ProbabilisticClassifier):
         return x if self._encoder is None else self._encoder(x)
 
     def _condition(self, rows: LabelledRows, classes: np.ndarray) -> None:
-        """The posterior for these rows; the model stays as it was if that fails."""
+        """The posterior for these rows."""
         default, scaling = None, None
         if self._encoder is None:
             default, scaling = default_model(rows.x, rows.weight)
             learner: Learner = default.build().to(options.device_for(self.device))
             if default.n_features < rows.x.shape[1]:
                 n_constant = rows.x.shape[1] - default.n_features
-                warnings.warn(f"ignored {n_constant} constant columns of {rows.x.shape[1]}", stacklevel=3)
+                warnings.warn(f"ignored {n_constant} constant columns of {rows.x.shape[1]}", stacklevel=6)
         else:
             learner = self._encoder.learner
         self._condition_with(rows, classes, learner, default, scaling)
@@ -316,9 +325,9 @@ class FewShotClassifier(ProbabilisticClassifier):
     ) -> None:
         device = options.device_for(self.device)
         support = SupportSet(
-            kernel_inputs(rows.x, scaling).to(device),
-            torch.from_numpy(rows.y).to(device),
-            torch.from_numpy(rows.weight).to(device),
+            kernel_inputs(rows.x, scaling, device),
+            aligned(rows.y, device),
+            aligned(rows.weight, device),
             len(classes),
         )
         with one_thread() if len(rows.y) <= SMALL_SUPPORT else nullcontext():
@@ -333,9 +342,9 @@ class FewShotClassifier(ProbabilisticClassifier):
         x = self._as_kept(self._check_rows(X, reset=False))
         if self._default is not None:
             check_directions(self._default, x)
-        inputs = kernel_inputs(x, self._scaling)
+        inputs = kernel_inputs(x, self._scaling, options.device_for(self.device))
         size = min(LARGEST_BLOCK, max(1, NUMBERS_AT_ONCE // self._answers.numbers_per_query))
-        return list(inputs.to(options.device_for(self.device)).split(size))
+        return list(inputs.split(size))
 
     def _probabilities(self, query: Tensor) -> Tensor:
         """Class probabilities (Q, C) of what the kernel sees of rows."""
@@ -359,6 +368,6 @@ def _moments_within(numbers: int, answers: Answers, queries: list[Tensor]) -> li
     return kept
 
 
-def kernel_inputs(kept: np.ndarray, scaling: Scaling | None) -> Tensor:
+def kernel_inputs(kept: np.ndarray, scaling: Scaling | None, device: torch.device) -> Tensor:
     """What the kernel sees of rows in the form in which they are kept."""
-    return torch.from_numpy(kept if scaling is None else scaling(kept))
+    return aligned(kept if scaling is None else scaling(kept), device)

@@ -117,7 +117,7 @@ def few_shot_classifier_of(artifact: Artifact) -> FewShotClassifier:
     kept = LabelledRows(rows["rows.x"], y, rows["rows.weight"])
     try:
         estimator._condition_with(kept, classes, learner, default, scaling)
-        found = estimator._probabilities(kernel_inputs(kept.x[:1], scaling).to(device))
+        found = estimator._probabilities(kernel_inputs(kept.x[:1], scaling, device))
     except (RuntimeError, ValueError, IndexError, AssertionError) as error:
         raise ArtifactError(
             f"{artifact.path}: the parts of the model do not fit together; save the model again."

@@ -23,15 +23,17 @@ import torch
 from gpytorch.kernels import Kernel
 from scipy.optimize import minimize_scalar
 from sklearn.utils import Tags, check_random_state
-from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from sureshot.estimators import options
 from sureshot.estimators.base import LatentPrediction, ProbabilisticClassifier, Uncertainty, entropy
 from sureshot.estimators.class_labels import class_numbers, grow, staying
-from sureshot.estimators.conditioning import Conditioned, Model, condition
+from sureshot.estimators.class_weights import weigh_classes
+from sureshot.estimators.conditioning import Conditioned, Model, condition, training_likelihood
 from sureshot.estimators.features import FeatureMap, explicit_features, nystrom_features
+from sureshot.estimators.layout import aligned
+from sureshot.estimators.posterior_arrays import rebuilt
 from sureshot.estimators.preprocessing import Scaling, fit_scaling
 from sureshot.estimators.support import Support
 from sureshot.estimators.temperature import fit_rule
@@ -45,9 +47,8 @@ from sureshot.estimators.validation import (
     merge_rows,
 )
 from sureshot.inference.inducing import kmeans_inducing
-from sureshot.inference.one_vs_each_posterior import OneVsEachPosterior
 from sureshot.inference.weight_space import WeightPosterior
-from sureshot.likelihoods.quadrature import standard_normal_points
+from sureshot.likelihoods.quadrature import displacement, standard_normal_points
 from sureshot.persistence import load_artifact
 
 QUERY_BLOCK = 2048
@@ -74,7 +75,8 @@ class GPClassifier(ProbabilisticClassifier):
         for the others.
     objective : str or None, default="auto"
         What chooses the kernel's scales: "leave_one_out" (also "auto"), "evidence" (Laplace's evidence or the
-        evidence bound; the bound prefers too small output scales), None keeps the kernel as given, temperature 1.
+        evidence bound; the bound prefers too small output scales, and Gibbs sampling has no evidence to offer), None
+        keeps the kernel as given, temperature 1.
     approximation : str, default="auto"
         "exact", "low_rank" (explicit features), "inducing" (Nystrom on k-means of each class). "auto" is exact up to
         1500 distinct rows and whenever the kernel has explicit features.
@@ -88,6 +90,8 @@ class GPClassifier(ProbabilisticClassifier):
     prior_mean : float, default=0.0
         Mean of every latent before data.
     class_weight : dict, "balanced" or None, default=None
+        Multiplies the weights of rows. "balanced" gives all classes the same total weight; it is derived from all
+        rows so far, in `partial_fit` too.
     n_chains, n_sweeps : int, default=20, 50
         For Gibbs.
     n_inducing : int, optional
@@ -190,6 +194,9 @@ class GPClassifier(ProbabilisticClassifier):
         sample_weight : array (n,), optional
             A weight of 2 equals two copies of the row; 0 equals leaving it out.
         """
+        return self._changed_by(lambda successor: successor._fit(X, y, sample_weight))
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         x, labels, weight = self._checked(X, y, sample_weight, reset=True)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
@@ -197,8 +204,7 @@ class GPClassifier(ProbabilisticClassifier):
                 f"GPClassifier needs at least two classes to tell apart; y has only one class, "
                 f"{self.classes_.tolist()[0]!r}."
             )
-        self._learn(merge_rows(x, codes, weight * self._class_weights(codes)))
-        return self
+        self._learn(merge_rows(x, codes, weight))
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, retune: bool = False) -> Self:
         """Add labelled rows, of old or new classes, keeping the kernel's parameters.
@@ -216,6 +222,9 @@ class GPClassifier(ProbabilisticClassifier):
         retune : bool, default=False
             Choose kernel and settings anew from all rows.
         """
+        return self._changed_by(lambda successor: successor._extend(X, y, classes, sample_weight, retune))
+
+    def _extend(self, X: Any, y: Any, classes: Any, sample_weight: Any, retune: bool) -> None:
         first = not self.__sklearn_is_fitted__()
         if not first and self._precomputed:
             raise ValueError("partial_fit does not work with kernel='precomputed': call fit with the larger matrix.")
@@ -224,7 +233,6 @@ class GPClassifier(ProbabilisticClassifier):
         old = None if first else self._rows
         self.classes_ = grow(None if first else self.classes_, arriving)
         codes = class_numbers(self.classes_, labels)
-        weight = weight * self._class_weights(codes)
         if old is not None:
             x, codes, weight = (np.concatenate(pair) for pair in ((old.x, x), (old.y, codes), (old.weight, weight)))
         rows = merge_rows(x, codes, weight)
@@ -233,7 +241,6 @@ class GPClassifier(ProbabilisticClassifier):
         else:
             self._adapt_model()
             self._condition(rows)
-        return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Class probabilities (n, C), columns in the order of ``classes_``; deterministic."""
@@ -269,6 +276,9 @@ class GPClassifier(ProbabilisticClassifier):
 
         Kept until the next `fit`. Labels that the model does not know are an error.
         """
+        return self._changed_by(lambda successor: successor._calibrate(X, y))
+
+    def _calibrate(self, X: Any, y: Any) -> None:
         check_is_fitted(self)
         x = check_inputs(self, X, reset=False)
         labels = check_labels(y, len(x))
@@ -283,13 +293,15 @@ class GPClassifier(ProbabilisticClassifier):
         found = minimize_scalar(loss, bounds=(-6.0, 6.0), method="bounded", options={"xatol": 1e-4})
         self.temperature_ = math.exp(found.x)
         self._calibrated = True
-        return self
 
     def forget(self, classes: Any) -> Self:
         """Remove classes with all their rows; the others are as if these had never been seen.
 
         Kernel parameters are kept. At least one class must stay.
         """
+        return self._changed_by(lambda successor: successor._forget(classes))
+
+    def _forget(self, classes: Any) -> None:
         check_is_fitted(self)
         if self._precomputed:
             raise ValueError("forget does not work with kernel='precomputed': call fit with the smaller matrix.")
@@ -300,7 +312,6 @@ class GPClassifier(ProbabilisticClassifier):
         self.classes_ = self.classes_[stays]
         self._adapt_model()
         self._condition(rows)
-        return self
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model as safetensors with a JSON header; atomic, and loading executes nothing."""
@@ -332,20 +343,9 @@ class GPClassifier(ProbabilisticClassifier):
         weight = check_weights(sample_weight, x)
         kept = weight > 0
         if self._precomputed:
-            self._gram = torch.from_numpy(x)
+            self._gram = aligned(x)
             x = np.arange(len(x), dtype=np.float64)[:, None]
         return x[kept], labels[kept], weight[kept]
-
-    def _class_weights(self, codes: np.ndarray) -> np.ndarray:
-        if self.class_weight is None:
-            return np.ones(len(codes))
-        if self.class_weight == "balanced":
-            present = np.unique(codes)
-            weights = np.ones(len(self.classes_))
-            weights[present] = compute_class_weight("balanced", classes=present, y=codes)
-        else:
-            weights = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_[codes])
-        return weights[codes]
 
     def _adapt_model(self) -> None:
         """Change to the likelihood, and its usual rule, that the present number of classes needs."""
@@ -366,9 +366,15 @@ class GPClassifier(ProbabilisticClassifier):
         temperature = self.likelihood_temperature
         if not (isinstance(temperature, int | float | np.floating) and 0 < temperature < math.inf):
             raise ValueError(f"likelihood_temperature must be a positive number; got {temperature!r}.")
+        mean = self.prior_mean
+        if not isinstance(mean, int | float | np.floating | np.integer) or not math.isfinite(mean):
+            raise ValueError(
+                f"prior_mean must be a finite number; got {mean!r}. It is not learned: softmax and one-vs-each do not "
+                "depend on it; for the others compare a few values by leave_one_out_score_."
+            )
         return {
             "likelihood_temperature": float(temperature),
-            "prior_mean": float(self.prior_mean),
+            "prior_mean": float(mean),
             "n_chains": int(self.n_chains),
             "n_sweeps": int(self.n_sweeps),
         }
@@ -379,30 +385,31 @@ class GPClassifier(ProbabilisticClassifier):
 
     def _learn(self, rows: LabelledRows) -> None:
         """Choose scaling, kernel, model, rule and temperature, then condition."""
-        options.choice("objective", self.objective, ("auto", "leave_one_out", "evidence", None))
         options.memory_budget(self.memory_limit)
         device = options.device_for(self.device)
         n_classes = len(self.classes_)
         n_columns = rows.x.shape[1]
+        models = options.models_for(self.likelihood, self.inference, n_classes, **self._model_settings())
+        options.check_objective(self.objective, models[0].inference)
+        given, rows = rows, weigh_classes(rows, self.class_weight, self.classes_)
         if self._precomputed:
             self._scaling = Scaling(np.arange(1), np.zeros(1), np.ones(1))
         else:
             self._scaling = fit_scaling(rows.x, rows.weight, self.standardize)
         if len(self._scaling.kept) < n_columns:
             warnings.warn(
-                f"ignored {n_columns - len(self._scaling.kept)} constant columns of {n_columns}", stacklevel=3
+                f"ignored {n_columns - len(self._scaling.kept)} constant columns of {n_columns}", stacklevel=6
             )
         support = self._support(rows, device)
         gram = self._gram.to(device) if self._precomputed else None
         free = self.standardize == "auto" and bool((self._scaling.scale != 1).any())
         families = options.families_for(
-            self.kernel, support.x, gram, torch.from_numpy(self._scaling.scale).to(device) if free else None
+            self.kernel, support.x, gram, aligned(self._scaling.scale, device) if free else None
         )
-        models = options.models_for(self.likelihood, self.inference, n_classes, **self._model_settings())
         rules = options.rules_for(self.predictive, models[0])
         if self.objective is None:
             kernel = families[0].build(1.0)
-            rule = rules[0] if models[0].likelihood != "gaussian" else "plug_in"
+            rule = "plug_in" if models[0].likelihood == "gaussian" and "plug_in" in rules else rules[0]
             setting = Setting(kernel, models[0], rule, 1.0, math.nan)  # columns stay standardised
         else:
             seed = self._generator().initial_seed()
@@ -421,27 +428,28 @@ class GPClassifier(ProbabilisticClassifier):
         self.leave_one_out_score_ = setting.score
         self._model = setting.model
         self._calibrated = False
-        self._condition(rows)
+        self._condition(given)
 
     def _support(self, rows: LabelledRows, device: torch.device) -> Support:
-        x = torch.from_numpy(self._scaling(rows.x)).to(device)
         return Support(
-            x,
-            torch.from_numpy(rows.y).to(device),
-            torch.from_numpy(rows.weight).to(device),
+            aligned(self._scaling(rows.x), device),
+            aligned(rows.y, device),
+            aligned(rows.weight, device),
             len(self.classes_),
         )
 
     def _condition(self, rows: LabelledRows) -> None:
         """The posterior for the chosen kernel and model, and the temperature that suits it."""
-        support = self._support(rows, options.device_for(self.device))
-        self._check_memory(len(rows.y), support.x.shape[1])
-        with one_thread() if len(rows.y) <= SMALL_SUPPORT else nullcontext():
-            self._condition_support(rows, support)
+        weighted = weigh_classes(rows, self.class_weight, self.classes_)
+        support = self._support(weighted, options.device_for(self.device))
+        self._check_memory(len(weighted.y), support.x.shape[1])
+        with one_thread() if len(weighted.y) <= SMALL_SUPPORT else nullcontext():
+            self._condition_support(support)
+        self._rows = rows
 
-    def _condition_support(self, rows: LabelledRows, support: Support) -> None:
+    def _condition_support(self, support: Support) -> None:
         feature_map = self._feature_map(support)
-        features, _ = feature_map(support.x)
+        features = aligned(feature_map(support.x)[0])
         means = self.predictive_ == "plug_in"
         conditioned = condition(
             self._model,
@@ -452,7 +460,7 @@ class GPClassifier(ProbabilisticClassifier):
             self._generator(),
             only_means=means,
         )
-        self._rows, self._feature_map_, self._posterior = rows, feature_map, conditioned.posterior
+        self._feature_map_, self._posterior = feature_map, rebuilt(conditioned.posterior)
         self.likelihood_ = self._model.likelihood
         self.inference_ = self._model.inference
         self.log_evidence_ = conditioned.log_evidence
@@ -506,10 +514,10 @@ class GPClassifier(ProbabilisticClassifier):
             )
 
     def _features(self, x: np.ndarray) -> tuple[Tensor, Tensor]:
-        device = self._posterior.weights.device
-        queries = torch.from_numpy(x if self._precomputed else self._scaling(x)).to(device)
+        queries = aligned(x if self._precomputed else self._scaling(x), self._posterior.weights.device)
         if self._precomputed:
-            columns = torch.from_numpy(self._rows.x[:, 0].astype(np.int64)).to(device)  # merging rows reordered them
+            assert self._feature_map_.inducing is not None
+            columns = self._feature_map_.inducing[:, 0].to(torch.int64)  # merging rows reordered them
             return self._feature_map_.from_cross(queries[:, columns] * self.kernel_.outputscale.detach())
         return self._feature_map_(queries)
 
@@ -529,9 +537,7 @@ class GPClassifier(ProbabilisticClassifier):
         mean = posterior.latent_mean(features)
         if self.predictive_ == "plug_in":
             return mean, torch.zeros_like(mean)
-        if isinstance(posterior, OneVsEachPosterior):
-            return mean, posterior.latent_covariance(features, residual)
-        return mean, posterior.latent_variance(features, residual)
+        return mean, posterior.latent_spread(features, residual)
 
     def _chain_moments(self, features: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
         """Marginal means and variances (S, C, Q)."""
@@ -541,7 +547,7 @@ class GPClassifier(ProbabilisticClassifier):
     @torch.no_grad()
     def _apply_rule(self, mean: Tensor, variance: Tensor, temperature: float) -> np.ndarray:
         likelihood = self._model.predictive_likelihood()
-        p = likelihood.predict(mean / temperature, variance / temperature**2, self.predictive_).mean(0).mT
+        p = likelihood.predict_mixture(mean / temperature, variance / temperature**2, self.predictive_).mT
         p = p[:, : len(self.classes_)]
         return (p / p.sum(1, keepdim=True)).cpu().numpy()
 
@@ -556,23 +562,28 @@ class GPClassifier(ProbabilisticClassifier):
 
     def _outlier_scores(self, x: np.ndarray) -> np.ndarray:
         features, residual = self._features(x)
+        # Where only differences of latents matter, a mean common to all of them says nothing of a row.
+        common = self._model.prior_mean if training_likelihood(self._model).translation_invariant else 0.0
         if self._model.likelihood != "logistic" and self._posterior.weights.shape[0] == 1:
             top, classes = self._posterior.latent_mean(features)[0].max(0)
             spread = self._posterior.latent_variance(features, residual, classes)[0].clamp_min(1e-300).sqrt()
-            return (-top / spread).cpu().numpy()
+            return (-(top - common) / spread).cpu().numpy()
         mean, variance = self._latents(features, residual)
-        return -(mean / np.sqrt(np.maximum(variance, 1e-300))).max(axis=1)
+        rows, top = np.arange(len(mean)), mean.argmax(axis=1)
+        return -(mean[rows, top] - common) / np.sqrt(np.maximum(variance[rows, top], 1e-300))
 
     def _entropies(self, x: np.ndarray) -> np.ndarray:
-        mean, variance = self._chain_moments(*self._features(x))
+        features, residual = self._features(x)
+        mean, spread = self._posterior.latent_mean(features), self._posterior.latent_spread(features, residual)
         points = standard_normal_points(mean.shape[1], 128, mean.dtype, mean.device)  # (P, C)
         likelihood = self._model.predictive_likelihood()
         draws = len(points) * len(mean)
         average = np.zeros((len(self.classes_), len(x)))
         aleatoric = np.zeros(len(x))
-        for chain_mean, deviation in zip(mean, variance.sqrt(), strict=True):
+        for chain_mean, chain_spread in zip(mean, spread, strict=True):
+            displaced = displacement(chain_mean, chain_spread)
             for block in points.split(16):
-                latent = (chain_mean + block[:, :, None] * deviation) / self.temperature_
+                latent = (chain_mean + displaced(block)) / self.temperature_
                 drawn: np.ndarray = likelihood.plug_in(latent)[:, : len(self.classes_)].cpu().numpy()  # (16, C, Q)
                 average = average + drawn.sum(0) / draws
                 aleatoric += entropy(drawn, axis=1).sum(0) / draws

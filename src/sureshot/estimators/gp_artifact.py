@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -10,9 +10,11 @@ import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 
+from sureshot.estimators.class_weights import weigh_classes
 from sureshot.estimators.conditioning import INFERENCE_FOR, Model
 from sureshot.estimators.features import FeatureMap
 from sureshot.estimators.gp import GPClassifier
+from sureshot.estimators.layout import aligned
 from sureshot.estimators.posterior_arrays import pack_posterior, unpack_posterior
 from sureshot.estimators.preprocessing import Scaling
 from sureshot.estimators.validation import LabelledRows
@@ -29,6 +31,9 @@ from sureshot.persistence import (
 )
 
 KIND = "gp_classifier"
+OWN_WEIGHTS = "own"
+"""The rows of a file that says so have the weights that they came with; in older files those of their classes are
+multiplied in."""
 _PREFIX_KERNEL = "kernel."
 _PREFIX_POSTERIOR = "posterior."
 
@@ -65,6 +70,7 @@ def save_gp_classifier(estimator: GPClassifier, path: str | Path) -> None:
         "predictive": estimator.predictive_,
         "temperature": estimator.temperature_,
         "calibrated": estimator._calibrated,
+        "row_weights": OWN_WEIGHTS,
         "leave_one_out_score": _finite_or_none(estimator.leave_one_out_score_),
         "log_evidence": _finite_or_none(estimator.log_evidence_),
     }
@@ -143,6 +149,12 @@ def gp_classifier_of(artifact: Artifact) -> GPClassifier:
         estimator.feature_names_in_ = np.asarray(header["feature_names_in"], dtype=object)
     estimator._model = _model(artifact.path, header["model"])
     estimator._rows = LabelledRows(fixed["rows.x"], y, fixed["rows.weight"])
+    try:
+        if artifact.header.get("row_weights") != OWN_WEIGHTS:
+            estimator._rows = _without_class_weights(estimator._rows, estimator.class_weight, classes)
+        n_rows = len(weigh_classes(estimator._rows, estimator.class_weight, classes).y)
+    except (ValueError, TypeError) as error:
+        raise ArtifactError(f"{artifact.path}: malformed class weights; save the model again.") from error
     estimator._scaling = Scaling(kept, fixed["scaling.mean"], fixed["scaling.scale"])
     maps = _tensors(artifact.arrays, "feature_map.")
     estimator._feature_map_ = FeatureMap(estimator.kernel_, maps.get("inducing"), maps.get("projection"))
@@ -151,7 +163,7 @@ def gp_classifier_of(artifact: Artifact) -> GPClassifier:
         for name, value in artifact.arrays.items()
         if name.startswith(_PREFIX_POSTERIOR)
     }
-    estimator._posterior = unpack_posterior(header["posterior"], posterior_arrays, len(y), len(classes))
+    estimator._posterior = unpack_posterior(header["posterior"], posterior_arrays, n_rows, len(classes))
     estimator._calibrated = header["calibrated"]
     estimator.predictive_ = header["predictive"]
     estimator.temperature_ = header["temperature"]
@@ -162,6 +174,14 @@ def gp_classifier_of(artifact: Artifact) -> GPClassifier:
     estimator.bound_trace_ = tuple(fixed["bound_trace"].tolist())
     _check_predicts(artifact.path, estimator)
     return estimator
+
+
+def _without_class_weights(rows: LabelledRows, class_weight: Any, classes: np.ndarray) -> LabelledRows:
+    """Rows of an older file with the weights that they came with; balanced ones are left, and then stay balanced."""
+    if not isinstance(class_weight, dict):
+        return rows
+    ones = LabelledRows(rows.x, rows.y, np.ones(len(rows.y)))
+    return replace(rows, weight=rows.weight / weigh_classes(ones, class_weight, classes).weight)
 
 
 def _json_parameters(estimator: GPClassifier) -> dict[str, Any]:
@@ -219,11 +239,7 @@ def _check_predicts(place: str, estimator: GPClassifier) -> None:
 
 
 def _tensors(arrays: Any, prefix: str) -> dict[str, torch.Tensor]:
-    return {
-        name.removeprefix(prefix): torch.from_numpy(np.array(value))
-        for name, value in arrays.items()
-        if name.startswith(prefix)
-    }
+    return {name.removeprefix(prefix): aligned(value) for name, value in arrays.items() if name.startswith(prefix)}
 
 
 def _finite_or_none(value: float) -> float | None:

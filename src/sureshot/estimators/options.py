@@ -75,6 +75,17 @@ def models_for(likelihood: str, inference: str, n_classes: int, **settings: Any)
     return (Model(likelihood, inference, **settings),)
 
 
+def check_objective(objective: Any, inference: str) -> None:
+    """Refuse objectives that do not exist, or that the inference does not have."""
+    choice("objective", objective, ("auto", "leave_one_out", "evidence", None))
+    if objective == "evidence" and inference == "gibbs":
+        raise ValueError(
+            "objective='evidence' does not work with inference='gibbs': samples of the posterior give the gradient of "
+            "the evidence and not its value, and mean field's bound in its place prefers too small output scales. Use "
+            "objective='leave_one_out', or inference='mean_field' or 'laplace'."
+        )
+
+
 def families_for(
     kernel: str | Kernel, x: Tensor, gram: Tensor | None, column_scale: Tensor | None = None
 ) -> tuple[Family, ...]:

@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sureshot.estimators.layout import aligned
+from sureshot.estimators.threads import one_thread
 from sureshot.inference.one_vs_each_posterior import OneVsEachPosterior, one_vs_each_posterior, restore_chains
 from sureshot.inference.weight_space import (
     FactorPosterior,
@@ -45,6 +47,12 @@ def pack_posterior(posterior: WeightPosterior) -> tuple[str, dict[str, Tensor]]:
     return "one_vs_each_with_prior", {**arrays, **kept, "present": posterior.present}
 
 
+def rebuilt(posterior: WeightPosterior) -> WeightPosterior:
+    """The posterior as a model file would give it back: the one form that estimators predict from."""
+    kind, tensors = pack_posterior(posterior)
+    return _build(kind, {name: aligned(value) for name, value in tensors.items()})
+
+
 def unpack_posterior(kind: str, arrays: Mapping[str, np.ndarray], n_rows: int, n_classes: int) -> WeightPosterior:
     """The posterior that `pack_posterior` took apart.
 
@@ -54,19 +62,17 @@ def unpack_posterior(kind: str, arrays: Mapping[str, np.ndarray], n_rows: int, n
         When arrays are missing or their shapes do not fit together.
     """
     try:
-        tensors = {name: torch.from_numpy(np.array(value)) for name, value in arrays.items()}
-        features, weights, prior_mean = (tensors[name] for name in ("features", "weights", "prior_mean"))
-        _check_shapes(features, weights, prior_mean, n_rows, n_classes)
-        return _build(kind, features, weights, prior_mean, tensors)
+        tensors = {name: aligned(value) for name, value in arrays.items()}
+        _check_shapes(tensors["features"], tensors["weights"], tensors["prior_mean"], n_rows, n_classes)
+        return _build(kind, tensors)
     except (KeyError, ValueError, RuntimeError, IndexError, TypeError) as error:
         raise ArtifactError(
             f"the model file's posterior is malformed ({' '.join(str(error).split())[:160]}): save the model again."
         ) from error
 
 
-def _build(
-    kind: str, features: Tensor, weights: Tensor, prior_mean: Tensor, tensors: Mapping[str, Tensor]
-) -> WeightPosterior:
+def _build(kind: str, tensors: Mapping[str, Tensor]) -> WeightPosterior:
+    features, weights, prior_mean = (tensors[name] for name in ("features", "weights", "prior_mean"))
     n_rows, n_classes = len(features), weights.shape[1]
     if kind == "site":
         precision = tensors["precision"]
@@ -87,10 +93,11 @@ def _build(
     if kind not in KINDS:
         raise ValueError(f"unknown kind {kind!r}")
     y, row_weight, omega = tensors["labels"], tensors["row_weight"], tensors["omega"]
-    present = tensors.get("present", torch.arange(n_classes))
+    present = tensors.get("present", torch.arange(n_classes, device=features.device))
     mean = float(prior_mean[0])
-    result = restore_chains(features, y, len(present), row_weight, mean, omega)
-    inner = one_vs_each_posterior(features, result, mean, y, row_weight)
+    with one_thread():  # as on fitting: another number of threads would round differently
+        result = restore_chains(features, y, len(present), row_weight, mean, omega)
+        inner = one_vs_each_posterior(features, result, mean, y, row_weight)
     if kind == "one_vs_each":
         return inner
     return WithPriorClasses(features, weights, prior_mean, inner, present)

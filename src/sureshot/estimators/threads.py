@@ -4,23 +4,58 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from threading import Lock
+from typing import Any
 
 import torch
+from threadpoolctl import ThreadpoolController
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Run torch operations of the calling thread on one core, then restore the user's setting.
+    """Run linear algebra on one core, torch's in this thread and that of numpy and scipy, then restore all settings.
 
     Matrices of a few hundred rows gain nothing from more cores, and on a busy machine threads that wait for each other
     at every operation cost ten times the work itself. Never raises the number of threads.
     """
     before = torch.get_num_threads()
-    if before == 1:
-        yield
-        return
-    torch.set_num_threads(1)
+    _libraries.limit()
     try:
+        if before > 1:
+            torch.set_num_threads(1)
         yield
     finally:
-        torch.set_num_threads(before)
+        if before > 1:
+            torch.set_num_threads(before)
+        _libraries.release()
+
+
+class _Libraries:
+    """Limits the thread pools of numpy and scipy, which a process has once: the last of several callers restores."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._callers = 0
+        self._limiter: Any = None
+
+    def limit(self) -> None:
+        with self._lock:
+            if self._callers == 0:
+                self._limiter = _pools().limit(limits=1, user_api="blas")
+            self._callers += 1
+
+    def release(self) -> None:
+        with self._lock:
+            self._callers -= 1
+            if self._callers == 0:
+                self._limiter.restore_original_limits()
+
+
+_libraries = _Libraries()
+
+
+@cache
+def _pools() -> ThreadpoolController:
+    """The thread pools of the libraries in this process; looking for them takes milliseconds."""
+    return ThreadpoolController()

@@ -32,7 +32,7 @@ from torch import Tensor
 
 from sureshot.estimators.conditioning import Conditioned, Model, condition
 from sureshot.estimators.support import Support, tuning_subset
-from sureshot.estimators.temperature import fit_rule, plug_in_temperatures
+from sureshot.estimators.temperature import fit_rule, plug_in_temperatures, smoothed_score
 from sureshot.inference.label_regression import leave_one_out_path
 from sureshot.inference.weight_space import leave_one_out
 from sureshot.kernels import evaluate
@@ -221,7 +221,12 @@ class Search:
         start = self.best_lengthscale()
         found: list[Candidate] = []
         for model in models:
-            found += self.label_regression(model) if model.likelihood == "gaussian" else self.climb(model, start)
+            if model.likelihood != "gaussian":
+                found += self.climb(model, start)
+            elif "plug_in" in self.rules:
+                found += self.label_regression(model)
+            else:
+                found += [self._regress(model, value, self.rules[0]) for value in self.family.lengthscales]
         return found
 
     def best_lengthscale(self) -> float:
@@ -232,7 +237,7 @@ class Search:
         return max(self.label_regression(model), key=lambda candidate: candidate.objective).lengthscale
 
     def label_regression(self, model: Model) -> list[Candidate]:
-        """The best noise level at every length-scale."""
+        """The best noise level at every length-scale, by the plug-in rule."""
         if self._regressions is None:
             self._regressions = [self._regress(model, value) for value in self.family.lengthscales]
         return self._regressions
@@ -306,15 +311,21 @@ class Search:
             )
         return candidates, fitted.dual
 
-    def _regress(self, model: Model, lengthscale: float) -> Candidate:
+    def _regress(self, model: Model, lengthscale: float, rule: PredictiveRule = "plug_in") -> Candidate:
         support = self.support
         ratios = support.x.new_tensor(NOISE_RATIOS)
         path = leave_one_out_path(
             *self._decomposition(lengthscale), support.y, support.n_classes, support.weight, ratios
         )
-        temperatures, pointwise = plug_in_temperatures(
-            model.predictive_likelihood(), path.latent, support, self.family.default_temperature
-        )
+        likelihood = model.predictive_likelihood()
+        if rule == "plug_in":
+            temperatures, pointwise = plug_in_temperatures(
+                likelihood, path.latent, support, self.family.default_temperature
+            )
+        else:
+            probabilities = likelihood.predict(path.latent, path.variance.unsqueeze(1).expand_as(path.latent), rule)
+            temperatures = torch.ones_like(ratios)
+            pointwise = smoothed_score(probabilities.clamp_min(1e-300).log(), support)
         log_prior = _log_normal(lengthscale, DEFAULT_LENGTHSCALE, LENGTHSCALE_SPREAD)
         values = (support.usable * pointwise).sum(-1) + log_prior
         best = int(values.argmax())
@@ -324,7 +335,7 @@ class Search:
             lengthscale,
             scale,
             replace(model, noise=NOISE_RATIOS[best] * scale),
-            "plug_in",
+            rule,
             float(temperatures[best]),
             pointwise[best],
             float(values[best]),
@@ -377,4 +388,4 @@ def _log_normal(value: float, centre: float, spread: float) -> float:
 
 
 def _first(rules: tuple[PredictiveRule, ...], model: Model) -> PredictiveRule:
-    return "plug_in" if model.likelihood == "gaussian" else rules[0]
+    return "plug_in" if model.likelihood == "gaussian" and "plug_in" in rules else rules[0]
