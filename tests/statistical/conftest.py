@@ -1,15 +1,40 @@
-"""Oracles for the samplers: a plain elliptical slice sampler and a comparison gated on ESS."""
+"""Oracles for the samplers: an elliptical slice sampler, a comparison gated on ESS, exact joint draws, wrong samplers.
+
+Simulation-based calibration and Geweke's test need latents and labels from the joint distribution
+
+``p(f, y)  proportional to  N(f; a, K)  times the product over the data of  L(f_n | y_n)^s_n``
+
+with integer weights ``s_n``. No likelihood has to sum to one over the labels for that. Draw f from the prior and give
+every datum the label y with probability ``L(f_n | y)^s_n``; what these leave to one is the probability of *no* label,
+and a draw with such a datum is rejected as a whole. What is accepted has exactly the joint above, in which the labels
+given the latents are independent, each proportional to ``L(f_n | .)^s_n``. One-vs-each sums to at most one, as do all
+powers of likelihoods that do. A datum of weight 0 gets every label with equal probability. (The joint of Gaussian
+labels, a density, is in closed form.)
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
 from torch import Tensor
 
 from sureshot.inference.diagnostics import effective_sample_size, split_r_hat
+from sureshot.inference.gibbs import draw_latents, run_gibbs, sampler_of
+from sureshot.inference.latent_gaussian import FeaturePrior, GramPrior, LatentPrior, Sites
+from sureshot.inference.one_vs_each_gibbs import run_one_vs_each_gibbs
+from sureshot.inference.one_vs_each_structure import Factorisation, PairPrior, Pairs
+from sureshot.likelihoods.base import ConjugateLikelihood, Likelihood
+from sureshot.likelihoods.gaussian import GaussianLabels
+from sureshot.likelihoods.logistic import Logistic
+from sureshot.likelihoods.logistic_softmax import LogisticSoftmax
+from sureshot.likelihoods.one_vs_each import OneVsEach
+from sureshot.polya_gamma import half_tanh_ratio, sample_polya_gamma
+
+F64 = torch.float64
 
 
 def elliptical_slice(
@@ -77,6 +102,211 @@ def standard_scores(draws: Tensor, other: Tensor | None = None, exact: Tensor | 
         means.append(sample.mean((0, 1)))
     reference = means[1] if exact is None else exact
     return (means[0] - reference) / variance.sqrt()
+
+
+def prior_gram(variance: float) -> Tensor:
+    """Three data, two of them near each other."""
+    x = torch.tensor([0.0, 0.7, 2.0], dtype=F64).unsqueeze(-1)
+    return variance * torch.exp(-0.5 * torch.cdist(x, x) ** 2)
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """A model without its data, and its sampler; batches of T data sets are the leading dimension.
+
+    `run` is the library's own sampler unless a fault is named: then it is the same sampler put together from the
+    library's conditional draws, with that fault.
+    """
+
+    likelihood: Likelihood
+    prior: LatentPrior
+    n_classes: int
+    weight: Tensor | None  # (N)
+    factorisation: Factorisation = "auto"  # of one-vs-each
+
+    @property
+    def n_latents(self) -> int:
+        return self.likelihood.n_latents(self.n_classes)
+
+    @property
+    def counts(self) -> Tensor:
+        return torch.ones(3, dtype=F64) if self.weight is None else self.weight
+
+    def log_label_probabilities(self, f: Tensor) -> Tensor:
+        """Logs of the probabilities with which a datum is given each label, (T, classes, N).
+
+        They sum to at most one, but for the densities of Gaussian labels.
+        """
+        unobserved = self.counts == 0
+        return self.counts * self.likelihood.class_log_likelihood(f) - math.log(self.n_classes) * unobserved
+
+    def joint(self, n_draws: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Independent latents (T, C, N) and labels (T, N) from the joint distribution."""
+        if isinstance(self.likelihood, GaussianLabels):
+            return self._joint_of_gaussian_labels(self.likelihood.noise, n_draws, generator)
+        sampler = sampler_of(self.prior)
+        kept: list[tuple[Tensor, Tensor]] = []
+        while sum(len(y) for _, y in kept) < n_draws:
+            f = sampler.sample(torch.Size((2 * n_draws, self.n_latents)), generator)
+            bounds = self.log_label_probabilities(f).exp().cumsum(-2)
+            uniform = torch.rand(len(f), 1, 3, generator=generator, dtype=F64)
+            y = (uniform > bounds).sum(-2)  # n_classes where no label came up
+            accepted = (y < self.n_classes).all(-1)
+            kept.append((f[accepted], y[accepted]))
+        return torch.cat([f for f, _ in kept])[:n_draws], torch.cat([y for _, y in kept])[:n_draws]
+
+    def _joint_of_gaussian_labels(
+        self, noise: Tensor | float, n_draws: int, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Labels by the closed form of every labelling's evidence, latents from the Gaussian given the labels."""
+        root = self.prior.features[0] if isinstance(self.prior, FeaturePrior) else torch.linalg.cholesky(self._gram())
+        classes, precision = torch.arange(self.n_classes), self.counts / noise
+        labellings = torch.cartesian_prod(classes, classes, classes)  # (L, N)
+        targets = 2 * (labellings.unsqueeze(-2) == classes.unsqueeze(-1)).to(F64) - 1  # (L, C, N)
+        residual = targets - self.prior.mean
+        whitened = torch.eye(root.shape[-1], dtype=F64) + root.mT @ (precision.unsqueeze(-1) * root)
+        inverse = torch.linalg.inv(whitened)
+        weights = (residual * precision) @ root @ inverse  # (L, C, R)
+        log_evidence = 0.5 * ((weights @ whitened) * weights).sum((-2, -1))
+        log_evidence = log_evidence - 0.5 * (precision * residual**2).sum((-2, -1))
+        drawn = torch.multinomial(torch.softmax(log_evidence, 0), n_draws, replacement=True, generator=generator)
+        normal = torch.randn(n_draws, *weights.shape[1:], generator=generator, dtype=F64)
+        noisy = weights[drawn] + normal @ torch.linalg.cholesky(inverse).mT
+        return self.prior.mean + noisy @ root.mT, labellings[drawn]
+
+    def labels(self, f: Tensor, generator: torch.Generator) -> Tensor:
+        """Labels (T, N) given latents, in the joint distribution: proportional to the powers of the likelihood."""
+        logs = self.log_label_probabilities(f)
+        gumbel = -torch.empty_like(logs).exponential_(generator=generator).log()
+        return (logs + gumbel).argmax(-2)
+
+    def run(
+        self, f: Tensor, y: Tensor, n_chains: int, n_sweeps: int, generator: torch.Generator, fault: str | None = None
+    ) -> Tensor:
+        """Latents (sweeps, chains, T, C, N) of chains that start at `f` (T, C, N), after the start.
+
+        For one-vs-each only their differences mean anything: the latent of each datum's own class is zero.
+        """
+        start = (f, torch.zeros_like(f))
+        if isinstance(self.likelihood, ConjugateLikelihood):
+            if fault is not None:
+                return self._conjugate_with_fault(f, y, n_chains, n_sweeps, generator, fault)
+            trace = run_gibbs(
+                self.prior,
+                self.likelihood,
+                y,
+                n_chains,
+                n_sweeps + 1,
+                self.weight,
+                generator,
+                keep="all",
+                n_classes=self.n_classes,
+                start=start,
+            ).latents
+        else:
+            if fault is not None:
+                return self._one_vs_each_with_fault(f, y, n_chains, n_sweeps, generator, fault)
+            data = (self._gram(), self.prior.mean.squeeze(-1), y, self.n_classes)
+            drawn = run_one_vs_each_gibbs(
+                *data, n_chains, n_sweeps + 1, self.weight, generator, "all", start, self.factorisation
+            ).differences
+            trace = None if drawn is None else -drawn
+        assert trace is not None
+        return trace[1:]
+
+    def _gram(self) -> Tensor:
+        assert isinstance(self.prior, GramPrior)
+        return self.prior.gram[0]
+
+    def _used_prior(self, fault: str) -> LatentPrior:
+        scale = 1.5 if fault == "one and a half times the variance" else 1.0
+        mean = torch.zeros_like(self.prior.mean) if fault == "no prior mean" else self.prior.mean
+        if isinstance(self.prior, GramPrior):
+            return GramPrior(scale * self.prior.gram, mean)
+        assert isinstance(self.prior, FeaturePrior)
+        return FeaturePrior(scale**0.5 * self.prior.features, mean)
+
+    def _used_counts(self, fault: str) -> Tensor:
+        return (self.counts > 0).to(F64) if fault == "weights as presence" else self.counts
+
+    def _conjugate_with_fault(
+        self, f: Tensor, y: Tensor, n_chains: int, n_sweeps: int, generator: torch.Generator, fault: str
+    ) -> Tensor:
+        likelihood, prior, counts = self.likelihood, self._used_prior(fault), self._used_counts(fault)
+        assert isinstance(likelihood, ConjugateLikelihood)
+        f, sampler, kept = f.expand(n_chains, *f.shape), sampler_of(prior), []
+        for _ in range(n_sweeps):
+            if fault == "omega at its expectation":
+                sites = likelihood.expected_sites(f, torch.zeros_like(f), y, counts)
+            else:
+                sites = likelihood.sample_sites(f, y, counts, generator)
+            if fault == "half the shift":
+                sites = Sites(sites.precision, 0.5 * sites.shift)
+            f = draw_latents(prior, sites, generator, sampler)
+            kept.append(f)
+        return torch.stack(kept)
+
+    def _one_vs_each_with_fault(
+        self, f: Tensor, y: Tensor, n_chains: int, n_sweeps: int, generator: torch.Generator, fault: str
+    ) -> Tensor:
+        used, n = self._used_prior(fault), y.shape[-1]
+        assert isinstance(used, GramPrior)
+        pairs = Pairs.of_labels(y, self.n_classes, self._used_counts(fault).expand(y.shape), F64)
+        gram, mean = used.gram.expand(len(y), n, n), used.mean.squeeze(-1).expand(len(y), self.n_classes)
+        prior = PairPrior.of_kernel(gram, mean, pairs, self.factorisation)
+        if fault == "half the shift":
+            prior = replace(prior, pairs=replace(pairs, count=0.5 * pairs.count))
+        if fault == "rivals with the wrong sign":
+            prior = replace(prior, dense=_added_covariance(gram, pairs))
+        differences, kept = pairs.differences(f.unsqueeze(1).expand(-1, n_chains, -1, -1)), []
+        count = pairs.count.unsqueeze(1).expand_as(differences)
+        for _ in range(n_sweeps):
+            if fault == "omega at its expectation":
+                omega = count * half_tanh_ratio(differences**2)
+            else:
+                omega = sample_polya_gamma(count, differences, generator)
+            differences = prior.draw(omega, generator)
+            kept.append(-pairs.to_classes(differences, n).transpose(0, 1))
+        return torch.stack(kept)
+
+
+def _added_covariance(gram: Tensor, pairs: Pairs) -> Tensor:
+    """Covariance (T, M, M) of sums ``f_y + f_c`` in place of differences."""
+    n_classes, rows = pairs.point.shape[1:]
+    rival = torch.arange(n_classes).view(-1, 1).expand(n_classes, rows)
+    identity = torch.eye(n_classes, dtype=F64)
+    coefficients = (identity[pairs.own] + identity[rival]).flatten(1, 2)
+    point = pairs.point.flatten(1)
+    task = torch.arange(len(point)).view(-1, 1, 1)
+    return (coefficients @ coefficients.mT) * gram[task, point.unsqueeze(-1), point.unsqueeze(-2)]
+
+
+def make_classifier(name: str, variance: float, weight: list[float] | None = None) -> Classifier:
+    """The model of that name, as "logistic, features": features are of rank 2, below the 3 data."""
+    kind, _, variant = name.partition(", ")
+    likelihoods: dict[str, Likelihood] = {
+        "logistic": Logistic(),
+        "logistic-softmax": LogisticSoftmax(),
+        "logistic-softmax at temperature 0.5": LogisticSoftmax(0.5),
+        "logistic-softmax by Poisson-gamma": LogisticSoftmax(augmentation="poisson_gamma"),
+        "Gaussian labels": GaussianLabels(2.0),
+        "one-vs-each": OneVsEach(),
+    }
+    likelihood, n_classes = likelihoods[kind], 2 if kind == "logistic" else 3
+    # As large against every deviation: a prior mean that a sampler forgets must not drown in a wide prior.
+    mean = (variance / 5) ** 0.5 * torch.tensor([1.2, -0.8, 0.3], dtype=F64)
+    mean = mean[: likelihood.n_latents(n_classes)].unsqueeze(-1)
+    gram = prior_gram(variance).unsqueeze(0)
+    features = variant == "features"
+    prior = FeaturePrior(torch.linalg.cholesky(gram)[..., :2], mean) if features else GramPrior(gram, mean)
+    counts = None if weight is None else torch.tensor(weight, dtype=F64)
+    factorisation: Factorisation = "dense" if variant == "dense" else "star" if variant == "star" else "auto"
+    return Classifier(likelihood, prior, n_classes, counts, factorisation)
+
+
+@pytest.fixture(scope="session")
+def classifier() -> Callable[..., Classifier]:
+    return make_classifier
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,8 @@
 """Long Gibbs runs against quadrature and elliptical slice sampling; wrong forms must fail.
 
-The one-vs-each likelihood is a composite: it does not sum to one over the labels, so labels cannot be
-simulated from it and neither simulation-based calibration nor Geweke's test applies. Its sampler is compared
-with other ways to integrate the same posterior instead.
+Other ways to integrate the same posterior, of given data. Whether samplers are right on average over data that the
+models themselves make is for test_gibbs_joint and test_simulation_based_calibration: likelihoods that do not sum to
+one over the labels, one-vs-each above all, are no obstacle there (see `conftest`).
 """
 
 from __future__ import annotations
