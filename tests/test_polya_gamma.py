@@ -258,8 +258,10 @@ def exact_functions(c_squared: float) -> tuple[float, float, float, float]:
         return float(ratio), float(variance), float(log_cosh), float(divergence)
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 5e-14), (torch.float32, 2e-5)])
-def test_functions_keep_their_digits(dtype: torch.dtype, tolerance: float) -> None:
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_functions_keep_their_digits(dtype: torch.dtype) -> None:
+    """The divergence loses most: at c = 1, where its closed form begins, terms of 1.62 in all leave 0.00463."""
+    tolerance = 1.62 / 0.00463 * torch.finfo(dtype).eps
     c_squared = torch.tensor(C_SQUARED, dtype=torch.float64)
     exact = torch.tensor([exact_functions(value) for value in C_SQUARED], dtype=torch.float64).T
     c = c_squared.sqrt().to(dtype)

@@ -18,8 +18,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from sureshot.likelihoods import OneVsEach
 from sureshot.meta.backbones.base import Backbone
 from sureshot.meta.learners.base import Learner, TaskPosterior, seeded
+from sureshot.meta.learners.gp import GaussianProcessLearner
 from sureshot.meta.learners.registry import LEARNER_NAMES, learner_from_config, make_learner
 from sureshot.meta.tasks import Tasks
 
@@ -118,6 +120,14 @@ CASES = [Case(name, name, **traits(name)) for name in LEARNER_NAMES] + [
     ),
 ]
 EPISODIC = [case for case in CASES if not case.build().samples_images]
+
+
+def takes_prior_mean(case: Case) -> bool:
+    """Whether the latents' prior mean is an option: not to one-vs-each, which knows differences only."""
+    learner = case.build()
+    return isinstance(learner, GaussianProcessLearner) and not isinstance(
+        learner.training_inference.likelihood, OneVsEach
+    )
 
 
 def each(cases: list[Case]) -> pytest.MarkDecorator:
@@ -446,6 +456,45 @@ def test_a_posterior_predicts_alike_whatever_the_learners_mode(case: Case) -> No
     learner.train()
     assert torch.equal(predict(learner, tasks), expected)
     assert learner.training
+
+
+@each(CASES)
+def test_a_temperature_is_for_use_and_not_for_training(case: Case) -> None:
+    """Probabilities become ``p^(1 / T)`` normalised, and losses stay as they are."""
+    learner, tasks = double(case), episodes()
+    if not isinstance(learner, GaussianProcessLearner):
+        with pytest.raises(ValueError, match="has no temperature of its own"):
+            learner.set_temperature(3.0)
+        return
+    around = training_tasks(learner)
+    before = losses(learner, around, seeded(CPU, 1))
+    plain = predict(learner, tasks, seeded(CPU, 1))
+    learner.set_temperature(3.0)
+    powers = plain ** (1 / 3)
+    tempered = predict(learner, tasks, seeded(CPU, 1))
+    torch.testing.assert_close(tempered, powers / powers.sum(-1, keepdim=True), rtol=1e-6, atol=1e-9)
+    assert torch.equal(losses(learner, around, seeded(CPU, 1)), before)
+
+
+@each([case for case in CASES if takes_prior_mean(case)])
+def test_prior_means_of_training_and_of_use(case: Case) -> None:
+    """With one of each the learner trains like a learner with the first, and predicts like one with the second."""
+    both, first, second = (
+        replace(case, options=case.options | options)
+        for options in (
+            {"prior_mean": -1.0, "prediction_prior_mean": -3.0},
+            {"prior_mean": -1.0, "prediction_prior_mean": -1.0},
+            {"prior_mean": -3.0, "prediction_prior_mean": -3.0},
+        )
+    )
+    learner, tasks = double(both), episodes()
+    around = training_tasks(learner)
+    trained, used = (losses(double(other), around, seeded(CPU, 1)) for other in (first, second))
+    torch.testing.assert_close(losses(learner, around, seeded(CPU, 1)), trained, rtol=1e-12, atol=0)
+    assert (used - trained).abs().min() > 1e-3
+    predicted, other = (predict(double(one), tasks, seeded(CPU, 1)) for one in (second, first))
+    torch.testing.assert_close(predict(learner, tasks, seeded(CPU, 1)), predicted, rtol=1e-12, atol=0)
+    assert (predicted - other).abs().max() > 1e-3
 
 
 @each(CASES)

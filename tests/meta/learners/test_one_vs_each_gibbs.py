@@ -42,6 +42,15 @@ def test_evidence_is_that_of_the_drawn_variables() -> None:
     torch.testing.assert_close(value, expected, rtol=1e-10, atol=1e-10)
 
 
+def test_the_posterior_is_that_of_its_own_number_of_sweeps() -> None:
+    _, gram, y = few_shot()
+    mean = torch.randn(2, 4, 1, generator=seeded(3), dtype=F64)
+    inference = OneVsEachGibbs(5, n_sweeps_evidence=1, n_sweeps_posterior=4)
+    found = inference.posterior(GramPrior(gram, mean), y, 4, None, seeded(0))
+    expected = run_one_vs_each_gibbs(gram.squeeze(1), mean.squeeze(-1), y, 4, 5, 4, generator=seeded(0))
+    torch.testing.assert_close(found.result.omega, expected.omega, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("mean", [ZERO, torch.full((1, 4, 1), 0.5, dtype=F64), torch.zeros(2, 4, 1, dtype=F64)])
 @pytest.mark.parametrize("start", ["prior", "mean_field"])
 def test_shapes_and_repetition(start: str, mean: Tensor) -> None:

@@ -128,6 +128,15 @@ def test_arrays_that_are_missing_or_not_finite(run: Path, tmp_path: Path) -> Non
             load_learner(tmp_path / "x.safetensors")
 
 
+@pytest.mark.parametrize("progress", [{"episodes": -1}, {"episodes": 2.5}, {"episodes": True}, {"episodes": None}, {}])
+def test_a_number_of_episodes_that_is_none(run: Path, tmp_path: Path, progress: dict[str, Any]) -> None:
+    artifact = load_checkpoint(run / "best.safetensors").artifact
+    header = artifact.header | {"progress": progress}
+    save_artifact(tmp_path / "x.safetensors", "few_shot_learner", header, artifact.arrays)
+    with pytest.raises(ArtifactError, match=r"'progress' must count episodes, it has"):
+        load_checkpoint(tmp_path / "x.safetensors")
+
+
 def test_files_of_other_kinds(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="there is no file"):
         load_learner(tmp_path / "missing.safetensors")

@@ -1,0 +1,141 @@
+"""Mean field for tasks: which part of the gradient the inner steps carry, and what rivals count for."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from sureshot.inference.latent_gaussian import GramPrior, Sites
+from sureshot.likelihoods import LogisticSoftmax, OneVsEach
+from sureshot.likelihoods.base import Carried, MeanFieldLikelihood
+from sureshot.meta.learners.absent_classes import ABSENT_MEAN
+from sureshot.meta.learners.mean_field import MeanField
+
+T, C, N, Q = 2, 3, 6, 4
+Y = torch.tensor([[0, 1, 2, 0, 1, 2], [2, 2, 0, 1, 1, 1]])
+CLOSE = {"rtol": 1e-10, "atol": 1e-10}
+LIKELIHOODS = [OneVsEach(), LogisticSoftmax(), LogisticSoftmax(0.5, "poisson_gamma")]
+NAMES = ["one_vs_each", "logistic_softmax", "poisson_gamma"]
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def blocks(n: int = N, scale: float = 6.0) -> tuple[Tensor, Tensor, Tensor]:
+    """Kernel of the support (T, 1, N, N), between it and queries, and at the queries."""
+    x = torch.randn(T, 1, n + Q, 2, generator=generator(1), dtype=torch.float64)
+    full = scale * torch.exp(-0.5 * torch.cdist(x, x) ** 2)
+    return full[..., :n, :n], full[..., :n, n:], full.diagonal(dim1=-2, dim2=-1)[..., n:]
+
+
+MEAN = torch.tensor([0.2, -0.4, 0.1], dtype=torch.float64).reshape(1, C, 1)
+
+
+def sites_by_hand(likelihood: MeanFieldLikelihood, gram: Tensor, n_steps: int) -> tuple[Sites, Carried]:
+    """Steps from the prior, each followed by the posterior with explicit inverses."""
+    mean, variance = MEAN.expand(T, C, N), gram.diagonal(dim1=-2, dim2=-1).expand(T, C, N)
+    sites, carried = likelihood.step(mean, variance, Y, None)
+    for _ in range(n_steps - 1):
+        mean, covariance = posterior_by_hand(gram, sites)
+        sites, carried = likelihood.step(mean, covariance.diagonal(dim1=-2, dim2=-1), Y, None, carried)
+    return sites, carried
+
+
+def posterior_by_hand(gram: Tensor, sites: Sites) -> tuple[Tensor, Tensor]:
+    inverse = torch.linalg.inv(gram)
+    covariance = torch.linalg.inv(inverse + torch.diag_embed(sites.precision))
+    pull = sites.shift + (inverse @ MEAN.expand(T, C, N).unsqueeze(-1)).squeeze(-1)
+    return (covariance @ pull.unsqueeze(-1)).squeeze(-1), covariance
+
+
+def bound_by_hand(likelihood: MeanFieldLikelihood, gram: Tensor, sites: Sites, carried: Carried) -> Tensor:
+    """The local terms less the divergence of two Gaussians, (T,)."""
+    mean, covariance = posterior_by_hand(gram, sites)
+    variance = covariance.diagonal(dim1=-2, dim2=-1)
+    distributions = torch.distributions
+    divergence = distributions.kl_divergence(
+        distributions.MultivariateNormal(mean, covariance),
+        distributions.MultivariateNormal(MEAN.expand(T, C, N), gram.expand(T, C, N, N)),
+    )
+    return likelihood.bound_after_step(mean, variance, Y, None, carried) - divergence.sum(-1)
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=NAMES)
+@pytest.mark.parametrize("n_steps", [1, 3])
+def test_the_evidence_is_the_bound_after_the_steps(likelihood: MeanFieldLikelihood, n_steps: int) -> None:
+    gram, _, _ = blocks()
+    expected = bound_by_hand(likelihood, gram, *sites_by_hand(likelihood, gram, n_steps))
+    for detached in (False, True):
+        found = MeanField(likelihood, n_steps, detached).evidence(GramPrior(gram, MEAN), Y, C, None, generator())
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=NAMES)
+@pytest.mark.parametrize("detached", [False, True])
+def test_detached_steps_are_constants_of_the_gradient(likelihood: MeanFieldLikelihood, detached: bool) -> None:
+    """Slopes in the output scale by central differences, with the sites moving along or staying where they were."""
+    gram, cross, diagonal = blocks()
+    scale = torch.ones((), dtype=torch.float64, requires_grad=True)
+    rule = MeanField(likelihood, 2, detached)
+    prior = GramPrior(scale * gram, MEAN)
+    evidence = rule.evidence(prior, Y, C, None, generator()).sum()
+    centre, variance = rule.posterior(prior, Y, C, None, generator()).query(scale * cross, scale * diagonal)
+    predicted = centre.square().sum() + variance.sum()
+    found = [torch.autograd.grad(value, scale, retain_graph=True)[0] for value in (evidence, predicted)]
+
+    def values(size: float, of_sites: float) -> tuple[Tensor, Tensor]:
+        sites, carried = sites_by_hand(likelihood, of_sites * gram, 2)
+        mean, covariance = posterior_by_hand(size * gram, sites)
+        gain = torch.linalg.solve(gram, cross).mT  # the scale cancels
+        centre = MEAN + (gain @ (mean - MEAN).unsqueeze(-1)).squeeze(-1)
+        inside = (gain @ covariance * gain).sum(-1)
+        outside = size * (diagonal - (gain * cross.mT).sum(-1))
+        moments = centre.square().sum() + (inside + outside).sum()
+        return bound_by_hand(likelihood, size * gram, sites, carried).sum(), moments
+
+    width = 1e-5
+
+    def slopes(sites_move: bool) -> list[Tensor]:
+        up, down = (values(1 + step, 1 + step if sites_move else 1.0) for step in (width, -width))
+        return [(one - other) / (2 * width) for one, other in zip(up, down, strict=True)]
+
+    for slope, expected, other in zip(found, slopes(not detached), slopes(detached), strict=True):
+        torch.testing.assert_close(slope, expected, rtol=1e-6, atol=1e-6)
+        assert abs(float(expected - other)) > 1e-3  # else this test would say nothing
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 5, 9])
+def test_rivals_count_as_so_many_whatever_their_number(n_classes: int) -> None:
+    """4 rivals among C classes are weights of 4 / (C - 1): whole numbers here, or their inverses."""
+    gram, cross, diagonal = blocks()
+    prior = GramPrior(gram, torch.zeros((), dtype=torch.float64))
+    share = 4 / (n_classes - 1)
+    counted = MeanField(OneVsEach(), 4, rivals=4.0)
+    plain = MeanField(OneVsEach(), 4)
+    own = torch.tensor([1.0, 2.0, 0.0, 1.0, 0.5, 3.0], dtype=torch.float64).expand(T, N)
+    for weight in (None, own):
+        shares = torch.full((T, N), share, dtype=torch.float64) if weight is None else share * weight
+        first = counted.evidence(prior, Y, n_classes, weight, generator())
+        torch.testing.assert_close(first, plain.evidence(prior, Y, n_classes, shares, generator()), **CLOSE)
+        ours = counted.posterior(prior, Y, n_classes, weight, generator()).query(cross, diagonal)
+        theirs = plain.posterior(prior, Y, n_classes, shares, generator()).query(cross, diagonal)
+        torch.testing.assert_close(ours, theirs, **CLOSE)
+
+
+def test_rivals_of_a_padded_task_are_those_that_it_has() -> None:
+    """Three classes padded to five: weights of 4 / 2, which are two copies of each row."""
+    gram, cross, diagonal = blocks()
+    mean = torch.zeros(1, 5, 1, dtype=torch.float64)
+    mean[:, 3:] = ABSENT_MEAN
+    rule = MeanField(OneVsEach(), 4, rivals=4.0)
+    twice = torch.arange(N).repeat_interleave(2)
+    copied, labels = GramPrior(gram[..., twice, :][..., twice], mean[:, :3]), Y[:, twice]
+    plain = MeanField(OneVsEach(), 4)
+    found = rule.evidence(GramPrior(gram, mean), Y, 5, None, generator())
+    torch.testing.assert_close(found, plain.evidence(copied, labels, 3, None, generator()), **CLOSE)
+    ours = rule.posterior(GramPrior(gram, mean), Y, 5, None, generator()).query(cross, diagonal)
+    theirs = plain.posterior(copied, labels, 3, None, generator()).query(cross[..., twice, :], diagonal)
+    for padded, small in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(padded[:, :, :3], small, **CLOSE)
