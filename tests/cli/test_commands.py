@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sureshot.estimators.gp import GPClassifier
+from sureshot.estimators.classifier import GPClassifier
 
 Run = Callable[..., Any]
 QUICK = ("--kernel", "rbf", "--likelihood", "softmax", "--objective", "none")

@@ -24,8 +24,8 @@ from gpytorch.kernels import Kernel
 from sklearn.datasets import load_iris
 
 from sureshot import FewShotClassifier, GPClassifier
-from sureshot.estimators import few_shot, gp
-from sureshot.estimators.base import ProbabilisticClassifier
+from sureshot.estimators import base
+from sureshot.estimators.base import IncrementalClassifier
 from sureshot.likelihoods.base import Likelihood
 from sureshot.meta.backbones import make_backbone
 from sureshot.meta.learners import make_learner
@@ -74,7 +74,7 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return paths
 
 
-def unfitted(case: str, checkpoints: dict[str, Path]) -> tuple[ProbabilisticClassifier, np.ndarray, np.ndarray]:
+def unfitted(case: str, checkpoints: dict[str, Path]) -> tuple[IncrementalClassifier, np.ndarray, np.ndarray]:
     """An estimator that has not been fitted, and rows and labels that suit it."""
     if case in GP_CASES:
         rows = UNIT if case in ("cosine", "kernel unit_rbf") else X
@@ -84,7 +84,7 @@ def unfitted(case: str, checkpoints: dict[str, Path]) -> tuple[ProbabilisticClas
     return FewShotClassifier(checkpoints.get(name)), rows, Y
 
 
-def answers(model: ProbabilisticClassifier, rows: np.ndarray) -> dict[str, np.ndarray]:
+def answers(model: IncrementalClassifier, rows: np.ndarray) -> dict[str, np.ndarray]:
     """Everything a model says of rows, each with rows first."""
     found = {}
     for name in METHODS:
@@ -117,8 +117,7 @@ def test_a_rows_answers_depend_on_that_row_alone(
     alone = [answers(model, row[None]) for row in together]
     shuffled = np.random.default_rng(1).permutation(len(together))
     whole, mixed = answers(model, together), answers(model, together[shuffled])
-    for module, name in ((gp, "QUERY_BLOCK"), (few_shot, "LARGEST_BLOCK")):
-        monkeypatch.setattr(module, name, 3)
+    monkeypatch.setattr(base, "LARGEST_BLOCK", 3)
     in_blocks = answers(model, together)
     for name, expected in whole.items():
         assert expected.dtype.kind not in "fc" or np.isfinite(expected).all(), name
@@ -155,7 +154,7 @@ def content(value: Any, seen: tuple[int, ...] = ()) -> Any:
 @contextmanager
 def interrupted(at: int, error: type[BaseException]) -> Iterator[list[int]]:
     """Raise `error` at the `at`-th call of a function of ours; a list that counts the calls."""
-    ours, calls = str(Path(gp.__file__).parents[1]), [0]
+    ours, calls = str(Path(base.__file__).parents[1]), [0]
 
     def watch(frame: FrameType, event: str, argument: object) -> None:
         if event == "call" and frame.f_code.co_filename.startswith(ours):
@@ -195,11 +194,11 @@ PLACES = 12  # of a call at which it is made to fail
 @pytest.mark.parametrize("case", FAILING_CASES)
 def test_a_failed_call_changes_nothing(case: str, change: str, checkpoints: dict[str, Path]) -> None:
     model, rows, labels = unfitted(case, checkpoints)
-    model.set_params(random_state=np.random.RandomState(0))
-    model.fit(rows[TRAIN], labels[TRAIN])
+    model.set_params(random_state=np.random.RandomState(0)).fit(rows[TRAIN], labels[TRAIN])
     before, objects = content(vars(model)), {name: id(value) for name, value in vars(model).items()}
     expected, threads = model.predict_proba(rows[QUERY]), torch.get_num_threads()
-    twin = unfitted(case, checkpoints)[0].fit(rows[TRAIN], labels[TRAIN])
+    twin = unfitted(case, checkpoints)[0].set_params(random_state=np.random.RandomState(0))
+    twin.fit(rows[TRAIN], labels[TRAIN])
     with interrupted(0, RuntimeError) as calls:
         CHANGES[change](twin, rows, labels)
     errors = (KeyboardInterrupt, MemoryError, RuntimeError)
@@ -272,7 +271,8 @@ def test_one_layout_on_fitting_and_on_loading(case: str, checkpoints: dict[str, 
     assert held
     assert [(t.shape, t.stride(), t.dtype) for t in held] == [(t.shape, t.stride(), t.dtype) for t in read]
     if isinstance(model, GPClassifier):
-        parts = [vars(part) for each in (model, loaded) for part in (each._feature_map_, each._posterior)]
+        fits = (model._fitted, loaded._fitted)
+        parts = [vars(part) for fitted in fits for part in (fitted.feature_map, fitted.posterior)]
         for tensor in (value for part in parts for value in part.values() if isinstance(value, torch.Tensor)):
             assert tensor.is_contiguous()
             assert tensor.data_ptr() % 64 == 0

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sureshot import FewShotClassifier
 from sureshot.data import load_clinc150
 from sureshot.data.labelled import FewShotData, LabelledSet
-from sureshot.estimators import few_shot
+from sureshot.estimators import base
 from sureshot.meta.backbones import LinearProjection, make_backbone
 from sureshot.meta.episodes import as_inputs
 from sureshot.meta.learners import LEARNER_NAMES, TaskKernel, make_learner
@@ -137,7 +138,7 @@ def test_it_says_what_the_learner_says(name: str, checkpoints: dict[str, Path | 
     X, y, X_test, _ = support()
     model = FewShotClassifier(checkpoints[name]).fit(X, y)
     learner = load_learner(str(checkpoints[name])).double()
-    rows = model._rows
+    rows = model._fitted.rows
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         posterior = learner.condition_embedded(
@@ -353,18 +354,19 @@ def test_calibrate_asks_for_the_moments_of_each_block_once(
 
     with monkeypatch.context() as patch:
         patch.setattr(TaskKernel, "cross", counted)
-        patch.setattr(few_shot, "LARGEST_BLOCK", 15)
+        patch.setattr(base, "LARGEST_BLOCK", 15)
         found = model.calibrate(X_test, y_test).temperature_
         assert asked == [15, 15, 10]
-        patch.setattr(few_shot, "MOMENTS_KEPT", 0)  # then each temperature asks anew
+        patch.setattr(base, "MOMENTS_KEPT", 0)  # then each temperature asks anew
         assert model.calibrate(X_test, y_test).temperature_ == found
         assert len(asked) > 3 + 3 * 5
-        patch.setattr(few_shot, "MOMENTS_KEPT", 1)
+        patch.setattr(base, "MOMENTS_KEPT", 1)
         asked.clear()
         assert model.calibrate(X_test, y_test).temperature_ == found
         assert asked.count(15) == asked.count(10) + 1  # the first block is kept, the others are not
     best = log_loss(y_test, model.predict_proba(X_test))
-    for model.temperature_ in (found / 1.1, found * 1.1):
+    for temperature in (found / 1.1, found * 1.1):
+        model._fitted = replace(model._fitted, temperature=temperature)
         assert log_loss(y_test, model.predict_proba(X_test)) > best
 
 

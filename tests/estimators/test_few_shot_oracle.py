@@ -227,11 +227,11 @@ def expected_latents(case: Case, model: FewShotClassifier, announced: bool) -> t
 
 def sampled(case: Case, model: FewShotClassifier, problem: Problem, queries: Array) -> Latents:
     """The mixture of the chains' Gaussians, given the variables that they ended with."""
-    kept = model._rows.x
+    kept = model._fitted.rows.x
     order = [int(np.abs(problem.x - row).sum(1).argmin()) for row in kept]
     assert sorted(order) == list(range(len(problem.y)))
     problem = replace(problem, x=problem.x[order], y=problem.y[order], weight=problem.weight[order])
-    posterior: Any = model._answers.posterior  # type: ignore[attr-defined]
+    posterior: Any = model._fitted.answers.posterior
     if case.likelihood == "one_vs_each":
         states = posterior.result.omega.numpy().reshape(-1, problem.n_classes, len(problem.y))
         return dense.chains([dense.given_pairs(problem, omega, queries) for omega in states])
@@ -268,7 +268,8 @@ def test_probabilities(name: str, announced: bool, models: dict[tuple[str, bool]
     options = {} if case.predictive == "one_vs_each" else {"temperature": case.tau}
     rules = get_likelihood(case.predictive, **options)
     queries = rows_of(case)[3]
-    for model.temperature_ in (1.0, 1.6):
+    for temperature in (1.0, 1.6):
+        model._fitted = replace(model._fitted, temperature=temperature)
         at = latents.tempered(model.temperature_)
         by_library = rules.predict(torch.from_numpy(at.mean), torch.from_numpy(at.covariance), case.rule)
         expected = by_library.mean(0).mT.numpy()
@@ -282,7 +283,8 @@ def test_uncertainty(name: str, announced: bool, models: dict[tuple[str, bool], 
     """Of the mean, over the posterior, of the probabilities at the latents, tempered as predictions are."""
     case, model = CASES[name], copy.copy(models[name, announced])
     latents, _ = expected_latents(case, model, announced)
-    for model.temperature_ in (5.0, 8.0) if case.learner is None else (1.0, 1.6):  # the default's latents vary widely
+    for temperature in (5.0, 8.0) if case.learner is None else (1.0, 1.6):  # the default's latents vary widely
+        model._fitted = replace(model._fitted, temperature=temperature)
         at = latents.tempered(model.temperature_)
         total, aleatoric = dense.uncertainty(case.predictive, at, case.tau, lambda p: tempered(case, p))
         found = model.uncertainty(rows_of(case)[3])

@@ -285,7 +285,8 @@ def test_uncertainty(likelihood: str, inference: str, announced: bool, tmp_path:
     """Over the whole posterior, at the temperature, whatever the rule; a fixed set of points integrates it."""
     model = copy.deepcopy(fitted(likelihood, inference, announced=announced))
     latents = expected_latents(model, likelihood, inference, announced, tmp_path)
-    for model.temperature_ in (1.0, 1.7):
+    for temperature in (1.0, 1.7):
+        model._fitted = replace(model._fitted, temperature=temperature)
         tau = problem_of(likelihood, inference).tau
         total, aleatoric = dense.uncertainty(likelihood, latents.tempered(model.temperature_), tau)
         found = model.uncertainty(QUERIES)

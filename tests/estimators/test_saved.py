@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 
+from sureshot.estimators.classifier import GPClassifier
 from sureshot.estimators.few_shot import FewShotClassifier
-from sureshot.estimators.gp import GPClassifier
 from sureshot.estimators.saved import load_classifier
 from sureshot.meta.backbones import make_backbone
 from sureshot.meta.learners import make_learner

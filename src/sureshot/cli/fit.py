@@ -79,7 +79,7 @@ def fit(
 
             model = FewShotClassifier(checkpoint, seed)
         else:
-            from sureshot.estimators.gp import GPClassifier
+            from sureshot.estimators.classifier import GPClassifier
 
             model = GPClassifier(
                 kernel=_not_precomputed(kernel),

@@ -141,7 +141,7 @@ def facts(model: Classifier) -> dict[str, object]:
 
 def _method(model: Classifier) -> dict[str, object]:
     """What learns: for a meta-trained learner its name, preset and backbone."""
-    from sureshot.estimators.gp import GPClassifier
+    from sureshot.estimators.classifier import GPClassifier
 
     if isinstance(model, GPClassifier):
         return {

@@ -39,7 +39,7 @@ def update(
         check_output(destination, data)
         from sureshot.cli.model import load_model, read_for_model
         from sureshot.data.checks import listed
-        from sureshot.estimators.gp import GPClassifier
+        from sureshot.estimators.classifier import GPClassifier
 
         classifier = load_model(model)
         if retune and not isinstance(classifier, GPClassifier):

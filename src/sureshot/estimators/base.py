@@ -1,95 +1,297 @@
-"""What every sureshot estimator offers beyond scikit-learn's contract, in terms of its latent posterior.
+"""What every incremental classifier of sureshot does, once.
 
-An estimator gives the latents' marginals at queries; predictions, outlier scores and uncertainties follow here.
+A concrete estimator says how to learn from rows and how to update what it has learnt; it is thin. Everything else,
+checks, labels that come and go, weights, blocks of queries, calibration, model files, is here, in terms of the frozen
+`Fitted` that it holds. A call that fails, at whatever point and for whatever reason, changes nothing: the next `Fitted`
+is complete before it takes the place of the last one.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import torch
+from scipy.optimize import minimize_scalar
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from sureshot.estimators.class_labels import class_numbers, grow, remaining
+from sureshot.estimators.fitted import Fitted, Format
+from sureshot.estimators.readers import LabelledData, Reader, read_labelled
+from sureshot.estimators.validation import LabelledRows, check_labels, merge_rows
+from sureshot.persistence import Artifact, load_artifact, save_artifact
+
+LARGEST_BLOCK = 2048
+MOMENTS_KEPT = 2**27  # numbers that `calibrate` keeps, 1 GB; what is beyond them it computes for every temperature
 
 
 @dataclass(frozen=True)
 class LatentPrediction:
-    """Marginal moments of the latents at queries.
+    """Marginal moments of the latents at queries, a column for each class in the order of ``classes_``."""
 
-    Attributes
-    ----------
-    mean, variance : ndarray (n, C)
-        One column for each class, in the order of ``classes_``.
-    """
-
-    mean: np.ndarray
-    variance: np.ndarray
+    mean: np.ndarray  # (n, C)
+    variance: np.ndarray  # (n, C)
 
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """Predictive entropy in nats and what it is made of, each an ndarray (n,).
+    """Predictive entropy in nats and what it is made of, each (n,)."""
 
-    Attributes
-    ----------
-    total : ndarray
-        Entropy of the mean class probabilities.
-    aleatoric : ndarray
-        Mean entropy over the posterior: what more data would not remove.
-    epistemic : ndarray
-        The difference, the mutual information of label and latents: what more data would remove.
-    """
-
-    total: np.ndarray
-    aleatoric: np.ndarray
-    epistemic: np.ndarray
+    total: np.ndarray  # entropy of the mean class probabilities
+    aleatoric: np.ndarray  # mean entropy over the posterior: what more data would not remove
+    epistemic: np.ndarray  # the difference, the mutual information of label and latents: what more data would remove
 
 
-class ProbabilisticClassifier(ClassifierMixin, BaseEstimator):
-    """Shared behaviour of the estimators."""
+class Learnt:
+    """An attribute of an estimator that is there once it is fitted: one of its `Fitted`."""
 
-    classes_: np.ndarray
-    n_features_in_: int
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, estimator: Any, owner: type) -> Any:
+        if estimator is None:
+            return self
+        value = estimator.__dict__.get("_fitted")
+        for part in self.path.split(".") if value is not None else ():
+            value = getattr(value, part)
+        if value is None:
+            raise AttributeError(f"{owner.__name__} has no {self.name} (yet); fit() gives it to an estimator.")
+        return value
+
+    def __set__(self, estimator: Any, value: Any) -> None:
+        raise AttributeError(f"{self.name} is learnt and cannot be set: fit() and calibrate() do that.")
+
+
+class IncrementalClassifier(ClassifierMixin, BaseEstimator):
+    """A classifier that learns classes and rows as they come."""
+
+    classes_ = Learnt("classes")
+    temperature_ = Learnt("temperature")
+    log_evidence_ = Learnt("log_evidence")
+    n_features_in_ = Learnt("columns.n_features")
+    feature_names_in_ = Learnt("columns.names")
+
     random_state: Any
+    _fitted: Any  # a Fitted of the estimator's own kind
+    _format: ClassVar[Format]
 
-    def _changed_by(self, change: Callable[[Self], object]) -> Self:
-        """Let `change` work on a copy, and take over all that the copy has become in one assignment.
+    @abstractmethod
+    def _reader(self) -> Reader:
+        """What reads the rows of a first fit."""
 
-        So a call that fails, at whatever point and for whatever reason, changes nothing. `change` replaces attributes
-        and never alters what they hold. A random state given by the user moves on only if the call succeeds.
+    @abstractmethod
+    def _learn(self, reader: Reader, data: LabelledData, classes: np.ndarray, rows: LabelledRows, seed: int) -> Fitted:
+        """Learn from labelled rows, y among the classes; nothing is known yet."""
+
+    @abstractmethod
+    def _update(self, fitted: Any, classes: np.ndarray, rows: LabelledRows, seed: int) -> Fitted:
+        """What is known with other classes and rows in the place of its own, all settings kept."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn from labelled rows.
+
+        Parameters
+        ----------
+        X : array, DataFrame or tensor (n, D)
+        y : array (n,)
+            Labels of any sortable type, at least two distinct.
+        sample_weight : array (n,), optional
+            A weight of 2 equals two copies of the row; 0 equals leaving it out. Whole numbers where posteriors are
+            sampled.
         """
-        given = self.random_state
-        successor = copy.copy(self)
-        successor.random_state = copy.deepcopy(given) if isinstance(given, np.random.RandomState) else given
-        change(successor)
-        drawn, successor.random_state = successor.random_state, given
-        self.__dict__ = successor.__dict__
-        if isinstance(given, np.random.RandomState):
-            given.set_state(drawn.get_state())
+        reader = self._reader()
+        data = read_labelled(reader, type(self).__name__, None, X, y, sample_weight)
+        classes, codes = np.unique(data.labels, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs at least two classes to tell apart; y has only one class, "
+                f"{classes.tolist()[0]!r}."
+            )
+        rows = merge_rows(data.kept, codes, data.weight)
+        return self._become(lambda seed: self._learn(reader, data, classes, rows, seed))
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Add labelled rows, of old or new classes: the result is that of `fit` on all rows so far, settings kept.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`; a first call is a `fit` that may have one class only.
+        classes : array, optional
+            Further classes to make room for. A class without rows predicts from its prior. New classes are appended
+            to ``classes_``; old columns never move.
+        """
+        return self._extend(X, y, classes, sample_weight, self._update)
+
+    def _extend(self, X: Any, y: Any, classes: Any, sample_weight: Any, update: Callable[..., Fitted]) -> Self:
+        known: Fitted | None = self._fitted if self.__sklearn_is_fitted__() else None
+        reader = self._reader() if known is None else known.reader
+        columns = None if known is None else known.columns
+        data = read_labelled(reader, type(self).__name__, columns, X, y, sample_weight)
+        arriving = [data.labels] if classes is None else [np.ravel(classes), data.labels]
+        grown = grow(None if known is None else known.classes, np.concatenate(arriving))
+        codes = class_numbers(grown, data.labels)
+        if known is None:
+            rows = merge_rows(data.kept, codes, data.weight)
+            return self._become(lambda seed: self._learn(reader, data, grown, rows, seed))
+        old, new = known.rows, (data.kept, codes, data.weight)
+        rows = merge_rows(*(np.concatenate(pair) for pair in zip((old.x, old.y, old.weight), new, strict=True)))
+        return self._become(lambda seed: update(known, grown, rows, seed))
+
+    def forget(self, classes: Any) -> Self:
+        """Remove classes with all their rows; the others are as if these had never been seen, settings kept.
+
+        At least one class with rows must stay.
+        """
+        return self._without(classes)
+
+    def _without(self, classes: Any) -> Self:
+        known: Fitted = self._known()
+        stays = remaining(known.classes, classes)
+        kept = stays[known.rows.y]
+        if not kept.any():
+            raise ValueError("cannot forget every class that has rows: at least one must stay.")
+        renumbered = np.cumsum(stays) - 1
+        rows = LabelledRows(known.rows.x[kept], renumbered[known.rows.y[kept]], known.rows.weight[kept])
+        return self._become(lambda seed: self._update(known, known.classes[stays], rows, seed))
+
+    def calibrate(self, X: Any, y: Any) -> Self:
+        """Set the temperature to the one that predicts these held-out labels best (by log probability).
+
+        Kept until the next `fit`. Labels that the model does not know are an error.
+        """
+        fitted = self._known()
+        blocks = self._blocks(fitted, X)
+        codes = class_numbers(fitted.classes, check_labels(y, sum(map(len, blocks))))
+        with torch.no_grad():
+            kept = _moments_within(MOMENTS_KEPT, fitted, blocks)
+
+            def loss(log_temperature: float) -> float:
+                parts = [
+                    fitted.probabilities(fitted.moments(block) if known is None else known, math.exp(log_temperature))
+                    for block, known in zip(blocks, kept, strict=True)
+                ]
+                chosen = torch.cat(parts).cpu().numpy()[np.arange(len(codes)), codes]
+                return -float(np.log(np.maximum(chosen, 1e-300)).mean())
+
+            found = minimize_scalar(loss, bounds=(-6.0, 6.0), method="bounded", options={"xatol": 1e-4})
+        self._fitted = replace(fitted, temperature=math.exp(found.x), calibrated=True)
         return self
-
-    @abstractmethod
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Class probabilities (n, C), columns in the order of ``classes_``."""
-
-    @abstractmethod
-    def predict_latent(self, X: Any) -> LatentPrediction:
-        """Marginal moments of the latents, each (n, C)."""
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each row, (n,)."""
-        most_likely = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[most_likely]
+        fitted = self._known()
+        return fitted.classes[self._ask(fitted, X, _probabilities)[0].argmax(axis=1)]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Class probabilities (n, C), columns in the order of ``classes_``; deterministic."""
+        (found,) = self._ask(self._known(), X, _probabilities)
+        return found / found.sum(axis=1, keepdims=True)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Log class probabilities (n, C)."""
         return np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
 
+    def predict_latent(self, X: Any) -> LatentPrediction:
+        """Marginal posterior moments of the latents, each (n, C); for samplers, of the mixture of chains.
 
-def entropy(probabilities: np.ndarray, axis: int = -1) -> np.ndarray:
-    """Entropy in nats along an axis."""
-    clipped = np.maximum(probabilities, np.finfo(np.float64).tiny)
-    return -(probabilities * np.log(clipped)).sum(axis=axis)
+        Two classes may share one latent f; it is given as -f/2 and f/2. Learners that are no Gaussian processes give
+        their scores, with variance 0 (a class without rows: minus infinity).
+        """
+        return LatentPrediction(*self._ask(self._known(), X, lambda fitted, queries: fitted.latents(queries)))
+
+    def outlier_score(self, X: Any) -> np.ndarray:
+        """How little each row is like any known class (n,); larger is less like any.
+
+        A pipeline does not forward this method: call ``pipeline[-1].outlier_score(pipeline[:-1].transform(X))``.
+        """
+        (found,) = self._ask(self._known(), X, lambda fitted, queries: (fitted.outlier_scores(queries),))
+        return found
+
+    def uncertainty(self, X: Any) -> Uncertainty:
+        """Total, aleatoric and epistemic uncertainty of each row, in nats, over the whole posterior.
+
+        The total is that of the posterior's mean probabilities: more than the entropy of `predict_proba`, if the
+        predictive rule is a surer one. Learners that are no Gaussian processes know no epistemic uncertainty.
+        """
+
+        def entropies(fitted: Fitted, queries: Tensor) -> tuple[Tensor, ...]:
+            return fitted.entropies(queries, fitted.temperature)
+
+        total, aleatoric = self._ask(self._known(), X, entropies)
+        return Uncertainty(total, aleatoric, np.maximum(total - aleatoric, 0))
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model as safetensors with a JSON header; atomic, and loading executes nothing."""
+        save_artifact(path, self._format.kind, *self._format.write(self.get_params(deep=False), self._known()))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a model that `save` wrote; predictions are equal to the last bit."""
+        return cls.of_artifact(load_artifact(path, cls._format.kind))
+
+    @classmethod
+    def of_artifact(cls, artifact: Artifact) -> Self:
+        """The model in a file that has been read."""
+        parameters, fitted = cls._format.read(artifact)
+        model = cls(**parameters)
+        model._fitted = fitted
+        return model
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether there is something to predict from."""
+        return "_fitted" in self.__dict__
+
+    def _become(self, learn: Callable[[int], Fitted]) -> Self:
+        """Learn with a seed, and take the result over; a random state of the user's moves on only if that succeeds."""
+        given = self.random_state
+        drawn = copy.deepcopy(given) if isinstance(given, np.random.RandomState) else given
+        self._fitted = learn(0 if drawn is None else int(check_random_state(drawn).randint(2**31 - 1)))
+        if isinstance(given, np.random.RandomState):
+            given.set_state(drawn.get_state())
+        return self
+
+    def _known(self) -> Any:
+        """What has been learnt: each call asks once, so that another thread may update the estimator meanwhile."""
+        check_is_fitted(self)
+        return self._fitted
+
+    def _blocks(self, fitted: Fitted, X: Any) -> list[Tensor]:
+        """What the kernel sees of rows, in blocks that bound memory."""
+        checked, _ = fitted.reader.check(type(self).__name__, X, fitted.columns)
+        inputs = fitted.inputs(fitted.reader.keep(checked, fitting=False))
+        return list(inputs.split(min(LARGEST_BLOCK, max(1, fitted.queries_at_once))))
+
+    def _ask(
+        self, fitted: Fitted, X: Any, question: Callable[[Fitted, Tensor], tuple[Tensor, ...]]
+    ) -> tuple[np.ndarray, ...]:
+        """The answers to a question about every row, as arrays."""
+        with torch.no_grad():
+            parts = [question(fitted, block) for block in self._blocks(fitted, X)]
+        return tuple(torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True))
+
+
+def _probabilities(fitted: Fitted, queries: Tensor) -> tuple[Tensor]:
+    return (fitted.probabilities(fitted.moments(queries), fitted.temperature),)
+
+
+def _moments_within(numbers: int, fitted: Fitted, blocks: list[Tensor]) -> list[tuple[Tensor, ...] | None]:
+    """The moments of each block of queries, in about so many numbers; None for blocks that find no room."""
+    kept: list[tuple[Tensor, ...] | None] = []
+    for block in blocks:
+        moments = fitted.moments(block) if numbers > 0 else None
+        numbers -= sum(part.numel() for part in moments or ())
+        kept.append(moments)
+    return kept

@@ -47,7 +47,7 @@ def class_numbers(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return np.array([position[label] for label in labels.tolist()], dtype=np.int64)
 
 
-def staying(classes: np.ndarray, leaving: Any) -> np.ndarray:
+def remaining(classes: np.ndarray, leaving: Any) -> np.ndarray:
     """Which classes stay when some are forgotten, (C,) bool.
 
     Raises

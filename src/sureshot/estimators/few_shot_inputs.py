@@ -19,11 +19,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import validate_data
 
 from sureshot.estimators.preprocessing import within_range
-from sureshot.estimators.validation import check_inputs
+from sureshot.estimators.readers import Reader
+from sureshot.estimators.validation import Columns, check_inputs, validated
 from sureshot.meta.backbones import Backbone
 from sureshot.meta.backbones.base import describe
 from sureshot.meta.learners import Learner
@@ -33,8 +32,8 @@ FARTHEST_EMBEDDING = 1e30  # embeddings are kept in single precision, whose numb
 
 
 @dataclass(frozen=True)
-class Encoder:
-    """The backbone of a meta-trained learner, from checked rows to embeddings.
+class Encoder(Reader):
+    """The backbone of a meta-trained learner, from rows to embeddings.
 
     Attributes
     ----------
@@ -51,20 +50,24 @@ class Encoder:
         assert isinstance(backbone, Backbone)
         return backbone.input_shape
 
-    def __call__(self, rows: np.ndarray) -> np.ndarray:
-        """Embeddings (n, D), float64 with the digits of float32, of rows (n, width) that `check_rows` has passed."""
+    def check(self, name: str, X: Any, columns: Columns | None) -> tuple[np.ndarray, Columns]:
+        """See `Reader.check` and `check_rows`."""
+        return check_rows(name, X, self.shape, columns)
+
+    def keep(self, checked: np.ndarray, fitting: bool) -> np.ndarray:
+        """See `Reader.keep`: embeddings (n, D), float64 with the digits of float32."""
         device = next(iter(self.learner.state_dict().values())).device
         parts = []
         with torch.no_grad():
-            for start in range(0, len(rows), EMBEDDED_AT_ONCE):
-                block = as_rows(rows[start : start + EMBEDDED_AT_ONCE], self.shape).to(device)
+            for start in range(0, len(checked), EMBEDDED_AT_ONCE):
+                block = as_rows(checked[start : start + EMBEDDED_AT_ONCE], self.shape).to(device)
                 parts.append(self.learner.embed(block.unsqueeze(0)).squeeze(0).cpu())
         embedded = within_range(torch.cat(parts).numpy(), FARTHEST_EMBEDDING)
         return embedded.astype(np.float32).astype(np.float64)
 
 
-def check_rows(estimator: BaseEstimator, X: Any, shape: tuple[int, ...], reset: bool) -> np.ndarray:
-    """Rows (n, width) for a backbone of this input shape, checked; bytes stay bytes until `as_rows`.
+def check_rows(name: str, X: Any, shape: tuple[int, ...], columns: Columns | None) -> tuple[np.ndarray, Columns]:
+    """Rows (n, width) for a backbone of this input shape, and their columns; bytes stay bytes until `as_rows`.
 
     Raises
     ------
@@ -79,11 +82,10 @@ def check_rows(estimator: BaseEstimator, X: Any, shape: tuple[int, ...], reset: 
     elif dimensions == 2 and np.shape(array)[1] != math.prod(shape):
         raise ValueError(_wrong_shape(shape, f"rows of {np.shape(array)[1]} features"))
     if not is_image:
-        return check_inputs(estimator, array, reset)
+        return check_inputs(name, array, columns)
     if np.asarray(array).dtype == np.uint8:
-        checked: np.ndarray = validate_data(estimator, array, reset=reset, dtype=np.uint8)
-        return checked
-    checked = validate_data(estimator, array, reset=reset, dtype=np.float64, ensure_all_finite=False)
+        return validated(name, array, columns, dtype=np.uint8)
+    checked, found = validated(name, array, columns, dtype=np.float64, ensure_all_finite=False)
     bad = np.flatnonzero(~np.isfinite(checked).all(axis=1))
     if len(bad):
         raise ValueError(
@@ -94,13 +96,14 @@ def check_rows(estimator: BaseEstimator, X: Any, shape: tuple[int, ...], reset: 
             f"images must be uint8 (0 to 255) or lie in [0, 1], but X has {np.asarray(array).dtype} values from "
             f"{checked.min():g} to {checked.max():g}: use X.astype(numpy.uint8) for bytes, or scale X to [0, 1]."
         )
-    return checked
+    return checked, found
 
 
 def as_rows(rows: np.ndarray, shape: tuple[int, ...]) -> torch.Tensor:
     """Checked rows (n, width) as a float64 tensor (n, *shape), bytes in [0, 1]."""
     limited = rows if rows.dtype == np.uint8 else within_range(rows)
-    values = torch.tensor(limited, dtype=torch.float64).unflatten(1, shape)  # a copy: rows may be read-only
+    # A copy: rows may be read-only, or lie in memory in another order.
+    values = torch.tensor(np.ascontiguousarray(limited), dtype=torch.float64).unflatten(1, shape)
     return values / 255 if rows.dtype == np.uint8 else values
 
 

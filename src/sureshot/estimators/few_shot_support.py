@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sureshot.estimators.options import memory_budget
+from sureshot.estimators.settings import memory_budget
 from sureshot.inference.latent_gaussian import GramPrior
 from sureshot.likelihoods.quadrature import (
     displacement,

@@ -14,5 +14,5 @@ from torch import Tensor
 
 def aligned(values: np.ndarray | Tensor, device: torch.device | str | None = None) -> Tensor:
     """A contiguous copy in aligned memory, on `device` (by default where the values are)."""
-    tensor = torch.from_numpy(values) if isinstance(values, np.ndarray) else values.detach()
+    tensor = torch.from_numpy(np.asarray(values, order="C")) if isinstance(values, np.ndarray) else values.detach()
     return tensor.to(device, copy=True, memory_format=torch.contiguous_format)

@@ -1,19 +1,17 @@
-"""The constructor's arguments, checked and made definite once the data is known."""
+"""What a setting on "auto" may become, once the data is known."""
 
 from __future__ import annotations
 
 import copy
-import os
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any
 
-import numpy as np
-import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from sureshot.estimators.conditioning import INFERENCE_FOR, Model
 from sureshot.estimators.precomputed import PrecomputedKernel
+from sureshot.estimators.settings import choice
 from sureshot.estimators.tuning import LENGTHSCALES, Family, scaled
 from sureshot.kernels import KERNEL_NAMES, feature_map, is_unit_norm, make_kernel, natural_lengthscale
 from sureshot.likelihoods.base import PredictiveRule
@@ -34,13 +32,6 @@ ONE_SHOT_TEMPERATURE = {
     "polynomial1": 0.9,
 }
 ONE_SHOT_TEMPERATURE_ELSEWHERE = 0.5
-
-
-def choice(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
-    """The value if it is allowed, else an error that lists what is."""
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(repr(item) for item in allowed)}; got {value!r}.")
-    return value
 
 
 def models_for(likelihood: str, inference: str, n_classes: int, **settings: Any) -> tuple[Model, ...]:
@@ -76,8 +67,7 @@ def models_for(likelihood: str, inference: str, n_classes: int, **settings: Any)
 
 
 def check_objective(objective: Any, inference: str) -> None:
-    """Refuse objectives that do not exist, or that the inference does not have."""
-    choice("objective", objective, ("auto", "leave_one_out", "evidence", None))
+    """Refuse an objective that the inference does not have."""
     if objective == "evidence" and inference == "gibbs":
         raise ValueError(
             "objective='evidence' does not work with inference='gibbs': samples of the posterior give the gradient of "
@@ -150,8 +140,6 @@ def one_shot_temperature(kernel: str | Kernel) -> float:
 
 def rules_for(predictive: str, model: Model) -> tuple[PredictiveRule, ...]:
     """The predictive rules to choose from, the default first."""
-    names = get_args(PredictiveRule)
-    choice("predictive", predictive, ("auto", *names))
     if predictive != "auto":
         return (predictive,)  # type: ignore[return-value]
     return ("integral", "plug_in") if model.likelihood != "softmax" else ("plug_in",)
@@ -159,7 +147,6 @@ def rules_for(predictive: str, model: Model) -> tuple[PredictiveRule, ...]:
 
 def use_inducing(approximation: str, kernel: Kernel, n_rows: int, width: int, limit: int) -> bool:
     """Whether to stand in inducing inputs for the rows."""
-    choice("approximation", approximation, ("auto", "exact", "low_rank", "inducing"))
     finite = feature_map(kernel, width) is not None
     if approximation == "low_rank" and not finite:
         raise ValueError(
@@ -169,22 +156,3 @@ def use_inducing(approximation: str, kernel: Kernel, n_rows: int, width: int, li
     if approximation == "auto":
         return not finite and n_rows > limit
     return approximation == "inducing"
-
-
-def memory_budget(limit: Any) -> float:
-    """Bytes that may be used: the argument, or four fifths of what is free now."""
-    if limit == "auto":
-        return 0.8 * os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if not isinstance(limit, int | float | np.integer | np.floating) or isinstance(limit, bool) or not limit > 0:
-        raise ValueError(f"memory_limit must be 'auto' or a positive number of bytes; got {limit!r}.")
-    return float(limit)
-
-
-def device_for(name: Any) -> torch.device:
-    """The torch device; "auto" takes CUDA when it is there."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        return torch.device(name)
-    except (RuntimeError, TypeError) as error:
-        raise ValueError(f"device must be 'auto' or a torch device such as 'cpu' or 'cuda:0'; got {name!r}.") from error

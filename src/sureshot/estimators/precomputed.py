@@ -4,9 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
+
+from sureshot.estimators.readers import Reader
+from sureshot.estimators.validation import Columns, check_inputs
+
+
+class MatrixReader(Reader):
+    """Kernel matrices: between labelled rows on fitting, between queries and labelled rows afterwards."""
+
+    def check(self, name: str, X: Any, columns: Columns | None) -> tuple[np.ndarray, Columns]:
+        """See `Reader.check`."""
+        checked, found = check_inputs(name, X, columns)
+        if columns is None and checked.shape[0] != checked.shape[1]:
+            raise ValueError(f"kernel='precomputed' needs a square matrix X to fit; got shape {checked.shape}.")
+        return checked, found
+
+    def keep(self, checked: np.ndarray, fitting: bool) -> np.ndarray:
+        """See `Reader.keep`: positions of labelled rows, values of queries."""
+        return np.arange(len(checked), dtype=np.float64)[:, None] if fitting else checked
 
 
 class PrecomputedKernel(Kernel):

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import os
 
-from sureshot.estimators import few_shot_artifact, gp_artifact
+from sureshot.estimators.classifier import GPClassifier
 from sureshot.estimators.few_shot import FewShotClassifier
-from sureshot.estimators.gp import GPClassifier
 from sureshot.meta.training.checkpoint import KIND as CHECKPOINT
 from sureshot.persistence import ArtifactError, load_artifact
 
 Classifier = GPClassifier | FewShotClassifier
 
-_READERS = {
-    gp_artifact.KIND: gp_artifact.gp_classifier_of,
-    few_shot_artifact.KIND: few_shot_artifact.few_shot_classifier_of,
-}
+_CLASSIFIERS: dict[str, type[Classifier]] = {kind._format.kind: kind for kind in (GPClassifier, FewShotClassifier)}
 
 
 def load_classifier(path: str | os.PathLike[str]) -> Classifier:
@@ -32,6 +28,6 @@ def load_classifier(path: str | os.PathLike[str]) -> Classifier:
             f"{artifact.path} is a meta-trained learner, which knows no classes yet: teach it some with "
             f"`sureshot fit DATA --checkpoint {artifact.path}`, or `FewShotClassifier(checkpoint)` in Python."
         )
-    if artifact.kind not in _READERS:
+    if artifact.kind not in _CLASSIFIERS:
         raise ArtifactError(f"{artifact.path} holds {artifact.kind[:40]!r}, which is no classifier.")
-    return _READERS[artifact.kind](artifact)
+    return _CLASSIFIERS[artifact.kind].of_artifact(artifact)

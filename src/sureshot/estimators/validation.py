@@ -39,8 +39,39 @@ class LabelledRows:
     weight: np.ndarray
 
 
-def check_inputs(estimator: BaseEstimator, X: Any, reset: bool) -> np.ndarray:
-    """Inputs as a finite float64 matrix, or an error that says which column is wrong.
+@dataclass(frozen=True)
+class Columns:
+    """The columns of inputs, as the user knows them."""
+
+    n_features: int
+    names: np.ndarray | None  # of a DataFrame
+
+
+def validated(name: str, X: Any, columns: Columns | None, **options: Any) -> tuple[np.ndarray, Columns]:
+    """`sklearn.utils.validation.validate_data` for an estimator of that name, which it leaves alone.
+
+    Scikit-learn notes the columns on the estimator before anything is known to succeed; here on a stand-in.
+    """
+    stand_in = type(name, (BaseEstimator,), {})()
+    if columns is not None:
+        stand_in.n_features_in_ = columns.n_features
+        if columns.names is not None:
+            stand_in.feature_names_in_ = columns.names
+    checked = validate_data(stand_in, X, reset=columns is None, **options)
+    names = getattr(stand_in, "feature_names_in_", None)
+    return checked, Columns(stand_in.n_features_in_, names) if columns is None else columns
+
+
+def check_inputs(name: str, X: Any, columns: Columns | None) -> tuple[np.ndarray, Columns]:
+    """Inputs as a finite float64 matrix, and its columns, or an error that says which column is wrong.
+
+    Parameters
+    ----------
+    name : str
+        Of the estimator, for messages.
+    X : array, DataFrame or tensor (n, D)
+    columns : Columns, optional
+        Those that were learnt from; None on fitting.
 
     Raises
     ------
@@ -53,9 +84,9 @@ def check_inputs(estimator: BaseEstimator, X: Any, reset: bool) -> np.ndarray:
         X = X.detach().cpu().numpy()
     if isinstance(X, pd.DataFrame):
         _check_columns_numeric(X)
-    checked = validate_data(estimator, X, reset=reset, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=1)
+    checked, found = validated(name, X, columns, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=1)
     _check_finite(checked, X)
-    return checked
+    return checked, found
 
 
 def check_labels(y: Any, n_rows: int) -> np.ndarray:

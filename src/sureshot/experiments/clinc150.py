@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from sureshot.data.datasets import Clinc150, load_clinc150
-from sureshot.estimators.gp import GPClassifier
+from sureshot.estimators.classifier import GPClassifier
 from sureshot.experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
 from sureshot.experiments.peers import (
     Split,

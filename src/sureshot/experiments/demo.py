@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from sureshot.data.datasets import Digits, load_digits
-from sureshot.estimators.gp import GPClassifier
+from sureshot.estimators.classifier import GPClassifier
 from sureshot.experiments.experiment import Progress
 from sureshot.experiments.peers import (
     HIGHER_IS_BETTER,

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from sureshot.data.datasets import load_digits
-from sureshot.estimators.gp import GPClassifier
+from sureshot.estimators.classifier import GPClassifier
 from sureshot.experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
 from sureshot.experiments.peers import DirichletGP, Split, means_and_errors, measure, sklearn_gp
 

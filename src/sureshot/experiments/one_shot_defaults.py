@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from sureshot.data.datasets import load_clinc150, load_uci
-from sureshot.estimators.gp import GPClassifier
+from sureshot.estimators.classifier import GPClassifier
 from sureshot.estimators.options import one_shot_temperature
 from sureshot.estimators.tuning import DEFAULT_OUTPUT_SCALE, scaled
 from sureshot.experiments.experiment import Experiment, Outcome, Progress, Table, configure

@@ -163,7 +163,7 @@ def sklearn_gp(n_features: int) -> GaussianProcessClassifier:
 
 def outlier_score_of(model: Any, X: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
     """The model's own outlier score if it is one of ours, else one minus the largest probability."""
-    from sureshot.estimators.gp import GPClassifier
+    from sureshot.estimators.classifier import GPClassifier
 
     return model.outlier_score(X) if isinstance(model, GPClassifier) else 1 - probabilities.max(axis=1)
 

@@ -14,7 +14,7 @@ from sklearn.model_selection import StratifiedKFold, train_test_split
 from sklearn.preprocessing import StandardScaler
 
 from sureshot.data.datasets import load_uci
-from sureshot.estimators.gp import GPClassifier
+from sureshot.estimators.classifier import GPClassifier
 from sureshot.experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
 from sureshot.experiments.peers import (
     DirichletGP,

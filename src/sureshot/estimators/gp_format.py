@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
 from typing import Any, get_args
 
 import numpy as np
@@ -13,11 +13,15 @@ from gpytorch.kernels import Kernel
 from sureshot.estimators.class_weights import weigh_classes
 from sureshot.estimators.conditioning import INFERENCE_FOR, Model
 from sureshot.estimators.features import FeatureMap
-from sureshot.estimators.gp import GPClassifier
+from sureshot.estimators.fitted import Format
+from sureshot.estimators.gp_fitted import GPFitted
 from sureshot.estimators.layout import aligned
+from sureshot.estimators.plan import Plan
 from sureshot.estimators.posterior_arrays import pack_posterior, unpack_posterior
 from sureshot.estimators.preprocessing import Scaling
-from sureshot.estimators.validation import LabelledRows
+from sureshot.estimators.readers import TableReader
+from sureshot.estimators.settings import Settings
+from sureshot.estimators.validation import Columns, LabelledRows
 from sureshot.kernels.config import kernel_config, kernel_from_config, kernel_state
 from sureshot.likelihoods.base import PredictiveRule
 from sureshot.persistence import (
@@ -27,7 +31,6 @@ from sureshot.persistence import (
     encode_labels,
     require,
     require_header,
-    save_artifact,
 )
 
 KIND = "gp_classifier"
@@ -38,8 +41,8 @@ _PREFIX_KERNEL = "kernel."
 _PREFIX_POSTERIOR = "posterior."
 
 
-def save_gp_classifier(estimator: GPClassifier, path: str | Path) -> None:
-    """Write a fitted estimator.
+def _write(parameters: Mapping[str, Any], fitted: GPFitted) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Header and arrays of a fitted estimator.
 
     Raises
     ------
@@ -47,32 +50,32 @@ def save_gp_classifier(estimator: GPClassifier, path: str | Path) -> None:
         For a precomputed kernel (the kernel of new rows is not in the model) and kernels or labels that cannot be
         written without pickle.
     """
-    if estimator._precomputed:
+    if fitted.precomputed:
         raise ArtifactError(
             "a model with kernel='precomputed' cannot be saved: it would not know the kernel of new rows. "
             "Fit with the kernel itself, by name or as a gpytorch kernel."
         )
+    plan, scaling, rows = fitted.plan, fitted.plan.scaling, fitted.rows
     try:
-        config = kernel_config(estimator.kernel_)
+        config = kernel_config(plan.kernel)
     except ValueError as error:
         raise ArtifactError(f"the kernel cannot be saved: {error}") from error
-    kind, posterior = pack_posterior(estimator._posterior)
-    feature_map, scaling, rows = estimator._feature_map_, estimator._scaling, estimator._rows
-    names = getattr(estimator, "feature_names_in_", None)
+    kind, posterior = pack_posterior(fitted.posterior)
+    names = fitted.columns.names
     header = {
-        "parameters": _json_parameters(estimator),
-        "classes": encode_labels(estimator.classes_),
-        "n_features_in": estimator.n_features_in_,
+        "parameters": _json_parameters(parameters),
+        "classes": encode_labels(fitted.classes),
+        "n_features_in": fitted.columns.n_features,
         "feature_names_in": None if names is None else [str(name) for name in names],
         "kernel": config,
-        "model": asdict(estimator._model),
+        "model": asdict(plan.model),
         "posterior": kind,
-        "predictive": estimator.predictive_,
-        "temperature": estimator.temperature_,
-        "calibrated": estimator._calibrated,
+        "predictive": plan.rule,
+        "temperature": fitted.temperature,
+        "calibrated": fitted.calibrated,
         "row_weights": OWN_WEIGHTS,
-        "leave_one_out_score": _finite_or_none(estimator.leave_one_out_score_),
-        "log_evidence": _finite_or_none(estimator.log_evidence_),
+        "leave_one_out_score": _finite_or_none(plan.score),
+        "log_evidence": _finite_or_none(fitted.log_evidence),
     }
     arrays: dict[str, Any] = {
         "rows.x": rows.x,
@@ -81,19 +84,19 @@ def save_gp_classifier(estimator: GPClassifier, path: str | Path) -> None:
         "scaling.kept": scaling.kept.astype(np.int64),
         "scaling.mean": scaling.mean,
         "scaling.scale": scaling.scale,
-        "bound_trace": np.asarray(estimator.bound_trace_, dtype=np.float64),
+        "bound_trace": np.asarray(fitted.trace, dtype=np.float64),
         **{_PREFIX_POSTERIOR + name: value for name, value in posterior.items()},
-        **{_PREFIX_KERNEL + name: value for name, value in kernel_state(estimator.kernel_).items()},
+        **{_PREFIX_KERNEL + name: value for name, value in kernel_state(plan.kernel).items()},
     }
     for name in ("inducing", "projection"):
-        value = getattr(feature_map, name)
+        value = getattr(fitted.feature_map, name)
         if value is not None:
             arrays[f"feature_map.{name}"] = value
-    save_artifact(path, KIND, header, arrays)
+    return header, arrays
 
 
-def gp_classifier_of(artifact: Artifact) -> GPClassifier:
-    """The estimator in a model file; every malformed entry is one `ArtifactError`."""
+def _read(artifact: Artifact) -> tuple[dict[str, Any], GPFitted]:
+    """The constructor's arguments and what was learnt; every malformed entry is one `ArtifactError`."""
     header = require_header(
         artifact,
         {
@@ -135,45 +138,53 @@ def gp_classifier_of(artifact: Artifact) -> GPClassifier:
     if header["predictive"] not in get_args(PredictiveRule) or not header["temperature"] > 0:
         raise ArtifactError(f"{artifact.path}: unknown predictive rule or temperature; save the model again.")
 
-    estimator = _with_parameters(artifact.path, header["parameters"])
+    parameters = _parameters(artifact.path, header["parameters"])
     kernel_tensors = _tensors(artifact.arrays, _PREFIX_KERNEL)
     try:
-        estimator.kernel_ = kernel_from_config(header["kernel"], kernel_tensors)
+        kernel = kernel_from_config(header["kernel"], kernel_tensors)
     except ValueError as error:
         raise ArtifactError(f"{artifact.path}: the kernel is malformed: {error}") from error
-    if header["parameters"].get("kernel") is None:
-        estimator.kernel = estimator.kernel_
-    estimator.classes_ = classes
-    estimator.n_features_in_ = header["n_features_in"]
-    if header["feature_names_in"] is not None:
-        estimator.feature_names_in_ = np.asarray(header["feature_names_in"], dtype=object)
-    estimator._model = _model(artifact.path, header["model"])
-    estimator._rows = LabelledRows(fixed["rows.x"], y, fixed["rows.weight"])
+    if parameters["kernel"] is None:
+        parameters["kernel"] = kernel
+    rows = LabelledRows(fixed["rows.x"], y, fixed["rows.weight"])
     try:
         if artifact.header.get("row_weights") != OWN_WEIGHTS:
-            estimator._rows = _without_class_weights(estimator._rows, estimator.class_weight, classes)
-        n_rows = len(weigh_classes(estimator._rows, estimator.class_weight, classes).y)
+            rows = _without_class_weights(rows, parameters["class_weight"], classes)
+        n_rows = len(weigh_classes(rows, parameters["class_weight"], classes).y)
     except (ValueError, TypeError) as error:
         raise ArtifactError(f"{artifact.path}: malformed class weights; save the model again.") from error
-    estimator._scaling = Scaling(kept, fixed["scaling.mean"], fixed["scaling.scale"])
     maps = _tensors(artifact.arrays, "feature_map.")
-    estimator._feature_map_ = FeatureMap(estimator.kernel_, maps.get("inducing"), maps.get("projection"))
     posterior_arrays = {
         name.removeprefix(_PREFIX_POSTERIOR): value
         for name, value in artifact.arrays.items()
         if name.startswith(_PREFIX_POSTERIOR)
     }
-    estimator._posterior = unpack_posterior(header["posterior"], posterior_arrays, n_rows, len(classes))
-    estimator._calibrated = header["calibrated"]
-    estimator.predictive_ = header["predictive"]
-    estimator.temperature_ = header["temperature"]
-    estimator.likelihood_ = estimator._model.likelihood
-    estimator.inference_ = estimator._model.inference
-    estimator.leave_one_out_score_ = _or_nan(header["leave_one_out_score"])
-    estimator.log_evidence_ = _or_nan(header["log_evidence"])
-    estimator.bound_trace_ = tuple(fixed["bound_trace"].tolist())
-    _check_predicts(artifact.path, estimator)
-    return estimator
+    names = header["feature_names_in"]
+    fitted = GPFitted(
+        classes=classes,
+        columns=Columns(header["n_features_in"], None if names is None else np.asarray(names, dtype=object)),
+        reader=TableReader(),
+        rows=rows,
+        temperature=header["temperature"],
+        calibrated=header["calibrated"],
+        log_evidence=_or_nan(header["log_evidence"]),
+        plan=Plan(
+            Scaling(kept, fixed["scaling.mean"], fixed["scaling.scale"]),
+            kernel,
+            _model(artifact.path, header["model"]),
+            header["predictive"],
+            header["temperature"],
+            _or_nan(header["leave_one_out_score"]),
+        ),
+        feature_map=FeatureMap(kernel, maps.get("inducing"), maps.get("projection")),
+        posterior=unpack_posterior(header["posterior"], posterior_arrays, n_rows, len(classes)),
+        trace=tuple(fixed["bound_trace"].tolist()),
+    )
+    _check_predicts(artifact.path, fitted)
+    return parameters, fitted
+
+
+GP_FORMAT = Format(KIND, _write, _read)
 
 
 def _without_class_weights(rows: LabelledRows, class_weight: Any, classes: np.ndarray) -> LabelledRows:
@@ -184,9 +195,9 @@ def _without_class_weights(rows: LabelledRows, class_weight: Any, classes: np.nd
     return replace(rows, weight=rows.weight / weigh_classes(ones, class_weight, classes).weight)
 
 
-def _json_parameters(estimator: GPClassifier) -> dict[str, Any]:
+def _json_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
     """The constructor's arguments; a kernel object is null, since the fitted kernel is stored."""
-    parameters = estimator.get_params(deep=False)
+    parameters = dict(given)
     if isinstance(parameters["kernel"], Kernel):
         parameters["kernel"] = None
     if isinstance(parameters["random_state"], np.random.RandomState):
@@ -198,9 +209,9 @@ def _json_parameters(estimator: GPClassifier) -> dict[str, Any]:
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in parameters.items()}
 
 
-def _with_parameters(place: str, parameters: dict[str, Any]) -> GPClassifier:
-    allowed = GPClassifier().get_params(deep=False)
-    if set(parameters) != set(allowed):
+def _parameters(place: str, parameters: dict[str, Any]) -> dict[str, Any]:
+    """The constructor's arguments, checked; the kernel is None where it was an object."""
+    if set(parameters) != {field.name for field in fields(Settings)} - {"seed"} | {"random_state"}:
         raise ArtifactError(f"{place}: the parameters are not those of this version of GPClassifier; fit it again.")
     values = dict(parameters)
     weights = values["class_weight"]
@@ -208,11 +219,9 @@ def _with_parameters(place: str, parameters: dict[str, Any]) -> GPClassifier:
         if set(weights) != {"labels", "weights"} or not isinstance(weights["weights"], list):
             raise ArtifactError(f"{place}: malformed class weights; save the model again.")
         values["class_weight"] = dict(zip(decode_labels(weights["labels"]).tolist(), weights["weights"], strict=False))
-    if values["kernel"] is None:
-        values["kernel"] = "auto"
     if any(isinstance(value, list | dict) for name, value in values.items() if name != "class_weight"):
         raise ArtifactError(f"{place}: malformed parameters; save the model again.")
-    return GPClassifier(**values)
+    return values
 
 
 def _model(place: str, values: dict[str, Any]) -> Model:
@@ -226,12 +235,12 @@ def _model(place: str, values: dict[str, Any]) -> Model:
     return Model(**values)
 
 
-def _check_predicts(place: str, estimator: GPClassifier) -> None:
+def _check_predicts(place: str, fitted: GPFitted) -> None:
     """One prediction of a stored row: shapes that do not fit are found now, not at the user's first query."""
     try:
-        row = estimator._rows.x[:1]
-        probabilities = estimator._probabilities(row)
-        finite = bool(np.isfinite(probabilities).all()) and probabilities.shape == (1, len(estimator.classes_))
+        with torch.no_grad():
+            probabilities = fitted.probabilities(fitted.moments(fitted.inputs(fitted.rows.x[:1])), fitted.temperature)
+        finite = bool(probabilities.isfinite().all()) and probabilities.shape == (1, len(fitted.classes))
     except (RuntimeError, ValueError, AssertionError, IndexError) as error:
         raise ArtifactError(f"{place}: the parts of the model do not fit together; save the model again.") from error
     if not finite:

@@ -7,18 +7,21 @@ is stored as in its checkpoint: configurations in the header, state in arrays.
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from sureshot.estimators.few_shot import FewShotClassifier, kernel_inputs
 from sureshot.estimators.few_shot_default import DefaultModel
+from sureshot.estimators.few_shot_fitted import FewShotFitted, condition_learner
 from sureshot.estimators.few_shot_inputs import Encoder
-from sureshot.estimators.options import device_for
+from sureshot.estimators.fitted import Format
 from sureshot.estimators.preprocessing import Scaling
-from sureshot.estimators.validation import LabelledRows
+from sureshot.estimators.readers import Reader, TableReader
+from sureshot.estimators.settings import device_for
+from sureshot.estimators.validation import Columns, LabelledRows
 from sureshot.meta.learners import Learner
 from sureshot.meta.training.checkpoint import Checkpoint
 from sureshot.persistence import (
@@ -28,33 +31,32 @@ from sureshot.persistence import (
     encode_labels,
     require,
     require_header,
-    save_artifact,
 )
 
 KIND = "few_shot_classifier"
 _PREFIX_MODEL = "model."  # as in checkpoints
 
 
-def save_few_shot_classifier(estimator: FewShotClassifier, path: str | Path) -> None:
-    """Write a fitted estimator.
+def _write(parameters: Mapping[str, Any], fitted: FewShotFitted) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Header and arrays of a fitted estimator.
 
     Raises
     ------
     ArtifactError
         For labels that cannot be written without pickle.
     """
-    rows, scaling, encoder = estimator._rows, estimator._scaling, estimator._encoder
-    names = getattr(estimator, "feature_names_in_", None)
-    seed = estimator.random_state
+    rows, scaling, names = fitted.rows, fitted.scaling, fitted.columns.names
+    checkpoint, random_state = parameters["checkpoint"], parameters["random_state"]
     header: dict[str, Any] = {
-        "checkpoint": None if estimator.checkpoint is None else os.fspath(estimator.checkpoint),
-        "random_state": int(seed) if isinstance(seed, int | np.integer) else None,
-        "classes": encode_labels(estimator.classes_),
-        "n_features_in": int(estimator.n_features_in_),
+        "checkpoint": None if checkpoint is None else os.fspath(checkpoint),
+        "random_state": int(random_state) if isinstance(random_state, int | np.integer) else None,
+        "classes": encode_labels(fitted.classes),
+        "n_features_in": int(fitted.columns.n_features),
         "feature_names_in": None if names is None else [str(name) for name in names],
-        "seed": estimator._seed,
-        "temperature": estimator.temperature_,
-        "default": None if estimator._default is None else estimator._default.as_dict(),
+        "seed": fitted.seed,
+        "temperature": fitted.temperature,
+        "calibrated": fitted.calibrated,
+        "default": None if fitted.default is None else fitted.default.as_dict(),
         "learner": None,
         "backbone": None,
     }
@@ -65,14 +67,15 @@ def save_few_shot_classifier(estimator: FewShotClassifier, path: str | Path) -> 
             "scaling.mean": scaling.mean,
             "scaling.scale": scaling.scale,
         }
-    if encoder is not None:
-        header |= {"learner": encoder.learner.config, "backbone": encoder.learner.backbone.config}
-        arrays |= {_PREFIX_MODEL + name: _single(value) for name, value in encoder.learner.state_dict().items()}
-    save_artifact(path, KIND, header, arrays)
+    if isinstance(fitted.reader, Encoder):
+        learner = fitted.reader.learner
+        header |= {"learner": learner.config, "backbone": learner.backbone.config}
+        arrays |= {_PREFIX_MODEL + name: _single(value) for name, value in learner.state_dict().items()}
+    return header, arrays
 
 
-def few_shot_classifier_of(artifact: Artifact) -> FewShotClassifier:
-    """The estimator in a model file; every malformed entry is one `ArtifactError`.
+def _read(artifact: Artifact) -> tuple[dict[str, Any], FewShotFitted]:
+    """The constructor's arguments and what was learnt; every malformed entry is one `ArtifactError`.
 
     Its device is "auto". Fitting it anew reads the checkpoint that it was made with, predicting does not.
     """
@@ -101,30 +104,33 @@ def few_shot_classifier_of(artifact: Artifact) -> FewShotClassifier:
     if not header["temperature"] > 0 or header["seed"] < 0:
         raise ArtifactError(f"{artifact.path}: malformed temperature or seed; save the model again.")
 
-    estimator = FewShotClassifier(header["checkpoint"], header["random_state"])
-    estimator.n_features_in_ = header["n_features_in"]
-    if header["feature_names_in"] is not None:
-        estimator.feature_names_in_ = np.asarray(header["feature_names_in"], dtype=object)
-    estimator.temperature_, estimator._seed = header["temperature"], header["seed"]
-    estimator._encoder, default, scaling = None, None, None
-    device = device_for(estimator.device)
+    names = header["feature_names_in"]
+    columns = Columns(header["n_features_in"], None if names is None else np.asarray(names, dtype=object))
+    default, scaling, device = None, None, device_for("auto")
+    reader: Reader = TableReader()
     if header["default"] is None:
         learner = _meta_trained(artifact, header).double().requires_grad_(False).to(device)
-        estimator._encoder = Encoder(learner)
+        reader = Encoder(learner)
     else:
         default, scaling = _default(artifact, header), _scaling(artifact, rows["rows.x"].shape[1])
         learner = default.build().to(device)
     kept = LabelledRows(rows["rows.x"], y, rows["rows.weight"])
     try:
-        estimator._condition_with(kept, classes, learner, default, scaling)
-        found = estimator._probabilities(kernel_inputs(kept.x[:1], scaling, device))
+        fitted = condition_learner(reader, columns, classes, kept, header["seed"], device, learner, default, scaling)
+        found = fitted.probabilities(fitted.moments(fitted.inputs(kept.x[:1])), 1.0)
     except (RuntimeError, ValueError, IndexError, AssertionError) as error:
         raise ArtifactError(
             f"{artifact.path}: the parts of the model do not fit together; save the model again."
         ) from error
     if not bool(torch.isfinite(found).all()):
         raise ArtifactError(f"{artifact.path}: the model gives probabilities that are not finite; fit it again.")
-    return estimator
+    # Files of before have no entry "calibrated"; a temperature of 1 is what it is without.
+    calibrated = bool(artifact.header.get("calibrated", header["temperature"] != 1))
+    parameters = {"checkpoint": header["checkpoint"], "random_state": header["random_state"]}
+    return parameters, replace(fitted, temperature=header["temperature"], calibrated=calibrated)
+
+
+FEW_SHOT_FORMAT = Format(KIND, _write, _read)
 
 
 def _meta_trained(artifact: Artifact, header: dict[str, Any]) -> Learner:

@@ -1,0 +1,214 @@
+"""`GPClassifier`: a Gaussian-process classifier whose probabilities can be trusted, from one example per class up.
+
+With every argument on "auto" the kernel family, its scales, the likelihood, the predictive rule and the temperature
+are chosen together from the support by leave-one-out prediction (see `sureshot.estimators.tuning`); every choice can
+be fixed by name. All posteriors live in weight space over the kernel's features, exact or Nystrom.
+
+Memory after fitting is ``O(N D + N R + C R)`` numbers for N distinct rows of D columns, R features (at most N) and
+C classes: the rows, their features and one weight vector for each class. No factor for each class is kept; variances
+recompute what they need. Mean field keeps its N C site precisions besides, Gibbs those of every chain.
+
+A fit goes one way: the base class checks, `plan` chooses, `gp_fitted` makes features and conditions, and the base class
+takes the result over.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from gpytorch.kernels import Kernel
+from sklearn.utils import Tags
+
+from sureshot.estimators.base import IncrementalClassifier, Learnt
+from sureshot.estimators.class_weights import weigh_classes
+from sureshot.estimators.gp_fitted import GPFitted, fit_posterior
+from sureshot.estimators.gp_format import GP_FORMAT
+from sureshot.estimators.plan import adapted_plan, choose_plan
+from sureshot.estimators.precomputed import MatrixReader
+from sureshot.estimators.readers import LabelledData, Reader, TableReader
+from sureshot.estimators.settings import Settings, is_precomputed
+from sureshot.estimators.validation import LabelledRows
+
+
+class GPClassifier(IncrementalClassifier):
+    """Gaussian-process classification that chooses its own settings.
+
+    Parameters
+    ----------
+    kernel : str or gpytorch.kernels.Kernel, default="auto"
+        "auto" compares RBF, linear, Matern-3/2 and Matern-1/2 on tables, and takes the centred cosine kernel for rows
+        of unit length. By name: "cosine", "linear", "rbf", "matern12", "matern32", "matern52", "polynomial1",
+        "polynomial2", "unit_rbf", "unit_matern32", "precomputed" (X is the kernel matrix). A kernel object keeps its
+        parameters, and its overall scale is learned.
+    likelihood : str, default="auto"
+        "logistic" (two classes), "softmax", "one_vs_each", "logistic_softmax", "gaussian" (label regression). "auto"
+        compares logistic or softmax with label regression.
+    inference : str, default="auto"
+        "laplace", "mean_field", "gibbs", "natural_gradient". "auto" takes Laplace for logistic and softmax, mean field
+        for the others.
+    objective : str or None, default="auto"
+        What chooses the kernel's scales: "leave_one_out" (also "auto"), "evidence" (Laplace's evidence or the
+        evidence bound; the bound prefers too small output scales, and Gibbs sampling has no evidence to offer), None
+        keeps the kernel as given, temperature 1.
+    approximation : str, default="auto"
+        "exact", "low_rank" (explicit features), "inducing" (Nystrom on k-means of each class). "auto" is exact up to
+        1500 distinct rows and whenever the kernel has explicit features.
+    predictive : str, default="auto"
+        "integral", "expected_log", "plug_in", or the one that predicts left-out labels best.
+    standardize : bool or "auto", default="auto"
+        "auto" leaves rows of unit length as they are and standardises other columns, but compares with one common
+        scale where the columns may share a unit (pixels, counts).
+    likelihood_temperature : float, default=1.0
+        Divides the latents inside softmax and logistic-softmax.
+    prior_mean : float, default=0.0
+        Mean of every latent before data.
+    class_weight : dict, "balanced" or None, default=None
+        Multiplies the weights of rows. "balanced" gives all classes the same total weight; it is derived from all
+        rows so far, in `partial_fit` too.
+    n_chains, n_sweeps : int, default=20, 50
+        For Gibbs.
+    n_inducing : int, optional
+        Inducing inputs in all; 1000 by default.
+    memory_limit : float or "auto", default="auto"
+        Bytes that fitting may take; "auto" is four fifths of the free memory.
+    random_state : int, RandomState or None, default=None
+        Fixes subsets and samplers. None is a fixed seed too: equal calls give equal models.
+    device : str, default="auto"
+    n_jobs : int, optional
+        Kernel families compared at once, through joblib.
+
+    Attributes
+    ----------
+    classes_ : ndarray (C,)
+        In sorted order after `fit`; `partial_fit` appends new ones.
+    kernel_ : gpytorch Kernel
+        With the learned scales.
+    likelihood_, inference_, predictive_ : str
+        What "auto" became.
+    temperature_ : float
+        The latents are divided by it before the predictive rule is applied.
+    leave_one_out_score_ : float
+        Mean leave-one-out log probability of the chosen setting, in nats.
+    log_evidence_ : float
+        Exact, Laplace's or a bound, according to the inference; NaN for Gibbs.
+    bound_trace_ : tuple of float
+        The evidence bound along the iterations of mean field or natural gradients, else empty.
+    n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = GPClassifier().fit(X[::5], y[::5])
+    >>> model.predict(X[:2])
+    array([0, 0])
+    >>> bool(model.score(X, y) > 0.9)
+    True
+    """
+
+    def __init__(
+        self,
+        kernel: str | Kernel = "auto",
+        likelihood: str = "auto",
+        inference: str = "auto",
+        objective: str | None = "auto",
+        approximation: str = "auto",
+        predictive: str = "auto",
+        standardize: bool | str = "auto",
+        likelihood_temperature: float = 1.0,
+        prior_mean: float = 0.0,
+        class_weight: Any = None,
+        n_chains: int = 20,
+        n_sweeps: int = 50,
+        n_inducing: int | None = None,
+        memory_limit: float | str = "auto",
+        random_state: Any = None,
+        device: str = "auto",
+        n_jobs: int | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.likelihood = likelihood
+        self.inference = inference
+        self.objective = objective
+        self.approximation = approximation
+        self.predictive = predictive
+        self.standardize = standardize
+        self.likelihood_temperature = likelihood_temperature
+        self.prior_mean = prior_mean
+        self.class_weight = class_weight
+        self.n_chains = n_chains
+        self.n_sweeps = n_sweeps
+        self.n_inducing = n_inducing
+        self.memory_limit = memory_limit
+        self.random_state = random_state
+        self.device = device
+        self.n_jobs = n_jobs
+
+    kernel_ = Learnt("plan.kernel")
+    likelihood_ = Learnt("plan.model.likelihood")
+    inference_ = Learnt("plan.model.inference")
+    predictive_ = Learnt("plan.rule")
+    leave_one_out_score_ = Learnt("plan.score")
+    bound_trace_ = Learnt("trace")
+
+    _format = GP_FORMAT
+
+    def __sklearn_tags__(self) -> Tags:
+        """Scikit-learn's tags: a precomputed kernel is pairwise."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = is_precomputed(self.kernel)
+        return tags
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, retune: bool = False) -> Self:
+        """Add labelled rows, of old or new classes, keeping the kernel's parameters.
+
+        The result is the posterior that `fit` on all rows so far would give with these kernel parameters (and this
+        scaling of the columns); the temperature follows the new posterior unless `calibrate` has set it.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`; a first call is a `fit`.
+        classes : array, optional
+            Further classes to make room for. A class without rows predicts from its prior. New classes are appended
+            to ``classes_``; old columns never move.
+        retune : bool, default=False
+            Choose kernel and settings anew from all rows.
+        """
+        self._refuse_precomputed("partial_fit", "larger")
+        return self._extend(X, y, classes, sample_weight, self._learn_again if retune else self._update)
+
+    def forget(self, classes: Any) -> Self:
+        """Remove classes with all their rows; the others are as if these had never been seen.
+
+        Kernel parameters are kept. At least one class with rows must stay.
+        """
+        self._refuse_precomputed("forget", "smaller")
+        return self._without(classes)
+
+    def _refuse_precomputed(self, method: str, matrix: str) -> None:
+        if self.__sklearn_is_fitted__() and is_precomputed(self.kernel):
+            raise ValueError(f"{method} does not work with kernel='precomputed': call fit with the {matrix} matrix.")
+
+    def _reader(self) -> Reader:
+        return MatrixReader() if is_precomputed(self.kernel) else TableReader()
+
+    def _learn(
+        self, reader: Reader, data: LabelledData, classes: np.ndarray, rows: LabelledRows, seed: int
+    ) -> GPFitted:
+        settings = Settings.checked(self.get_params(deep=False), seed)
+        weighted = weigh_classes(rows, settings.class_weight, classes)
+        plan = choose_plan(settings, weighted, len(classes), data.checked if settings.precomputed else None)
+        return fit_posterior(settings, plan, reader, data.columns, classes, rows)
+
+    def _learn_again(self, known: GPFitted, classes: np.ndarray, rows: LabelledRows, seed: int) -> GPFitted:
+        settings = Settings.checked(self.get_params(deep=False), seed)
+        plan = choose_plan(settings, weigh_classes(rows, settings.class_weight, classes), len(classes), None)
+        return fit_posterior(settings, plan, known.reader, known.columns, classes, rows)
+
+    def _update(self, known: GPFitted, classes: np.ndarray, rows: LabelledRows, seed: int) -> GPFitted:
+        settings = Settings.checked(self.get_params(deep=False), seed)
+        plan = adapted_plan(known.plan, settings, len(classes), known.calibrated)
+        kept = known.temperature if known.calibrated else None
+        return fit_posterior(settings, plan, known.reader, known.columns, classes, rows, kept)

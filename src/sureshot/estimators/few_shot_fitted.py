@@ -1,0 +1,133 @@
+"""What `FewShotClassifier` has learnt: a learner, conditioned on the labelled rows."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sureshot.estimators.few_shot_default import DefaultModel, check_directions, default_model
+from sureshot.estimators.few_shot_inputs import Encoder
+from sureshot.estimators.few_shot_support import Answers, SupportSet, condition_on
+from sureshot.estimators.fitted import Fitted
+from sureshot.estimators.layout import aligned
+from sureshot.estimators.preprocessing import Scaling
+from sureshot.estimators.readers import Reader
+from sureshot.estimators.threads import one_thread
+from sureshot.estimators.validation import Columns, LabelledRows
+from sureshot.meta.learners import Learner
+
+NUMBERS_AT_ONCE = 2**24
+SMALL_SUPPORT = 2000  # distinct rows up to which one core was measured to be as fast as two
+
+
+@dataclass(frozen=True)
+class FewShotFitted(Fitted):
+    """See `Fitted`."""
+
+    learner: Learner  # what is conditioned on the rows, in double precision
+    default: DefaultModel | None  # without a checkpoint
+    scaling: Scaling | None  # without a checkpoint
+    answers: Answers
+    seed: int  # for learners that sample
+    device: torch.device
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one row: what the checkpoint's backbone takes, ``(n_features_in_,)`` without a checkpoint."""
+        return self.reader.shape if isinstance(self.reader, Encoder) else (self.columns.n_features,)
+
+    @property
+    def queries_at_once(self) -> int:
+        """See `Fitted.queries_at_once`."""
+        return NUMBERS_AT_ONCE // self.answers.numbers_per_query
+
+    def inputs(self, kept: np.ndarray) -> Tensor:
+        """See `Fitted.inputs`."""
+        if self.default is not None:
+            check_directions(self.default, kept)
+        return kernel_inputs(kept, self.scaling, self.device)
+
+    def moments(self, queries: Tensor) -> tuple[Tensor, ...]:
+        """See `Fitted.moments`."""
+        return self.answers.moments(queries)
+
+    def probabilities(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
+        """See `Fitted.probabilities`."""
+        return self.answers.probabilities(moments, temperature)
+
+    def latents(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Fitted.latents`."""
+        return self.answers.latents(queries)
+
+    def outlier_scores(self, queries: Tensor) -> Tensor:
+        """See `Fitted.outlier_scores`.
+
+        For Gaussian processes the squared distance to the nearest class mean in the kernel's feature space, for other
+        learners minus the largest score.
+        """
+        return self.answers.outlier_scores(queries)
+
+    def entropies(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        """See `Fitted.entropies`."""
+        return self.answers.entropies(queries, temperature)
+
+
+def condition_rows(
+    reader: Reader, columns: Columns, classes: np.ndarray, rows: LabelledRows, seed: int, device: torch.device
+) -> FewShotFitted:
+    """Condition the reader's learner on labelled rows, or without one the default for these rows."""
+    if isinstance(reader, Encoder):
+        return condition_learner(reader, columns, classes, rows, seed, device, reader.learner, None, None)
+    default, scaling = default_model(rows.x, rows.weight)
+    if default.n_features < rows.x.shape[1]:
+        n_constant = rows.x.shape[1] - default.n_features
+        warnings.warn(f"ignored {n_constant} constant columns of {rows.x.shape[1]}", stacklevel=6)
+    learner = default.build().to(device)
+    return condition_learner(reader, columns, classes, rows, seed, device, learner, default, scaling)
+
+
+def condition_learner(
+    reader: Reader,
+    columns: Columns,
+    classes: np.ndarray,
+    rows: LabelledRows,
+    seed: int,
+    device: torch.device,
+    learner: Learner,
+    default: DefaultModel | None,
+    scaling: Scaling | None,
+) -> FewShotFitted:
+    """The same with the learner given, as a model file has it."""
+    support = SupportSet(
+        kernel_inputs(rows.x, scaling, device),
+        aligned(rows.y, device),
+        aligned(rows.weight, device),
+        len(classes),
+    )
+    with one_thread() if len(rows.y) <= SMALL_SUPPORT else nullcontext():
+        answers = condition_on(learner, support, seed)
+    return FewShotFitted(
+        classes=classes,
+        columns=columns,
+        reader=reader,
+        rows=rows,
+        temperature=1.0,
+        calibrated=False,
+        log_evidence=answers.log_evidence,
+        learner=learner,
+        default=default,
+        scaling=scaling,
+        answers=answers,
+        seed=seed,
+        device=device,
+    )
+
+
+def kernel_inputs(kept: np.ndarray, scaling: Scaling | None, device: torch.device) -> Tensor:
+    """What the kernel sees of rows in the form in which they are kept."""
+    return aligned(kept if scaling is None else scaling(kept), device)

@@ -1,0 +1,84 @@
+"""The result of a fit, as a value.
+
+Everything that an estimator has learnt is one frozen `Fitted`. Learning and updating compute the next one completely,
+and the estimator then takes it over in one assignment; predicting, calibrating, forgetting and saving are written once
+in terms of it. A model file is a `Fitted` and the constructor's arguments, in the estimator's `Format`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from sureshot.estimators.readers import Reader
+from sureshot.estimators.validation import Columns, LabelledRows
+from sureshot.persistence import Artifact
+
+
+@dataclass(frozen=True)
+class Fitted(ABC):
+    """What an incremental classifier has learnt, and what it says of queries.
+
+    Queries are what `inputs` makes of rows; (Q, D).
+    """
+
+    classes: np.ndarray  # (C,), in the order of the columns of probabilities
+    columns: Columns  # of the inputs, as the user knows them
+    reader: Reader
+    rows: LabelledRows  # as the reader keeps them, with the weights that they came with
+    temperature: float  # the latents are divided by it
+    calibrated: bool  # whether `calibrate` has set the temperature
+    log_evidence: float  # in nats
+
+    @property
+    @abstractmethod
+    def queries_at_once(self) -> int:
+        """How many queries keep the memory of an answer within bounds."""
+
+    @abstractmethod
+    def inputs(self, kept: np.ndarray) -> Tensor:
+        """What the kernel sees of rows in the form in which the reader keeps them."""
+
+    @abstractmethod
+    def moments(self, queries: Tensor) -> tuple[Tensor, ...]:
+        """What `probabilities` needs of the queries; costly, and the same for all temperatures."""
+
+    @abstractmethod
+    def probabilities(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
+        """Class probabilities (Q, C) of queries with these `moments`, the latents divided by the temperature."""
+
+    @abstractmethod
+    def latents(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        """Marginal means and variances of the latents, each (Q, C)."""
+
+    @abstractmethod
+    def outlier_scores(self, queries: Tensor) -> Tensor:
+        """How little a query is like any class that has rows, (Q,)."""
+
+    @abstractmethod
+    def entropies(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        """Total and aleatoric uncertainty in nats, each (Q,)."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """How an estimator's model files are written and read.
+
+    Attributes
+    ----------
+    kind : str
+        What the file says it holds.
+    write : callable
+        From the constructor's arguments and a `Fitted` to the header and the arrays of a file.
+    read : callable
+        From a file to the constructor's arguments and a `Fitted`; every malformed entry is one `ArtifactError`.
+    """
+
+    kind: str
+    write: Callable[[Mapping[str, Any], Any], tuple[dict[str, Any], dict[str, Any]]]
+    read: Callable[[Artifact], tuple[dict[str, Any], Fitted]]

@@ -1,0 +1,214 @@
+"""What `GPClassifier` has learnt: a plan, features, and the posterior of their weights."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sureshot.estimators import options
+from sureshot.estimators.class_weights import weigh_classes
+from sureshot.estimators.conditioning import Conditioned, condition, training_likelihood
+from sureshot.estimators.features import FeatureMap, explicit_features, nystrom_features
+from sureshot.estimators.fitted import Fitted
+from sureshot.estimators.layout import aligned
+from sureshot.estimators.plan import Plan
+from sureshot.estimators.posterior_arrays import rebuilt
+from sureshot.estimators.precomputed import MatrixReader
+from sureshot.estimators.readers import Reader
+from sureshot.estimators.settings import Settings, memory_budget
+from sureshot.estimators.support import Support
+from sureshot.estimators.temperature import fit_rule
+from sureshot.estimators.threads import one_thread
+from sureshot.estimators.tuning import leave_one_out_latents
+from sureshot.estimators.validation import Columns, LabelledRows
+from sureshot.inference.inducing import kmeans_inducing
+from sureshot.inference.weight_space import WeightPosterior
+from sureshot.likelihoods.quadrature import displacement, standard_normal_points
+
+SMALL_SUPPORT = 2000  # distinct rows up to which one core was measured to be as fast as two
+EXACT_LIMIT = 1500  # rows up to which a kernel without explicit features is used exactly
+DEFAULT_INDUCING = 1000
+N_DRAWS, DRAWS_AT_ONCE = 128, 16  # of the latents, for the parts of the uncertainty
+_SMALLEST_VARIANCE = 1e-300
+
+
+@dataclass(frozen=True)
+class GPFitted(Fitted):
+    """See `Fitted`. The plan's temperature is the one before `calibrate`."""
+
+    plan: Plan
+    feature_map: FeatureMap
+    posterior: WeightPosterior
+    trace: tuple[float, ...]  # of the bound, along the iterations of mean field or natural gradients
+
+    @property
+    def queries_at_once(self) -> int:
+        """See `Fitted.queries_at_once`: any number; what takes memory is worked through in blocks further down."""
+        return 2048
+
+    def inputs(self, kept: np.ndarray) -> Tensor:
+        """See `Fitted.inputs`; kernel values as they are, if they are precomputed."""
+        device = self.posterior.weights.device
+        return aligned(kept, device) if self.precomputed else self.plan.inputs(kept, device)
+
+    def features(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        """Features (Q, R) of queries, and the prior variance outside their span (Q,)."""
+        if not self.precomputed:
+            return self.feature_map(queries)
+        assert self.feature_map.inducing is not None
+        columns = self.feature_map.inducing[:, 0].to(torch.int64)  # merging rows reordered them
+        return self.feature_map.from_cross(queries[:, columns] * self.plan.kernel.outputscale.detach())
+
+    def moments(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Fitted.moments`: means (S, C, Q) and what the predictive rule needs to know of their spread."""
+        features, residual = self.features(queries)
+        mean = self.posterior.latent_mean(features)
+        if self.plan.rule == "plug_in":
+            return mean, torch.zeros_like(mean)
+        return mean, self.posterior.latent_spread(features, residual)
+
+    def probabilities(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
+        """See `Fitted.probabilities`."""
+        mean, spread = moments
+        likelihood = self.plan.model.predictive_likelihood()
+        p = likelihood.predict_mixture(mean / temperature, spread / temperature**2, self.plan.rule).mT
+        p = p[:, : len(self.classes)]
+        return p / p.sum(1, keepdim=True)
+
+    def latents(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Fitted.latents`; those of the mixture of chains."""
+        features, residual = self.features(queries)
+        means = self.posterior.latent_mean(features)
+        variance = self.posterior.latent_variance(features, residual).mean(0) + means.var(0, correction=0)
+        mean = means.mean(0)
+        if self.plan.model.likelihood == "logistic":
+            mean = torch.cat([-mean / 2, mean / 2])[: len(self.classes)]
+            variance = (variance / 4).expand(2, -1)[: len(self.classes)]
+        return mean.mT, variance.mT
+
+    def outlier_scores(self, queries: Tensor) -> Tensor:
+        """See `Fitted.outlier_scores`: minus the latent mean of the most likely class in standard deviations.
+
+        Where only differences of latents matter, a prior mean common to all of them says nothing, and is taken off.
+        """
+        common = self.plan.model.prior_mean if training_likelihood(self.plan.model).translation_invariant else 0.0
+        if self.plan.model.likelihood == "logistic" or self.posterior.weights.shape[0] > 1:
+            mean, variance = self.latents(queries)
+            top, classes = mean.max(1)
+            spread = variance.gather(1, classes[:, None]).squeeze(1)
+        else:  # the variance of one class each is much cheaper than that of all
+            features, residual = self.features(queries)
+            top, classes = self.posterior.latent_mean(features)[0].max(0)
+            spread = self.posterior.latent_variance(features, residual, classes)[0]
+        return -(top - common) / spread.clamp_min(_SMALLEST_VARIANCE).sqrt()
+
+    def entropies(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        """See `Fitted.entropies`; the mean is over fixed points of the posterior of the latents."""
+        features, residual = self.features(queries)
+        mean, spread = self.posterior.latent_mean(features), self.posterior.latent_spread(features, residual)
+        points = standard_normal_points(mean.shape[1], N_DRAWS, mean.dtype, mean.device)  # (P, C)
+        likelihood = self.plan.model.predictive_likelihood()
+        share = 1 / (len(points) * len(mean))
+        average = mean.new_zeros(len(self.classes), len(queries))
+        aleatoric = mean.new_zeros(len(queries))
+        for chain_mean, chain_spread in zip(mean, spread, strict=True):
+            displaced = displacement(chain_mean, chain_spread)
+            for block in points.split(DRAWS_AT_ONCE):
+                drawn = likelihood.plug_in((chain_mean + displaced(block)) / temperature)[:, : len(self.classes)]
+                average = average + share * drawn.sum(0)
+                aleatoric = aleatoric + share * torch.special.entr(drawn).sum((0, 1))
+        return torch.special.entr(average).sum(0), aleatoric
+
+    @property
+    def precomputed(self) -> bool:
+        """Whether X is the kernel matrix."""
+        return isinstance(self.reader, MatrixReader)
+
+
+def fit_posterior(
+    settings: Settings,
+    plan: Plan,
+    reader: Reader,
+    columns: Columns,
+    classes: np.ndarray,
+    rows: LabelledRows,
+    calibrated_temperature: float | None = None,
+) -> GPFitted:
+    """The posterior for a plan, and the temperature that suits it."""
+    weighted = weigh_classes(rows, settings.class_weight, classes)
+    support = plan.support(weighted, len(classes), settings.device)
+    _check_memory(settings, plan, support)
+    with one_thread() if len(weighted.y) <= SMALL_SUPPORT else nullcontext():
+        feature_map = _feature_map(settings, plan, support)
+        conditioned = condition(
+            plan.model,
+            aligned(feature_map(support.x)[0]),
+            support.y,
+            support.n_classes,
+            support.weight,
+            settings.generator(),
+            only_means=plan.rule == "plug_in",
+        )
+        if plan.rule == "plug_in" and settings.objective is not None and calibrated_temperature is None:
+            plan = _with_temperature(settings, plan, support, conditioned)
+    return GPFitted(
+        classes=classes,
+        columns=columns,
+        reader=reader,
+        rows=rows,
+        temperature=plan.temperature if calibrated_temperature is None else calibrated_temperature,
+        calibrated=calibrated_temperature is not None,
+        log_evidence=conditioned.log_evidence,
+        plan=plan,
+        feature_map=feature_map,
+        posterior=rebuilt(conditioned.posterior),
+        trace=conditioned.trace,
+    )
+
+
+def _with_temperature(settings: Settings, plan: Plan, support: Support, conditioned: Conditioned) -> Plan:
+    """The plan with the temperature that predicts left-out labels best, by the posterior of all rows."""
+    if conditioned.sites is None:
+        return plan
+    mean, variance = leave_one_out_latents(conditioned)
+    default = options.one_shot_temperature(settings.kernel)
+    if isinstance(settings.kernel, str) and settings.kernel == "auto":
+        default = options.one_shot_temperature(options.automatic_kernels(support.x)[0])
+    temperature, pointwise = fit_rule(plan.model.predictive_likelihood(), mean, variance, support, "plug_in", default)
+    usable = support.usable
+    total = float(usable.sum())
+    score = float((usable * pointwise).sum() / total) if total > 0 else plan.score
+    return replace(plan, temperature=temperature, score=score)
+
+
+def _feature_map(settings: Settings, plan: Plan, support: Support) -> FeatureMap:
+    x, kernel = support.x, plan.kernel
+    if not options.use_inducing(settings.approximation, kernel, len(x), x.shape[1], EXACT_LIMIT):
+        direct = settings.approximation == "exact" and settings.precomputed
+        return (None if direct else explicit_features(kernel, x)) or nystrom_features(kernel, x)
+    n_present = int((torch.bincount(support.y) > 0).sum())
+    per_class = max(1, (settings.n_inducing or DEFAULT_INDUCING) // n_present)
+    return nystrom_features(kernel, kmeans_inducing(x, support.y, per_class))
+
+
+def _check_memory(settings: Settings, plan: Plan, support: Support) -> None:
+    """Refuse before memory is taken, with the estimate and what to try."""
+    (n_rows, width), n_classes = support.x.shape, support.n_classes
+    inducing = options.use_inducing(settings.approximation, plan.kernel, n_rows, width, EXACT_LIMIT)
+    rank = min(n_rows, settings.n_inducing or DEFAULT_INDUCING) if inducing else n_rows
+    if not inducing and options.feature_map(plan.kernel, width) is not None:
+        rank = min(n_rows, width + 1)
+    n_latents = n_classes * (settings.n_chains if plan.model.inference == "gibbs" else 1)
+    blocks = n_latents if plan.model.inference in ("mean_field", "gibbs", "natural_gradient") else 1
+    numbers = 4 * n_rows * rank + 4 * rank * rank * blocks + 6 * n_rows * n_latents + 25 * rank * n_classes
+    needed, available = 8.0 * numbers, memory_budget(settings.memory_limit)
+    if needed > available:
+        raise MemoryError(
+            f"fitting {n_rows} rows, {n_classes} classes and {rank} features would take about "
+            f"{needed / 1e9:.1f} GB, and {available / 1e9:.1f} GB may be used: try approximation='inducing' with a "
+            "smaller n_inducing, inference='laplace', fewer rows, or raise memory_limit."
+        )

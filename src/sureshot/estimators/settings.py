@@ -1,0 +1,117 @@
+"""The arguments of `GPClassifier`, checked and definite."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import numpy as np
+import torch
+
+from sureshot.likelihoods.base import PredictiveRule
+
+OBJECTIVES = ("auto", "leave_one_out", "evidence", None)
+APPROXIMATIONS = ("auto", "exact", "low_rank", "inducing")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user asked for; the names are those of `GPClassifier`."""
+
+    kernel: Any
+    likelihood: str
+    inference: str
+    objective: str | None
+    approximation: str
+    predictive: str
+    standardize: bool | str
+    likelihood_temperature: float
+    prior_mean: float
+    class_weight: Any
+    n_chains: int
+    n_sweeps: int
+    n_inducing: int | None
+    memory_limit: float | str
+    n_jobs: int | None
+    device: torch.device
+    seed: int
+
+    @classmethod
+    def checked(cls, arguments: Mapping[str, Any], seed: int) -> Settings:
+        """The settings that the constructor's arguments stand for.
+
+        Raises
+        ------
+        ValueError
+            Which names the argument, what was expected and what came.
+        """
+        given = {name: value for name, value in arguments.items() if name != "random_state"}
+        for name in ("n_chains", "n_sweeps", "n_inducing"):
+            value = given[name]
+            if name == "n_inducing" and value is None:
+                continue
+            if not isinstance(value, int | np.integer) or value < 1:
+                raise ValueError(f"{name} must be a positive integer; got {value!r}.")
+            given[name] = int(value)
+        temperature, mean = given["likelihood_temperature"], given["prior_mean"]
+        if not (isinstance(temperature, int | float | np.floating) and 0 < temperature < math.inf):
+            raise ValueError(f"likelihood_temperature must be a positive number; got {temperature!r}.")
+        if not isinstance(mean, int | float | np.floating | np.integer) or not math.isfinite(mean):
+            raise ValueError(
+                f"prior_mean must be a finite number; got {mean!r}. It is not learned: softmax and one-vs-each do not "
+                "depend on it; for the others compare a few values by leave_one_out_score_."
+            )
+        choice("objective", given["objective"], OBJECTIVES)
+        choice("approximation", given["approximation"], APPROXIMATIONS)
+        choice("predictive", given["predictive"], ("auto", *get_args(PredictiveRule)))
+        memory_budget(given["memory_limit"])
+        given |= {"likelihood_temperature": float(temperature), "prior_mean": float(mean)}
+        return cls(**{**given, "device": device_for(given["device"])}, seed=seed)
+
+    @property
+    def model_settings(self) -> dict[str, Any]:
+        """Those that every `sureshot.estimators.conditioning.Model` takes."""
+        return {name: getattr(self, name) for name in ("likelihood_temperature", "prior_mean", "n_chains", "n_sweeps")}
+
+    @property
+    def precomputed(self) -> bool:
+        """Whether X is the kernel matrix."""
+        return is_precomputed(self.kernel)
+
+    def generator(self) -> torch.Generator:
+        """A fresh one; equal settings draw equal numbers."""
+        return torch.Generator(device=self.device).manual_seed(self.seed)
+
+
+def is_precomputed(kernel: Any) -> bool:
+    """Whether a kernel argument says that X is the kernel matrix."""
+    return isinstance(kernel, str) and kernel == "precomputed"
+
+
+def choice(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
+    """The value if it is allowed, else an error that lists what is."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(repr(item) for item in allowed)}; got {value!r}.")
+    return value
+
+
+def memory_budget(limit: Any) -> float:
+    """Bytes that may be used: the argument, or four fifths of what is free now."""
+    if limit == "auto":
+        return 0.8 * os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if not isinstance(limit, int | float | np.integer | np.floating) or isinstance(limit, bool) or not limit > 0:
+        raise ValueError(f"memory_limit must be 'auto' or a positive number of bytes; got {limit!r}.")
+    return float(limit)
+
+
+def device_for(name: Any) -> torch.device:
+    """The torch device; "auto" takes CUDA when it is there."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.device(name)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"device must be 'auto' or a torch device such as 'cpu' or 'cuda:0'; got {name!r}.") from error
