@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from sureshot.data.datasets import load_digits
+from sureshot.demo.comparison import Split, measure
+from sureshot.demo.peers import TemperatureScaledLogisticRegression, sklearn_gp
 from sureshot.estimators.gp import GPClassifier
-from sureshot.experiments.peers import Split, TemperatureScaledLogisticRegression, measure, sklearn_gp
 
 
 def digits_split() -> Split:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sureshot.experiments import registry
-from sureshot.experiments.experiment import configure
+from experiments import registry
+from experiments.experiment import configure
 
 
 @dataclass(frozen=True)

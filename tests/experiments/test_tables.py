@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
-from sureshot.experiments import tables
-from sureshot.experiments.experiment import Outcome, Picture, Table, Verdict, plain_value
+from experiments import tables
+from experiments.experiment import Outcome, Picture, Table, Verdict, plain_value
 
 
 @dataclass(frozen=True)
