@@ -40,9 +40,13 @@ def test_mistakes(arguments: tuple[str, ...], words: tuple[str, ...], run: Run, 
 
 def test_missing_data_is_named_when_a_cell_needs_it(run: Run, tmp_path: Path) -> None:
     folders = ("--set", f"results={tmp_path / 'results'}", "--set", f"checkpoints={tmp_path / 'checkpoints'}")
-    result = run("cub", "--quiet", "--data", tmp_path, "-o", tmp_path / "out", *folders)
-    assert result.exit_code == 1
-    assert "CUB_200_2011" in result.stderr
+    arguments = ("cub", "--data", tmp_path, "-o", tmp_path / "out", *folders)
+    quiet, told = run(*arguments, "--quiet"), run(*arguments)
+    assert quiet.exit_code == told.exit_code == 1
+    assert "CUB_200_2011" in quiet.stderr
+    assert quiet.stderr.count("\n") == 1
+    assert told.stderr.startswith("note: ")  # how many cells there are
+    assert told.stderr.endswith(quiet.stderr)
     assert not (tmp_path / "out").exists()
 
 
