@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from sureshot.data.datasets import load_digits
+from sureshot.demo.comparison import Split, measure
+from sureshot.demo.peers import TemperatureScaledLogisticRegression, sklearn_gp
 from sureshot.estimators.classifier import GPClassifier
-from sureshot.experiments.peers import Split, TemperatureScaledLogisticRegression, measure, sklearn_gp
 
 
 def digits_split() -> Split:
@@ -59,7 +60,8 @@ def test_memory_of_a_fitted_model(benchmark: Any) -> None:
     model = benchmark.pedantic(lambda: GPClassifier().fit(x, y), rounds=1, iterations=1)
     posterior = model._fitted.posterior
     held = sum(t.numel() * t.element_size() for t in vars(posterior).values() if hasattr(t, "numel"))
-    held += sum(part.nbytes for part in (model._fitted.rows.x, model._fitted.rows.y, model._fitted.rows.weight))
+    rows = model._fitted.rows
+    held += rows.x.nbytes + rows.y.nbytes + rows.weight.nbytes
     rank = posterior.features.shape[1]
     stated = 8 * (n_rows * n_columns + n_rows * rank + n_classes * rank)
     benchmark.extra_info["bytes over stated"] = held / stated

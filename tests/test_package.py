@@ -1,5 +1,6 @@
-"""The built wheel: it installs, imports, and brings its data files."""
+"""The built wheel: it installs, imports, and brings its data files and no experiments."""
 
+import ast
 import subprocess
 import sys
 import venv
@@ -16,7 +17,7 @@ def test_the_wheel_installs_and_imports(tmp_path: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "sureshot/py.typed" in names
     assert "sureshot/report/report.html" in names
-    assert not any(name.startswith("tests") for name in names)
+    assert not any(name.startswith(("tests", "experiments")) for name in names)
     # An empty environment that sees this one's dependencies; the wheel itself comes first on its path.
     venv.create(tmp_path / "environment", with_pip=False)
     python = tmp_path / "environment" / "bin" / "python"
@@ -27,7 +28,16 @@ def test_the_wheel_installs_and_imports(tmp_path: Path) -> None:
     script = (
         f"import sys; sys.path[:0] = [{str(target)!r}]; sys.path.append({here!r}); import sureshot; "
         "assert sureshot.__file__.startswith(sys.path[0]); assert sureshot.__version__; "
+        "import sureshot.cli, sureshot.demo.digits; "
         "m = sureshot.GPClassifier().fit([[0.], [1.], [2.], [3.]], [0, 0, 1, 1]); print(m.predict([[3.]]))"
     )
-    found = subprocess.run([str(python), "-c", script], check=True, capture_output=True, text=True)
+    found = subprocess.run([str(python), "-c", script], check=True, cwd=tmp_path, capture_output=True, text=True)
     assert found.stdout.strip() == "[1]"
+
+
+def test_nothing_in_the_wheel_imports_an_experiment() -> None:
+    for path in (ROOT / "src" / "sureshot").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            imported = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            imported += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not any(name.split(".")[0] == "experiments" for name in imported), path

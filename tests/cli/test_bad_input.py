@@ -172,16 +172,6 @@ def test_errors_as_json(files: Path, run: Run) -> None:
     assert json.loads(result.stdout)["error"] in result.stderr
 
 
-def test_experiments_that_do_not_exist(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert_refused(run("reproduce", "irsi"), "irsi")
-    assert_refused(run("reproduce"), "--list")
-    assert_refused(run("reproduce", "iris", "--set", "oops"), "KEY=VALUE")
-    monkeypatch.delenv("SURESHOT_DATA", raising=False)
-    assert_refused(run("reproduce", "uci", "-o", tmp_path / "out"), "SURESHOT_DATA")
-    assert_refused(run("reproduce", "uci", "--data", tmp_path / "gone", "-o", tmp_path / "out"), "does not exist")
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.parametrize(
     "arguments", [["fit"], ["fit", "a.csv"], ["predict", "m"], ["fit", "a", "-o", "b", "--foo"], ["nonsense"]]
 )

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sureshot.experiments.bfloat16 import METRICS, differences, paired, run
+from experiments.bfloat16 import METRICS, differences, paired, run
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "cells"
 

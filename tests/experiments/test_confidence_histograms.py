@@ -4,8 +4,8 @@ import torch
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from sureshot.experiments import confidence_histograms as study
-from sureshot.experiments import registry
+from experiments import confidence_histograms as study
+from experiments import registry
 from sureshot.likelihoods import Softmax
 
 

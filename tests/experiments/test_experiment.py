@@ -1,11 +1,11 @@
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sureshot.experiments import registry
-from sureshot.experiments.experiment import configure
+from experiments import registry
+from experiments.experiment import configure
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,7 @@ def test_impossible_settings_are_refused_before_anything_is_written(name, option
     assert not list(tmp_path.iterdir())
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # the first draw of text builds tables of Unicode
 @given(st.dictionaries(st.sampled_from(["sizes", "rate", "name", "fast"]), st.none() | st.integers() | st.text()))
 def test_any_option_gives_settings_or_a_clear_error(options):
     kinds = {"sizes": tuple, "rate": (int, float), "name": str, "fast": bool}

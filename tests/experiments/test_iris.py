@@ -3,9 +3,9 @@ import pandas as pd
 import pytest
 import torch
 
-from sureshot.experiments import iris, registry
-from sureshot.experiments.iris_models import MODELS
-from sureshot.experiments.iris_tables import PAPER, Scores, boundary, half_width, judge
+from experiments import iris, registry
+from experiments.iris_models import MODELS
+from experiments.iris_tables import PAPER, Scores, boundary, half_width, judge
 
 
 def order(n_splits: int = 4) -> torch.Tensor:

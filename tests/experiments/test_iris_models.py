@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sureshot.experiments.iris_models import (
+from experiments.iris_models import (
     MODELS,
     expected_log_softmax,
     joint_one_vs_each,

@@ -5,8 +5,8 @@ from scipy.integrate import dblquad
 from scipy.special import expit
 from scipy.stats import norm
 
-from sureshot.experiments import likelihood_contours as study
-from sureshot.experiments import registry
+from experiments import likelihood_contours as study
+from experiments import registry
 
 
 def test_gaussian_posterior_is_the_closed_form():

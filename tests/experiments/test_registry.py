@@ -1,12 +1,13 @@
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from sureshot.cli.reproduce import parse_settings
-from sureshot.experiments import registry
-from sureshot.experiments.experiment import Experiment
+from experiments import registry
+from experiments.command import parse_settings
+from experiments.experiment import Experiment
 
 
 def test_every_name_leads_to_an_experiment_of_that_name():
@@ -27,21 +28,21 @@ def test_an_unknown_name_lists_the_known_ones(tmp_path):
 
 
 def test_the_command_is_the_exact_one():
-    assert registry.command_line("iris", {}) == "sureshot reproduce iris"
+    assert registry.command_line("iris", {}) == "python -m experiments iris"
     given = {"n_splits": 3, "sizes": (1, 2), "seed": 4}
     command = registry.command_line("iris", given)
-    assert command == "sureshot reproduce iris --set n_splits=3 --set 'sizes=[1, 2]' --set seed=4"
+    assert command == "python -m experiments iris --set n_splits=3 --set 'sizes=[1, 2]' --set seed=4"
     parts = shlex.split(command)
-    assert parse_settings(parts[4::2]) == given
+    assert parse_settings(parts[5::2]) == given
 
 
 def test_modules_are_imported_only_when_asked_for():
     code = (
-        "import sys; from sureshot.experiments import registry; "
-        "assert 'sureshot.experiments.iris' not in sys.modules; "
-        "registry.get_experiment('iris'); assert 'sureshot.experiments.iris' in sys.modules"
+        "import sys; from experiments import registry; "
+        "assert 'experiments.iris' not in sys.modules; "
+        "registry.get_experiment('iris'); assert 'experiments.iris' in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120, cwd=Path(__file__).parents[2])
 
 
 def test_progress_is_told(tmp_path):

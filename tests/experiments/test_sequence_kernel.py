@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sureshot.experiments import sequence_kernel as study
+from experiments import sequence_kernel as study
 from sureshot.meta.protocols import EpisodeProtocol
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from experiments.shot_temperatures import EXPERIMENT, _scores
 from sureshot.data import data_root
-from sureshot.experiments.shot_temperatures import EXPERIMENT, _scores
 from sureshot.meta.evaluation.calibration import temper
 
 

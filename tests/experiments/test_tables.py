@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
-from sureshot.experiments import tables
-from sureshot.experiments.experiment import Outcome, Picture, Table, Verdict, plain_value
+from experiments import tables
+from experiments.experiment import Outcome, Picture, Table, Verdict, plain_value
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def example(value: float = 0.123456789, figure: Figure | None = None) -> Outcome
 
 def write(output: Path, outcome: Outcome, name: str = "example") -> tables.ExperimentResult:
     return tables.write_result(
-        outcome, name=name, output=output, command="sureshot reproduce example", wall_seconds=1.25
+        outcome, name=name, output=output, command="python -m experiments example", wall_seconds=1.25
     )
 
 
@@ -81,7 +81,7 @@ def test_round_trip(tmp_path):
 def test_the_page_says_what_is_needed_to_repeat_it_and_keeps_published_numbers_apart(tmp_path):
     text = write(tmp_path, example()).files[0].read_text()
     for needed in (
-        "`sureshot reproduce example`",
+        "`python -m experiments example`",
         "seeds: 0, 7",
         "1.2 s",
         "torch",

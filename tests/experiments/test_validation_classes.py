@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
+from experiments.validation_classes import EXPERIMENT, _scores
 from sureshot.data import data_root
-from sureshot.experiments.validation_classes import EXPERIMENT, _scores
 
 
 def quiet(what: str, fraction: float) -> None:

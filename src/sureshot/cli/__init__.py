@@ -9,12 +9,12 @@ name and then renamed, so nothing is ever half-written. One module per command; 
 
 from __future__ import annotations
 
-import sys
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated
 
 import typer
 
+from sureshot.cli.console import run_app
 from sureshot.cli.demo import demo
 from sureshot.cli.doctor import doctor
 from sureshot.cli.evaluate import evaluate
@@ -23,7 +23,6 @@ from sureshot.cli.meta_compare import meta_compare
 from sureshot.cli.meta_evaluate import meta_evaluate
 from sureshot.cli.meta_train import meta_train
 from sureshot.cli.predict import predict
-from sureshot.cli.reproduce import reproduce
 from sureshot.cli.update import update
 
 app = typer.Typer(
@@ -35,7 +34,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for _command in (demo, fit, predict, evaluate, update, meta_train, meta_evaluate, meta_compare, reproduce, doctor):
+for _command in (demo, fit, predict, evaluate, update, meta_train, meta_evaluate, meta_compare, doctor):
     app.command()(_command)
 
 
@@ -60,11 +59,7 @@ def _options(
 
 def main() -> None:
     """Run the command line; the entry point of the ``sureshot`` script."""
-    try:
-        app(prog_name="sureshot")
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
-        sys.exit(130)
+    run_app(app, "sureshot")
 
 
 __all__ = ["app", "main"]

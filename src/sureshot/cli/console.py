@@ -57,16 +57,18 @@ class _Notes(logging.Handler):
 
 
 @contextmanager
-def guarded(as_json: bool = False, quiet: bool = False) -> Iterator[None]:
-    """Run a command's body: mistakes become one line and an exit status, notes go to standard error.
+def guarded(as_json: bool = False, quiet: bool = False, logs: Sequence[str] = ("sureshot",)) -> Iterator[None]:
+    """Run a command's body: mistakes become one line and an exit status, notes in `logs` go to standard error.
 
     Mistakes are those errors that the library raises on purpose and those of the operating system. Anything
     else is a defect of the library and keeps its traceback.
     """
-    logger = logging.getLogger("sureshot")
-    handler, level = _Notes(), logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.ERROR if quiet else logging.INFO)
+    handler = _Notes()
+    loggers = [logging.getLogger(name) for name in logs]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(logging.ERROR if quiet else logging.INFO)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -88,8 +90,18 @@ def guarded(as_json: bool = False, quiet: bool = False) -> Iterator[None]:
     except (ValueError, OSError) as error:
         fail(_describe(error), as_json)
     finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.removeHandler(handler)
+            logger.setLevel(level)
+
+
+def run_app(app: typer.Typer, name: str) -> None:
+    """Run a whole command line; an interrupt outside of a command's body, too, is one word and an exit status."""
+    try:
+        app(prog_name=name)
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        sys.exit(INTERRUPTED)
 
 
 def fail(message: str, as_json: bool) -> None:

@@ -20,7 +20,7 @@ from sureshot.cli.console import (
 )
 
 if TYPE_CHECKING:
-    from sureshot.experiments.demo import DemoResult
+    from sureshot.demo.digits import DemoResult
 
 
 def demo(
@@ -33,7 +33,7 @@ def demo(
     """Compare sureshot with its neighbours on handwritten digits; under 90 seconds."""
     with guarded(as_json, quiet):
         check_folder(output)
-        from sureshot.experiments.demo import run_demo
+        from sureshot.demo.digits import run_demo
 
         # Corner pixels of the digits are always blank: no news to anybody here.
         warnings.filterwarnings("ignore", message="ignored .* constant columns")
@@ -46,8 +46,8 @@ def demo(
 
 
 def _print(result: DemoResult) -> None:
-    from sureshot.experiments.demo import N_KNOWN, SEEDS, SHOTS
-    from sureshot.experiments.peers import METRICS
+    from sureshot.demo.comparison import METRICS
+    from sureshot.demo.digits import N_KNOWN, SEEDS, SHOTS
 
     rows = [
         [record["method"], *(f"{record[name]:.3f} ± {record[f'{name} s.e.']:.3f}" for name in METRICS)]

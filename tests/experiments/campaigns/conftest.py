@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from experiments.campaigns.cells import Cell, Examination
 from sureshot.data.labelled import FewShotData, LabelledSet
-from sureshot.experiments.campaigns.cells import Cell, Examination
 from sureshot.meta.protocols import EpisodeProtocol
 from sureshot.meta.training import TrainingConfig
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from experiments.campaigns.cells import FAILED, Cell, Load, data_loader, finished, run_cells
 from sureshot.data.labelled import FewShotData
-from sureshot.experiments.campaigns.cells import FAILED, Cell, Load, data_loader, finished, run_cells
 from sureshot.meta.training import load_checkpoint
 from sureshot.persistence import load_artifact, save_artifact
 

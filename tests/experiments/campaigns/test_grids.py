@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from sureshot.experiments import clinc150_transfer
-from sureshot.experiments.campaigns.cells import Cell, finished
-from sureshot.experiments.campaigns.grids import (
+from experiments import clinc150_transfer
+from experiments.campaigns.cells import Cell, finished
+from experiments.campaigns.grids import (
     budget_episodes,
     check_kernels,
     check_learners,
     image_cell,
     mean_field_exceptions,
 )
-from sureshot.experiments.campaigns.images import CAMPAIGNS, OMNIGLOT_CHOICE, ImageCampaignConfig
-from sureshot.experiments.registry import CAMPAIGN_NAMES, get_experiment
+from experiments.campaigns.images import CAMPAIGNS, OMNIGLOT_CHOICE, ImageCampaignConfig
+from experiments.registry import CAMPAIGN_NAMES, get_experiment
 from sureshot.meta.learners import LEARNER_NAMES, make_learner
 from sureshot.meta.learners.registry import learns_base_classes
 

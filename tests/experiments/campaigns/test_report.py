@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sureshot.experiments.campaigns.cells import FAILED
-from sureshot.experiments.campaigns.images import CAMPAIGNS, CUB, OMNIGLOT_CHOICE, ImageCampaign, ImageCampaignConfig
-from sureshot.experiments.campaigns.pictures import pooled_curve
-from sureshot.experiments.experiment import Outcome
-from sureshot.experiments.tables import write_result
+from experiments.campaigns.cells import FAILED
+from experiments.campaigns.images import CAMPAIGNS, CUB, OMNIGLOT_CHOICE, ImageCampaign, ImageCampaignConfig
+from experiments.campaigns.pictures import pooled_curve
+from experiments.experiment import Outcome
+from experiments.tables import write_result
 
 
 def never(name: str, options: dict[str, Any]) -> Any:

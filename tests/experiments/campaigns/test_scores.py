@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sureshot.experiments.campaigns.scores import averaged, robustness_frame, score_frame
+from experiments.campaigns.scores import averaged, robustness_frame, score_frame
 
 
 def test_a_record_as_a_row(make_record: Any) -> None:

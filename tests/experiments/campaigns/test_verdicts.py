@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from sureshot.experiments.campaigns.published import published_tables
-from sureshot.experiments.campaigns.scores import score_frame
-from sureshot.experiments.campaigns.verdicts import ORDERINGS, aim_verdicts, paper_verdicts
+from experiments.campaigns.published import published_tables
+from experiments.campaigns.scores import score_frame
+from experiments.campaigns.verdicts import ORDERINGS, aim_verdicts, paper_verdicts
 
 OURS = {"preset": "recommended"}
 

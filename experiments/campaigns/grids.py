@@ -1,0 +1,259 @@
+"""The cells of the few-shot campaigns.
+
+The published budget is 60,000 training episodes at one shot and 40,000 at five, one episode for each step of Adam;
+``full`` is that, ``standard`` a quarter of it. Learning rates are the papers': 1e-3 for the network; for the kernel
+1e-3 (one-vs-each and its comparison by Gibbs) or 1e-4 (deep kernel transfer, the logistic-softmax by mean field).
+
+Ke et al. (2023, section 5.1) made exceptions for the logistic-softmax by mean field, which `image_cell` follows on
+their three benchmarks and which `mean_field_exceptions` lists.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from experiments.campaigns.cells import Cell, Examination
+from sureshot.data.checks import near
+from sureshot.meta.learners import GP_LEARNER_NAMES, LEARNER_NAMES
+from sureshot.meta.learners.presets import gaussian_process_settings
+from sureshot.meta.learners.registry import learns_base_classes
+from sureshot.meta.protocols import TRAINING_PRESETS, EpisodeProtocol
+from sureshot.meta.training import TrainingConfig
+
+_FRACTIONS = {"full": 1, "standard": 4}
+
+BUDGETS: dict[str, dict[int, int]] = {
+    name: {shots: TRAINING_PRESETS[f"one-vs-each-{shots}shot-released-code"].episodes // part for shots in (1, 5)}
+    for name, part in _FRACTIONS.items()
+}
+"""Training episodes by budget and shots."""
+
+LONG_BUDGETS: dict[str, int] = {
+    name: TRAINING_PRESETS["logistic-softmax-1shot-long"].episodes // part for name, part in _FRACTIONS.items()
+}
+"""Training episodes where Ke et al. (2023) trained for 800 "epochs"."""
+
+KERNELS = ("cosine", "linear", "rbf", "unit_rbf", "matern52", "polynomial1", "polynomial2")
+"""Kernels that campaigns compare."""
+
+SAMPLED_TASKS = 200
+"""Tasks of secondary measurements for learners in `SAMPLED`."""
+
+_SLOW_KERNELS = ("cdkt_ml", "cdkt_pl", "dkt")  # kernel parameters at the rate of the logistic-softmax paper
+
+
+def check_budget(budget: str) -> None:
+    """Refuse unknown budgets."""
+    if budget not in BUDGETS:
+        raise ValueError(f"unknown budget {budget!r}{near(budget, list(BUDGETS))}: choose one of {', '.join(BUDGETS)}")
+
+
+def budget_episodes(budget: str, shots: int) -> int:
+    """Training episodes.
+
+    Raises
+    ------
+    ValueError
+        For an unknown budget, or a number of shots for which none was published.
+    """
+    check_budget(budget)
+    episodes = BUDGETS[budget]
+    if shots not in episodes:
+        raise ValueError(f"shots must be one of {', '.join(map(str, episodes))}, which have budgets; got {shots}")
+    return episodes[shots]
+
+
+def mean_field_exceptions(benchmark: str | None, learner: str, shots: int) -> tuple[bool, dict[str, Any]]:
+    """What Ke et al. (2023) did differently for single cells of a benchmark.
+
+    Parameters
+    ----------
+    benchmark : {"cub", "miniimagenet", "miniimagenet-cub"} or None
+        None, or another learner than theirs, has no exceptions.
+    learner : str
+    shots : int
+
+    Returns
+    -------
+    bool
+        Whether it was trained for 800 "epochs": always by predictive likelihood, by marginal likelihood in transfer.
+    dict
+        Options of the learner: temperature 0.5 instead of 0.2 at five shots by predictive likelihood, but for CUB.
+    """
+    if benchmark is None or learner not in ("cdkt_ml", "cdkt_pl"):
+        return False, {}
+    long = learner == "cdkt_pl" or benchmark == "miniimagenet-cub"
+    smooth = learner == "cdkt_pl" and shots == 5 and benchmark != "cub"
+    return long, {"temperature": 0.5} if smooth else {}
+
+
+def preset_of(learner: str) -> str:
+    """The papers' settings where there are any, else ours."""
+    return "recommended" if learner.startswith("ove_mean_field") else "paper"
+
+
+SAMPLED = tuple(
+    name for name in GP_LEARNER_NAMES if gaussian_process_settings(name, preset_of(name)).inference == "gibbs"
+)
+"""Learners whose chains (20, of 50 sweeps) take a hundred times as long for a task as deterministic inference."""
+
+
+def check_learners(learners: tuple[str, ...]) -> None:
+    """Refuse unknown names."""
+    for name in learners:
+        if name not in LEARNER_NAMES:
+            raise ValueError(f"unknown learner {name!r}{near(name, list(LEARNER_NAMES))}")
+
+
+def check_kernels(kernels: tuple[str, ...]) -> None:
+    """Refuse kernels that campaigns do not compare."""
+    for name in kernels:
+        if name not in KERNELS:
+            raise ValueError(f"unknown kernel {name!r}{near(name, list(KERNELS))}: choose from {', '.join(KERNELS)}")
+
+
+def image_cell(
+    data: str,
+    learner: str,
+    *,
+    shots: int,
+    seed: int,
+    budget: str,
+    kernel: str = "cosine",
+    preset: str | None = None,
+    transfer: bool = False,
+    benchmark: str | None = None,
+    queries: int = 16,
+    precision: str = "float32",
+    data_options: dict[str, Any] | None = None,
+) -> Cell:
+    """A 5-way cell on images with Conv4, as in the papers.
+
+    Parameters
+    ----------
+    data, learner, kernel : str
+    shots, seed : int
+    budget : str
+    preset : str, optional
+        `preset_of` by default.
+    transfer : bool
+        Whether test classes come from another data set; the logistic-softmax by mean field with predictive
+        likelihood then predicts with prior mean -5, as published.
+    benchmark : str, optional
+        Whose `mean_field_exceptions` hold (under the papers' presets).
+    queries : int
+        Of each class in training.
+    precision : str
+    data_options : dict, optional
+    """
+    kernel = _kernel_of(learner, kernel)
+    chosen = preset or preset_of(learner)
+    long, options = mean_field_exceptions(benchmark if chosen != "recommended" else None, learner, shots)
+    if transfer and learner == "cdkt_pl" and chosen != "recommended":
+        options["prediction_prior_mean"] = -5.0
+    episodes = LONG_BUDGETS[budget] if long else budget_episodes(budget, shots)
+    paper = "logistic-softmax" if learner in _SLOW_KERNELS else "one-vs-each"
+    published = TRAINING_PRESETS[f"{paper}-{shots}shot-released-code"]
+    training = TrainingConfig.from_dict(
+        {
+            "data": {"name": data, "options": data_options or {}},
+            "episodes": {"way": 5, "shots": shots, "queries": queries},
+            "backbone": {"name": "conv4"},
+            "learner": {
+                "name": learner,
+                "preset": chosen,
+                "kernel": kernel,
+                "precision": precision,
+                "options": options,
+            },
+            "training": {
+                "episodes": episodes,
+                "learning_rate": published.learning_rate,
+                "learning_rate_kernel": published.learning_rate_kernel,
+                "seed": seed,
+            },
+            "validation": {"every": 1000, "tasks": 300},
+        }
+    )
+    suffix = "" if precision == "float32" else f"-{precision}"
+    secondary = {"out_of_episode": SAMPLED_TASKS, "robustness": SAMPLED_TASKS} if learner in SAMPLED else {}
+    return Cell(
+        key=f"{learner}-{chosen}-{kernel}-{shots}shot-seed{seed}-{budget}{suffix}",
+        labels=_labels(training, shots, budget),
+        training=training,
+        examinations=(Examination(f"5-way {shots}-shot", EpisodeProtocol(5, shots, 15), **secondary),),
+    )
+
+
+def embedding_cell(
+    data: str,
+    learner: str,
+    *,
+    way: int,
+    examination: Examination,
+    shots: int,
+    seed: int,
+    budget: str,
+    kernel: str = "cosine",
+    data_options: dict[str, Any] | None = None,
+) -> Cell:
+    """A cell on embeddings with a linear projection; see `image_cell`.
+
+    Few and large steps: a twentieth (at 5 ways) or a hundredth (at more) of the images' budget in tasks, eight (two)
+    to a step, and the kernel's parameters thirty or more times faster, since a projection that starts as the identity
+    has little to learn. Kernels without a counterpart in the papers' presets start from the same settings.
+    """
+    kernel = _kernel_of(learner, kernel)
+    many = way > 5
+    # The paper's deep kernel transfer has hyper-parameters for each of five classes, so it has no other ways.
+    chosen = "recommended" if many and learner == "dkt" else preset_of(learner)
+    per_step = 2 if many else 8
+    # What is not the backbone is then a layer of base classes or a recurrent network, which 3e-2 throws off course.
+    has_layers = learner == "matchingnet" or learns_base_classes(learner, chosen)
+    training = TrainingConfig.from_dict(
+        {
+            "data": {"name": data, "options": data_options or {}},
+            "episodes": {"way": way, "shots": shots, "queries": 5 if many else 15},
+            "backbone": {"name": "linear"},
+            "learner": {
+                "name": learner,
+                "preset": chosen,
+                "kernel": kernel,
+                # Full context reads the support once for every row of it: five steps keep it affordable.
+                "options": {"attention_steps": 5} if learner == "matchingnet" else {},
+            },
+            "training": {
+                "episodes": budget_episodes(budget, 1) // (100 if many else 20),
+                "episodes_per_step": per_step,
+                "learning_rate": 3e-4,
+                "learning_rate_kernel": 1e-3 if has_layers else 3e-2,
+                "seed": seed,
+                "checkpoint_every": 1_000_000,
+            },
+            "validation": {"every": 50 if many else 200, "tasks": 20 if many else 100},
+        }
+    )
+    return Cell(
+        key=f"{learner}-{chosen}-{kernel}-{examination.protocol.ways[1]}way-{shots}shot-seed{seed}-{budget}",
+        labels=_labels(training, shots, budget),
+        training=training,
+        examinations=(examination,),
+    )
+
+
+def _kernel_of(learner: str, kernel: str) -> str:
+    """The kernel, for learners that have one; the others have the same cell for all kernels."""
+    return kernel if learner in GP_LEARNER_NAMES else "cosine"
+
+
+def _labels(training: TrainingConfig, shots: int, budget: str) -> dict[str, str | int]:
+    learner = training.learner
+    return {
+        "learner": learner.name,
+        "preset": learner.preset,
+        "kernel": learner.kernel,
+        "shots": shots,
+        "seed": training.training.seed,
+        "budget": budget,
+        "precision": learner.precision,
+    }

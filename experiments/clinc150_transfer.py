@@ -1,0 +1,137 @@
+"""Few-shot learners on sentence embeddings: meta-trained on 75 intents, tested on the 75 others.
+
+What base classes teach a practitioner with frozen embeddings: a projection, the scale of the latents, a temperature.
+All learners and all kernels at 5-way; at 75-way (all test intents at once) those learners whose inference is
+deterministic, with the cosine kernel, trained on tasks of thirty intents. A campaign (see
+`experiments.campaigns`); each cell takes seconds to minutes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.campaigns.cells import Cell, Examination, data_loader, run_cells
+from experiments.campaigns.grids import (
+    KERNELS,
+    SAMPLED,
+    SAMPLED_TASKS,
+    check_budget,
+    check_kernels,
+    check_learners,
+    embedding_cell,
+)
+from experiments.campaigns.report import campaign_outcome
+from experiments.experiment import Experiment, Outcome, Progress, configure
+from sureshot.meta.learners import GP_LEARNER_NAMES, LEARNER_NAMES
+from sureshot.meta.protocols import EpisodeProtocol
+
+NAME = "clinc150-transfer"
+N_BASE = 75
+N_VALIDATION = 30
+LARGEST_TRAINING_WAY = 30
+WAYS = (5, 75)
+
+
+@dataclass(frozen=True)
+class Clinc150TransferConfig:
+    """Settings.
+
+    Attributes
+    ----------
+    budget : {"standard", "full"}
+    learners, kernels : tuple of str
+    ways, shots, seeds : tuple of int
+        Ways 5 and 75. A seed fixes the split of the intents, the training and the test tasks.
+    results, checkpoints : str
+        Folders of the cells' results and checkpoints; the campaign has one of its name in each.
+    train : bool
+        False makes the tables from the results that are there, running nothing.
+    """
+
+    budget: str = "standard"
+    learners: tuple[str, ...] = LEARNER_NAMES
+    kernels: tuple[str, ...] = KERNELS
+    ways: tuple[int, ...] = WAYS
+    shots: tuple[int, ...] = (1, 5)
+    seeds: tuple[int, ...] = (0, 1, 2)
+    results: str = "docs/results/cells"
+    checkpoints: str = "campaigns"
+    train: bool = True
+
+
+def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:
+    """Run the missing cells, and make the tables of all that are there."""
+    settings = configure(Clinc150TransferConfig, options)
+    check_budget(settings.budget)
+    check_learners(settings.learners)
+    check_kernels(settings.kernels)
+    if not set(settings.ways) <= set(WAYS):
+        raise ValueError(f"ways must be of {list(WAYS)}, got {list(settings.ways)}")
+    cells = campaign_cells(settings)
+    results, checkpoints = Path(settings.results) / NAME, Path(settings.checkpoints) / NAME
+    records = run_cells(cells, results, checkpoints, data_loader(data_root), progress, settings.train)
+    return campaign_outcome(
+        title="Few-shot learning on sentence embeddings: 75 intents teach, 75 others test",
+        introduction=(
+            f"CLINC150, embeddings of all-MiniLM-L6-v2, 150 queries of each intent. {N_BASE} base intents, "
+            f"of which {N_VALIDATION} choose checkpoints and temperatures, and the other 75 for tests, by seed. Every "
+            "learner has the same linear projection of the embeddings, which starts as the identity, and meets the "
+            "same tasks. 5-way: 15 queries of each class; 75-way: 5 queries of each, learners trained on tasks of "
+            f"{LARGEST_TRAINING_WAY} intents. Intervals are between seeds (of intents, training and tasks)."
+        ),
+        records=records,
+        cells=cells,
+        settings=settings,
+        seeds=settings.seeds,
+        published=None,
+        recommended="ove_mean_field_pl",
+        differences=(
+            "No paper has this experiment.",
+            f"Gibbs learners are tested on fewer tasks ({SAMPLED_TASKS}), for time, and not at 75 ways: twenty chains "
+            "of 75 classes take minutes for a task.",
+            "Baseline++ and feature transfer train on single embeddings of all base intents, as published.",
+        ),
+    )
+
+
+def campaign_cells(settings: Clinc150TransferConfig) -> list[Cell]:
+    """The grid: first every learner with its first kernel at every way, then the other kernels."""
+    cells = []
+    for place, kernel in enumerate(settings.kernels):
+        for way in settings.ways:
+            for shots in settings.shots:
+                for learner in settings.learners:
+                    sampled = learner in SAMPLED
+                    if (place > 0 and (learner not in GP_LEARNER_NAMES or way > 5)) or (way > 5 and sampled):
+                        continue
+                    cells += [
+                        embedding_cell(
+                            "clinc150",
+                            learner,
+                            way=min(way, LARGEST_TRAINING_WAY),
+                            examination=_examination(way, shots, sampled),
+                            shots=shots,
+                            seed=seed,
+                            budget=settings.budget,
+                            kernel=kernel,
+                            data_options={"n_base": N_BASE, "n_val": N_VALIDATION, "seed": seed},
+                        )
+                        for seed in settings.seeds
+                    ]
+    return cells
+
+
+def _examination(way: int, shots: int, sampled: bool) -> Examination:
+    name = f"{way}-way {shots}-shot"
+    if way > 5:
+        return Examination(name, EpisodeProtocol(way, shots, 5), n_tasks=20, out_of_episode=0, robustness=0)
+    protocol = EpisodeProtocol(way, shots, 15)
+    if sampled:
+        n = SAMPLED_TASKS
+        return Examination(name, protocol, n, out_of_episode=n // 2, robustness=0, validation_tasks=n)
+    return Examination(name, protocol, n_tasks=600, out_of_episode=300, robustness=0)
+
+
+EXPERIMENT = Experiment(NAME, "fourteen few-shot learners, seven kernels, from 75 intents to 75 others", True, run)

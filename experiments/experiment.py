@@ -1,0 +1,238 @@
+"""What an experiment is and what it returns.
+
+A module of this package defines a frozen dataclass of settings, a function ``run(data_root, progress,
+**settings)`` that returns an `Outcome`, and an object ``EXPERIMENT``. Nothing in it touches the disk except
+to read data: the tables and figures of an `Outcome` live in memory, and `experiments.tables`
+writes them together.
+
+Numbers in the findings come from the run. A statement of a paper is a `Verdict`: what was claimed, what was
+measured, and whether the measured numbers agree by a rule that the code states. Nothing about the outcome
+is typed in by hand, so a changed library changes its verdicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeVar, get_type_hints
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from sureshot.data.typed_values import typed_value
+
+Progress = Callable[[str, float], None]
+"""``progress(what, fraction)`` with what is being done and the fraction done, 0 to 1."""
+
+Config = TypeVar("Config")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with its caption.
+
+    Attributes
+    ----------
+    name : str
+        Short, for the file name: lower case and hyphens.
+    caption : str
+        What the rows and columns are, in markdown.
+    frame : DataFrame
+        Columns become columns; the index is not shown.
+    digits : int
+        Digits after the point of floating-point numbers in the written page (files keep all).
+    on_page : bool
+        Whether the page shows it; a long table is written to its files only.
+    published : bool
+        Whether the numbers are a paper's. They go into a section of their own and never beside measured ones.
+    """
+
+    name: str
+    caption: str
+    frame: pd.DataFrame
+    digits: int = 3
+    published: bool = False
+    on_page: bool = True
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure with its name (as of a `Table`) and caption."""
+
+    name: str
+    caption: str
+    figure: Figure
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a statement of a paper agrees with what was measured.
+
+    Attributes
+    ----------
+    claim : str
+        The statement, in our words.
+    source : str
+        Paper and section.
+    measured : str
+        The numbers that decide, filled in from the run.
+    holds : bool
+        Computed from the numbers.
+    """
+
+    claim: str
+    source: str
+    measured: str
+    holds: bool
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run returns, all in memory.
+
+    Attributes
+    ----------
+    title, introduction : str
+        The head of the page, and what is measured and how, in markdown.
+    tables : tuple of Table
+    pictures : tuple of Picture
+    verdicts : tuple of Verdict
+    findings : tuple of str
+        Paragraphs in markdown; every number in them is computed.
+    differences : tuple of str
+        What differs from the paper, one sentence each.
+    config : dataclass instance
+        The settings of the run.
+    seeds : tuple of int
+    """
+
+    title: str
+    introduction: str
+    tables: tuple[Table, ...]
+    config: Any
+    seeds: tuple[int, ...]
+    findings: tuple[str, ...]
+    pictures: tuple[Picture, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    differences: tuple[str, ...] = ()
+
+
+class Run(Protocol):
+    """The function of an experiment."""
+
+    def __call__(self, *, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:
+        """Run with the defaults of the settings replaced by `options`.
+
+        `data_root` is the folder of data files, or None for an experiment that needs none.
+        """
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A name, one line on what is measured, whether it reads a data root, and the run."""
+
+    name: str
+    summary: str
+    needs_data: bool
+    run: Run
+
+
+@dataclass(frozen=True)
+class ExperimentResult:
+    """A finished experiment, as written to disk.
+
+    Attributes
+    ----------
+    name : str
+    tables : tuple of Table
+    figures : tuple of Path
+        The picture files.
+    verdicts : tuple of Verdict
+    findings : str
+        Markdown.
+    config : dict
+    seeds : tuple of int
+    wall_seconds : float
+    command : str
+        What repeats the run.
+    environment : dict
+        Versions and hardware.
+    files : tuple of Path
+        Everything written; the page first.
+    """
+
+    name: str
+    tables: tuple[Table, ...]
+    figures: tuple[Path, ...]
+    verdicts: tuple[Verdict, ...]
+    findings: str
+    config: Mapping[str, Any]
+    seeds: tuple[int, ...]
+    wall_seconds: float
+    command: str
+    environment: Mapping[str, str | int]
+    files: tuple[Path, ...] = field(default=())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return {
+            "name": self.name,
+            "command": self.command,
+            "seeds": list(self.seeds),
+            "wall_seconds": round(self.wall_seconds, 3),
+            "environment": dict(self.environment),
+            "config": dict(self.config),
+            "tables": {
+                table.name: {
+                    "caption": table.caption,
+                    "published": table.published,
+                    "rows": [
+                        {str(key): plain_value(value) for key, value in row.items()}
+                        for row in table.frame.to_dict("records")
+                    ],
+                }
+                for table in self.tables
+            },
+            "verdicts": [
+                {"claim": v.claim, "source": v.source, "measured": v.measured, "holds": v.holds} for v in self.verdicts
+            ],
+            "findings": self.findings,
+            "files": [path.as_posix() for path in self.files],
+        }
+
+
+def plain_value(value: Any) -> Any:
+    """NumPy scalars as Python's, NaN and infinities as None, tuples as lists, paths as text."""
+    if isinstance(value, Mapping):
+        return {str(key): plain_value(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_value(item) for item in value]
+    if isinstance(value, str | bool | int) or value is None:
+        return value
+    if isinstance(value, Path):
+        return value.as_posix()
+    number = value.item() if isinstance(value, np.generic) else value
+    if isinstance(number, float):
+        return number if abs(number) < float("inf") else None
+    return number
+
+
+def configure(config: type[Config], options: Mapping[str, Any]) -> Config:
+    """The settings of an experiment with some defaults replaced.
+
+    Raises
+    ------
+    ValueError
+        For an option that the experiment does not have, a value of another type than annotated, or an empty list.
+    """
+    hints = get_type_hints(config)
+    unknown = sorted(set(options) - set(hints))
+    if unknown:
+        raise ValueError(f"unknown option {unknown[0]!r}: this experiment has {', '.join(hints)}")
+    chosen = {name: typed_value(name, hints[name], value) for name, value in options.items()}
+    for name, value in chosen.items():
+        if value == ():
+            raise ValueError(f"{name} must not be empty; leave it out for its default")
+    return config(**chosen)

@@ -1,0 +1,165 @@
+"""How many validation classes does a temperature need?
+
+A temperature is fitted on tasks of validation classes and used on tasks of others. Here nothing else separates the
+two: the recommended learner for embeddings as it is before training, one support row for each class, and classes that
+are validation or test by chance. What remains is which classes happen to be there.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from experiments.experiment import Experiment, Outcome, Progress, Table, configure
+from sureshot.data.class_splits import shuffled
+from sureshot.data.labelled import LabelledSet
+from sureshot.data.own_classes import all_intents
+from sureshot.meta.backbones import make_backbone
+from sureshot.meta.episodes import EpisodeSampler
+from sureshot.meta.evaluation.calibration import temper, temperature_of
+from sureshot.meta.evaluation.passes import adapt, default_batch_size, draw_tasks, embed_set, pooled_answers
+from sureshot.meta.learners import GaussianProcessLearner, Learner, make_learner
+from sureshot.meta.protocols import EpisodeProtocol
+from sureshot.meta.seeds import generator_for
+from sureshot.metrics import expected_calibration_error
+
+N_TEST = 75
+
+
+@dataclass(frozen=True)
+class ValidationClassesConfig:
+    """Settings.
+
+    Attributes
+    ----------
+    classes : tuple of int
+        Numbers of validation classes, each at least `way` and at most 75.
+    way, shots : int
+        Of the tasks, on both sides.
+    tasks : int
+        For each fit and each test.
+    seeds : tuple of int
+        Each is a split of the 150 intents.
+    """
+
+    classes: tuple[int, ...] = (10, 15, 30, 75)
+    way: int = 10
+    shots: int = 1
+    tasks: int = 200
+    seeds: tuple[int, ...] = tuple(range(100))
+
+
+def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:
+    """See `ValidationClassesConfig` for the options."""
+    settings = configure(ValidationClassesConfig, options)
+    if not settings.way <= min(settings.classes) <= max(settings.classes) <= N_TEST:
+        raise ValueError(f"classes must be from the way ({settings.way}) to {N_TEST}, got {list(settings.classes)}")
+    intents, _ = all_intents(data_root)
+    learner = untrained_learner(intents)
+    protocol = EpisodeProtocol(settings.way, settings.shots, 5)
+    records = []
+    for number, seed in enumerate(settings.seeds):
+        progress(f"split {seed}", number / len(settings.seeds))
+        order = shuffled(intents.n_classes, seed).tolist()
+        probabilities, y = answers(learner, intents.select_classes(order[-N_TEST:]), protocol, settings.tasks, seed)
+        best = temperature_of(probabilities, y)
+        for n_classes in settings.classes:
+            pool = intents.select_classes(order[:n_classes])
+            fitted = temperature_of(*answers(learner, pool, protocol, settings.tasks, seed))
+            records.append({"validation classes": n_classes, **_scores(probabilities, y, fitted, best)})
+    frame = pd.DataFrame(records)
+    return Outcome(
+        title="How many validation classes a temperature needs",
+        introduction=(
+            f"CLINC150, {settings.way} ways, {settings.shots} shot(s): {N_TEST} of the intents are test classes, by "
+            f"seed, and so many of the others validation classes. One temperature is fitted on {settings.tasks} tasks "
+            f"of the validation classes and used on {settings.tasks} tasks of the test classes. The learner is "
+            "`ove_mean_field_pl` on the embeddings as they are, before any training, so that chance alone tells "
+            "validation and test classes apart."
+        ),
+        tables=(
+            Table(
+                "splits",
+                "Logarithm of the best temperature of the test classes over that of the validation classes: mean with "
+                "its standard error, and standard deviation between splits; confidence less accuracy on the test "
+                "classes: mean and standard deviation; their ECE (15 bins) with the fitted temperature and with their "
+                "own best one.",
+                _summary(frame),
+                digits=4,
+            ),
+        ),
+        config=settings,
+        seeds=settings.seeds,
+        findings=(_finding(frame),),
+        differences=("No paper has this experiment.",),
+    )
+
+
+def untrained_learner(embeddings: LabelledSet) -> GaussianProcessLearner:
+    """The learner that is recommended for embeddings, as it is before training: they pass its backbone unchanged."""
+    backbone = make_backbone("linear", tuple(embeddings.x.shape[1:]))
+    learner = make_learner("ove_mean_field_pl", backbone, kernel="cosine")
+    assert isinstance(learner, GaussianProcessLearner)
+    return learner
+
+
+def answers(
+    learner: Learner, pool: LabelledSet, protocol: EpisodeProtocol, tasks: int, seed: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Class probabilities (n, way) and true classes (n,) of the queries of tasks from a pool of classes."""
+    sampler = EpisodeSampler(pool, protocol)
+    return pooled_answers(
+        adapt(
+            learner,
+            sampler,
+            draw_tasks(sampler, tasks, generator_for(seed, "tasks")),
+            embed_set(learner, pool.x),
+            batch_size=default_batch_size(protocol),
+            generator=generator_for(seed, "adaptation"),
+        )
+    )
+
+
+def _scores(probabilities: NDArray[np.float64], y: NDArray[np.int64], fitted: float, best: float) -> dict[str, float]:
+    tempered = temper(probabilities[None], fitted)[0]
+    return {
+        "log ratio": math.log(best / fitted),
+        "confidence - accuracy": float((tempered.max(1) - (tempered.argmax(1) == y)).mean()),
+        "ece": expected_calibration_error(tempered, y),
+        "best ece": expected_calibration_error(temper(probabilities[None], best)[0], y),
+    }
+
+
+def _summary(frame: pd.DataFrame) -> pd.DataFrame:
+    by_number = frame.groupby("validation classes")
+    ratio, gap = by_number["log ratio"], by_number["confidence - accuracy"]
+    return pd.DataFrame(
+        {
+            "log ratio": ratio.mean(),
+            "se": ratio.sem(),
+            "sd": ratio.std(),
+            "confidence - accuracy": gap.mean(),
+            "sd of it": gap.std(),
+            "ece": by_number["ece"].mean(),
+            "ece at their own": by_number["best ece"].mean(),
+        }
+    ).reset_index()
+
+
+def _finding(frame: pd.DataFrame) -> str:
+    spread = frame.groupby("validation classes")["log ratio"].std()
+    few, many = int(spread.index[0]), int(spread.index[-1])
+    return (
+        f"Between splits the logarithm of the ratio has a standard deviation of {spread.iloc[0]:.3f} with {few} "
+        f"validation classes and of {spread.iloc[-1]:.3f} with {many}: the temperature of some classes is an estimate "
+        "for others, however many tasks it is fitted on."
+    )
+
+
+EXPERIMENT = Experiment("validation-classes", "how many validation classes a temperature needs", True, run)

@@ -1,0 +1,135 @@
+"""Handwritten digits, five labels each of seven classes, three classes unknown: sureshot beside its neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from sureshot.data.datasets import Digits, load_digits
+from sureshot.demo.comparison import HIGHER_IS_BETTER, METRICS, Split, means_and_errors, measure
+from sureshot.demo.peers import TemperatureScaledLogisticRegression, logistic_regression, sklearn_gp
+from sureshot.estimators.classifier import GPClassifier
+from sureshot.report import Measured, Predictions, Report, Table, environment, write_report
+
+N_KNOWN = 7
+SHOTS = 5
+SEEDS = (0, 1, 2, 3, 4)
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """What the demo measured.
+
+    Attributes
+    ----------
+    table : DataFrame
+        A row for each method: means over the seeds and their standard errors.
+    report : Path
+        The HTML report.
+    """
+
+    table: pd.DataFrame
+    report: Path
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return {"methods": self.table.to_dict("records"), "report": self.report.as_posix()}
+
+
+def few_label_split(digits: Digits, seed: int, shots: int = SHOTS) -> tuple[Split, np.ndarray]:
+    """Seven known classes with a few labels each, three unknown; also the test rows' positions, known first."""
+    rng = np.random.default_rng(seed)
+    known = np.sort(rng.permutation(10)[:N_KNOWN])
+    train = np.concatenate([rng.choice(np.flatnonzero(digits.y == c), shots, replace=False) for c in known])
+    rest = np.setdiff1d(np.arange(len(digits.y)), train)
+    is_known = np.isin(digits.y[rest], known)
+    test, unknown = rest[is_known], rest[~is_known]
+    x = digits.X / 16
+    split = Split(x[train], digits.y[train], x[test], digits.y[test], x[unknown])
+    return split, np.concatenate([test, unknown])
+
+
+def methods() -> dict[str, Callable[[], Any]]:
+    """The classifiers of the demo, by the name of their row."""
+    return {
+        "sureshot": GPClassifier,
+        "logistic regression": logistic_regression,
+        "logistic regression, temperature by CV": lambda: TemperatureScaledLogisticRegression(1.0),
+        "scikit-learn GP": lambda: sklearn_gp(64),
+    }
+
+
+def run_demo(output: Path, progress: Callable[[str, float], None]) -> DemoResult:
+    """Measure every method on the same splits and write the report.
+
+    Parameters
+    ----------
+    output : Path
+        Folder of ``report.html``.
+    progress : callable
+        ``progress(what, fraction)`` with what is being done and the fraction done, 0 to 1.
+    """
+    digits = load_digits()
+    records = []
+    rivals = methods()
+    shown: tuple[GPClassifier, np.ndarray] | None = None
+    for number, seed in enumerate(SEEDS):
+        split, positions = few_label_split(digits, seed)
+        for k, (name, make) in enumerate(rivals.items()):
+            progress(f"seed {seed}: {name}", (number * len(rivals) + k) / (len(SEEDS) * len(rivals)))
+            scores, model = measure(make, split)
+            records.append({"method": name, **scores})
+            if shown is None:
+                shown = model, positions
+    table = means_and_errors(records, ["method"])
+    assert shown is not None
+    progress("writing the report", 0.99)
+    return DemoResult(table, write_report(output, _report(table, digits, *shown)))
+
+
+def _report(table: pd.DataFrame, digits: Digits, model: GPClassifier, positions: np.ndarray) -> Report:
+    x = digits.X[positions] / 16
+    rows = tuple(
+        (row["method"], *(Measured(row[name], row[f"{name} s.e."]) for name in METRICS))
+        for row in table.to_dict("records")
+    )
+    better = (None, *("higher" if name in HIGHER_IS_BETTER else "lower" for name in METRICS))
+    names = ", ".join(str(c) for c in model.classes_)
+    return Report(
+        title="Handwritten digits from five labels each",
+        introduction=(
+            f"{N_KNOWN} of the ten digits are known from {SHOTS} labels each; the other three never occur in training "
+            f"and should look like none of these. The table is over {len(SEEDS)} random choices of classes and labels; "
+            f"everything below it is sureshot in the first of them (known: {names})."
+        ),
+        summary=Table(
+            ("method", *METRICS),
+            rows,
+            better,  # type: ignore[arg-type]
+            "Means and standard errors over the seeds. Unknown AUROC: how well the outlier score (for the others, one "
+            "minus the largest probability) tells unknown digits from known ones.",
+        ),
+        predictions=Predictions(
+            model.predict_proba(x),
+            model.classes_,
+            digits.y[positions],
+            model.uncertainty(x).total,
+            model.outlier_score(x),
+            digits.images[positions],
+            positions,
+        ),
+        model={
+            "likelihood": model.likelihood_,
+            "inference": model.inference_,
+            "predictive rule": model.predictive_,
+            "temperature": f"{model.temperature_:.3f}",
+            "leave-one-out log probability": f"{model.leave_one_out_score_:.3f}",
+        },
+        environment=environment(),
+        command="sureshot demo",
+    )

@@ -1,8 +1,0 @@
-"""Experiments: one module for every table or figure, each run by ``sureshot reproduce NAME``.
-
-An experiment is a frozen configuration, a run, and what comes out: tables, figures and the verdicts that
-its own numbers give (`sureshot.experiments.experiment`). `sureshot.experiments.registry` finds them by name
-and `sureshot.experiments.tables` writes what they return. To add one, write a module with an object
-``EXPERIMENT``, name it in the registry, and give it a small-size test;
-`sureshot.experiments.confidence_histograms` is the one to read first.
-"""

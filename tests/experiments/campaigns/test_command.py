@@ -1,0 +1,56 @@
+"""``python -m experiments`` with campaigns: budgets, collecting, mistakes in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.command import campaign_settings
+
+Run = Callable[..., Any]
+
+
+def test_options_become_settings() -> None:
+    assert campaign_settings("cub", "full", True, {}) == {"budget": "full", "train": False}
+    assert campaign_settings("cub", None, False, {"budget": "full"}) == {}
+    assert campaign_settings("iris", None, False, {}) == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("iris", "--budget", "full"), ("--budget", "iris is no campaign", "omniglot-choice")),
+        (("iris", "--collect"), ("--collect", "iris is no campaign")),
+        (("cub", "--budget", "ful"), ("unknown budget 'ful'", "did you mean 'full'")),
+        (("cub", "--budget", "full", "--set", "budget=standard"), ("--budget and --set budget",)),
+        (("clinc150-transfer", "--set", "ways=[7]"), ("ways must be of [5, 75], got [7]",)),
+        (("cubs", "--budget", "full"), ("no experiment 'cubs'", "did you mean 'cub'")),
+    ],
+)
+def test_mistakes(arguments: tuple[str, ...], words: tuple[str, ...], run: Run, tmp_path: Path) -> None:
+    result = run(*arguments, "--data", tmp_path, "-o", tmp_path / "out")
+    assert result.exit_code == 1
+    assert result.stderr.count("\n") == 1
+    assert all(word in result.stderr for word in words)
+    assert not (tmp_path / "out").exists()
+
+
+def test_missing_data_is_named_when_a_cell_needs_it(run: Run, tmp_path: Path) -> None:
+    folders = ("--set", f"results={tmp_path / 'results'}", "--set", f"checkpoints={tmp_path / 'checkpoints'}")
+    arguments = ("cub", "--data", tmp_path, "-o", tmp_path / "out", *folders)
+    quiet, told = run(*arguments, "--quiet"), run(*arguments)
+    assert quiet.exit_code == told.exit_code == 1
+    assert "CUB_200_2011" in quiet.stderr
+    assert quiet.stderr.count("\n") == 1
+    assert told.stderr.startswith("note: ")  # how many cells there are
+    assert told.stderr.endswith(quiet.stderr)
+    assert not (tmp_path / "out").exists()
+
+
+def test_collecting_before_anything_was_run(run: Run, tmp_path: Path) -> None:
+    result = run("cub", "--collect", "--data", tmp_path, "-o", tmp_path / "out", "--set", f"results={tmp_path}")
+    assert result.exit_code == 1
+    assert "no cell of this campaign has a result yet" in result.stderr
