@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from sureshot.inference.one_vs_each_gibbs import run_one_vs_each_gibbs
+from sureshot.inference.one_vs_each.gibbs import run_one_vs_each_gibbs
 
 N_TASKS, N_CLASSES = 32, 5
 PUBLISHED_MS = {1: 23.0, 5: 447.0}

@@ -15,7 +15,7 @@ import pytest
 import torch
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from sureshot.polya_gamma import sample_polya_gamma
+from sureshot.likelihoods.polya_gamma import sample_polya_gamma
 
 DRAWS = 1_000_000
 

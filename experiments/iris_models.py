@@ -18,12 +18,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sureshot.gaussian.gram import GramPrior
 from sureshot.inference.laplace import softmax_laplace_exact
-from sureshot.inference.latent_gaussian import GramPrior
 from sureshot.inference.mean_field import fit_joint_one_vs_each, fit_mean_field
-from sureshot.inference.pairwise import pairwise_differences
 from sureshot.likelihoods import GaussianLabels, Likelihood, Logistic, LogisticSoftmax, OneVsEach, Softmax
 from sureshot.likelihoods.base import MeanFieldLikelihood
+from sureshot.likelihoods.pairwise import pairwise_differences
 from sureshot.likelihoods.quadrature import is_full_covariance
 
 N_NODES = 16

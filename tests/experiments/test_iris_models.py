@@ -11,9 +11,9 @@ from experiments.iris_models import (
     softmax_bound,
     squared_exponential,
 )
-from sureshot.inference.pairwise import pairwise_differences
 from sureshot.likelihoods import LogisticSoftmax, Softmax
-from sureshot.polya_gamma import polya_gamma_mean
+from sureshot.likelihoods.pairwise import pairwise_differences
+from sureshot.likelihoods.polya_gamma import polya_gamma_mean
 
 Y = torch.tensor([[0, 1, 2, 0]])
 

@@ -6,6 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from sureshot.gaussian.features import FeaturePrior
+from sureshot.gaussian.gram import GramPrior
+from sureshot.gaussian.sites import Sites
 from sureshot.inference.gibbs import (
     GibbsState,
     draw_latents,
@@ -15,11 +18,10 @@ from sureshot.inference.gibbs import (
     run_gibbs,
     sampler_of,
 )
-from sureshot.inference.latent_gaussian import FeaturePrior, GramPrior, Sites
 from sureshot.likelihoods.logistic import Logistic
 from sureshot.likelihoods.logistic_softmax import LogisticSoftmax
 from sureshot.likelihoods.one_vs_each import OneVsEach
-from sureshot.polya_gamma import polya_gamma_mean, polya_gamma_variance
+from sureshot.likelihoods.polya_gamma import polya_gamma_mean, polya_gamma_variance
 
 F64 = torch.float64
 

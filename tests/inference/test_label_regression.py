@@ -4,8 +4,8 @@ import math
 
 import torch
 
+from sureshot.gaussian.recomputed import leave_one_out
 from sureshot.inference.label_regression import fit_label_regression, label_targets, leave_one_out_path
-from sureshot.inference.weight_space import leave_one_out
 
 
 def problem() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

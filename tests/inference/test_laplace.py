@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from sureshot.gaussian.recomputed import leave_one_out
 from sureshot.inference.laplace import fit_logistic_laplace, fit_softmax_laplace, softmax_laplace_exact
-from sureshot.inference.weight_space import leave_one_out
 
 
 def problem(n: int = 7, n_classes: int = 3, seed: int = 0, scale: float = 3.0) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from sureshot.inference.latent_gaussian import FeaturePrior, GramPrior
+from sureshot.gaussian.features import FeaturePrior
+from sureshot.gaussian.gram import GramPrior
 from sureshot.inference.mean_field import (
     fit_joint_one_vs_each,
     fit_mean_field,
@@ -16,11 +17,11 @@ from sureshot.inference.mean_field import (
     mean_field_step,
 )
 from sureshot.inference.objectives import evidence_bound
-from sureshot.inference.pairwise import pairwise_differences
 from sureshot.likelihoods.gaussian import GaussianLabels
 from sureshot.likelihoods.logistic import Logistic
 from sureshot.likelihoods.logistic_softmax import LogisticSoftmax
 from sureshot.likelihoods.one_vs_each import OneVsEach
+from sureshot.likelihoods.pairwise import pairwise_differences
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-10}
 ZERO = torch.tensor(0.0, dtype=torch.float64)

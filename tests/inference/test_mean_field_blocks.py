@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from sureshot.inference.latent_gaussian import GramPrior
-from sureshot.inference.mean_field_blocks import NUMBERS_AT_ONCE, mean_field_by_blocks
+from sureshot.gaussian.gram import GramPrior
+from sureshot.gaussian.gram_blocks import NUMBERS_AT_ONCE
+from sureshot.inference.mean_field_blocks import mean_field_by_blocks
 from sureshot.inference.objectives import evidence_bound
 from sureshot.likelihoods import LogisticSoftmax, OneVsEach
 from sureshot.likelihoods.base import MeanFieldLikelihood

@@ -5,8 +5,9 @@ import math
 import pytest
 import torch
 
+from sureshot.gaussian.features import FeaturePrior
+from sureshot.gaussian.gram import GramPrior
 from sureshot.inference.inducing import whitening
-from sureshot.inference.latent_gaussian import FeaturePrior, GramPrior
 from sureshot.inference.mean_field import fit_mean_field, initial_posterior, mean_field_step
 from sureshot.inference.natural_gradient import (
     InducingBatch,

@@ -7,7 +7,9 @@ import pytest
 import torch
 from torch.nn.functional import logsigmoid, one_hot
 
-from sureshot.inference.latent_gaussian import FeaturePrior, GramPrior, Sites, matheron_sample
+from sureshot.gaussian.features import FeaturePrior
+from sureshot.gaussian.gram import GramPrior, matheron_sample
+from sureshot.gaussian.sites import Sites
 from sureshot.inference.mean_field import fit_mean_field
 from sureshot.inference.objectives import (
     collapsed_one_vs_each_log_evidence,
@@ -17,10 +19,10 @@ from sureshot.inference.objectives import (
     leave_one_out_log_likelihood,
     predictive_log_likelihood,
 )
-from sureshot.inference.pairwise import pairwise_differences, pairwise_gram
 from sureshot.likelihoods.gaussian import GaussianLabels
 from sureshot.likelihoods.logistic import Logistic
 from sureshot.likelihoods.one_vs_each import OneVsEach
+from sureshot.likelihoods.pairwise import pairwise_differences, pairwise_gram
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-10}
 ZERO = torch.tensor(0.0, dtype=torch.float64)

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from sureshot.inference.latent_gaussian import GramPrior, Sites
+from sureshot.gaussian.gram import GramPrior
+from sureshot.gaussian.sites import Sites
 from sureshot.likelihoods import GaussianLabels, Logistic, LogisticSoftmax, MeanFieldLikelihood, OneVsEach
 
 

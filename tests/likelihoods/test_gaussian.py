@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sureshot.inference.latent_gaussian import GramPrior
+from sureshot.gaussian.gram import GramPrior
 from sureshot.likelihoods import GaussianLabels
 
 D = torch.float64

@@ -7,7 +7,8 @@ import pytest
 import torch
 from scipy.special import expit
 
-from sureshot.inference.latent_gaussian import GramPrior, Sites
+from sureshot.gaussian.gram import GramPrior
+from sureshot.gaussian.sites import Sites
 from sureshot.likelihoods import Logistic
 
 D = torch.float64

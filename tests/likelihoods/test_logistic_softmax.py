@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from sureshot.inference.latent_gaussian import GramPosterior, GramPrior, Sites
+from sureshot.gaussian.gram import GramPosterior, GramPrior
+from sureshot.gaussian.sites import Sites
 from sureshot.likelihoods import LogisticSoftmax, Softmax
 from sureshot.likelihoods.logistic_softmax import PoissonGammaState, _rate_shape
 

@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from sureshot.inference.latent_gaussian import GramPosterior, GramPrior, Sites
-from sureshot.inference.pairwise import pairwise_differences
+from sureshot.gaussian.gram import GramPosterior, GramPrior
+from sureshot.gaussian.sites import Sites
 from sureshot.likelihoods import Logistic, OneVsEach, Softmax, quadrature
+from sureshot.likelihoods.pairwise import pairwise_differences
 
 D = torch.float64
 

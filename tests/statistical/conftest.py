@@ -22,17 +22,20 @@ import pytest
 import torch
 from torch import Tensor
 
+from sureshot.gaussian.features import FeaturePrior
+from sureshot.gaussian.gram import GramPrior
+from sureshot.gaussian.latent import LatentPrior
+from sureshot.gaussian.sites import Sites
 from sureshot.inference.diagnostics import effective_sample_size, split_r_hat
 from sureshot.inference.gibbs import draw_latents, run_gibbs, sampler_of
-from sureshot.inference.latent_gaussian import FeaturePrior, GramPrior, LatentPrior, Sites
-from sureshot.inference.one_vs_each_gibbs import run_one_vs_each_gibbs
-from sureshot.inference.one_vs_each_structure import Factorisation, PairPrior, Pairs
+from sureshot.inference.one_vs_each.gibbs import run_one_vs_each_gibbs
+from sureshot.inference.one_vs_each.structure import Factorisation, PairPrior, Pairs
 from sureshot.likelihoods.base import ConjugateLikelihood, Likelihood
 from sureshot.likelihoods.gaussian import GaussianLabels
 from sureshot.likelihoods.logistic import Logistic
 from sureshot.likelihoods.logistic_softmax import LogisticSoftmax
 from sureshot.likelihoods.one_vs_each import OneVsEach
-from sureshot.polya_gamma import half_tanh_ratio, sample_polya_gamma
+from sureshot.likelihoods.polya_gamma import half_tanh_ratio, sample_polya_gamma
 
 F64 = torch.float64
 

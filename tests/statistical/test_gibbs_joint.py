@@ -21,8 +21,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from sureshot.inference.latent_gaussian import GramPrior
-from sureshot.inference.one_vs_each_gibbs import run_one_vs_each_gibbs
+from sureshot.gaussian.gram import GramPrior
+from sureshot.inference.one_vs_each.gibbs import run_one_vs_each_gibbs
 
 F64 = torch.float64
 N_CHAINS = 20_000

@@ -13,9 +13,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from sureshot.gaussian.features import FeaturePrior
+from sureshot.gaussian.gram import GramPrior
+from sureshot.gaussian.sites import Sites
 from sureshot.inference.gibbs import GibbsState, draw_latents, run_gibbs, sampler_of
-from sureshot.inference.latent_gaussian import FeaturePrior, GramPrior, Sites
-from sureshot.inference.one_vs_each_gibbs import run_one_vs_each_gibbs
+from sureshot.inference.one_vs_each.gibbs import run_one_vs_each_gibbs
 from sureshot.likelihoods.base import ConjugateLikelihood, Likelihood
 from sureshot.likelihoods.logistic import Logistic
 from sureshot.likelihoods.logistic_softmax import LogisticSoftmax

@@ -14,20 +14,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sureshot.inference.gibbs import run_gibbs
-from sureshot.inference.label_regression import fit_label_regression
-from sureshot.inference.laplace import fit_logistic_laplace, fit_softmax_laplace
-from sureshot.inference.latent_gaussian import FeaturePosterior, FeaturePrior, Sites
-from sureshot.inference.mean_field import fit_mean_field
-from sureshot.inference.natural_gradient import fit_natural_gradient
-from sureshot.inference.one_vs_each_posterior import sample_one_vs_each
-from sureshot.inference.weight_space import (
+from sureshot.gaussian.features import FeaturePosterior, FeaturePrior
+from sureshot.gaussian.recomputed import (
     FactorPosterior,
     SitePosterior,
     SoftmaxPosterior,
     WeightPosterior,
     WithPriorClasses,
 )
+from sureshot.gaussian.sites import Sites
+from sureshot.inference.gibbs import run_gibbs
+from sureshot.inference.label_regression import fit_label_regression
+from sureshot.inference.laplace import fit_logistic_laplace, fit_softmax_laplace
+from sureshot.inference.mean_field import fit_mean_field
+from sureshot.inference.natural_gradient import fit_natural_gradient
+from sureshot.inference.one_vs_each.posterior import sample_one_vs_each
 from sureshot.likelihoods import OneVsEach, get_likelihood
 from sureshot.likelihoods.base import ConjugateLikelihood, Likelihood, MeanFieldLikelihood
 

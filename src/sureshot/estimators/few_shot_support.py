@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from sureshot.estimators.settings import memory_budget
-from sureshot.inference.latent_gaussian import GramPrior
+from sureshot.gaussian.gram import GramPrior
 from sureshot.likelihoods.quadrature import (
     displacement,
     is_full_covariance,

@@ -25,8 +25,8 @@ from sureshot.estimators.temperature import fit_rule
 from sureshot.estimators.threads import one_thread
 from sureshot.estimators.tuning import leave_one_out_latents
 from sureshot.estimators.validation import Columns, LabelledRows
+from sureshot.gaussian.recomputed import WeightPosterior
 from sureshot.inference.inducing import kmeans_inducing
-from sureshot.inference.weight_space import WeightPosterior
 from sureshot.likelihoods.quadrature import displacement, standard_normal_points
 
 SMALL_SUPPORT = 2000  # distinct rows up to which one core was measured to be as fast as two

@@ -10,14 +10,14 @@ from torch import Tensor
 
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.threads import one_thread
-from sureshot.inference.one_vs_each_posterior import OneVsEachPosterior, one_vs_each_posterior, restore_chains
-from sureshot.inference.weight_space import (
+from sureshot.gaussian.recomputed import (
     FactorPosterior,
     SitePosterior,
     SoftmaxPosterior,
     WeightPosterior,
     WithPriorClasses,
 )
+from sureshot.inference.one_vs_each.posterior import OneVsEachPosterior, one_vs_each_posterior, restore_chains
 from sureshot.persistence import ArtifactError
 
 KINDS = ("site", "softmax", "factor", "one_vs_each", "one_vs_each_with_prior")

@@ -33,8 +33,8 @@ from torch import Tensor
 from sureshot.estimators.conditioning import Conditioned, Model, condition
 from sureshot.estimators.support import Support, tuning_subset
 from sureshot.estimators.temperature import fit_rule, plug_in_temperatures, smoothed_score
+from sureshot.gaussian.recomputed import leave_one_out
 from sureshot.inference.label_regression import leave_one_out_path
-from sureshot.inference.weight_space import leave_one_out
 from sureshot.kernels import evaluate
 from sureshot.likelihoods.base import PredictiveRule
 

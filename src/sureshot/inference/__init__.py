@@ -1,1 +1,1 @@
-"""inference."""
+"""From a likelihood and a prior to a posterior: mean field, Gibbs, Laplace, natural gradients, label regression."""

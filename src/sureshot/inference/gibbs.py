@@ -10,7 +10,7 @@ Gaussian.
 Chains are the leading dimension, before tasks; they start independently from the prior, which is broad enough
 for split R-hat to notice chains that have not mixed. `sureshot.inference.diagnostics` judges a run kept with
 ``keep="all"``. The one-vs-each likelihood couples the classes and has its own sampler,
-`sureshot.inference.one_vs_each_gibbs`.
+`sureshot.inference.one_vs_each.gibbs`.
 
 References: Polson, Scott & Windle 2013, Bayesian inference for logistic models using Polya-Gamma latent
 variables; Wilson et al. 2020, Efficiently sampling functions from Gaussian process posteriors (Matheron's
@@ -26,16 +26,11 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from sureshot.inference.latent_gaussian import (
-    FeaturePrior,
-    GramPrior,
-    LatentPrior,
-    Sites,
-    factor_plus_identity,
-    matheron_sample,
-    times_vector,
-)
-from sureshot.inference.one_vs_each_structure import symmetric_root
+from sureshot.gaussian.algebra import factor_plus_identity, symmetric_root, times_vector
+from sureshot.gaussian.features import FeaturePrior
+from sureshot.gaussian.gram import GramPrior, matheron_sample
+from sureshot.gaussian.latent import LatentPrior
+from sureshot.gaussian.sites import Sites
 from sureshot.likelihoods.auxiliary import require_counts
 from sureshot.likelihoods.base import ConjugateLikelihood, PredictiveRule
 
@@ -194,7 +189,7 @@ def predictive_moments(
     prior : LatentPrior
         The one that was sampled.
     cross, prior_variance : Tensor
-        As for `sureshot.inference.latent_gaussian.LatentPosterior.query`.
+        As for `sureshot.gaussian.latent.LatentPosterior.query`.
     """
     parts = [prior.condition(sites).query(cross, prior_variance) for sites in _blocks(prior, result.sites)]
     return torch.cat([mean for mean, _ in parts]), torch.cat([variance for _, variance in parts])

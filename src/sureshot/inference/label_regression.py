@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sureshot.inference.latent_gaussian import Sites
-from sureshot.inference.weight_space import SitePosterior, weight_precision_factor
+from sureshot.gaussian.recomputed import SitePosterior, weight_precision_factor
+from sureshot.gaussian.sites import Sites
 
 
 def label_targets(y: Tensor, n_classes: int, weight: Tensor) -> tuple[Tensor, Tensor]:

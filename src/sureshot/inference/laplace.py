@@ -22,14 +22,15 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
-from sureshot.inference.latent_gaussian import Sites, weighted_factor
-from sureshot.inference.weight_space import (
+from sureshot.gaussian.algebra import weighted_factor
+from sureshot.gaussian.recomputed import (
     SitePosterior,
     SoftmaxPosterior,
     training_moments,
     weight_precision_factor,
     without_negligible,
 )
+from sureshot.gaussian.sites import Sites
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ def fit_softmax_laplace(
         ``K^-1 (f - a)`` to start from, as a fit with another kernel found it; zero by default. The mode is unique, so
         this changes speed only.
     only_informative : bool
-        As in `sureshot.inference.weight_space.training_moments`.
+        As in `sureshot.gaussian.recomputed.training_moments`.
     tolerance : float
         L-BFGS stops when no component of the gradient (in whitened coordinates, so of natural size 1) exceeds it.
     max_steps : int

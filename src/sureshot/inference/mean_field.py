@@ -27,11 +27,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sureshot.inference.latent_gaussian import GramPosterior, GramPrior, LatentPosterior, LatentPrior, Sites
+from sureshot.gaussian.gram import GramPosterior, GramPrior
+from sureshot.gaussian.latent import LatentPosterior, LatentPrior
+from sureshot.gaussian.sites import Sites
 from sureshot.inference.objectives import evidence_bound
-from sureshot.inference.pairwise import pairs_to_classes, pairwise_differences, pairwise_gram, pairwise_mean
 from sureshot.likelihoods.base import Carried, MeanFieldLikelihood
 from sureshot.likelihoods.logistic import Logistic
+from sureshot.likelihoods.pairwise import pairs_to_classes, pairwise_differences, pairwise_gram, pairwise_mean
 
 
 class MeanFieldInfo(NamedTuple):

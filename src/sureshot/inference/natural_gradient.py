@@ -28,7 +28,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sureshot.inference.latent_gaussian import Sites, times_vector
+from sureshot.gaussian.algebra import times_vector
+from sureshot.gaussian.sites import Sites
 from sureshot.inference.mean_field import check_labels
 from sureshot.likelihoods.base import MeanFieldLikelihood
 

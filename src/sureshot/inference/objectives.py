@@ -30,9 +30,11 @@ import math
 import torch
 from torch import Tensor
 
-from sureshot.inference.latent_gaussian import GramPrior, LatentPosterior, LatentPrior, Sites
-from sureshot.inference.pairwise import other_classes, pairwise_gram, pairwise_mean
+from sureshot.gaussian.gram import GramPrior
+from sureshot.gaussian.latent import LatentPosterior, LatentPrior
+from sureshot.gaussian.sites import Sites
 from sureshot.likelihoods.base import Likelihood, MeanFieldLikelihood, PredictiveRule
+from sureshot.likelihoods.pairwise import other_classes, pairwise_gram, pairwise_mean
 
 # Pairs of a datum and another class up to which one matrix over all pairs is as fast and keeps more digits.
 _LARGEST_DENSE = 64

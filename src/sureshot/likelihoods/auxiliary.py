@@ -1,7 +1,7 @@
 """Small pieces that several likelihoods share.
 
 Mean field chooses ``q(omega) = PG(h, c)`` with ``c^2 = E[psi^2]``. It enters only by its mean ``h tanh(c/2)
-/ (2 c)`` (`sureshot.polya_gamma.half_tanh_ratio`) and by ``h log(2 cosh(c/2))``, both smooth functions of
+/ (2 c)`` (`sureshot.likelihoods.polya_gamma.half_tanh_ratio`) and by ``h log(2 cosh(c/2))``, both smooth functions of
 ``c^2``.
 """
 
@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor
 
-from sureshot.polya_gamma import log_cosh_half
+from sureshot.likelihoods.polya_gamma import log_cosh_half
 
 
 def log_two_cosh_half(squared: Tensor) -> Tensor:

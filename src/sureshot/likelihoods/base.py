@@ -1,7 +1,7 @@
 """What a likelihood must say, and nothing more.
 
 Given its auxiliary variables, each *conjugate* likelihood is a Gaussian factor in the latents (a *site*,
-see `sureshot.inference.latent_gaussian`). So a likelihood only says: its density, its sites given a sample
+see `sureshot.gaussian.latent`). So a likelihood only says: its density, its sites given a sample
 of the latents (Gibbs), its expected sites given their Gaussian marginals (mean field), its local terms of
 the evidence bound, and its predictive rules. Inference needs no knowledge of the particular likelihood, and
 a new likelihood needs no new inference.
@@ -19,7 +19,7 @@ from typing import Literal, final
 import torch
 from torch import Tensor
 
-from sureshot.inference.latent_gaussian import Sites
+from sureshot.gaussian.sites import Sites
 
 PredictiveRule = Literal["integral", "expected_log", "plug_in"]
 

@@ -15,7 +15,7 @@ import math
 import torch
 from torch import Tensor
 
-from sureshot.inference.latent_gaussian import Sites
+from sureshot.gaussian.sites import Sites
 from sureshot.likelihoods.auxiliary import one_hot, per_class, positive, total
 from sureshot.likelihoods.base import AuxiliariesAtOptimum, ConjugateLikelihood
 from sureshot.likelihoods.quadrature import is_full_covariance

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from sureshot.inference.latent_gaussian import Sites
+from sureshot.gaussian.sites import Sites
 from sureshot.likelihoods.auxiliary import (
     log_two_cosh_half,
     per_class,
@@ -21,12 +21,12 @@ from sureshot.likelihoods.auxiliary import (
     total,
 )
 from sureshot.likelihoods.base import AuxiliariesAtOptimum, ConjugateLikelihood
+from sureshot.likelihoods.polya_gamma import half_tanh_ratio, sample_polya_gamma
 from sureshot.likelihoods.quadrature import (
     expected_log_sigmoid,
     log_expected_sigmoid,
     marginal_variance,
 )
-from sureshot.polya_gamma import half_tanh_ratio, sample_polya_gamma
 
 
 class Logistic(AuxiliariesAtOptimum, ConjugateLikelihood):

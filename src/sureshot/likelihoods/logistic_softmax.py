@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
-from sureshot.inference.latent_gaussian import Sites
+from sureshot.gaussian.sites import Sites
 from sureshot.likelihoods.auxiliary import (
     log_two_cosh_half,
     one_hot,
@@ -42,13 +42,13 @@ from sureshot.likelihoods.auxiliary import (
     total,
 )
 from sureshot.likelihoods.base import Carried, ConjugateLikelihood
+from sureshot.likelihoods.polya_gamma import half_tanh_ratio, sample_polya_gamma
 from sureshot.likelihoods.quadrature import (
     N_POINTS,
     expected_log_sigmoid,
     gaussian_expectation,
     marginal_variance,
 )
-from sureshot.polya_gamma import half_tanh_ratio, sample_polya_gamma
 
 Augmentation = Literal["negative_multinomial", "poisson_gamma"]
 

@@ -8,7 +8,7 @@ differences of latents count, so adding one function to all of them changes noth
 Given ``omega_c ~ PG(s, f_y - f_c)`` for every class but the label, a datum is a Gaussian factor whose
 precision over the classes is a star graph, ``diag(omega) + (sum omega) e_y e_y' - e_y omega' - omega
 e_y'``: not independent over the classes, so `OneVsEach` has no `sample_sites`; Gibbs works on the
-differences (`sureshot.inference.pairwise`) or with `star_precision`. Mean field factorised over the classes
+differences (`sureshot.likelihoods.pairwise`) or with `star_precision`. Mean field factorised over the classes
 does give independent sites.
 
 References: Titsias 2016 (the bound); Snell & Zemel 2021 (Polya-Gamma form, eq. 42 for the prediction).
@@ -23,8 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from sureshot.inference.latent_gaussian import Sites
-from sureshot.inference.pairwise import other_classes, pairs_to_classes
+from sureshot.gaussian.sites import Sites
 from sureshot.likelihoods.auxiliary import (
     log_two_cosh_half,
     one_hot,
@@ -33,6 +32,8 @@ from sureshot.likelihoods.auxiliary import (
     total,
 )
 from sureshot.likelihoods.base import AuxiliariesAtOptimum, PredictiveRule
+from sureshot.likelihoods.pairwise import other_classes, pairs_to_classes
+from sureshot.likelihoods.polya_gamma import half_tanh_ratio, sample_polya_gamma
 from sureshot.likelihoods.quadrature import (
     MAX_NUMBERS,
     N_POINTS,
@@ -40,7 +41,6 @@ from sureshot.likelihoods.quadrature import (
     is_full_covariance,
     log_gaussian_expectation,
 )
-from sureshot.polya_gamma import half_tanh_ratio, sample_polya_gamma
 
 _LOG_TWO = math.log(2)
 _FEW_CLASSES = 20  # up to here matrix products over all pairs are cheaper than a logarithm for each order of a pair
@@ -186,7 +186,7 @@ class OneVsEach(AuxiliariesAtOptimum):
 
     @staticmethod
     def to_pairs(f: Tensor, y: Tensor) -> Tensor:
-        """Differences ``f_y - f_c``, (..., N (C - 1)), in the order of `sureshot.inference.pairwise`."""
+        """Differences ``f_y - f_c``, (..., N (C - 1)), in the order of `sureshot.likelihoods.pairwise`."""
         others = other_classes(y, f.shape[-2])  # (..., N, C - 1)
         batch = torch.broadcast_shapes(f.shape[:-2], y.shape[:-1])
         values = f.mT.expand(*batch, *f.mT.shape[-2:])

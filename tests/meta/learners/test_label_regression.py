@@ -10,7 +10,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from torch import Tensor
 
-from sureshot.inference.latent_gaussian import GramPrior
+from sureshot.gaussian.gram import GramPrior
 from sureshot.inference.objectives import evidence_bound
 from sureshot.likelihoods.logistic_softmax import LogisticSoftmax
 from sureshot.meta.learners.absent_classes import ABSENT_MEAN

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sureshot.inference.latent_gaussian import GramPrior
+from sureshot.gaussian.gram import GramPrior
 from sureshot.inference.objectives import fisher_surrogate
 from sureshot.likelihoods.logistic_softmax import LogisticSoftmax
 from sureshot.meta.learners.absent_classes import ABSENT_MEAN

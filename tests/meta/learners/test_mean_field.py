@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from sureshot.inference.latent_gaussian import GramPrior, Sites
+from sureshot.gaussian.gram import GramPrior
+from sureshot.gaussian.sites import Sites
 from sureshot.likelihoods import LogisticSoftmax, OneVsEach
 from sureshot.likelihoods.base import Carried, MeanFieldLikelihood
 from sureshot.meta.learners.absent_classes import ABSENT_MEAN

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from sureshot.inference.latent_gaussian import GramPrior
+from sureshot.gaussian.gram import GramPrior
 from sureshot.inference.objectives import collapsed_one_vs_each_log_evidence
-from sureshot.inference.one_vs_each_gibbs import run_one_vs_each_gibbs
+from sureshot.inference.one_vs_each.gibbs import run_one_vs_each_gibbs
 from sureshot.meta.learners.one_vs_each_gibbs import OneVsEachGibbs
 
 F64 = torch.float64

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from sureshot.inference.latent_gaussian import GramPrior
+from sureshot.gaussian.gram import GramPrior
 from sureshot.meta.learners.task_inference import QueryPosterior, TaskInference
 
 Start = Literal["prior", "mean_field"]

@@ -25,7 +25,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from sureshot.inference.latent_gaussian import GramPrior
+from sureshot.gaussian.gram import GramPrior
 from sureshot.likelihoods import OneVsEach
 from sureshot.likelihoods.base import Likelihood
 from sureshot.likelihoods.quadrature import marginal_variance

@@ -21,7 +21,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from sureshot.inference.latent_gaussian import GramPrior, weighted_factor
+from sureshot.gaussian.algebra import weighted_factor
+from sureshot.gaussian.gram import GramPrior
 from sureshot.likelihoods.auxiliary import one_hot
 from sureshot.likelihoods.gaussian import GaussianLabels
 from sureshot.meta.learners.absent_classes import present_classes

@@ -23,10 +23,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from sureshot.gaussian.evidence import site_log_evidence
+from sureshot.gaussian.gram import GramPosterior, GramPrior
+from sureshot.gaussian.sites import Sites
 from sureshot.inference.gibbs import run_gibbs
-from sureshot.inference.latent_gaussian import GramPosterior, GramPrior, Sites
 from sureshot.inference.mean_field import fit_mean_field
-from sureshot.inference.site_evidence import site_log_evidence
 from sureshot.likelihoods.logistic_softmax import LogisticSoftmax
 from sureshot.meta.learners.absent_classes import present_classes
 from sureshot.meta.learners.gibbs_inference import GibbsInference

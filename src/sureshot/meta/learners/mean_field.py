@@ -18,9 +18,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sureshot.inference.latent_gaussian import GramPosterior, GramPrior, Sites
+from sureshot.gaussian.gram import GramPosterior, GramPrior
+from sureshot.gaussian.gram_blocks import NUMBERS_AT_ONCE, GramBlockPosterior
+from sureshot.gaussian.sites import Sites
 from sureshot.inference.mean_field import unrolled_sites
-from sureshot.inference.mean_field_blocks import NUMBERS_AT_ONCE, BlockPosterior, mean_field_by_blocks
+from sureshot.inference.mean_field_blocks import mean_field_by_blocks
 from sureshot.inference.objectives import evidence_bound
 from sureshot.likelihoods.base import Carried, MeanFieldLikelihood
 from sureshot.likelihoods.one_vs_each import OneVsEach
@@ -44,7 +46,7 @@ class GaussianTaskPosterior(QueryPosterior):
 class BlockTaskPosterior(QueryPosterior):
     """That of one task which may be large; see `QueryPosterior`."""
 
-    posterior: BlockPosterior
+    posterior: GramBlockPosterior
 
     def query(self, cross: Tensor, prior_variance: Tensor) -> tuple[Tensor, Tensor]:
         """See `QueryPosterior.query`."""

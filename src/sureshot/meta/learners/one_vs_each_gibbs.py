@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from sureshot.inference.latent_gaussian import GramPrior
-from sureshot.inference.one_vs_each_evidence import mean_collapsed_log_evidence
-from sureshot.inference.one_vs_each_gibbs import OneVsEachGibbsResult, run_one_vs_each_gibbs
-from sureshot.inference.one_vs_each_query import differentiable_query
+from sureshot.gaussian.gram import GramPrior
+from sureshot.inference.one_vs_each.evidence import mean_collapsed_log_evidence
+from sureshot.inference.one_vs_each.gibbs import OneVsEachGibbsResult, run_one_vs_each_gibbs
+from sureshot.inference.one_vs_each.query import differentiable_query
 from sureshot.likelihoods.one_vs_each import OneVsEach
 from sureshot.meta.learners.gibbs_inference import GibbsInference
 from sureshot.meta.learners.mean_field import MeanField

@@ -2,7 +2,7 @@
 
 import torch
 
-from sureshot.inference.pairwise import (
+from sureshot.likelihoods.pairwise import (
     other_classes,
     pairs_to_classes,
     pairwise_differences,

@@ -3,7 +3,7 @@
 The sampler alternates between the differences ``psi`` (own latent minus rival latent of every datum) given
 the Polya-Gamma variables ``omega``, a Gaussian, and ``omega`` given ``psi``, independent draws from
 PG(weight, psi). The state is ``omega`` alone: predictions are Gaussian given it (Rao-Blackwellised), so no
-latent is drawn that is not needed for the next ``omega``. See `sureshot.inference.one_vs_each_structure`
+latent is drawn that is not needed for the next ``omega``. See `sureshot.inference.one_vs_each.structure`
 for the linear algebra.
 
 Chains start independently from the prior, so that split R-hat has something to detect; 20 chains of 50
@@ -23,9 +23,9 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from sureshot.inference.one_vs_each_structure import Factorisation, PairFactor, PairPrior, Pairs
+from sureshot.inference.one_vs_each.structure import Factorisation, PairFactor, PairPrior, Pairs
 from sureshot.likelihoods.auxiliary import require_counts
-from sureshot.polya_gamma import sample_polya_gamma
+from sureshot.likelihoods.polya_gamma import sample_polya_gamma
 
 logger = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 The one-vs-each likelihood is a binary logistic model on the differences ``psi[c, n] = f_y[n] - f_c[n]``
 between the latent of a datum's own class y and that of a *rival* class c (see
-`sureshot.inference.pairwise`). With C classes and N data there are ``M = N (C - 1)`` differences, and given
+`sureshot.likelihoods.pairwise`). With C classes and N data there are ``M = N (C - 1)`` differences, and given
 the Polya-Gamma variables ``omega`` their posterior needs
 
 ``B = I + W^1/2 S W^1/2``,   ``W = diag(omega)``,   ``S = Cov(psi)``  (M x M).
@@ -40,7 +40,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from sureshot.inference.latent_gaussian import factor_plus_identity
+from sureshot.gaussian.algebra import factor_plus_identity, symmetric_root
 
 Factorisation = Literal["auto", "dense", "star"]
 
@@ -255,27 +255,6 @@ class PairPrior:
     def _whitened(self, factor: PairFactor, residual: Tensor) -> Tensor:
         """``(I - W^1/2 B^-1 W^1/2 S) residual``."""
         return residual - factor.root * factor.solve(factor.root * self.apply(residual))
-
-
-def symmetric_root(gram: Tensor) -> Tensor:
-    """A float64 factor F (..., N, N) with ``F F' = gram``, also when the matrix is singular; no jitter.
-
-    Eigenvalues that are negative by no more than the rounding of the matrix's own dtype count as zero.
-
-    Raises
-    ------
-    ValueError
-        When the matrix has an eigenvalue well below zero.
-    """
-    wide = gram.to(torch.float64)
-    values, vectors = torch.linalg.eigh(0.5 * (wide + wide.mT))
-    tolerance = torch.finfo(gram.dtype).eps ** 0.5 * values[..., -1:].abs() + torch.finfo(gram.dtype).tiny
-    if bool((values < -tolerance).any()):
-        raise ValueError(
-            "the kernel matrix is not positive semi-definite: its smallest eigenvalue is "
-            f"{float(values.min()):.3g}. Check a custom kernel for asymmetry or negative eigenvalues."
-        )
-    return vectors * values.clamp_min(0).sqrt().unsqueeze(-2)
 
 
 def _inverse_factor_plus_identity(matrix: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,16 +7,10 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal
 
-from sureshot.inference.latent_gaussian import (
-    FeaturePrior,
-    GramPrior,
-    Sites,
-    cholesky_with_jitter,
-    factor_plus_identity,
-    matheron_sample,
-    times_vector,
-    trace_of_inverse,
-)
+from sureshot.gaussian.algebra import cholesky_with_jitter, factor_plus_identity, times_vector, trace_of_inverse
+from sureshot.gaussian.features import FeaturePrior
+from sureshot.gaussian.gram import GramPrior, matheron_sample
+from sureshot.gaussian.sites import Sites
 
 N, C, Q, RANK = 6, 3, 4, 3
 CLOSE = {"rtol": 1e-10, "atol": 1e-10}

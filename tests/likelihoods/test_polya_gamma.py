@@ -15,8 +15,8 @@ from scipy import stats
 from scipy.stats import ks_2samp
 from torch import Tensor
 
-from sureshot import polya_gamma as module
-from sureshot.polya_gamma import (
+from sureshot.likelihoods import polya_gamma as module
+from sureshot.likelihoods.polya_gamma import (
     half_tanh_ratio,
     log_cosh_half,
     polya_gamma_kl,

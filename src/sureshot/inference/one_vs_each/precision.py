@@ -2,7 +2,7 @@
 
 Given Polya-Gamma variables the one-vs-each labels enter everything through one positive semi-definite matrix,
 
-``G = W^1/2 B^-1 W^1/2 = (W^-1 + S)^-1``  (see `one_vs_each_structure` for W, B and S):
+``G = W^1/2 B^-1 W^1/2 = (W^-1 + S)^-1``  (see `structure` for W, B and S):
 
 it weighs residuals into posterior means and into the evidence, gives posterior covariances, and *is* the derivative
 of ``log|B|``. A sampler needs one solve with B and keeps Cholesky factors. A gradient needs G as a whole, and then
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sureshot.inference.one_vs_each_structure import PairPrior, Pairs, StarFactor
+from sureshot.inference.one_vs_each.structure import PairPrior, Pairs, StarFactor
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from sureshot.inference.one_vs_each_precision import PairPrecision, labels_of, to_latent_rows
-from sureshot.inference.one_vs_each_structure import PairPrior
+from sureshot.inference.one_vs_each.precision import PairPrecision, labels_of, to_latent_rows
+from sureshot.inference.one_vs_each.structure import PairPrior
 
 _LARGEST_BLOCK = 2**22  # numbers in one of the largest arrays held at once
 

@@ -6,16 +6,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from sureshot.inference import one_vs_each_evidence, one_vs_each_query
-from sureshot.inference.latent_gaussian import GramPrior, Sites
+from sureshot.gaussian.gram import GramPrior
+from sureshot.gaussian.sites import Sites
 from sureshot.inference.objectives import collapsed_one_vs_each_log_evidence
-from sureshot.inference.one_vs_each_evidence import mean_collapsed_log_evidence
-from sureshot.inference.one_vs_each_gibbs import OneVsEachGibbsResult, query_moments, run_one_vs_each_gibbs
-from sureshot.inference.one_vs_each_precision import PairPrecision, to_latent_rows
-from sureshot.inference.one_vs_each_query import differentiable_query
-from sureshot.inference.one_vs_each_structure import PairPrior, Pairs
-from sureshot.inference.pairwise import other_classes, pairwise_gram, pairwise_mean
+from sureshot.inference.one_vs_each import evidence, query
+from sureshot.inference.one_vs_each.evidence import mean_collapsed_log_evidence
+from sureshot.inference.one_vs_each.gibbs import OneVsEachGibbsResult, query_moments, run_one_vs_each_gibbs
+from sureshot.inference.one_vs_each.precision import PairPrecision, to_latent_rows
+from sureshot.inference.one_vs_each.query import differentiable_query
+from sureshot.inference.one_vs_each.structure import PairPrior, Pairs
 from sureshot.likelihoods.one_vs_each import OneVsEach
+from sureshot.likelihoods.pairwise import other_classes, pairwise_gram, pairwise_mean
 
 F64 = torch.float64
 CLOSE = {"rtol": 1e-10, "atol": 1e-10}
@@ -106,7 +107,7 @@ def test_gradient_of_the_evidence_equals_autograd(kernel: str, weighted: bool, m
     tasks = torch.tensor([1.0, -0.5, 2.0], dtype=F64)
     expected = torch.autograd.grad((tasks * problem.autograd_evidence(*leaves)).sum(), leaves)
     for block in (2**22, 1):  # all chains at once, and one at a time
-        monkeypatch.setattr(one_vs_each_evidence, "_LARGEST_BLOCK", block)
+        monkeypatch.setattr(evidence, "_LARGEST_BLOCK", block)
         found = torch.autograd.grad((tasks * problem.evidence(*leaves)).sum(), leaves)
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
@@ -135,7 +136,7 @@ def test_query_and_its_gradient_equal_the_dense_posterior(
     upstream = [inputs(*part.shape, seed=9 + i) for i, part in enumerate(expected)]
     gradient = torch.autograd.grad(expected, leaves, upstream)
     for block in (2**22, 200, 1):
-        monkeypatch.setattr(one_vs_each_query, "_LARGEST_BLOCK", block)
+        monkeypatch.setattr(query, "_LARGEST_BLOCK", block)
         found = problem.query(*leaves)
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
         torch.testing.assert_close(torch.autograd.grad(found, leaves, upstream), gradient, rtol=1e-8, atol=1e-8)

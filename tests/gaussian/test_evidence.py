@@ -8,8 +8,9 @@ import torch
 from scipy.stats import multivariate_normal
 from torch import Tensor
 
-from sureshot.inference.latent_gaussian import GramPrior, Sites
-from sureshot.inference.site_evidence import site_log_evidence
+from sureshot.gaussian.evidence import site_log_evidence
+from sureshot.gaussian.gram import GramPrior
+from sureshot.gaussian.sites import Sites
 
 # Leading dimensions of K, of the prior mean and of the sites, with N = 4.
 BROADCASTS = [

@@ -6,16 +6,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from sureshot.inference.label_regression import fit_label_regression
-from sureshot.inference.laplace import fit_softmax_laplace
-from sureshot.inference.one_vs_each_posterior import sample_one_vs_each
-from sureshot.inference.weight_space import (
+from sureshot.gaussian.recomputed import (
     NEGLIGIBLE_INFORMATION,
     SitePosterior,
     WithPriorClasses,
     weight_precision_factor,
     without_negligible,
 )
+from sureshot.inference.label_regression import fit_label_regression
+from sureshot.inference.laplace import fit_softmax_laplace
+from sureshot.inference.one_vs_each.posterior import sample_one_vs_each
 
 F64 = torch.float64
 

@@ -1,7 +1,7 @@
 """Latents at queries given Polya-Gamma variables, differentiable in the kernel and the prior means.
 
 Predictive-likelihood training conditions on a support set and scores queries, so the gradient runs through the
-posterior's moments at fixed Polya-Gamma variables. With ``Gamma = A' G A`` (see `one_vs_each_precision`), ``k`` the
+posterior's moments at fixed Polya-Gamma variables. With ``Gamma = A' G A`` (see `precision`), ``k`` the
 cross kernel of a query and ``k**`` its prior variance,
 
 ``mean_c = a_c + k' alpha_c``,   ``covariance[c, d] = k** [c = d] - k' Gamma_cd k``,
@@ -22,9 +22,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from sureshot.inference.one_vs_each_gibbs import query_moments
-from sureshot.inference.one_vs_each_precision import PairPrecision, to_latent_rows
-from sureshot.inference.one_vs_each_structure import PairPrior
+from sureshot.inference.one_vs_each.gibbs import query_moments
+from sureshot.inference.one_vs_each.precision import PairPrecision, to_latent_rows
+from sureshot.inference.one_vs_each.structure import PairPrior
 
 _LARGEST_BLOCK = 2**22  # numbers in one of the largest arrays held at once
 

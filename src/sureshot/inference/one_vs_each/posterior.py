@@ -1,7 +1,7 @@
 """The Gibbs posterior of the one-vs-each likelihood in weight space.
 
 Given one chain's Polya-Gamma variables the latents are Gaussian with classes coupled by a star at every datum, so
-variances come from the structured solver of `one_vs_each_structure`; the means are linear in the features as always.
+variances come from the structured solver of `structure`; the means are linear in the features as always.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sureshot.inference.one_vs_each_gibbs import OneVsEachGibbsResult, run_one_vs_each_gibbs
-from sureshot.inference.one_vs_each_structure import PairPrior, Pairs
-from sureshot.inference.weight_space import WeightPosterior
+from sureshot.gaussian.recomputed import WeightPosterior
+from sureshot.inference.one_vs_each.gibbs import OneVsEachGibbsResult, run_one_vs_each_gibbs
+from sureshot.inference.one_vs_each.structure import PairPrior, Pairs
 
 
 @dataclass(frozen=True)

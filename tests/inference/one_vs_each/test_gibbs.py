@@ -10,15 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from sureshot.inference.one_vs_each_gibbs import (
+from sureshot.gaussian.algebra import symmetric_root
+from sureshot.inference.one_vs_each.gibbs import (
     OneVsEachGibbsResult,
     OneVsEachState,
     one_vs_each_gibbs_step,
     run_one_vs_each_gibbs,
 )
-from sureshot.inference.one_vs_each_structure import PairPrior, Pairs, symmetric_root
-from sureshot.inference.pairwise import pairs_to_classes, pairwise_gram, pairwise_mean
+from sureshot.inference.one_vs_each.structure import PairPrior, Pairs
 from sureshot.likelihoods.one_vs_each import OneVsEach
+from sureshot.likelihoods.pairwise import pairs_to_classes, pairwise_gram, pairwise_mean
 
 F64 = torch.float64
 

@@ -1,0 +1,1 @@
+"""Gaussian latents under Gaussian sites: priors, posteriors, evidence; nothing here knows a likelihood."""

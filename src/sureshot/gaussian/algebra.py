@@ -1,0 +1,87 @@
+"""Products, factors and roots of matrices with leading batch dimensions."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import torch
+from torch import Tensor
+
+
+def times_vector(matrix: Tensor, vector: Tensor) -> Tensor:
+    """Matrices (..., M, N) times vectors (..., N), giving (..., M).
+
+    Where the two broadcast, one matrix meets many vectors in a single product; ``@`` would copy it for each of them.
+    """
+    return torch.einsum("...mn,...n->...m", matrix, vector)
+
+
+def weighted_factor(gram: Tensor, root: Tensor) -> Tensor:
+    """Lower Cholesky factor of ``B = I + W^1/2 K W^1/2`` (..., N, N), given K and the diagonal (..., N) of W^1/2."""
+    return factor_plus_identity(root.unsqueeze(-1) * gram * root.unsqueeze(-2))
+
+
+def factor_plus_identity(matrix: Tensor) -> Tensor:
+    """Lower Cholesky factor of ``I + matrix`` (..., N, N); overwrites the argument, so give it a temporary."""
+    matrix.diagonal(dim1=-2, dim2=-1).add_(1)
+    return torch.linalg.cholesky(matrix)
+
+
+def trace_of_inverse(factor: Tensor) -> Tensor:
+    """``tr((L L')^-1)`` (...) from Cholesky factors (..., N, N): the sum of the squares of ``L^-1``."""
+    eye = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
+    return torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False).square().sum((-2, -1))
+
+
+def cholesky_with_jitter(gram: Tensor) -> Tensor:
+    """Lower Cholesky factor of (..., N, N); members that fail get growing jitter and one warning says how much.
+
+    Raises
+    ------
+    ValueError
+        When a matrix is not positive semi-definite even with jitter of 1e-3 of its mean diagonal.
+    """
+    factor, info = torch.linalg.cholesky_ex(gram)
+    if not bool((info > 0).any()):
+        return factor
+    scale = gram.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
+    eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+    smallest = math.ceil(math.log10(torch.finfo(gram.dtype).eps)) + 1
+    for exponent in range(smallest, -2):
+        failed = (info > 0)[..., None, None]
+        retry, retry_info = torch.linalg.cholesky_ex(gram + 10.0**exponent * scale * eye)
+        factor = torch.where(failed, retry, factor)
+        info = torch.where(info > 0, retry_info, info)
+        if not bool((info > 0).any()):
+            warnings.warn(
+                f"added jitter of 1e{exponent} times the mean variance to sample a singular prior",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+            return factor
+    raise ValueError(
+        "the kernel matrix is not positive semi-definite: even jitter of 1e-3 of its mean diagonal does not "
+        "make it factorisable. Check a custom kernel for asymmetry or negative eigenvalues."
+    )
+
+
+def symmetric_root(gram: Tensor) -> Tensor:
+    """A float64 factor F (..., N, N) with ``F F' = gram``, also when the matrix is singular; no jitter.
+
+    Eigenvalues that are negative by no more than the rounding of the matrix's own dtype count as zero.
+
+    Raises
+    ------
+    ValueError
+        When the matrix has an eigenvalue well below zero.
+    """
+    wide = gram.to(torch.float64)
+    values, vectors = torch.linalg.eigh(0.5 * (wide + wide.mT))
+    tolerance = torch.finfo(gram.dtype).eps ** 0.5 * values[..., -1:].abs() + torch.finfo(gram.dtype).tiny
+    if bool((values < -tolerance).any()):
+        raise ValueError(
+            "the kernel matrix is not positive semi-definite: its smallest eigenvalue is "
+            f"{float(values.min()):.3g}. Check a custom kernel for asymmetry or negative eigenvalues."
+        )
+    return vectors * values.clamp_min(0).sqrt().unsqueeze(-2)
