@@ -12,7 +12,6 @@ from sureshot.gaussian.gram import GramPrior, matheron_sample
 from sureshot.gaussian.sites import Sites
 from sureshot.inference.mean_field import fit_mean_field
 from sureshot.inference.objectives import (
-    collapsed_one_vs_each_log_evidence,
     evidence_bound,
     fisher_surrogate,
     gibbs_leave_one_out,
@@ -95,12 +94,12 @@ def dense_collapsed(gram, a, y, classes, omega, weight):
 
 @pytest.mark.parametrize(("n", "classes"), [(3, 3), (5, 2), (18, 5)])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_collapsed_evidence_is_the_dense_integral(n, classes, weighted):
-    """18 data of 5 classes are beyond the limit for one dense matrix and use the star structure."""
+def test_collapsed_evidence_is_the_dense_integral(n, classes, weighted, collapsed_evidence):
+    """The oracle of `one_vs_each.evidence` against explicit inverses."""
     gram, a, y, omega = collapsed_problem(n, classes)
     gram = gram + 0.05 * torch.eye(n, dtype=torch.float64)
     weight = 0.5 + torch.arange(n, dtype=torch.float64) / n if weighted else torch.ones(n, dtype=torch.float64)
-    values = collapsed_one_vs_each_log_evidence(gram, a, y, classes, omega, weight if weighted else None)
+    values = collapsed_evidence(gram, a, y, classes, omega, weight if weighted else None)
     assert values.shape == (2, 2)
     for chain in range(2):
         for task in range(2):
@@ -109,12 +108,12 @@ def test_collapsed_evidence_is_the_dense_integral(n, classes, weighted):
 
 
 @pytest.mark.parametrize(("n", "classes"), [(4, 3), (18, 5)])
-def test_collapsed_evidence_has_the_published_gradient(n, classes):
+def test_collapsed_evidence_has_the_published_gradient(n, classes, collapsed_evidence):
     """beta = W^1/2 B^-1 (1/2 W^-1/2 1 - W^1/2 abar), G = (beta beta' - W^1/2 B^-1 W^1/2)/2, gathered to K."""
     gram, a, y, omega = (part[0] for part in collapsed_problem(n, classes, seed=3))
     omega = omega[0]
     gram = gram.clone().requires_grad_()
-    value = collapsed_one_vs_each_log_evidence(gram, a, y, classes, omega)
+    value = collapsed_evidence(gram, a, y, classes, omega)
     (autograd,) = torch.autograd.grad(value, gram)
     with torch.no_grad():
         differences = pairwise_differences(y, classes, torch.float64)
@@ -130,12 +129,12 @@ def test_collapsed_evidence_has_the_published_gradient(n, classes):
     torch.testing.assert_close(0.5 * (autograd + autograd.T), dK, rtol=1e-8, atol=1e-9)
 
 
-def test_collapsed_evidence_does_not_see_the_common_mean():
+def test_collapsed_evidence_does_not_see_the_common_mean(collapsed_evidence):
     gram, a, y, omega = collapsed_problem(5, 3, seed=4)
-    first = collapsed_one_vs_each_log_evidence(gram, a, y, 3, omega)
-    torch.testing.assert_close(collapsed_one_vs_each_log_evidence(gram, a + 2.5, y, 3, omega), first, **CLOSE)
-    level = collapsed_one_vs_each_log_evidence(gram, torch.full_like(a, 7.0), y, 3, omega)
-    torch.testing.assert_close(collapsed_one_vs_each_log_evidence(gram, ZERO, y, 3, omega), level, **CLOSE)
+    first = collapsed_evidence(gram, a, y, 3, omega)
+    torch.testing.assert_close(collapsed_evidence(gram, a + 2.5, y, 3, omega), first, **CLOSE)
+    level = collapsed_evidence(gram, torch.full_like(a, 7.0), y, 3, omega)
+    torch.testing.assert_close(collapsed_evidence(gram, ZERO, y, 3, omega), level, **CLOSE)
 
 
 # Fisher's identity

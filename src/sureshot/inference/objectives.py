@@ -30,14 +30,9 @@ import math
 import torch
 from torch import Tensor
 
-from sureshot.gaussian.gram import GramPrior
 from sureshot.gaussian.latent import LatentPosterior, LatentPrior
 from sureshot.gaussian.sites import Sites
 from sureshot.likelihoods.base import Likelihood, MeanFieldLikelihood, PredictiveRule
-from sureshot.likelihoods.pairwise import other_classes, pairwise_gram, pairwise_mean
-
-# Pairs of a datum and another class up to which one matrix over all pairs is as fast and keeps more digits.
-_LARGEST_DENSE = 64
 
 
 def evidence_bound(
@@ -137,90 +132,6 @@ def fisher_surrogate(prior: LatentPrior, sites: Sites) -> Tensor:
     """
     constant = Sites(sites.precision.detach(), sites.shift.detach())
     return prior.condition(constant).log_evidence().mean(0)
-
-
-def collapsed_one_vs_each_log_evidence(
-    Kxx: Tensor,
-    prior_mean: Tensor,
-    y: Tensor,
-    n_classes: int,
-    omega: Tensor,
-    weight: Tensor | None = None,
-) -> Tensor:
-    """``log p(Y | omega)`` of the one-vs-each model with the latents integrated out, shape (...), in nats.
-
-    With omega drawn from its posterior the gradient of its average over the draws is the gradient of the
-    evidence (see `fisher_surrogate`). One-vs-each is a composite likelihood whose sum over all labelings
-    grows with the scale, so its "evidence" favours large output scales when kernels are compared.
-
-    Parameters
-    ----------
-    Kxx : Tensor (..., N, N)
-        Kernel matrix shared by the classes.
-    prior_mean : Tensor, scalar or (..., C)
-    y : Tensor (..., N) int64
-    n_classes : int
-    omega : Tensor (..., C, N)
-        Polya-Gamma variables, chains in leading dimensions; zero at each datum's own class, as
-        `OneVsEach.sample_omega` draws them.
-    weight : Tensor (..., N), optional
-    """
-    counts = torch.ones(y.shape, dtype=omega.dtype, device=omega.device) if weight is None else weight
-    pairs = y.shape[-1] * (n_classes - 1)
-    evidence = _pairwise_evidence if pairs <= _LARGEST_DENSE else _star_evidence
-    constant = math.log(2) * (n_classes - 1) * counts.sum(-1)
-    return evidence(Kxx, prior_mean, y, n_classes, omega, counts) - constant
-
-
-def _pairwise_evidence(
-    Kxx: Tensor, prior_mean: Tensor, y: Tensor, n_classes: int, omega: Tensor, counts: Tensor
-) -> Tensor:
-    """Log of the integral of the sites over all pairs, by one M x M matrix; ``O(M^3)``."""
-    prior = GramPrior(
-        pairwise_gram(Kxx, y, n_classes).unsqueeze(-3), pairwise_mean(prior_mean, y, n_classes).unsqueeze(-2)
-    )
-    others = other_classes(y, n_classes).expand(*omega.shape[:-2], y.shape[-1], n_classes - 1)
-    precision = omega.mT.gather(-1, others).flatten(-2).unsqueeze(-2)  # (..., 1, M)
-    shift = 0.5 * counts.repeat_interleave(n_classes - 1, -1).unsqueeze(-2)
-    return prior.condition(Sites(precision, shift.expand_as(precision))).log_evidence()
-
-
-def _star_evidence(Kxx: Tensor, prior_mean: Tensor, y: Tensor, n_classes: int, omega: Tensor, counts: Tensor) -> Tensor:
-    """The same value in ``O(C N^3)``, from the classes' own N x N matrices and one 2N x 2N matrix.
-
-    The precision over the classes at datum n is ``diag(omega) + U [[s, -1], [-1, 0]] U'`` with ``U = [e_y,
-    omega]`` and ``s = sum(omega)``: diagonal plus a matrix of rank two. The inner matrix is indefinite, so
-    it takes LU where Cholesky would fail.
-    """
-    n = y.shape[-1]
-    own = torch.eye(n_classes, dtype=omega.dtype, device=omega.device)[y].mT  # (..., C, N)
-    shared = Kxx.unsqueeze(-3)
-    posterior = GramPrior(shared, omega.new_zeros(())).condition(Sites(omega, torch.zeros_like(omega)))
-    half_gram = posterior.whitened(shared)
-    covariance = shared - half_gram.mT @ half_gram  # (..., C, N, N), under the diagonal part alone
-
-    means = prior_mean if prior_mean.dim() == 0 else prior_mean.unsqueeze(-1)
-    means = means * torch.ones_like(own)
-    against = (own * means).sum(-2, keepdim=True) - means  # a_y - a_c
-    pull = 0.5 * counts.unsqueeze(-2) - omega * against
-    residual = own * ((1 - own) * pull).sum(-2, keepdim=True) - (1 - own) * pull
-    moved = (covariance @ residual.unsqueeze(-1)).squeeze(-1)
-
-    def block(left: Tensor, right: Tensor) -> Tensor:
-        return (left.unsqueeze(-1) * covariance * right.unsqueeze(-2)).sum(-3)
-
-    def mix(top: Tensor, bottom: Tensor) -> Tensor:  # multiply by [[s, -1], [-1, 0]] at every datum
-        return torch.cat([omega.sum(-2).unsqueeze(-1) * top - bottom, -top], -2)
-
-    crossed = block(own, omega)
-    inner = mix(torch.cat([block(own, own), crossed], -1), torch.cat([crossed.mT, block(omega, omega)], -1))
-    inner = inner + torch.eye(2 * n, dtype=omega.dtype, device=omega.device)
-    top, bottom = (own * moved).sum(-2).unsqueeze(-1), (omega * moved).sum(-2).unsqueeze(-1)
-    correction = torch.cat([top, bottom], -2) * torch.linalg.solve(inner, mix(top, bottom))
-    quadratic = (residual * moved).sum((-2, -1)) - correction.sum((-2, -1))
-    log_det = posterior.log_det.sum(-1) + torch.linalg.slogdet(inner).logabsdet
-    linear = 0.5 * (against * counts.unsqueeze(-2) - omega * against**2).sum((-2, -1))
-    return linear + 0.5 * (quadratic - log_det)
 
 
 def _log_probability(probabilities: Tensor, y: Tensor) -> Tensor:
