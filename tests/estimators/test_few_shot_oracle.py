@@ -231,7 +231,7 @@ def sampled(case: Case, model: FewShotClassifier, problem: Problem, queries: Arr
     order = [int(np.abs(problem.x - row).sum(1).argmin()) for row in kept]
     assert sorted(order) == list(range(len(problem.y)))
     problem = replace(problem, x=problem.x[order], y=problem.y[order], weight=problem.weight[order])
-    posterior: Any = model._fitted.answers.posterior
+    posterior: Any = model._fitted.conditioned.posterior
     if case.likelihood == "one_vs_each":
         states = posterior.result.omega.numpy().reshape(-1, problem.n_classes, len(problem.y))
         return dense.chains([dense.given_pairs(problem, omega, queries) for omega in states])

@@ -12,11 +12,12 @@ from torch import Tensor
 
 from sureshot.estimators.few_shot_default import DefaultModel, check_directions, default_model
 from sureshot.estimators.few_shot_inputs import Encoder
-from sureshot.estimators.few_shot_support import Answers, SupportSet, condition_on
+from sureshot.estimators.few_shot_predictors import ConditionedLearner, condition_on
 from sureshot.estimators.fitted import Fitted
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.preprocessing import Scaling
 from sureshot.estimators.readers import Reader
+from sureshot.estimators.support import Support
 from sureshot.estimators.threads import one_thread
 from sureshot.estimators.validation import Columns, LabelledRows
 from sureshot.meta.learners import Learner
@@ -32,7 +33,7 @@ class FewShotFitted(Fitted):
     learner: Learner  # what is conditioned on the rows, in double precision
     default: DefaultModel | None  # without a checkpoint
     scaling: Scaling | None  # without a checkpoint
-    answers: Answers
+    conditioned: ConditionedLearner
     seed: int  # for learners that sample
     device: torch.device
 
@@ -44,7 +45,7 @@ class FewShotFitted(Fitted):
     @property
     def queries_at_once(self) -> int:
         """See `Fitted.queries_at_once`."""
-        return NUMBERS_AT_ONCE // self.answers.numbers_per_query
+        return NUMBERS_AT_ONCE // self.conditioned.numbers_per_query
 
     def inputs(self, kept: np.ndarray) -> Tensor:
         """See `Fitted.inputs`."""
@@ -53,28 +54,28 @@ class FewShotFitted(Fitted):
         return kernel_inputs(kept, self.scaling, self.device)
 
     def moments(self, queries: Tensor) -> tuple[Tensor, ...]:
-        """See `Fitted.moments`."""
-        return self.answers.moments(queries)
+        """See `Predictor.moments`."""
+        return self.conditioned.moments(queries)
 
     def probabilities(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
-        """See `Fitted.probabilities`."""
-        return self.answers.probabilities(moments, temperature)
+        """See `Predictor.probabilities`."""
+        return self.conditioned.probabilities(moments, temperature)
 
     def latents(self, queries: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Fitted.latents`."""
-        return self.answers.latents(queries)
+        """See `Predictor.latents`."""
+        return self.conditioned.latents(queries)
 
     def outlier_scores(self, queries: Tensor) -> Tensor:
-        """See `Fitted.outlier_scores`.
+        """See `Predictor.outlier_scores`.
 
         For Gaussian processes the squared distance to the nearest class mean in the kernel's feature space, for other
         learners minus the largest score.
         """
-        return self.answers.outlier_scores(queries)
+        return self.conditioned.outlier_scores(queries)
 
     def entropies(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-        """See `Fitted.entropies`."""
-        return self.answers.entropies(queries, temperature)
+        """See `Predictor.entropies`."""
+        return self.conditioned.entropies(queries, temperature)
 
 
 def condition_rows(
@@ -103,14 +104,14 @@ def condition_learner(
     scaling: Scaling | None,
 ) -> FewShotFitted:
     """The same with the learner given, as a model file has it."""
-    support = SupportSet(
+    support = Support(
         kernel_inputs(rows.x, scaling, device),
         aligned(rows.y, device),
         aligned(rows.weight, device),
         len(classes),
     )
     with one_thread() if len(rows.y) <= SMALL_SUPPORT else nullcontext():
-        answers = condition_on(learner, support, seed)
+        conditioned = condition_on(learner, support, seed)
     return FewShotFitted(
         classes=classes,
         columns=columns,
@@ -118,11 +119,11 @@ def condition_learner(
         rows=rows,
         temperature=1.0,
         calibrated=False,
-        log_evidence=answers.log_evidence,
+        log_evidence=conditioned.log_evidence,
         learner=learner,
         default=default,
         scaling=scaling,
-        answers=answers,
+        conditioned=conditioned,
         seed=seed,
         device=device,
     )

@@ -20,8 +20,32 @@ from sureshot.estimators.validation import Columns, LabelledRows
 from sureshot.persistence import Artifact
 
 
+class Predictor(ABC):
+    """What is said of queries (Q, D), in the form in which a kernel sees them."""
+
+    @abstractmethod
+    def moments(self, queries: Tensor) -> tuple[Tensor, ...]:
+        """What `probabilities` needs of the queries; costly, and the same for all temperatures."""
+
+    @abstractmethod
+    def probabilities(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
+        """Class probabilities (Q, C) of queries with these `moments`, the latents divided by the temperature."""
+
+    @abstractmethod
+    def latents(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        """Marginal means and variances of the latents, each (Q, C)."""
+
+    @abstractmethod
+    def outlier_scores(self, queries: Tensor) -> Tensor:
+        """How little a query is like any class that has rows, (Q,)."""
+
+    @abstractmethod
+    def entropies(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        """Total and aleatoric uncertainty in nats, each (Q,)."""
+
+
 @dataclass(frozen=True)
-class Fitted(ABC):
+class Fitted(Predictor):
     """What an incremental classifier has learnt, and what it says of queries.
 
     Queries are what `inputs` makes of rows; (Q, D).
@@ -43,26 +67,6 @@ class Fitted(ABC):
     @abstractmethod
     def inputs(self, kept: np.ndarray) -> Tensor:
         """What the kernel sees of rows in the form in which the reader keeps them."""
-
-    @abstractmethod
-    def moments(self, queries: Tensor) -> tuple[Tensor, ...]:
-        """What `probabilities` needs of the queries; costly, and the same for all temperatures."""
-
-    @abstractmethod
-    def probabilities(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
-        """Class probabilities (Q, C) of queries with these `moments`, the latents divided by the temperature."""
-
-    @abstractmethod
-    def latents(self, queries: Tensor) -> tuple[Tensor, Tensor]:
-        """Marginal means and variances of the latents, each (Q, C)."""
-
-    @abstractmethod
-    def outlier_scores(self, queries: Tensor) -> Tensor:
-        """How little a query is like any class that has rows, (Q,)."""
-
-    @abstractmethod
-    def entropies(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-        """Total and aleatoric uncertainty in nats, each (Q,)."""
 
 
 @dataclass(frozen=True)

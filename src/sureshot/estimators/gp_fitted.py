@@ -64,7 +64,7 @@ class GPFitted(Fitted):
         return self.feature_map.from_cross(queries[:, columns] * self.plan.kernel.outputscale.detach())
 
     def moments(self, queries: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Fitted.moments`: means (S, C, Q) and what the predictive rule needs to know of their spread."""
+        """See `Predictor.moments`: means (S, C, Q) and what the predictive rule needs to know of their spread."""
         features, residual = self.features(queries)
         mean = self.posterior.latent_mean(features)
         if self.plan.rule == "plug_in":
@@ -72,7 +72,7 @@ class GPFitted(Fitted):
         return mean, self.posterior.latent_spread(features, residual)
 
     def probabilities(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
-        """See `Fitted.probabilities`."""
+        """See `Predictor.probabilities`."""
         mean, spread = moments
         likelihood = self.plan.model.predictive_likelihood()
         p = likelihood.predict_mixture(mean / temperature, spread / temperature**2, self.plan.rule).mT
@@ -80,7 +80,7 @@ class GPFitted(Fitted):
         return p / p.sum(1, keepdim=True)
 
     def latents(self, queries: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Fitted.latents`; those of the mixture of chains."""
+        """See `Predictor.latents`; those of the mixture of chains."""
         features, residual = self.features(queries)
         means = self.posterior.latent_mean(features)
         variance = self.posterior.latent_variance(features, residual).mean(0) + means.var(0, correction=0)
@@ -91,7 +91,7 @@ class GPFitted(Fitted):
         return mean.mT, variance.mT
 
     def outlier_scores(self, queries: Tensor) -> Tensor:
-        """See `Fitted.outlier_scores`: minus the latent mean of the most likely class in standard deviations.
+        """See `Predictor.outlier_scores`: minus the latent mean of the most likely class in standard deviations.
 
         Where only differences of latents matter, a prior mean common to all of them says nothing, and is taken off.
         """
@@ -107,7 +107,7 @@ class GPFitted(Fitted):
         return -(top - common) / spread.clamp_min(_SMALLEST_VARIANCE).sqrt()
 
     def entropies(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-        """See `Fitted.entropies`; the mean is over fixed points of the posterior of the latents."""
+        """See `Predictor.entropies`; the mean is over fixed points of the posterior of the latents."""
         features, residual = self.features(queries)
         mean, spread = self.posterior.latent_mean(features), self.posterior.latent_spread(features, residual)
         points = standard_normal_points(mean.shape[1], N_DRAWS, mean.dtype, mean.device)  # (P, C)

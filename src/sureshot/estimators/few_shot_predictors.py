@@ -1,7 +1,7 @@
 """A few-shot learner conditioned on one support set, for `FewShotClassifier`.
 
-Two kinds of learners answer the same questions. `GaussianAnswers` are those of Gaussian processes: latents with means
-and (co)variances, and a rule that turns them into probabilities. `ScoreAnswers` are those of learners that give one
+Two kinds of learners answer the same questions. `GaussianPredictor` are those of Gaussian processes: latents with means
+and (co)variances, and a rule that turns them into probabilities. `ScorePredictor` are those of learners that give one
 score for each class and no uncertainty of it.
 
 Classes without rows take no part in the conditioning. For a Gaussian process their latents keep the prior; other
@@ -11,13 +11,14 @@ learners have no prior, and give such classes probability 0.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from sureshot.estimators.fitted import Predictor
 from sureshot.estimators.settings import memory_budget
+from sureshot.estimators.support import Support
 from sureshot.gaussian.gram import GramPrior
 from sureshot.likelihoods.quadrature import (
     displacement,
@@ -36,29 +37,8 @@ _DRAWS_AT_ONCE = 16
 _MATRICES = 7  # kernel-sized matrices that conditioning holds at a time
 
 
-@dataclass(frozen=True)
-class SupportSet:
-    """Labelled embeddings.
-
-    Attributes
-    ----------
-    x : Tensor (N, D) float64
-    y : Tensor (N,) int64
-        Numbers of classes, 0..n_classes-1; not every class needs rows.
-    weight : Tensor (N,) float64
-        How often each row counts.
-    n_classes : int
-        C.
-    """
-
-    x: Tensor
-    y: Tensor
-    weight: Tensor
-    n_classes: int
-
-
-class Answers(ABC):
-    """What a conditioned learner says about queries, by their embeddings (Q, D)."""
+class ConditionedLearner(Predictor):
+    """A learner given a support set."""
 
     log_evidence: float
     """Of the support's labels, in nats: exact or a lower bound; NaN where the learner has none."""
@@ -66,33 +46,9 @@ class Answers(ABC):
     numbers_per_query: int
     """Intermediate numbers that a query takes, so that callers can bound memory by asking in blocks."""
 
-    @abstractmethod
-    def moments(self, query: Tensor) -> tuple[Tensor, ...]:
-        """What `probabilities` needs of the queries; costly, and the same for all temperatures."""
-
-    @abstractmethod
-    def probabilities(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
-        """Class probabilities (Q, C) of queries with these `moments`, the latents divided by the temperature."""
-
-    @abstractmethod
-    def scores(self, query: Tensor) -> Tensor:
-        """Mean latents (Q, C)."""
-
-    @abstractmethod
-    def outlier_scores(self, query: Tensor) -> Tensor:
-        """How little a query is like any class that has rows, (Q,)."""
-
-    @abstractmethod
-    def latents(self, query: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance of the latents, each (Q, C)."""
-
-    @abstractmethod
-    def entropies(self, query: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-        """Total and aleatoric uncertainty in nats, each (Q,)."""
-
 
 @dataclass(frozen=True)
-class GaussianAnswers(Answers):
+class GaussianPredictor(ConditionedLearner):
     """Those of a Gaussian-process learner.
 
     Attributes
@@ -119,19 +75,19 @@ class GaussianAnswers(Answers):
 
     @property
     def numbers_per_query(self) -> int:  # type: ignore[override]
-        """See `Answers.numbers_per_query`."""
+        """See `ConditionedLearner.numbers_per_query`."""
         n_chains = self.learner.prediction_inference.n_chains
         return n_chains * self.n_classes * max(self.support.shape[1], self.n_classes)
 
     def moments(self, query: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Answers.moments`: those of the latents, with variances of zero for the rule that reads none."""
+        """See `Predictor.moments`: those of the latents, with variances of zero for the rule that reads none."""
         if self.learner.rule == "plug_in":
             mean = self._means(query)
             return mean, torch.zeros_like(mean)
         return self._means_and_covariances(query)
 
     def probabilities(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
-        """See `Answers.probabilities`."""
+        """See `Predictor.probabilities`."""
         mean, covariance = moments
         learner = self.learner
         found = class_probabilities(
@@ -140,22 +96,18 @@ class GaussianAnswers(Answers):
         return temper(found.squeeze(0).mT, self._own_temperature)
 
     def outlier_scores(self, query: Tensor) -> Tensor:
-        """See `Answers.outlier_scores`: the distance to the nearest class in the kernel's feature space."""
+        """See `Predictor.outlier_scores`: the distance to the nearest class in the kernel's feature space."""
         queries = query.unsqueeze(0)
         return distance_to_classes(self.learner.kernel, self.support, self.membership, queries).squeeze(0)
 
-    def scores(self, query: Tensor) -> Tensor:
-        """See `Answers.scores`; chains are averaged."""
-        return self._means(query).mean(0).squeeze(0).mT
-
     def latents(self, query: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Answers.latents`; those of the mixture of chains."""
+        """See `Predictor.latents`; those of the mixture of chains."""
         mean, covariance = self._means_and_covariances(query)
         variance = marginal_variance(mean, covariance).mean(0) + mean.var(0, correction=0)
         return mean.mean(0).squeeze(0).mT, variance.squeeze(0).mT
 
     def entropies(self, query: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-        """See `Answers.entropies`; the mean is over fixed points of the posterior of the latents."""
+        """See `Predictor.entropies`; the mean is over fixed points of the posterior of the latents."""
         mean, covariance = self._means_and_covariances(query)  # (S, 1, C, Q)
         points = standard_normal_points(self.n_classes, N_DRAWS, mean.dtype, mean.device)
         displaced = displacement(mean, covariance)
@@ -211,7 +163,7 @@ class GaussianAnswers(Answers):
 
 
 @dataclass(frozen=True)
-class ScoreAnswers(Answers):
+class ScorePredictor(ConditionedLearner):
     """Those of a learner without a posterior over its scores.
 
     Attributes
@@ -231,11 +183,11 @@ class ScoreAnswers(Answers):
     log_evidence: float = math.nan
 
     def moments(self, query: Tensor) -> tuple[Tensor, ...]:
-        """See `Answers.moments`: the learner's own probabilities of the classes with rows, (Q, P)."""
+        """See `Predictor.moments`: the learner's own probabilities of the classes with rows, (Q, P)."""
         return (self.posterior.predict(query.unsqueeze(0)).squeeze(0),)
 
     def probabilities(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
-        """See `Answers.probabilities`: the learner's own, raised to 1 / temperature and normalised."""
+        """See `Predictor.probabilities`: the learner's own, raised to 1 / temperature and normalised."""
         (own,) = moments
         if temperature != 1:
             own = torch.softmax(own.clamp_min(torch.finfo(own.dtype).tiny).log() / temperature, -1)
@@ -244,36 +196,36 @@ class ScoreAnswers(Answers):
         return whole
 
     def scores(self, query: Tensor) -> Tensor:
-        """See `Answers.scores`; minus infinity for a class without rows."""
+        """The learner's own scores (Q, C); minus infinity for a class without rows."""
         own = self.posterior.latents(query.unsqueeze(0)).mean.squeeze(0)
         whole = own.new_full((len(query), self.n_classes), -torch.inf)
         whole[:, self.present] = own
         return whole
 
     def outlier_scores(self, query: Tensor) -> Tensor:
-        """See `Answers.outlier_scores`: the learner's own."""
+        """See `Predictor.outlier_scores`: the learner's own."""
         return self.posterior.outlier_score(query.unsqueeze(0)).squeeze(0)
 
     def latents(self, query: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Answers.latents`; the variances are 0."""
+        """See `Predictor.latents`; the variances are 0."""
         scores = self.scores(query)
         return scores, torch.zeros_like(scores)
 
     def entropies(self, query: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-        """See `Answers.entropies`; all of the uncertainty is aleatoric."""
+        """See `Predictor.entropies`; all of the uncertainty is aleatoric."""
         total = _entropy(self.probabilities(self.moments(query), temperature), -1)
         return total, total
 
 
 @torch.no_grad()
-def condition_on(learner: Learner, support: SupportSet, seed: int) -> Answers:
+def condition_on(learner: Learner, support: Support, seed: int) -> ConditionedLearner:
     """Condition a learner on a support set.
 
     Parameters
     ----------
     learner : Learner
         In evaluation mode and double precision.
-    support : SupportSet
+    support : Support
     seed : int
         For learners that sample.
 
@@ -291,12 +243,12 @@ def condition_on(learner: Learner, support: SupportSet, seed: int) -> Answers:
     repeats = _whole(support.weight, type(learner).__name__)
     x, y = support.x.repeat_interleave(repeats, 0), y.repeat_interleave(repeats)
     posterior = learner.condition_embedded(x.unsqueeze(0), y.unsqueeze(0), len(present), None, None, generator)
-    return ScoreAnswers(posterior, present, support.n_classes, len(x) * max(x.shape[1], len(present)))
+    return ScorePredictor(posterior, present, support.n_classes, len(x) * max(x.shape[1], len(present)))
 
 
 def _gaussian(
-    learner: GaussianProcessLearner, support: SupportSet, y: Tensor, present: Tensor, generator: torch.Generator
-) -> GaussianAnswers:
+    learner: GaussianProcessLearner, support: Support, y: Tensor, present: Tensor, generator: torch.Generator
+) -> GaussianPredictor:
     x = support.x.unsqueeze(0)
     inference = learner.prediction_inference
     n_present = len(present)
@@ -311,7 +263,7 @@ def _gaussian(
             "kernel (any preset but 'paper' of dkt)."
         )
     if n_present < 2 and inference.compares_classes:
-        return GaussianAnswers(learner, x, membership, None, present, support.n_classes, 0.0)
+        return GaussianPredictor(learner, x, membership, None, present, support.n_classes, 0.0)
     if not inference.takes_real_weights:
         _whole(support.weight, "a learner that samples")
     mean = (learner.prior_mean + learner.prediction_shift).expand(1, n_present, 1)
@@ -319,7 +271,7 @@ def _gaussian(
     posterior, evidence = inference.condition_alone(
         prior, y.unsqueeze(0), n_present, support.weight.unsqueeze(0), generator
     )
-    return GaussianAnswers(learner, x, membership, posterior, present, support.n_classes, evidence)
+    return GaussianPredictor(learner, x, membership, posterior, present, support.n_classes, evidence)
 
 
 def _whole(weight: Tensor, who: str) -> Tensor:
