@@ -46,6 +46,11 @@ def width(value: Any, name: str) -> int | None:
     return None if value is None else integer(value, name)
 
 
+def columns(value: Any, name: str) -> tuple[int, ...]:
+    """The columns of a row that a kernel looks at."""
+    return tuple(integers(list(value) if isinstance(value, tuple) else value, name, low=0))
+
+
 def listing(value: Any, name: str) -> list[Any]:
     """A list, as JSON has them."""
     if not isinstance(value, list):

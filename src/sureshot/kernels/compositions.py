@@ -86,7 +86,7 @@ class Scale(Expression):
 class Columns(Expression):
     """A kernel of some of the columns of a row; GPyTorch has active dimensions in the place of a class."""
 
-    columns: tuple[int, ...] = setting(lambda value, name: tuple(checks.integers(list(value), name, low=0)))
+    columns: tuple[int, ...] = setting(checks.columns)
     base_kernel: Expression = part()
 
     def values(self, x1: Tensor, x2: Tensor, paired: bool) -> Tensor:

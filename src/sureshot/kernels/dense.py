@@ -9,6 +9,7 @@ that has no expression is evaluated by its own ``forward``, one thread at a time
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from gpytorch.kernels import Kernel
@@ -81,12 +82,12 @@ class GPyTorchKernel(Expression):
 
     @property
     def parameters(self) -> dict[str, Tensor]:
-        """The module's own: raw, and not to be replaced."""
+        """The module's own: raw, and to be changed there."""
         return dict(self.module.named_parameters())
 
-    def replace(self, **values: Any) -> GPyTorchKernel:
-        if values:
-            raise ValueError(f"{self} keeps its parameters in its module: set them there.")
+    def map(self, function: Callable[[str, Tensor], Any], prefix: str = "") -> GPyTorchKernel:
+        if any(function(prefix + name, value) is not value for name, value in self.parameters.items()):
+            raise ValueError(f"{self} keeps its parameters in its module: change or convert them there.")
         return self
 
     def to_gpytorch(self) -> Kernel:

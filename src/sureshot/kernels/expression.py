@@ -206,7 +206,8 @@ class Expression(ABC):
         values = [shown(getattr(self, name)) for name in self.roles if getattr(self, name) is not None]
         return f"{type(self).__name__}({', '.join(values)})"
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return str(self)
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):

@@ -27,28 +27,10 @@ def set_values(kernel: Kernel, **values: Tensor) -> Kernel:
     return kernel
 
 
-def _refuse_last_dim_is_batch(kernel: Kernel, params: dict[str, Any]) -> None:
-    if params.get("last_dim_is_batch"):
-        raise ValueError(
-            f"{type(kernel).__name__} compares whole rows and cannot treat features as a batch "
-            "(last_dim_is_batch=True)."
-        )
+class _OnTheSphere(Kernel):
+    """A kernel of whole rows, less a fixed centre (D,) where given, which is a buffer and no parameter.
 
-
-class CosineKernel(Kernel):
-    """Cosine similarity ``<x, x'> / (|x| |x'|)``, of rank D and with a diagonal of ones.
-
-    Parameters
-    ----------
-    center : Tensor (D,), optional
-        Subtracted from the rows before they are normalised; kept as a buffer, not a parameter.
-    **kwargs
-        Those of `gpytorch.kernels.Kernel`, such as ``active_dims``.
-
-    Raises
-    ------
-    ValueError
-        On evaluation, when a row has zero length.
+    Takes what `gpytorch.kernels.Kernel` does. A row of zero length is a ValueError on evaluation.
     """
 
     center: Tensor | None
@@ -57,62 +39,48 @@ class CosineKernel(Kernel):
         super().__init__(**kwargs)
         self.register_buffer("center", center)
 
+    def directions(self, x1: Tensor, x2: Tensor, params: dict[str, Any]) -> tuple[Tensor, Tensor]:
+        """Both sets of rows at unit length, one object where they are one."""
+        if params.get("last_dim_is_batch"):
+            raise ValueError(
+                f"{type(self).__name__} compares whole rows and cannot treat features as a batch "
+                "(last_dim_is_batch=True)."
+            )
+        first = unit_rows(x1, self.center)
+        return first, first if x2 is x1 else unit_rows(x2, self.center)
+
+
+class CosineKernel(_OnTheSphere):
+    """Cosine similarity ``<x, x'> / (|x| |x'|)``, of rank D and with a diagonal of ones."""
+
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Kernel matrix (..., N, M), or with `diag` the values (..., N) of paired rows."""
-        _refuse_last_dim_is_batch(self, params)
-        u1 = unit_rows(x1, self.center)
-        u2 = u1 if x2 is x1 else unit_rows(x2, self.center)
+        u1, u2 = self.directions(x1, x2, params)
         if not diag:
             return u1 @ u2.mT
         return u1.new_ones(u1.shape[:-1]) if u2 is u1 else (u1 * u2).sum(-1)
 
 
-class UnitSphereKernel(Kernel):
+class UnitSphereKernel(_OnTheSphere):
     """Any kernel, evaluated on rows normalised to unit length.
 
     The squared distance of two unit vectors is ``2 (1 - cosine)``, between 0 and 4, whatever the number of
     features: for a stationary `base_kernel` the natural length-scale is 1.
-
-    Parameters
-    ----------
-    base_kernel : gpytorch.kernels.Kernel
-    center : Tensor (D,), optional
-        Subtracted from the rows before they are normalised; kept as a buffer, not a parameter.
-    **kwargs
-        Those of `gpytorch.kernels.Kernel`, such as ``active_dims``.
-
-    Raises
-    ------
-    ValueError
-        On evaluation, when a row has zero length.
     """
 
-    center: Tensor | None
-
     def __init__(self, base_kernel: Kernel, center: Tensor | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        super().__init__(center, **kwargs)
         self.base_kernel = base_kernel
-        self.register_buffer("center", center)
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Any:
         """Kernel matrix (..., N, M), or with `diag` the values (..., N) of paired rows."""
-        _refuse_last_dim_is_batch(self, params)
-        u1 = unit_rows(x1, self.center)
-        u2 = u1 if x2 is x1 else unit_rows(x2, self.center)
-        return self.base_kernel(u1, u2, diag=diag)
+        return self.base_kernel(*self.directions(x1, x2, params), diag=diag)
 
 
 class ScaledPolynomialKernel(Kernel):
     """``(<x, x'> / D + offset)^power``: a polynomial kernel whose values do not grow with D.
 
-    Parameters
-    ----------
-    power : int
-        Degree, at least 1.
-    n_features : int
-        D, the number of features that the inner product is divided by.
-    **kwargs
-        Those of `gpytorch.kernels.PolynomialKernel`, such as ``offset_constraint``.
+    Takes what `gpytorch.kernels.PolynomialKernel` does, such as ``offset_constraint``.
     """
 
     def __init__(self, power: int, n_features: int, **kwargs: Any) -> None:

@@ -79,11 +79,42 @@ def preset_kernel(
     constant_weight: float = 1.0,
     center: Tensor | None = None,
     batch_shape: tuple[int, ...] = (),
+    dtype: torch.dtype = torch.float64,
+    device: torch.device | str | None = None,
 ) -> Expression:
-    """The preset `name` as an expression, ``outputscale x (base + constant)``; arguments are those of `make_kernel`.
+    """The preset `name` as an expression, ``outputscale x (base + constant)``.
 
     >>> print(preset_kernel("matern32", 4, constant_weight=0.5))
     1 x (Matern(1.5, 2) + 0.5)
+
+    Parameters
+    ----------
+    name : str
+        One of `KERNEL_NAMES`.
+    n_features : int
+        D, at least 1.
+    ard : bool
+        One length-scale (linear: one variance) for each feature. Not for cosine and polynomial kernels.
+    constant : bool
+        Add an intercept. Polynomial kernels have one already, their offset, and get no other.
+    lengthscale : float, optional
+        Initial length-scale, in the units of the inputs; default `natural_lengthscale`.
+    outputscale : float
+        Initial output scale, the factor of the whole kernel.
+    constant_weight : float
+        Initial intercept variance relative to the base (polynomial: the offset). 1 by default, as the base's
+        diagonal.
+    center : Tensor (D,), optional
+        Subtracted before rows are normalised; only for kernels on the unit sphere.
+    batch_shape : tuple of int
+        Leading dimensions of every parameter, for kernels that are evaluated in batches; none by default.
+    dtype, device
+        Of the tensors. float64 by default, as the estimators use.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name, or an option that the named kernel lacks.
     """
     if name not in KERNEL_NAMES:
         raise ValueError(f"unknown kernel {name!r}: expected one of {', '.join(KERNEL_NAMES)}.")
@@ -120,57 +151,13 @@ def preset_kernel(
         base = UnitSphere(base, center)
     if constant and leaf is not Polynomial:
         base = base + Constant(torch.full(batch_shape, constant_weight, dtype=torch.float64))
-    return Scale(torch.full(batch_shape, outputscale, dtype=torch.float64), base)
+    kernel = Scale(torch.full(batch_shape, outputscale, dtype=torch.float64), base)
+    return kernel.to(dtype=dtype, device=device)
 
 
-def make_kernel(
-    name: str,
-    n_features: int,
-    ard: bool = False,
-    constant: bool = True,
-    lengthscale: float | None = None,
-    outputscale: float = 1.0,
-    constant_weight: float = 1.0,
-    center: Tensor | None = None,
-    batch_shape: tuple[int, ...] = (),
-    dtype: torch.dtype = torch.float64,
-    device: torch.device | str | None = None,
-) -> Kernel:
-    """The preset `name` as a GPyTorch kernel, ``ScaleKernel(base + ConstantKernel)``.
-
-    Parameters
-    ----------
-    name : str
-        One of `KERNEL_NAMES`.
-    n_features : int
-        D, at least 1.
-    ard : bool
-        One length-scale (linear: one variance) for each feature. Not for cosine and polynomial kernels.
-    constant : bool
-        Add an intercept. Polynomial kernels have one already, their offset, and get no other.
-    lengthscale : float, optional
-        Initial length-scale, in the units of the inputs; default `natural_lengthscale`.
-    outputscale : float
-        Initial output scale, the factor of the whole kernel.
-    constant_weight : float
-        Initial intercept variance relative to the base (polynomial: the offset). 1 by default, as the base's
-        diagonal.
-    center : Tensor (D,), optional
-        Subtracted before rows are normalised; only for kernels on the unit sphere.
-    batch_shape : tuple of int
-        Leading dimensions of every parameter, for kernels that are evaluated in batches; none by default.
-    dtype, device
-        Of the parameters. float64 by default, as the estimators use.
-
-    Raises
-    ------
-    ValueError
-        For an unknown name, or an option that the named kernel lacks.
-    """
-    expression = preset_kernel(
-        name, n_features, ard, constant, lengthscale, outputscale, constant_weight, center, tuple(batch_shape)
-    )
-    kernel = expression.to(dtype=dtype, device=device).to_gpytorch()
+def make_kernel(name: str, n_features: int, ard: bool = False, constant: bool = True, **options: Any) -> Kernel:
+    """The preset `name` as a GPyTorch kernel, ``ScaleKernel(base + ConstantKernel)``; see `preset_kernel`."""
+    kernel = preset_kernel(name, n_features, ard, constant, **options).to_gpytorch()
     for module in kernel.modules():
         # One variance for all features only repeats the output scale: learning both is ill-posed.
         if isinstance(module, gpytorch.kernels.LinearKernel):
