@@ -53,6 +53,9 @@ def test_sums_and_products_are_flat() -> None:
     assert a + b + c == a + (b + 0.5)
     assert a * b * c == a * (b * c)
     assert 2.0 * a == a * 2.0
+    assert a != b
+    assert a + b != a * b
+    assert a != "RBF(1)"
     assert str((a + b) * (b + 1.0)) == "(RBF(1) + Linear(1)) x (Linear(1) + 1)"
 
 
@@ -90,6 +93,8 @@ def test_other_gpytorch_kernels_come_back_as_they_went() -> None:
     torch.testing.assert_close(evaluate(inner, X), evaluate(narrow, X[:, [2, 0]]))
     with pytest.raises(ValueError, match="cannot be written as JSON"):
         kernel.to_json()
+    assert Columns((0, 1, 2), kernel).to_gpytorch() is not own
+    assert own.active_dims is None
     assert (kernel + 1.0).replace(**{"kernels.1.constant": 2.0}) == kernel + 2.0
     with pytest.raises(ValueError, match="in its module"):
         (kernel + 1.0).replace(**{"kernels.0.raw_mixture_means": 1.0})
