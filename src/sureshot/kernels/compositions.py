@@ -108,7 +108,8 @@ class Columns(Expression):
         kernel = self.base_kernel.to_gpytorch()
         if kernel.active_dims is not None or not self.base_kernel.twins:
             kernel = gk.AdditiveKernel(kernel)  # has active dimensions of its own, whatever those of its term
-        kernel.active_dims = torch.tensor(self.columns)
+        device = next((value.device for value in kernel.parameters()), None)
+        kernel.active_dims = torch.tensor(self.columns, device=device)
         return kernel
 
     def _of(self, x: Tensor) -> Tensor:
