@@ -18,6 +18,7 @@ from sureshot.estimators.layout import aligned
 from sureshot.estimators.posterior_arrays import pack_posterior, unpack_posterior
 from sureshot.estimators.preprocessing import Scaling
 from sureshot.estimators.validation import LabelledRows
+from sureshot.kernels import Expression
 from sureshot.kernels.config import kernel_config, kernel_from_config, kernel_state
 from sureshot.likelihoods.base import PredictiveRule
 from sureshot.persistence import (
@@ -187,7 +188,7 @@ def _without_class_weights(rows: LabelledRows, class_weight: Any, classes: np.nd
 def _json_parameters(estimator: GPClassifier) -> dict[str, Any]:
     """The constructor's arguments; a kernel object is null, since the fitted kernel is stored."""
     parameters = estimator.get_params(deep=False)
-    if isinstance(parameters["kernel"], Kernel):
+    if isinstance(parameters["kernel"], Kernel | Expression):
         parameters["kernel"] = None
     if isinstance(parameters["random_state"], np.random.RandomState):
         parameters["random_state"] = None
