@@ -76,6 +76,9 @@ def test_parameters_of_gpytorch_stay_alive() -> None:
     expression = Expression.from_gpytorch(kernel)
     expression(X).sum().backward()
     assert kernel.raw_outputscale.grad is not None
+    assert Expression.from_gpytorch(gk.PolynomialKernel(2.0)).power == 2  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="power must be an integer"):
+        evaluate(gk.PolynomialKernel(2.5).double(), X)
     assert describe(kernel) == str(expression) == str(preset_kernel("rbf", 3)) == "1 x (RBF(1.73) + 1)"
 
 

@@ -209,4 +209,5 @@ class Polynomial(Leaf):
     def from_twin(cls, kernel: Kernel) -> Expression:
         scaled = type(kernel) is ScaledPolynomialKernel
         base = kernel.base_kernel if scaled else kernel
-        return cls(int(base.power), base.offset.squeeze(-1), kernel.n_features if scaled else None)
+        power = int(base.power) if base.power == int(base.power) else base.power  # GPyTorch takes 2.0, too
+        return cls(power, base.offset.squeeze(-1), kernel.n_features if scaled else None)
