@@ -173,6 +173,8 @@ class Expression(ABC):
 
     def to_gpytorch(self) -> Kernel:
         """A GPyTorch kernel with these values, whose parameters are learned through GPyTorch's default constraints."""
+        if not self.twins:
+            raise NotImplementedError(f"{type(self).__name__} has no twin in GPyTorch.")
         twin, arguments = next(iter(self.twins.items()))
         options = {name: getattr(self, name) for name in arguments if self.roles[name].kind in ("setting", "vector")}
         values, batches = {}, []

@@ -116,7 +116,9 @@ class GammaExponentialKernel(Kernel):
 
     @gamma.setter
     def gamma(self, value: Tensor) -> None:
-        self.initialize(raw_gamma=self.raw_gamma_constraint.inverse_transform(torch.as_tensor(value)))
+        value = torch.as_tensor(value).to(self.raw_gamma)
+        below = 2 * (1 - torch.finfo(value.dtype).eps)  # the raw value of 2 itself is infinite
+        self.initialize(raw_gamma=self.raw_gamma_constraint.inverse_transform(value.where(value != 2, below)))
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Kernel matrix (..., N, M), or with `diag` the values (..., N) of paired rows."""

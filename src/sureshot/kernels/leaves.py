@@ -1,7 +1,7 @@
 """The leaves: every formula once, with its parameters, starting values, features and GPyTorch's class of the same.
 
 To add a leaf, write its class here, a `Stationary` one as a function of squared distance, and a case in the contract
-test. Files, conversion and printing follow from its fields.
+test. Files, conversion and printing follow from its fields. Numbers may be given for the tensors.
 
 >>> print(Matern(1.5, [0.5, 2.0]) + Polynomial(2, 0.5))
 Matern(1.5, [0.5, 2.0]) + Polynomial(2, 0.5)
