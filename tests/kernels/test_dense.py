@@ -83,7 +83,7 @@ def test_threads_sharing_a_kernel_do_not_disturb_each_other() -> None:
 @pytest.mark.parametrize(
     ("kernel", "x1", "x2", "options", "message"),
     [
-        ("rbf", _rows(3, 4), None, {}, "kernel must be a gpytorch.kernels.Kernel, got str"),
+        ("rbf", _rows(3, 4), None, {}, "kernel must be an Expression or a gpytorch.kernels.Kernel, got str"),
         (make_kernel("rbf", 4), _rows(4), None, {}, r"x1 must be a floating-point tensor .* shape \(4,\)"),
         (make_kernel("rbf", 4), torch.ones(3, 4).long(), None, {}, "x1 must be a floating-point tensor"),
         (make_kernel("rbf", 4), _rows(3, 4), _rows(3, 5), {}, "x1 has 4 features and x2 has 5"),

@@ -29,6 +29,7 @@ from sureshot.estimators.precomputed import MatrixReader
 from sureshot.estimators.readers import LabelledData, Reader, TableReader
 from sureshot.estimators.settings import Settings, is_precomputed
 from sureshot.estimators.validation import LabelledRows
+from sureshot.kernels import Expression
 
 
 class GPClassifier(IncrementalClassifier):
@@ -36,7 +37,7 @@ class GPClassifier(IncrementalClassifier):
 
     Parameters
     ----------
-    kernel : str or gpytorch.kernels.Kernel, default="auto"
+    kernel : str, sureshot.kernels.Expression or gpytorch.kernels.Kernel, default="auto"
         "auto" compares RBF, linear, Matern-3/2 and Matern-1/2 on tables, and takes the centred cosine kernel for rows
         of unit length. By name: "cosine", "linear", "rbf", "matern12", "matern32", "matern52", "polynomial1",
         "polynomial2", "unit_rbf", "unit_matern32", "precomputed" (X is the kernel matrix). A kernel object keeps its
@@ -83,7 +84,7 @@ class GPClassifier(IncrementalClassifier):
     classes_ : ndarray (C,)
         In sorted order after `fit`; `partial_fit` appends new ones.
     kernel_ : gpytorch Kernel
-        With the learned scales.
+        With the learned scales; `sureshot.kernels.describe` writes it as mathematics.
     likelihood_, inference_, predictive_ : str
         What "auto" became.
     temperature_ : float
@@ -109,7 +110,7 @@ class GPClassifier(IncrementalClassifier):
 
     def __init__(
         self,
-        kernel: str | Kernel = "auto",
+        kernel: str | Kernel | Expression = "auto",
         likelihood: str = "auto",
         inference: str = "auto",
         objective: str | None = "auto",

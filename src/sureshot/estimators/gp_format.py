@@ -22,6 +22,7 @@ from sureshot.estimators.preprocessing import Scaling
 from sureshot.estimators.readers import TableReader
 from sureshot.estimators.settings import Settings
 from sureshot.estimators.validation import Columns, LabelledRows
+from sureshot.kernels import Expression
 from sureshot.kernels.config import kernel_config, kernel_from_config, kernel_state
 from sureshot.likelihoods.base import PredictiveRule
 from sureshot.persistence import (
@@ -198,7 +199,7 @@ def _without_class_weights(rows: LabelledRows, class_weight: Any, classes: np.nd
 def _json_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
     """The constructor's arguments; a kernel object is null, since the fitted kernel is stored."""
     parameters = dict(given)
-    if isinstance(parameters["kernel"], Kernel):
+    if isinstance(parameters["kernel"], Kernel | Expression):
         parameters["kernel"] = None
     if isinstance(parameters["random_state"], np.random.RandomState):
         parameters["random_state"] = None

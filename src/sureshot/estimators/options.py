@@ -13,7 +13,7 @@ from sureshot.estimators.conditioning import INFERENCE_FOR, Model
 from sureshot.estimators.precomputed import PrecomputedKernel
 from sureshot.estimators.settings import choice
 from sureshot.estimators.tuning import LENGTHSCALES, Family, scaled
-from sureshot.kernels import KERNEL_NAMES, feature_map, is_unit_norm, make_kernel, natural_lengthscale
+from sureshot.kernels import KERNEL_NAMES, Expression, feature_map, is_unit_norm, make_kernel, natural_lengthscale
 from sureshot.likelihoods.base import PredictiveRule
 
 COMMENSURATE_COLUMNS = 8
@@ -77,7 +77,7 @@ def check_objective(objective: Any, inference: str) -> None:
 
 
 def families_for(
-    kernel: str | Kernel, x: Tensor, gram: Tensor | None, column_scale: Tensor | None = None
+    kernel: str | Kernel | Expression, x: Tensor, gram: Tensor | None, column_scale: Tensor | None = None
 ) -> tuple[Family, ...]:
     """The kernel families to choose from for inputs (N, D).
 
@@ -86,10 +86,15 @@ def families_for(
     """
     if gram is not None:
         return (Family(lambda _: scaled(PrecomputedKernel(gram), 1.0), (1.0,), ONE_SHOT_TEMPERATURE_ELSEWHERE),)
+    if isinstance(kernel, Expression):
+        kernel = kernel.to_gpytorch()
     if isinstance(kernel, Kernel):
         return (Family(lambda _: copy.deepcopy(kernel).double(), (1.0,), ONE_SHOT_TEMPERATURE_ELSEWHERE),)
     if not isinstance(kernel, str):
-        raise ValueError(f"kernel must be a name or a gpytorch.kernels.Kernel; got {type(kernel).__name__}.")
+        raise ValueError(
+            "kernel must be a name or a gpytorch.kernels.Kernel or a sureshot.kernels.Expression; "
+            f"got {type(kernel).__name__}."
+        )
     choice("kernel", kernel, ("auto", *KERNEL_NAMES, "precomputed"))
     families = tuple(named_family(name, x) for name in (automatic_kernels(x) if kernel == "auto" else (kernel,)))
     if column_scale is None or not commensurate(column_scale):
@@ -131,7 +136,7 @@ def named_family(name: str, x: Tensor) -> Family:
     return Family(build, LENGTHSCALES if has_lengthscale else (1.0,), one_shot_temperature(name))
 
 
-def one_shot_temperature(kernel: str | Kernel) -> float:
+def one_shot_temperature(kernel: str | Kernel | Expression) -> float:
     """Where the plug-in rule's temperature starts, and stays when no row can be left out."""
     if isinstance(kernel, str):
         return ONE_SHOT_TEMPERATURE.get(kernel, ONE_SHOT_TEMPERATURE_ELSEWHERE)

@@ -1,37 +1,76 @@
-"""Kernels on top of `gpytorch.kernels`: presets, the unit sphere, plain tensors, features.
+"""Kernels as values: expressions that print as mathematics, evaluate in batches, and convert to and from GPyTorch.
 
-* `make_kernel` builds a preset (`KERNEL_NAMES`); any other GPyTorch kernel works wherever a kernel is
-  accepted.
-* `evaluate` gives its matrix as a plain, exactly symmetric tensor.
+* `RBF`, `Matern`, `RationalQuadratic`, `GammaExponential`, `Periodic`, `Linear`, `Cosine`, `Polynomial` and `Constant`
+  are the leaves; ``+``, ``*``, `Scale`, `Columns` and `UnitSphere` compose them.
+* `make_kernel` gives a preset (`KERNEL_NAMES`) as a GPyTorch kernel, `preset_kernel` as an expression; any GPyTorch
+  kernel works wherever a kernel is accepted.
+* `evaluate` gives a kernel's matrix as a plain, exactly symmetric tensor, `describe` its formula.
 * `feature_map` gives explicit features when the kernel has finite rank.
-* `kernel_config` and `kernel_state` turn a kernel into data; `kernel_from_config` builds it again.
+* `Expression.to_json` and `kernel_from_json` turn an expression into data and back; `kernel_config`, `kernel_state` and
+  `kernel_from_config` do so for GPyTorch kernels, with their constraints.
 """
 
+from sureshot.kernels.compositions import Columns, Product, Scale, Sum, UnitSphere
 from sureshot.kernels.config import kernel_config, kernel_from_config, kernel_state, load_kernel_state
-from sureshot.kernels.dense import evaluate
+from sureshot.kernels.dense import GPyTorchKernel, describe, evaluate
+from sureshot.kernels.expression import KINDS, Expression
+from sureshot.kernels.expression_json import kernel_from_json
 from sureshot.kernels.features import FeatureMap, feature_map
-from sureshot.kernels.presets import (
-    KERNEL_NAMES,
+from sureshot.kernels.gpytorch_twins import (
+    CosineKernel,
+    GammaExponentialKernel,
     ScaledPolynomialKernel,
-    make_kernel,
-    natural_lengthscale,
+    UnitSphereKernel,
 )
-from sureshot.kernels.unit_sphere import CosineKernel, UnitSphereKernel, is_unit_norm, unit_rows
+from sureshot.kernels.leaves import (
+    RBF,
+    Constant,
+    Cosine,
+    GammaExponential,
+    Linear,
+    Matern,
+    Periodic,
+    Polynomial,
+    RationalQuadratic,
+)
+from sureshot.kernels.presets import KERNEL_NAMES, make_kernel, natural_lengthscale, preset_kernel
+from sureshot.kernels.unit_sphere import is_unit_norm, unit_rows
 
 __all__ = [
     "KERNEL_NAMES",
+    "KINDS",
+    "RBF",
+    "Columns",
+    "Constant",
+    "Cosine",
     "CosineKernel",
+    "Expression",
     "FeatureMap",
+    "GPyTorchKernel",
+    "GammaExponential",
+    "GammaExponentialKernel",
+    "Linear",
+    "Matern",
+    "Periodic",
+    "Polynomial",
+    "Product",
+    "RationalQuadratic",
+    "Scale",
     "ScaledPolynomialKernel",
+    "Sum",
+    "UnitSphere",
     "UnitSphereKernel",
+    "describe",
     "evaluate",
     "feature_map",
     "is_unit_norm",
     "kernel_config",
     "kernel_from_config",
+    "kernel_from_json",
     "kernel_state",
     "load_kernel_state",
     "make_kernel",
     "natural_lengthscale",
+    "preset_kernel",
     "unit_rows",
 ]

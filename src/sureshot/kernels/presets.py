@@ -18,75 +18,58 @@ unit_rbf, unit_matern32            stationary on unit-length rows; length-scale 
 Why sqrt(D): two standardised rows are ``sqrt(2 D)`` apart on average, so at a length-scale of sqrt(D) the
 kernel of a typical pair is the same for any D (exp(-1) for the RBF) instead of vanishing as D grows.
 
-To add a preset, add its name to `KERNEL_NAMES`, its base to `_base_kernel`, and the name to the contract
-test.
+To add a preset, add it to `PRESETS`, with a leaf of `sureshot.kernels.leaves`.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, get_args
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import gpytorch.kernels
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from sureshot.kernels.unit_sphere import CosineKernel, UnitSphereKernel
-
-KernelName = Literal[
-    "cosine",
-    "linear",
-    "rbf",
-    "matern12",
-    "matern32",
-    "matern52",
-    "polynomial1",
-    "polynomial2",
-    "unit_rbf",
-    "unit_matern32",
-]
-KERNEL_NAMES: tuple[str, ...] = get_args(KernelName)
-
-_SMOOTHNESS = {"matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
-_UNIT_SPHERE = ("cosine", "unit_rbf", "unit_matern32")
+from sureshot.kernels.compositions import Scale, UnitSphere
+from sureshot.kernels.expression import Expression
+from sureshot.kernels.leaf import Leaf
+from sureshot.kernels.leaves import RBF, Constant, Cosine, Linear, Matern, Polynomial
 
 
-class ScaledPolynomialKernel(Kernel):
-    """``(<x, x'> / D + offset)^power``: a polynomial kernel whose values do not grow with D.
+@dataclass(frozen=True)
+class Preset:
+    """A leaf by name: its settings, and whether it is taken on the unit sphere."""
 
-    Parameters
-    ----------
-    power : int
-        Degree, at least 1.
-    n_features : int
-        D, the number of features that the inner product is divided by.
-    **kwargs
-        Those of `gpytorch.kernels.PolynomialKernel`, such as ``offset_constraint``.
-    """
+    leaf: type[Leaf]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    unit_sphere: bool = False
 
-    def __init__(self, power: int, n_features: int, **kwargs: Any) -> None:
-        super().__init__()
-        self.n_features = n_features
-        self.base_kernel = gpytorch.kernels.PolynomialKernel(power=power, **kwargs)
 
-    @property
-    def offset(self) -> Tensor:
-        """The offset (..., 1), positive."""
-        return self.base_kernel.offset
-
-    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """Kernel matrix (..., N, M), or with `diag` the values (..., N) of paired rows."""
-        root = math.sqrt(self.n_features)
-        return self.base_kernel.forward(x1 / root, x2 / root, diag=diag, **params)
+PRESETS: dict[str, Preset] = {
+    "cosine": Preset(Cosine),
+    "linear": Preset(Linear),
+    "rbf": Preset(RBF),
+    "matern12": Preset(Matern, {"nu": 0.5}),
+    "matern32": Preset(Matern, {"nu": 1.5}),
+    "matern52": Preset(Matern, {"nu": 2.5}),
+    "polynomial1": Preset(Polynomial, {"power": 1}),
+    "polynomial2": Preset(Polynomial, {"power": 2}),
+    "unit_rbf": Preset(RBF, unit_sphere=True),
+    "unit_matern32": Preset(Matern, {"nu": 1.5}, unit_sphere=True),
+}
+KERNEL_NAMES: tuple[str, ...] = tuple(PRESETS)
+_OF_DIRECTIONS = tuple(name for name, preset in PRESETS.items() if preset.unit_sphere or preset.leaf is Cosine)
 
 
 def natural_lengthscale(name: str, n_features: int) -> float:
     """The length-scale a stationary preset starts at: 1 on the unit sphere, else sqrt(D)."""
-    return 1.0 if name in _UNIT_SPHERE else math.sqrt(n_features)
+    return 1.0 if name in _OF_DIRECTIONS else math.sqrt(n_features)
 
 
-def make_kernel(
+def preset_kernel(
     name: str,
     n_features: int,
     ard: bool = False,
@@ -98,8 +81,11 @@ def make_kernel(
     batch_shape: tuple[int, ...] = (),
     dtype: torch.dtype = torch.float64,
     device: torch.device | str | None = None,
-) -> Kernel:
-    """The preset `name` as a GPyTorch kernel, ``ScaleKernel(base + ConstantKernel)``.
+) -> Expression:
+    """The preset `name` as an expression, ``outputscale x (base + constant)``.
+
+    >>> print(preset_kernel("matern32", 4, constant_weight=0.5))
+    1 x (Matern(1.5, 2) + 0.5)
 
     Parameters
     ----------
@@ -123,7 +109,7 @@ def make_kernel(
     batch_shape : tuple of int
         Leading dimensions of every parameter, for kernels that are evaluated in batches; none by default.
     dtype, device
-        Of the parameters. float64 by default, as the estimators use.
+        Of the tensors. float64 by default, as the estimators use.
 
     Raises
     ------
@@ -134,14 +120,15 @@ def make_kernel(
         raise ValueError(f"unknown kernel {name!r}: expected one of {', '.join(KERNEL_NAMES)}.")
     if isinstance(n_features, bool) or not isinstance(n_features, int) or n_features < 1:
         raise ValueError(f"n_features must be an integer of at least 1, got {n_features!r}.")
-    if ard and (name == "cosine" or name.startswith("polynomial")):
+    leaf, given = PRESETS[name].leaf, dict(PRESETS[name].settings)
+    if ard and not any(role.kind == "columns" for role in leaf.roles.values()):
         raise ValueError(
             f"ard=True gives each feature its own length-scale, which the {name!r} kernel does not have: "
             'use ard=False, or "linear", "rbf" or a Matern kernel.'
         )
-    if center is not None and name not in _UNIT_SPHERE:
+    if center is not None and name not in _OF_DIRECTIONS:
         raise ValueError(
-            f"center applies to kernels on the unit sphere ({', '.join(_UNIT_SPHERE)}), not to {name!r}: "
+            f"center applies to kernels on the unit sphere ({', '.join(_OF_DIRECTIONS)}), not to {name!r}: "
             "standardise the inputs instead."
         )
     if center is not None and center.shape != (n_features,):
@@ -153,52 +140,26 @@ def make_kernel(
     ):
         if value is not None and not (math.isfinite(value) and value > 0):
             raise ValueError(f"{argument} must be a positive finite number, got {value!r}.")
+    if "lengthscale" in leaf.roles:
+        given["lengthscale"] = natural_lengthscale(name, n_features) if lengthscale is None else lengthscale
+    if leaf is Cosine:
+        given["center"] = center
+    if leaf is Polynomial:
+        given |= {"offset": constant_weight, "n_features": n_features}
+    base: Expression = leaf.natural(n_features, ard, batch_shape, **given)
+    if PRESETS[name].unit_sphere:
+        base = UnitSphere(base, center)
+    if constant and leaf is not Polynomial:
+        base = base + Constant(torch.full(batch_shape, constant_weight, dtype=torch.float64))
+    kernel = Scale(torch.full(batch_shape, outputscale, dtype=torch.float64), base)
+    return kernel.to(dtype=dtype, device=device)
 
-    batch = torch.Size(batch_shape)
-    base = _base_kernel(name, n_features, n_features if ard else None, center, batch)
-    intercept = None
-    if constant and not name.startswith("polynomial"):
-        intercept = gpytorch.kernels.ConstantKernel(batch_shape=batch)
-        base = gpytorch.kernels.AdditiveKernel(base, intercept)
-    kernel = gpytorch.kernels.ScaleKernel(base, batch_shape=batch).to(dtype=dtype, device=device)
 
-    # Values are set after the conversion and as tensors: GPyTorch would round Python floats to float32.
-    def exactly(value: float) -> Tensor:
-        return torch.tensor(value, dtype=dtype, device=device)
-
-    kernel.outputscale = exactly(outputscale)
-    if intercept is not None:
-        intercept.constant = exactly(constant_weight).expand(*batch, 1)
-    start = natural_lengthscale(name, n_features) if lengthscale is None else lengthscale
+def make_kernel(name: str, n_features: int, ard: bool = False, constant: bool = True, **options: Any) -> Kernel:
+    """The preset `name` as a GPyTorch kernel, ``ScaleKernel(base + ConstantKernel)``; see `preset_kernel`."""
+    kernel = preset_kernel(name, n_features, ard, constant, **options).to_gpytorch()
     for module in kernel.modules():
+        # One variance for all features only repeats the output scale: learning both is ill-posed.
         if isinstance(module, gpytorch.kernels.LinearKernel):
-            module.variance = exactly(1 / n_features)
-            # One variance for all features only repeats the output scale: learning both is ill-posed.
             module.raw_variance.requires_grad_(ard)
-        elif isinstance(module, gpytorch.kernels.PolynomialKernel):
-            module.offset = exactly(constant_weight)
-        elif isinstance(module, gpytorch.kernels.RBFKernel | gpytorch.kernels.MaternKernel):
-            module.lengthscale = exactly(start)
     return kernel
-
-
-def _base_kernel(
-    name: str, n_features: int, ard_num_dims: int | None, center: Tensor | None, batch_shape: torch.Size
-) -> Kernel:
-    """The base of a preset, with GPyTorch's default parameter values."""
-    options: dict[str, Any] = {"ard_num_dims": ard_num_dims, "batch_shape": batch_shape}
-    match name:
-        case "cosine":
-            return CosineKernel(center)
-        case "linear":
-            return gpytorch.kernels.LinearKernel(**options)
-        case "rbf":
-            return gpytorch.kernels.RBFKernel(**options)
-        case "matern12" | "matern32" | "matern52":
-            return gpytorch.kernels.MaternKernel(nu=_SMOOTHNESS[name], **options)
-        case "polynomial1" | "polynomial2":
-            return ScaledPolynomialKernel(int(name[-1]), n_features, batch_shape=batch_shape)
-        case "unit_rbf":
-            return UnitSphereKernel(gpytorch.kernels.RBFKernel(**options), center)
-        case _:
-            return UnitSphereKernel(gpytorch.kernels.MaternKernel(nu=1.5, **options), center)

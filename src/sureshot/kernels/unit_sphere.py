@@ -1,23 +1,14 @@
-"""Kernels on the unit sphere: only the direction of a row matters.
+"""Rows on the unit sphere: only their direction matters.
 
 Embeddings carry their meaning in their direction, so few-shot learners normalise rows to unit length before
-comparing them. Two kernels do that here; GPyTorch has neither (its own ``CosineKernel`` is a periodic kernel
-``cos(pi |x - x'| / p)``, a different thing under the same name).
-
-* `CosineKernel` is the cosine similarity itself, ``<x, x'> / (|x| |x'|)``.
-* `UnitSphereKernel` evaluates any other kernel on the normalised rows.
-
-Both can subtract a fixed `center` first. Embeddings of one domain crowd round a common direction; without it
-the angles between them are spread more evenly. A row of length zero has no direction, so it is refused.
+comparing them. A fixed centre can be subtracted first: embeddings of one domain crowd round a common direction;
+without it the angles between them are spread more evenly. A row of length zero has no direction, so it is refused.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
-from gpytorch.kernels import Kernel
 from torch import Tensor
 
 
@@ -90,78 +81,3 @@ def is_unit_norm(x: Tensor | np.ndarray, tolerance: float = 2e-3) -> bool:
         return False
     lengths = torch.linalg.vector_norm(rows.to(torch.promote_types(rows.dtype, torch.float32)), dim=-1)
     return bool(((lengths - 1).abs() <= tolerance).all())
-
-
-def _refuse_last_dim_is_batch(kernel: Kernel, params: dict[str, Any]) -> None:
-    if params.get("last_dim_is_batch"):
-        raise ValueError(
-            f"{type(kernel).__name__} compares whole rows and cannot treat features as a batch "
-            "(last_dim_is_batch=True)."
-        )
-
-
-class CosineKernel(Kernel):
-    """Cosine similarity ``<x, x'> / (|x| |x'|)``, of rank D and with a diagonal of ones.
-
-    Parameters
-    ----------
-    center : Tensor (D,), optional
-        Subtracted from the rows before they are normalised; kept as a buffer, not a parameter.
-    **kwargs
-        Those of `gpytorch.kernels.Kernel`, such as ``active_dims``.
-
-    Raises
-    ------
-    ValueError
-        On evaluation, when a row has zero length.
-    """
-
-    center: Tensor | None
-
-    def __init__(self, center: Tensor | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.register_buffer("center", center)
-
-    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """Kernel matrix (..., N, M), or with `diag` the values (..., N) of paired rows."""
-        _refuse_last_dim_is_batch(self, params)
-        u1 = unit_rows(x1, self.center)
-        u2 = u1 if x2 is x1 else unit_rows(x2, self.center)
-        if not diag:
-            return u1 @ u2.mT
-        return u1.new_ones(u1.shape[:-1]) if u2 is u1 else (u1 * u2).sum(-1)
-
-
-class UnitSphereKernel(Kernel):
-    """Any kernel, evaluated on rows normalised to unit length.
-
-    The squared distance of two unit vectors is ``2 (1 - cosine)``, between 0 and 4, whatever the number of
-    features: for a stationary `base_kernel` the natural length-scale is 1.
-
-    Parameters
-    ----------
-    base_kernel : gpytorch.kernels.Kernel
-    center : Tensor (D,), optional
-        Subtracted from the rows before they are normalised; kept as a buffer, not a parameter.
-    **kwargs
-        Those of `gpytorch.kernels.Kernel`, such as ``active_dims``.
-
-    Raises
-    ------
-    ValueError
-        On evaluation, when a row has zero length.
-    """
-
-    center: Tensor | None
-
-    def __init__(self, base_kernel: Kernel, center: Tensor | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.base_kernel = base_kernel
-        self.register_buffer("center", center)
-
-    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Any:
-        """Kernel matrix (..., N, M), or with `diag` the values (..., N) of paired rows."""
-        _refuse_last_dim_is_batch(self, params)
-        u1 = unit_rows(x1, self.center)
-        u2 = u1 if x2 is x1 else unit_rows(x2, self.center)
-        return self.base_kernel(u1, u2, diag=diag)

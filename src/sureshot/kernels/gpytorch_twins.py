@@ -1,0 +1,126 @@
+"""The kernels that GPyTorch lacks, as GPyTorch kernels, so that its models, constraints and modules can hold them.
+
+Its own ``CosineKernel`` is a periodic kernel ``cos(pi |x - x'| / p)``, a different thing under the same name.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import gpytorch.kernels
+import torch
+from gpytorch.constraints import Interval
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from sureshot.kernels.unit_sphere import unit_rows
+
+
+def set_values(kernel: Kernel, **values: Tensor) -> Kernel:
+    """Give positive parameters their values and these values' dtype and device; as tensors, floats are rounded."""
+    for name, value in values.items():
+        raw = getattr(kernel, f"raw_{name}")
+        raw.data = raw.data.to(value)
+        kernel.constraint_for_parameter_name(f"raw_{name}").to(value)
+        setattr(kernel, name, value.detach().expand(raw.shape))
+    return kernel
+
+
+class _OnTheSphere(Kernel):
+    """A kernel of whole rows, less a fixed centre (D,) where given, which is a buffer and no parameter.
+
+    Takes what `gpytorch.kernels.Kernel` does. A row of zero length is a ValueError on evaluation.
+    """
+
+    center: Tensor | None
+
+    def __init__(self, center: Tensor | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.register_buffer("center", center)
+
+    def directions(self, x1: Tensor, x2: Tensor, params: dict[str, Any]) -> tuple[Tensor, Tensor]:
+        """Both sets of rows at unit length, one object where they are one."""
+        if params.get("last_dim_is_batch"):
+            raise ValueError(
+                f"{type(self).__name__} compares whole rows and cannot treat features as a batch "
+                "(last_dim_is_batch=True)."
+            )
+        first = unit_rows(x1, self.center)
+        return first, first if x2 is x1 else unit_rows(x2, self.center)
+
+
+class CosineKernel(_OnTheSphere):
+    """Cosine similarity ``<x, x'> / (|x| |x'|)``, of rank D and with a diagonal of ones."""
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """Kernel matrix (..., N, M), or with `diag` the values (..., N) of paired rows."""
+        u1, u2 = self.directions(x1, x2, params)
+        if not diag:
+            return u1 @ u2.mT
+        return u1.new_ones(u1.shape[:-1]) if u2 is u1 else (u1 * u2).sum(-1)
+
+
+class UnitSphereKernel(_OnTheSphere):
+    """Any kernel, evaluated on rows normalised to unit length.
+
+    The squared distance of two unit vectors is ``2 (1 - cosine)``, between 0 and 4, whatever the number of
+    features: for a stationary `base_kernel` the natural length-scale is 1.
+    """
+
+    def __init__(self, base_kernel: Kernel, center: Tensor | None = None, **kwargs: Any) -> None:
+        super().__init__(center, **kwargs)
+        self.base_kernel = base_kernel
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Any:
+        """Kernel matrix (..., N, M), or with `diag` the values (..., N) of paired rows."""
+        return self.base_kernel(*self.directions(x1, x2, params), diag=diag)
+
+
+class ScaledPolynomialKernel(Kernel):
+    """``(<x, x'> / D + offset)^power``: a polynomial kernel whose values do not grow with D.
+
+    Takes what `gpytorch.kernels.PolynomialKernel` does, such as ``offset_constraint``.
+    """
+
+    def __init__(self, power: int, n_features: int, **kwargs: Any) -> None:
+        super().__init__()
+        self.n_features = n_features
+        self.base_kernel = gpytorch.kernels.PolynomialKernel(power=power, **kwargs)
+
+    @property
+    def offset(self) -> Tensor:
+        """The offset (..., 1), positive."""
+        return self.base_kernel.offset
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """Kernel matrix (..., N, M), or with `diag` the values (..., N) of paired rows."""
+        root = math.sqrt(self.n_features)
+        return self.base_kernel.forward(x1 / root, x2 / root, diag=diag, **params)
+
+
+class GammaExponentialKernel(Kernel):
+    """``exp(-(|x - x'| / lengthscale)^gamma)``, gamma between 0 and 2; takes what `gpytorch.kernels.Kernel` does."""
+
+    has_lengthscale = True
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.register_parameter("raw_gamma", torch.nn.Parameter(torch.zeros(*self.batch_shape, 1)))
+        self.register_constraint("raw_gamma", Interval(0.0, 2.0))
+
+    @property
+    def gamma(self) -> Tensor:
+        """The exponent (..., 1)."""
+        return self.raw_gamma_constraint.transform(self.raw_gamma)
+
+    @gamma.setter
+    def gamma(self, value: Tensor) -> None:
+        value = torch.as_tensor(value).to(self.raw_gamma)
+        below = 2 * (1 - torch.finfo(value.dtype).eps)  # the raw value of 2 itself is infinite
+        self.initialize(raw_gamma=self.raw_gamma_constraint.inverse_transform(value.where(value != 2, below)))
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """Kernel matrix (..., N, M), or with `diag` the values (..., N) of paired rows."""
+        distance = self.covar_dist(x1 / self.lengthscale, x2 / self.lengthscale, diag=diag, **params)
+        return (-distance.pow(self.gamma if diag else self.gamma.unsqueeze(-1))).exp()

@@ -1,0 +1,213 @@
+"""The leaves: every formula once, with its parameters, starting values, features and GPyTorch's class of the same.
+
+To add a leaf, write its class here, a `Stationary` one as a function of squared distance, and a case in the contract
+test. Files, conversion and printing follow from its fields. Numbers may be given for the tensors.
+
+>>> print(Matern(1.5, [0.5, 2.0]) + Polynomial(2, 0.5))
+Matern(1.5, [0.5, 2.0]) + Polynomial(2, 0.5)
+>>> Linear.natural(4)
+Linear(0.25)
+"""
+
+from __future__ import annotations
+
+import math
+
+import gpytorch.kernels as gk
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from sureshot.kernels import checks
+from sureshot.kernels.expression import Expression, kernel
+from sureshot.kernels.fields import columns, scalar, setting, shown, vector
+from sureshot.kernels.gpytorch_twins import CosineKernel, GammaExponentialKernel, ScaledPolynomialKernel, set_values
+from sureshot.kernels.leaf import Leaf, Stationary, inner_products, over_pairs
+from sureshot.kernels.unit_sphere import unit_rows
+
+
+@kernel({gk.RBFKernel: ()})
+class RBF(Stationary):
+    """``exp(-d^2 / 2)``, the squared exponential."""
+
+    lengthscale: Tensor = columns(default=1.0, natural=math.sqrt)
+
+    def of_squared_distance(self, squared: Tensor) -> Tensor:
+        return (-0.5 * squared).exp()
+
+
+@kernel({gk.MaternKernel: ("nu",)})
+class Matern(Stationary):
+    """``exp(-s) p(s)`` with ``s = sqrt(2 nu) d`` and p a polynomial of degree ``nu - 1/2``."""
+
+    nu: float = setting(checks.smoothness)
+    lengthscale: Tensor = columns(default=1.0, natural=math.sqrt)
+
+    def of_squared_distance(self, squared: Tensor) -> Tensor:
+        # Below the smallest normal number the gradient of the root would not be finite.
+        scaled = (2 * self.nu * squared.clamp_min(torch.finfo(squared.dtype).tiny)).sqrt()
+        decay = (-scaled).exp()
+        if self.nu == 0.5:
+            return decay
+        return (1 + scaled if self.nu == 1.5 else 1 + scaled + scaled.square() / 3) * decay
+
+
+@kernel({gk.RQKernel: ()})
+class RationalQuadratic(Stationary):
+    """``(1 + d^2 / (2 alpha))^-alpha``, a mixture of RBF kernels of all length-scales."""
+
+    lengthscale: Tensor = columns(default=1.0, natural=math.sqrt)
+    alpha: Tensor = scalar(default=1.0)
+
+    def of_squared_distance(self, squared: Tensor) -> Tensor:
+        alpha = self.alpha.unsqueeze(-1).unsqueeze(-1)
+        return (1 + squared / (2 * alpha)).pow(-alpha)
+
+
+@kernel({GammaExponentialKernel: ()})
+class GammaExponential(Stationary):
+    """``exp(-d^gamma)`` with gamma at most 2: from rough to the RBF of length-scale ``l / sqrt(2)``."""
+
+    lengthscale: Tensor = columns(default=1.0, natural=math.sqrt)
+    gamma: Tensor = scalar(default=1.0, upper=2.0)
+
+    def of_squared_distance(self, squared: Tensor) -> Tensor:
+        # As for Matern; and a small power of the smallest number would not be small.
+        power = squared.clamp_min(torch.finfo(squared.dtype).tiny).pow(self.gamma.unsqueeze(-1).unsqueeze(-1) / 2)
+        return (-power.masked_fill(squared == 0, 0)).exp()
+
+
+@kernel({gk.PeriodicKernel: ()})
+class Periodic(Leaf):
+    """``exp(-2 sum_d sin^2(pi (x_d - x'_d) / p_d) / l_d)``; as in GPyTorch the length-scale l is not squared.
+
+    A sum over columns, since with the distance of rows in the sine it would not be positive definite. Computed as the
+    exponential of a product of cosines and sines, ``-2 sin^2(a - b) = cos(2a) cos(2b) + sin(2a) sin(2b) - 1``, in the
+    memory of the matrix.
+    """
+
+    lengthscale: Tensor = columns(default=1.0, natural=float)
+    period_length: Tensor = columns(default=1.0)
+
+    def values(self, x1: Tensor, x2: Tensor, paired: bool) -> Tensor:
+        lengthscale, frequency = self._row(self.lengthscale, x1), 2 * math.pi / self._row(self.period_length, x1)
+        if paired:
+            return (((x1 - x2) * (frequency / 2)).sin().square() * (-2 / lengthscale)).sum(-1).exp()
+        first, second = (torch.cat([angle.cos(), angle.sin()], dim=-1) for angle in (x1 * frequency, x2 * frequency))
+        weight = lengthscale.reciprocal().expand(*lengthscale.shape[:-1], x1.shape[-1])
+        return ((first * torch.cat([weight, weight], dim=-1)) @ second.mT - weight.sum(-1, keepdim=True)).exp()
+
+
+@kernel({gk.LinearKernel: ()})
+class Linear(Leaf):
+    """``sum_d v_d x_d x'_d``."""
+
+    variance: Tensor = columns(default=1.0, natural=lambda width: 1 / width)
+    keeps_differences = False
+
+    def values(self, x1: Tensor, x2: Tensor, paired: bool) -> Tensor:
+        first = self.features(x1)
+        return inner_products(first, first if x2 is x1 else self.features(x2), paired)
+
+    def rank(self, width: int) -> int:
+        return width
+
+    def features(self, x: Tensor) -> Tensor:
+        return x * self._row(self.variance, x).sqrt()
+
+
+@kernel({CosineKernel: ("center",)})
+class Cosine(Leaf):
+    """``<x, x'> / (|x| |x'|)``, linear on the unit sphere, of rows less a fixed centre (D,) where given."""
+
+    center: Tensor | None = vector(default=None)
+    keeps_differences = False
+
+    def values(self, x1: Tensor, x2: Tensor, paired: bool) -> Tensor:
+        first = unit_rows(x1, self.center)
+        if x2 is x1:
+            return first.new_ones(first.shape[:-1]) if paired else first @ first.mT
+        return inner_products(first, unit_rows(x2, self.center), paired)
+
+    def rank(self, width: int) -> int:
+        return width
+
+    def features(self, x: Tensor) -> Tensor:
+        return unit_rows(x, self.center)
+
+    def __str__(self) -> str:
+        return "Cosine()" if self.center is None else "Cosine(centred)"
+
+
+@kernel({gk.ConstantKernel: ()})
+class Constant(Leaf):
+    """``c``: an intercept that all rows share."""
+
+    constant: Tensor = scalar(default=1.0)
+
+    def values(self, x1: Tensor, x2: Tensor, paired: bool) -> Tensor:
+        batch = torch.broadcast_shapes(self.constant.shape, x1.shape[:-2], x2.shape[:-2])
+        return over_pairs(self.constant, paired).expand(*batch, x1.shape[-2], *(() if paired else x2.shape[-2:-1]))
+
+    def rank(self, width: int) -> int:
+        return 1
+
+    def features(self, x: Tensor) -> Tensor:
+        return over_pairs(self.constant.sqrt(), False) * x.new_ones(*x.shape[:-1], 1)
+
+    def __str__(self) -> str:
+        return shown(self.constant) if self.constant.numel() == 1 else super().__str__()
+
+
+@kernel({gk.PolynomialKernel: ("power",), ScaledPolynomialKernel: ("n_features", "base_kernel")})
+class Polynomial(Leaf):
+    """``(<x, x'> / D + c)^power``: with the number of features D its values do not grow with it; without, ``/ 1``."""
+
+    power: int = setting(checks.power)
+    offset: Tensor = scalar(default=1.0)
+    n_features: int | None = setting(checks.width, default=None)
+    keeps_differences = False
+
+    def values(self, x1: Tensor, x2: Tensor, paired: bool) -> Tensor:
+        first = self._scaled(x1)
+        products = inner_products(first, first if x2 is x1 else self._scaled(x2), paired)
+        return (products + over_pairs(self.offset, paired)).pow(self.power)
+
+    @property
+    def width(self) -> int | None:
+        return self.n_features
+
+    def rank(self, width: int) -> int | None:
+        return {1: width + 1, 2: (width + 1) * (width + 2) // 2}.get(self.power)
+
+    def features(self, x: Tensor) -> Tensor | None:
+        """The extended row (x, sqrt(c)), or its pairwise products."""
+        if self.power > 2:
+            return None
+        root = over_pairs(self.offset.sqrt(), False) * x.new_ones(*x.shape[:-1], 1)
+        extended = torch.cat([self._scaled(x).expand(*root.shape[:-1], x.shape[-1]), root], dim=-1)  # (..., N, D + 1)
+        if self.power == 1:
+            return extended
+        rows, others = torch.triu_indices(extended.shape[-1], extended.shape[-1], device=x.device)
+        weight = torch.where(rows == others, x.new_ones(()), x.new_tensor(math.sqrt(2)))
+        return extended[..., rows] * extended[..., others] * weight
+
+    def _scaled(self, x: Tensor) -> Tensor:
+        return x if self.n_features is None else x / math.sqrt(self.n_features)
+
+    def to_gpytorch(self) -> Kernel:
+        width, batch = self.n_features, self.offset.shape
+        kernel = (
+            gk.PolynomialKernel(self.power, batch_shape=batch)
+            if width is None
+            else ScaledPolynomialKernel(self.power, width, batch_shape=batch)
+        )
+        set_values(kernel if width is None else kernel.base_kernel, offset=self.offset.unsqueeze(-1))
+        return kernel
+
+    @classmethod
+    def from_twin(cls, kernel: Kernel) -> Expression:
+        scaled = type(kernel) is ScaledPolynomialKernel
+        base = kernel.base_kernel if scaled else kernel
+        power = int(base.power) if base.power == int(base.power) else base.power  # GPyTorch takes 2.0, too
+        return cls(power, base.offset.squeeze(-1), kernel.n_features if scaled else None)
