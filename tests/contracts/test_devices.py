@@ -1,0 +1,149 @@
+"""The pure parts on a pretended device: torch's fake tensors know their device and raise where two devices meet.
+
+Nothing is computed, so this needs no GPU and finds only what it is for: a constant made on the CPU, an index on the wrong
+side. A branch on a value ends the pretence; what comes before it has been checked then. The device is a second CPU,
+"cpu:1", which no tensor is on by mistake: where torch was built without CUDA, fake CUDA tensors cannot be sliced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
+
+from sureshot.gaussian.append import append_row
+from sureshot.gaussian.evidence import site_log_evidence
+from sureshot.gaussian.features import FeaturePrior
+from sureshot.gaussian.gram import GramPrior, matheron_sample
+from sureshot.gaussian.gram_blocks import condition_by_blocks
+from sureshot.gaussian.recomputed import SitePosterior, SoftmaxPosterior
+from sureshot.gaussian.sites import Sites
+from sureshot.inference.gibbs import GibbsState, gibbs_step
+from sureshot.inference.label_regression import fit_label_regression, leave_one_out_path
+from sureshot.inference.mean_field import initial_posterior, mean_field_step
+from sureshot.inference.natural_gradient import InducingBatch, InducingPrior, natural_gradient_step, prior_state
+from sureshot.inference.objectives import evidence_bound
+from sureshot.inference.one_vs_each.structure import PairPrior, Pairs
+from sureshot.kernels import KERNEL_NAMES, make_kernel
+from sureshot.kernels.dense import evaluate
+from sureshot.likelihoods import LIKELIHOODS, Likelihood, MeanFieldLikelihood, get_likelihood
+from sureshot.likelihoods.base import ConjugateLikelihood
+from sureshot.likelihoods.pairwise import pairwise_gram, pairwise_mean
+
+N, C, R, Q = 6, 3, 4, 5
+DEVICE = torch.device("cpu:1")
+
+
+def on_device(compute: Callable[[], object]) -> None:
+    """Run on pretended tensors; every tensor of a result must be on their device."""
+    with FakeTensorMode(allow_non_fake_inputs=True), DEVICE:
+        try:
+            found = compute()
+        except DataDependentOutputException:
+            return
+        for part in found if isinstance(found, list | tuple) else (found,):
+            assert not isinstance(part, Tensor) or part.device == DEVICE
+
+
+def full(*shape: int) -> Tensor:
+    return torch.ones(*shape, dtype=torch.float64)
+
+
+def labels() -> Tensor:
+    return torch.zeros(N, dtype=torch.int64)
+
+
+def sites() -> Sites:
+    return Sites(full(C, N), full(C, N))
+
+
+def gram() -> GramPrior:
+    return GramPrior(full(1, N, N), full(C, 1))
+
+
+GAUSSIAN: dict[str, Callable[[], object]] = {
+    "by kernel matrix": lambda: gram().condition(sites()).query(full(1, N, Q), full(1, Q)),
+    "by features": lambda: FeaturePrior(full(1, N, R), full(C, 1)).condition(sites()).query(full(1, Q, R), full(1, Q)),
+    "evidence": lambda: gram().condition(sites()).log_evidence(),
+    "divergence": lambda: gram().condition(sites()).kl(),
+    "Matheron's rule": lambda: matheron_sample(gram(), sites(), full(C, N), None),
+    "blocks of classes": lambda: condition_by_blocks(gram(), sites()).query(full(1, N, Q), full(1, Q)),
+    "closed form": lambda: site_log_evidence(full(1, N, N), full(C, 1), *sites()),
+    "one more row": lambda: (
+        append_row(gram(), gram().condition(sites()), full(1, N), full(1), Sites(full(C), full(C)))[1].mean
+    ),
+    "from sites": lambda: SitePosterior(full(N, R), full(1, C, R), full(C), full(1, C, N)).latent_mean(full(Q, R)),
+    "of softmax": lambda: (
+        SoftmaxPosterior(full(N, R), full(1, C, R), full(C), full(N), torch.ones(C, dtype=torch.bool), 1.0).precision
+    ),
+    "label regression": lambda: fit_label_regression(full(N, R), labels(), C, full(N), 0.1).sites.shift,
+    "its path": lambda: leave_one_out_path(full(N), full(N, N), labels(), C, full(N), full(2)).latent,
+    "pairs of classes": lambda: (pairwise_gram(full(N, N), labels(), C), pairwise_mean(full(C), labels(), C)),
+    "one-vs-each": lambda: (
+        PairPrior.of_kernel(
+            full(1, N, N), full(1, C), Pairs.of_labels(labels()[None], C, None, torch.float64), "star"
+        ).mean
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GAUSSIAN)
+def test_gaussian_algebra(name: str) -> None:
+    on_device(GAUSSIAN[name])
+
+
+def likelihood_of(name: str) -> tuple[Likelihood, int]:
+    likelihood = get_likelihood(name)
+    return likelihood, likelihood.n_latents(2 if name == "logistic" else C)
+
+
+@pytest.mark.parametrize("rule", ["integral", "expected_log", "plug_in"])
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_predictive_rules(name: str, rule: str) -> None:
+    likelihood, n = likelihood_of(name)
+    on_device(lambda: likelihood.predict(full(n, Q), full(n, Q), rule))  # type: ignore[arg-type]
+    on_device(lambda: likelihood.predict(full(n, Q), full(Q, n, n), rule))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_steps(name: str) -> None:
+    likelihood, n = likelihood_of(name)
+    if not isinstance(likelihood, MeanFieldLikelihood):
+        return
+
+    def mean_field() -> object:
+        prior = GramPrior(full(1, N, N), full(n, 1))
+        start = initial_posterior(prior, likelihood, labels(), 2 if n == 1 else C)
+        step = mean_field_step(start, prior, likelihood, labels(), full(N))
+        return step[0].mean, evidence_bound(step[0], likelihood, labels(), full(N))
+
+    def natural_gradient() -> object:
+        prior = InducingPrior.whitened(R, torch.float64, DEVICE)
+        batch = InducingBatch(full(1, N, R), full(1, N), full(1), labels(), full(N))
+        start, scale = prior_state(prior, torch.Size([n])), torch.ones((), dtype=torch.float64)
+        return natural_gradient_step(start, prior, likelihood, batch, scale)[0].linear
+
+    def gibbs() -> object:
+        assert isinstance(likelihood, ConjugateLikelihood)
+        prior = FeaturePrior(full(1, N, R), full(n, 1))
+        state = GibbsState(Sites(full(2, n, N), full(2, n, N)))
+        return gibbs_step(state, prior, likelihood, labels(), None, None)[1].latents
+
+    on_device(mean_field)
+    on_device(natural_gradient)
+    if isinstance(likelihood, ConjugateLikelihood):
+        on_device(gibbs)
+
+
+@pytest.mark.parametrize("name", KERNEL_NAMES)
+def test_kernels(name: str) -> None:
+    on_device(lambda: evaluate(make_kernel(name, R, device=DEVICE), full(N, R), full(Q, R)))
+    on_device(lambda: evaluate(make_kernel(name, R, device=DEVICE), full(N, R), diag=True))
+
+
+def test_the_pretence_notices_a_tensor_on_the_wrong_side() -> None:
+    with pytest.raises(Exception, match="device"):
+        on_device(lambda: full(3) + torch.ones(3, dtype=torch.float64, device="cpu"))
