@@ -1,8 +1,8 @@
 """The pure parts on a pretended device: torch's fake tensors know their device and raise where two devices meet.
 
-Nothing is computed, so this needs no GPU and finds only what it is for: a constant made on the CPU, an index on the wrong
-side. A branch on a value ends the pretence; what comes before it has been checked then. The device is a second CPU,
-"cpu:1", which no tensor is on by mistake: where torch was built without CUDA, fake CUDA tensors cannot be sliced.
+Nothing is computed, so this needs no GPU and finds only what it is for: a constant made on the CPU, an index on the
+wrong side. A branch on a value ends the pretence; what comes before it has been checked then. The device is a second
+CPU, "cpu:1", which no tensor is on by mistake: where torch was built without CUDA, fake CUDA tensors cannot be sliced.
 """
 
 from __future__ import annotations
