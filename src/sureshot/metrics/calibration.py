@@ -33,22 +33,12 @@ DEFAULT_BINS = 15
 
 @dataclass(frozen=True)
 class ReliabilityCurve:
-    """Confidence against accuracy in equal-width bins.
+    """Confidence against accuracy in equal-width bins."""
 
-    Attributes
-    ----------
-    edges : ndarray (bins + 1,)
-        Bin b is the interval (edges[b], edges[b + 1]].
-    count : ndarray (bins,)
-        Predictions in each bin.
-    confidence, accuracy : ndarray (bins,)
-        Mean confidence and fraction right; NaN where a bin is empty.
-    """
-
-    edges: NDArray[np.float64]
-    count: NDArray[np.int64]
-    confidence: NDArray[np.float64]
-    accuracy: NDArray[np.float64]
+    edges: NDArray[np.float64]  # (bins + 1,), bin b is the interval (edges[b], edges[b + 1]]
+    count: NDArray[np.int64]  # (bins,), predictions in each bin
+    confidence: NDArray[np.float64]  # (bins,), mean confidence; NaN where a bin is empty
+    accuracy: NDArray[np.float64]  # (bins,), fraction right; NaN where a bin is empty
 
     @property
     def gap(self) -> NDArray[np.float64]:

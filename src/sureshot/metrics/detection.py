@@ -43,21 +43,11 @@ def auroc_unknown(scores_known: ArrayLike, scores_unknown: ArrayLike) -> float:
 
 @dataclass(frozen=True)
 class RiskCoverage:
-    """Error rate among the surest answers, as more answers are given.
+    """Error rate among the surest answers, as more answers are given."""
 
-    Attributes
-    ----------
-    coverage : ndarray (n,)
-        Fraction answered: 1/n, 2/n, ..., 1.
-    risk : ndarray (n,)
-        Fraction wrong among the answered.
-    area : float
-        Mean of ``risk``: the area under the curve (smaller is better).
-    """
-
-    coverage: NDArray[np.float64]
-    risk: NDArray[np.float64]
-    area: float
+    coverage: NDArray[np.float64]  # (n,), fraction answered: 1/n, 2/n, ..., 1
+    risk: NDArray[np.float64]  # (n,), fraction wrong among the answered
+    area: float  # mean of ``risk``: the area under the curve (smaller is better)
 
 
 def selective_risk(

@@ -21,28 +21,14 @@ from sureshot.metrics.validation import check_prediction
 
 @dataclass(frozen=True)
 class Scores:
-    """The usual scores of one set of predictions.
+    """The usual scores of one set of predictions."""
 
-    Attributes
-    ----------
-    accuracy : float
-        Fraction right, 0..1.
-    nll : float
-        Mean negative log-likelihood in nats.
-    brier : float
-        Mean squared error summed over classes, 0..2.
-    ece, mce : float
-        Expected and maximum calibration error, 0..1.
-    n : int
-        Number of predictions.
-    """
-
-    accuracy: float
-    nll: float
-    brier: float
-    ece: float
-    mce: float
-    n: int
+    accuracy: float  # fraction right, 0..1
+    nll: float  # mean negative log-likelihood in nats
+    brier: float  # mean squared error summed over classes, 0..2
+    ece: float  # expected calibration error, 0..1
+    mce: float  # maximum calibration error, 0..1
+    n: int  # number of predictions
 
     def as_dict(self) -> dict[str, float | int]:
         """The fields by name, for JSON and tables."""

@@ -42,27 +42,13 @@ class ArtifactError(ValueError):
 
 @dataclass(frozen=True)
 class Artifact:
-    """What a model file holds.
+    """What a model file holds."""
 
-    Attributes
-    ----------
-    path : str
-        Where it was read from, for error messages.
-    kind : str
-        What wrote it.
-    package_version : str
-        Version of sureshot that wrote it.
-    header : dict
-        JSON values.
-    arrays : dict of ndarray
-        Writable copies, in their stored dtypes.
-    """
-
-    path: str
-    kind: str
-    package_version: str
-    header: dict[str, Any]
-    arrays: dict[str, np.ndarray]
+    path: str  # where it was read from, for error messages
+    kind: str  # what wrote it
+    package_version: str  # version of sureshot that wrote it
+    header: dict[str, Any]  # JSON values
+    arrays: dict[str, np.ndarray]  # writable copies, in their stored dtypes
 
 
 def save_artifact(

@@ -19,18 +19,10 @@ from sureshot.meta.evaluation.estimate import Estimate, mean_over_tasks, number
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Accuracy of many episodes.
+    """Accuracy of many episodes."""
 
-    Attributes
-    ----------
-    over_episodes : Estimate
-        Mean of the episodes' accuracies.
-    batch_means : tuple of float
-        Means of consecutive batches of episodes.
-    """
-
-    over_episodes: Estimate
-    batch_means: tuple[float, ...]
+    over_episodes: Estimate  # mean of the episodes' accuracies
+    batch_means: tuple[float, ...]  # means of consecutive batches of episodes
 
     @property
     def mean(self) -> float:

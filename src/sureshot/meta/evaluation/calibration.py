@@ -26,28 +26,14 @@ RESAMPLES = 200
 
 @dataclass(frozen=True)
 class Calibration:
-    """Scores of probabilities, pooled over all queries of all tasks.
+    """Scores of probabilities, pooled over all queries of all tasks."""
 
-    Attributes
-    ----------
-    variant : str
-        "none" or "temperature".
-    temperature : float
-        1 for "none".
-    nll, brier : Estimate
-        In nats; summed over classes (0..2).
-    ece, mce : Estimate
-        Equal-width bins (lo, hi]; standard errors by resampling tasks.
-    curve : ReliabilityCurve
-        The reliability diagram's numbers.
-    """
-
-    variant: str
-    temperature: float
-    nll: Estimate
-    brier: Estimate
-    ece: Estimate
-    mce: Estimate
+    variant: str  # "none" or "temperature"
+    temperature: float  # 1 for "none"
+    nll: Estimate  # in nats
+    brier: Estimate  # summed over classes, 0..2
+    ece: Estimate  # of equal-width bins (lo, hi]; standard error by resampling tasks
+    mce: Estimate  # likewise
     curve: ReliabilityCurve
 
     def as_dict(self) -> dict[str, Any]:

@@ -18,17 +18,10 @@ NORMAL_QUANTILE = 1.959963984540054  # two-sided 95 %
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over tasks with its standard error.
-
-    Attributes
-    ----------
-    mean : float
-    standard_error : float
-        NaN if there is only one task.
-    """
+    """A mean over tasks with its standard error."""
 
     mean: float
-    standard_error: float
+    standard_error: float  # NaN if there is only one task
 
     @property
     def interval(self) -> tuple[float, float]:

@@ -48,18 +48,10 @@ _VALUES_FOR_TEMPERATURE = 10_000_000  # probabilities held at once while the tem
 
 @dataclass(frozen=True)
 class FittedTemperature:
-    """A temperature and the tasks of validation classes that it was fitted on.
-
-    Attributes
-    ----------
-    value : float
-    protocol : EpisodeProtocol
-        That of the evaluation, but for a lower way if there are fewer validation classes.
-    n_tasks : int
-    """
+    """A temperature and the tasks of validation classes that it was fitted on."""
 
     value: float
-    protocol: EpisodeProtocol
+    protocol: EpisodeProtocol  # that of the evaluation, but for a lower way if there are fewer validation classes
     n_tasks: int
 
     def as_dict(self) -> dict[str, Any]:
@@ -69,35 +61,19 @@ class FittedTemperature:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What one learner reached under one protocol.
-
-    Attributes
-    ----------
-    protocol : EpisodeProtocol
-    n_tasks, seed, batch_size : int
-    accuracy : Accuracy
-        Mean over episodes, 95 % interval, deviation between batches of episodes.
-    calibration : mapping
-        `Calibration` by variant: "none", and "temperature" if validation classes were given.
-    temperature : FittedTemperature or None
-    out_of_episode : OutOfEpisode or None
-    robustness : Robustness or None
-    time : AdaptationTime or None
-    per_task : mapping
-        `TaskScores` by variant, in the order of the tasks, for paired differences.
-    """
+    """What one learner reached under one protocol."""
 
     protocol: EpisodeProtocol
     n_tasks: int
     seed: int
     batch_size: int
     accuracy: Accuracy
-    calibration: Mapping[str, Calibration]
+    calibration: Mapping[str, Calibration]  # by variant: "none", and "temperature" if validation classes were given
     temperature: FittedTemperature | None
     out_of_episode: OutOfEpisode | None
     robustness: Robustness | None
     time: AdaptationTime | None
-    per_task: Mapping[str, TaskScores] = field(repr=False)
+    per_task: Mapping[str, TaskScores] = field(repr=False)  # by variant, for paired differences
 
     def as_dict(self) -> dict[str, Any]:
         """Everything but the single tasks, as JSON values."""

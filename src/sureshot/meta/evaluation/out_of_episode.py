@@ -34,25 +34,13 @@ PRIMARY_SCORE = "negative_max_logit"
 
 @dataclass(frozen=True)
 class Detection:
-    """How well one score sets out-of-episode queries apart.
+    """How well one score sets out-of-episode queries apart."""
 
-    Attributes
-    ----------
-    per_episode : Estimate
-        Area under the ROC curve within an episode, averaged over episodes. Primary.
-    pooled : float
-        The area when the scores of all episodes are ranked together.
-    areas : ndarray (T,)
-        The area within each episode, for paired differences.
-    inside, outside : ndarray (n,), (m,)
-        The scores of all episodes, for plots.
-    """
-
-    per_episode: Estimate
-    pooled: float
-    areas: NDArray[np.float64] = field(repr=False)
-    inside: NDArray[np.float64] = field(repr=False)
-    outside: NDArray[np.float64] = field(repr=False)
+    per_episode: Estimate  # area under the ROC curve within an episode, averaged over episodes; primary
+    pooled: float  # the area when the scores of all episodes are ranked together
+    areas: NDArray[np.float64] = field(repr=False)  # (T,), the area within each episode, for paired differences
+    inside: NDArray[np.float64] = field(repr=False)  # (n,), scores of queries of all episodes, for plots
+    outside: NDArray[np.float64] = field(repr=False)  # (m,)
 
     def as_dict(self) -> dict[str, Any]:
         """The areas, ready for JSON."""
@@ -61,20 +49,11 @@ class Detection:
 
 @dataclass(frozen=True)
 class OutOfEpisode:
-    """Out-of-episode detection by several scores.
+    """Out-of-episode detection by several scores."""
 
-    Attributes
-    ----------
-    scores : mapping
-        `Detection` by the score's name.
-    n_tasks : int
-    primary : str
-        The score to quote: the negative maximum logit, as in the paper.
-    """
-
-    scores: Mapping[str, Detection]
+    scores: Mapping[str, Detection]  # by the score's name
     n_tasks: int
-    primary: str = PRIMARY_SCORE
+    primary: str = PRIMARY_SCORE  # the score to quote: the negative maximum logit, as in the paper
 
     @property
     def auroc(self) -> Estimate:

@@ -33,24 +33,12 @@ Corrupted = Literal["both", "query"]
 
 @dataclass(frozen=True)
 class CorruptedScores:
-    """Scores of tasks whose images are corrupted.
+    """Scores of tasks whose images are corrupted."""
 
-    Attributes
-    ----------
-    kind : str
-        Such as "gaussian_noise".
-    severity : int
-        1 to 5.
-    accuracy, brier, nll : Estimate
-    accuracy_change : Estimate
-        Accuracy less that of the same tasks clean.
-    ece : float
-    """
-
-    kind: str
-    severity: int
+    kind: str  # such as "gaussian_noise"
+    severity: int  # 1 to 5
     accuracy: Estimate
-    accuracy_change: Estimate
+    accuracy_change: Estimate  # accuracy less that of the same tasks clean
     brier: Estimate
     nll: Estimate
     ece: float
@@ -63,21 +51,11 @@ class CorruptedScores:
 
 @dataclass(frozen=True)
 class Robustness:
-    """Scores for every kind and severity.
-
-    Attributes
-    ----------
-    n_tasks : int
-    corrupted : {"both", "query"}
-        Which images: support and query, or query only.
-    clean : Estimate
-        Accuracy of the same tasks without corruption.
-    scores : tuple of CorruptedScores
-    """
+    """Scores for every kind and severity."""
 
     n_tasks: int
-    corrupted: Corrupted
-    clean: Estimate
+    corrupted: Corrupted  # support and query images, or query images only
+    clean: Estimate  # accuracy of the same tasks without corruption
     scores: tuple[CorruptedScores, ...]
 
     def as_dict(self) -> dict[str, Any]:

@@ -20,30 +20,16 @@ from sureshot.metrics.validation import SUM_TOLERANCE
 
 @dataclass(frozen=True)
 class TaskScores:
-    """Sums over the queries of each of T tasks.
+    """Sums over the queries of each of T tasks."""
 
-    Attributes
-    ----------
-    count : ndarray (T,)
-        Queries.
-    right : ndarray (T,)
-        Queries whose most probable class is the true one (the first of equals counts).
-    log_loss : ndarray (T,)
-        Sum of ``-log p(true class)``, nats; a probability of zero counts as the smallest positive double.
-    squared_error : ndarray (T,)
-        Sum of the squared error summed over classes.
-    bin_count, bin_confidence, bin_right : ndarray (T, bins)
-        For equal-width bins (lo, hi] of the largest probability: queries, their summed confidence, how many
-        were right.
-    """
-
-    count: NDArray[np.float64]
-    right: NDArray[np.float64]
+    count: NDArray[np.float64]  # (T,), queries
+    right: NDArray[np.float64]  # (T,), queries whose most probable class is the true one (the first of equals counts)
+    # (T,), sum of -log p(true class), nats; a probability of zero counts as the smallest positive double
     log_loss: NDArray[np.float64]
-    squared_error: NDArray[np.float64]
-    bin_count: NDArray[np.float64]
-    bin_confidence: NDArray[np.float64]
-    bin_right: NDArray[np.float64]
+    squared_error: NDArray[np.float64]  # (T,), sum of the squared error summed over classes
+    bin_count: NDArray[np.float64]  # (T, bins), queries by equal-width bins (lo, hi] of the largest probability
+    bin_confidence: NDArray[np.float64]  # (T, bins), their summed confidence
+    bin_right: NDArray[np.float64]  # (T, bins), how many of them were right
 
     @property
     def accuracy(self) -> NDArray[np.float64]:

@@ -32,33 +32,16 @@ _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint as read from a file.
-
-    Attributes
-    ----------
-    path : str
-    config : dict
-        The run's settings; `TrainingConfig.from_dict` takes them.
-    learner, backbone : dict
-        What `learner_from_config` and `backbone_from_config` take.
-    episodes : int
-        Trained so far.
-    metrics : dict
-        Of the validation that this checkpoint was chosen by: "accuracy", "nll"; empty if there was none.
-    progress : dict
-        The counters of the run; see `sureshot.meta.training.loop`.
-    artifact : Artifact
-        All arrays.
-    """
+    """A checkpoint as read from a file."""
 
     path: str
-    config: dict[str, Any]
-    learner: dict[str, Any]
-    backbone: dict[str, Any]
-    episodes: int
-    metrics: dict[str, Any]
-    progress: dict[str, Any]
-    artifact: Artifact
+    config: dict[str, Any]  # the run's settings; `TrainingConfig.from_dict` takes them
+    learner: dict[str, Any]  # what `learner_from_config` takes
+    backbone: dict[str, Any]  # what `backbone_from_config` takes
+    episodes: int  # trained so far
+    metrics: dict[str, Any]  # "accuracy", "nll" of the validation that it was chosen by; empty if there was none
+    progress: dict[str, Any]  # the counters of the run; see `sureshot.meta.training.loop`
+    artifact: Artifact  # all arrays
 
     def build(self) -> Learner:
         """The learner, in evaluation mode.

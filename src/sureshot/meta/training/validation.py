@@ -50,18 +50,10 @@ of 30 classes, one shot) the growth of one learner came out as 0.00 where 0.07 i
 
 @dataclass(frozen=True)
 class ValidationScores:
-    """Means over the queries of all tasks.
+    """Means over the queries of all tasks."""
 
-    Attributes
-    ----------
-    accuracy : float
-        Fraction right.
-    nll : float
-        Negative log probability of the true class, in nats.
-    """
-
-    accuracy: float
-    nll: float
+    accuracy: float  # fraction right
+    nll: float  # negative log probability of the true class, in nats
 
     def better_than(self, other: ValidationScores | None, by: SelectBy) -> bool:
         """Whether this is strictly better; anything is better than nothing."""
