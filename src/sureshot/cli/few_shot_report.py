@@ -25,13 +25,7 @@ VARIANTS = {"none": "as they are", "temperature": "with temperature"}
 def write_evaluation_page(
     found: Evaluation, loaded: Loaded, description: str, split: str, folder: Path, command: str
 ) -> Path:
-    """The page of one learner.
-
-    Returns
-    -------
-    Path
-        The page.
-    """
+    """The page of one learner."""
     name = str(loaded.learner.config["name"])
     plain = found.calibration["none"]
     low, high = found.accuracy.interval
@@ -66,7 +60,7 @@ def write_evaluation_page(
         tables=tuple(_evaluation_tables(found)),
         pictures=tuple(_evaluation_pictures(name, found)),
     )
-    return Path(write_report(folder, report))
+    return write_report(folder, report)
 
 
 def _verdict(found: Evaluation) -> str:

@@ -42,8 +42,6 @@ def read_for_model(model: Classifier, path: Path, target: str | None, *, with_la
 
     Parameters
     ----------
-    model : GPClassifier or FewShotClassifier
-    path : Path
     target : str or None
         The column of labels. Without labels wanted it is left out.
     with_labels : bool

@@ -36,13 +36,7 @@ def write_evaluation(
     title: str,
     command: str,
 ) -> Path:
-    """Report of a saved model on labelled rows.
-
-    Returns
-    -------
-    Path
-        The page.
-    """
+    """Report of a saved model on labelled rows."""
     names = [name for name, value in summary.items() if isinstance(value, int | float)]
     report = Report(
         title=title,
@@ -56,7 +50,7 @@ def write_evaluation(
         environment=environment(),
         command=command,
     )
-    return Path(write_report(folder, report))
+    return write_report(folder, report)
 
 
 def cross_validated_report(model: Classifier, table: Table, folder: Path, *, title: str, command: str) -> Path:
@@ -66,11 +60,6 @@ def cross_validated_report(model: Classifier, table: Table, folder: Path, *, tit
     fold is predicted by a classifier fitted on the others (beyond 5000 rows only the first fold is
     predicted). The only row of a class always stays with the fitted ones, since without it the class would
     be unknown.
-
-    Returns
-    -------
-    Path
-        The page.
     """
     assert table.y is not None
     folds = deal_folds(table.y, N_FOLDS, np.random.default_rng(0))
@@ -112,7 +101,7 @@ def cross_validated_report(model: Classifier, table: Table, folder: Path, *, tit
         environment=environment(),
         command=command,
     )
-    return Path(write_report(folder, report))
+    return write_report(folder, report)
 
 
 def deal_folds(y: np.ndarray, n_folds: int, generator: np.random.Generator) -> np.ndarray:

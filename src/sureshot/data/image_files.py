@@ -22,7 +22,6 @@ def read_images(paths: Sequence[Path], *, side: int, grey: bool = False, margin:
 
     Parameters
     ----------
-    paths : sequence of Path
     side : int
         Pixels. Images of another size are resized (LANCZOS) without keeping their proportions, as is usual for these
         benchmarks; those of this size are taken as they are.

@@ -36,7 +36,6 @@ def find_images(path: Path, *, with_labels: bool) -> tuple[list[Path], np.ndarra
         With labels a folder ``path/CLASS/any-name.png`` (or .jpg and others). Without, a folder with images, in it or
         in its sub-folders, or one image. Names that begin with a dot are left alone; a note counts the files that are
         no images by their name or lie deeper.
-    with_labels : bool
 
     Raises
     ------

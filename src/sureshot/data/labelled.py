@@ -184,14 +184,12 @@ class LabelledSet:
         return LabelledSet(self.x[rows], labels, tuple(self.class_names[c] for c in classes))
 
 
-def renumber(y: np.ndarray, classes: Sequence[int], n_classes: int) -> tuple[np.ndarray, np.ndarray]:
+def renumber(
+    y: np.ndarray,  # (N,) int
+    classes: Sequence[int],
+    n_classes: int,
+) -> tuple[np.ndarray, np.ndarray]:
     """Rows of the given classes, and their class numbers in the order given.
-
-    Parameters
-    ----------
-    y : ndarray (N,) int
-    classes : sequence of int
-    n_classes : int
 
     Returns
     -------

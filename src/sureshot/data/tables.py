@@ -65,7 +65,6 @@ def load_table(
 
     Parameters
     ----------
-    path : path
     target : str, optional
         Name of the label column (or of the label array of an NPZ file, default ``y`` or ``label``). Default:
         no labels are read from a table; those of an NPZ file are read if there.

@@ -59,19 +59,13 @@ class ReliabilityCurve:
 
 
 def reliability_curve(
-    probabilities: ArrayLike, y: ArrayLike, n_bins: int = DEFAULT_BINS, *, classes: ArrayLike | None = None
+    probabilities: ArrayLike,  # (n, C)
+    y: ArrayLike,  # (n,), true column numbers, or labels if ``classes`` is given
+    n_bins: int = DEFAULT_BINS,  # 15 by default, the literature's habit, so that numbers compare
+    *,
+    classes: ArrayLike | None = None,  # (C,), the label of each column
 ) -> ReliabilityCurve:
     """Mean confidence and accuracy in equal-width bins of confidence.
-
-    Parameters
-    ----------
-    probabilities : array_like (n, C)
-    y : array_like (n,)
-        True column numbers, or labels if ``classes`` is given.
-    n_bins : int
-        15 by default, the literature's habit, so that numbers compare.
-    classes : array_like (C,), optional
-        The label of each column.
 
     Raises
     ------
@@ -136,11 +130,11 @@ def _binned(confidence: NDArray[np.float64], correct: NDArray[np.bool_], n_bins:
 
 def fit_temperature(
     logits: ArrayLike,
-    y: ArrayLike,
-    weight: ArrayLike | None = None,
+    y: ArrayLike,  # (n,), true column numbers, or labels if ``classes`` is given
+    weight: ArrayLike | None = None,  # (n,), non-negative weights; 2 counts as two equal points
     *,
     bounds: tuple[float, float] = (0.01, 100.0),
-    classes: ArrayLike | None = None,
+    classes: ArrayLike | None = None,  # (C,), the label of each column
 ) -> float:
     """The temperature T that minimises the negative log-likelihood of ``softmax(logits / T)``.
 
@@ -154,14 +148,8 @@ def fit_temperature(
     logits : array_like (n, C)
         Logits or log-probabilities (of held-out points). Minus infinity, a probability of zero, is read as
         the smallest positive number.
-    y : array_like (n,)
-        True column numbers, or labels if ``classes`` is given.
-    weight : array_like (n,), optional
-        Non-negative weights; 2 counts as two equal points.
     bounds : (float, float)
         Smallest and largest temperature; the defaults leave two orders of magnitude each way.
-    classes : array_like (C,), optional
-        The label of each column.
 
     Raises
     ------
@@ -197,15 +185,11 @@ def fit_temperature(
     return float(np.exp(-brentq(slope, hottest, coldest, xtol=1e-10)))
 
 
-def apply_temperature(logits: ArrayLike, temperature: float) -> NDArray[np.float64]:
+def apply_temperature(
+    logits: ArrayLike,  # (n, C), logits or log-probabilities; minus infinity as in `fit_temperature`
+    temperature: float,  # above 1 makes predictions less sure, below 1 surer
+) -> NDArray[np.float64]:
     """Normalised log-probabilities ``log softmax(logits / temperature)``, (n, C).
-
-    Parameters
-    ----------
-    logits : array_like (n, C)
-        Logits or log-probabilities; minus infinity as in `fit_temperature`.
-    temperature : float
-        Above 1 makes predictions less sure, below 1 surer.
 
     Raises
     ------

@@ -51,11 +51,11 @@ class RiskCoverage:
 
 
 def selective_risk(
-    probabilities: ArrayLike,
-    y: ArrayLike,
+    probabilities: ArrayLike,  # (n, C)
+    y: ArrayLike,  # (n,), true column numbers, or labels if ``classes`` is given
     confidence: ArrayLike | None = None,
     *,
-    classes: ArrayLike | None = None,
+    classes: ArrayLike | None = None,  # (C,), the label of each column
 ) -> RiskCoverage:
     """Risk-coverage curve: answer the surest points first (Geifman and El-Yaniv 2017).
 
@@ -64,13 +64,8 @@ def selective_risk(
 
     Parameters
     ----------
-    probabilities : array_like (n, C)
-    y : array_like (n,)
-        True column numbers, or labels if ``classes`` is given.
     confidence : array_like (n,), optional
         What to sort by, surest largest (say, minus the outlier score). The largest probability by default.
-    classes : array_like (C,), optional
-        The label of each column.
 
     Raises
     ------

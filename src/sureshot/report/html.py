@@ -76,17 +76,7 @@ class ShownCell(NamedTuple):
 
 
 def write_report(folder: str | os.PathLike[str], report: Report) -> Path:
-    """Write ``report.html`` into a folder, which is created if need be.
-
-    Parameters
-    ----------
-    folder : path
-    report : Report
-
-    Returns
-    -------
-    Path
-        Of the file.
+    """Write ``report.html`` into a folder, which is created if need be; returns its path.
 
     Raises
     ------

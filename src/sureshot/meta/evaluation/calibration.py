@@ -52,21 +52,13 @@ class Calibration:
 
 
 def summarise_calibration(
-    scores: TaskScores, variant: str = "none", temperature: float = 1.0, min_count: int = 1, seed: int = 0
+    scores: TaskScores,
+    variant: str = "none",
+    temperature: float = 1.0,  # what was applied to the log-probabilities already
+    min_count: int = 1,  # queries that a bin needs to count in the maximum calibration error; 1, the literature's habit
+    seed: int = 0,  # of the resampling
 ) -> Calibration:
-    """Pool tasks into one set of scores.
-
-    Parameters
-    ----------
-    scores : TaskScores
-    variant : str
-    temperature : float
-        What was applied to the log-probabilities already.
-    min_count : int
-        Queries that a bin needs to count in the maximum calibration error; 1, the literature's habit.
-    seed : int
-        Of the resampling.
-    """
+    """Pool tasks into one set of scores."""
     ece, mce = _resampled_errors(scores, min_count, seed)
     curve = pooled_curve(scores)
     return Calibration(
@@ -105,17 +97,11 @@ def _resampled_errors(scores: TaskScores, min_count: int, seed: int) -> tuple[fl
 
 
 def temper(
-    probabilities: NDArray[np.float64], temperature: float, present: NDArray[np.bool_] | None = None
+    probabilities: NDArray[np.float64],  # (T, Q, C)
+    temperature: float,
+    present: NDArray[np.bool_] | None = None,  # (T, C), False for classes that a task lacks; they keep probability 0
 ) -> NDArray[np.float64]:
-    """``softmax(log p / temperature)`` over the classes a task has.
-
-    Parameters
-    ----------
-    probabilities : ndarray (T, Q, C)
-    temperature : float
-    present : ndarray (T, C), optional
-        False for classes that a task lacks; they keep probability 0.
-    """
+    """``softmax(log p / temperature)`` over the classes a task has."""
     tempered = np.exp(apply_temperature(_log(probabilities), temperature)).reshape(probabilities.shape)
     if present is None:
         return tempered

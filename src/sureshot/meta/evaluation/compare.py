@@ -73,26 +73,18 @@ class Comparison:
 
 
 def compare(
-    learners: Mapping[str, Learner],
+    learners: Mapping[str, Learner],  # learner by name
     data: LabelledSet,
     protocol: EpisodeProtocol,
     *,
-    reference: str | None = None,
-    progress: Progress | None = None,
+    reference: str | None = None,  # the learner to take differences from; the first by default
+    progress: Progress | None = None,  # as that of `evaluate`; what is said begins with the learner's name
     **options: Any,
 ) -> Comparison:
     """Evaluate several learners on the same tasks.
 
     Parameters
     ----------
-    learners : mapping
-        Learner by name.
-    data : LabelledSet
-    protocol : EpisodeProtocol
-    reference : str, optional
-        The learner to take differences from; the first by default.
-    progress : callable, optional
-        As that of `evaluate`; what is said begins with the learner's name.
     **options
         Of `evaluate`, the same for all.
 

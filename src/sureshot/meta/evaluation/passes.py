@@ -42,7 +42,6 @@ def embed_set(learner: Learner, x: Tensor, change: Callable[[Tensor], Tensor] | 
 
     Parameters
     ----------
-    learner : Learner
     x : Tensor (N, ...)
         Inputs as a labelled set has them: bytes or floats.
     change : callable, optional

@@ -70,11 +70,11 @@ class Robustness:
 
 def measure_robustness(
     learner: Learner,
-    data: LabelledSet,
+    data: LabelledSet,  # of images
     sampler: EpisodeSampler,
-    rows: EpisodeRows,
-    embeddings: Tensor,
-    clean: TaskScores,
+    rows: EpisodeRows,  # the tasks
+    embeddings: Tensor,  # (N, D), of the clean images
+    clean: TaskScores,  # of the same tasks, clean
     *,
     corruptions: Sequence[str],
     severities: Sequence[int],
@@ -83,25 +83,7 @@ def measure_robustness(
     seed: int,
     progress: Progress,
 ) -> Robustness:
-    """Score tasks under every kind and severity of corruption.
-
-    Parameters
-    ----------
-    learner : Learner
-    data : LabelledSet
-        Of images.
-    sampler : EpisodeSampler
-    rows : EpisodeRows
-        The tasks.
-    embeddings : Tensor (N, D)
-        Of the clean images.
-    clean : TaskScores
-        Of the same tasks, clean.
-    corruptions, severities : sequences
-    corrupted : {"both", "query"}
-    batch_size, seed : int
-    progress : callable
-    """
+    """Score tasks under every kind and severity of corruption."""
     found = []
     settings = [(kind, severity) for kind in corruptions for severity in severities]
     for done, (kind, severity) in enumerate(settings):

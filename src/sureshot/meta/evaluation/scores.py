@@ -53,22 +53,12 @@ def join(parts: Iterable[TaskScores]) -> TaskScores:
 
 
 def score_tasks(
-    probabilities: NDArray[np.float64],
-    y: NDArray[np.int64],
-    mask: NDArray[np.bool_] | None = None,
-    n_bins: int = DEFAULT_BINS,
+    probabilities: NDArray[np.float64],  # (T, Q, C)
+    y: NDArray[np.int64],  # (T, Q), true classes
+    mask: NDArray[np.bool_] | None = None,  # (T, Q), False for padded queries
+    n_bins: int = DEFAULT_BINS,  # bins of confidence
 ) -> TaskScores:
     """Sums over the queries of each task.
-
-    Parameters
-    ----------
-    probabilities : ndarray (T, Q, C)
-    y : ndarray (T, Q)
-        True classes.
-    mask : ndarray (T, Q), optional
-        False for padded queries.
-    n_bins : int
-        Bins of confidence.
 
     Raises
     ------

@@ -117,23 +117,18 @@ class Checkpoint:
 
 def save_checkpoint(
     path: Path,
-    learner: Learner,
+    learner: Learner,  # with ``config``, and a backbone with ``config``
     config: Mapping[str, Any],
     progress: Mapping[str, Any],
     metrics: Mapping[str, Any],
-    optimiser: torch.optim.Optimizer | None = None,
+    optimiser: torch.optim.Optimizer | None = None,  # leave out for a checkpoint that is only to be used
 ) -> None:
     """Write a checkpoint, whole or not at all.
 
     Parameters
     ----------
-    path : Path
-    learner : Learner
-        With ``config``, and a backbone with ``config``.
     config, progress, metrics : mapping
         JSON values; `progress` has "episodes".
-    optimiser : Adam, optional
-        Leave out for a checkpoint that is only to be used.
     """
     header = {
         "config": dict(config),
@@ -154,12 +149,7 @@ def arrays_of(learner: nn.Module, optimiser: torch.optim.Optimizer | None = None
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
-    """Read a checkpoint.
-
-    Parameters
-    ----------
-    path : path
-        A checkpoint, or the folder of a run: then its best one.
+    """Read a checkpoint, or the best one in the folder of a run.
 
     Raises
     ------
@@ -186,14 +176,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
 
 
 def load_learner(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> Learner:
-    """A meta-trained learner in evaluation mode.
-
-    Parameters
-    ----------
-    path : path
-        As of `load_checkpoint`.
-    device : device
-        The CPU by default.
+    """A meta-trained learner in evaluation mode, from a checkpoint or the folder of a run.
 
     Raises
     ------

@@ -79,13 +79,10 @@ class Processes:
 
 
 @contextmanager
-def processes(device: str) -> Iterator[Processes]:
+def processes(
+    device: str,  # with "cuda" every process takes the GPU of its local rank
+) -> Iterator[Processes]:
     """Join the other processes that ``torchrun`` started, and leave them at the end.
-
-    Parameters
-    ----------
-    device : str
-        With "cuda" every process takes the GPU of its local rank.
 
     Raises
     ------

@@ -97,7 +97,6 @@ def train(
 
     Parameters
     ----------
-    config : TrainingConfig
     output : path
         The run's folder, made if need be.
     data_root : path, optional
@@ -146,15 +145,7 @@ def train(
 
 
 class Run:
-    """One run: what stays the same (settings, data) and what moves (learner, optimiser, state).
-
-    Parameters
-    ----------
-    config : TrainingConfig
-    folder : Path
-    data : FewShotData
-    group : Processes
-    """
+    """One run: what stays the same (settings, data) and what moves (learner, optimiser, state)."""
 
     def __init__(self, config: TrainingConfig, folder: Path, data: FewShotData, group: Processes) -> None:
         self.config, self.folder, self.group = config, folder, group

@@ -102,7 +102,6 @@ class Validator:
     training : EpisodeProtocol
         Way and shots are taken from it (the largest of a range). If there are fewer classes than the way, tasks have
         all of them; the log says so.
-    config : ValidationConfig
 
     Raises
     ------
