@@ -21,28 +21,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table as RichTable
 
-DataArgument = Annotated[
-    Path,
-    typer.Argument(
-        metavar="DATA",
-        help="Labelled rows: CSV, Parquet or NPZ file; for a learner of images, a folder with a sub-folder for each "
-        "class.",
-    ),
-]
-TargetOption = Annotated[
-    str | None,
-    typer.Option(
-        "--target",
-        "-t",
-        metavar="COLUMN",
-        help="The column of labels (of an NPZ file: the array, by default y or label).",
-    ),
-]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No notes and no progress on standard error.")]
-ReportOption = Annotated[
-    Path | None, typer.Option("--report", metavar="FOLDER", help="Write an HTML report to this folder.")
-]
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
