@@ -213,12 +213,7 @@ def progress(description: str, quiet: bool = False) -> Iterator[Callable[[str, f
 
 
 def check_output(path: Path, *inputs: Path) -> None:
-    """Refuse a file that could not be written, before the work rather than after it.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse a file that could not be written, before the work rather than after it (`ValueError`)."""
     if path.is_dir():
         raise ValueError(f"{path} is a folder: name a file to write")
     if not path.parent.is_dir():
@@ -233,12 +228,7 @@ def check_output(path: Path, *inputs: Path) -> None:
 
 
 def check_no_target(path: Path, target: str | None) -> None:
-    """Refuse a column of labels for images, which have none.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse a column of labels for images, which have none (`ValueError`)."""
     if target is not None:
         raise ValueError(
             f"--target names a column of a table, but {path} is a folder or an image: classes are the names of "
@@ -247,12 +237,7 @@ def check_no_target(path: Path, target: str | None) -> None:
 
 
 def check_folder(path: Path | None) -> None:
-    """Refuse a folder to write to that is a file.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse a folder to write to that is a file (`ValueError`)."""
     if path is not None and path.exists() and not path.is_dir():
         raise ValueError(f"{path} is a file: name a folder")
 

@@ -9,7 +9,7 @@ from sureshot.cli import console, options
 if TYPE_CHECKING:
     import numpy as np
 
-    from sureshot.data import Table
+    from sureshot.data import DataTable
     from sureshot.estimators.saved import Classifier
 
 
@@ -70,7 +70,9 @@ _NAMES = {
 }
 
 
-def summarise_rows(model: Classifier, table: Table, probabilities: np.ndarray, outlier: np.ndarray) -> dict[str, Any]:
+def summarise_rows(
+    model: Classifier, table: DataTable, probabilities: np.ndarray, outlier: np.ndarray
+) -> dict[str, Any]:
     """Scores of the rows of known classes, and how well the outlier score tells the others from them."""
     import numpy as np
 

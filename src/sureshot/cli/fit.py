@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sureshot.cli import console, options
 
 if TYPE_CHECKING:
-    from sureshot.data import Table
+    from sureshot.data import DataTable
     from sureshot.estimators.saved import Classifier
 
 
@@ -85,7 +85,7 @@ def fit(
             _print(summary)
 
 
-def read_labelled(path: Path, target: str | None, checkpoint: Path | None) -> Table:
+def read_labelled(path: Path, target: str | None, checkpoint: Path | None) -> DataTable:
     """Rows and labels of a file, or images and their folders' names, for learning.
 
     Raises
@@ -109,7 +109,7 @@ def read_labelled(path: Path, target: str | None, checkpoint: Path | None) -> Ta
     return table
 
 
-def _read_images(path: Path, checkpoint: Path | None) -> Table:
+def _read_images(path: Path, checkpoint: Path | None) -> DataTable:
     from sureshot.data import DataError
     from sureshot.data.image_tables import find_images, load_image_table
     from sureshot.meta.backbones import Backbone

@@ -11,7 +11,7 @@ from sureshot.cli import console, options
 if TYPE_CHECKING:
     import numpy as np
 
-    from sureshot.data import Table
+    from sureshot.data import DataTable
     from sureshot.estimators.saved import Classifier
 
 CHUNK = 4096  # rows held with all their probabilities at once; predictions do not depend on it
@@ -45,7 +45,7 @@ def predict(
 
 
 def _predictions(
-    model: Classifier, table: Table, proba: bool, outlier: bool, update: Any
+    model: Classifier, table: DataTable, proba: bool, outlier: bool, update: Any
 ) -> Iterator[tuple[list[Any], list[Any], np.ndarray | None, np.ndarray | None]]:
     """Row names, classes, probabilities (n, C) and outlier scores (n,) of a piece of the rows at a time."""
     n = len(table.row_ids)

@@ -12,11 +12,10 @@ from gpytorch.kernels import Kernel
 from sklearn.base import clone
 from torch.nn import Module, ModuleList
 
-from sureshot.report import Predictions, Report, Trace, environment, write_report
-from sureshot.report import Table as ReportTable
+from sureshot.report import Predictions, Report, Table, Trace, environment, write_report
 
 if TYPE_CHECKING:
-    from sureshot.data import Table
+    from sureshot.data import DataTable
     from sureshot.estimators.saved import Classifier
 
 _log = logging.getLogger(__name__)
@@ -27,7 +26,7 @@ HOLD_OUT_ABOVE = 5000  # rows from which one fold is judged instead of all: one 
 
 def write_evaluation(
     model: Classifier,
-    table: Table,
+    table: DataTable,
     probabilities: np.ndarray,
     outlier: np.ndarray,
     summary: dict[str, Any],
@@ -41,7 +40,7 @@ def write_evaluation(
     report = Report(
         title=title,
         introduction=(f"A saved classifier of {len(model.classes_)} classes on {len(table.row_ids)} labelled rows."),
-        summary=ReportTable(tuple(names), (tuple(summary[name] for name in names),)),
+        summary=Table(tuple(names), (tuple(summary[name] for name in names),)),
         predictions=Predictions(
             probabilities, model.classes_, y=table.y, outlier_score=outlier, row_names=table.row_ids
         ),
@@ -53,7 +52,7 @@ def write_evaluation(
     return write_report(folder, report)
 
 
-def cross_validated_report(model: Classifier, table: Table, folder: Path, *, title: str, command: str) -> Path:
+def cross_validated_report(model: Classifier, table: DataTable, folder: Path, *, title: str, command: str) -> Path:
     """Report of a fit, on rows predicted by classifiers that were fitted without them.
 
     A classifier's own rows would flatter it. So the rows are dealt into five folds, class by class, and each

@@ -14,7 +14,7 @@ import numpy as np
 from sureshot.data.checks import near
 from sureshot.data.embeddings import read_npz
 from sureshot.data.root import DataError, Root, data_file, data_root
-from sureshot.data.tables import Table, load_table
+from sureshot.data.tables import DataTable, load_table
 
 CLINC150_FILE = "clinc150_minilm.npz"
 _CLINC150_SIZES = {
@@ -40,12 +40,12 @@ _UCI_LAYOUT = (
 def load_uci(
     name: str,  # such as ``"ionosphere"``: the name of the file without ``.csv`` or ``.csv.gz``
     root: Root = None,
-) -> Table:
+) -> DataTable:
     """One of the small classification sets in the folder ``uci`` of the data root.
 
     Returns
     -------
-    Table
+    DataTable
         Labels from the column ``label``; rows in the file's order, often sorted by class; missing cells as
         NaN, to be filled in inside the training fold.
 

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import log_softmax
 
-from sureshot.metrics.validation import check_labels, check_prediction
+from sureshot.metrics.validation import check_prediction, true_columns
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +39,13 @@ class ReliabilityCurve:
     count: NDArray[np.int64]  # (bins,), predictions in each bin
     confidence: NDArray[np.float64]  # (bins,), mean confidence; NaN where a bin is empty
     accuracy: NDArray[np.float64]  # (bins,), fraction right; NaN where a bin is empty
+
+    @classmethod
+    def from_sums(cls, count: NDArray, confidence: NDArray, right: NDArray) -> ReliabilityCurve:
+        """The curve of sums over each bin, (bins,): predictions, their confidence, how many are right."""
+        edges = _bin_edges(len(count))
+        with np.errstate(invalid="ignore"):  # 0 / 0 is the NaN of an empty bin
+            return cls(edges, count.astype(np.int64), confidence / count, right / count)
 
     @property
     def gap(self) -> NDArray[np.float64]:
@@ -119,13 +126,20 @@ def classwise_ece(
 def _binned(confidence: NDArray[np.float64], correct: NDArray[np.bool_], n_bins: int) -> ReliabilityCurve:
     if n_bins < 1:
         raise ValueError(f"n_bins: expected a positive integer, got {n_bins}.")
-    edges = np.arange(n_bins + 1) / n_bins  # correctly rounded, so that 0.2 is the edge 3/15
+    bin_of = bin_numbers(confidence, n_bins)
+    weights = (None, confidence, correct.astype(np.float64))
+    return ReliabilityCurve.from_sums(*(np.bincount(bin_of, weights=one, minlength=n_bins) for one in weights))
+
+
+def bin_numbers(confidence: NDArray[np.float64], n_bins: int) -> NDArray[np.int64]:
+    """The number of each confidence's bin (lo, hi], from 0."""
+    edges = _bin_edges(n_bins)
     bin_of = (np.searchsorted(edges, confidence, side="left") - 1).clip(0, n_bins - 1)
-    count = np.bincount(bin_of, minlength=n_bins)
-    with np.errstate(invalid="ignore"):  # 0 / 0 is the NaN of an empty bin
-        mean_confidence = np.bincount(bin_of, weights=confidence, minlength=n_bins) / count
-        accuracy = np.bincount(bin_of, weights=correct.astype(np.float64), minlength=n_bins) / count
-    return ReliabilityCurve(edges, count.astype(np.int64), mean_confidence, accuracy)
+    return bin_of
+
+
+def _bin_edges(n_bins: int) -> NDArray[np.float64]:
+    return np.arange(n_bins + 1) / n_bins  # correctly rounded, so that 0.2 is the edge 3/15
 
 
 def fit_temperature(
@@ -158,7 +172,7 @@ def fit_temperature(
         ``0 < low < high``.
     """
     scores = _shifted_logits(logits)
-    truth = check_labels(y, scores.shape[0], scores.shape[1], classes)
+    truth = true_columns(y, scores.shape[0], scores.shape[1], classes)
     weights = _check_weight(weight, scores.shape[0])
     low, high = bounds
     if not 0.0 < low < high < np.inf:

@@ -74,12 +74,8 @@ def summarise_calibration(
 
 def pooled_curve(scores: TaskScores) -> ReliabilityCurve:
     """The reliability diagram of all queries."""
-    count = scores.bin_count.sum(axis=0)
-    with np.errstate(invalid="ignore"):  # 0 / 0 is the NaN of an empty bin
-        confidence = scores.bin_confidence.sum(axis=0) / count
-        accuracy = scores.bin_right.sum(axis=0) / count
-    n_bins = len(count)
-    return ReliabilityCurve(np.arange(n_bins + 1) / n_bins, count.astype(np.int64), confidence, accuracy)
+    sums = (scores.bin_count, scores.bin_confidence, scores.bin_right)
+    return ReliabilityCurve.from_sums(*(one.sum(axis=0) for one in sums))
 
 
 def _resampled_errors(scores: TaskScores, min_count: int, seed: int) -> tuple[float, float]:

@@ -166,14 +166,8 @@ def evaluate(
             learner, validation, protocol, n_tasks=validation_tasks, seed=seed, batch_size=batch_size
         )
     rows = draw_tasks(sampler, n_tasks, generator_for(seed, "tasks"))
-    adapted = adapt(
-        learner,
-        sampler,
-        rows,
-        embeddings,
-        batch_size=batch,
-        generator=generator_for(seed, "adaptation", device=device_of(learner)),
-    )
+    noise = generator_for(seed, "adaptation", device=device_of(learner))
+    adapted = adapt(learner, sampler, rows, embeddings, batch_size=batch, generator=noise)
     per_task = _score_variants(_reported(adapted, n_tasks, tell), fitted)
     temperatures = {"none": 1.0, "temperature": 1.0 if fitted is None else fitted.value}
     plain = per_task["none"]
@@ -247,14 +241,8 @@ def fit_on_validation(
     rows = draw_tasks(sampler, wanted, generator_for(seed, "validation tasks"))
     batch = default_batch_size(used) if batch_size is None else batch_size
     embeddings = embed_set(learner, validation.x)
-    adapted = adapt(
-        learner,
-        sampler,
-        rows,
-        embeddings,
-        batch_size=batch,
-        generator=generator_for(seed, "validation adaptation", device=device_of(learner)),
-    )
+    noise = generator_for(seed, "validation adaptation", device=device_of(learner))
+    adapted = adapt(learner, sampler, rows, embeddings, batch_size=batch, generator=noise)
     return FittedTemperature(temperature_of(*pooled_answers(adapted)), used, wanted)
 
 
@@ -286,15 +274,8 @@ def _out_of_episode(
         )
         return None
     rows = draw_tasks(sampler, n_tasks, generator_for(seed, "out-of-episode tasks"), out_of_episode=True)
-    adapted = adapt(
-        learner,
-        sampler,
-        rows,
-        embeddings,
-        batch_size=batch_size,
-        generator=generator_for(seed, "out-of-episode adaptation", device=device_of(learner)),
-        with_latents=True,
-    )
+    noise = generator_for(seed, "out-of-episode adaptation", device=device_of(learner))
+    adapted = adapt(learner, sampler, rows, embeddings, batch_size=batch_size, generator=noise, with_latents=True)
     found: dict[str, list[np.ndarray]] = {}
     for batch in _reported(adapted, n_tasks, tell, "out-of-episode detection"):
         assert batch.mean is not None

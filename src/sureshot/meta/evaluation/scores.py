@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sureshot.metrics import DEFAULT_BINS
+from sureshot.metrics.calibration import bin_numbers
 from sureshot.metrics.validation import SUM_TOLERANCE
 
 
@@ -81,9 +82,7 @@ def score_tasks(
     right = (p.argmax(axis=-1) == y) * kept
     squared = np.maximum(np.square(p).sum(axis=-1) - np.square(chosen), 0.0) + np.square(1.0 - chosen)
     n_tasks = len(p)
-    edges = np.arange(n_bins + 1) / n_bins
-    bins = (np.searchsorted(edges, confidence, side="left") - 1).clip(0, n_bins - 1)
-    flat = (np.arange(n_tasks)[:, None] * n_bins + bins).ravel()
+    flat = (np.arange(n_tasks)[:, None] * n_bins + bin_numbers(confidence, n_bins)).ravel()
 
     def binned(values: NDArray[np.float64]) -> NDArray[np.float64]:
         sums = np.bincount(flat, weights=values.ravel(), minlength=n_tasks * n_bins).astype(np.float64)
