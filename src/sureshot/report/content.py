@@ -172,6 +172,14 @@ class Confusion:
     """Of the true class's rows."""
 
 
+def confidence_in_words(sure: float, right: float) -> str:
+    """A mean confidence beside the fraction that is right."""
+    gap = sure - right
+    if abs(gap) < 0.005:
+        return f"{sure:.1%} on average, which matches."
+    return f"{sure:.1%} on average, too {'sure' if gap > 0 else 'modest'} by {100 * abs(gap):.1f} points."
+
+
 def worst_pairs(truth: NDArray[np.int64], predicted: NDArray[np.int64], classes: ArrayLike) -> list[Confusion]:
     """Pairs (true, predicted) of different classes, most frequent first.
 

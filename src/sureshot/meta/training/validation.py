@@ -180,7 +180,7 @@ class Validator:
         enough = tasks == self._config.tasks
         usual = self._exam if enough else self._draw(way, shots, tasks, "validation tasks")
         other_way = _other_way(way, self._data.n_classes)
-        rows = int(torch.bincount(self._data.y.cpu(), minlength=self._data.n_classes).min())
+        rows = int(self._data.class_sizes.min())
         other_shots = _other_shots(shots, rows - self._config.queries)
         of_other_way = of_other_shots = None
         if other_way is not None:
