@@ -29,13 +29,7 @@ Better = Literal["higher", "lower"] | None
 def write_comparison_page(
     found: Comparison, loaded: Mapping[str, Loaded], description: str, split: str, folder: Path, command: str
 ) -> Path:
-    """The page of several learners.
-
-    Returns
-    -------
-    Path
-        The page.
-    """
+    """The page of several learners."""
     some = next(iter(found.evaluations.values()))
     report = Report(
         title=f"{len(found.evaluations)} few-shot learners, {task_name(some)}",
@@ -60,7 +54,7 @@ def write_comparison_page(
         tables=tuple(_comparison_tables(found)),
         pictures=tuple(_comparison_pictures(found)),
     )
-    return Path(write_report(folder, report))
+    return write_report(folder, report)
 
 
 def _comparison_tables(found: Comparison) -> list[Table]:

@@ -21,28 +21,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table as RichTable
 
-DataArgument = Annotated[
-    Path,
-    typer.Argument(
-        metavar="DATA",
-        help="Labelled rows: CSV, Parquet or NPZ file; for a learner of images, a folder with a sub-folder for each "
-        "class.",
-    ),
-]
-TargetOption = Annotated[
-    str | None,
-    typer.Option(
-        "--target",
-        "-t",
-        metavar="COLUMN",
-        help="The column of labels (of an NPZ file: the array, by default y or label).",
-    ),
-]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No notes and no progress on standard error.")]
-ReportOption = Annotated[
-    Path | None, typer.Option("--report", metavar="FOLDER", help="Write an HTML report to this folder.")
-]
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -233,12 +213,7 @@ def progress(description: str, quiet: bool = False) -> Iterator[Callable[[str, f
 
 
 def check_output(path: Path, *inputs: Path) -> None:
-    """Refuse a file that could not be written, before the work rather than after it.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse a file that could not be written, before the work rather than after it (`ValueError`)."""
     if path.is_dir():
         raise ValueError(f"{path} is a folder: name a file to write")
     if not path.parent.is_dir():
@@ -253,12 +228,7 @@ def check_output(path: Path, *inputs: Path) -> None:
 
 
 def check_no_target(path: Path, target: str | None) -> None:
-    """Refuse a column of labels for images, which have none.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse a column of labels for images, which have none (`ValueError`)."""
     if target is not None:
         raise ValueError(
             f"--target names a column of a table, but {path} is a folder or an image: classes are the names of "
@@ -267,12 +237,7 @@ def check_no_target(path: Path, target: str | None) -> None:
 
 
 def check_folder(path: Path | None) -> None:
-    """Refuse a folder to write to that is a file.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse a folder to write to that is a file (`ValueError`)."""
     if path is not None and path.exists() and not path.is_dir():
         raise ValueError(f"{path} is a file: name a folder")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from sureshot.cli.console import JsonOption, guarded, print_json, print_table
+from sureshot.cli import console
 
 _REQUIRED = (
     "torch",
@@ -34,12 +34,12 @@ _OPTIONAL = {
 }
 
 
-def doctor(as_json: JsonOption = False) -> None:
+def doctor(as_json: console.JsonOption = False) -> None:
     """Versions, device, threads, missing extras; exit status 1 if a needed package is missing."""
-    with guarded(as_json):
+    with console.guarded(as_json):
         checks = examine()
         if as_json:
-            print_json(checks)
+            console.print_json(checks)
         else:
             _print(checks)
         if checks["missing"]:
@@ -129,6 +129,6 @@ def _print(checks: dict[str, Any]) -> None:
         rows.append(("memory", f"{checks['memory_gb']} GB"))
     data = checks["data"]
     rows.append(("data folder", data.get("root") or data.get("remark", "unknown")))
-    print_table(("", "found"), rows)
+    console.print_table(("", "found"), rows)
     if checks["missing"]:
         sys.stderr.write(f"error: missing packages: {', '.join(checks['missing'])}\n")

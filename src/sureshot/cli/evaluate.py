@@ -2,54 +2,38 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from sureshot.cli.console import (
-    DataArgument,
-    JsonOption,
-    QuietOption,
-    ReportOption,
-    TargetOption,
-    check_folder,
-    command_line,
-    guarded,
-    note,
-    print_json,
-    print_table,
-    progress,
-)
+from sureshot.cli import console, options
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from sureshot.data import Table
+    from sureshot.data import DataTable
     from sureshot.estimators.saved import Classifier
 
 
 def evaluate(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model that `sureshot fit` wrote.")],
-    data: DataArgument,
-    target: TargetOption = None,
-    report: ReportOption = None,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    model: options.Model,
+    data: options.LabelledData,
+    target: options.Target = None,
+    report: options.ReportFolder = None,
+    quiet: console.QuietOption = False,
+    as_json: console.JsonOption = False,
 ) -> None:
     """Accuracy, NLL, Brier, calibration and unknown detection on labelled rows.
 
     Rows whose label the model has not met count as unknown: the outlier score should set them apart (AUROC),
     and they are left out of all other numbers.
     """
-    with guarded(as_json, quiet):
-        check_folder(report)
+    with console.guarded(as_json, quiet):
+        console.check_folder(report)
         from sureshot.cli.model import load_model, read_for_model
 
         classifier = load_model(model)
-        with progress(f"reading {data}", quiet):
+        with console.progress(f"reading {data}", quiet):
             table = read_for_model(classifier, data, target, with_labels=True)
-        with progress(f"evaluating {len(table.row_ids)} rows", quiet):
+        with console.progress(f"evaluating {len(table.row_ids)} rows", quiet):
             probabilities = classifier.predict_proba(table.X)
             outlier = classifier.outlier_score(table.X)
         summary = summarise_rows(classifier, table, probabilities, outlier)
@@ -65,13 +49,13 @@ def evaluate(
                     summary,
                     report,
                     title=f"{model.name} on {data.resolve().name}",
-                    command=command_line(),
+                    command=console.command_line(),
                 )
             )
         if as_json:
-            print_json(summary)
+            console.print_json(summary)
         else:
-            print_table(("evaluated", ""), [(_NAMES.get(k, k), v) for k, v in summary.items() if v is not None])
+            console.print_table(("evaluated", ""), [(_NAMES.get(k, k), v) for k, v in summary.items() if v is not None])
 
 
 _NAMES = {
@@ -86,7 +70,9 @@ _NAMES = {
 }
 
 
-def summarise_rows(model: Classifier, table: Table, probabilities: np.ndarray, outlier: np.ndarray) -> dict[str, Any]:
+def summarise_rows(
+    model: Classifier, table: DataTable, probabilities: np.ndarray, outlier: np.ndarray
+) -> dict[str, Any]:
     """Scores of the rows of known classes, and how well the outlier score tells the others from them."""
     import numpy as np
 
@@ -99,7 +85,7 @@ def summarise_rows(model: Classifier, table: Table, probabilities: np.ndarray, o
         names = sorted({str(label) for label in table.y[~known].tolist()})
         from sureshot.data.checks import listed
 
-        note(
+        console.note(
             f"{summary['unknown_rows']} rows are of classes unknown to the model ({listed(names)}): they "
             "count for the unknown AUROC only"
         )

@@ -1,4 +1,4 @@
-"""What ``meta-evaluate`` and ``meta-compare`` share: options, and from checkpoints to learners, data and protocol."""
+"""What ``meta-evaluate`` and ``meta-compare`` share: from checkpoints and options to learners, data and protocol."""
 
 from __future__ import annotations
 
@@ -6,43 +6,13 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sureshot.data.labelled import FewShotData, LabelledSet
     from sureshot.meta.episodes import EpisodeProtocol
     from sureshot.meta.learners.base import Learner
     from sureshot.meta.training import TrainingConfig
-
-OnOption = Annotated[
-    str | None, typer.Option("--on", metavar="NAME", help="The few-shot data set; by default that of the training.")
-]
-OptionOption = Annotated[
-    list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="Of the data set; may be repeated.")
-]
-DataOption = Annotated[
-    Path | None, typer.Option("--data", metavar="FOLDER", help="The data root; else that of SURESHOT_DATA.")
-]
-SplitOption = Annotated[str, typer.Option("--split", metavar="test|val", help="Whose classes to test on.")]
-WayOption = Annotated[int | None, typer.Option("--way", help="Classes of a task; by default as in training.")]
-ShotsOption = Annotated[
-    int | None, typer.Option("--shots", help="Labelled rows of each class; by default as in training.")
-]
-QueriesOption = Annotated[int, typer.Option("--queries", help="Rows of each class to classify.")]
-TasksOption = Annotated[int, typer.Option("--tasks", help="Tasks for accuracy and calibration, in 5 batches.")]
-OutOfEpisodeOption = Annotated[
-    int | None,
-    typer.Option("--out-of-episode", help="Tasks for out-of-episode detection, 0 for none; 1000, or all if fewer."),
-]
-RobustnessOption = Annotated[
-    int | None, typer.Option("--robustness", help="Tasks of corrupted images, 0 for none; 1000, or all if fewer.")
-]
-CorruptedOption = Annotated[
-    str, typer.Option("--corrupted", metavar="both|query", help="Corrupt support and query images, or the query's.")
-]
-SeedOption = Annotated[int, typer.Option("--seed", help="Of the tasks.")]
 
 USUAL_TASKS = 1000  # of out-of-episode detection and robustness, as in the papers
 

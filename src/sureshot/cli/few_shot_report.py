@@ -10,7 +10,7 @@ from sureshot.cli.few_shot import Loaded
 from sureshot.meta.evaluation import Estimate, Evaluation
 from sureshot.meta.evaluation.out_of_episode import OutOfEpisode
 from sureshot.report import Measured, Picture, Report, Table, Tile, environment, write_report
-from sureshot.report.content import Cell
+from sureshot.report.content import Cell, confidence_in_words
 from sureshot.report.few_shot_plots import severity_lines
 from sureshot.report.plots import outlier_histogram, reliability_diagram
 
@@ -25,13 +25,7 @@ VARIANTS = {"none": "as they are", "temperature": "with temperature"}
 def write_evaluation_page(
     found: Evaluation, loaded: Loaded, description: str, split: str, folder: Path, command: str
 ) -> Path:
-    """The page of one learner.
-
-    Returns
-    -------
-    Path
-        The page.
-    """
+    """The page of one learner."""
     name = str(loaded.learner.config["name"])
     plain = found.calibration["none"]
     low, high = found.accuracy.interval
@@ -66,21 +60,15 @@ def write_evaluation_page(
         tables=tuple(_evaluation_tables(found)),
         pictures=tuple(_evaluation_pictures(name, found)),
     )
-    return Path(write_report(folder, report))
+    return write_report(folder, report)
 
 
 def _verdict(found: Evaluation) -> str:
     scores = found.per_task["none"]
     right = float(scores.right.sum() / scores.count.sum())
     sure = float(scores.bin_confidence.sum() / scores.count.sum())
-    gap = sure - right
-    judgement = (
-        "which matches" if abs(gap) < 0.005 else f"too {'sure' if gap > 0 else 'modest'} by {100 * abs(gap):.1f} points"
-    )
-    return (
-        f"{right:.1%} of {int(scores.count.sum()):,} queries are right. "
-        f"The learner says {sure:.1%} on average, {judgement}."
-    )
+    words = confidence_in_words(sure, right)
+    return f"{right:.1%} of {int(scores.count.sum()):,} queries are right. The learner says {words}"
 
 
 def _evaluation_pictures(name: str, found: Evaluation) -> list[Picture]:

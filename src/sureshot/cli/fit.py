@@ -4,71 +4,39 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from sureshot.cli.console import (
-    DataArgument,
-    JsonOption,
-    QuietOption,
-    ReportOption,
-    TargetOption,
-    check_folder,
-    check_no_target,
-    check_output,
-    command_line,
-    guarded,
-    note,
-    print_json,
-    print_table,
-    progress,
-)
+from sureshot.cli import console, options
 
 if TYPE_CHECKING:
-    from sureshot.data import Table
+    from sureshot.data import DataTable
     from sureshot.estimators.saved import Classifier
-
-_KERNELS = "auto, cosine, linear, rbf, matern12, matern32, matern52, polynomial1, polynomial2, unit_rbf, unit_matern32"
 
 
 def fit(
-    data: DataArgument,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="MODEL", help="The model file to write (.safetensors).")
-    ],
-    target: TargetOption = None,
-    kernel: Annotated[str, typer.Option(help=_KERNELS + ".")] = "auto",
-    likelihood: Annotated[
-        str, typer.Option(help="auto, logistic, one_vs_each, logistic_softmax, gaussian, softmax.")
-    ] = "auto",
-    inference: Annotated[str, typer.Option(help="auto, mean_field, gibbs, natural_gradient, laplace.")] = "auto",
-    objective: Annotated[str, typer.Option(help="auto, evidence, leave_one_out, none.")] = "auto",
-    standardize: Annotated[
-        str,
-        typer.Option(help="Scale the columns: auto (unless rows are unit-length embeddings), true, false."),
-    ] = "auto",
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="RUN",
-            help="Adapt a learner that `sureshot meta-train` trained, in place of all the above: its folder or file.",
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Fixes everything that is random.")] = 0,
-    report: ReportOption = None,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    data: options.LabelledData,
+    output: options.ModelFile,
+    target: options.Target = None,
+    kernel: options.Kernel = "auto",
+    likelihood: options.Likelihood = "auto",
+    inference: options.Inference = "auto",
+    objective: options.Objective = "auto",
+    standardize: options.Standardize = "auto",
+    checkpoint: options.Run = None,
+    seed: options.FitSeed = 0,
+    report: options.ReportFolder = None,
+    quiet: console.QuietOption = False,
+    as_json: console.JsonOption = False,
 ) -> None:
     """Learn from labelled rows and save the model."""
-    with guarded(as_json, quiet):
-        check_output(output, data)
-        check_folder(report)
+    with console.guarded(as_json, quiet):
+        console.check_output(output, data)
+        console.check_folder(report)
         if checkpoint is not None:
             _check_alone(
                 kernel=kernel, likelihood=likelihood, inference=inference, objective=objective, standardize=standardize
             )
-        with progress(f"reading {data}", quiet):
+        with console.progress(f"reading {data}", quiet):
             table = read_labelled(data, target, checkpoint)
         assert table.y is not None
         from sureshot.cli.reporting import facts
@@ -90,7 +58,7 @@ def fit(
                 random_state=seed,
             )
         start = time.perf_counter()
-        with progress(f"fitting {len(table.y)} rows", quiet):
+        with console.progress(f"fitting {len(table.y)} rows", quiet):
             model.fit(table.X, table.y)
         seconds = time.perf_counter() - start
         model.save(output)
@@ -106,18 +74,18 @@ def fit(
         if report is not None:
             from sureshot.cli.reporting import cross_validated_report
 
-            with progress("fitting again for the report", quiet):
+            with console.progress("fitting again for the report", quiet):
                 page = cross_validated_report(
-                    model, table, report, title=f"Classifier of {data.resolve().name}", command=command_line()
+                    model, table, report, title=f"Classifier of {data.resolve().name}", command=console.command_line()
                 )
             summary["report"] = str(page)
         if as_json:
-            print_json(summary)
+            console.print_json(summary)
         else:
             _print(summary)
 
 
-def read_labelled(path: Path, target: str | None, checkpoint: Path | None) -> Table:
+def read_labelled(path: Path, target: str | None, checkpoint: Path | None) -> DataTable:
     """Rows and labels of a file, or images and their folders' names, for learning.
 
     Raises
@@ -130,7 +98,7 @@ def read_labelled(path: Path, target: str | None, checkpoint: Path | None) -> Ta
     from sureshot.data.image_tables import is_image_source
 
     if is_image_source(path):
-        check_no_target(path, target)
+        console.check_no_target(path, target)
         return _read_images(path, checkpoint)
     names = column_names(path)
     if names is not None and target is None:
@@ -141,7 +109,7 @@ def read_labelled(path: Path, target: str | None, checkpoint: Path | None) -> Ta
     return table
 
 
-def _read_images(path: Path, checkpoint: Path | None) -> Table:
+def _read_images(path: Path, checkpoint: Path | None) -> DataTable:
     from sureshot.data import DataError
     from sureshot.data.image_tables import find_images, load_image_table
     from sureshot.meta.backbones import Backbone
@@ -160,7 +128,7 @@ def _read_images(path: Path, checkpoint: Path | None) -> Table:
     trained_on = found.config.get("data", {}).get("name", "folder")
     if trained_on != "folder":
         size = " x ".join(map(str, backbone.input_shape[1:]))
-        note(
+        console.note(
             f"images are resized to {size}, neither cropped nor inverted; the learner was trained on {trained_on}, so "
             "they should look alike"
         )
@@ -169,7 +137,9 @@ def _read_images(path: Path, checkpoint: Path | None) -> Table:
 
 def _not_precomputed(kernel: str) -> str:
     if kernel == "precomputed":
-        raise ValueError("--kernel precomputed needs matrices and works in Python only; expected one of " + _KERNELS)
+        raise ValueError(
+            "--kernel precomputed needs matrices and works in Python only; expected one of " + options.KERNELS
+        )
     return kernel
 
 
@@ -198,4 +168,4 @@ def _print(summary: dict[str, Any]) -> None:
     ]
     if "report" in summary:
         rows.append(("report", summary["report"]))
-    print_table(("fitted", ""), rows)
+    console.print_table(("fitted", ""), rows)

@@ -5,37 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from sureshot.cli.console import (
-    JsonOption,
-    QuietOption,
-    ReportOption,
-    check_folder,
-    command_line,
-    guarded,
-    note,
-    print_json,
-    print_table,
-    print_text,
-    progress,
-)
-from sureshot.cli.few_shot import (
-    CorruptedOption,
-    DataOption,
-    OnOption,
-    OptionOption,
-    OutOfEpisodeOption,
-    QueriesOption,
-    RobustnessOption,
-    SeedOption,
-    ShotsOption,
-    SplitOption,
-    TasksOption,
-    WayOption,
-)
+from sureshot.cli import console, options
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -45,38 +17,31 @@ if TYPE_CHECKING:
 
 
 def meta_compare(
-    checkpoints: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="[NAME=]CHECKPOINT...", help="Files or run folders, each with a name to show if need be."
-        ),
-    ],
-    reference: Annotated[
-        str | None, typer.Option("--reference", metavar="NAME", help="Differences are from this one; else the first.")
-    ] = None,
-    on: OnOption = None,
-    option: OptionOption = None,
-    data: DataOption = None,
-    split: SplitOption = "test",
-    way: WayOption = None,
-    shots: ShotsOption = None,
-    queries: QueriesOption = 15,
-    tasks: TasksOption = 3000,
-    out_of_episode: OutOfEpisodeOption = None,
-    robustness: RobustnessOption = None,
-    corrupted: CorruptedOption = "both",
-    seed: SeedOption = 0,
-    report: ReportOption = None,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    checkpoints: options.NamedCheckpoints,
+    reference: options.Reference = None,
+    on: options.FewShotData = None,
+    option: options.DataOptions = None,
+    data: options.DataRoot = None,
+    split: options.Split = "test",
+    way: options.Way = None,
+    shots: options.Shots = None,
+    queries: options.Queries = 15,
+    tasks: options.Tasks = 3000,
+    out_of_episode: options.OutOfEpisode = None,
+    robustness: options.Robustness = None,
+    corrupted: options.Corrupted = "both",
+    seed: options.TaskSeed = 0,
+    report: options.ReportFolder = None,
+    quiet: console.QuietOption = False,
+    as_json: console.JsonOption = False,
 ) -> None:
     """Several few-shot learners under one protocol, on the same tasks: one table, paired differences.
 
     Learners are called by their kind, or by the folder of their run if two are of one kind; NAME=CHECKPOINT gives
     another name.
     """
-    with guarded(as_json, quiet):
-        check_folder(report)
+    with console.guarded(as_json, quiet):
+        console.check_folder(report)
         from sureshot.cli.few_shot import evaluation_options, load_data, protocol_of, split_of
         from sureshot.meta.evaluation import compare
 
@@ -84,10 +49,10 @@ def meta_compare(
         every = list(loaded.values())
         protocol = protocol_of(every, way, shots, queries)
         few_shot = load_data(every, on, option, data)
-        options = evaluation_options(few_shot, tasks, out_of_episode, robustness, corrupted, seed)
+        settings = evaluation_options(few_shot, tasks, out_of_episode, robustness, corrupted, seed)
         classes, validation = split_of(few_shot, split)
-        note(f"{classes.n_classes} {split} classes of {few_shot.description}")
-        with progress("meta-compare", quiet) as update:
+        console.note(f"{classes.n_classes} {split} classes of {few_shot.description}")
+        with console.progress("meta-compare", quiet) as update:
             found = compare(
                 {name: one.learner for name, one in loaded.items()},
                 classes,
@@ -95,21 +60,23 @@ def meta_compare(
                 reference=reference,
                 progress=update,
                 validation=validation,
-                **options,
+                **settings,
             )
         page = None
         if report is not None:
             from sureshot.cli.comparison_report import write_comparison_page
 
-            page = str(write_comparison_page(found, loaded, few_shot.description, split, report, command_line()))
+            page = str(
+                write_comparison_page(found, loaded, few_shot.description, split, report, console.command_line())
+            )
         if as_json:
             summary: dict[str, Any] = {"data": few_shot.name, "split": split, **found.as_dict()}
             summary["checkpoints"] = {name: one.path for name, one in loaded.items()}
-            print_json(summary if page is None else summary | {"report": page})
+            console.print_json(summary if page is None else summary | {"report": page})
         else:
             _print(found)
             if page is not None:
-                print_text(f"report: {page}")
+                console.print_text(f"report: {page}")
 
 
 def load_named(arguments: Sequence[str]) -> dict[str, Loaded]:
@@ -166,7 +133,9 @@ def _print(found: Comparison) -> None:
         if measured:
             _print_part(table, measured, title)
     for name, milliseconds in table["milliseconds"].dropna().items():
-        print_text(f"{name}: {milliseconds:.3g} ms to adapt to a task and predict its queries, embeddings given")
+        console.print_text(
+            f"{name}: {milliseconds:.3g} ms to adapt to a task and predict its queries, embeddings given"
+        )
 
 
 def _print_part(table: DataFrame, columns: Mapping[str, str], title: str) -> None:
@@ -176,4 +145,4 @@ def _print_part(table: DataFrame, columns: Mapping[str, str], title: str) -> Non
     values = [
         [shown(*pair) for pair in zip(table[column], table[f"{column}_error"], strict=True)] for column in columns
     ]
-    print_table(("learner", *columns.values()), list(zip(table.index, *values, strict=True)), title)
+    console.print_table(("learner", *columns.values()), list(zip(table.index, *values, strict=True)), title)

@@ -2,37 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from sureshot.cli.console import (
-    JsonOption,
-    QuietOption,
-    ReportOption,
-    check_folder,
-    command_line,
-    guarded,
-    note,
-    print_json,
-    print_table,
-    progress,
-)
-from sureshot.cli.few_shot import (
-    CorruptedOption,
-    DataOption,
-    OnOption,
-    OptionOption,
-    OutOfEpisodeOption,
-    QueriesOption,
-    RobustnessOption,
-    SeedOption,
-    ShotsOption,
-    SplitOption,
-    TasksOption,
-    WayOption,
-)
+from sureshot.cli import console, options
 
 if TYPE_CHECKING:
     from sureshot.meta.evaluation import Evaluation
@@ -40,43 +12,41 @@ if TYPE_CHECKING:
 
 
 def meta_evaluate(
-    checkpoint: Annotated[
-        Path, typer.Argument(metavar="CHECKPOINT", help="What `sureshot meta-train` wrote: a file, or a run's folder.")
-    ],
-    on: OnOption = None,
-    option: OptionOption = None,
-    data: DataOption = None,
-    split: SplitOption = "test",
-    way: WayOption = None,
-    shots: ShotsOption = None,
-    queries: QueriesOption = 15,
-    tasks: TasksOption = 3000,
-    out_of_episode: OutOfEpisodeOption = None,
-    robustness: RobustnessOption = None,
-    corrupted: CorruptedOption = "both",
-    seed: SeedOption = 0,
-    report: ReportOption = None,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    checkpoint: options.Checkpoint,
+    on: options.FewShotData = None,
+    option: options.DataOptions = None,
+    data: options.DataRoot = None,
+    split: options.Split = "test",
+    way: options.Way = None,
+    shots: options.Shots = None,
+    queries: options.Queries = 15,
+    tasks: options.Tasks = 3000,
+    out_of_episode: options.OutOfEpisode = None,
+    robustness: options.Robustness = None,
+    corrupted: options.Corrupted = "both",
+    seed: options.TaskSeed = 0,
+    report: options.ReportFolder = None,
+    quiet: console.QuietOption = False,
+    as_json: console.JsonOption = False,
 ) -> None:
     """Accuracy, calibration, out-of-episode detection, robustness and time of a few-shot learner.
 
     Tasks are drawn from classes that training never saw. Probabilities are scored as they are and, on test classes,
     after one temperature fitted on tasks of the validation classes.
     """
-    with guarded(as_json, quiet):
-        check_folder(report)
+    with console.guarded(as_json, quiet):
+        console.check_folder(report)
         from sureshot.cli.few_shot import evaluation_options, load, load_data, protocol_of, split_of
         from sureshot.meta.evaluation import evaluate
 
         loaded = load(checkpoint)
         protocol = protocol_of([loaded], way, shots, queries)
         few_shot = load_data([loaded], on, option, data)
-        options = evaluation_options(few_shot, tasks, out_of_episode, robustness, corrupted, seed)
+        settings = evaluation_options(few_shot, tasks, out_of_episode, robustness, corrupted, seed)
         classes, validation = split_of(few_shot, split)
-        note(f"{classes.n_classes} {split} classes of {few_shot.description}")
-        with progress("meta-evaluate", quiet) as update:
-            found = evaluate(loaded.learner, classes, protocol, validation=validation, progress=update, **options)
+        console.note(f"{classes.n_classes} {split} classes of {few_shot.description}")
+        with console.progress("meta-evaluate", quiet) as update:
+            found = evaluate(loaded.learner, classes, protocol, validation=validation, progress=update, **settings)
         summary: dict[str, Any] = {
             "checkpoint": loaded.path,
             "learner": loaded.learner.config["name"],
@@ -88,10 +58,10 @@ def meta_evaluate(
             from sureshot.cli.few_shot_report import write_evaluation_page
 
             summary["report"] = str(
-                write_evaluation_page(found, loaded, few_shot.description, split, report, command_line())
+                write_evaluation_page(found, loaded, few_shot.description, split, report, console.command_line())
             )
         if as_json:
-            print_json(summary)
+            console.print_json(summary)
         else:
             _print(found, summary)
 
@@ -125,7 +95,7 @@ def _print(found: Evaluation, summary: dict[str, Any]) -> None:
         rows.append(("adaptation and prediction", text))
     if "report" in summary:
         rows.append(("report", summary["report"]))
-    print_table(("evaluated", ""), rows)
+    console.print_table(("evaluated", ""), rows)
 
 
 def _described(found: Evaluation) -> str:

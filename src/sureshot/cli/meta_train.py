@@ -4,61 +4,39 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from sureshot.cli.console import (
-    JsonOption,
-    QuietOption,
-    check_folder,
-    guarded,
-    note,
-    print_json,
-    print_table,
-    progress,
-)
+from sureshot.cli import console, options
 
 if TYPE_CHECKING:
     from sureshot.meta.training import TrainingResult
 
 
 def meta_train(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="Settings; docs/meta-training.md has all.")],
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FOLDER", help="The run's folder; by default runs/ and CONFIG's name."),
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option("--data", metavar="FOLDER", help="The data root; else that of SURESHOT_DATA."),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Replace a setting; may be repeated."),
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume/--no-resume", help="Go on from the folder's last checkpoint, or start anew.")
-    ] = True,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    config: options.ConfigFile,
+    output: options.RunFolder = None,
+    data: options.DataRoot = None,
+    settings: options.Settings = None,
+    resume: options.Resume = True,
+    quiet: console.QuietOption = False,
+    as_json: console.JsonOption = False,
 ) -> None:
     """Meta-train a few-shot learner; killed runs go on where they were when run again."""
     # torchrun runs one process for each share of the tasks; one of them speaks.
     speaks = os.environ.get("RANK", "0") == "0"
-    with guarded(as_json, quiet or not speaks):
+    with console.guarded(as_json, quiet or not speaks):
         folder = Path("runs") / config.stem if output is None else output
-        check_folder(folder)
+        console.check_folder(folder)
         from sureshot.meta.training import TrainingConfig, train
 
         chosen = TrainingConfig.from_toml(config, settings or ())
-        note(f"{chosen.learner.name} on {chosen.data.name}, {chosen.training.episodes} episodes, into {folder}")
-        with progress(config.stem, quiet or not speaks) as update:
+        console.note(f"{chosen.learner.name} on {chosen.data.name}, {chosen.training.episodes} episodes, into {folder}")
+        with console.progress(config.stem, quiet or not speaks) as update:
             result = train(chosen, folder, data_root=data, progress=update, resume=resume)
         if not speaks:
             return
         if as_json:
-            print_json(result.as_dict())
+            console.print_json(result.as_dict())
         else:
             _print(result)
 
@@ -80,4 +58,4 @@ def _print(result: TrainingResult) -> None:
         ("to resume from", str(result.last)),
         ("log", str(result.log)),
     ]
-    print_table(("meta-trained", ""), rows)
+    console.print_table(("meta-trained", ""), rows)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from sureshot.cli.console import check_no_target, note
-from sureshot.data import Table, column_names, load_table
+from sureshot.data import DataTable, column_names, load_table
 from sureshot.data.checks import listed, near
 from sureshot.data.image_tables import is_image_source, load_image_table
 from sureshot.data.root import DataError
@@ -37,13 +37,11 @@ def load_model(path: Path) -> Classifier:
     return load_classifier(path)
 
 
-def read_for_model(model: Classifier, path: Path, target: str | None, *, with_labels: bool) -> Table:
+def read_for_model(model: Classifier, path: Path, target: str | None, *, with_labels: bool) -> DataTable:
     """Rows of a file, or images, as the model wants them.
 
     Parameters
     ----------
-    model : GPClassifier or FewShotClassifier
-    path : Path
     target : str or None
         The column of labels. Without labels wanted it is left out.
     with_labels : bool
@@ -85,7 +83,7 @@ def read_for_model(model: Classifier, path: Path, target: str | None, *, with_la
     return table._replace(X=X)
 
 
-def _read_images(model: Classifier, path: Path, with_labels: bool) -> Table:
+def _read_images(model: Classifier, path: Path, with_labels: bool) -> DataTable:
     from sureshot.estimators.few_shot import FewShotClassifier
 
     shape = model.input_shape_ if isinstance(model, FewShotClassifier) else (int(model.n_features_in_),)

@@ -4,61 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from sureshot.cli.console import (
-    JsonOption,
-    QuietOption,
-    check_output,
-    csv_writer,
-    guarded,
-    output_text,
-    plain,
-    progress,
-)
+from sureshot.cli import console, options
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from sureshot.data import Table
+    from sureshot.data import DataTable
     from sureshot.estimators.saved import Classifier
 
 CHUNK = 4096  # rows held with all their probabilities at once; predictions do not depend on it
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model that `sureshot fit` wrote.")],
-    data: Annotated[
-        Path,
-        typer.Argument(metavar="DATA", help="CSV, Parquet or NPZ file; for a learner of images, a folder or an image."),
-    ],
-    proba: Annotated[bool, typer.Option("--proba", help="Add the probability of every class.")] = False,
-    outlier: Annotated[
-        bool, typer.Option("--outlier", help="Add the outlier score: larger is less like any class.")
-    ] = False,
-    target: Annotated[
-        str | None,
-        typer.Option("--target", "-t", metavar="COLUMN", help="A column of labels in DATA, to be left out."),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write here, not to standard output."),
-    ] = None,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    model: options.Model,
+    data: options.Rows,
+    proba: options.Probabilities = False,
+    outlier: options.OutlierScore = False,
+    target: options.IgnoredTarget = None,
+    output: options.PredictionsFile = None,
+    quiet: console.QuietOption = False,
+    as_json: console.JsonOption = False,
 ) -> None:
     """Predict the class of each row, as CSV: row, prediction, probabilities, outlier."""
-    with guarded(as_json, quiet):
+    with console.guarded(as_json, quiet):
         if output is not None:
-            check_output(output, model, data)
+            console.check_output(output, model, data)
         from sureshot.cli.model import load_model, read_for_model
 
         classifier = load_model(model)
-        with progress(f"reading {data}", quiet):
+        with console.progress(f"reading {data}", quiet):
             table = read_for_model(classifier, data, target, with_labels=False)
-        with progress(f"predicting {len(table.row_ids)} rows", quiet) as update:
+        with console.progress(f"predicting {len(table.row_ids)} rows", quiet) as update:
             pieces = _predictions(classifier, table, proba, outlier, update)
             if as_json:
                 _write_json(classifier, pieces, output)
@@ -67,7 +45,7 @@ def predict(
 
 
 def _predictions(
-    model: Classifier, table: Table, proba: bool, outlier: bool, update: Any
+    model: Classifier, table: DataTable, proba: bool, outlier: bool, update: Any
 ) -> Iterator[tuple[list[Any], list[Any], np.ndarray | None, np.ndarray | None]]:
     """Row names, classes, probabilities (n, C) and outlier scores (n,) of a piece of the rows at a time."""
     n = len(table.row_ids)
@@ -89,8 +67,8 @@ def _write_csv(model: Classifier, pieces: Any, output: Path | None, proba: bool,
         columns += [f"probability_{label}" for label in model.classes_.tolist()]
     if outlier:
         columns.append("outlier")
-    with output_text(output) as stream:
-        writer = csv_writer(stream)
+    with console.output_text(output) as stream:
+        writer = console.csv_writer(stream)
         writer.writerow(columns)
         for rows, predicted, p, scores in pieces:
             for i, row in enumerate(rows):
@@ -107,8 +85,8 @@ def _write_json(model: Classifier, pieces: Any, output: Path | None) -> None:
     import json
 
     labels = [str(label) for label in model.classes_.tolist()]
-    with output_text(output) as stream:
-        stream.write('{"classes": ' + json.dumps(plain(model.classes_)) + ', "rows": [')
+    with console.output_text(output) as stream:
+        stream.write('{"classes": ' + json.dumps(console.plain(model.classes_)) + ', "rows": [')
         separator = "\n"
         for rows, predicted, p, scores in pieces:
             for i, row in enumerate(rows):
@@ -117,6 +95,6 @@ def _write_json(model: Classifier, pieces: Any, output: Path | None) -> None:
                     item["probabilities"] = dict(zip(labels, p[i].tolist(), strict=True))
                 if scores is not None:
                     item["outlier"] = float(scores[i])
-                stream.write(separator + json.dumps(plain(item), allow_nan=False))
+                stream.write(separator + json.dumps(console.plain(item), allow_nan=False))
                 separator = ",\n"
         stream.write("\n]}\n")

@@ -12,11 +12,10 @@ from gpytorch.kernels import Kernel
 from sklearn.base import clone
 from torch.nn import Module, ModuleList
 
-from sureshot.report import Predictions, Report, Trace, environment, write_report
-from sureshot.report import Table as ReportTable
+from sureshot.report import Predictions, Report, Table, Trace, environment, write_report
 
 if TYPE_CHECKING:
-    from sureshot.data import Table
+    from sureshot.data import DataTable
     from sureshot.estimators.saved import Classifier
 
 _log = logging.getLogger(__name__)
@@ -27,7 +26,7 @@ HOLD_OUT_ABOVE = 5000  # rows from which one fold is judged instead of all: one 
 
 def write_evaluation(
     model: Classifier,
-    table: Table,
+    table: DataTable,
     probabilities: np.ndarray,
     outlier: np.ndarray,
     summary: dict[str, Any],
@@ -36,18 +35,12 @@ def write_evaluation(
     title: str,
     command: str,
 ) -> Path:
-    """Report of a saved model on labelled rows.
-
-    Returns
-    -------
-    Path
-        The page.
-    """
+    """Report of a saved model on labelled rows."""
     names = [name for name, value in summary.items() if isinstance(value, int | float)]
     report = Report(
         title=title,
         introduction=(f"A saved classifier of {len(model.classes_)} classes on {len(table.row_ids)} labelled rows."),
-        summary=ReportTable(tuple(names), (tuple(summary[name] for name in names),)),
+        summary=Table(tuple(names), (tuple(summary[name] for name in names),)),
         predictions=Predictions(
             probabilities, model.classes_, y=table.y, outlier_score=outlier, row_names=table.row_ids
         ),
@@ -56,21 +49,16 @@ def write_evaluation(
         environment=environment(),
         command=command,
     )
-    return Path(write_report(folder, report))
+    return write_report(folder, report)
 
 
-def cross_validated_report(model: Classifier, table: Table, folder: Path, *, title: str, command: str) -> Path:
+def cross_validated_report(model: Classifier, table: DataTable, folder: Path, *, title: str, command: str) -> Path:
     """Report of a fit, on rows predicted by classifiers that were fitted without them.
 
     A classifier's own rows would flatter it. So the rows are dealt into five folds, class by class, and each
     fold is predicted by a classifier fitted on the others (beyond 5000 rows only the first fold is
     predicted). The only row of a class always stays with the fitted ones, since without it the class would
     be unknown.
-
-    Returns
-    -------
-    Path
-        The page.
     """
     assert table.y is not None
     folds = deal_folds(table.y, N_FOLDS, np.random.default_rng(0))
@@ -112,7 +100,7 @@ def cross_validated_report(model: Classifier, table: Table, folder: Path, *, tit
         environment=environment(),
         command=command,
     )
-    return Path(write_report(folder, report))
+    return write_report(folder, report)
 
 
 def deal_folds(y: np.ndarray, n_folds: int, generator: np.random.Generator) -> np.ndarray:

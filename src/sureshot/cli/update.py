@@ -3,40 +3,24 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from sureshot.cli.console import (
-    DataArgument,
-    JsonOption,
-    QuietOption,
-    TargetOption,
-    check_output,
-    guarded,
-    print_json,
-    print_table,
-    progress,
-)
+from sureshot.cli import console, options
 
 
 def update(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model that `sureshot fit` wrote.")],
-    data: DataArgument,
-    target: TargetOption = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write the new model here, not over MODEL."),
-    ] = None,
-    retune: Annotated[bool, typer.Option("--retune", help="Learn the kernel's parameters anew from all rows.")] = False,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    model: options.Model,
+    data: options.LabelledData,
+    target: options.Target = None,
+    output: options.UpdatedModelFile = None,
+    retune: options.Retune = False,
+    quiet: console.QuietOption = False,
+    as_json: console.JsonOption = False,
 ) -> None:
     """Add labelled rows to a model; labels it has not met become new classes."""
-    with guarded(as_json, quiet):
+    with console.guarded(as_json, quiet):
         destination = model if output is None else output
-        check_output(destination, data)
+        console.check_output(destination, data)
         from sureshot.cli.model import load_model, read_for_model
         from sureshot.data.checks import listed
         from sureshot.estimators.classifier import GPClassifier
@@ -44,12 +28,12 @@ def update(
         classifier = load_model(model)
         if retune and not isinstance(classifier, GPClassifier):
             raise ValueError(f"--retune: {model} is of a few-shot learner, which tunes nothing to labels; leave it out")
-        with progress(f"reading {data}", quiet):
+        with console.progress(f"reading {data}", quiet):
             table = read_for_model(classifier, data, target, with_labels=True)
         assert table.y is not None
         known = classifier.classes_.tolist()
         start = time.perf_counter()
-        with progress(f"adding {len(table.y)} rows", quiet):
+        with console.progress(f"adding {len(table.y)} rows", quiet):
             classifier.partial_fit(table.X, table.y, **({"retune": True} if retune else {}))
         seconds = time.perf_counter() - start
         classifier.save(destination)
@@ -61,10 +45,10 @@ def update(
             "seconds": seconds,
         }
         if as_json:
-            print_json(summary)
+            console.print_json(summary)
         else:
             new = listed(summary["new_classes"]) or "none"
-            print_table(
+            console.print_table(
                 ("updated", ""),
                 [
                     ("rows added", summary["rows_added"]),

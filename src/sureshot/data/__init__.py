@@ -6,18 +6,18 @@ from sureshot.data.few_shot import FEW_SHOT_NAMES, load_few_shot
 from sureshot.data.images import ImageSet
 from sureshot.data.labelled import FewShotData, LabelledSet
 from sureshot.data.root import ENVIRONMENT_VARIABLE, DataError, data_file, data_root
-from sureshot.data.tables import Table, column_names, load_table
+from sureshot.data.tables import DataTable, column_names, load_table
 
 __all__ = [
     "ENVIRONMENT_VARIABLE",
     "FEW_SHOT_NAMES",
     "Clinc150",
     "DataError",
+    "DataTable",
     "Digits",
     "FewShotData",
     "ImageSet",
     "LabelledSet",
-    "Table",
     "column_names",
     "data_file",
     "data_root",

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sureshot.data.checks import listed
+from sureshot.data.checks import listed, reason
 from sureshot.data.root import DataError
 
 
@@ -46,7 +46,7 @@ def opened(path: Path, advice: str) -> Iterator[np.lib.npyio.NpzFile]:
     except DataError:
         raise
     except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, ValueError, OSError, SyntaxError) as error:
-        detail = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        detail = reason(error)
         if "pickle" in detail:
             detail = "it is a pickle or no NPZ file at all"
         raise DataError(f"{path} cannot be read as NPZ ({detail}): {advice}") from None

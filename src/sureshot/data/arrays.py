@@ -35,15 +35,11 @@ def to_inputs(x: ArrayLike | Tensor) -> Tensor:
         return torch.from_numpy(np.array(rows, dtype=np.uint8 if rows.dtype == np.uint8 else np.float32))
 
 
-def number_classes(y: ArrayLike | Tensor, n_rows: int) -> tuple[np.ndarray, tuple[str, ...]]:
+def number_classes(
+    y: ArrayLike | Tensor,  # (N,), text, whole numbers or booleans
+    n_rows: int,  # N, at least 1
+) -> tuple[np.ndarray, tuple[str, ...]]:
     """Class numbers 0..K-1 of any labels, in the sorted order of the labels.
-
-    Parameters
-    ----------
-    y : array-like or Tensor (N,)
-        Text, whole numbers or booleans.
-    n_rows : int
-        N, at least 1.
 
     Returns
     -------

@@ -7,15 +7,12 @@ Turns are made after the split, so the four classes of a character stay together
 
 from __future__ import annotations
 
-import os
-
 from sureshot.data.choice import choice_split, load_choice
 from sureshot.data.emnist import emnist_split, load_emnist
 from sureshot.data.images import ImageSet
 from sureshot.data.labelled import FewShotData
 from sureshot.data.omniglot import load_omniglot
-
-Root = str | os.PathLike[str] | None
+from sureshot.data.root import Root
 
 
 def omniglot_lake(
@@ -25,9 +22,6 @@ def omniglot_lake(
 
     Parameters
     ----------
-    root : path, optional
-        As in `sureshot.data.data_root`.
-    rotations : bool, default True
     val_alphabets : int, default 5
         Of the 30 background alphabets, chosen by ``seed``: Lake et al. have no validation set.
     side : int, default 28
@@ -50,8 +44,6 @@ def omniglot_choice(root: Root = None, *, rotations: bool = False, binary: bool 
 
     Parameters
     ----------
-    root : path, optional
-        As in `sureshot.data.data_root`.
     rotations : bool, default False
         Of the Omniglot characters.
     binary : bool, default False
@@ -67,8 +59,6 @@ def omniglot_emnist(root: Root = None, *, rotations: bool = False, part: str = "
 
     Parameters
     ----------
-    root : path, optional
-        As in `sureshot.data.data_root`.
     rotations : bool, default False
         Of the Omniglot characters.
     part : {"test", "train", "both"}, default "test"

@@ -30,6 +30,11 @@ def near(name: str, names: Iterable[str]) -> str:
     return " (did you mean " + " or ".join(repr(by_lower[key]) for key in found) + "?)"
 
 
+def reason(error: Exception) -> str:
+    """What an error says, in its first line."""
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
 def check_exists(path: Path) -> None:
     """Refuse a path that is not there; the message has the names beside it that are most like it.
 
@@ -43,12 +48,7 @@ def check_exists(path: Path) -> None:
 
 
 def check_names(path: Path, names: Sequence[str]) -> None:
-    """Refuse two columns of the same name.
-
-    Raises
-    ------
-    DataError
-    """
+    """Refuse two columns of the same name (`DataError`)."""
     twice = [name or "(no name)" for name, count in Counter(names).items() if count > 1]
     if twice:
         raise DataError(f"{path}: more than one column is called {listed(twice)}; rename them")

@@ -11,13 +11,11 @@ of the two classes, too few for the usual 15 queries after 5 shots, so validatio
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 
 from sureshot.data.archives import read_arrays
 from sureshot.data.images import ImageSet
-from sureshot.data.root import data_file
+from sureshot.data.root import Root, data_file
 
 CHOICE_FILE = "choice62.npz"
 _FEW = ("o", "O")
@@ -28,15 +26,11 @@ _LAYOUT = (
 )
 
 
-def load_choice(root: str | os.PathLike[str] | None = None, binary: bool = False) -> ImageSet:
+def load_choice(
+    root: Root = None,
+    binary: bool = False,  # black and white, as its authors made it, instead of grey
+) -> ImageSet:
     """All 62 classes without the drawings that are in two of them.
-
-    Parameters
-    ----------
-    root : path, optional
-        As in `sureshot.data.data_root`.
-    binary : bool, default False
-        Black and white, as its authors made it, instead of grey.
 
     Raises
     ------

@@ -10,12 +10,10 @@ The authors' layout is read from ``cifar-fs`` (or ``cifarfs``, ``CIFAR-FS``, ``c
 
 from __future__ import annotations
 
-import os
-
 from sureshot.data.image_folders import read_class_folders
 from sureshot.data.images import ImageSet
 from sureshot.data.lists import read_list
-from sureshot.data.root import DataError, data_root
+from sureshot.data.root import DataError, Root, data_root
 
 _FOLDERS = ("cifar-fs", "cifarfs", "CIFAR-FS", "cifar100")
 _LAYOUT = (
@@ -25,15 +23,11 @@ _LAYOUT = (
 )
 
 
-def load_cifar_fs(root: str | os.PathLike[str] | None = None, side: int = 32) -> tuple[ImageSet, ImageSet, ImageSet]:
+def load_cifar_fs(
+    root: Root = None,
+    side: int = 32,  # pixels; other than 32 resizes
+) -> tuple[ImageSet, ImageSet, ImageSet]:
     """Training (64 classes), validation (16) and test (20) images.
-
-    Parameters
-    ----------
-    root : path, optional
-        As in `sureshot.data.data_root`.
-    side : int, default 32
-        Pixels; other than 32 resizes.
 
     Raises
     ------

@@ -90,15 +90,11 @@ def _impulse_noise(images: Tensor, fraction: float, generator: torch.Generator) 
     return torch.where(uniform < fraction / 2, torch.zeros_like(images), salted)
 
 
-def disk_kernel(radius: float, rim: float) -> Tensor:
+def disk_kernel(
+    radius: float,  # in pixels: pixels whose centre is at most this far away have equal weight
+    rim: float,  # standard deviation of the Gaussian that smooths the disk, in pixels
+) -> Tensor:
     """Weights of an out-of-focus lens: a disk, its rim smoothed.
-
-    Parameters
-    ----------
-    radius : float
-        In pixels: pixels whose centre is at most this far away have equal weight.
-    rim : float
-        Standard deviation of the Gaussian that smooths the disk, in pixels.
 
     Returns
     -------

@@ -14,7 +14,6 @@ prepared as there at test time: resized to 1.15 times the side, the middle kept.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,7 @@ import numpy as np
 from sureshot.data.image_files import read_images
 from sureshot.data.images import ImageSet
 from sureshot.data.lists import read_list
-from sureshot.data.root import DataError, data_root
+from sureshot.data.root import DataError, Root, data_root
 
 _FOLDER = "CUB_200_2011"
 _LAYOUT = (
@@ -31,7 +30,7 @@ _LAYOUT = (
 )
 
 
-def load_cub(root: str | os.PathLike[str] | None = None, side: int = 84) -> ImageSet:
+def load_cub(root: Root = None, side: int = 84) -> ImageSet:
     """All photographs, in the order of ``images.txt``.
 
     Parameters

@@ -7,15 +7,14 @@ number in a table.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 import numpy as np
 
 from sureshot.data.checks import near
 from sureshot.data.embeddings import read_npz
-from sureshot.data.root import DataError, data_file, data_root
-from sureshot.data.tables import Table, load_table
+from sureshot.data.root import DataError, Root, data_file, data_root
+from sureshot.data.tables import DataTable, load_table
 
 CLINC150_FILE = "clinc150_minilm.npz"
 _CLINC150_SIZES = {
@@ -38,19 +37,15 @@ _UCI_LAYOUT = (
 )
 
 
-def load_uci(name: str, root: str | os.PathLike[str] | None = None) -> Table:
+def load_uci(
+    name: str,  # such as ``"ionosphere"``: the name of the file without ``.csv`` or ``.csv.gz``
+    root: Root = None,
+) -> DataTable:
     """One of the small classification sets in the folder ``uci`` of the data root.
-
-    Parameters
-    ----------
-    name : str
-        Such as ``"ionosphere"``: the name of the file without ``.csv`` or ``.csv.gz``.
-    root : path, optional
-        As in `sureshot.data.data_root`.
 
     Returns
     -------
-    Table
+    DataTable
         Labels from the column ``label``; rows in the file's order, often sorted by class; missing cells as
         NaN, to be filled in inside the training fold.
 
@@ -83,14 +78,8 @@ class Clinc150:
     intent_names: tuple[str, ...]  # 150
 
 
-def load_clinc150(root: str | os.PathLike[str] | None = None, dtype: type[np.floating] = np.float64) -> Clinc150:
+def load_clinc150(root: Root = None, dtype: type[np.floating] = np.float64) -> Clinc150:
     """CLINC150 as embeddings of the encoder all-MiniLM-L6-v2, unit length up to rounding to float16.
-
-    Parameters
-    ----------
-    root : path, optional
-        As in `sureshot.data.data_root`.
-    dtype : numpy float type, default float64
 
     Raises
     ------

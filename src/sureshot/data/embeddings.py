@@ -33,7 +33,6 @@ def read_npz(
 
     Parameters
     ----------
-    path : Path
     target : str, optional
         Name of the array of labels. Default: ``y`` or ``label``, if there.
     allow_missing : bool, default False

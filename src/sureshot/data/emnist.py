@@ -14,7 +14,6 @@ those of odd number for testing (Chen et al. 2019).
 from __future__ import annotations
 
 import gzip
-import os
 import struct
 import zlib
 from pathlib import Path
@@ -23,20 +22,18 @@ import numpy as np
 
 from sureshot.data.checks import near
 from sureshot.data.images import ImageSet
-from sureshot.data.root import DataError, data_root
+from sureshot.data.root import DataError, Root, data_root
 
 EMNIST_CLASSES = tuple("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 _STEM = "emnist-byclass"
 _PARTS = {"train": ("train",), "test": ("test",), "both": ("train", "test")}
 
 
-def load_emnist(root: str | os.PathLike[str] | None = None, part: str = "test") -> ImageSet:
+def load_emnist(root: Root = None, part: str = "test") -> ImageSet:
     """EMNIST by class, upright, 28 x 28, bright ink.
 
     Parameters
     ----------
-    root : path, optional
-        As in `sureshot.data.data_root`.
     part : {"test", "train", "both"}, default "test"
         Its own 116,323 test images, 697,932 training images, or all (640 MB). The default has hundreds of images of
         most classes, which is enough for episodes of a few dozen.

@@ -26,7 +26,6 @@ kind than its annotation says (see `sureshot.data.options`). To add a data set, 
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -36,11 +35,9 @@ from sureshot.data.labelled import FewShotData, LabelledSet, joined
 from sureshot.data.options import check_options
 from sureshot.data.own_classes import clinc150, embeddings, folder
 from sureshot.data.photographs import cifar_fs, cub, miniimagenet, miniimagenet32, miniimagenet_cub
-from sureshot.data.root import DataError
+from sureshot.data.root import DataError, Root
 
 __all__ = ["FEW_SHOT_NAMES", "FewShotData", "LabelledSet", "load_few_shot"]
-
-Root = str | os.PathLike[str] | None
 
 
 def load_few_shot(name: str, root: Root = None, **options: Any) -> FewShotData:
@@ -50,8 +47,6 @@ def load_few_shot(name: str, root: Root = None, **options: Any) -> FewShotData:
     ----------
     name : str
         One of `FEW_SHOT_NAMES`.
-    root : path, optional
-        As in `sureshot.data.data_root`.
     **options
         Keyword arguments of the function that assembles it, such as ``rotations`` or ``seed``.
 
@@ -95,8 +90,6 @@ def transfer(
 
     Parameters
     ----------
-    root : path, optional
-        As in `sureshot.data.data_root`.
     base, novel : str
         Names of few-shot data. Their inputs must have one shape.
     all_base_classes : bool, default False

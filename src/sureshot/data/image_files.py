@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from sureshot.data.checks import reason
 from sureshot.data.root import DataError
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".jfif", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
@@ -22,7 +23,6 @@ def read_images(paths: Sequence[Path], *, side: int, grey: bool = False, margin:
 
     Parameters
     ----------
-    paths : sequence of Path
     side : int
         Pixels. Images of another size are resized (LANCZOS) without keeping their proportions, as is usual for these
         benchmarks; those of this size are taken as they are.
@@ -56,8 +56,7 @@ def _read_one(path: Path, side: int, grey: bool, margin: float) -> np.ndarray:
         deep = upright.mode == "F" or upright.mode.startswith("I")
         image = upright if deep else _on_white(upright).convert("L" if grey else "RGB")
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        detail = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise DataError(f"{path} cannot be read as an image ({detail}): fetch or write it again") from None
+        raise DataError(f"{path} cannot be read as an image ({reason(error)}): fetch or write it again") from None
     if deep:
         raise DataError(f"{path} has more than 8 bits for each channel: save it with 8, from black to white")
     large = int(side * margin)

@@ -123,12 +123,7 @@ def images_in(folder: Path) -> list[Path]:
 
 
 def image_files(folder: Path) -> list[Path]:
-    """The same of a class, which has at least one.
-
-    Raises
-    ------
-    DataError
-    """
+    """The same of a class, which has at least one (`DataError`)."""
     files = images_in(folder)
     if not files:
         raise DataError(f"no image of class {folder.name} in {folder}; expected files such as *.png or *.jpg")

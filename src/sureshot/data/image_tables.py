@@ -17,7 +17,7 @@ from sureshot.data.checks import check_exists, listed
 from sureshot.data.image_files import IMAGE_SUFFIXES, read_images
 from sureshot.data.image_folders import PARTS, class_folders, image_files, images_in, sub_folders
 from sureshot.data.root import DataError
-from sureshot.data.tables import Table
+from sureshot.data.tables import DataTable
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +36,6 @@ def find_images(path: Path, *, with_labels: bool) -> tuple[list[Path], np.ndarra
         With labels a folder ``path/CLASS/any-name.png`` (or .jpg and others). Without, a folder with images, in it or
         in its sub-folders, or one image. Names that begin with a dot are left alone; a note counts the files that are
         no images by their name or lie deeper.
-    with_labels : bool
 
     Raises
     ------
@@ -71,7 +70,7 @@ def find_images(path: Path, *, with_labels: bool) -> tuple[list[Path], np.ndarra
     return files, labels
 
 
-def load_image_table(path: Path, shape: tuple[int, ...], *, with_labels: bool) -> Table:
+def load_image_table(path: Path, shape: tuple[int, ...], *, with_labels: bool) -> DataTable:
     """Read images as rows.
 
     Parameters
@@ -84,7 +83,7 @@ def load_image_table(path: Path, shape: tuple[int, ...], *, with_labels: bool) -
 
     Returns
     -------
-    Table
+    DataTable
         ``X`` uint8 (N, channels * side * side), channels first; ``y`` text or None; ``row_ids`` the files, from `path`
         on.
 
@@ -108,7 +107,7 @@ def load_image_table(path: Path, shape: tuple[int, ...], *, with_labels: bool) -
     pixels = read_images(files, side=height, grey=channels == 1)
     planes = pixels if channels == 1 else np.moveaxis(pixels, -1, 1)
     names = [file.name if path == file else file.relative_to(path).as_posix() for file in files]
-    return Table(planes.reshape(len(files), -1), labels, None, np.array(names, dtype=object))
+    return DataTable(planes.reshape(len(files), -1), labels, None, np.array(names, dtype=object))
 
 
 def _check_names(files: list[Path]) -> None:

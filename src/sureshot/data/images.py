@@ -25,26 +25,16 @@ from sureshot.data.root import DataError
 class ImageSet:
     """N images of K classes.
 
-    Attributes
-    ----------
-    images : ndarray uint8 (N, H, W) grey or (N, H, W, 3) colour
-    y : ndarray (N,) int64
-        Class numbers 0..K-1, every class at least once.
-    class_names : tuple of str
-        K names.
-    name : str
-        Of the set, for messages.
-
     Raises
     ------
     DataError
         If shapes, kinds or numbers do not fit, or a class has no image.
     """
 
-    images: np.ndarray
-    y: np.ndarray
-    class_names: tuple[str, ...]
-    name: str
+    images: np.ndarray  # uint8 (N, H, W) grey or (N, H, W, 3) colour
+    y: np.ndarray  # (N,) int64, class numbers 0..K-1, every class at least once
+    class_names: tuple[str, ...]  # K names
+    name: str  # of the set, for messages
 
     def __post_init__(self) -> None:
         colour = self.images.ndim == 4 and self.images.shape[3] == 3

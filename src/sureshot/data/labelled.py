@@ -56,16 +56,6 @@ def check_class_numbers(y: np.ndarray, n_rows: int, class_names: Sequence[str], 
 class LabelledSet:
     """N inputs of K classes, checked when made; `from_arrays` makes one of NumPy arrays and any labels.
 
-    Attributes
-    ----------
-    x : Tensor
-        Images as bytes (N, channels, H, W), embeddings (N, D) or sequences (N, length, D) as floats. Images as
-        floats, in [0, 1], are also taken.
-    y : Tensor (N,) int64
-        Class numbers 0..K-1, every class at least once.
-    class_names : tuple of str
-        K names.
-
     Raises
     ------
     DataError
@@ -73,9 +63,10 @@ class LabelledSet:
         not finite, or an image of floats has values outside [0, 1].
     """
 
+    # Images (N, channels, H, W), bytes or floats in [0, 1]; embeddings (N, D) or sequences (N, length, D) as floats.
     x: Tensor
-    y: Tensor
-    class_names: tuple[str, ...]
+    y: Tensor  # (N,) int64, class numbers 0..K-1, every class at least once
+    class_names: tuple[str, ...]  # K names
 
     def __post_init__(self) -> None:
         for what, value in (("inputs", self.x), ("class numbers", self.y)):
@@ -193,14 +184,12 @@ class LabelledSet:
         return LabelledSet(self.x[rows], labels, tuple(self.class_names[c] for c in classes))
 
 
-def renumber(y: np.ndarray, classes: Sequence[int], n_classes: int) -> tuple[np.ndarray, np.ndarray]:
+def renumber(
+    y: np.ndarray,  # (N,) int
+    classes: Sequence[int],
+    n_classes: int,
+) -> tuple[np.ndarray, np.ndarray]:
     """Rows of the given classes, and their class numbers in the order given.
-
-    Parameters
-    ----------
-    y : ndarray (N,) int
-    classes : sequence of int
-    n_classes : int
 
     Returns
     -------
@@ -246,29 +235,19 @@ def joined(sets: Sequence[LabelledSet]) -> LabelledSet:
 class FewShotData:
     """Three labelled sets with classes of their own: to learn from, to choose settings on, to test on.
 
-    Attributes
-    ----------
-    train, val, test : LabelledSet
-        Inputs of one shape and kind in all three; each numbers its classes from 0.
-    name : str
-        As in `sureshot.data.few_shot.FEW_SHOT_NAMES`.
-    description : str
-        One line for tables and reports: sources, splits, options.
-    out_of_scope : Tensor (M, ...), optional
-        Inputs that belong to no class, for detection.
-
     Raises
     ------
     DataError
         If the inputs of the three sets differ in shape or kind.
     """
 
+    # Inputs of one shape and kind in all three sets; each numbers its classes from 0.
     train: LabelledSet
     val: LabelledSet
     test: LabelledSet
-    name: str
-    description: str
-    out_of_scope: Tensor | None = None
+    name: str  # as in `sureshot.data.few_shot.FEW_SHOT_NAMES`
+    description: str  # one line for tables and reports: sources, splits, options
+    out_of_scope: Tensor | None = None  # (M, ...), inputs that belong to no class, for detection
 
     def __post_init__(self) -> None:
         kinds = {part: (tuple(s.x.shape[1:]), s.x.dtype) for part, s in self.parts.items()}

@@ -7,14 +7,11 @@ from pathlib import Path
 from sureshot.data.root import DataError
 
 
-def read_list(path: Path, expected: str) -> list[str]:
+def read_list(
+    path: Path,
+    expected: str,  # what should have been there, for the error: a layout and where to get it
+) -> list[str]:
     """Lines of a UTF-8 text file, without blank ones and without spaces around them.
-
-    Parameters
-    ----------
-    path : Path
-    expected : str
-        What should have been there, for the error: a layout and where to get it.
 
     Raises
     ------

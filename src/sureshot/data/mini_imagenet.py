@@ -16,7 +16,6 @@ The photographs are ImageNet's: for research and teaching, not to be passed on.
 from __future__ import annotations
 
 import io
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +26,7 @@ from PIL import Image, UnidentifiedImageError
 from sureshot.data.archives import read_arrays
 from sureshot.data.image_files import read_images
 from sureshot.data.images import ImageSet
-from sureshot.data.root import DataError, data_file, data_root
+from sureshot.data.root import DataError, Root, data_file, data_root
 
 MINIIMAGENET32_FILE = "miniimagenet32.npz"
 _FOLDERS = ("miniimagenet", "mini-imagenet", "mini_imagenet")
@@ -46,16 +45,10 @@ _LAYOUT32 = (
 
 
 def load_miniimagenet(
-    root: str | os.PathLike[str] | None = None, side: int = 84
+    root: Root = None,
+    side: int = 84,  # pixels; files of another size are resized
 ) -> tuple[ImageSet, ImageSet, ImageSet]:
     """Training (64 classes), validation (16) and test (20) photographs from files.
-
-    Parameters
-    ----------
-    root : path, optional
-        As in `sureshot.data.data_root`.
-    side : int, default 84
-        Pixels; files of another size are resized.
 
     Raises
     ------
@@ -114,7 +107,7 @@ class MiniImageNet32:
         return train, val, test
 
 
-def load_miniimagenet32(root: str | os.PathLike[str] | None = None) -> MiniImageNet32:
+def load_miniimagenet32(root: Root = None) -> MiniImageNet32:
     """mini-ImageNet at 32 x 32 from ``miniimagenet32.npz``.
 
     Raises

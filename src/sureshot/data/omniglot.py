@@ -24,7 +24,6 @@ Vinyals's splits are usually used with them.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,7 +35,7 @@ from sureshot.data.class_splits import shuffled
 from sureshot.data.image_files import read_images
 from sureshot.data.images import ImageSet
 from sureshot.data.lists import read_list
-from sureshot.data.root import DataError, data_root
+from sureshot.data.root import DataError, Root, data_root
 
 OMNIGLOT_FILE = "omniglot28.npz"
 OMNIGLOT_CLASSES = "omniglot_classes.csv"
@@ -85,7 +84,7 @@ class Omniglot:
         held_out = np.isin(alphabets, chosen) & ~self.is_evaluation
         return self._three(~self.is_evaluation & ~held_out, held_out, self.is_evaluation)
 
-    def vinyals_split(self, root: str | os.PathLike[str] | None = None) -> tuple[ImageSet, ImageSet, ImageSet]:
+    def vinyals_split(self, root: Root = None) -> tuple[ImageSet, ImageSet, ImageSet]:
         """Training, validation and test characters of Vinyals et al. (2016).
 
         Raises
@@ -105,13 +104,11 @@ class Omniglot:
         return a, b, c
 
 
-def load_omniglot(root: str | os.PathLike[str] | None = None, side: int = 28) -> Omniglot:
+def load_omniglot(root: Root = None, side: int = 28) -> Omniglot:
     """All drawings, from either layout.
 
     Parameters
     ----------
-    root : path, optional
-        As in `sureshot.data.data_root`.
     side : int, default 28
         Pixels. From ``omniglot28.npz`` only 28.
 

@@ -9,17 +9,12 @@ from sureshot.data.root import DataError
 from sureshot.data.typed_values import typed_value
 
 
-def check_options(name: str, assemble: Callable[..., object], options: Mapping[str, object]) -> None:
+def check_options(
+    name: str,  # of the few-shot data, for messages
+    assemble: Callable[..., object],  # with an annotation for each option
+    options: Mapping[str, object],  # values by keyword; all are arguments of the function
+) -> None:
     """Refuse values of another type than the annotations say; see `sureshot.data.typed_values`.
-
-    Parameters
-    ----------
-    name : str
-        Of the few-shot data, for messages.
-    assemble : callable
-        With an annotation for each option.
-    options : mapping
-        Values by keyword; all are arguments of the function.
 
     Raises
     ------

@@ -22,9 +22,8 @@ from sureshot.data.datasets import load_clinc150
 from sureshot.data.embeddings import read_npz
 from sureshot.data.image_folders import has_split, read_class_folders, read_split_folders
 from sureshot.data.labelled import FewShotData, LabelledSet
-from sureshot.data.root import DataError
+from sureshot.data.root import DataError, Root
 
-Root = str | os.PathLike[str] | None
 _FRACTIONS = (0.6, 0.2, 0.2)
 
 
@@ -38,12 +37,8 @@ def clinc150(root: Root = None, *, n_base: int = 75, n_val: int = 15, seed: int 
 
     Parameters
     ----------
-    root : path, optional
-        As in `sureshot.data.data_root`.
-    n_base : int, default 75
     n_val : int, default 15
         Out of ``n_base``, so that the test intents do not depend on it.
-    seed : int, default 0
     """
     pooled, out_of_scope = all_intents(root)
     n_classes = pooled.n_classes

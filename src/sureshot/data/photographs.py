@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-
 from sureshot.data.characters import image_data
 from sureshot.data.cifar_fs import load_cifar_fs
 from sureshot.data.cub import cub_split, load_cub
 from sureshot.data.labelled import FewShotData, joined
 from sureshot.data.mini_imagenet import load_miniimagenet, load_miniimagenet32
-
-Root = str | os.PathLike[str] | None
+from sureshot.data.root import Root
 
 
 def miniimagenet(root: Root = None, *, side: int = 84) -> FewShotData:
@@ -39,8 +36,6 @@ def miniimagenet_cub(root: Root = None, *, side: int = 84, all_classes: bool = T
 
     Parameters
     ----------
-    root : path, optional
-        As in `sureshot.data.data_root`.
     side : int, default 84
         Pixels. 32 reads mini-ImageNet from ``miniimagenet32.npz``, other sizes from files.
     all_classes : bool, default True

@@ -13,14 +13,15 @@ from pathlib import Path
 
 ENVIRONMENT_VARIABLE = "SURESHOT_DATA"
 
+Root = str | os.PathLike[str] | None
+"""The data root that a reader is given; None for that of the environment, see `data_root`."""
+
 
 class DataError(ValueError):
     """A file of data that cannot be used; the message says which, why, and what to do about it."""
 
 
-def data_root(
-    option: str | os.PathLike[str] | None = None, looking_for: str | None = None, expected: str | None = None
-) -> Path:
+def data_root(option: Root = None, looking_for: str | None = None, expected: str | None = None) -> Path:
     """Folder that holds the data files.
 
     Parameters
@@ -58,16 +59,12 @@ def data_root(
     return root
 
 
-def data_file(name: str, root: str | os.PathLike[str] | None = None, expected: str | None = None) -> Path:
+def data_file(
+    name: str,  # path relative to the root, such as ``"uci/iris.csv"``
+    root: Root = None,
+    expected: str | None = None,  # as in `data_root`
+) -> Path:
     """Path of one file under the data root.
-
-    Parameters
-    ----------
-    name : str
-        Path relative to the root, such as ``"uci/iris.csv"``.
-    root : path, optional
-    expected : str, optional
-        As in `data_root`.
 
     Raises
     ------

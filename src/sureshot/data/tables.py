@@ -1,6 +1,6 @@
 """Tables of numbers with a column of labels, from the files people have.
 
-`load_table` reads CSV (also gzipped), Parquet and NPZ into a `Table`: a matrix of finite numbers, labels if
+`load_table` reads CSV (also gzipped), Parquet and NPZ into a `DataTable`: a matrix of finite numbers, labels if
 there are any, and an identifier for each row. It guesses little and checks everything, because what it lets
 through is learnt from: a column of text, a missing cell, two columns of the same name, a truncated file each
 give a `DataError` of one line that names the file, the column or row, and what to do.
@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from sureshot.data.checks import check_exists, check_labels, check_names, listed, near
+from sureshot.data.checks import check_exists, check_labels, check_names, listed, near, reason
 from sureshot.data.embeddings import read_npz
 from sureshot.data.root import DataError
 
@@ -43,7 +43,7 @@ _SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz")
 _MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "<NA>", "#N/A", "?")
 
 
-class Table(NamedTuple):
+class DataTable(NamedTuple):
     """Rows ready for an estimator."""
 
     X: pd.DataFrame | np.ndarray  # (N, D) float, bytes of images; a DataFrame when the columns have names
@@ -60,12 +60,11 @@ def load_table(
     ignore: Iterable[str] = (),
     text_labels: bool = False,
     allow_missing: bool = False,
-) -> Table:
+) -> DataTable:
     """Read a CSV (``.csv``, ``.csv.gz``), Parquet or NPZ file.
 
     Parameters
     ----------
-    path : path
     target : str, optional
         Name of the label column (or of the label array of an NPZ file, default ``y`` or ``label``). Default:
         no labels are read from a table; those of an NPZ file are read if there.
@@ -96,7 +95,7 @@ def load_table(
     if target is not None:
         y = check_labels(path, frame[target], f"column {target!r}", text_labels)
     X = _features(path, frame, names, target, features, set(ignore), allow_missing)
-    return Table(X, y, tuple(X.columns), row_ids)
+    return DataTable(X, y, tuple(X.columns), row_ids)
 
 
 def column_names(path: str | os.PathLike[str]) -> list[str] | None:
@@ -215,8 +214,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     try:
         frame = pd.read_parquet(path, engine="pyarrow")
     except (ValueError, OSError, KeyError) as error:
-        detail = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise DataError(f"{path} cannot be read as Parquet ({detail}): write or fetch it again") from None
+        raise DataError(f"{path} cannot be read as Parquet ({reason(error)}): write or fetch it again") from None
     if frame.shape[1] == 0:
         raise DataError(f"{path} has no columns")
     frame.columns = pd.Index([str(name) for name in frame.columns])
@@ -304,7 +302,7 @@ def _from_npz(
     features: Sequence[str] | None,
     text_labels: bool,
     allow_missing: bool,
-) -> Table:
+) -> DataTable:
     X, y, names = read_npz(path, target, allow_missing=allow_missing)
     labels = None
     if y is not None:
@@ -315,11 +313,11 @@ def _from_npz(
         if features is not None and len(features) != X.shape[1]:
             raise DataError(f"{path}: X has {X.shape[1]} columns, expected {len(features)}: {listed(features)}")
         if features is None:
-            return Table(X, labels, None, row_ids)
+            return DataTable(X, labels, None, row_ids)
         _log.info("%s has no feature_names: its columns are taken in the model's order", path)
         names = list(features)
     frame = pd.DataFrame(X, columns=names)
     if features is not None:
         _check_same_columns(path, names, features)
         frame = frame[list(features)]
-    return Table(frame, labels, tuple(frame.columns), row_ids)
+    return DataTable(frame, labels, tuple(frame.columns), row_ids)

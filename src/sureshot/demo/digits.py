@@ -23,18 +23,10 @@ SEEDS = (0, 1, 2, 3, 4)
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What the demo measured.
+    """What the demo measured."""
 
-    Attributes
-    ----------
-    table : DataFrame
-        A row for each method: means over the seeds and their standard errors.
-    report : Path
-        The HTML report.
-    """
-
-    table: pd.DataFrame
-    report: Path
+    table: pd.DataFrame  # a row for each method: means over the seeds and their standard errors
+    report: Path  # the HTML report
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import log_softmax
 
-from sureshot.metrics.validation import check_labels, check_prediction
+from sureshot.metrics.validation import check_prediction, true_columns
 
 logger = logging.getLogger(__name__)
 
@@ -33,22 +33,19 @@ DEFAULT_BINS = 15
 
 @dataclass(frozen=True)
 class ReliabilityCurve:
-    """Confidence against accuracy in equal-width bins.
+    """Confidence against accuracy in equal-width bins."""
 
-    Attributes
-    ----------
-    edges : ndarray (bins + 1,)
-        Bin b is the interval (edges[b], edges[b + 1]].
-    count : ndarray (bins,)
-        Predictions in each bin.
-    confidence, accuracy : ndarray (bins,)
-        Mean confidence and fraction right; NaN where a bin is empty.
-    """
+    edges: NDArray[np.float64]  # (bins + 1,), bin b is the interval (edges[b], edges[b + 1]]
+    count: NDArray[np.int64]  # (bins,), predictions in each bin
+    confidence: NDArray[np.float64]  # (bins,), mean confidence; NaN where a bin is empty
+    accuracy: NDArray[np.float64]  # (bins,), fraction right; NaN where a bin is empty
 
-    edges: NDArray[np.float64]
-    count: NDArray[np.int64]
-    confidence: NDArray[np.float64]
-    accuracy: NDArray[np.float64]
+    @classmethod
+    def from_sums(cls, count: NDArray, confidence: NDArray, right: NDArray) -> ReliabilityCurve:
+        """The curve of sums over each bin, (bins,): predictions, their confidence, how many are right."""
+        edges = _bin_edges(len(count))
+        with np.errstate(invalid="ignore"):  # 0 / 0 is the NaN of an empty bin
+            return cls(edges, count.astype(np.int64), confidence / count, right / count)
 
     @property
     def gap(self) -> NDArray[np.float64]:
@@ -69,19 +66,13 @@ class ReliabilityCurve:
 
 
 def reliability_curve(
-    probabilities: ArrayLike, y: ArrayLike, n_bins: int = DEFAULT_BINS, *, classes: ArrayLike | None = None
+    probabilities: ArrayLike,  # (n, C)
+    y: ArrayLike,  # (n,), true column numbers, or labels if ``classes`` is given
+    n_bins: int = DEFAULT_BINS,  # 15 by default, the literature's habit, so that numbers compare
+    *,
+    classes: ArrayLike | None = None,  # (C,), the label of each column
 ) -> ReliabilityCurve:
     """Mean confidence and accuracy in equal-width bins of confidence.
-
-    Parameters
-    ----------
-    probabilities : array_like (n, C)
-    y : array_like (n,)
-        True column numbers, or labels if ``classes`` is given.
-    n_bins : int
-        15 by default, the literature's habit, so that numbers compare.
-    classes : array_like (C,), optional
-        The label of each column.
 
     Raises
     ------
@@ -135,22 +126,29 @@ def classwise_ece(
 def _binned(confidence: NDArray[np.float64], correct: NDArray[np.bool_], n_bins: int) -> ReliabilityCurve:
     if n_bins < 1:
         raise ValueError(f"n_bins: expected a positive integer, got {n_bins}.")
-    edges = np.arange(n_bins + 1) / n_bins  # correctly rounded, so that 0.2 is the edge 3/15
+    bin_of = bin_numbers(confidence, n_bins)
+    weights = (None, confidence, correct.astype(np.float64))
+    return ReliabilityCurve.from_sums(*(np.bincount(bin_of, weights=one, minlength=n_bins) for one in weights))
+
+
+def bin_numbers(confidence: NDArray[np.float64], n_bins: int) -> NDArray[np.int64]:
+    """The number of each confidence's bin (lo, hi], from 0."""
+    edges = _bin_edges(n_bins)
     bin_of = (np.searchsorted(edges, confidence, side="left") - 1).clip(0, n_bins - 1)
-    count = np.bincount(bin_of, minlength=n_bins)
-    with np.errstate(invalid="ignore"):  # 0 / 0 is the NaN of an empty bin
-        mean_confidence = np.bincount(bin_of, weights=confidence, minlength=n_bins) / count
-        accuracy = np.bincount(bin_of, weights=correct.astype(np.float64), minlength=n_bins) / count
-    return ReliabilityCurve(edges, count.astype(np.int64), mean_confidence, accuracy)
+    return bin_of
+
+
+def _bin_edges(n_bins: int) -> NDArray[np.float64]:
+    return np.arange(n_bins + 1) / n_bins  # correctly rounded, so that 0.2 is the edge 3/15
 
 
 def fit_temperature(
     logits: ArrayLike,
-    y: ArrayLike,
-    weight: ArrayLike | None = None,
+    y: ArrayLike,  # (n,), true column numbers, or labels if ``classes`` is given
+    weight: ArrayLike | None = None,  # (n,), non-negative weights; 2 counts as two equal points
     *,
     bounds: tuple[float, float] = (0.01, 100.0),
-    classes: ArrayLike | None = None,
+    classes: ArrayLike | None = None,  # (C,), the label of each column
 ) -> float:
     """The temperature T that minimises the negative log-likelihood of ``softmax(logits / T)``.
 
@@ -164,14 +162,8 @@ def fit_temperature(
     logits : array_like (n, C)
         Logits or log-probabilities (of held-out points). Minus infinity, a probability of zero, is read as
         the smallest positive number.
-    y : array_like (n,)
-        True column numbers, or labels if ``classes`` is given.
-    weight : array_like (n,), optional
-        Non-negative weights; 2 counts as two equal points.
     bounds : (float, float)
         Smallest and largest temperature; the defaults leave two orders of magnitude each way.
-    classes : array_like (C,), optional
-        The label of each column.
 
     Raises
     ------
@@ -180,7 +172,7 @@ def fit_temperature(
         ``0 < low < high``.
     """
     scores = _shifted_logits(logits)
-    truth = check_labels(y, scores.shape[0], scores.shape[1], classes)
+    truth = true_columns(y, scores.shape[0], scores.shape[1], classes)
     weights = _check_weight(weight, scores.shape[0])
     low, high = bounds
     if not 0.0 < low < high < np.inf:
@@ -207,15 +199,11 @@ def fit_temperature(
     return float(np.exp(-brentq(slope, hottest, coldest, xtol=1e-10)))
 
 
-def apply_temperature(logits: ArrayLike, temperature: float) -> NDArray[np.float64]:
+def apply_temperature(
+    logits: ArrayLike,  # (n, C), logits or log-probabilities; minus infinity as in `fit_temperature`
+    temperature: float,  # above 1 makes predictions less sure, below 1 surer
+) -> NDArray[np.float64]:
     """Normalised log-probabilities ``log softmax(logits / temperature)``, (n, C).
-
-    Parameters
-    ----------
-    logits : array_like (n, C)
-        Logits or log-probabilities; minus infinity as in `fit_temperature`.
-    temperature : float
-        Above 1 makes predictions less sure, below 1 surer.
 
     Raises
     ------

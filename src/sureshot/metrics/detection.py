@@ -43,29 +43,19 @@ def auroc_unknown(scores_known: ArrayLike, scores_unknown: ArrayLike) -> float:
 
 @dataclass(frozen=True)
 class RiskCoverage:
-    """Error rate among the surest answers, as more answers are given.
+    """Error rate among the surest answers, as more answers are given."""
 
-    Attributes
-    ----------
-    coverage : ndarray (n,)
-        Fraction answered: 1/n, 2/n, ..., 1.
-    risk : ndarray (n,)
-        Fraction wrong among the answered.
-    area : float
-        Mean of ``risk``: the area under the curve (smaller is better).
-    """
-
-    coverage: NDArray[np.float64]
-    risk: NDArray[np.float64]
-    area: float
+    coverage: NDArray[np.float64]  # (n,), fraction answered: 1/n, 2/n, ..., 1
+    risk: NDArray[np.float64]  # (n,), fraction wrong among the answered
+    area: float  # mean of ``risk``: the area under the curve (smaller is better)
 
 
 def selective_risk(
-    probabilities: ArrayLike,
-    y: ArrayLike,
+    probabilities: ArrayLike,  # (n, C)
+    y: ArrayLike,  # (n,), true column numbers, or labels if ``classes`` is given
     confidence: ArrayLike | None = None,
     *,
-    classes: ArrayLike | None = None,
+    classes: ArrayLike | None = None,  # (C,), the label of each column
 ) -> RiskCoverage:
     """Risk-coverage curve: answer the surest points first (Geifman and El-Yaniv 2017).
 
@@ -74,13 +64,8 @@ def selective_risk(
 
     Parameters
     ----------
-    probabilities : array_like (n, C)
-    y : array_like (n,)
-        True column numbers, or labels if ``classes`` is given.
     confidence : array_like (n,), optional
         What to sort by, surest largest (say, minus the outlier score). The largest probability by default.
-    classes : array_like (C,), optional
-        The label of each column.
 
     Raises
     ------

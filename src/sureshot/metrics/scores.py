@@ -21,44 +21,27 @@ from sureshot.metrics.validation import check_prediction
 
 @dataclass(frozen=True)
 class Scores:
-    """The usual scores of one set of predictions.
+    """The usual scores of one set of predictions."""
 
-    Attributes
-    ----------
-    accuracy : float
-        Fraction right, 0..1.
-    nll : float
-        Mean negative log-likelihood in nats.
-    brier : float
-        Mean squared error summed over classes, 0..2.
-    ece, mce : float
-        Expected and maximum calibration error, 0..1.
-    n : int
-        Number of predictions.
-    """
-
-    accuracy: float
-    nll: float
-    brier: float
-    ece: float
-    mce: float
-    n: int
+    accuracy: float  # fraction right, 0..1
+    nll: float  # mean negative log-likelihood in nats
+    brier: float  # mean squared error summed over classes, 0..2
+    ece: float  # expected calibration error, 0..1
+    mce: float  # maximum calibration error, 0..1
+    n: int  # number of predictions
 
     def as_dict(self) -> dict[str, float | int]:
         """The fields by name, for JSON and tables."""
         return asdict(self)
 
 
-def accuracy(probabilities: ArrayLike, y: ArrayLike, *, classes: ArrayLike | None = None) -> float:
+def accuracy(
+    probabilities: ArrayLike,  # (n, C)
+    y: ArrayLike,  # (n,), true column numbers, or labels if ``classes`` is given
+    *,
+    classes: ArrayLike | None = None,  # (C,), the label of each column
+) -> float:
     """Fraction of points whose most probable class is the true one (the first of equals counts).
-
-    Parameters
-    ----------
-    probabilities : array_like (n, C)
-    y : array_like (n,)
-        True column numbers, or labels if ``classes`` is given.
-    classes : array_like (C,), optional
-        The label of each column.
 
     Raises
     ------
@@ -94,26 +77,14 @@ def brier(probabilities: ArrayLike, y: ArrayLike, *, classes: ArrayLike | None =
 
 
 def summarise(
-    probabilities: ArrayLike,
-    y: ArrayLike,
-    n_bins: int = DEFAULT_BINS,
+    probabilities: ArrayLike,  # (n, C)
+    y: ArrayLike,  # (n,), true column numbers, or labels if ``classes`` is given
+    n_bins: int = DEFAULT_BINS,  # bins of the calibration errors
     *,
-    min_count: int = 1,
-    classes: ArrayLike | None = None,
+    min_count: int = 1,  # predictions a bin needs to count in the maximum calibration error
+    classes: ArrayLike | None = None,  # (C,), the label of each column
 ) -> Scores:
     """Accuracy, NLL, Brier, ECE and MCE of one set of predictions.
-
-    Parameters
-    ----------
-    probabilities : array_like (n, C)
-    y : array_like (n,)
-        True column numbers, or labels if ``classes`` is given.
-    n_bins : int
-        Bins of the calibration errors.
-    min_count : int
-        Predictions a bin needs to count in the maximum calibration error.
-    classes : array_like (C,), optional
-        The label of each column.
 
     Raises
     ------

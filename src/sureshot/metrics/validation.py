@@ -48,7 +48,7 @@ def check_probabilities(probabilities: ArrayLike) -> NDArray[np.float64]:
     return values.clip(0.0, 1.0)
 
 
-def check_labels(y: ArrayLike, n_points: int, n_classes: int, classes: ArrayLike | None) -> NDArray[np.int64]:
+def true_columns(y: ArrayLike, n_points: int, n_classes: int, classes: ArrayLike | None) -> NDArray[np.int64]:
     """Column number of the true class of each point, (n,).
 
     Parameters
@@ -88,7 +88,7 @@ def check_prediction(
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Both of the above: probabilities (n, C) and true columns (n,)."""
     values = check_probabilities(probabilities)
-    return values, check_labels(y, values.shape[0], values.shape[1], classes)
+    return values, true_columns(y, values.shape[0], values.shape[1], classes)
 
 
 def _columns_of(labels: NDArray, classes: NDArray, n_classes: int) -> NDArray[np.int64]:

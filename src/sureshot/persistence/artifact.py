@@ -42,34 +42,20 @@ class ArtifactError(ValueError):
 
 @dataclass(frozen=True)
 class Artifact:
-    """What a model file holds.
+    """What a model file holds."""
 
-    Attributes
-    ----------
-    path : str
-        Where it was read from, for error messages.
-    kind : str
-        What wrote it.
-    package_version : str
-        Version of sureshot that wrote it.
-    header : dict
-        JSON values.
-    arrays : dict of ndarray
-        Writable copies, in their stored dtypes.
-    """
-
-    path: str
-    kind: str
-    package_version: str
-    header: dict[str, Any]
-    arrays: dict[str, np.ndarray]
+    path: str  # where it was read from, for error messages
+    kind: str  # what wrote it
+    package_version: str  # version of sureshot that wrote it
+    header: dict[str, Any]  # JSON values
+    arrays: dict[str, np.ndarray]  # writable copies, in their stored dtypes
 
 
 def save_artifact(
     path: str | os.PathLike[str],
-    kind: str,
+    kind: str,  # what is being saved; `load_artifact` asks for it by this name
     header: Mapping[str, Any],
-    arrays: Mapping[str, np.ndarray | torch.Tensor],
+    arrays: Mapping[str, np.ndarray | torch.Tensor],  # boolean, integer and floating-point, of any shape
 ) -> None:
     """Write a model file: to a temporary name beside `path`, flushed to disk, then renamed over it.
 
@@ -77,14 +63,9 @@ def save_artifact(
 
     Parameters
     ----------
-    path : str or path
-    kind : str
-        What is being saved; `load_artifact` asks for it by this name.
     header : mapping
         JSON values: strings, finite numbers, booleans, None, lists and mappings of these. For class labels
         see `sureshot.persistence.encode_labels`.
-    arrays : mapping of ndarray or Tensor
-        Boolean, integer and floating-point, of any shape.
 
     Raises
     ------
@@ -124,14 +105,11 @@ def save_artifact(
         temporary.unlink(missing_ok=True)
 
 
-def load_artifact(path: str | os.PathLike[str], kind: str | None = None) -> Artifact:
+def load_artifact(
+    path: str | os.PathLike[str],
+    kind: str | None = None,  # the kind expected; any by default
+) -> Artifact:
     """Read a model file that `save_artifact` wrote.
-
-    Parameters
-    ----------
-    path : str or path
-    kind : str, optional
-        The kind expected; any by default.
 
     Raises
     ------

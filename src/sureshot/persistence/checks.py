@@ -15,19 +15,16 @@ _FAMILIES = {"float": "f", "int": "iu", "bool": "b"}
 def require(
     artifact: Artifact,
     arrays: Mapping[str, tuple[str, int | tuple[int | str | None, ...]]],
-    sizes: Mapping[str, int] | None = None,
+    sizes: Mapping[str, int] | None = None,  # sizes known from the header, for example ``{"C": len(classes)}``
 ) -> dict[str, np.ndarray]:
     """The named arrays of an artefact, once their dtypes, shapes and values are found to be right.
 
     Parameters
     ----------
-    artifact : Artifact
     arrays : mapping
         For each name a dtype ("float64", or a family: "float", "int", "bool") and the number of dimensions or
         the shape. A size in a shape is a number, None (any), or a letter that means the same size everywhere:
         ``{"x": ("float64", ("N", "D")), "labels": ("int64", ("N",))}``.
-    sizes : mapping, optional
-        Sizes known from the header, for example ``{"C": len(classes)}``.
 
     Raises
     ------

@@ -31,19 +31,6 @@ Cell = str | int | float | Measured | None
 class Table:
     """A table of results.
 
-    Parameters
-    ----------
-    columns : tuple of str
-        Headings.
-    rows : tuple of tuples
-        One cell for each column: text, a number, a `Measured`, or None for "not applicable".
-    better : tuple
-        For each column "higher", "lower" or None; the best number of such a column is set in bold. Empty:
-        none.
-    note : str
-        Stands beneath: what was measured, how often, on what.
-    heading : str
-
     Raises
     ------
     ValueError
@@ -51,9 +38,11 @@ class Table:
     """
 
     columns: tuple[str, ...]
+    # One cell for each column: text, a number, a `Measured`, or None for "not applicable".
     rows: tuple[tuple[Cell, ...], ...]
+    # For each column "higher", "lower" or None; the best number of such a column is set in bold. Empty: none.
     better: tuple[Literal["higher", "lower"] | None, ...] = ()
-    note: str = ""
+    note: str = ""  # stands beneath: what was measured, how often, on what
     heading: str = "Summary"
 
     def __post_init__(self) -> None:
@@ -84,20 +73,11 @@ class Picture(NamedTuple):
 
 @dataclass(frozen=True)
 class Trace:
-    """An objective as it was optimised.
+    """An objective as it was optimised."""
 
-    Parameters
-    ----------
-    values : array_like (steps,)
-    name : str
-        Of the objective, such as "evidence lower bound".
-    step : str
-        What is counted along the axis.
-    """
-
-    values: ArrayLike
-    name: str = "evidence lower bound (nats)"
-    step: str = "iteration"
+    values: ArrayLike  # (steps,)
+    name: str = "evidence lower bound (nats)"  # of the objective
+    step: str = "iteration"  # what is counted along the axis
 
     def __post_init__(self) -> None:
         values = np.asarray(self.values, dtype=np.float64)
@@ -110,36 +90,22 @@ class Trace:
 class Predictions:
     """Predictions of n rows, with whatever else is known of them.
 
-    Parameters
-    ----------
-    probabilities : array_like (n, C)
-    classes : array_like (C,)
-        The label of each column.
-    y : array_like (n,), optional
-        True labels. Rows whose label is not among ``classes`` count as unknown to the classifier: left out of
-        accuracy and calibration, and used to judge the outlier score.
-    uncertainty : array_like (n,), optional
-        Total uncertainty in nats. The entropy of the probabilities by default.
-    outlier_score : array_like (n,), optional
-        Larger means less like any class.
-    images : array_like (n, H, W) or (n, H, W, 3), optional
-        Shown beside the rows: grey values (largest is darkest, as ink) or colours in 0..255 or 0..1.
-    row_names : array_like (n,), optional
-        How to call the rows; 0, 1, ... by default.
-
     Raises
     ------
     ValueError
         If the probabilities are none, or a length differs.
     """
 
-    probabilities: ArrayLike
-    classes: ArrayLike
+    probabilities: ArrayLike  # (n, C)
+    classes: ArrayLike  # (C,), the label of each column
+    # (n,), true labels. Rows whose label is not among ``classes`` count as unknown to the classifier: left out of
+    # accuracy and calibration, and used to judge the outlier score.
     y: ArrayLike | None = None
-    uncertainty: ArrayLike | None = None
-    outlier_score: ArrayLike | None = None
+    uncertainty: ArrayLike | None = None  # (n,), total, in nats; the entropy of the probabilities by default
+    outlier_score: ArrayLike | None = None  # (n,), larger means less like any class
+    # (n, H, W) grey values (largest is darkest, as ink) or (n, H, W, 3) colours in 0..255 or 0..1.
     images: ArrayLike | None = None
-    row_names: ArrayLike | None = None
+    row_names: ArrayLike | None = None  # (n,), how to call the rows; 0, 1, ... by default
 
     def __post_init__(self) -> None:
         p = check_probabilities(self.probabilities)
@@ -206,6 +172,14 @@ class Confusion:
     """Of the true class's rows."""
 
 
+def confidence_in_words(sure: float, right: float) -> str:
+    """A mean confidence beside the fraction that is right."""
+    gap = sure - right
+    if abs(gap) < 0.005:
+        return f"{sure:.1%} on average, which matches."
+    return f"{sure:.1%} on average, too {'sure' if gap > 0 else 'modest'} by {100 * abs(gap):.1f} points."
+
+
 def worst_pairs(truth: NDArray[np.int64], predicted: NDArray[np.int64], classes: ArrayLike) -> list[Confusion]:
     """Pairs (true, predicted) of different classes, most frequent first.
 
@@ -229,50 +203,21 @@ def worst_pairs(truth: NDArray[np.int64], predicted: NDArray[np.int64], classes:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything a report may show; a part left out is a section left out.
-
-    Parameters
-    ----------
-    title : str
-    introduction : str
-        A sentence or two: what was fitted, on what.
-    summary : Table, optional
-        Results, one row for each method.
-    predictions : Predictions, optional
-        Sources of the scores, the diagrams and the tables of rows.
-    trace : Trace, optional
-        The objective during the fit.
-    model : mapping, optional
-        Facts about the model: kernel, likelihood, temperature...
-    environment : mapping, optional
-        See `sureshot.report.environment`.
-    command : str, optional
-        The command line that wrote the report.
-    n_shown : int
-        Rows in each table of rows, and pairs among the confusions.
-    verdict : str
-        The result in a sentence; made from the predictions if there are any.
-    tiles : tuple of Tile
-        Single scores at the top; made from the predictions if there are any.
-    tables : tuple of Table
-        Further results, below the figures.
-    pictures : tuple of Picture
-        Further figures.
-    """
+    """Everything a report may show; a part left out is a section left out."""
 
     title: str
-    introduction: str = ""
-    summary: Table | None = None
-    predictions: Predictions | None = None
-    trace: Trace | None = None
-    model: Mapping[str, object] = field(default_factory=dict)
-    environment: Mapping[str, object] = field(default_factory=dict)
-    command: str | None = None
-    n_shown: int = 12
-    verdict: str = ""
-    tiles: tuple[Tile, ...] = ()
-    tables: tuple[Table, ...] = ()
-    pictures: tuple[Picture, ...] = ()
+    introduction: str = ""  # a sentence or two: what was fitted, on what
+    summary: Table | None = None  # results, one row for each method
+    predictions: Predictions | None = None  # sources of the scores, the diagrams and the tables of rows
+    trace: Trace | None = None  # the objective during the fit
+    model: Mapping[str, object] = field(default_factory=dict)  # facts: kernel, likelihood, temperature...
+    environment: Mapping[str, object] = field(default_factory=dict)  # see `sureshot.report.environment`
+    command: str | None = None  # the command line that wrote the report
+    n_shown: int = 12  # rows in each table of rows, and pairs among the confusions
+    verdict: str = ""  # the result in a sentence; made from the predictions if there are any
+    tiles: tuple[Tile, ...] = ()  # single scores at the top; made from the predictions if there are any
+    tables: tuple[Table, ...] = ()  # further results, below the figures
+    pictures: tuple[Picture, ...] = ()  # further figures
 
     def __post_init__(self) -> None:
         if self.n_shown < 1:

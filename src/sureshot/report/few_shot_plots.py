@@ -23,15 +23,12 @@ _STYLES = ("-", (0, (4, 2)), (0, (1, 1.5)))
 _COLUMNS = 4
 
 
-def reliability_panels(curves: Mapping[str, Mapping[str, ReliabilityCurve]]) -> Figure:
+def reliability_panels(
+    curves: Mapping[str, Mapping[str, ReliabilityCurve]],  # by learner, then by variant
+) -> Figure:
     """A small reliability diagram for each learner, with one line for each calibration variant.
 
     The area of a point is the share of queries in its bin.
-
-    Parameters
-    ----------
-    curves : mapping
-        By learner, then by variant.
     """
     columns = min(_COLUMNS, len(curves))
     rows = -(-len(curves) // columns)
@@ -67,9 +64,9 @@ def reliability_panels(curves: Mapping[str, Mapping[str, ReliabilityCurve]]) -> 
 
 def severity_lines(
     scores: Mapping[str, Mapping[str, Sequence[Measured]]],
-    clean: Mapping[str, Measured],
+    clean: Mapping[str, Measured],  # by learner: the value at severity 0
     severities: Sequence[int],
-    chance: float | None = None,
+    chance: float | None = None,  # drawn as a dashed line
     ylabel: str = "accuracy",
 ) -> Figure:
     """A score against the severity of a corruption, one panel for each kind, one line for each learner.
@@ -78,12 +75,6 @@ def severity_lines(
     ----------
     scores : mapping
         By learner, then by kind; one value for each severity, drawn with its 95 % interval.
-    clean : mapping
-        By learner: the value at severity 0.
-    severities : sequence of int
-    chance : float, optional
-        Drawn as a dashed line.
-    ylabel : str
     """
     kinds = list(next(iter(scores.values())))
     figure = new_figure(FULL, 3.2 + 0.2 * (-(-len(scores) // 3) if len(scores) > 1 else 0))
@@ -112,14 +103,10 @@ def severity_lines(
     return figure
 
 
-def difference_intervals(differences: Mapping[str, Mapping[str, Measured]]) -> Figure:
-    """Differences from a reference with 95 % intervals, one panel for each score, one line for each learner.
-
-    Parameters
-    ----------
-    differences : mapping
-        By score, then by learner.
-    """
+def difference_intervals(
+    differences: Mapping[str, Mapping[str, Measured]],  # by score, then by learner
+) -> Figure:
+    """Differences from a reference with 95 % intervals, one panel for each score, one line for each learner."""
     names = list(next(iter(differences.values())))
     figure = new_figure(FULL, 0.75 + 0.27 * len(names))
     panels = figure.subplots(1, len(differences), squeeze=False, sharey=True)[0]

@@ -33,6 +33,7 @@ from sureshot.report.content import (
     Table,
     Tile,
     View,
+    confidence_in_words,
     digest,
     worst_pairs,
 )
@@ -76,17 +77,7 @@ class ShownCell(NamedTuple):
 
 
 def write_report(folder: str | os.PathLike[str], report: Report) -> Path:
-    """Write ``report.html`` into a folder, which is created if need be.
-
-    Parameters
-    ----------
-    folder : path
-    report : Report
-
-    Returns
-    -------
-    Path
-        Of the file.
+    """Write ``report.html`` into a folder, which is created if need be; returns its path.
 
     Raises
     ------
@@ -160,13 +151,8 @@ def _verdict(view: View) -> str:
         return f"{len(view.confidence):,} rows without labels; mean confidence {view.confidence.mean():.1%}."
     right = float((view.predicted == view.truth)[view.known].mean())
     sure = float(view.confidence[view.known].mean())
-    gap = sure - right
-    judgement = "which matches" if abs(gap) < 0.005 else "too sure" if gap > 0 else "too modest"
-    points = "" if abs(gap) < 0.005 else f" by {100 * abs(gap):.1f} points"
-    return (
-        f"{right:.1%} of {int(view.known.sum()):,} rows are right. "
-        f"The classifier says {sure:.1%} on average, {judgement}{points}."
-    )
+    words = confidence_in_words(sure, right)
+    return f"{right:.1%} of {int(view.known.sum()):,} rows are right. The classifier says {words}"
 
 
 def _tiles(predictions: Predictions, view: View) -> list[Tile]:

@@ -54,16 +54,11 @@ def reliability_diagram(curve: ReliabilityCurve) -> Figure:
 
 
 def confidence_histogram(
-    confidence: NDArray[np.float64], correct: NDArray[np.bool_] | None = None, n_bins: int = 20
+    confidence: NDArray[np.float64],  # (n,)
+    correct: NDArray[np.bool_] | None = None,  # (n,)
+    n_bins: int = 20,
 ) -> Figure:
-    """How sure the classifier is, with right and wrong answers apart where they are known.
-
-    Parameters
-    ----------
-    confidence : ndarray (n,)
-    correct : ndarray (n,), optional
-    n_bins : int
-    """
+    """How sure the classifier is, with right and wrong answers apart where they are known."""
     figure = new_figure(HALF, 4.6)
     axes = figure.subplots()
     edges = np.linspace(0, 1, n_bins + 1).tolist()
@@ -180,14 +175,12 @@ def outlier_histogram(known: NDArray[np.float64], unknown: NDArray[np.float64]) 
     return figure
 
 
-def image_gallery(images: ArrayLike, captions: Sequence[str], n_columns: int = 8) -> Figure:
+def image_gallery(
+    images: ArrayLike,  # (n, H, W) or (n, H, W, 3)
+    captions: Sequence[str],
+    n_columns: int = 8,
+) -> Figure:
     """Images in a grid with a caption (of one or several lines) under each.
-
-    Parameters
-    ----------
-    images : array_like (n, H, W) or (n, H, W, 3)
-    captions : sequence of str, n of them
-    n_columns : int
 
     Raises
     ------

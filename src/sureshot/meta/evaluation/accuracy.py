@@ -19,18 +19,10 @@ from sureshot.meta.evaluation.estimate import Estimate, mean_over_tasks, number
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Accuracy of many episodes.
+    """Accuracy of many episodes."""
 
-    Attributes
-    ----------
-    over_episodes : Estimate
-        Mean of the episodes' accuracies.
-    batch_means : tuple of float
-        Means of consecutive batches of episodes.
-    """
-
-    over_episodes: Estimate
-    batch_means: tuple[float, ...]
+    over_episodes: Estimate  # mean of the episodes' accuracies
+    batch_means: tuple[float, ...]  # means of consecutive batches of episodes
 
     @property
     def mean(self) -> float:
@@ -61,14 +53,10 @@ class Accuracy:
         }
 
 
-def summarise_accuracy(per_task: NDArray[np.float64], n_batches: int) -> Accuracy:
-    """Accuracy from that of each task, (T,), in the order in which they were drawn.
-
-    Parameters
-    ----------
-    per_task : ndarray (T,)
-    n_batches : int
-        Batches for the papers' deviation; sizes differ by at most one if T is not a multiple.
-    """
+def summarise_accuracy(
+    per_task: NDArray[np.float64],  # (T,)
+    n_batches: int,  # batches for the papers' deviation; sizes differ by at most one if T is not a multiple
+) -> Accuracy:
+    """Accuracy from that of each task, (T,), in the order in which they were drawn."""
     means = tuple(float(part.mean()) for part in np.array_split(per_task, n_batches))
     return Accuracy(mean_over_tasks(per_task), means)

@@ -26,28 +26,14 @@ RESAMPLES = 200
 
 @dataclass(frozen=True)
 class Calibration:
-    """Scores of probabilities, pooled over all queries of all tasks.
+    """Scores of probabilities, pooled over all queries of all tasks."""
 
-    Attributes
-    ----------
-    variant : str
-        "none" or "temperature".
-    temperature : float
-        1 for "none".
-    nll, brier : Estimate
-        In nats; summed over classes (0..2).
-    ece, mce : Estimate
-        Equal-width bins (lo, hi]; standard errors by resampling tasks.
-    curve : ReliabilityCurve
-        The reliability diagram's numbers.
-    """
-
-    variant: str
-    temperature: float
-    nll: Estimate
-    brier: Estimate
-    ece: Estimate
-    mce: Estimate
+    variant: str  # "none" or "temperature"
+    temperature: float  # 1 for "none"
+    nll: Estimate  # in nats
+    brier: Estimate  # summed over classes, 0..2
+    ece: Estimate  # of equal-width bins (lo, hi]; standard error by resampling tasks
+    mce: Estimate  # likewise
     curve: ReliabilityCurve
 
     def as_dict(self) -> dict[str, Any]:
@@ -66,21 +52,13 @@ class Calibration:
 
 
 def summarise_calibration(
-    scores: TaskScores, variant: str = "none", temperature: float = 1.0, min_count: int = 1, seed: int = 0
+    scores: TaskScores,
+    variant: str = "none",
+    temperature: float = 1.0,  # what was applied to the log-probabilities already
+    min_count: int = 1,  # queries that a bin needs to count in the maximum calibration error; 1, the literature's habit
+    seed: int = 0,  # of the resampling
 ) -> Calibration:
-    """Pool tasks into one set of scores.
-
-    Parameters
-    ----------
-    scores : TaskScores
-    variant : str
-    temperature : float
-        What was applied to the log-probabilities already.
-    min_count : int
-        Queries that a bin needs to count in the maximum calibration error; 1, the literature's habit.
-    seed : int
-        Of the resampling.
-    """
+    """Pool tasks into one set of scores."""
     ece, mce = _resampled_errors(scores, min_count, seed)
     curve = pooled_curve(scores)
     return Calibration(
@@ -96,12 +74,8 @@ def summarise_calibration(
 
 def pooled_curve(scores: TaskScores) -> ReliabilityCurve:
     """The reliability diagram of all queries."""
-    count = scores.bin_count.sum(axis=0)
-    with np.errstate(invalid="ignore"):  # 0 / 0 is the NaN of an empty bin
-        confidence = scores.bin_confidence.sum(axis=0) / count
-        accuracy = scores.bin_right.sum(axis=0) / count
-    n_bins = len(count)
-    return ReliabilityCurve(np.arange(n_bins + 1) / n_bins, count.astype(np.int64), confidence, accuracy)
+    sums = (scores.bin_count, scores.bin_confidence, scores.bin_right)
+    return ReliabilityCurve.from_sums(*(one.sum(axis=0) for one in sums))
 
 
 def _resampled_errors(scores: TaskScores, min_count: int, seed: int) -> tuple[float, float]:
@@ -119,17 +93,11 @@ def _resampled_errors(scores: TaskScores, min_count: int, seed: int) -> tuple[fl
 
 
 def temper(
-    probabilities: NDArray[np.float64], temperature: float, present: NDArray[np.bool_] | None = None
+    probabilities: NDArray[np.float64],  # (T, Q, C)
+    temperature: float,
+    present: NDArray[np.bool_] | None = None,  # (T, C), False for classes that a task lacks; they keep probability 0
 ) -> NDArray[np.float64]:
-    """``softmax(log p / temperature)`` over the classes a task has.
-
-    Parameters
-    ----------
-    probabilities : ndarray (T, Q, C)
-    temperature : float
-    present : ndarray (T, C), optional
-        False for classes that a task lacks; they keep probability 0.
-    """
+    """``softmax(log p / temperature)`` over the classes a task has."""
     tempered = np.exp(apply_temperature(_log(probabilities), temperature)).reshape(probabilities.shape)
     if present is None:
         return tempered

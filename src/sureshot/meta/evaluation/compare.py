@@ -23,21 +23,11 @@ from sureshot.meta.learners.base import Learner
 
 @dataclass(frozen=True)
 class Difference:
-    """A learner less the reference, on the same tasks.
+    """A learner less the reference, on the same tasks."""
 
-    Attributes
-    ----------
-    accuracy : Estimate
-        Above 0: the learner is right more often.
-    nll : Estimate
-        Of the probabilities as they are (variant "none"), mean over tasks; below 0: the learner's are better.
-    auroc : Estimate or None
-        Of out-of-episode detection by the primary score, within episodes.
-    """
-
-    accuracy: Estimate
-    nll: Estimate
-    auroc: Estimate | None
+    accuracy: Estimate  # above 0: the learner is right more often
+    nll: Estimate  # mean over tasks, of variant "none"; below 0: the learner's probabilities are better
+    auroc: Estimate | None  # of out-of-episode detection by the primary score, within episodes
 
     def as_dict(self) -> dict[str, Any]:
         """Everything by name, ready for JSON."""
@@ -50,18 +40,10 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Evaluations of several learners under one protocol, with the same tasks.
+    """Evaluations of several learners under one protocol, with the same tasks."""
 
-    Attributes
-    ----------
-    evaluations : mapping
-        `Evaluation` by the learner's name.
-    reference : str
-        The learner that differences are taken from.
-    """
-
-    evaluations: Mapping[str, Evaluation]
-    reference: str
+    evaluations: Mapping[str, Evaluation]  # by the learner's name
+    reference: str  # the learner that differences are taken from
 
     @property
     def differences(self) -> dict[str, Difference]:
@@ -91,26 +73,18 @@ class Comparison:
 
 
 def compare(
-    learners: Mapping[str, Learner],
+    learners: Mapping[str, Learner],  # learner by name
     data: LabelledSet,
     protocol: EpisodeProtocol,
     *,
-    reference: str | None = None,
-    progress: Progress | None = None,
+    reference: str | None = None,  # the learner to take differences from; the first by default
+    progress: Progress | None = None,  # as that of `evaluate`; what is said begins with the learner's name
     **options: Any,
 ) -> Comparison:
     """Evaluate several learners on the same tasks.
 
     Parameters
     ----------
-    learners : mapping
-        Learner by name.
-    data : LabelledSet
-    protocol : EpisodeProtocol
-    reference : str, optional
-        The learner to take differences from; the first by default.
-    progress : callable, optional
-        As that of `evaluate`; what is said begins with the learner's name.
     **options
         Of `evaluate`, the same for all.
 

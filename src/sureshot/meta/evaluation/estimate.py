@@ -18,17 +18,10 @@ NORMAL_QUANTILE = 1.959963984540054  # two-sided 95 %
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over tasks with its standard error.
-
-    Attributes
-    ----------
-    mean : float
-    standard_error : float
-        NaN if there is only one task.
-    """
+    """A mean over tasks with its standard error."""
 
     mean: float
-    standard_error: float
+    standard_error: float  # NaN if there is only one task
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -63,15 +56,11 @@ def mean_over_tasks(values: NDArray[np.float64]) -> Estimate:
     return Estimate(float(values.mean()), error)
 
 
-def mean_over_queries(sums: NDArray[np.float64], counts: NDArray[np.float64]) -> Estimate:
+def mean_over_queries(
+    sums: NDArray[np.float64],  # (T,), the quantity summed over the queries of each task
+    counts: NDArray[np.float64],  # (T,), queries of each task
+) -> Estimate:
     """Mean over all queries of a quantity summed within tasks, with tasks as the independent units.
-
-    Parameters
-    ----------
-    sums : ndarray (T,)
-        The quantity summed over the queries of each task.
-    counts : ndarray (T,)
-        Queries of each task.
 
     Notes
     -----

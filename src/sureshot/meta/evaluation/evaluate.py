@@ -48,18 +48,10 @@ _VALUES_FOR_TEMPERATURE = 10_000_000  # probabilities held at once while the tem
 
 @dataclass(frozen=True)
 class FittedTemperature:
-    """A temperature and the tasks of validation classes that it was fitted on.
-
-    Attributes
-    ----------
-    value : float
-    protocol : EpisodeProtocol
-        That of the evaluation, but for a lower way if there are fewer validation classes.
-    n_tasks : int
-    """
+    """A temperature and the tasks of validation classes that it was fitted on."""
 
     value: float
-    protocol: EpisodeProtocol
+    protocol: EpisodeProtocol  # that of the evaluation, but for a lower way if there are fewer validation classes
     n_tasks: int
 
     def as_dict(self) -> dict[str, Any]:
@@ -69,35 +61,19 @@ class FittedTemperature:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What one learner reached under one protocol.
-
-    Attributes
-    ----------
-    protocol : EpisodeProtocol
-    n_tasks, seed, batch_size : int
-    accuracy : Accuracy
-        Mean over episodes, 95 % interval, deviation between batches of episodes.
-    calibration : mapping
-        `Calibration` by variant: "none", and "temperature" if validation classes were given.
-    temperature : FittedTemperature or None
-    out_of_episode : OutOfEpisode or None
-    robustness : Robustness or None
-    time : AdaptationTime or None
-    per_task : mapping
-        `TaskScores` by variant, in the order of the tasks, for paired differences.
-    """
+    """What one learner reached under one protocol."""
 
     protocol: EpisodeProtocol
     n_tasks: int
     seed: int
     batch_size: int
     accuracy: Accuracy
-    calibration: Mapping[str, Calibration]
+    calibration: Mapping[str, Calibration]  # by variant: "none", and "temperature" if validation classes were given
     temperature: FittedTemperature | None
     out_of_episode: OutOfEpisode | None
     robustness: Robustness | None
     time: AdaptationTime | None
-    per_task: Mapping[str, TaskScores] = field(repr=False)
+    per_task: Mapping[str, TaskScores] = field(repr=False)  # by variant, for paired differences
 
     def as_dict(self) -> dict[str, Any]:
         """Everything but the single tasks, as JSON values."""
@@ -190,14 +166,8 @@ def evaluate(
             learner, validation, protocol, n_tasks=validation_tasks, seed=seed, batch_size=batch_size
         )
     rows = draw_tasks(sampler, n_tasks, generator_for(seed, "tasks"))
-    adapted = adapt(
-        learner,
-        sampler,
-        rows,
-        embeddings,
-        batch_size=batch,
-        generator=generator_for(seed, "adaptation", device=device_of(learner)),
-    )
+    noise = generator_for(seed, "adaptation", device=device_of(learner))
+    adapted = adapt(learner, sampler, rows, embeddings, batch_size=batch, generator=noise)
     per_task = _score_variants(_reported(adapted, n_tasks, tell), fitted)
     temperatures = {"none": 1.0, "temperature": 1.0 if fitted is None else fitted.value}
     plain = per_task["none"]
@@ -271,14 +241,8 @@ def fit_on_validation(
     rows = draw_tasks(sampler, wanted, generator_for(seed, "validation tasks"))
     batch = default_batch_size(used) if batch_size is None else batch_size
     embeddings = embed_set(learner, validation.x)
-    adapted = adapt(
-        learner,
-        sampler,
-        rows,
-        embeddings,
-        batch_size=batch,
-        generator=generator_for(seed, "validation adaptation", device=device_of(learner)),
-    )
+    noise = generator_for(seed, "validation adaptation", device=device_of(learner))
+    adapted = adapt(learner, sampler, rows, embeddings, batch_size=batch, generator=noise)
     return FittedTemperature(temperature_of(*pooled_answers(adapted)), used, wanted)
 
 
@@ -310,15 +274,8 @@ def _out_of_episode(
         )
         return None
     rows = draw_tasks(sampler, n_tasks, generator_for(seed, "out-of-episode tasks"), out_of_episode=True)
-    adapted = adapt(
-        learner,
-        sampler,
-        rows,
-        embeddings,
-        batch_size=batch_size,
-        generator=generator_for(seed, "out-of-episode adaptation", device=device_of(learner)),
-        with_latents=True,
-    )
+    noise = generator_for(seed, "out-of-episode adaptation", device=device_of(learner))
+    adapted = adapt(learner, sampler, rows, embeddings, batch_size=batch_size, generator=noise, with_latents=True)
     found: dict[str, list[np.ndarray]] = {}
     for batch in _reported(adapted, n_tasks, tell, "out-of-episode detection"):
         assert batch.mean is not None

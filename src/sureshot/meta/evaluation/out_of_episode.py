@@ -34,25 +34,13 @@ PRIMARY_SCORE = "negative_max_logit"
 
 @dataclass(frozen=True)
 class Detection:
-    """How well one score sets out-of-episode queries apart.
+    """How well one score sets out-of-episode queries apart."""
 
-    Attributes
-    ----------
-    per_episode : Estimate
-        Area under the ROC curve within an episode, averaged over episodes. Primary.
-    pooled : float
-        The area when the scores of all episodes are ranked together.
-    areas : ndarray (T,)
-        The area within each episode, for paired differences.
-    inside, outside : ndarray (n,), (m,)
-        The scores of all episodes, for plots.
-    """
-
-    per_episode: Estimate
-    pooled: float
-    areas: NDArray[np.float64] = field(repr=False)
-    inside: NDArray[np.float64] = field(repr=False)
-    outside: NDArray[np.float64] = field(repr=False)
+    per_episode: Estimate  # area under the ROC curve within an episode, averaged over episodes; primary
+    pooled: float  # the area when the scores of all episodes are ranked together
+    areas: NDArray[np.float64] = field(repr=False)  # (T,), the area within each episode, for paired differences
+    inside: NDArray[np.float64] = field(repr=False)  # (n,), scores of queries of all episodes, for plots
+    outside: NDArray[np.float64] = field(repr=False)  # (m,)
 
     def as_dict(self) -> dict[str, Any]:
         """The areas, ready for JSON."""
@@ -61,20 +49,11 @@ class Detection:
 
 @dataclass(frozen=True)
 class OutOfEpisode:
-    """Out-of-episode detection by several scores.
+    """Out-of-episode detection by several scores."""
 
-    Attributes
-    ----------
-    scores : mapping
-        `Detection` by the score's name.
-    n_tasks : int
-    primary : str
-        The score to quote: the negative maximum logit, as in the paper.
-    """
-
-    scores: Mapping[str, Detection]
+    scores: Mapping[str, Detection]  # by the score's name
     n_tasks: int
-    primary: str = PRIMARY_SCORE
+    primary: str = PRIMARY_SCORE  # the score to quote: the negative maximum logit, as in the paper
 
     @property
     def auroc(self) -> Estimate:
@@ -101,22 +80,13 @@ class OutOfEpisode:
 
 
 def outlier_scores(
-    mean: NDArray[np.float64],
-    variance: NDArray[np.float64],
-    probabilities: NDArray[np.float64],
-    present: NDArray[np.bool_] | None = None,
-    own: NDArray[np.float64] | None = None,
+    mean: NDArray[np.float64],  # (T, Q, C)
+    variance: NDArray[np.float64],  # (T, Q, C)
+    probabilities: NDArray[np.float64],  # (T, Q, C)
+    present: NDArray[np.bool_] | None = None,  # (T, C), False for classes that a task lacks
+    own: NDArray[np.float64] | None = None,  # (T, Q), what the learner itself offers as a score
 ) -> dict[str, NDArray[np.float64]]:
-    """Outlier scores (T, Q) by name; larger is less like any class.
-
-    Parameters
-    ----------
-    mean, variance, probabilities : ndarray (T, Q, C)
-    present : ndarray (T, C), optional
-        False for classes that a task lacks.
-    own : ndarray (T, Q), optional
-        What the learner itself offers as a score.
-    """
+    """Outlier scores (T, Q) by name; larger is less like any class."""
     lacking = np.zeros(mean.shape, dtype=bool) if present is None else np.broadcast_to(~present[:, None], mean.shape)
     scores = {PRIMARY_SCORE: -np.where(lacking, -np.inf, mean).max(axis=-1)}
     if (variance > 0)[~lacking].all():
@@ -128,17 +98,12 @@ def outlier_scores(
     return scores
 
 
-def detect(scores: NDArray[np.float64], outside: NDArray[np.bool_], mask: NDArray[np.bool_] | None = None) -> Detection:
-    """Areas under the ROC curve.
-
-    Parameters
-    ----------
-    scores : ndarray (T, Q)
-    outside : ndarray (T, Q)
-        True for queries of no class of the episode.
-    mask : ndarray (T, Q), optional
-        False for padded queries.
-    """
+def detect(
+    scores: NDArray[np.float64],  # (T, Q)
+    outside: NDArray[np.bool_],  # (T, Q), True for queries of no class of the episode
+    mask: NDArray[np.bool_] | None = None,  # (T, Q), False for padded queries
+) -> Detection:
+    """Areas under the ROC curve."""
     real = np.ones(outside.shape, dtype=bool) if mask is None else mask
     within = _areas(scores, outside & real, ~outside & real)
     known, unknown = scores[~outside & real], scores[outside & real]

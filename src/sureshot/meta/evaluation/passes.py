@@ -42,7 +42,6 @@ def embed_set(learner: Learner, x: Tensor, change: Callable[[Tensor], Tensor] | 
 
     Parameters
     ----------
-    learner : Learner
     x : Tensor (N, ...)
         Inputs as a labelled set has them: bytes or floats.
     change : callable, optional
@@ -105,24 +104,13 @@ def default_batch_size(protocol: EpisodeProtocol) -> int:
 
 @dataclass(frozen=True)
 class Adapted:
-    """Predictions for one batch of tasks.
+    """Predictions for one batch of tasks."""
 
-    Attributes
-    ----------
-    tasks : Tasks
-        Of embeddings.
-    probabilities : ndarray (T, Q, C)
-    mean, variance : ndarray (T, Q, C), optional
-        Of the latents, where asked for.
-    outlier : ndarray (T, Q), optional
-        The learner's own outlier score, where asked for.
-    """
-
-    tasks: Tasks
-    probabilities: NDArray[np.float64]
-    mean: NDArray[np.float64] | None = None
-    variance: NDArray[np.float64] | None = None
-    outlier: NDArray[np.float64] | None = None
+    tasks: Tasks  # of embeddings
+    probabilities: NDArray[np.float64]  # (T, Q, C)
+    mean: NDArray[np.float64] | None = None  # (T, Q, C), of the latents, where asked for
+    variance: NDArray[np.float64] | None = None  # (T, Q, C)
+    outlier: NDArray[np.float64] | None = None  # (T, Q), the learner's own outlier score, where asked for
 
     @property
     def query_mask(self) -> NDArray[np.bool_] | None:

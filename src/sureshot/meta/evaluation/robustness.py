@@ -33,24 +33,12 @@ Corrupted = Literal["both", "query"]
 
 @dataclass(frozen=True)
 class CorruptedScores:
-    """Scores of tasks whose images are corrupted.
+    """Scores of tasks whose images are corrupted."""
 
-    Attributes
-    ----------
-    kind : str
-        Such as "gaussian_noise".
-    severity : int
-        1 to 5.
-    accuracy, brier, nll : Estimate
-    accuracy_change : Estimate
-        Accuracy less that of the same tasks clean.
-    ece : float
-    """
-
-    kind: str
-    severity: int
+    kind: str  # such as "gaussian_noise"
+    severity: int  # 1 to 5
     accuracy: Estimate
-    accuracy_change: Estimate
+    accuracy_change: Estimate  # accuracy less that of the same tasks clean
     brier: Estimate
     nll: Estimate
     ece: float
@@ -63,21 +51,11 @@ class CorruptedScores:
 
 @dataclass(frozen=True)
 class Robustness:
-    """Scores for every kind and severity.
-
-    Attributes
-    ----------
-    n_tasks : int
-    corrupted : {"both", "query"}
-        Which images: support and query, or query only.
-    clean : Estimate
-        Accuracy of the same tasks without corruption.
-    scores : tuple of CorruptedScores
-    """
+    """Scores for every kind and severity."""
 
     n_tasks: int
-    corrupted: Corrupted
-    clean: Estimate
+    corrupted: Corrupted  # support and query images, or query images only
+    clean: Estimate  # accuracy of the same tasks without corruption
     scores: tuple[CorruptedScores, ...]
 
     def as_dict(self) -> dict[str, Any]:
@@ -92,11 +70,11 @@ class Robustness:
 
 def measure_robustness(
     learner: Learner,
-    data: LabelledSet,
+    data: LabelledSet,  # of images
     sampler: EpisodeSampler,
-    rows: EpisodeRows,
-    embeddings: Tensor,
-    clean: TaskScores,
+    rows: EpisodeRows,  # the tasks
+    embeddings: Tensor,  # (N, D), of the clean images
+    clean: TaskScores,  # of the same tasks, clean
     *,
     corruptions: Sequence[str],
     severities: Sequence[int],
@@ -105,25 +83,7 @@ def measure_robustness(
     seed: int,
     progress: Progress,
 ) -> Robustness:
-    """Score tasks under every kind and severity of corruption.
-
-    Parameters
-    ----------
-    learner : Learner
-    data : LabelledSet
-        Of images.
-    sampler : EpisodeSampler
-    rows : EpisodeRows
-        The tasks.
-    embeddings : Tensor (N, D)
-        Of the clean images.
-    clean : TaskScores
-        Of the same tasks, clean.
-    corruptions, severities : sequences
-    corrupted : {"both", "query"}
-    batch_size, seed : int
-    progress : callable
-    """
+    """Score tasks under every kind and severity of corruption."""
     found = []
     settings = [(kind, severity) for kind in corruptions for severity in severities]
     for done, (kind, severity) in enumerate(settings):

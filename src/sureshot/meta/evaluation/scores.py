@@ -15,35 +15,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sureshot.metrics import DEFAULT_BINS
+from sureshot.metrics.calibration import bin_numbers
 from sureshot.metrics.validation import SUM_TOLERANCE
 
 
 @dataclass(frozen=True)
 class TaskScores:
-    """Sums over the queries of each of T tasks.
+    """Sums over the queries of each of T tasks."""
 
-    Attributes
-    ----------
-    count : ndarray (T,)
-        Queries.
-    right : ndarray (T,)
-        Queries whose most probable class is the true one (the first of equals counts).
-    log_loss : ndarray (T,)
-        Sum of ``-log p(true class)``, nats; a probability of zero counts as the smallest positive double.
-    squared_error : ndarray (T,)
-        Sum of the squared error summed over classes.
-    bin_count, bin_confidence, bin_right : ndarray (T, bins)
-        For equal-width bins (lo, hi] of the largest probability: queries, their summed confidence, how many
-        were right.
-    """
-
-    count: NDArray[np.float64]
-    right: NDArray[np.float64]
+    count: NDArray[np.float64]  # (T,), queries
+    right: NDArray[np.float64]  # (T,), queries whose most probable class is the true one (the first of equals counts)
+    # (T,), sum of -log p(true class), nats; a probability of zero counts as the smallest positive double
     log_loss: NDArray[np.float64]
-    squared_error: NDArray[np.float64]
-    bin_count: NDArray[np.float64]
-    bin_confidence: NDArray[np.float64]
-    bin_right: NDArray[np.float64]
+    squared_error: NDArray[np.float64]  # (T,), sum of the squared error summed over classes
+    bin_count: NDArray[np.float64]  # (T, bins), queries by equal-width bins (lo, hi] of the largest probability
+    bin_confidence: NDArray[np.float64]  # (T, bins), their summed confidence
+    bin_right: NDArray[np.float64]  # (T, bins), how many of them were right
 
     @property
     def accuracy(self) -> NDArray[np.float64]:
@@ -67,22 +54,12 @@ def join(parts: Iterable[TaskScores]) -> TaskScores:
 
 
 def score_tasks(
-    probabilities: NDArray[np.float64],
-    y: NDArray[np.int64],
-    mask: NDArray[np.bool_] | None = None,
-    n_bins: int = DEFAULT_BINS,
+    probabilities: NDArray[np.float64],  # (T, Q, C)
+    y: NDArray[np.int64],  # (T, Q), true classes
+    mask: NDArray[np.bool_] | None = None,  # (T, Q), False for padded queries
+    n_bins: int = DEFAULT_BINS,  # bins of confidence
 ) -> TaskScores:
     """Sums over the queries of each task.
-
-    Parameters
-    ----------
-    probabilities : ndarray (T, Q, C)
-    y : ndarray (T, Q)
-        True classes.
-    mask : ndarray (T, Q), optional
-        False for padded queries.
-    n_bins : int
-        Bins of confidence.
 
     Raises
     ------
@@ -105,9 +82,7 @@ def score_tasks(
     right = (p.argmax(axis=-1) == y) * kept
     squared = np.maximum(np.square(p).sum(axis=-1) - np.square(chosen), 0.0) + np.square(1.0 - chosen)
     n_tasks = len(p)
-    edges = np.arange(n_bins + 1) / n_bins
-    bins = (np.searchsorted(edges, confidence, side="left") - 1).clip(0, n_bins - 1)
-    flat = (np.arange(n_tasks)[:, None] * n_bins + bins).ravel()
+    flat = (np.arange(n_tasks)[:, None] * n_bins + bin_numbers(confidence, n_bins)).ravel()
 
     def binned(values: NDArray[np.float64]) -> NDArray[np.float64]:
         sums = np.bincount(flat, weights=values.ravel(), minlength=n_tasks * n_bins).astype(np.float64)

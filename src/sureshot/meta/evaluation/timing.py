@@ -29,27 +29,13 @@ _FEWEST = 3
 
 @dataclass(frozen=True)
 class AdaptationTime:
-    """Medians in seconds for each task.
+    """Medians in seconds for each task."""
 
-    Attributes
-    ----------
-    single : float
-        One task at a time.
-    batched : float
-        A batch's time divided by its tasks.
-    batch_size : int
-    queries : int
-        Of each task.
-    threads : int
-        Of torch.
-    device : str
-    """
-
-    single: float
-    batched: float
+    single: float  # one task at a time
+    batched: float  # a batch's time divided by its tasks
     batch_size: int
-    queries: int
-    threads: int
+    queries: int  # of each task
+    threads: int  # of torch
     device: str
 
     def as_dict(self) -> dict[str, Any]:

@@ -12,12 +12,7 @@ from sureshot.meta.training.config import TrainingConfig
 
 
 def check_names(config: TrainingConfig) -> None:
-    """Refuse learners, kernels, backbones and options that do not exist, before any data are read.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse learners, kernels, backbones and options that do not exist, before any data are read (`ValueError`)."""
     settings = config.learner
     check_learner(settings.name, settings.preset, settings.kernel, settings.options)
     check_backbone(config.backbone.name, config.backbone.options)

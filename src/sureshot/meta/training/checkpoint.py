@@ -32,33 +32,16 @@ _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint as read from a file.
-
-    Attributes
-    ----------
-    path : str
-    config : dict
-        The run's settings; `TrainingConfig.from_dict` takes them.
-    learner, backbone : dict
-        What `learner_from_config` and `backbone_from_config` take.
-    episodes : int
-        Trained so far.
-    metrics : dict
-        Of the validation that this checkpoint was chosen by: "accuracy", "nll"; empty if there was none.
-    progress : dict
-        The counters of the run; see `sureshot.meta.training.loop`.
-    artifact : Artifact
-        All arrays.
-    """
+    """A checkpoint as read from a file."""
 
     path: str
-    config: dict[str, Any]
-    learner: dict[str, Any]
-    backbone: dict[str, Any]
-    episodes: int
-    metrics: dict[str, Any]
-    progress: dict[str, Any]
-    artifact: Artifact
+    config: dict[str, Any]  # the run's settings; `TrainingConfig.from_dict` takes them
+    learner: dict[str, Any]  # what `learner_from_config` takes
+    backbone: dict[str, Any]  # what `backbone_from_config` takes
+    episodes: int  # trained so far
+    metrics: dict[str, Any]  # "accuracy", "nll" of the validation that it was chosen by; empty if there was none
+    progress: dict[str, Any]  # the counters of the run; see `sureshot.meta.training.loop`
+    artifact: Artifact  # all arrays
 
     def build(self) -> Learner:
         """The learner, in evaluation mode.
@@ -134,23 +117,18 @@ class Checkpoint:
 
 def save_checkpoint(
     path: Path,
-    learner: Learner,
+    learner: Learner,  # with ``config``, and a backbone with ``config``
     config: Mapping[str, Any],
     progress: Mapping[str, Any],
     metrics: Mapping[str, Any],
-    optimiser: torch.optim.Optimizer | None = None,
+    optimiser: torch.optim.Optimizer | None = None,  # leave out for a checkpoint that is only to be used
 ) -> None:
     """Write a checkpoint, whole or not at all.
 
     Parameters
     ----------
-    path : Path
-    learner : Learner
-        With ``config``, and a backbone with ``config``.
     config, progress, metrics : mapping
         JSON values; `progress` has "episodes".
-    optimiser : Adam, optional
-        Leave out for a checkpoint that is only to be used.
     """
     header = {
         "config": dict(config),
@@ -171,12 +149,7 @@ def arrays_of(learner: nn.Module, optimiser: torch.optim.Optimizer | None = None
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
-    """Read a checkpoint.
-
-    Parameters
-    ----------
-    path : path
-        A checkpoint, or the folder of a run: then its best one.
+    """Read a checkpoint, or the best one in the folder of a run.
 
     Raises
     ------
@@ -203,14 +176,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
 
 
 def load_learner(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> Learner:
-    """A meta-trained learner in evaluation mode.
-
-    Parameters
-    ----------
-    path : path
-        As of `load_checkpoint`.
-    device : device
-        The CPU by default.
+    """A meta-trained learner in evaluation mode, from a checkpoint or the folder of a run.
 
     Raises
     ------

@@ -28,34 +28,17 @@ Section = TypeVar("Section")
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Which labelled sets; see `sureshot.data.few_shot.load_few_shot`.
+    """Which labelled sets; see `sureshot.data.few_shot.load_few_shot`."""
 
-    Attributes
-    ----------
-    name : str
-        One of ``FEW_SHOT_NAMES``.
-    options : dict
-        Of that data set.
-    """
-
-    name: str
-    options: dict[str, Any] = field(default_factory=dict)
+    name: str  # one of ``FEW_SHOT_NAMES``
+    options: dict[str, Any] = field(default_factory=dict)  # of that data set
 
 
 @dataclass(frozen=True)
 class EpisodesConfig:
-    """The training episodes: a named protocol, or sizes.
+    """The training episodes: a named protocol, or sizes as in `EpisodeProtocol`."""
 
-    Attributes
-    ----------
-    protocol : str, optional
-        One of `sureshot.meta.protocols.PROTOCOLS`; then no sizes may be given.
-    way, shots, queries : int or (int, int)
-        As in `EpisodeProtocol`.
-    unbalanced : bool
-    """
-
-    protocol: str | None = None
+    protocol: str | None = None  # one of `sureshot.meta.protocols.PROTOCOLS`; then no sizes may be given
     way: Count = 5
     shots: Count = 1
     queries: Count = 16
@@ -88,76 +71,40 @@ class EpisodesConfig:
 
 @dataclass(frozen=True)
 class BackboneConfig:
-    """The network; see `sureshot.meta.backbones.make_backbone`.
-
-    Attributes
-    ----------
-    name : str
-    options : dict
-        Its ``seed`` is that of the training unless given.
-    """
+    """The network; see `sureshot.meta.backbones.make_backbone`."""
 
     name: str = "conv4"
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)  # its ``seed`` is that of the training unless given
 
 
 @dataclass(frozen=True)
 class LearnerConfig:
-    """The learner; see `sureshot.meta.learners.make_learner`.
-
-    Attributes
-    ----------
-    name, preset, kernel : str
-    precision : {"float32", "bfloat16"}
-        Of the backbone.
-    tasks_per_pass : int
-        Tasks that share batch normalisation in training; one, as published, by default.
-    options : dict
-    """
+    """The learner; see `sureshot.meta.learners.make_learner`."""
 
     name: str
     preset: str = "recommended"
     kernel: str = "cosine"
-    precision: Literal["float32", "bfloat16"] = "float32"
-    tasks_per_pass: int = 1
+    precision: Literal["float32", "bfloat16"] = "float32"  # of the backbone
+    tasks_per_pass: int = 1  # tasks that share batch normalisation in training; one, as published, by default
     options: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class OptimisationConfig:
-    """Adam over episodes.
+    """Adam over episodes."""
 
-    Attributes
-    ----------
-    episodes : int
-        Training episodes in all; by default the papers' budget for one shot.
-    episodes_per_step : int
-        Episodes whose losses are averaged for a step. One, as in the papers, by default; a run of the same number
-        of episodes then takes as many steps.
-    learning_rate, learning_rate_kernel : float
-        Of the backbone's parameters and of all others.
-    seed : int
-        Fixes initial weights, episodes and the learner's own noise.
-    checkpoint_every, log_every : int
-        In episodes.
-    gradient_bound : float
-        A larger norm of the gradient is counted and reported in the log; nothing is clipped.
-    device : str
-        Such as "cpu", "cuda" or "cuda:1".
-    tensorboard : bool
-        Write the metrics for TensorBoard too.
-    """
-
-    episodes: int = 60_000
+    episodes: int = 60_000  # training episodes in all; by default the papers' budget for one shot
+    # Episodes whose losses are averaged for a step. One, as in the papers, by default; a run of the same number of
+    # episodes then takes as many steps.
     episodes_per_step: int = 1
-    learning_rate: float = 1e-3
-    learning_rate_kernel: float = 1e-3
-    seed: int = 0
-    checkpoint_every: int = 1000
-    log_every: int = 100
-    gradient_bound: float = 1e3
-    device: str = "cpu"
-    tensorboard: bool = False
+    learning_rate: float = 1e-3  # of the backbone's parameters
+    learning_rate_kernel: float = 1e-3  # of all others
+    seed: int = 0  # fixes initial weights, episodes and the learner's own noise
+    checkpoint_every: int = 1000  # in episodes
+    log_every: int = 100  # in episodes
+    gradient_bound: float = 1e3  # a larger norm of the gradient is counted and reported in the log; nothing is clipped
+    device: str = "cpu"  # such as "cpu", "cuda" or "cuda:1"
+    tensorboard: bool = False  # write the metrics for TensorBoard too
 
     def __post_init__(self) -> None:
         _at_least("training", self, 1, "episodes", "episodes_per_step", "checkpoint_every", "log_every")
@@ -169,28 +116,15 @@ class OptimisationConfig:
 
 @dataclass(frozen=True)
 class ValidationConfig:
-    """How a checkpoint is chosen.
+    """How a checkpoint is chosen."""
 
-    Attributes
-    ----------
-    every : int
-        In episodes; 0 for no validation (the last checkpoint is then the best one).
-    tasks : int
-        Always the same tasks, from validation classes with the way and shots of training (the largest of a range).
-    queries : int
-        Of each class.
-    select_by : {"accuracy", "nll"}
-        Highest accuracy, as in the papers, or lowest mean negative log probability of the true class.
-    patience : int, optional
-        Stop after so many validations in a row without a better one; never by default.
-    seed : int
-    """
-
-    every: int = 1000
+    every: int = 1000  # in episodes; 0 for no validation (the last checkpoint is then the best one)
+    # Always the same tasks, from validation classes with the way and shots of training (the largest of a range).
     tasks: int = 200
-    queries: int = 15
+    queries: int = 15  # of each class
+    # Highest accuracy, as in the papers, or lowest mean negative log probability of the true class.
     select_by: SelectBy = "accuracy"
-    patience: int | None = None
+    patience: int | None = None  # stop after so many validations in a row without a better one; never by default
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -202,17 +136,7 @@ class ValidationConfig:
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """Everything that determines a meta-training run.
-
-    Attributes
-    ----------
-    data : DataConfig
-    learner : LearnerConfig
-    episodes : EpisodesConfig
-    backbone : BackboneConfig
-    training : OptimisationConfig
-    validation : ValidationConfig
-    """
+    """Everything that determines a meta-training run."""
 
     data: DataConfig
     learner: LearnerConfig

@@ -24,20 +24,11 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Processes:
-    """The processes of a run, seen from one of them.
+    """The processes of a run, seen from one of them."""
 
-    Attributes
-    ----------
-    rank : int
-        Of this process, 0 to ``count - 1``.
-    count : int
-    device : torch.device
-        Where this process computes.
-    """
-
-    rank: int
+    rank: int  # of this process, 0 to ``count - 1``
     count: int
-    device: torch.device
+    device: torch.device  # where this process computes
 
     @property
     def writes(self) -> bool:
@@ -88,13 +79,10 @@ class Processes:
 
 
 @contextmanager
-def processes(device: str) -> Iterator[Processes]:
+def processes(
+    device: str,  # with "cuda" every process takes the GPU of its local rank
+) -> Iterator[Processes]:
     """Join the other processes that ``torchrun`` started, and leave them at the end.
-
-    Parameters
-    ----------
-    device : str
-        With "cuda" every process takes the GPU of its local rank.
 
     Raises
     ------

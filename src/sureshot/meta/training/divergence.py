@@ -32,17 +32,10 @@ class DivergedError(ValueError):
 
 @dataclass(frozen=True)
 class Saved:
-    """A checkpoint that a run has written.
-
-    Attributes
-    ----------
-    path : Path
-    episodes : int
-        Trained when it was written.
-    """
+    """A checkpoint that a run has written."""
 
     path: Path
-    episodes: int
+    episodes: int  # trained when it was written
 
 
 def is_about_numbers(error: Exception) -> bool:

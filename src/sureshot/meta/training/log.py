@@ -21,7 +21,6 @@ class MetricLog:
 
     Parameters
     ----------
-    folder : Path
     start : int
         Episodes already trained; records of later ones are cut off. With 0 the file starts anew.
     tensorboard : bool

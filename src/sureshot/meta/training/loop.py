@@ -67,35 +67,17 @@ Progress = Callable[[str, float], None]
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What a run came to.
+    """What a run came to."""
 
-    Attributes
-    ----------
-    best, last : Path
-        Checkpoints.
-    log : Path
-    episodes : int
-        Trained in all.
-    best_episodes : int
-        Trained when the best checkpoint was taken.
-    scores : ValidationScores or None
-        Of the best checkpoint; None without validation.
-    stopped_early : bool
-    large_gradients : int
-        Steps whose gradient was larger than the bound.
-    seconds : float
-        Spent in this call.
-    """
-
-    best: Path
-    last: Path
+    best: Path  # checkpoint
+    last: Path  # checkpoint
     log: Path
-    episodes: int
-    best_episodes: int
-    scores: ValidationScores | None
+    episodes: int  # trained in all
+    best_episodes: int  # trained when the best checkpoint was taken
+    scores: ValidationScores | None  # of the best checkpoint; None without validation
     stopped_early: bool
-    large_gradients: int
-    seconds: float
+    large_gradients: int  # steps whose gradient was larger than the bound
+    seconds: float  # spent in this call
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -115,7 +97,6 @@ def train(
 
     Parameters
     ----------
-    config : TrainingConfig
     output : path
         The run's folder, made if need be.
     data_root : path, optional
@@ -164,15 +145,7 @@ def train(
 
 
 class Run:
-    """One run: what stays the same (settings, data) and what moves (learner, optimiser, state).
-
-    Parameters
-    ----------
-    config : TrainingConfig
-    folder : Path
-    data : FewShotData
-    group : Processes
-    """
+    """One run: what stays the same (settings, data) and what moves (learner, optimiser, state)."""
 
     def __init__(self, config: TrainingConfig, folder: Path, data: FewShotData, group: Processes) -> None:
         self.config, self.folder, self.group = config, folder, group

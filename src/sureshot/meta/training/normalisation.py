@@ -33,7 +33,6 @@ def fit_normalisation(learner: Learner, base: LabelledSet, validation: LabelledS
     ----------
     learner : Learner
         With ``fits_normalisation``.
-    base, validation : LabelledSet
     generator : torch.Generator
         Shuffles the inputs, so that a batch has many classes, and chooses rows of base classes.
 

@@ -47,15 +47,12 @@ def state_of(checkpoint: Checkpoint) -> State:
     return State(**checkpoint.progress)
 
 
-def check_same(checkpoint: Checkpoint, config: TrainingConfig, learner: Mapping[str, Any]) -> None:
+def check_same(
+    checkpoint: Checkpoint,
+    config: TrainingConfig,
+    learner: Mapping[str, Any],  # the learner's own configuration, with what its preset stands for now
+) -> None:
     """Refuse to go on with other settings than those the run began with.
-
-    Parameters
-    ----------
-    checkpoint : Checkpoint
-    config : TrainingConfig
-    learner : mapping
-        The learner's own configuration, with what its preset stands for now.
 
     Raises
     ------

@@ -50,18 +50,10 @@ of 30 classes, one shot) the growth of one learner came out as 0.00 where 0.07 i
 
 @dataclass(frozen=True)
 class ValidationScores:
-    """Means over the queries of all tasks.
+    """Means over the queries of all tasks."""
 
-    Attributes
-    ----------
-    accuracy : float
-        Fraction right.
-    nll : float
-        Negative log probability of the true class, in nats.
-    """
-
-    accuracy: float
-    nll: float
+    accuracy: float  # fraction right
+    nll: float  # negative log probability of the true class, in nats
 
     def better_than(self, other: ValidationScores | None, by: SelectBy) -> bool:
         """Whether this is strictly better; anything is better than nothing."""
@@ -110,7 +102,6 @@ class Validator:
     training : EpisodeProtocol
         Way and shots are taken from it (the largest of a range). If there are fewer classes than the way, tasks have
         all of them; the log says so.
-    config : ValidationConfig
 
     Raises
     ------
@@ -189,7 +180,7 @@ class Validator:
         enough = tasks == self._config.tasks
         usual = self._exam if enough else self._draw(way, shots, tasks, "validation tasks")
         other_way = _other_way(way, self._data.n_classes)
-        rows = int(torch.bincount(self._data.y.cpu(), minlength=self._data.n_classes).min())
+        rows = int(self._data.class_sizes.min())
         other_shots = _other_shots(shots, rows - self._config.queries)
         of_other_way = of_other_shots = None
         if other_way is not None:

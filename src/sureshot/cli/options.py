@@ -1,0 +1,123 @@
+"""The arguments and options of the commands, each once: a command lists names and defaults only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+KERNELS = "auto, cosine, linear, rbf, matern12, matern32, matern52, polynomial1, polynomial2, unit_rbf, unit_matern32"
+
+LabelledData = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DATA",
+        help="Labelled rows: CSV, Parquet or NPZ file; for a learner of images, a folder with a sub-folder for each "
+        "class.",
+    ),
+]
+Target = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        "-t",
+        metavar="COLUMN",
+        help="The column of labels (of an NPZ file: the array, by default y or label).",
+    ),
+]
+ReportFolder = Annotated[
+    Path | None, typer.Option("--report", metavar="FOLDER", help="Write an HTML report to this folder.")
+]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model that `sureshot fit` wrote.")]
+DataRoot = Annotated[
+    Path | None, typer.Option("--data", metavar="FOLDER", help="The data root; else that of SURESHOT_DATA.")
+]
+
+# demo
+DemoFolder = Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the report goes.")]
+
+# fit
+ModelFile = Annotated[
+    Path, typer.Option("--output", "-o", metavar="MODEL", help="The model file to write (.safetensors).")
+]
+Kernel = Annotated[str, typer.Option(help=KERNELS + ".")]
+Likelihood = Annotated[str, typer.Option(help="auto, logistic, one_vs_each, logistic_softmax, gaussian, softmax.")]
+Inference = Annotated[str, typer.Option(help="auto, mean_field, gibbs, natural_gradient, laplace.")]
+Objective = Annotated[str, typer.Option(help="auto, evidence, leave_one_out, none.")]
+Standardize = Annotated[
+    str, typer.Option(help="Scale the columns: auto (unless rows are unit-length embeddings), true, false.")
+]
+Run = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="RUN",
+        help="Adapt a learner that `sureshot meta-train` trained, in place of all the above: its folder or file.",
+    ),
+]
+FitSeed = Annotated[int, typer.Option(min=0, help="Fixes everything that is random.")]
+
+# predict and update
+Rows = Annotated[
+    Path,
+    typer.Argument(metavar="DATA", help="CSV, Parquet or NPZ file; for a learner of images, a folder or an image."),
+]
+Probabilities = Annotated[bool, typer.Option("--proba", help="Add the probability of every class.")]
+OutlierScore = Annotated[bool, typer.Option("--outlier", help="Add the outlier score: larger is less like any class.")]
+IgnoredTarget = Annotated[
+    str | None, typer.Option("--target", "-t", metavar="COLUMN", help="A column of labels in DATA, to be left out.")
+]
+PredictionsFile = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here, not to standard output.")
+]
+UpdatedModelFile = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the new model here, not over MODEL.")
+]
+Retune = Annotated[bool, typer.Option("--retune", help="Learn the kernel's parameters anew from all rows.")]
+
+# meta-train
+ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="Settings; docs/meta-training.md has all.")]
+RunFolder = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FOLDER", help="The run's folder; by default runs/ and CONFIG's name."),
+]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Replace a setting; may be repeated.")
+]
+Resume = Annotated[
+    bool, typer.Option("--resume/--no-resume", help="Go on from the folder's last checkpoint, or start anew.")
+]
+
+# meta-evaluate and meta-compare
+Checkpoint = Annotated[
+    Path, typer.Argument(metavar="CHECKPOINT", help="What `sureshot meta-train` wrote: a file, or a run's folder.")
+]
+NamedCheckpoints = Annotated[
+    list[str],
+    typer.Argument(metavar="[NAME=]CHECKPOINT...", help="Files or run folders, each with a name to show if need be."),
+]
+Reference = Annotated[
+    str | None, typer.Option("--reference", metavar="NAME", help="Differences are from this one; else the first.")
+]
+FewShotData = Annotated[
+    str | None, typer.Option("--on", metavar="NAME", help="The few-shot data set; by default that of the training.")
+]
+DataOptions = Annotated[
+    list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="Of the data set; may be repeated.")
+]
+Split = Annotated[str, typer.Option("--split", metavar="test|val", help="Whose classes to test on.")]
+Way = Annotated[int | None, typer.Option("--way", help="Classes of a task; by default as in training.")]
+Shots = Annotated[int | None, typer.Option("--shots", help="Labelled rows of each class; by default as in training.")]
+Queries = Annotated[int, typer.Option("--queries", help="Rows of each class to classify.")]
+Tasks = Annotated[int, typer.Option("--tasks", help="Tasks for accuracy and calibration, in 5 batches.")]
+OutOfEpisode = Annotated[
+    int | None,
+    typer.Option("--out-of-episode", help="Tasks for out-of-episode detection, 0 for none; 1000, or all if fewer."),
+]
+Robustness = Annotated[
+    int | None, typer.Option("--robustness", help="Tasks of corrupted images, 0 for none; 1000, or all if fewer.")
+]
+Corrupted = Annotated[
+    str, typer.Option("--corrupted", metavar="both|query", help="Corrupt support and query images, or the query's.")
+]
+TaskSeed = Annotated[int, typer.Option("--seed", help="Of the tasks.")]
