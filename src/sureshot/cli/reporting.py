@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from gpytorch.kernels import Kernel
 from sklearn.base import clone
-from torch.nn import Module, ModuleList
 
 from sureshot.report import Predictions, Report, Table, Trace, environment, write_report
 
@@ -133,7 +131,7 @@ def _method(model: Classifier) -> dict[str, object]:
 
     if isinstance(model, GPClassifier):
         return {
-            "kernel": describe_kernel(model.kernel_),
+            "kernel": str(model.kernel_),
             "likelihood": model.likelihood_,
             "inference": model.inference_,
             "predictive rule": model.predictive_,
@@ -144,25 +142,6 @@ def _method(model: Classifier) -> dict[str, object]:
     assert isinstance(learner.backbone, Backbone)
     found = {"learner": learner.config["name"], "preset": learner.config["preset"]}
     return found | {"backbone": learner.backbone.config["name"]}
-
-
-def describe_kernel(kernel: Module) -> str:
-    """A kernel by the names of its parts, such as ``Scale(RBF)``.
-
-    Examples
-    --------
-    >>> from gpytorch.kernels import ConstantKernel, RBFKernel, ScaleKernel
-    >>> describe_kernel(ScaleKernel(RBFKernel() + ConstantKernel()))
-    'Scale(Additive(RBF, Constant))'
-    """
-    name = type(kernel).__name__.removesuffix("Kernel")
-    children = [
-        part
-        for child in kernel.children()
-        for part in (child.children() if isinstance(child, ModuleList) else (child,))
-        if isinstance(part, Kernel)
-    ]
-    return f"{name}({', '.join(describe_kernel(part) for part in children)})" if children else name
 
 
 def _trace(model: Classifier) -> Trace | None:

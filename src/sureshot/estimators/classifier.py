@@ -83,8 +83,8 @@ class GPClassifier(IncrementalClassifier):
     ----------
     classes_ : ndarray (C,)
         In sorted order after `fit`; `partial_fit` appends new ones.
-    kernel_ : gpytorch Kernel
-        With the learned scales; `sureshot.kernels.describe` writes it as mathematics.
+    kernel_ : sureshot.kernels.Expression
+        With the learned scales; it prints as mathematics, and ``kernel_.to_gpytorch()`` is GPyTorch's.
     likelihood_, inference_, predictive_ : str
         What "auto" became.
     temperature_ : float
@@ -146,7 +146,7 @@ class GPClassifier(IncrementalClassifier):
         self.device = device
         self.n_jobs = n_jobs
 
-    kernel_ = Learnt("plan.kernel")
+    kernel_ = Learnt("kernel")
     likelihood_ = Learnt("plan.model.likelihood")
     inference_ = Learnt("plan.model.inference")
     predictive_ = Learnt("plan.rule")

@@ -27,6 +27,8 @@ from sureshot.estimators.tuning import leave_one_out_latents
 from sureshot.estimators.validation import Columns, LabelledRows
 from sureshot.gaussian.recomputed import WeightPosterior
 from sureshot.inference.inducing import kmeans_inducing
+from sureshot.kernels import Expression
+from sureshot.kernels.dense import as_expression
 from sureshot.likelihoods.quadrature import displacement, standard_normal_points
 
 SMALL_SUPPORT = 2000  # distinct rows up to which one core was measured to be as fast as two
@@ -122,6 +124,12 @@ class GPFitted(Fitted):
                 average = average + share * drawn.sum(0)
                 aleatoric = aleatoric + share * torch.special.entr(drawn).sum((0, 1))
         return torch.special.entr(average).sum(0), aleatoric
+
+    @property
+    def kernel(self) -> Expression:
+        """The kernel as a value, with the learned scales."""
+        with torch.no_grad():
+            return as_expression(self.plan.kernel)
 
     @property
     def precomputed(self) -> bool:
