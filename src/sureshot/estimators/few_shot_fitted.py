@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,12 +17,11 @@ from sureshot.estimators.layout import aligned
 from sureshot.estimators.preprocessing import Scaling
 from sureshot.estimators.readers import Reader
 from sureshot.estimators.support import Support
-from sureshot.estimators.threads import one_thread
+from sureshot.estimators.threads import threads_for
 from sureshot.estimators.validation import Columns, LabelledRows
 from sureshot.meta.learners import Learner
 
 NUMBERS_AT_ONCE = 2**24
-SMALL_SUPPORT = 2000  # distinct rows up to which one core was measured to be as fast as two
 
 
 @dataclass(frozen=True)
@@ -110,7 +108,7 @@ def condition_learner(
         aligned(rows.weight, device),
         len(classes),
     )
-    with one_thread() if len(rows.y) <= SMALL_SUPPORT else nullcontext():
+    with threads_for(len(rows.y)):
         conditioned = condition_on(learner, support, seed)
     return FewShotFitted(
         classes=classes,

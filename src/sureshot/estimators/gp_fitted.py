@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,7 +21,7 @@ from sureshot.estimators.readers import Reader
 from sureshot.estimators.settings import Settings, memory_budget
 from sureshot.estimators.support import Support
 from sureshot.estimators.temperature import fit_rule
-from sureshot.estimators.threads import one_thread
+from sureshot.estimators.threads import threads_for
 from sureshot.estimators.tuning import leave_one_out_latents
 from sureshot.estimators.validation import Columns, LabelledRows
 from sureshot.gaussian.recomputed import WeightPosterior
@@ -31,7 +30,6 @@ from sureshot.kernels import Expression
 from sureshot.kernels.dense import as_expression
 from sureshot.likelihoods.quadrature import displacement, standard_normal_points
 
-SMALL_SUPPORT = 2000  # distinct rows up to which one core was measured to be as fast as two
 EXACT_LIMIT = 1500  # rows up to which a kernel without explicit features is used exactly
 DEFAULT_INDUCING = 1000
 N_DRAWS, DRAWS_AT_ONCE = 128, 16  # of the latents, for the parts of the uncertainty
@@ -150,7 +148,7 @@ def fit_posterior(
     weighted = weigh_classes(rows, settings.class_weight, classes)
     support = plan.support(weighted, len(classes), settings.device)
     _check_memory(settings, plan, support)
-    with one_thread() if len(weighted.y) <= SMALL_SUPPORT else nullcontext():
+    with threads_for(len(weighted.y)):
         feature_map = _feature_map(settings, plan, support)
         conditioned = condition(
             plan.model,

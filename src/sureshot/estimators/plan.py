@@ -73,7 +73,7 @@ def choose_plan(settings: Settings, rows: LabelledRows, n_classes: int, matrix: 
         support = Support(x, aligned(rows.y, settings.device), aligned(rows.weight, settings.device), n_classes)
         stand_ins = tuple(_deterministic(model) for model in models)
         objective = "leave_one_out" if settings.objective == "auto" else settings.objective
-        rng = np.random.default_rng(settings.generator().initial_seed())
+        rng = np.random.default_rng(settings.seed)
         with one_thread():  # the subset is small by construction
             found = tune(support, families, stand_ins, rules, objective, rng, settings.n_jobs)
         if found.model.likelihood == models[0].likelihood:
