@@ -94,7 +94,7 @@ def joint_one_vs_each(gram: Tensor, y: Tensor, n_classes: int) -> Fit:
     posterior = fit_joint_one_vs_each(gram, gram.new_zeros(()), y, n_classes, max_steps=MAX_STEPS)
 
     def query(cross: Tensor) -> tuple[Tensor, Tensor]:
-        return posterior.query(cross, cross.new_ones(*cross.shape[:-2], cross.shape[-1]))
+        return posterior.query(cross.unsqueeze(-3), cross.new_ones(*cross.shape[:-2], 1, cross.shape[-1]))
 
     mean, covariance = query(gram)
     # The bound is the data's terms minus the divergence, so the divergence is their difference.
@@ -122,7 +122,7 @@ def softmax_laplace(gram: Tensor, y: Tensor, n_classes: int) -> Fit:
     posterior = softmax_laplace_exact(gram, y, n_classes)
 
     def query(cross: Tensor) -> tuple[Tensor, Tensor]:
-        return posterior.query(cross, cross.new_ones(*cross.shape[:-2], cross.shape[-1]))
+        return posterior.query(cross.unsqueeze(-3), cross.new_ones(*cross.shape[:-2], 1, cross.shape[-1]))
 
     mean, covariance = query(gram)
     p = torch.softmax(mean, dim=-2).mT  # (S, N, C)

@@ -19,10 +19,10 @@ from sureshot.gaussian.evidence import site_log_evidence
 from sureshot.gaussian.features import FeaturePrior
 from sureshot.gaussian.gram import GramPrior, matheron_sample
 from sureshot.gaussian.gram_blocks import condition_by_blocks
-from sureshot.gaussian.recomputed import SitePosterior, SoftmaxPosterior
+from sureshot.gaussian.recomputed import SiteWeightPosterior, SoftmaxWeightPosterior
 from sureshot.gaussian.sites import Sites
 from sureshot.inference.gibbs import GibbsState, gibbs_step
-from sureshot.inference.label_regression import fit_label_regression, leave_one_out_path
+from sureshot.inference.label_regression import leave_one_out_path, regression_log_evidence, regression_sites
 from sureshot.inference.mean_field import initial_posterior, mean_field_step
 from sureshot.inference.natural_gradient import InducingBatch, InducingPrior, natural_gradient_step, prior_state
 from sureshot.inference.objectives import evidence_bound
@@ -76,11 +76,14 @@ GAUSSIAN: dict[str, Callable[[], object]] = {
     "one more row": lambda: (
         append_row(gram(), gram().condition(sites()), full(1, N), full(1), Sites(full(C), full(C)))[1].mean
     ),
-    "from sites": lambda: SitePosterior(full(N, R), full(1, C, R), full(C), full(1, C, N)).latent_mean(full(Q, R)),
+    "from sites": lambda: SiteWeightPosterior(full(N, R), full(1, C, R), full(C), full(1, C, N)).query_mean(full(Q, R)),
     "of softmax": lambda: (
-        SoftmaxPosterior(full(N, R), full(1, C, R), full(C), full(N), torch.ones(C, dtype=torch.bool), 1.0).precision
+        SoftmaxWeightPosterior(
+            full(N, R), full(1, C, R), full(C), full(N), torch.ones(C, dtype=torch.bool), 1.0
+        ).precision
     ),
-    "label regression": lambda: fit_label_regression(full(N, R), labels(), C, full(N), 0.1).sites.shift,
+    "label regression": lambda: gram().condition(regression_sites(gram(), labels(), C, full(N), 0.1)).mean,
+    "its evidence": lambda: regression_log_evidence(gram(), labels(), C, full(N), 0.1),
     "its path": lambda: leave_one_out_path(full(N), full(N, N), labels(), C, full(N), full(2)).latent,
     "pairs of classes": lambda: (pairwise_gram(full(N, N), labels(), C), pairwise_mean(full(C), labels(), C)),
     "one-vs-each": lambda: (

@@ -378,8 +378,7 @@ def test_sampled_covariances_count_in_the_uncertainty() -> None:
     model = fixed(likelihood="one_vs_each", inference="gibbs", n_chains=20, n_sweeps=30).fit(X, y)
     epistemic = model.uncertainty(X_test).epistemic
     fitted = model._fitted
-    features, residual = fitted.features(fitted.inputs(X_test))
-    mean, covariance = fitted.posterior.latent_mean(features), fitted.posterior.latent_spread(features, residual)
+    mean, covariance = fitted.posterior.query(*fitted.queries(fitted.inputs(X_test)))
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(400, *mean.mT.shape, generator=generator, dtype=torch.float64)
     drawn = mean.mT + (torch.linalg.cholesky(covariance) @ noise.unsqueeze(-1)).squeeze(-1)  # (400, S, Q, C)
@@ -419,12 +418,9 @@ def test_an_announced_class_leaves_the_others_their_covariance() -> None:
     options = {"likelihood": "one_vs_each", "inference": "gibbs", "predictive": "expected_log"}
     plain = fixed(**options).fit(X, y)
     announced = fixed(**options).partial_fit(X, y, classes=[0, 1, 2, 9])
-    features, residual = plain._fitted.features(plain._fitted.inputs(X_test))
-    inner = plain._fitted.posterior.latent_spread(features, residual)
+    _, inner = plain._fitted.posterior.query(*plain._fitted.queries(plain._fitted.inputs(X_test)))
     fitted = announced._fitted
-    outer = fitted.posterior.latent_spread(*fitted.features(fitted.inputs(X_test)))
+    mean, outer = fitted.posterior.query(*fitted.queries(fitted.inputs(X_test)))
     torch.testing.assert_close(outer[..., :3, :3], inner)
-    expected = fitted.plan.model.predictive_likelihood().predict_mixture(
-        fitted.posterior.latent_mean(features), outer, "expected_log"
-    )
+    expected = fitted.plan.model.predictive_likelihood().predict_mixture(mean, outer, "expected_log")
     np.testing.assert_allclose(announced.predict_proba(X_test), expected.mT.numpy(), atol=1e-10)

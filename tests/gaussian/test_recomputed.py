@@ -6,14 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from sureshot.gaussian.posterior import WithPriorClasses
 from sureshot.gaussian.recomputed import (
     NEGLIGIBLE_INFORMATION,
-    SitePosterior,
-    WithPriorClasses,
+    SiteWeightPosterior,
     weight_precision_factor,
     without_negligible,
 )
-from sureshot.inference.label_regression import fit_label_regression
 from sureshot.inference.laplace import fit_softmax_laplace
 from sureshot.inference.one_vs_each.posterior import sample_one_vs_each
 
@@ -29,8 +28,8 @@ def test_many_weak_rows_count(weight: float) -> None:
     """20,000 rows that each say next to nothing say a lot together: 1 / (1 + 20,000 w)."""
     features = torch.ones(20_000, 1, dtype=F64)
     precision = torch.full((1, 1, 20_000), weight, dtype=F64)
-    posterior = SitePosterior(features, features.new_zeros(1, 1, 1), features.new_zeros(1), precision)
-    variance = posterior.latent_variance(features[:1], features.new_zeros(1))
+    posterior = SiteWeightPosterior(features, features.new_zeros(1, 1, 1), features.new_zeros(1), precision)
+    variance = posterior.query_variance(features[:1], features.new_ones(1))
     assert float(variance) == pytest.approx(1 / (1 + 20_000 * weight), rel=1e-10)
 
 
@@ -67,22 +66,13 @@ def test_tiny_weights_of_softmax_rows_count() -> None:
     n = 5000
     copies = points.repeat(n, 1)
     many = fit_softmax_laplace(copies, labels.repeat(n), 3, torch.full((3 * n,), 1 / n, dtype=F64), tolerance=1e-9)
-    query, residual = normal(4, 2, seed=2), torch.zeros(4, dtype=F64)
+    query = normal(4, 2, seed=2)
+    prior = query.square().sum(-1)
     for expected, found in (
-        (once.posterior.latent_mean(query), many.posterior.latent_mean(query)),
-        (once.posterior.latent_variance(query, residual), many.posterior.latent_variance(query, residual)),
+        (once.posterior.query_mean(query), many.posterior.query_mean(query)),
+        (once.posterior.query_variance(query, prior), many.posterior.query_variance(query, prior)),
     ):
         torch.testing.assert_close(found, expected, rtol=2e-3, atol=1e-4)
-
-
-def test_label_regression_leaves_nothing_out() -> None:
-    features, y = normal(2000, 3), torch.arange(2000) % 2
-    weight = torch.full((2000,), 1e-5, dtype=F64)
-    fit = fit_label_regression(features, y, 2, weight, noise=1.0)
-    A = torch.eye(3, dtype=F64) + features.mT @ (weight[:, None] * features)
-    targets = torch.stack([1 - 2 * y, 2 * y - 1]).to(F64)
-    expected = torch.linalg.solve(A, (targets * weight) @ features, left=False)
-    torch.testing.assert_close(fit.posterior.weights[0], expected, rtol=1e-10, atol=1e-12)
 
 
 def test_classes_without_rows_are_independent_of_those_with_rows() -> None:
@@ -90,17 +80,23 @@ def test_classes_without_rows_are_independent_of_those_with_rows() -> None:
     generator = torch.Generator().manual_seed(0)
     inner = sample_one_vs_each(features, y, 3, torch.ones(6, dtype=F64), 0.5, 2, 3, generator)
     present = torch.tensor([0, 2, 3])
-    weights = torch.zeros(2, 5, 3, dtype=F64).index_copy(1, present, inner.weights)
-    whole = WithPriorClasses(features, weights, torch.full((5,), 0.5, dtype=F64), inner, present)
+    whole = WithPriorClasses(inner, present, torch.full((5,), 0.5, dtype=F64))
     query, residual = normal(4, 3, seed=3), torch.tensor([0.0, 0.1, 0.2, 0.3], dtype=F64)
-    spread = whole.latent_spread(query, residual)
+    prior = (query.square().sum(-1) + residual)[None]
+    mean, spread = whole.query(query[None], prior)
     assert spread.shape == (2, 4, 5, 5)
-    torch.testing.assert_close(spread[..., present[:, None], present], inner.latent_spread(query, residual))
-    prior = query.square().sum(-1) + residual
+    inner_mean, inner_spread = inner.query(query[None], prior)
+    torch.testing.assert_close(spread[..., present[:, None], present], inner_spread)
+    torch.testing.assert_close(mean[:, present], inner_mean)
+    torch.testing.assert_close(mean, whole.query_mean(query[None]))
     for absent in (1, 4):
         row = torch.zeros(2, 4, 5, dtype=F64)
         row[..., absent] = prior
         torch.testing.assert_close(spread[..., absent, :], row)
+        assert bool((mean[:, absent] == 0.5).all())
+    variance = whole.query_variance(query[None], prior)
+    torch.testing.assert_close(spread.diagonal(dim1=-2, dim2=-1).mT, variance, rtol=1e-12, atol=1e-12)
+    chosen = torch.tensor([4, 0, 1, 2])
     torch.testing.assert_close(
-        spread.diagonal(dim1=-2, dim2=-1).mT, whole.latent_variance(query, residual), rtol=1e-12, atol=1e-12
+        whole.query_variance(query[None], prior, chosen), variance[:, chosen, torch.arange(4)], rtol=1e-12, atol=1e-12
     )

@@ -16,7 +16,6 @@ from sureshot.inference.gibbs import (
     predictive_moments,
     predictive_probabilities,
     run_gibbs,
-    sampler_of,
 )
 from sureshot.likelihoods.logistic import Logistic
 from sureshot.likelihoods.logistic_softmax import LogisticSoftmax
@@ -75,7 +74,7 @@ def test_blocks_of_chains_change_nothing_but_the_order_of_draws(monkeypatch: pyt
     cross = inputs(2, 1, 8, 5, seed=9)
     diagonal = torch.full((2, 1, 5), 20.0, dtype=F64)
     whole = predictive_moments(result, prior, cross, diagonal)
-    monkeypatch.setattr("sureshot.inference.gibbs._LARGEST_BLOCK", 1)
+    monkeypatch.setattr("sureshot.inference.gibbs.OF_DRAWS", 1)
     torch.testing.assert_close(predictive_moments(result, prior, cross, diagonal), whole)
     single = draw_latents(prior, result.sites, seeded(1))
     assert single.shape == (6, 2, 3, 8)
@@ -114,7 +113,7 @@ def test_step_is_pure_and_a_start_is_used() -> None:
     y = torch.tensor([0, 1, 1, 0, 1])
     state = GibbsState(Sites(torch.full((3, 1, 5), 0.2, dtype=F64), torch.full((3, 1, 5), 0.5, dtype=F64)))
     after, info = gibbs_step(state, prior, Logistic(), y, None, seeded(0))
-    again, _ = gibbs_step(state, prior, Logistic(), y, None, seeded(0), sampler_of(prior))
+    again, _ = gibbs_step(state, prior, Logistic(), y, None, seeded(0), prior.sampler())
     torch.testing.assert_close(after.sites.precision, again.sites.precision, rtol=0, atol=0)
     assert info.latents.shape == after.sites.precision.shape == (3, 1, 5)
     torch.testing.assert_close(after.sites.shift, (y.to(F64) - 0.5).expand(3, 1, 5))

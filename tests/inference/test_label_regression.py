@@ -4,8 +4,13 @@ import math
 
 import torch
 
-from sureshot.gaussian.recomputed import leave_one_out
-from sureshot.inference.label_regression import fit_label_regression, label_targets, leave_one_out_path
+from sureshot.gaussian.features import FeaturePosterior, FeaturePrior
+from sureshot.inference.label_regression import (
+    label_targets,
+    leave_one_out_path,
+    regression_log_evidence,
+    regression_sites,
+)
 
 
 def problem() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -16,6 +21,16 @@ def problem() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return features, y, weight
 
 
+def regressed(
+    features: torch.Tensor, y: torch.Tensor, weight: torch.Tensor, noise: float
+) -> tuple[FeaturePosterior, torch.Tensor]:
+    """Posterior and log evidence with the targets' means as prior means."""
+    n_classes = int(y.max()) + 1
+    prior = FeaturePrior(features.unsqueeze(0), label_targets(y, n_classes, weight)[1].unsqueeze(-1))
+    posterior = prior.condition(regression_sites(prior, y, n_classes, weight, noise))
+    return posterior, regression_log_evidence(prior, y, n_classes, weight, noise)
+
+
 def eigen(gram: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     root = weight.sqrt()
     eigenvalues, basis = torch.linalg.eigh(root[:, None] * gram * root)
@@ -24,29 +39,29 @@ def eigen(gram: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch
 
 def test_evidence_and_mean_are_those_of_regression() -> None:
     features, y, weight = problem()
-    fitted = fit_label_regression(features, y, 3, weight, noise=0.3)
+    posterior, evidence = regressed(features, y, weight, 0.3)
     targets, mean = label_targets(y, 3, weight)
     gram = features @ features.mT
     noisy = gram + torch.diag(0.3 / weight)
     normal = torch.distributions.MultivariateNormal(torch.zeros(9, dtype=torch.float64), noisy)
     # The density of one observation of variance noise / s, less its normaliser, plus those of s observations.
     observed = 0.5 * (2 * torch.pi * 0.3 / weight).log().sum() - 0.5 * weight.sum() * math.log(2 * torch.pi * 0.3)
-    torch.testing.assert_close(fitted.log_evidence, normal.log_prob(targets - mean[:, None]).sum() + 3 * observed)
+    torch.testing.assert_close(evidence, normal.log_prob(targets - mean[:, None]).sum() + 3 * observed)
     expected = mean[:, None] + (targets - mean[:, None]) @ torch.linalg.solve(noisy, gram)
-    torch.testing.assert_close(fitted.posterior.latent_mean(features)[0], expected)
+    torch.testing.assert_close(posterior.query_mean(features[None]), expected)
     covariance = gram - gram @ torch.linalg.solve(noisy, gram)
-    variance = fitted.posterior.latent_variance(features, torch.zeros(9, dtype=torch.float64))
-    torch.testing.assert_close(variance[0, 0], covariance.diagonal())
+    variance = posterior.query_variance(features[None], gram.diagonal()[None])
+    torch.testing.assert_close(variance[0], covariance.diagonal())
 
 
 def test_weights_are_copies() -> None:
     features, y, _ = problem()
     weight = torch.tensor([1.0, 2.0, 3.0, 1.0, 2.0, 3.0, 1.0, 1.0, 2.0], dtype=torch.float64)
     rows = torch.arange(9).repeat_interleave(weight.long())
-    fitted = fit_label_regression(features, y, 3, weight, noise=0.3)
-    copies = fit_label_regression(features[rows], y[rows], 3, torch.ones(16, dtype=torch.float64), noise=0.3)
-    torch.testing.assert_close(fitted.log_evidence, copies.log_evidence)
-    torch.testing.assert_close(fitted.posterior.weights, copies.posterior.weights)
+    fitted, evidence = regressed(features, y, weight, 0.3)
+    copies, of_copies = regressed(features[rows], y[rows], torch.ones(16, dtype=torch.float64), 0.3)
+    torch.testing.assert_close(evidence, of_copies)
+    torch.testing.assert_close(fitted.weights, copies.weights)
     ratio = torch.tensor([0.3], dtype=torch.float64)
     gram = features @ features.mT
     merged = leave_one_out_path(*eigen(gram, weight), y, 3, weight, ratio)
@@ -69,8 +84,7 @@ def test_leave_one_out_path_is_regression_without_the_datum() -> None:
             torch.testing.assert_close(path.latent[k, :, i], mean + gram[i, kept] @ alpha)
             variance = gram[i, i] - gram[i, kept] @ torch.linalg.solve(noisy, gram[kept, i])
             torch.testing.assert_close(path.variance[k, i], path.scale[k] * variance)
-        fitted = fit_label_regression(features, y, 3, weight, float(ratio))
-        cavity, _ = leave_one_out(fitted.posterior.latent_mean(features)[0], fitted.variance, *fitted.sites)
+        cavity, _ = regressed(features, y, weight, float(ratio))[0].leave_one_out()
         torch.testing.assert_close(cavity, path.latent[k])
 
 
@@ -81,6 +95,16 @@ def test_the_path_s_scale_maximises_the_evidence() -> None:
     best = float(leave_one_out_path(*decomposition, y, 3, weight, torch.tensor([ratio]).double()).scale)
 
     def evidence(scale: float) -> float:
-        return float(fit_label_regression(scale**0.5 * features, y, 3, weight, ratio * scale).log_evidence)
+        return float(regressed(scale**0.5 * features, y, weight, ratio * scale)[1])
 
     assert evidence(best) > max(evidence(0.98 * best), evidence(1.02 * best))
+
+
+def test_many_weak_rows_count() -> None:
+    """Nothing is left out: 2000 rows that each say next to nothing."""
+    features = torch.randn(2000, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    y, weight = torch.arange(2000) % 2, torch.full((2000,), 1e-5, dtype=torch.float64)
+    A = torch.eye(3, dtype=torch.float64) + features.mT @ (weight[:, None] * features)
+    targets = torch.stack([1 - 2 * y, 2 * y - 1]).to(torch.float64)
+    expected = torch.linalg.solve(A, (targets * weight) @ features, left=False)
+    torch.testing.assert_close(regressed(features, y, weight, 1.0)[0].weights, expected, rtol=1e-10, atol=1e-12)

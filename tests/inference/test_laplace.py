@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sureshot.gaussian.recomputed import leave_one_out
+from sureshot.gaussian.posterior import leave_one_out
 from sureshot.inference.laplace import fit_logistic_laplace, fit_softmax_laplace, softmax_laplace_exact
 
 
@@ -45,7 +45,7 @@ def test_exact_softmax_laplace_equals_dense_algebra() -> None:
     torch.testing.assert_close(found.log_evidence, evidence, rtol=0, atol=1e-10)
     query = torch.tensor([[0.3, -0.2], [4.0, 4.0]], dtype=torch.float64)
     cross = 3 * torch.exp(-0.5 * torch.cdist(x, query) ** 2)
-    mean, variance = found.query(cross, torch.full((2,), 3.0, dtype=torch.float64))
+    mean, variance = found.query(cross.unsqueeze(0), torch.full((1, 2), 3.0, dtype=torch.float64))
     inverse = torch.linalg.inv(torch.block_diag(*[gram] * 3))
     for q in range(2):
         loading = inverse @ torch.block_diag(*[cross[:, q : q + 1]] * 3)
@@ -87,7 +87,7 @@ def test_weight_space_softmax_mode_is_the_exact_mode() -> None:
     features = torch.linalg.cholesky(gram)
     found = fit_softmax_laplace(features, y, 3, weight, tolerance=1e-9)
     exact = softmax_laplace_exact(gram, y, 3, weight)
-    torch.testing.assert_close(found.posterior.latent_mean(features)[0], exact.mean, rtol=0, atol=1e-6)
+    torch.testing.assert_close(found.posterior.query_mean(features)[0], exact.mean, rtol=0, atol=1e-6)
 
 
 def test_softmax_temperature_and_kernel_scale_are_one_setting() -> None:
@@ -95,8 +95,8 @@ def test_softmax_temperature_and_kernel_scale_are_one_setting() -> None:
     features = torch.linalg.cholesky(gram)
     hot = fit_softmax_laplace(features, y, 3, weight, temperature=0.5, tolerance=1e-9)
     scaled = fit_softmax_laplace(2 * features, y, 3, weight, tolerance=1e-9)
-    latent_hot = hot.posterior.latent_mean(features)[0]
-    latent_scaled = scaled.posterior.latent_mean(2 * features)[0]
+    latent_hot = hot.posterior.query_mean(features)[0]
+    latent_scaled = scaled.posterior.query_mean(2 * features)[0]
     torch.testing.assert_close(latent_hot / 0.5, latent_scaled, rtol=0, atol=1e-6)
     torch.testing.assert_close(hot.log_evidence, scaled.log_evidence, rtol=0, atol=1e-6)
 
@@ -113,7 +113,7 @@ def test_logistic_laplace_equals_dense_algebra(prior_mean: float) -> None:
         w = torch.diag(s * p * (1 - p))
         f = f + torch.linalg.solve(inverse + w, s * (y - p) - inverse @ (f - prior_mean))
     features = torch.linalg.cholesky(gram)
-    torch.testing.assert_close(fitted.posterior.latent_mean(features)[0, 0], f, rtol=0, atol=1e-5)
+    torch.testing.assert_close(fitted.posterior.query_mean(features)[0, 0], f, rtol=0, atol=1e-5)
     centred = f - prior_mean
     log_p = (s * torch.nn.functional.logsigmoid((2 * y - 1) * f)).sum()
     identity = torch.eye(len(y), dtype=torch.float64)
@@ -131,7 +131,7 @@ def test_leave_one_out_is_close_to_refitting_without_the_datum() -> None:
     features = basis * eigenvalues.clamp_min(0).sqrt()
     ones = torch.ones(60, dtype=torch.float64)
     fitted = fit_softmax_laplace(features, y, 3, ones)
-    latent = fitted.posterior.latent_mean(features)[0]
+    latent = fitted.posterior.query_mean(features)[0]
     approximate, _ = leave_one_out(latent, fitted.variance, *fitted.sites)
     quick = fit_softmax_laplace(features, y, 3, ones, only_informative=True)
     cheap, _ = leave_one_out(latent, quick.variance, *quick.sites)
@@ -145,7 +145,7 @@ def test_leave_one_out_is_close_to_refitting_without_the_datum() -> None:
     def score(latent: Tensor) -> float:
         return float(torch.log_softmax(latent, 0)[y, torch.arange(60)].mean())
 
-    training = score(fitted.posterior.latent_mean(features)[0])
+    training = score(fitted.posterior.query_mean(features)[0])
     assert abs(score(approximate) - score(exact)) < 0.25 * abs(training - score(exact))
 
 
@@ -153,7 +153,7 @@ def test_leave_one_out_of_fixed_sites_is_exact() -> None:
     _, gram, y, s = problem()
     features = torch.linalg.cholesky(gram)
     fitted = fit_logistic_laplace(features, (y > 0).long(), s)
-    mean, variance = leave_one_out(fitted.posterior.latent_mean(features)[0], fitted.variance, *fitted.sites)
+    mean, variance = leave_one_out(fitted.posterior.query_mean(features)[0], fitted.variance, *fitted.sites)
     w, b = fitted.sites.precision[0], fitted.sites.shift[0]
     for i in range(len(y)):
         kept = torch.arange(len(y)) != i

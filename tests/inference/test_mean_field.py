@@ -231,7 +231,7 @@ def test_joint_posterior_against_a_dense_computation():
         psi_mean, psi_variance = A @ posterior_mean, (A @ covariance @ A.T).diagonal()
     expected = posterior_mean.reshape(classes, total)
     torch.testing.assert_close(fit.mean, expected[:, :n], rtol=1e-8, atol=1e-8)
-    mean, latent_covariance = fit.query(gram[:n, n:], gram.diagonal()[n:])
+    mean, latent_covariance = fit.query(gram[None, :n, n:], gram.diagonal()[None, n:])
     torch.testing.assert_close(mean, expected[:, n:], rtol=1e-8, atol=1e-8)
     blocks = covariance.reshape(classes, total, classes, total)
     for query in range(2):
@@ -255,7 +255,7 @@ def test_two_classes_are_logistic_on_the_difference():
     binary = fit_mean_field(GramPrior(2 * gram.unsqueeze(0), ZERO), Logistic(), y, tolerance=1e-11)
     torch.testing.assert_close(joint.bound, binary.bound, rtol=1e-8, atol=1e-8)
     torch.testing.assert_close(joint.mean[1] - joint.mean[0], binary.posterior.mean[0], rtol=1e-7, atol=1e-7)
-    _, covariance = joint.query(gram, gram.diagonal())
+    _, covariance = joint.query(gram[None], gram.diagonal()[None])
     contrast = torch.tensor([-1.0, 1.0], dtype=torch.float64)
     torch.testing.assert_close(contrast @ covariance @ contrast, binary.posterior.variance[0], rtol=1e-7, atol=1e-7)
 
@@ -264,7 +264,7 @@ def test_two_classes_are_logistic_on_the_difference():
 def test_common_shift_of_the_prior_means(joint):
     """A shift of every a_c shifts the means, leaves variance and bound; the sum over classes stays a's."""
     gram, y, a = joint_problem(5.0, n=6, seed=29)
-    data, cross, variance = gram[:6, :6], gram[:6, 6:], gram.diagonal()[6:]
+    data, cross, variance = gram[:6, :6], gram[None, :6, 6:], gram.diagonal()[None, 6:]
 
     def fit(means):
         if joint:
@@ -272,7 +272,7 @@ def test_common_shift_of_the_prior_means(joint):
             return posterior.bound, *posterior.query(cross, variance)
         prior = GramPrior(data.unsqueeze(0), means.unsqueeze(-1))
         result = fit_mean_field(prior, OneVsEach(), y, None, 3, max_steps=20000, tolerance=1e-12)
-        return result.bound, *result.posterior.query(cross.unsqueeze(0), variance)
+        return result.bound, *result.posterior.query(cross, variance)
 
     bound, mean, spread = fit(a)
     shifted_bound, shifted_mean, shifted_spread = fit(a + 1.7)
@@ -286,7 +286,7 @@ def test_joint_fit_over_tasks_with_weights():
     gram = torch.stack([rbf(5, 2.0, seed=30), rbf(5, 9.0, seed=31)])
     y, weight = labels(10, 3, seed=32).reshape(2, 5), torch.tensor([[1.0, 2.0, 0.0, 1.0, 0.5]] * 2).double()
     together = fit_joint_one_vs_each(gram, ZERO, y, 3, weight)
-    mean, covariance = together.query(gram[..., :2], torch.tensor([[2.0, 2.0], [9.0, 9.0]]).double())
+    mean, covariance = together.query(gram[:, None, :, :2], torch.tensor([[[2.0, 2.0]], [[9.0, 9.0]]]).double())
     assert mean.shape == (2, 3, 2)
     assert covariance.shape == (2, 2, 3, 3)
     alone = fit_joint_one_vs_each(gram[1], ZERO, y[1], 3, weight[1])

@@ -24,10 +24,10 @@ from torch import Tensor
 
 from sureshot.gaussian.features import FeaturePrior
 from sureshot.gaussian.gram import GramPrior
-from sureshot.gaussian.latent import LatentPrior
+from sureshot.gaussian.prior import Prior
 from sureshot.gaussian.sites import Sites
 from sureshot.inference.diagnostics import effective_sample_size, split_r_hat
-from sureshot.inference.gibbs import draw_latents, run_gibbs, sampler_of
+from sureshot.inference.gibbs import draw_latents, run_gibbs
 from sureshot.inference.one_vs_each.gibbs import run_one_vs_each_gibbs
 from sureshot.inference.one_vs_each.structure import Factorisation, PairPrior, Pairs
 from sureshot.likelihoods.base import ConjugateLikelihood, Likelihood
@@ -122,7 +122,7 @@ class Classifier:
     """
 
     likelihood: Likelihood
-    prior: LatentPrior
+    prior: Prior
     n_classes: int
     weight: Tensor | None  # (N)
     factorisation: Factorisation = "auto"  # of one-vs-each
@@ -147,7 +147,7 @@ class Classifier:
         """Independent latents (T, C, N) and labels (T, N) from the joint distribution."""
         if isinstance(self.likelihood, GaussianLabels):
             return self._joint_of_gaussian_labels(self.likelihood.noise, n_draws, generator)
-        sampler = sampler_of(self.prior)
+        sampler = self.prior.sampler()
         kept: list[tuple[Tensor, Tensor]] = []
         while sum(len(y) for _, y in kept) < n_draws:
             f = sampler.sample(torch.Size((2 * n_draws, self.n_latents)), generator)
@@ -221,7 +221,7 @@ class Classifier:
         assert isinstance(self.prior, GramPrior)
         return self.prior.gram[0]
 
-    def _used_prior(self, fault: str) -> LatentPrior:
+    def _used_prior(self, fault: str) -> Prior:
         scale = 1.5 if fault == "one and a half times the variance" else 1.0
         mean = torch.zeros_like(self.prior.mean) if fault == "no prior mean" else self.prior.mean
         if isinstance(self.prior, GramPrior):
@@ -237,7 +237,7 @@ class Classifier:
     ) -> Tensor:
         likelihood, prior, counts = self.likelihood, self._used_prior(fault), self._used_counts(fault)
         assert isinstance(likelihood, ConjugateLikelihood)
-        f, sampler, kept = f.expand(n_chains, *f.shape), sampler_of(prior), []
+        f, sampler, kept = f.expand(n_chains, *f.shape), prior.sampler(), []
         for _ in range(n_sweeps):
             if fault == "omega at its expectation":
                 sites = likelihood.expected_sites(f, torch.zeros_like(f), y, counts)

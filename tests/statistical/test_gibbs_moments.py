@@ -16,7 +16,7 @@ from torch import Tensor
 from sureshot.gaussian.features import FeaturePrior
 from sureshot.gaussian.gram import GramPrior
 from sureshot.gaussian.sites import Sites
-from sureshot.inference.gibbs import GibbsState, draw_latents, run_gibbs, sampler_of
+from sureshot.inference.gibbs import GibbsState, draw_latents, run_gibbs
 from sureshot.inference.one_vs_each.gibbs import run_one_vs_each_gibbs
 from sureshot.likelihoods.base import ConjugateLikelihood, Likelihood
 from sureshot.likelihoods.logistic import Logistic
@@ -101,7 +101,7 @@ def test_a_forgotten_prior_mean_or_a_mirrored_noise_factor_is_caught(scores: Sco
 
     for wrong in (no_mean, mirrored):
         generator = seeded(1)
-        f = sampler_of(prior).sample(torch.Size((400, 1)), generator)
+        f = prior.sampler().sample(torch.Size((400, 1)), generator)
         kept = []
         for _ in range(100):
             state = GibbsState(Logistic().sample_sites(f, BINARY_Y, None, generator))

@@ -1,7 +1,7 @@
 """From features and labels to a posterior, by whichever likelihood and inference were asked for.
 
 The estimators hold no linear algebra: they call `condition`, which hands the same features to label regression,
-Laplace, mean field, Gibbs or natural gradients and returns one kind of posterior, `WeightPosterior`.
+Laplace, mean field, Gibbs or natural gradients and returns a posterior over their weights.
 
 Classes without a single row take no part in the inference: their latents keep the prior, and they join the
 normalisation of the probabilities with it.
@@ -15,16 +15,15 @@ import torch
 from torch import Tensor
 
 from sureshot.gaussian.features import FeaturePosterior, FeaturePrior
+from sureshot.gaussian.posterior import Posterior, WithPriorClasses
 from sureshot.gaussian.recomputed import (
-    FactorPosterior,
-    SitePosterior,
-    SoftmaxPosterior,
-    WeightPosterior,
-    WithPriorClasses,
+    FactorWeightPosterior,
+    SiteWeightPosterior,
+    SoftmaxWeightPosterior,
 )
 from sureshot.gaussian.sites import Sites
 from sureshot.inference.gibbs import run_gibbs
-from sureshot.inference.label_regression import fit_label_regression
+from sureshot.inference.label_regression import label_targets, regression_log_evidence, regression_sites
 from sureshot.inference.laplace import fit_logistic_laplace, fit_softmax_laplace
 from sureshot.inference.mean_field import fit_mean_field
 from sureshot.inference.natural_gradient import fit_natural_gradient
@@ -81,30 +80,14 @@ class Model:
 
 @dataclass(frozen=True)
 class Conditioned:
-    """A posterior with what is known about how it was reached.
+    """A posterior with what is known of how it was reached; `moments` and `sites` of deterministic inference only."""
 
-    Attributes
-    ----------
-    posterior : WeightPosterior
-    sites : Sites or None
-        Sites (C, N) of deterministic inference; None for Gibbs and natural gradients.
-    variance : Tensor (C, N) or None
-        Posterior variances at the training rows, for deterministic inference.
-    log_evidence : float
-        Exact for label regression, Laplace's approximation, the evidence bound for mean field and natural
-        gradients; NaN for Gibbs.
-    trace : tuple of float
-        The objective along the iterations, where the scheme has one.
-    dual : Tensor (C, N) or None
-        Laplace's ``K^-1 (f - a)``, a start for the same data under another kernel.
-    """
-
-    posterior: WeightPosterior
-    sites: Sites | None
-    variance: Tensor | None
-    log_evidence: float
-    trace: tuple[float, ...] = ()
-    dual: Tensor | None = None
+    posterior: Posterior  # moments at queries (S, C, Q), by features (Q, R)
+    moments: tuple[Tensor, Tensor] | None  # means and variances at the training rows, each (C, N)
+    sites: Sites | None  # (C, N)
+    log_evidence: float  # exact for regression, Laplace's approximation, or the evidence bound; NaN for Gibbs
+    trace: tuple[float, ...] = ()  # of the objective along the iterations, where the scheme has one
+    dual: Tensor | None = None  # (C, N), Laplace's ``K^-1 (f - a)``, a start for the same data under another kernel
 
 
 def training_likelihood(model: Model) -> Likelihood:
@@ -147,8 +130,7 @@ def condition(
         Of the softmax mode; see `fit_softmax_laplace`.
     """
     if model.likelihood == "gaussian":
-        fit = fit_label_regression(features, y, n_classes, weight, model.noise)
-        return Conditioned(fit.posterior, fit.sites, fit.variance, float(fit.log_evidence))
+        return _regress(features, y, n_classes, weight, model.noise)
     counts = torch.bincount(y, minlength=n_classes)
     present = counts.nonzero().squeeze(-1)
     if model.likelihood == "logistic":
@@ -163,7 +145,7 @@ def condition(
     found = _condition_present(
         model, features, position[y], len(present), weight, generator, chosen, only_means, tolerance
     )
-    return found if len(present) == n_classes else _spread(model, found, present, n_classes)
+    return found if len(present) == n_classes else _spread(model, found, features, present, n_classes)
 
 
 def _condition_present(
@@ -193,7 +175,8 @@ def _condition_present(
                 tolerance,
                 prior_mean=model.prior_mean,
             )
-        return Conditioned(fit.posterior, fit.sites, fit.variance, float(fit.log_evidence), dual=fit.dual)
+        moments = fit.posterior.training_mean[0], fit.variance
+        return Conditioned(fit.posterior, moments, fit.sites, float(fit.log_evidence), dual=fit.dual)
     likelihood = training_likelihood(model)
     assert isinstance(likelihood, MeanFieldLikelihood)
     mean = features.new_full((likelihood.n_latents(n_classes), 1), model.prior_mean)
@@ -201,16 +184,12 @@ def _condition_present(
     if model.inference == "mean_field":
         result = fit_mean_field(prior, likelihood, y, weight, n_classes)
         assert isinstance(result.posterior, FeaturePosterior)
-        site_posterior = SitePosterior(
-            features, result.posterior.weights[None], mean.squeeze(-1), result.sites.precision[None]
-        )
-        trace = tuple(result.bound_trace.tolist())
-        return Conditioned(site_posterior, result.sites, result.posterior.variance, float(result.bound), trace)
+        return _recomputed(features, result.posterior, float(result.bound), tuple(result.bound_trace.tolist()))
     if model.inference == "natural_gradient":
         fitted = fit_natural_gradient(
             features, likelihood, y, weight, prior_mean=mean, n_classes=n_classes, generator=generator
         )
-        posterior = FactorPosterior(features, fitted.mean[None], mean.squeeze(-1), fitted.factor[None])
+        posterior = FactorWeightPosterior(features, fitted.mean[None], mean.squeeze(-1), fitted.factor[None])
         trace = tuple(fitted.bound_trace.tolist())
         return Conditioned(posterior, None, None, float(fitted.bound), trace)
     if isinstance(likelihood, OneVsEach):
@@ -221,22 +200,35 @@ def _condition_present(
     assert isinstance(likelihood, ConjugateLikelihood)
     draws = run_gibbs(prior, likelihood, y, model.n_chains, model.n_sweeps, weight, generator, n_classes=n_classes)
     conditional = prior.condition(draws.sites)
-    sampled = SitePosterior(features, conditional.weights, mean.squeeze(-1), draws.sites.precision)
+    sampled = SiteWeightPosterior(features, conditional.weights, mean.squeeze(-1), draws.sites.precision)
     return Conditioned(sampled, None, None, float("nan"))
 
 
-def _prior_only(model: Model, features: Tensor, n_latents: int) -> Conditioned:
-    zeros = features.new_zeros(n_latents, len(features))
-    posterior = SitePosterior(
-        features,
-        features.new_zeros(1, n_latents, features.shape[1]),
-        features.new_full((n_latents,), model.prior_mean),
-        zeros[None],
+def _regress(features: Tensor, y: Tensor, n_classes: int, weight: Tensor, noise: float) -> Conditioned:
+    """Label regression with the weighted mean of the targets as prior mean."""
+    prior = FeaturePrior(features.unsqueeze(0), label_targets(y, n_classes, weight)[1].unsqueeze(-1))
+    posterior = prior.condition(regression_sites(prior, y, n_classes, weight, noise))
+    return _recomputed(features, posterior, float(regression_log_evidence(prior, y, n_classes, weight, noise)))
+
+
+def _recomputed(
+    features: Tensor, posterior: FeaturePosterior, log_evidence: float, trace: tuple[float, ...] = ()
+) -> Conditioned:
+    """The posterior in the form that estimators keep."""
+    kept = SiteWeightPosterior(
+        features, posterior.weights[None], posterior.prior_mean.squeeze(-1), posterior.sites.precision[None]
     )
-    return Conditioned(posterior, Sites(zeros, zeros), features.square().sum(-1).expand_as(zeros), 0.0)
+    sites = Sites(*(part.expand_as(posterior.mean) for part in posterior.sites))
+    return Conditioned(kept, (posterior.mean, posterior.variance), sites, log_evidence, trace)
 
 
-def _spread(model: Model, found: Conditioned, present: Tensor, n_classes: int) -> Conditioned:
+def _prior_only(model: Model, features: Tensor, n_latents: int) -> Conditioned:
+    prior = FeaturePrior(features.unsqueeze(0), features.new_full((n_latents, 1), model.prior_mean))
+    zeros = features.new_zeros(n_latents, len(features))
+    return _recomputed(features, prior.condition(Sites(zeros, zeros)), 0.0)
+
+
+def _spread(model: Model, found: Conditioned, features: Tensor, present: Tensor, n_classes: int) -> Conditioned:
     """Put the classes with rows at their places among all classes; the others keep the prior."""
 
     def place(values: Tensor, dim: int, fill: float = 0.0) -> Tensor:
@@ -245,23 +237,25 @@ def _spread(model: Model, found: Conditioned, present: Tensor, n_classes: int) -
         return values.new_full(shape, fill).index_copy(dim, present, values)
 
     old = found.posterior
-    weights, mean = place(old.weights, 1), place(old.prior_mean, 0, model.prior_mean)
-    posterior: WeightPosterior
-    if isinstance(old, SoftmaxPosterior):
+    posterior: Posterior
+    if isinstance(old, SiteWeightPosterior | SoftmaxWeightPosterior | FactorWeightPosterior):
+        weights, mean = place(old.weights, 1), place(old.prior_mean, 0, model.prior_mean)
+    if isinstance(old, SoftmaxWeightPosterior):
         mask = torch.zeros(n_classes, dtype=torch.bool, device=present.device).index_fill(0, present, True)
-        posterior = SoftmaxPosterior(old.features, weights, mean, old.row_weight, mask, old.temperature)
-    elif isinstance(old, SitePosterior):
-        posterior = SitePosterior(old.features, weights, mean, place(old.precision, 1))
-    elif isinstance(old, FactorPosterior):
+        posterior = SoftmaxWeightPosterior(old.features, weights, mean, old.row_weight, mask, old.temperature)
+    elif isinstance(old, SiteWeightPosterior):
+        posterior = SiteWeightPosterior(old.features, weights, mean, place(old.precision, 1))
+    elif isinstance(old, FactorWeightPosterior):
         identity = torch.eye(weights.shape[-1], dtype=weights.dtype, device=weights.device)
         factors = identity.expand(*weights.shape[:2], -1, -1).clone().index_copy(1, present, old.factors)
-        posterior = FactorPosterior(old.features, weights, mean, factors)
+        posterior = FactorWeightPosterior(old.features, weights, mean, factors)
     else:
-        posterior = WithPriorClasses(old.features, weights, mean, old, present)
+        posterior = WithPriorClasses(old, present, features.new_full((n_classes,), model.prior_mean))
     sites = None if found.sites is None else Sites(place(found.sites.precision, 0), place(found.sites.shift, 0))
     dual = None if found.dual is None else place(found.dual, 0)
-    variance = None
-    if found.variance is not None:
-        prior = old.features.square().sum(-1).expand(n_classes, -1).clone()
-        variance = prior.index_copy(0, present, found.variance)
-    return Conditioned(posterior, sites, variance, found.log_evidence, found.trace, dual)
+    moments = None
+    if found.moments is not None:
+        mean, variance = found.moments
+        prior = features.square().sum(-1).expand(n_classes, -1)
+        moments = place(mean, 0, model.prior_mean), prior.index_copy(0, present, variance)
+    return Conditioned(posterior, moments, sites, found.log_evidence, found.trace, dual)

@@ -11,7 +11,7 @@ learners have no prior, and give such classes probability 0.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -20,21 +20,21 @@ from sureshot.estimators.fitted import Predictor
 from sureshot.estimators.settings import memory_budget
 from sureshot.estimators.support import Support
 from sureshot.gaussian.gram import GramPrior
+from sureshot.gaussian.gram_blocks import condition_by_blocks
+from sureshot.gaussian.posterior import LatentMoments, Posterior, WithPriorClasses
+from sureshot.gaussian.prior import Queries
+from sureshot.gaussian.sites import Sites
 from sureshot.likelihoods.quadrature import (
     displacement,
-    is_full_covariance,
     marginal_variance,
     standard_normal_points,
 )
 from sureshot.meta.learners import EmbeddedPosterior, GaussianProcessLearner, Learner
 from sureshot.meta.learners.gp import distance_to_classes
-from sureshot.meta.learners.mean_field import BlockTaskPosterior
 from sureshot.meta.learners.prediction import class_probabilities, temper
-from sureshot.meta.learners.task_inference import QueryPosterior
 
 N_DRAWS = 128  # of the latents, for the parts of the uncertainty
 _DRAWS_AT_ONCE = 16
-_MATRICES = 7  # kernel-sized matrices that conditioning holds at a time
 
 
 class ConditionedLearner(Predictor):
@@ -56,11 +56,11 @@ class GaussianPredictor(ConditionedLearner):
     learner : GaussianProcessLearner
     support : Tensor (1, N, D)
     membership : Tensor (1, P, N)
-        The weight of each row in its own class, zero elsewhere.
-    posterior : QueryPosterior or None
-        Of the classes that have rows; None if fewer than two have, which tells nothing apart.
-    present : Tensor (P,) int64
-        Which classes have rows.
+        The weight of each row in its own class, zero elsewhere, of the classes that have rows.
+    prior : GramPrior
+        At the support.
+    posterior : Posterior
+        Of all C classes, for one task: moments (S, 1, C, Q).
     n_classes : int
         C.
     """
@@ -68,8 +68,8 @@ class GaussianPredictor(ConditionedLearner):
     learner: GaussianProcessLearner
     support: Tensor
     membership: Tensor
-    posterior: QueryPosterior | None
-    present: Tensor
+    prior: GramPrior
+    posterior: Posterior
     n_classes: int
     log_evidence: float
 
@@ -82,9 +82,9 @@ class GaussianPredictor(ConditionedLearner):
     def moments(self, query: Tensor) -> tuple[Tensor, Tensor]:
         """See `Predictor.moments`: those of the latents, with variances of zero for the rule that reads none."""
         if self.learner.rule == "plug_in":
-            mean = self._means(query)
+            mean = self.posterior.query_mean(self._queries(query).cross)
             return mean, torch.zeros_like(mean)
-        return self._means_and_covariances(query)
+        return self._latents(query)
 
     def probabilities(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
         """See `Predictor.probabilities`."""
@@ -102,13 +102,13 @@ class GaussianPredictor(ConditionedLearner):
 
     def latents(self, query: Tensor) -> tuple[Tensor, Tensor]:
         """See `Predictor.latents`; those of the mixture of chains."""
-        mean, covariance = self._means_and_covariances(query)
+        mean, covariance = self._latents(query)
         variance = marginal_variance(mean, covariance).mean(0) + mean.var(0, correction=0)
         return mean.mean(0).squeeze(0).mT, variance.squeeze(0).mT
 
     def entropies(self, query: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
         """See `Predictor.entropies`; the mean is over fixed points of the posterior of the latents."""
-        mean, covariance = self._means_and_covariances(query)  # (S, 1, C, Q)
+        mean, covariance = self._latents(query)  # (S, 1, C, Q)
         points = standard_normal_points(self.n_classes, N_DRAWS, mean.dtype, mean.device)
         displaced = displacement(mean, covariance)
         average, aleatoric = torch.zeros_like(mean[0, 0]), torch.zeros_like(mean[0, 0, 0])
@@ -127,39 +127,12 @@ class GaussianPredictor(ConditionedLearner):
         sizes = self.membership.sum(-1)
         return self.learner.temperature(sizes.new_full((1,), self.n_classes), sizes).squeeze(0)
 
-    def _means(self, query: Tensor) -> Tensor:
-        """Mean latents (S, 1, C, Q) of all classes."""
-        if isinstance(self.posterior, BlockTaskPosterior):
-            cross = self.learner.kernel.cross(self.support, query.unsqueeze(0))
-            return self._with_prior(self.posterior.query_mean(cross))
-        return self._means_and_covariances(query)[0]
+    def _queries(self, query: Tensor) -> Queries:
+        return self.prior.queries(query.unsqueeze(0))
 
-    def _means_and_covariances(self, query: Tensor) -> tuple[Tensor, Tensor]:
-        """Means (S, 1, C, Q) and variances of that shape, or covariances (S, 1, Q, C, C), of all classes."""
-        kernel = self.learner.kernel
-        queries = query.unsqueeze(0)
-        prior_variance = kernel.variance(queries)  # (1, 1 or P, Q)
-        if self.posterior is None:
-            mean = self._with_prior(prior_variance.new_zeros(1, 1, 0, len(query)), slice(0))
-            return mean, prior_variance[:, :1].expand(mean.shape)
-        mean, covariance = self.posterior.query(kernel.cross(self.support, queries), prior_variance)
-        if len(self.present) == self.n_classes:
-            return mean, covariance
-        whole = prior_variance[:, :1].expand(*mean.shape[:-2], self.n_classes, len(query))
-        if not is_full_covariance(mean, covariance):
-            whole = whole.clone()
-            whole[..., self.present, :] = covariance
-            return self._with_prior(mean), whole
-        full = torch.diag_embed(whole.mT)
-        full[..., self.present.unsqueeze(-1), self.present] = covariance
-        return self._with_prior(mean), full
-
-    def _with_prior(self, mean: Tensor, present: Tensor | slice | None = None) -> Tensor:
-        """Means (..., C, Q) from those of the classes with rows; the prior mean for the others."""
-        prior_mean = self.learner.prior_mean + self.learner.prediction_shift
-        whole = prior_mean.to(mean).expand(*mean.shape[:-2], self.n_classes, mean.shape[-1]).clone()
-        whole[..., self.present if present is None else present, :] = mean
-        return whole
+    def _latents(self, query: Tensor) -> LatentMoments:
+        """Means (S, 1, C, Q) and variances of that shape, or covariances (S, 1, Q, C, C)."""
+        return self.posterior.query(*self._queries(query))
 
 
 @dataclass(frozen=True)
@@ -262,16 +235,20 @@ def _gaussian(
             f"{support.n_classes} classes, {n_present} of them with rows: use a checkpoint whose classes share a "
             "kernel (any preset but 'paper' of dkt)."
         )
-    if n_present < 2 and inference.compares_classes:
-        return GaussianPredictor(learner, x, membership, None, present, support.n_classes, 0.0)
+    shift = learner.prior_mean + learner.prediction_shift
+    prior = learner.kernel.prior(x, shift.expand(1, n_present, 1))
+    if n_present < 2 and inference.compares_classes:  # one class tells nothing apart
+        zeros = x.new_zeros(1, 1, support.n_classes, len(y))
+        nothing = condition_by_blocks(replace(prior, mean=shift.expand(1, support.n_classes, 1)), Sites(zeros, zeros))
+        return GaussianPredictor(learner, x, membership, prior, nothing, support.n_classes, 0.0)
     if not inference.takes_real_weights:
         _whole(support.weight, "a learner that samples")
-    mean = (learner.prior_mean + learner.prediction_shift).expand(1, n_present, 1)
-    prior = GramPrior(learner.kernel.gram(x), mean)
     posterior, evidence = inference.condition_alone(
         prior, y.unsqueeze(0), n_present, support.weight.unsqueeze(0), generator
     )
-    return GaussianPredictor(learner, x, membership, posterior, present, support.n_classes, evidence)
+    if n_present < support.n_classes:
+        posterior = WithPriorClasses(posterior, present, shift.expand(support.n_classes))
+    return GaussianPredictor(learner, x, membership, prior, posterior, support.n_classes, evidence)
 
 
 def _whole(weight: Tensor, who: str) -> Tensor:
@@ -287,8 +264,7 @@ def _whole(weight: Tensor, who: str) -> Tensor:
 
 def _check_memory(learner: GaussianProcessLearner, n: int, n_present: int) -> None:
     """Refuse before memory is taken, with the estimate and what to try."""
-    at_once = learner.prediction_inference.numbers_at_once(n, n_present, learner.kernel.n_classes or 1)
-    needed = 8.0 * _MATRICES * (at_once + n * n)
+    needed = 8.0 * learner.prediction_inference.entries(n, n_present, learner.kernel.n_classes or 1)
     available = memory_budget("auto")
     if needed > available:
         raise MemoryError(

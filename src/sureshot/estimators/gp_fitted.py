@@ -24,7 +24,9 @@ from sureshot.estimators.temperature import fit_rule
 from sureshot.estimators.threads import threads_for
 from sureshot.estimators.tuning import leave_one_out_latents
 from sureshot.estimators.validation import Columns, LabelledRows
-from sureshot.gaussian.recomputed import WeightPosterior
+from sureshot.gaussian.memory import entries_by_features
+from sureshot.gaussian.posterior import Posterior
+from sureshot.gaussian.prior import Queries
 from sureshot.inference.inducing import kmeans_inducing
 from sureshot.kernels import Expression
 from sureshot.kernels.dense import as_expression
@@ -42,7 +44,7 @@ class GPFitted(Fitted):
 
     plan: Plan
     feature_map: FeatureMap
-    posterior: WeightPosterior
+    posterior: Posterior
     trace: tuple[float, ...]  # of the bound, along the iterations of mean field or natural gradients
 
     @property
@@ -52,24 +54,26 @@ class GPFitted(Fitted):
 
     def inputs(self, kept: np.ndarray) -> Tensor:
         """See `Fitted.inputs`; kernel values as they are, if they are precomputed."""
-        device = self.posterior.weights.device
+        device = self.plan.kernel.outputscale.device
         return aligned(kept, device) if self.precomputed else self.plan.inputs(kept, device)
 
-    def features(self, queries: Tensor) -> tuple[Tensor, Tensor]:
-        """Features (Q, R) of queries, and the prior variance outside their span (Q,)."""
+    def queries(self, inputs: Tensor) -> Queries:
+        """What the prior says of queries: features (1, Q, R) and prior variances (1, Q)."""
         if not self.precomputed:
-            return self.feature_map(queries)
-        assert self.feature_map.inducing is not None
-        columns = self.feature_map.inducing[:, 0].to(torch.int64)  # merging rows reordered them
-        return self.feature_map.from_cross(queries[:, columns] * self.plan.kernel.outputscale.detach())
+            features, residual = self.feature_map(inputs)
+        else:
+            assert self.feature_map.inducing is not None
+            columns = self.feature_map.inducing[:, 0].to(torch.int64)  # merging rows reordered them
+            features, residual = self.feature_map.from_cross(inputs[:, columns] * self.plan.kernel.outputscale.detach())
+        return Queries(features.unsqueeze(0), (features.square().sum(-1) + residual).unsqueeze(0))
 
     def moments(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """See `Predictor.moments`: means (S, C, Q) and what the predictive rule needs to know of their spread."""
-        features, residual = self.features(queries)
-        mean = self.posterior.latent_mean(features)
+        prior = self.queries(queries)
         if self.plan.rule == "plug_in":
+            mean = self.posterior.query_mean(prior.cross)
             return mean, torch.zeros_like(mean)
-        return mean, self.posterior.latent_spread(features, residual)
+        return self.posterior.query(*prior)
 
     def probabilities(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
         """See `Predictor.probabilities`."""
@@ -81,9 +85,9 @@ class GPFitted(Fitted):
 
     def latents(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """See `Predictor.latents`; those of the mixture of chains."""
-        features, residual = self.features(queries)
-        means = self.posterior.latent_mean(features)
-        variance = self.posterior.latent_variance(features, residual).mean(0) + means.var(0, correction=0)
+        prior = self.queries(queries)
+        means = self.posterior.query_mean(prior.cross)
+        variance = self.posterior.query_variance(*prior).mean(0) + means.var(0, correction=0)
         mean = means.mean(0)
         if self.plan.model.likelihood == "logistic":
             mean = torch.cat([-mean / 2, mean / 2])[: len(self.classes)]
@@ -96,20 +100,19 @@ class GPFitted(Fitted):
         Where only differences of latents matter, a prior mean common to all of them says nothing, and is taken off.
         """
         common = self.plan.model.prior_mean if training_likelihood(self.plan.model).translation_invariant else 0.0
-        if self.plan.model.likelihood == "logistic" or self.posterior.weights.shape[0] > 1:
+        if self.plan.model.likelihood == "logistic" or self.plan.model.inference == "gibbs":
             mean, variance = self.latents(queries)
             top, classes = mean.max(1)
             spread = variance.gather(1, classes[:, None]).squeeze(1)
         else:  # the variance of one class each is much cheaper than that of all
-            features, residual = self.features(queries)
-            top, classes = self.posterior.latent_mean(features)[0].max(0)
-            spread = self.posterior.latent_variance(features, residual, classes)[0]
+            prior = self.queries(queries)
+            top, classes = self.posterior.query_mean(prior.cross)[0].max(0)
+            spread = self.posterior.query_variance(*prior, classes)[0]
         return -(top - common) / spread.clamp_min(_SMALLEST_VARIANCE).sqrt()
 
     def entropies(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
         """See `Predictor.entropies`; the mean is over fixed points of the posterior of the latents."""
-        features, residual = self.features(queries)
-        mean, spread = self.posterior.latent_mean(features), self.posterior.latent_spread(features, residual)
+        mean, spread = self.posterior.query(*self.queries(queries))
         points = standard_normal_points(mean.shape[1], N_DRAWS, mean.dtype, mean.device)  # (P, C)
         likelihood = self.plan.model.predictive_likelihood()
         share = 1 / (len(points) * len(mean))
@@ -210,8 +213,8 @@ def _check_memory(settings: Settings, plan: Plan, support: Support) -> None:
         rank = min(n_rows, width + 1)
     n_latents = n_classes * (settings.n_chains if plan.model.inference == "gibbs" else 1)
     blocks = n_latents if plan.model.inference in ("mean_field", "gibbs", "natural_gradient") else 1
-    numbers = 4 * n_rows * rank + 4 * rank * rank * blocks + 6 * n_rows * n_latents + 25 * rank * n_classes
-    needed, available = 8.0 * numbers, memory_budget(settings.memory_limit)
+    entries = entries_by_features(n_rows, rank, n_latents, blocks, n_classes)
+    needed, available = 8.0 * entries, memory_budget(settings.memory_limit)
     if needed > available:
         raise MemoryError(
             f"fitting {n_rows} rows, {n_classes} classes and {rank} features would take about "

@@ -10,50 +10,45 @@ from torch import Tensor
 
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.threads import one_thread
-from sureshot.gaussian.recomputed import (
-    FactorPosterior,
-    SitePosterior,
-    SoftmaxPosterior,
-    WeightPosterior,
-    WithPriorClasses,
-)
-from sureshot.inference.one_vs_each.posterior import OneVsEachPosterior, one_vs_each_posterior, restore_chains
+from sureshot.gaussian.posterior import Posterior, WithPriorClasses
+from sureshot.gaussian.recomputed import FactorWeightPosterior, SiteWeightPosterior, SoftmaxWeightPosterior
+from sureshot.inference.one_vs_each.posterior import OneVsEachWeightPosterior, restore_chains
 from sureshot.persistence import ArtifactError
 
 KINDS = ("site", "softmax", "factor", "one_vs_each", "one_vs_each_with_prior")
 
 
-def pack_posterior(posterior: WeightPosterior) -> tuple[str, dict[str, Tensor]]:
+def pack_posterior(posterior: Posterior) -> tuple[str, dict[str, Tensor]]:
     """The kind of a posterior and the arrays that hold it."""
-    arrays = {
-        "features": posterior.features,
-        "weights": posterior.weights,
-        "prior_mean": posterior.prior_mean,
-    }
-    if isinstance(posterior, SitePosterior):
+    if isinstance(posterior, WithPriorClasses):
+        kind, inner = pack_posterior(posterior.inner)
+        weights = inner["weights"]
+        whole = weights.new_zeros(len(weights), len(posterior.prior_mean), weights.shape[-1])
+        own = {"weights": whole.index_copy(1, posterior.present, weights), "prior_mean": posterior.prior_mean}
+        return f"{kind}_with_prior", inner | own | {"present": posterior.present}
+    assert isinstance(
+        posterior, SiteWeightPosterior | SoftmaxWeightPosterior | FactorWeightPosterior | OneVsEachWeightPosterior
+    )
+    arrays = {"features": posterior.features, "weights": posterior.weights, "prior_mean": posterior.prior_mean}
+    if isinstance(posterior, SiteWeightPosterior):
         return "site", {**arrays, "precision": posterior.precision}
-    if isinstance(posterior, SoftmaxPosterior):
+    if isinstance(posterior, SoftmaxWeightPosterior):
         scale = posterior.features.new_tensor([posterior.temperature])
         extra = {"row_weight": posterior.row_weight, "present": posterior.present, "likelihood_temperature": scale}
         return "softmax", {**arrays, **extra}
-    if isinstance(posterior, FactorPosterior):
+    if isinstance(posterior, FactorWeightPosterior):
         return "factor", {**arrays, "factors": posterior.factors}
-    if isinstance(posterior, OneVsEachPosterior):
-        extra = {"omega": posterior.result.last, "labels": posterior.y, "row_weight": posterior.row_weight}
-        return "one_vs_each", {**arrays, **extra}
-    assert isinstance(posterior, WithPriorClasses)
-    _, inner = pack_posterior(posterior.inner)
-    kept = {name: inner[name] for name in ("omega", "labels", "row_weight")}
-    return "one_vs_each_with_prior", {**arrays, **kept, "present": posterior.present}
+    extra = {"omega": posterior.result.last, "labels": posterior.y, "row_weight": posterior.row_weight}
+    return "one_vs_each", {**arrays, **extra}
 
 
-def rebuilt(posterior: WeightPosterior) -> WeightPosterior:
+def rebuilt(posterior: Posterior) -> Posterior:
     """The posterior as a model file would give it back: the one form that estimators predict from."""
     kind, tensors = pack_posterior(posterior)
     return _build(kind, {name: aligned(value) for name, value in tensors.items()})
 
 
-def unpack_posterior(kind: str, arrays: Mapping[str, np.ndarray], n_rows: int, n_classes: int) -> WeightPosterior:
+def unpack_posterior(kind: str, arrays: Mapping[str, np.ndarray], n_rows: int, n_classes: int) -> Posterior:
     """The posterior that `pack_posterior` took apart.
 
     Raises
@@ -71,25 +66,25 @@ def unpack_posterior(kind: str, arrays: Mapping[str, np.ndarray], n_rows: int, n
         ) from error
 
 
-def _build(kind: str, tensors: Mapping[str, Tensor]) -> WeightPosterior:
+def _build(kind: str, tensors: Mapping[str, Tensor]) -> Posterior:
     features, weights, prior_mean = (tensors[name] for name in ("features", "weights", "prior_mean"))
     n_rows, n_classes = len(features), weights.shape[1]
     if kind == "site":
         precision = tensors["precision"]
         if precision.shape not in ((len(weights), n_classes, n_rows), (len(weights), 1, n_rows)):
             raise ValueError(f"site precisions of shape {tuple(precision.shape)}")
-        return SitePosterior(features, weights, prior_mean, precision)
+        return SiteWeightPosterior(features, weights, prior_mean, precision)
     if kind == "softmax":
         scale = float(tensors["likelihood_temperature"])
         row_weight, present = tensors["row_weight"], tensors["present"].to(torch.bool)
         if row_weight.shape != (n_rows,) or present.shape != (n_classes,) or not scale > 0:
             raise ValueError("row weights, classes or temperature do not fit")
-        return SoftmaxPosterior(features, weights, prior_mean, row_weight, present, scale)
+        return SoftmaxWeightPosterior(features, weights, prior_mean, row_weight, present, scale)
     if kind == "factor":
         factors = tensors["factors"]
         if factors.shape != (*weights.shape, weights.shape[-1]):
             raise ValueError(f"factors of shape {tuple(factors.shape)}")
-        return FactorPosterior(features, weights, prior_mean, factors)
+        return FactorWeightPosterior(features, weights, prior_mean, factors)
     if kind not in KINDS:
         raise ValueError(f"unknown kind {kind!r}")
     y, row_weight, omega = tensors["labels"], tensors["row_weight"], tensors["omega"]
@@ -97,10 +92,10 @@ def _build(kind: str, tensors: Mapping[str, Tensor]) -> WeightPosterior:
     mean = float(prior_mean[0])
     with one_thread():  # as on fitting: another number of threads would round differently
         result = restore_chains(features, y, len(present), row_weight, mean, omega)
-        inner = one_vs_each_posterior(features, result, mean, y, row_weight)
+        inner = OneVsEachWeightPosterior.of_chains(features, result, mean, y, row_weight)
     if kind == "one_vs_each":
         return inner
-    return WithPriorClasses(features, weights, prior_mean, inner, present)
+    return WithPriorClasses(inner, present, prior_mean)
 
 
 def _check_shapes(features: Tensor, weights: Tensor, prior_mean: Tensor, n_rows: int, n_classes: int) -> None:

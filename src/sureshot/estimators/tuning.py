@@ -33,7 +33,7 @@ from torch import Tensor
 from sureshot.estimators.conditioning import Conditioned, Model, condition
 from sureshot.estimators.support import Support, tuning_subset
 from sureshot.estimators.temperature import fit_rule, plug_in_temperatures, smoothed_score
-from sureshot.gaussian.recomputed import leave_one_out
+from sureshot.gaussian.posterior import leave_one_out
 from sureshot.inference.label_regression import leave_one_out_path
 from sureshot.kernels import evaluate
 from sureshot.likelihoods.base import PredictiveRule
@@ -361,9 +361,8 @@ class Search:
 def leave_one_out_latents(fitted: Conditioned) -> tuple[Tensor, Tensor]:
     """Leave-one-out latent means and variances (C, N) of deterministic inference."""
     assert fitted.sites is not None
-    assert fitted.variance is not None
-    mean = fitted.posterior.latent_mean(fitted.posterior.features)[0]
-    return leave_one_out(mean, fitted.variance, fitted.sites.precision, fitted.sites.shift)
+    assert fitted.moments is not None
+    return leave_one_out(*fitted.moments, *fitted.sites)
 
 
 def scaled(kernel: Kernel, output_scale: float) -> Kernel:

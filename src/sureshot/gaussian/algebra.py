@@ -17,6 +17,14 @@ def times_vector(matrix: Tensor, vector: Tensor) -> Tensor:
     return torch.einsum("...mn,...n->...m", matrix, vector)
 
 
+def solve_vectors(triangle: Tensor, vectors: Tensor, upper: bool) -> Tensor:
+    """``T^-1 v`` for triangles (..., C or 1, N, N) and vectors (..., C, N); those of one triangle are its columns."""
+    if triangle.shape[-3:-2] == (1,):
+        columns = torch.linalg.solve_triangular(triangle.squeeze(-3), vectors.mT, upper=upper)
+        return columns.mT
+    return torch.linalg.solve_triangular(triangle, vectors.unsqueeze(-1), upper=upper).squeeze(-1)
+
+
 def weighted_factor(gram: Tensor, root: Tensor) -> Tensor:
     """Lower Cholesky factor of ``B = I + W^1/2 K W^1/2`` (..., N, N), given K and the diagonal (..., N) of W^1/2."""
     return factor_plus_identity(root.unsqueeze(-1) * gram * root.unsqueeze(-2))

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-_BLOCK = 2**18  # matrix entries worked on at a time
+from sureshot.gaussian.memory import IN_CACHE, blocks
 
 
 def site_log_evidence(gram: Tensor, mean: Tensor | float, precision: Tensor, shift: Tensor) -> Tensor:
@@ -147,8 +147,7 @@ class _SiteLogEvidence(torch.autograd.Function):
 
 
 def _blocks(layout: _Layout, n: int) -> list[slice]:
-    size = max(1, _BLOCK // (layout.own * n * n))
-    return [slice(start, start + size) for start in range(0, layout.shared, size)]
+    return blocks(layout.shared, layout.own * n * n, IN_CACHE)
 
 
 def _factor(K: Tensor, root: Tensor) -> Tensor:

@@ -13,17 +13,21 @@ from torch import Tensor
 from sureshot.gaussian.algebra import (
     cholesky_with_jitter,
     factor_plus_identity,
+    solve_vectors,
+    symmetric_root,
     times_vector,
     trace_of_inverse,
     weighted_factor,
 )
-from sureshot.gaussian.latent import LatentPosterior, LatentPrior
+from sureshot.gaussian.features import FeaturePrior
+from sureshot.gaussian.posterior import LatentMoments, SitePosterior
+from sureshot.gaussian.prior import Covariance, Prior
 from sureshot.gaussian.sites import Sites
 
 
 @dataclass(frozen=True)
-class GramPosterior(LatentPosterior):
-    """Posterior in function space; see `LatentPosterior`."""
+class GramPosterior(SitePosterior):
+    """Posterior in function space; see `SitePosterior`."""
 
     prior_mean: Tensor
     sites: Sites
@@ -32,8 +36,8 @@ class GramPosterior(LatentPosterior):
     log_det: Tensor
     quadratic: Tensor
     alpha: Tensor  # (..., C, N), K^-1 (m - a)
-    root: Tensor  # (..., C, N), W^1/2
-    factor: Tensor  # (..., C, N, N), L_B, lower Cholesky factor of B = I + W^1/2 K W^1/2
+    root: Tensor  # (..., C or 1, N), W^1/2
+    factor: Tensor  # (..., C or 1, N, N), L_B, lower Cholesky factor of B = I + W^1/2 K W^1/2
 
     def whitened(self, cross: Tensor) -> Tensor:
         """``E = L_B^-1 W^1/2 cross`` (..., C, N, Q): ``E'E`` is what the data explain of the prior covariance."""
@@ -44,68 +48,90 @@ class GramPosterior(LatentPosterior):
         return torch.linalg.solve_triangular(self.factor, torch.diag_embed(self.root), upper=False)
 
     def trace(self) -> Tensor:
-        """See `LatentPosterior.trace`."""
+        """See `SitePosterior.trace`."""
         return trace_of_inverse(self.factor)
 
-    def query(self, cross: Tensor, prior_variance: Tensor) -> tuple[Tensor, Tensor]:
-        """See `LatentPosterior.query`."""
-        mean = self.prior_mean + times_vector(cross.mT, self.alpha)
-        return mean, (prior_variance - self.whitened(cross).square().sum(-2)).clamp_min(0)
+    def query(self, cross: Tensor, prior_variance: Tensor) -> LatentMoments:
+        """See `Posterior.query`."""
+        mean = self.query_mean(cross)
+        variance = (prior_variance - self.whitened(cross).square().sum(-2)).clamp_min(0)
+        return LatentMoments(mean, variance.expand(mean.shape))
+
+    def query_mean(self, cross: Tensor) -> Tensor:
+        """See `Posterior.query_mean`."""
+        return self.prior_mean + times_vector(cross.mT, self.alpha)
 
 
 @dataclass(frozen=True)
-class GramPrior(LatentPrior):
-    """Prior ``N(a, K)`` held as its kernel matrix.
+class GramPrior(Prior):
+    """Prior ``N(a, K)`` held as its kernel matrix."""
 
-    Parameters
-    ----------
-    gram : Tensor (..., C or 1, N, N)
-        One matrix shared by the classes (size 1 at that dimension) or one for each.
-    mean : Tensor, scalar or (..., C, 1)
-    """
-
-    gram: Tensor
-    mean: Tensor
+    gram: Tensor  # (..., C or 1, N, N), one matrix shared by the classes or one for each
+    mean: Tensor  # scalar or (..., C, 1)
+    covariance: Covariance | None = None
 
     @property
     def variance(self) -> Tensor:
-        """Prior variances (..., C or 1, N)."""
+        """See `Prior.variance`."""
         return self.gram.diagonal(dim1=-2, dim2=-1)
 
+    @property
+    def width(self) -> int:
+        """See `Prior.width`: N."""
+        return int(self.gram.shape[-1])
+
     def condition(self, sites: Sites) -> GramPosterior:
-        """Condition on sites: ``B = I + W^1/2 K W^1/2``, for each class one Cholesky factor and one triangular solve.
+        """See `Prior.condition`; for each class one Cholesky factor of B and one triangular solve.
 
         The solve gives ``E = L_B^-1 W^1/2 K``, of which ``E'E`` is what the data explain of the prior covariance.
+        Classes that share kernel matrix and precisions share the factor.
         """
         w, b = sites
-        observed = w > 0  # the root's gradient at zero would be infinite
-        root = torch.where(observed, w, 1).sqrt() * observed
+        root = _root(w)
         scaled = root.unsqueeze(-1) * self.gram
         factor = factor_plus_identity(scaled * root.unsqueeze(-2))
         half_gram = torch.linalg.solve_triangular(factor, scaled, upper=False)
         centred = b - w * self.mean
-        solved = torch.linalg.solve_triangular(factor.mT, half_gram @ centred.unsqueeze(-1), upper=True)
-        alpha = centred - root * solved.squeeze(-1)
+        solved = solve_vectors(factor.mT, times_vector(half_gram, centred), upper=True)
+        alpha = centred - root * solved
         shifted = times_vector(self.gram, alpha)
+        variance = (self.variance - half_gram.square().sum(-2)).clamp_min(0)
+        log_det = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         return GramPosterior(
             prior_mean=self.mean,
             sites=sites,
             mean=self.mean + shifted,
-            variance=(self.variance - half_gram.square().sum(-2)).clamp_min(0),
-            log_det=2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1),
+            variance=variance.expand(shifted.shape),
+            log_det=log_det.expand(shifted.shape[:-1]),
             quadratic=(shifted * alpha).sum(-1),
             alpha=alpha,
             root=root,
             factor=factor,
         )
 
+    def log_density(self, residual: Tensor, precision: Tensor) -> Tensor:
+        """See `Prior.log_density`."""
+        root = _root(precision)
+        factor = weighted_factor(self.gram, root)
+        whitened = solve_vectors(factor, root * residual, upper=False)
+        log_det = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return -0.5 * (whitened.square().sum(-1) + log_det)
+
     def sample(self, shape: torch.Size, generator: torch.Generator | None) -> Tensor:
-        """Draw from the prior; only members whose factorisation fails get jitter, with a warning."""
+        """See `Prior.sample`; only members whose factorisation fails get jitter, with a warning."""
         noise = torch.randn(
             *shape, self.gram.shape[-1], generator=generator, dtype=self.gram.dtype, device=self.gram.device
         )
         factor = cholesky_with_jitter(self.gram)
         return self.mean + times_vector(factor, noise)
+
+    def sampler(self) -> FeaturePrior:
+        """See `Prior.sampler`; a factor from the eigenvalues: singular kernel matrices need no jitter."""
+        return FeaturePrior(symmetric_root(self.gram).to(self.gram.dtype), self.mean)
+
+    def draw(self, sites: Sites, generator: torch.Generator | None, sampler: Prior) -> Tensor:
+        """See `Prior.draw`; by Matheron's rule from one draw of the prior."""
+        return matheron_sample(self, sites, sampler.sample(sites.precision.shape[:-1], generator), generator)
 
 
 def matheron_sample(prior: GramPrior, sites: Sites, prior_draw: Tensor, generator: torch.Generator | None) -> Tensor:
@@ -120,3 +146,9 @@ def matheron_sample(prior: GramPrior, sites: Sites, prior_draw: Tensor, generato
     factor = weighted_factor(prior.gram, root)
     solved = torch.cholesky_solve((root * times_vector(prior.gram, residual)).unsqueeze(-1), factor).squeeze(-1)
     return prior_draw + times_vector(prior.gram, residual - root * solved)
+
+
+def _root(precision: Tensor) -> Tensor:
+    """``W^1/2``, whose gradient is zero where the precision is: it would be infinite."""
+    observed = precision > 0
+    return torch.where(observed, precision, 1).sqrt() * observed

@@ -15,66 +15,75 @@ from torch import Tensor
 
 from sureshot.gaussian.algebra import times_vector, trace_of_inverse, weighted_factor
 from sureshot.gaussian.gram import GramPrior
-from sureshot.gaussian.latent import LatentPosterior
+from sureshot.gaussian.memory import blocks
+from sureshot.gaussian.posterior import LatentMoments, SitePosterior
 from sureshot.gaussian.sites import Sites
-
-NUMBERS_AT_ONCE = 2**23
-"""Of one matrix (classes, N, N) or (classes, N, Q); there are about five of them at a time."""
 
 
 @dataclass(frozen=True)
-class GramBlockPosterior(LatentPosterior):
-    """Posterior in function space that keeps no matrix but the kernel's; see `LatentPosterior`."""
+class GramBlockPosterior(SitePosterior):
+    """Posterior in function space that keeps no matrix but the kernel's; see `SitePosterior`."""
 
-    prior: GramPrior  # (1 or C, N, N)
-    prior_mean: Tensor  # (C, 1)
+    prior: GramPrior  # (..., 1 or C, N, N)
+    prior_mean: Tensor  # (..., C, 1)
     sites: Sites
     mean: Tensor
     variance: Tensor
     log_det: Tensor
     quadratic: Tensor
-    alpha: Tensor  # (C, N), K^-1 (m - a)
-
-    def query_mean(self, cross: Tensor) -> Tensor:
-        """Means (C, Q) at queries, from the kernel between data and queries (1 or C, N, Q)."""
-        return self.prior_mean + times_vector(cross.mT, self.alpha)
+    alpha: Tensor  # (..., C, N), K^-1 (m - a)
 
     def trace(self) -> Tensor:
-        """See `LatentPosterior.trace`."""
-        n_classes, n = self.sites.precision.shape
-        return torch.cat([trace_of_inverse(self._factor(block)) for block in _class_blocks(n_classes, n * n)])
+        """See `SitePosterior.trace`."""
+        return torch.cat([trace_of_inverse(self._factor(block)) for block in _class_blocks(self.sites)], -1)
 
-    def query(self, cross: Tensor, prior_variance: Tensor) -> tuple[Tensor, Tensor]:
-        """See `LatentPosterior.query`; cross (1 or C, N, Q), prior_variance (1 or C, Q)."""
+    def query(self, cross: Tensor, prior_variance: Tensor) -> LatentMoments:
+        """See `Posterior.query`."""
         root = self.sites.precision.sqrt()
         explained = []
-        for block in _class_blocks(len(root), cross.shape[-2] * max(cross.shape[-2:])):
-            scaled = root[block].unsqueeze(-1) * _classes(cross, block)
+        for block in _class_blocks(self.sites, cross.shape[-1]):
+            scaled = root[..., block, :].unsqueeze(-1) * _classes(cross, block)
             explained.append(torch.linalg.solve_triangular(self._factor(block), scaled, upper=False).square().sum(-2))
-        return self.query_mean(cross), (prior_variance - torch.cat(explained)).clamp_min(0)
+        variance = (prior_variance - torch.cat(explained, -2)).clamp_min(0)
+        return LatentMoments(self.query_mean(cross), variance)
+
+    def query_mean(self, cross: Tensor) -> Tensor:
+        """See `Posterior.query_mean`."""
+        return self.prior_mean + times_vector(cross.mT, self.alpha)
 
     def _factor(self, block: slice) -> Tensor:
-        """Cholesky factors of ``B`` of some classes, (c, N, N)."""
-        return weighted_factor(_classes(self.prior.gram, block), self.sites.precision[block].sqrt())
+        """Cholesky factors of ``B`` of some classes, (..., c, N, N)."""
+        return weighted_factor(_classes(self.prior.gram, block), self.sites.precision[..., block, :].sqrt())
 
 
 def condition_by_blocks(prior: GramPrior, sites: Sites) -> GramBlockPosterior:
     """`GramPrior.condition` in blocks of classes, of which only vectors are kept."""
-    n_classes, n = sites.precision.shape
-    prior_mean = prior.mean.expand(n_classes, 1)
+    n_classes = sites.precision.shape[-2]
+    prior_mean = prior.mean.expand(*prior.mean.shape[:-2], n_classes, 1)
     kept = []
-    for block in _class_blocks(n_classes, n * n):
-        part = GramPrior(_classes(prior.gram, block), prior_mean[block]).condition(Sites(*(s[block] for s in sites)))
-        kept.append((part.mean, part.variance, part.log_det, part.quadratic, part.alpha))
-    moments = (torch.cat(parts) for parts in zip(*kept, strict=True))
-    return GramBlockPosterior(prior, prior_mean, sites, *moments)
+    for block in _class_blocks(sites):
+        part = GramPrior(_classes(prior.gram, block), prior_mean[..., block, :])
+        found = part.condition(Sites(*(values[..., block, :] for values in sites)))
+        kept.append((found.mean, found.variance, found.log_det, found.quadratic, found.alpha))
+    mean, variance, log_det, quadratic, alpha = zip(*kept, strict=True)
+    return GramBlockPosterior(
+        prior=prior,
+        prior_mean=prior_mean,
+        sites=sites,
+        mean=torch.cat(mean, -2),
+        variance=torch.cat(variance, -2),
+        log_det=torch.cat(log_det, -1),
+        quadratic=torch.cat(quadratic, -1),
+        alpha=torch.cat(alpha, -2),
+    )
 
 
-def _class_blocks(n_classes: int, numbers: int) -> list[slice]:
-    size = max(1, NUMBERS_AT_ONCE // max(1, numbers))
-    return [slice(start, start + size) for start in range(0, n_classes, size)]
+def _class_blocks(sites: Sites, n_queries: int = 0) -> list[slice]:
+    n_classes, n = sites.precision.shape[-2:]
+    others = sites.precision.shape[:-2].numel()
+    return blocks(n_classes, others * n * max(n, n_queries))
 
 
 def _classes(matrices: Tensor, block: slice) -> Tensor:
     """The classes' own matrices, or the one they share."""
-    return matrices if matrices.shape[0] == 1 else matrices[block]
+    return matrices if matrices.shape[-3] == 1 else matrices[..., block, :, :]

@@ -14,13 +14,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from sureshot.gaussian.memory import AT_ONCE
 from sureshot.gaussian.sites import Sites
 
 LARGEST_WASTE = 1.5
 """How many times the matrix entries that a bucket's problems need on their own, it may hold."""
-
-NUMBERS_AT_ONCE = 2**24
-"""Entries of the matrices of one bucket, 134 MB in float64; conditioning holds about five times as much."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ class Bucket:
 def size_buckets(
     members: Sequence[Tensor],  # of each problem its rows, (n_p,) int64, at least one
     largest_waste: float = LARGEST_WASTE,
-    numbers_at_once: int = NUMBERS_AT_ONCE,
+    at_once: int = 2 * AT_ONCE,  # entries of the matrices of one bucket
 ) -> list[Bucket]:
     """Cut problems into buckets; a problem too large for the bound is one by itself.
 
@@ -69,7 +67,7 @@ def size_buckets(
         while end < len(order):
             needed += sizes[order[end]] ** 2
             held = (end - begin + 1) * largest
-            if end > begin and (held > largest_waste * needed or held > numbers_at_once):
+            if end > begin and (held > largest_waste * needed or held > at_once):
                 break
             end += 1
         buckets.append(_bucket(order[begin:end], members))

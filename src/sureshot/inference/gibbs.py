@@ -26,17 +26,13 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from sureshot.gaussian.algebra import factor_plus_identity, symmetric_root, times_vector
-from sureshot.gaussian.features import FeaturePrior
-from sureshot.gaussian.gram import GramPrior, matheron_sample
-from sureshot.gaussian.latent import LatentPrior
+from sureshot.gaussian.memory import OF_DRAWS, blocks
+from sureshot.gaussian.prior import Prior
 from sureshot.gaussian.sites import Sites
 from sureshot.likelihoods.auxiliary import require_counts
 from sureshot.likelihoods.base import ConjugateLikelihood, PredictiveRule
 
 logger = logging.getLogger(__name__)
-
-_LARGEST_BLOCK = 2**26  # numbers held at once; more chains than fit are worked through in blocks
 
 
 class GibbsState(NamedTuple):
@@ -73,27 +69,26 @@ class GibbsResult:
 @torch.no_grad()
 def gibbs_step(
     state: GibbsState,
-    prior: LatentPrior,
+    prior: Prior,
     likelihood: ConjugateLikelihood,
     y: Tensor,
     weight: Tensor | None,
     generator: torch.Generator | None,
-    prior_sampler: LatentPrior | None = None,
+    prior_sampler: Prior | None = None,
 ) -> tuple[GibbsState, GibbsInfo]:
     """One sweep: latents given the sites, exactly, then sites given the latents.
 
     Parameters
     ----------
     state : GibbsState
-    prior : LatentPrior
-        `GramPrior` (Matheron's rule in function space) or `FeaturePrior` (weight space).
+    prior : Prior
     likelihood : ConjugateLikelihood
         With diagonal sites.
     y : Tensor (..., N) int64
     weight : Tensor (..., N) or None
     generator : torch.Generator or None
-    prior_sampler : LatentPrior or None
-        The same prior with its factor at hand (see `sampler_of`), to spare a factorisation for every sweep.
+    prior_sampler : Prior or None
+        `Prior.sampler`, to spare a factorisation for every sweep.
 
     References
     ----------
@@ -105,7 +100,7 @@ def gibbs_step(
 
 @torch.no_grad()
 def run_gibbs(
-    prior: LatentPrior,
+    prior: Prior,
     likelihood: ConjugateLikelihood,
     y: Tensor,
     n_chains: int = 20,
@@ -120,7 +115,7 @@ def run_gibbs(
 
     Parameters
     ----------
-    prior : LatentPrior
+    prior : Prior
     likelihood : ConjugateLikelihood
     y : Tensor (..., N) int64
     n_chains, n_sweeps : int
@@ -154,16 +149,16 @@ def run_gibbs(
         require_counts(weight)
     classes = int(y.max()) + 1 if n_classes is None else n_classes
     n_latents = likelihood.n_latents(max(classes, 2))
-    matrix = prior.gram if isinstance(prior, GramPrior) else _features(prior)
-    batch = torch.broadcast_shapes(matrix.shape[:-3], y.shape[:-1])
-    sampler = sampler_of(prior)
+    variance = prior.variance
+    batch = torch.broadcast_shapes(variance.shape[:-2], y.shape[:-1])
+    sampler = prior.sampler()
     shape = torch.Size((n_chains, *batch, n_latents))
     if start is None:
         latents = sampler.sample(shape, generator)
     else:
-        mean, variance = start
-        noise = torch.randn(*shape, y.shape[-1], generator=generator, dtype=matrix.dtype, device=matrix.device)
-        latents = mean + variance.sqrt() * noise
+        mean, spread = start
+        noise = torch.randn(*shape, y.shape[-1], generator=generator, dtype=variance.dtype, device=variance.device)
+        latents = mean + spread.sqrt() * noise
     state = GibbsState(likelihood.sample_sites(latents, y, weight, generator))
     kept = [(latents, state.sites)] if keep == "all" else []
     for _ in range(n_sweeps - 1):
@@ -179,17 +174,17 @@ def run_gibbs(
 
 @torch.no_grad()
 def predictive_moments(
-    result: GibbsResult, prior: LatentPrior, cross: Tensor, prior_variance: Tensor
+    result: GibbsResult, prior: Prior, cross: Tensor, prior_variance: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Each chain's Gaussian over the latents at query inputs: mean and variance, (chains, ..., C, Q).
 
     Parameters
     ----------
     result : GibbsResult
-    prior : LatentPrior
+    prior : Prior
         The one that was sampled.
     cross, prior_variance : Tensor
-        As for `sureshot.gaussian.latent.LatentPosterior.query`.
+        The prior's `Queries`.
     """
     parts = [prior.condition(sites).query(cross, prior_variance) for sites in _blocks(prior, result.sites)]
     return torch.cat([mean for mean, _ in parts]), torch.cat([variance for _, variance in parts])
@@ -197,7 +192,7 @@ def predictive_moments(
 
 def predictive_probabilities(
     result: GibbsResult,
-    prior: LatentPrior,
+    prior: Prior,
     likelihood: ConjugateLikelihood,
     cross: Tensor,
     prior_variance: Tensor,
@@ -208,67 +203,18 @@ def predictive_probabilities(
     return likelihood.predict_mixture(mean, variance, rule)
 
 
-def sampler_of(prior: LatentPrior) -> LatentPrior:
-    """The same prior with a factor of its kernel matrix at hand, so that every draw is one product.
-
-    Singular kernel matrices need no jitter here: the factor comes from the eigenvalues.
-    """
-    if isinstance(prior, GramPrior):
-        root = symmetric_root(prior.gram).to(prior.gram.dtype)
-        return FeaturePrior(root, prior.mean)
-    return prior
-
-
 def draw_latents(
-    prior: LatentPrior,
-    sites: Sites,
+    prior: Prior,
+    sites: Sites,  # (chains, ..., C, N)
     generator: torch.Generator | None,
-    prior_sampler: LatentPrior | None = None,
+    prior_sampler: Prior | None = None,  # as in `gibbs_step`
 ) -> Tensor:
-    """One exact draw of the latents given each chain's sites, (chains, ..., C, N).
-
-    Parameters
-    ----------
-    prior : LatentPrior
-    sites : Sites
-        Each (chains, ..., C, N).
-    generator : torch.Generator or None
-    prior_sampler : LatentPrior or None
-        As in `gibbs_step`.
-    """
-    sampler = sampler_of(prior) if prior_sampler is None else prior_sampler
-    parts = []
-    for block in _blocks(prior, sites):
-        if isinstance(prior, GramPrior):
-            start = sampler.sample(block.precision.shape[:-1], generator)
-            parts.append(matheron_sample(prior, block, start, generator))
-        else:
-            parts.append(_weight_space_draw(_features(prior), prior.mean, block, generator))
-    return torch.cat(parts)
+    """One exact draw of the latents given each chain's sites, (chains, ..., C, N)."""
+    sampler = prior.sampler() if prior_sampler is None else prior_sampler
+    return torch.cat([prior.draw(block, generator, sampler) for block in _blocks(prior, sites)])
 
 
-def _weight_space_draw(features: Tensor, prior_mean: Tensor, sites: Sites, generator: torch.Generator | None) -> Tensor:
-    """``f = a + Phi v`` with ``v ~ N(A^-1 Phi' (b - w a), A^-1)``, ``A = I + Phi' W Phi``."""
-    w, b = sites
-    rank = features.shape[-1]
-    factor = factor_plus_identity(features.mT @ (w.unsqueeze(-1) * features))
-    noise = torch.randn(*w.shape[:-1], rank, 1, generator=generator, dtype=w.dtype, device=w.device)
-    projected = times_vector(features.mT, b - w * prior_mean).unsqueeze(-1)
-    half = torch.linalg.solve_triangular(factor, projected, upper=False)
-    weights = torch.linalg.solve_triangular(factor.mT, half + noise, upper=True)
-    return prior_mean + times_vector(features, weights.squeeze(-1))
-
-
-def _features(prior: LatentPrior) -> Tensor:
-    if isinstance(prior, FeaturePrior):
-        return prior.features
-    raise TypeError(f"prior must be a GramPrior or a FeaturePrior, got {type(prior).__name__}")
-
-
-def _blocks(prior: LatentPrior, sites: Sites) -> list[Sites]:
+def _blocks(prior: Prior, sites: Sites) -> list[Sites]:
     """Cut the chains so that no block holds more than a bounded number of matrix entries."""
-    n = sites.precision.shape[-1]
-    width = n if isinstance(prior, GramPrior) else _features(prior).shape[-1]
-    per_chain = sites.precision[0].numel() * width
-    size = max(1, _LARGEST_BLOCK // max(per_chain, 1))
-    return [Sites(w, b) for w, b in zip(sites.precision.split(size), sites.shift.split(size), strict=True)]
+    each = sites.precision[0].numel() * prior.width
+    return [Sites(*(part[chains] for part in sites)) for chains in blocks(len(sites.precision), each, OF_DRAWS)]

@@ -1,10 +1,14 @@
-"""Label regression: Gaussian-process regression on -1/+1 targets, one column for each class.
+"""Label regression: Gaussian-process regression on -1/+1 targets, one regression for each class.
 
-Every class shares one factorisation, and leave-one-out latents are closed-form, so kernels can be compared at the
-cost of one eigendecomposition each. Targets are centred on their weighted mean, the prior mean of class c's latent,
-``2 n_c / n - 1``: far from all data a class falls back to its frequency, and a class without rows to -1.
+Everything is exact and in closed form, by any prior and for any batch: `regress_labels`. Classes that share a kernel
+share one factorisation. Two uses differ in the prior mean: deep kernel transfer keeps that of its learner;
+`GPClassifier` centres the targets on their weighted mean, ``2 n_c / n - 1`` for class c, so that far from all data a
+class falls back to its frequency, and a class without rows to -1 (`label_targets`).
 
-References: Rasmussen & Williams 2006, sections 5.4.2 and 6.5; Patacchiola et al. 2020 (deep kernel transfer).
+Leave-one-out latents are closed-form too, so kernels can be compared at the cost of one eigendecomposition each:
+`leave_one_out_path`.
+
+References: Rasmussen & Williams 2006, sections 2.2, 5.4.2 and 6.5; Rifkin & Klautau 2004; Patacchiola et al. 2020.
 """
 
 from __future__ import annotations
@@ -15,76 +19,69 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sureshot.gaussian.recomputed import SitePosterior, weight_precision_factor
+from sureshot.gaussian.prior import Prior
 from sureshot.gaussian.sites import Sites
+from sureshot.likelihoods.auxiliary import one_hot
 
 
 def label_targets(y: Tensor, n_classes: int, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Targets -1/+1 (C, N) and their weighted means (C,)."""
-    one_hot = torch.nn.functional.one_hot(y, n_classes).to(weight.dtype).mT
-    targets = 2 * one_hot - 1
-    return targets, (targets * weight).sum(-1) / weight.sum()
+    """Targets -1/+1 (..., C, N) of labels (..., N), and their weighted means (..., C)."""
+    targets = 2 * one_hot(y, n_classes, weight.dtype) - 1
+    return targets, (targets * weight.unsqueeze(-2)).sum(-1) / weight.sum(-1, keepdim=True)
 
 
-@dataclass(frozen=True)
-class LabelRegressionFit:
-    """The exact posterior and its evidence; see `fit_label_regression`."""
+def regression_sites(
+    prior: Prior,  # mean scalar or (..., C, 1)
+    y: Tensor,  # (..., N)
+    n_classes: int,
+    weight: Tensor | None,  # (..., N), a row of weight s is s equal ones; one by default
+    noise: float | Tensor,  # variance
+    present: Tensor | None = None,  # (..., C) bool, False for a class that has no regression
+) -> Sites:
+    """The exact sites: precision ``s / noise`` (..., 1, N), shared by the classes, and shift (..., C, N).
 
-    posterior: SitePosterior
-    sites: Sites
-    variance: Tensor  # (C, N), at the training rows
-    log_evidence: Tensor
-
-
-def fit_label_regression(
-    features: Tensor, y: Tensor, n_classes: int, weight: Tensor, noise: float
-) -> LabelRegressionFit:
-    """Exact Gaussian posterior of the weights.
-
-    Parameters
-    ----------
-    features : Tensor (N, R)
-        Features with ``K = Phi Phi'``.
-    y : Tensor (N,)
-    n_classes : int
-    weight : Tensor (N,)
-        A datum of weight s counts as s equal ones: for the posterior, one of noise variance ``noise / s``.
-    noise : float
-        Noise variance.
+    The targets of a class that is not present are its prior mean, which says nothing of the latents' means.
     """
-    targets, mean = label_targets(y, n_classes, weight)
-    centred = targets - mean[:, None]
-    precision = weight / noise
-    factor = weight_precision_factor(features, precision)
-    projected = features.mT @ (precision * centred).mT  # (R, C)
-    weights = torch.cholesky_solve(projected, factor).mT.contiguous()
-    posterior = SitePosterior(features, weights[None], mean, precision[None, None])
-    fit = (precision * centred * (centred - weights @ features.mT)).sum()
-    log_det = 2 * factor.diagonal().log().sum()
-    # A row of weight 2 is two observations, each with a normaliser of its own.
-    evidence = -0.5 * (fit + n_classes * (log_det + weight.sum() * math.log(2 * math.pi * noise)))
-    inside = torch.linalg.solve_triangular(factor, features.mT, upper=False).square().sum(0)
-    sites = Sites(precision.expand_as(targets), precision * targets)
-    return LabelRegressionFit(posterior, sites, inside.expand_as(targets), evidence)
+    dtype = prior.variance.dtype
+    counts = torch.ones_like(y, dtype=dtype) if weight is None else weight.to(dtype)
+    precision = (counts / noise).unsqueeze(-2)
+    targets = 2 * one_hot(y, n_classes, dtype) - 1
+    if present is not None:
+        targets = torch.where(present.unsqueeze(-1), targets, prior.mean)
+    return Sites(precision, precision * targets)
+
+
+def regression_log_evidence(
+    prior: Prior,
+    y: Tensor,
+    n_classes: int,
+    weight: Tensor | None,
+    noise: float | Tensor,
+    present: Tensor | None = None,
+) -> Tensor:
+    """Exact log evidence of the targets, summed over the classes that are present, (...); as `regression_sites`.
+
+    A row of weight 2 is two observations, each with a normaliser of its own.
+    """
+    sites = regression_sites(prior, y, n_classes, weight, noise, present)
+    dtype = sites.shift.dtype
+    targets = 2 * one_hot(y, n_classes, dtype) - 1
+    residual = targets - prior.mean
+    if present is not None:
+        residual = residual.masked_fill(~present.unsqueeze(-1), 0)
+    rows = y.shape[-1] if weight is None else weight.sum(-1, keepdim=True)
+    variance = torch.as_tensor(noise, dtype=dtype, device=residual.device)
+    values = prior.log_density(residual, sites.precision) - 0.5 * rows * (2 * math.pi * variance).log()
+    return (values if present is None else values * present).sum(-1)
 
 
 @dataclass(frozen=True)
 class LabelRegressionPath:
-    """Leave-one-out latents along a path of noise levels, from one eigendecomposition.
+    """Leave-one-out latents along a path of noise levels, from one eigendecomposition."""
 
-    Attributes
-    ----------
-    latent : Tensor (L, C, N)
-        Leave-one-out means at each noise level.
-    variance : Tensor (L, N)
-        Leave-one-out variances of the latents, without noise, the same for all classes.
-    scale : Tensor (L,)
-        The output scale that maximises the evidence at that ratio of noise to output scale.
-    """
-
-    latent: Tensor
-    variance: Tensor
-    scale: Tensor
+    latent: Tensor  # (L, C, N), leave-one-out means at each noise level
+    variance: Tensor  # (L, N), of the latents, without noise, the same for all classes
+    scale: Tensor  # (L,), the output scale that maximises the evidence at that ratio of noise to output scale
 
 
 def leave_one_out_path(

@@ -23,9 +23,10 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from sureshot.gaussian.algebra import weighted_factor
+from sureshot.gaussian.posterior import LatentMoments, Posterior
 from sureshot.gaussian.recomputed import (
-    SitePosterior,
-    SoftmaxPosterior,
+    SiteWeightPosterior,
+    SoftmaxWeightPosterior,
     training_moments,
     weight_precision_factor,
     without_negligible,
@@ -39,7 +40,7 @@ class LaplaceFit:
 
     Attributes
     ----------
-    posterior : SitePosterior or SoftmaxPosterior
+    posterior : SiteWeightPosterior or SoftmaxWeightPosterior
     sites : Sites
         The Gaussian factors that stand for the likelihood at the mode, each (C, N).
     variance : Tensor (C, N)
@@ -48,7 +49,7 @@ class LaplaceFit:
         Laplace's approximation of the log evidence.
     """
 
-    posterior: SitePosterior | SoftmaxPosterior
+    posterior: SiteWeightPosterior | SoftmaxWeightPosterior
     sites: Sites
     variance: Tensor
     log_evidence: Tensor
@@ -56,7 +57,7 @@ class LaplaceFit:
     @property
     def dual(self) -> Tensor:
         """``K^-1 (f - a)`` (C, N): the gradient of the log likelihood at the mode, a start for other kernels."""
-        return self.sites.shift - self.sites.precision * self.posterior.latent_mean(self.posterior.features)[0]
+        return self.sites.shift - self.sites.precision * self.posterior.training_mean[0]
 
 
 def fit_logistic_laplace(
@@ -115,7 +116,7 @@ def fit_logistic_laplace(
     precision = weight * p * (1 - p)
     sites = Sites(precision[None], (precision * latent + weight * (target - p))[None])
     mean = features.new_full((1,), prior_mean)
-    posterior = SitePosterior(features, w[None, None], mean, precision[None, None])
+    posterior = SiteWeightPosterior(features, w[None, None], mean, precision[None, None])
     moments = training_moments(features, precision[None], 1, only_informative=False)
     return LaplaceFit(posterior, sites, moments.variance, value - 0.5 * moments.log_det)
 
@@ -180,7 +181,7 @@ def fit_softmax_laplace(
     p = torch.softmax(latent / temperature, dim=0)
     precision = weight * p * (1 - p) / temperature**2
     sites = Sites(precision, precision * latent + weight * (one_hot.mT - p) / temperature)
-    posterior = SoftmaxPosterior(
+    posterior = SoftmaxWeightPosterior(
         features,
         w[None],
         features.new_full((n_classes,), prior_mean),
@@ -194,7 +195,7 @@ def fit_softmax_laplace(
 
 
 @dataclass(frozen=True)
-class ExactSoftmaxLaplace:
+class ExactSoftmaxLaplace(Posterior):
     """The Laplace posterior of all classes together; see `softmax_laplace_exact`.
 
     Attributes
@@ -217,20 +218,17 @@ class ExactSoftmaxLaplace:
     blocks: Tensor
     total_factor: Tensor
 
-    def query(self, cross: Tensor, prior_variance: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean (..., C, Q) and covariance over classes (..., Q, C, C) at queries.
-
-        Parameters
-        ----------
-        cross : Tensor (..., N, Q)
-        prior_variance : Tensor (..., Q)
-        """
-        mean = self.prior_mean + self.residual @ cross
-        projected = self.blocks @ cross.unsqueeze(-3)  # (..., C, N, Q), E_c k*
-        diagonal = prior_variance.unsqueeze(-2) - (cross.unsqueeze(-3) * projected).sum(-2)  # (..., C, Q)
+    def query(self, cross: Tensor, prior_variance: Tensor) -> LatentMoments:
+        """See `Posterior.query`; one kernel for all classes, (..., 1, N, Q) and (..., 1, Q)."""
+        projected = self.blocks @ cross  # (..., C, N, Q), E_c k*
+        diagonal = prior_variance - (cross * projected).sum(-2)  # (..., C, Q)
         by_query = projected.movedim(-1, -3).mT  # (..., Q, N, C)
         whitened = torch.linalg.solve_triangular(self.total_factor.unsqueeze(-3), by_query, upper=False)
-        return mean, torch.diag_embed(diagonal.mT) + whitened.mT @ whitened
+        return LatentMoments(self.query_mean(cross), torch.diag_embed(diagonal.mT) + whitened.mT @ whitened)
+
+    def query_mean(self, cross: Tensor) -> Tensor:
+        """See `Posterior.query_mean`."""
+        return self.prior_mean + self.residual @ cross.squeeze(-3)
 
 
 def softmax_laplace_exact(

@@ -3,10 +3,10 @@
 The posterior over latents f and auxiliary variables is approximated by a product ``q(f) q(aux)``. Each step
 takes the optimal auxiliary variables for the present q(f), which are Gaussian sites
 (`MeanFieldLikelihood.expected_sites`), and then the optimal Gaussian q(f) for these sites
-(`LatentPrior.condition`). Both are closed-form coordinate ascents, so the evidence bound never falls; there
+(`Prior.condition`). Both are closed-form coordinate ascents, so the evidence bound never falls; there
 is no learning rate and no randomness. The start is the prior, ``m = a`` and ``Sigma = K``.
 
-Any `LatentPrior` serves: a `FeaturePrior` makes everything ``O(N R^2)``. All leading dimensions (tasks) run
+Any `Prior` serves: a `FeaturePrior` makes everything ``O(N R^2)``. All leading dimensions (tasks) run
 in one tensor operation, and a task's result does not depend on the tasks beside it: a converged one stands
 still.
 
@@ -28,7 +28,8 @@ import torch
 from torch import Tensor
 
 from sureshot.gaussian.gram import GramPosterior, GramPrior
-from sureshot.gaussian.latent import LatentPosterior, LatentPrior
+from sureshot.gaussian.posterior import LatentMoments, Posterior, SitePosterior
+from sureshot.gaussian.prior import Prior
 from sureshot.gaussian.sites import Sites
 from sureshot.inference.objectives import evidence_bound
 from sureshot.likelihoods.base import Carried, MeanFieldLikelihood
@@ -56,7 +57,7 @@ class MeanFieldResult:
 
     Attributes
     ----------
-    posterior : LatentPosterior
+    posterior : SitePosterior
         Differentiable in the prior at fixed sites: by stationarity, autograd through
         ``evidence_bound(posterior, ...)`` is the total gradient of the converged bound.
     sites : Sites
@@ -68,7 +69,7 @@ class MeanFieldResult:
     converged : Tensor (...) bool
     """
 
-    posterior: LatentPosterior
+    posterior: SitePosterior
     sites: Sites
     bound: Tensor
     bound_trace: Tensor
@@ -76,52 +77,31 @@ class MeanFieldResult:
 
 
 @dataclass(frozen=True)
-class JointPosterior:
-    """One-vs-each posterior with the covariance between classes.
+class JointPosterior(Posterior):
+    """One-vs-each posterior with the covariance between classes."""
 
-    Attributes
-    ----------
-    prior_mean : Tensor (..., C, 1)
-    mean : Tensor (..., C, N)
-        Latent means at the training inputs.
-    alpha : Tensor (..., C, N)
-        ``K^-1 (m_c - a_c)``.
-    bound : Tensor (...)
-        Evidence bound in nats.
-    bound_trace : Tensor (steps, ...)
-    converged : Tensor (...) bool
-    half : Tensor (..., M, C, N)
-        ``L_B^-1 W^1/2 A``, which removes from the prior covariance what the data explain.
-    """
+    prior_mean: Tensor  # (..., C, 1)
+    mean: Tensor  # (..., C, N), at the training inputs
+    alpha: Tensor  # (..., C, N), ``K^-1 (m_c - a_c)``
+    bound: Tensor  # (...), evidence bound in nats
+    bound_trace: Tensor  # (steps, ...)
+    converged: Tensor  # (...) bool
+    half: Tensor  # (..., M, C, N), ``L_B^-1 W^1/2 A``, which removes from the prior what the data explain
 
-    prior_mean: Tensor
-    mean: Tensor
-    alpha: Tensor
-    bound: Tensor
-    bound_trace: Tensor
-    converged: Tensor
-    half: Tensor
-
-    def query(self, cross: Tensor, prior_variance: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean (..., C, Q) and covariance over the classes (..., Q, C, C) at query inputs.
-
-        Parameters
-        ----------
-        cross : Tensor (..., N, Q)
-            Kernel between data and queries.
-        prior_variance : Tensor (..., Q)
-            The kernel's diagonal at the queries.
-        """
-        mean = self.prior_mean + self.alpha @ cross
+    def query(self, cross: Tensor, prior_variance: Tensor) -> LatentMoments:
+        """See `Posterior.query`; one kernel for all classes, (..., 1, N, Q) and (..., 1, Q)."""
         n_classes = self.alpha.shape[-2]
-        explained = (self.half @ cross.unsqueeze(-3)).movedim(-1, -3)  # (..., Q, M, C)
+        explained = (self.half @ cross).movedim(-1, -3)  # (..., Q, M, C)
         eye = torch.eye(n_classes, dtype=cross.dtype, device=cross.device)
-        return mean, prior_variance[..., None, None] * eye - explained.mT @ explained
+        prior = prior_variance.squeeze(-2)[..., None, None] * eye
+        return LatentMoments(self.query_mean(cross), prior - explained.mT @ explained)
+
+    def query_mean(self, cross: Tensor) -> Tensor:
+        """See `Posterior.query_mean`."""
+        return self.prior_mean + self.alpha @ cross.squeeze(-3)
 
 
-def initial_posterior(
-    prior: LatentPrior, likelihood: MeanFieldLikelihood, y: Tensor, n_classes: int
-) -> LatentPosterior:
+def initial_posterior(prior: Prior, likelihood: MeanFieldLikelihood, y: Tensor, n_classes: int) -> SitePosterior:
     """The prior as a posterior without observations: the deterministic start ``m = a``, ``Sigma = K``."""
     variance = prior.variance
     batch = torch.broadcast_shapes(variance.shape[:-2], prior.mean.shape[:-2], y.shape[:-1])
@@ -130,12 +110,12 @@ def initial_posterior(
 
 
 def mean_field_step(
-    posterior: LatentPosterior,
-    prior: LatentPrior,
+    posterior: SitePosterior,
+    prior: Prior,
     likelihood: MeanFieldLikelihood,
     y: Tensor,
     weight: Tensor | None = None,
-) -> tuple[LatentPosterior, MeanFieldInfo]:
+) -> tuple[SitePosterior, MeanFieldInfo]:
     """One sweep of coordinate ascent: expected sites, then the Gaussian posterior; the bound never falls.
 
     Differentiable, so a caller who wants gradients through a few unrolled steps calls it in a loop.
@@ -148,7 +128,7 @@ def mean_field_step(
 
 
 def unrolled_sites(
-    condition: Callable[[Sites], LatentPosterior],
+    condition: Callable[[Sites], SitePosterior],
     likelihood: MeanFieldLikelihood,
     mean: Tensor,
     variance: Tensor,
@@ -178,7 +158,7 @@ def unrolled_sites(
 
 
 def fit_mean_field(
-    prior: LatentPrior,
+    prior: Prior,
     likelihood: MeanFieldLikelihood,
     y: Tensor,
     weight: Tensor | None = None,
@@ -190,7 +170,7 @@ def fit_mean_field(
 
     Parameters
     ----------
-    prior : LatentPrior
+    prior : Prior
         Over latents at the N inputs; sizes 1 at the class dimension are shared by the classes.
     likelihood : MeanFieldLikelihood
     y : Tensor (..., N) int64

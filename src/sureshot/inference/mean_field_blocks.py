@@ -13,29 +13,15 @@ from sureshot.likelihoods.base import MeanFieldLikelihood
 
 
 def mean_field_by_blocks(
-    prior: GramPrior,
+    prior: GramPrior,  # gram (..., 1 or C, N, N), mean (..., C, 1)
     likelihood: MeanFieldLikelihood,
-    y: Tensor,
+    y: Tensor,  # (..., N) int64
     n_classes: int,
-    weight: Tensor | None,
-    n_steps: int,
+    weight: Tensor | None,  # (..., N), one by default
+    n_steps: int,  # at least 1
 ) -> GramBlockPosterior:
-    """Mean field with a fixed number of steps from the prior.
-
-    Parameters
-    ----------
-    prior : GramPrior
-        ``gram`` (1 or C, N, N), ``mean`` (C, 1).
-    likelihood : MeanFieldLikelihood
-    y : Tensor (N,) int64
-    n_classes : int
-        C.
-    weight : Tensor (N,), optional
-        One by default.
-    n_steps : int
-        At least 1.
-    """
-    size = (n_classes, y.shape[-1])
+    """Mean field with a fixed number of steps from the prior."""
+    size = (*y.shape[:-1], n_classes, y.shape[-1])
     moments = prior.mean.expand(size), prior.variance.expand(size)
     sites, _ = unrolled_sites(partial(condition_by_blocks, prior), likelihood, *moments, y, weight, n_steps)
     return condition_by_blocks(prior, sites)

@@ -29,6 +29,8 @@ import torch
 from torch import Tensor
 
 from sureshot.gaussian.algebra import times_vector
+from sureshot.gaussian.features import weight_query
+from sureshot.gaussian.posterior import LatentMoments, Posterior
 from sureshot.gaussian.sites import Sites
 from sureshot.inference.mean_field import check_labels
 from sureshot.likelihoods.base import MeanFieldLikelihood
@@ -111,39 +113,27 @@ class NaturalGradientInfo(NamedTuple):
 
 
 @dataclass(frozen=True)
-class NaturalGradientResult:
-    """Posterior of whitened inducing values.
+class NaturalGradientResult(Posterior):
+    """Posterior of whitened inducing values; queries are features (..., 1 or C, Q, R)."""
 
-    Attributes
-    ----------
-    prior_mean : Tensor, scalar or (..., C, 1)
-    mean : Tensor (..., C, R)
-    factor : Tensor (..., C, R, R)
-        Lower Cholesky factor of the posterior precision.
-    state : NaturalGradientState
-        For continuing.
-    bound_trace : Tensor (steps, ...)
-        Noisy estimates of the evidence bound, one for each step.
-    bound : Tensor (...)
-        Evidence bound over all the data at the end.
-    """
-
-    prior_mean: Tensor
-    mean: Tensor
-    factor: Tensor
-    state: NaturalGradientState
-    bound_trace: Tensor
-    bound: Tensor
+    prior_mean: Tensor  # scalar or (..., C, 1)
+    mean: Tensor  # (..., C, R)
+    factor: Tensor  # (..., C, R, R), lower Cholesky factor of the posterior precision
+    state: NaturalGradientState  # for continuing
+    bound_trace: Tensor  # (steps, ...), noisy estimates of the evidence bound, one for each step
+    bound: Tensor  # (...), evidence bound over all the data at the end
 
     def covariance(self) -> Tensor:
         """Posterior covariance of the whitened inducing values, (..., C, R, R)."""
         return torch.cholesky_inverse(self.factor)
 
-    def query(self, cross: Tensor, prior_variance: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance of the latents, (..., C, Q), from the queries' features (..., 1 or C, Q, R)."""
-        mean = self.prior_mean + times_vector(cross, self.mean)
-        inside = torch.linalg.solve_triangular(self.factor, cross.mT, upper=False).square().sum(-2)
-        return mean, (prior_variance - cross.square().sum(-1)).clamp_min(0) + inside
+    def query(self, cross: Tensor, prior_variance: Tensor) -> LatentMoments:
+        """See `Posterior.query`."""
+        return weight_query(self.prior_mean, self.mean, self.factor, cross, prior_variance)
+
+    def query_mean(self, cross: Tensor) -> Tensor:
+        """See `Posterior.query_mean`."""
+        return self.prior_mean + times_vector(cross, self.mean)
 
 
 def prior_state(prior: InducingPrior, shape: torch.Size) -> NaturalGradientState:

@@ -30,13 +30,14 @@ import math
 import torch
 from torch import Tensor
 
-from sureshot.gaussian.latent import LatentPosterior, LatentPrior
+from sureshot.gaussian.posterior import SitePosterior
+from sureshot.gaussian.prior import Prior
 from sureshot.gaussian.sites import Sites
 from sureshot.likelihoods.base import Likelihood, MeanFieldLikelihood, PredictiveRule
 
 
 def evidence_bound(
-    posterior: LatentPosterior, likelihood: MeanFieldLikelihood, y: Tensor, weight: Tensor | None = None
+    posterior: SitePosterior, likelihood: MeanFieldLikelihood, y: Tensor, weight: Tensor | None = None
 ) -> Tensor:
     """Lower bound on ``log p(y)`` by a Gaussian posterior, shape (...), in nats.
 
@@ -46,7 +47,7 @@ def evidence_bound(
 
     Parameters
     ----------
-    posterior : LatentPosterior
+    posterior : SitePosterior
         Over latents (..., C, N).
     likelihood : MeanFieldLikelihood
     y : Tensor (..., N) int64
@@ -57,7 +58,7 @@ def evidence_bound(
 
 
 def leave_one_out_log_likelihood(
-    posterior: LatentPosterior, likelihood: Likelihood, y: Tensor, weight: Tensor | None = None
+    posterior: SitePosterior, likelihood: Likelihood, y: Tensor, weight: Tensor | None = None
 ) -> Tensor:
     """Sum over data of ``log p(y_n | the others)`` from mean-field or Laplace sites, shape (...), in nats.
 
@@ -69,7 +70,7 @@ def leave_one_out_log_likelihood(
     return (scores if weight is None else weight * scores).sum(-1)
 
 
-def gibbs_leave_one_out(prior: LatentPrior, sites: Sites, likelihood: Likelihood, y: Tensor) -> Tensor:
+def gibbs_leave_one_out(prior: Prior, sites: Sites, likelihood: Likelihood, y: Tensor) -> Tensor:
     """Exact ``log p(y_n | the others)`` from posterior draws of the auxiliary variables, (..., N).
 
     Averaging ``p(y_n | cavity)`` over posterior draws would be wrong, since the draws have seen y_n. Exact is
@@ -78,7 +79,7 @@ def gibbs_leave_one_out(prior: LatentPrior, sites: Sites, likelihood: Likelihood
 
     Parameters
     ----------
-    prior : LatentPrior
+    prior : Prior
     sites : Sites
         Posterior draws in the leading dimension, (draws, ..., C, N).
     likelihood : Likelihood
@@ -91,7 +92,7 @@ def gibbs_leave_one_out(prior: LatentPrior, sites: Sites, likelihood: Likelihood
 
 
 def predictive_log_likelihood(
-    posterior: LatentPosterior,
+    posterior: SitePosterior,
     likelihood: Likelihood,
     cross: Tensor,
     prior_variance: Tensor,
@@ -102,7 +103,7 @@ def predictive_log_likelihood(
 
     Parameters
     ----------
-    posterior : LatentPosterior
+    posterior : SitePosterior
         Conditioned on the support.
     cross, prior_variance : Tensor
         As for ``posterior.query``.
@@ -114,7 +115,7 @@ def predictive_log_likelihood(
     return _log_probability(likelihood.predict(mean, variance, rule), y).sum(-1)
 
 
-def fisher_surrogate(prior: LatentPrior, sites: Sites) -> Tensor:
+def fisher_surrogate(prior: Prior, sites: Sites) -> Tensor:
     """A value whose *gradient* is a Monte-Carlo estimate of the gradient of ``log p(y)``, shape (...).
 
     Fisher's identity: ``grad log p(y) = E[grad log p(y | omega)]`` with omega drawn from its posterior given
@@ -125,7 +126,7 @@ def fisher_surrogate(prior: LatentPrior, sites: Sites) -> Tensor:
 
     Parameters
     ----------
-    prior : LatentPrior
+    prior : Prior
         Its kernel matrix, features or mean carry the gradient.
     sites : Sites
         Posterior draws in the leading dimension, (draws, ..., C, N).

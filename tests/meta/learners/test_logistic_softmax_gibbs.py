@@ -132,7 +132,7 @@ def test_padded_rows_have_no_sites(start: str) -> None:
     (gradient,) = torch.autograd.grad(rule.evidence(prior, y, 3, weight, generator()).sum(), gram)
     assert not gradient[1, :, 4:].any()
     assert not gradient[1, :, :, 4:].any()
-    posterior = rule.posterior(prior, y, 3, weight, generator()).posterior
+    posterior = rule.posterior(prior, y, 3, weight, generator())
     assert not posterior.alpha[:, 1, :, 4:].any()
     assert not posterior.half()[:, 1, :, :, 4:].any()
 
@@ -208,7 +208,7 @@ def test_one_seed_gives_one_result_in_each_dtype() -> None:
     rule = LogisticSoftmaxGibbs(n_chains=3, n_sweeps_posterior=3)
     for dtype in (torch.float32, torch.float64):
         prior = GramPrior(kernel()[:4, :4].expand(2, 1, 4, 4).to(dtype), MEAN.to(dtype))
-        first, second = (rule.posterior(prior, Y.expand(2, 4), 3, None, generator(1)).posterior for _ in range(2))
+        first, second = (rule.posterior(prior, Y.expand(2, 4), 3, None, generator(1)) for _ in range(2))
         assert first.mean.dtype == dtype
         assert torch.equal(first.mean, second.mean)
 

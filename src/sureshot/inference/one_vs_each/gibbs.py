@@ -23,13 +23,13 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from sureshot.gaussian.memory import OF_DRAWS
 from sureshot.inference.one_vs_each.structure import Factorisation, PairFactor, PairPrior, Pairs
 from sureshot.likelihoods.auxiliary import require_counts
 from sureshot.likelihoods.polya_gamma import sample_polya_gamma
 
 logger = logging.getLogger(__name__)
 
-_LARGEST_BLOCK = 2**26  # numbers held at once by a prediction
 _CERTAIN = 1e3  # a difference of prior means, in nats, that no kernel in use overcomes
 
 
@@ -127,7 +127,7 @@ class OneVsEachGibbsResult:
         """The last states of as many chains at a time as fit into a bounded amount of memory."""
         tasks, chains, n_classes, rows = self.last.shape
         held = tasks * n_classes * rows * (rows + self.prior.gram.shape[-1])
-        return self.last.split(max(1, min(chains, _LARGEST_BLOCK // max(held, 1))), dim=1)
+        return self.last.split(max(1, min(chains, OF_DRAWS // max(held, 1))), dim=1)
 
 
 @torch.no_grad()
@@ -248,7 +248,7 @@ def query_moments(prior: PairPrior, omega: Tensor, cross: Tensor, diagonal: Tens
     sign = identity[pairs.own] - identity[rival]  # (T, C, R, C)
     task = torch.arange(cross.shape[0], device=omega.device).view(-1, 1, 1)
     near = cross[task, pairs.point]  # (T, C, R, Q)
-    size = max(1, _LARGEST_BLOCK // max(omega.numel() * n_classes, 1))
+    size = max(1, OF_DRAWS // max(omega.numel() * n_classes, 1))
     parts = [
         factor.quadratic(near[..., begin : begin + size].unsqueeze(-1) * sign.unsqueeze(-2))
         for begin in range(0, cross.shape[-1], size)

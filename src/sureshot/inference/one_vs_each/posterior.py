@@ -1,7 +1,8 @@
-"""The Gibbs posterior of the one-vs-each likelihood in weight space.
+"""The Gibbs posterior of the one-vs-each likelihood: a mixture of the chains' Gaussians.
 
 Given one chain's Polya-Gamma variables the latents are Gaussian with classes coupled by a star at every datum, so
-variances come from the structured solver of `structure`; the means are linear in the features as always.
+(co)variances come from the structured solver of `structure`. In function space it is differentiable in the kernel and
+the prior means; in weight space, where estimators predict from it, the means are linear in the features as always.
 """
 
 from __future__ import annotations
@@ -11,66 +12,79 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sureshot.gaussian.recomputed import WeightPosterior
+from sureshot.gaussian.posterior import LatentMoments, Posterior
 from sureshot.inference.one_vs_each.gibbs import OneVsEachGibbsResult, run_one_vs_each_gibbs
+from sureshot.inference.one_vs_each.query import differentiable_query
 from sureshot.inference.one_vs_each.structure import PairPrior, Pairs
 
 
 @dataclass(frozen=True)
-class OneVsEachPosterior(WeightPosterior):
-    """A mixture of the chains' Gaussians; see `WeightPosterior`.
+class OneVsEachPosterior(Posterior):
+    """In function space, for T tasks; see `Posterior`. Moments are (S, T, C, Q) and (S, T, Q, C, C)."""
 
-    Attributes
-    ----------
-    result : OneVsEachGibbsResult
-        The chains' last states.
-    y, row_weight : Tensor (N,)
-        The labels and whole-number weights the chains saw.
-    """
-
-    features: Tensor
-    weights: Tensor
-    prior_mean: Tensor
     result: OneVsEachGibbsResult
-    y: Tensor
-    row_weight: Tensor
+    gram: Tensor  # (T, N, N)
+    class_mean: Tensor  # (T, C)
 
-    def latent_spread(self, features: Tensor, residual: Tensor) -> Tensor:
-        """See `WeightPosterior.latent_spread`: covariances over the classes, (S, Q, C, C)."""
-        covariance = self.result.predict_latents(self.features @ features.mT, features.square().sum(-1))[1]
-        identity = torch.eye(covariance.shape[-1], dtype=covariance.dtype, device=covariance.device)
-        return covariance + residual[:, None, None] * identity
+    def query(self, cross: Tensor, prior_variance: Tensor) -> LatentMoments:
+        """See `Posterior.query`; one kernel for all classes, (T, 1, N, Q) and (T, 1, Q)."""
+        between, diagonal = cross.squeeze(-3), prior_variance.squeeze(-2)
+        leaves = (self.gram, self.class_mean, between, diagonal)
+        if not (torch.is_grad_enabled() and any(leaf.requires_grad for leaf in leaves)):
+            return LatentMoments(*self.result.predict_latents(between, diagonal))
+        mean, covariance = differentiable_query(*leaves, self.result.prior, self.result.last)
+        return LatentMoments(mean.transpose(0, 1), covariance.transpose(0, 1))
 
-    def latent_variance(self, features: Tensor, residual: Tensor, classes: Tensor | None = None) -> Tensor:
-        """See `WeightPosterior.latent_variance`."""
-        variance = self.latent_spread(features, residual).diagonal(dim1=-2, dim2=-1).mT.clamp_min(0)
-        if classes is None:
-            return variance
-        return variance.gather(1, classes.expand(len(variance), 1, -1)).squeeze(1)
+    def query_mean(self, cross: Tensor) -> Tensor:
+        """See `Posterior.query_mean`; not differentiable."""
+        return self.class_mean.unsqueeze(-1) + self.result.dual() @ cross.squeeze(-3)
+
+
+@dataclass(frozen=True)
+class OneVsEachWeightPosterior(Posterior):
+    """In weight space; see `Posterior`. Moments are (S, C, Q) and (S, Q, C, C)."""
+
+    features: Tensor  # (N, R), of the training rows
+    weights: Tensor  # (S, C, R), means
+    prior_mean: Tensor  # (C,)
+    result: OneVsEachGibbsResult
+    y: Tensor  # (N,)
+    row_weight: Tensor  # (N,), the whole-number weights that the chains saw
+
+    @classmethod
+    def of_chains(
+        cls, features: Tensor, result: OneVsEachGibbsResult, prior_mean: float, y: Tensor, row_weight: Tensor
+    ) -> OneVsEachWeightPosterior:
+        """The posterior of finished chains on ``K = Phi Phi'``."""
+        mean = features.new_full((result.omega.shape[-2],), prior_mean)
+        return cls(features, result.dual() @ features, mean, result, y, row_weight)
+
+    def query(self, cross: Tensor, prior_variance: Tensor) -> LatentMoments:
+        """See `Posterior.query`; features (Q, R) or (1, Q, R)."""
+        queries = cross.reshape(cross.shape[-2:])
+        diagonal = prior_variance.reshape(-1)
+        covariance = self.result.predict_latents(self.features @ queries.mT, diagonal)[1]
+        return LatentMoments(self.query_mean(cross), covariance)
+
+    def query_mean(self, cross: Tensor) -> Tensor:
+        """See `Posterior.query_mean`."""
+        return self.prior_mean[:, None] + self.weights @ cross.mT
 
 
 def sample_one_vs_each(
-    features: Tensor,
-    y: Tensor,
+    features: Tensor,  # (N, R)
+    y: Tensor,  # (N,)
     n_classes: int,
-    weight: Tensor,
+    weight: Tensor,  # (N,), whole numbers
     prior_mean: float,
     n_chains: int,
     n_sweeps: int,
     generator: torch.Generator | None,
-) -> OneVsEachPosterior:
-    """Run the chains on ``K = Phi Phi'`` and express their means as weights.
-
-    Parameters
-    ----------
-    features : Tensor (N, R)
-    y, weight : Tensor (N,)
-        Weights must be whole numbers.
-    """
-    result = run_one_vs_each_gibbs(
-        features @ features.mT, prior_mean, y, n_classes, n_chains, n_sweeps, weight, generator
-    )
-    return one_vs_each_posterior(features, result, prior_mean, y, weight)
+) -> OneVsEachWeightPosterior:
+    """Run the chains on ``K = Phi Phi'`` and express their means as weights."""
+    gram = features @ features.mT
+    result = run_one_vs_each_gibbs(gram, prior_mean, y, n_classes, n_chains, n_sweeps, weight, generator)
+    return OneVsEachWeightPosterior.of_chains(features, result, prior_mean, y, weight)
 
 
 def restore_chains(
@@ -82,11 +96,3 @@ def restore_chains(
     prior = PairPrior.of_kernel((features @ features.mT)[None], class_mean, pairs, "auto")
     omega = pairs.to_classes(last * (pairs.count.unsqueeze(1) > 0), len(y))[0]
     return OneVsEachGibbsResult(omega, None, None, prior, last, torch.Size())
-
-
-def one_vs_each_posterior(
-    features: Tensor, result: OneVsEachGibbsResult, prior_mean: float, y: Tensor, weight: Tensor
-) -> OneVsEachPosterior:
-    """The posterior of finished chains, in weight space."""
-    mean = features.new_full((result.omega.shape[-2],), prior_mean)
-    return OneVsEachPosterior(features, result.dual() @ features, mean, result, y, weight)

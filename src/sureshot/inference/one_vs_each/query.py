@@ -22,11 +22,12 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from sureshot.gaussian.memory import AT_ONCE
 from sureshot.inference.one_vs_each.gibbs import query_moments
 from sureshot.inference.one_vs_each.precision import PairPrecision, to_latent_rows
 from sureshot.inference.one_vs_each.structure import PairPrior
 
-_LARGEST_BLOCK = 2**22  # numbers in one of the largest arrays held at once
+_LARGEST_BLOCK = AT_ONCE // 2  # several arrays of this size are held at once
 
 
 def differentiable_query(

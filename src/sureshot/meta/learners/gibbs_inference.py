@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from sureshot.gaussian.gram import GramPrior
-from sureshot.meta.learners.task_inference import QueryPosterior, TaskInference
+from sureshot.gaussian.memory import entries_by_kernel_matrix
+from sureshot.gaussian.posterior import Posterior
+from sureshot.meta.learners.task_inference import TaskInference
 
 Start = Literal["prior", "mean_field"]
 
@@ -53,10 +55,10 @@ class GibbsInference(TaskInference):
 
     def condition_alone(
         self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor, generator: torch.Generator
-    ) -> tuple[QueryPosterior, float]:
+    ) -> tuple[Posterior, float]:
         """The chains' posterior; draws have no log evidence. See `TaskInference.condition_alone`."""
         return self.posterior(prior, y, n_classes, weight, generator), math.nan
 
-    def numbers_at_once(self, n_rows: int, n_classes: int, n_kernels: int) -> int:
-        """A matrix for each class and chain; see `TaskInference.numbers_at_once`."""
-        return self.n_chains * n_classes * n_rows**2
+    def entries(self, n_rows: int, n_classes: int, n_kernels: int) -> int:
+        """See `TaskInference.entries`: a matrix for each class and chain."""
+        return entries_by_kernel_matrix(n_rows, self.n_chains * n_classes, n_kernels)

@@ -26,13 +26,14 @@ import torch
 from torch import Tensor, nn
 
 from sureshot.gaussian.gram import GramPrior
+from sureshot.gaussian.posterior import LatentMoments, Posterior
 from sureshot.likelihoods import OneVsEach
 from sureshot.likelihoods.base import Likelihood
 from sureshot.likelihoods.quadrature import marginal_variance
 from sureshot.meta.learners.absent_classes import ABSENT_MEAN
 from sureshot.meta.learners.base import EmbeddedPosterior, Latents, Learner, Precision, joint_mask, mean_over_rows
 from sureshot.meta.learners.prediction import TASK_RULES, TaskRule, class_probabilities, temper
-from sureshot.meta.learners.task_inference import QueryPosterior, TaskInference
+from sureshot.meta.learners.task_inference import TaskInference
 from sureshot.meta.learners.task_kernel import TaskKernel
 from sureshot.meta.tasks import Tasks
 
@@ -51,7 +52,8 @@ class GaussianProcessTaskPosterior(EmbeddedPosterior):
     support: Tensor  # (T, S, D)
     membership: Tensor  # (T, C, S), 1 where a support row is of a class
     kernel: TaskKernel
-    latent: QueryPosterior
+    prior: GramPrior  # of the latents at the support
+    latent: Posterior
     likelihood: Likelihood
     rule: TaskRule
     class_mask: Tensor | None
@@ -78,8 +80,8 @@ class GaussianProcessTaskPosterior(EmbeddedPosterior):
         """See `distance_to_classes`."""
         return distance_to_classes(self.kernel, self.support, self.membership, query)
 
-    def _query(self, query: Tensor) -> tuple[Tensor, Tensor]:
-        return self.latent.query(self.kernel.cross(self.support, query), self.kernel.variance(query))
+    def _query(self, query: Tensor) -> LatentMoments:
+        return self.latent.query(*self.prior.queries(query))
 
 
 def distance_to_classes(kernel: TaskKernel, support: Tensor, membership: Tensor, query: Tensor) -> Tensor:
@@ -252,7 +254,7 @@ class GaussianProcessLearner(Learner):
             y = torch.cat([tasks.support_y, tasks.query_y], 1)
             mask = joint_mask(tasks)
             weight = None if mask is None else mask.to(z.dtype)
-            prior = self._prior(z, tasks.n_classes, tasks.class_mask, self.prior_mean)
+            prior = self._prior(self.kernel, z, tasks.n_classes, tasks.class_mask, self.prior_mean)
             evidence = self.training_inference.evidence(prior, y, tasks.n_classes, weight, generator)
             rows = y.shape[-1] if weight is None else weight.sum(-1)
             return -evidence / rows
@@ -295,7 +297,8 @@ class GaussianProcessLearner(Learner):
         mean = self.prior_mean if training else self.prior_mean + self.prediction_shift
         inference = self.training_inference if training else self.prediction_inference
         weight = None if support_mask is None else support_mask.to(support.dtype)
-        prior = self._prior(support, n_classes, class_mask, mean)
+        kernel = self.kernel if training else copy.deepcopy(self.kernel).requires_grad_(False)
+        prior = self._prior(kernel, support, n_classes, class_mask, mean)
         latent = inference.posterior(prior, support_y, n_classes, weight, generator)
         rule = self.training_rule if training else self.rule
         membership = nn.functional.one_hot(support_y, n_classes).to(support.dtype).mT
@@ -308,7 +311,8 @@ class GaussianProcessLearner(Learner):
         return GaussianProcessTaskPosterior(
             support,
             membership,
-            self.kernel if training else copy.deepcopy(self.kernel).requires_grad_(False),
+            kernel,
+            prior,
             latent,
             self.predictive_likelihood,
             rule,
@@ -316,16 +320,18 @@ class GaussianProcessLearner(Learner):
             temperature,
         )
 
-    def _prior(self, z: Tensor, n_classes: int, class_mask: Tensor | None, mean: Tensor) -> GramPrior:
-        if self.kernel.n_classes not in (None, n_classes):
+    def _prior(
+        self, kernel: TaskKernel, z: Tensor, n_classes: int, class_mask: Tensor | None, mean: Tensor
+    ) -> GramPrior:
+        if kernel.n_classes not in (None, n_classes):
             raise ValueError(
-                f"the kernel has hyper-parameters for {self.kernel.n_classes} classes, but the task has {n_classes}: "
+                f"the kernel has hyper-parameters for {kernel.n_classes} classes, but the task has {n_classes}: "
                 "use a kernel shared by the classes"
             )
         class_mean = mean.expand(1, n_classes, 1)
         if class_mask is not None:
             class_mean = class_mean.masked_fill(~class_mask.unsqueeze(-1), ABSENT_MEAN)
-        return GramPrior(self.kernel.gram(z), class_mean)
+        return kernel.prior(z, class_mean)
 
 
 def class_major(tasks: Tasks) -> Tasks:

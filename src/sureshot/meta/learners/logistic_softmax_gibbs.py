@@ -31,20 +31,8 @@ from sureshot.inference.mean_field import fit_mean_field
 from sureshot.likelihoods.logistic_softmax import LogisticSoftmax
 from sureshot.meta.learners.absent_classes import present_classes
 from sureshot.meta.learners.gibbs_inference import GibbsInference
-from sureshot.meta.learners.task_inference import QueryPosterior
 
 _START_STEPS = 10  # of mean field; the chains forget where they started
-
-
-@dataclass(frozen=True)
-class ChainPosterior(QueryPosterior):
-    """One Gaussian for each chain; see `QueryPosterior`."""
-
-    posterior: GramPosterior  # (S, T, C, N)
-
-    def query(self, cross: Tensor, prior_variance: Tensor) -> tuple[Tensor, Tensor]:
-        """Means and variances, each (S, T, C, Q); differentiable with the sites as constants."""
-        return self.posterior.query(cross, prior_variance)
 
 
 @dataclass(frozen=True)
@@ -80,10 +68,10 @@ class LogisticSoftmaxGibbs(GibbsInference):
 
     def posterior(
         self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
-    ) -> ChainPosterior:
+    ) -> GramPosterior:
         """See `TaskInference.posterior`."""
         sites = self.sample_sites(prior, y, n_classes, weight, generator, self.n_sweeps_posterior)
-        return ChainPosterior(prior.condition(sites))
+        return prior.condition(sites)
 
     @torch.no_grad()
     def sample_sites(

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from sureshot.gaussian.gram import GramPosterior, GramPrior
-from sureshot.gaussian.gram_blocks import NUMBERS_AT_ONCE, GramBlockPosterior
+from sureshot.gaussian.gram_blocks import GramBlockPosterior
+from sureshot.gaussian.memory import entries_by_kernel_matrix
 from sureshot.gaussian.sites import Sites
 from sureshot.inference.mean_field import unrolled_sites
 from sureshot.inference.mean_field_blocks import mean_field_by_blocks
@@ -27,35 +28,7 @@ from sureshot.inference.objectives import evidence_bound
 from sureshot.likelihoods.base import Carried, MeanFieldLikelihood
 from sureshot.likelihoods.one_vs_each import OneVsEach
 from sureshot.meta.learners.absent_classes import WayGroup, groups_by_way
-from sureshot.meta.learners.task_inference import QueryPosterior, TaskInference
-
-
-@dataclass(frozen=True)
-class GaussianTaskPosterior(QueryPosterior):
-    """One Gaussian for each task; see `QueryPosterior`."""
-
-    posterior: GramPosterior
-
-    def query(self, cross: Tensor, prior_variance: Tensor) -> tuple[Tensor, Tensor]:
-        """See `QueryPosterior.query`."""
-        mean, variance = self.posterior.query(cross, prior_variance)
-        return mean.unsqueeze(0), variance.unsqueeze(0)
-
-
-@dataclass(frozen=True)
-class BlockTaskPosterior(QueryPosterior):
-    """That of one task which may be large; see `QueryPosterior`."""
-
-    posterior: GramBlockPosterior
-
-    def query(self, cross: Tensor, prior_variance: Tensor) -> tuple[Tensor, Tensor]:
-        """See `QueryPosterior.query`."""
-        mean, variance = self.posterior.query(cross.squeeze(0), prior_variance.squeeze(0))
-        return mean[None, None], variance[None, None]
-
-    def query_mean(self, cross: Tensor) -> Tensor:
-        """The means (1, 1, C, Q) alone, which need no factorisation."""
-        return self.posterior.query_mean(cross.squeeze(0))[None, None]
+from sureshot.meta.learners.task_inference import TaskInference
 
 
 @dataclass(frozen=True)
@@ -112,7 +85,7 @@ class MeanField(TaskInference):
 
     def posterior(
         self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
-    ) -> GaussianTaskPosterior:
+    ) -> GramPosterior:
         """See `TaskInference.posterior`; absent classes keep their prior."""
         size = (len(y), n_classes, y.shape[-1])
         precision, shift = prior.gram.new_zeros(size), prior.gram.new_zeros(size)
@@ -122,25 +95,30 @@ class MeanField(TaskInference):
             none = torch.zeros_like(precision[group.tasks])
             precision = precision.index_add(0, group.tasks, none.scatter(1, place, sites.precision))
             shift = shift.index_add(0, group.tasks, none.scatter(1, place, sites.shift))
-        return GaussianTaskPosterior(prior.condition(Sites(precision, shift)))
+        return prior.condition(Sites(precision.unsqueeze(0), shift.unsqueeze(0)))
 
     def condition_alone(
         self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor, generator: torch.Generator
-    ) -> tuple[BlockTaskPosterior, float]:
+    ) -> tuple[GramBlockPosterior, float]:
         """See `TaskInference.condition_alone`; a block of classes at a time.
 
         The evidence bound is that of the likelihood itself, also where `rivals` weight it for the posterior: any
         Gaussian gives a bound, and bounds of weighted likelihoods do not bound the evidence.
         """
-        alone = GramPrior(prior.gram.squeeze(0), prior.mean.squeeze(0))
-        labels, counts = y.squeeze(0), weight.squeeze(0)
-        shares = self.row_weight(labels, n_classes, counts, counts.dtype)
-        posterior = mean_field_by_blocks(alone, self.likelihood, labels, n_classes, shares, self.n_steps)
-        return BlockTaskPosterior(posterior), float(evidence_bound(posterior, self.likelihood, labels, counts))
+        shares = self.row_weight(y, n_classes, weight, weight.dtype)
+        posterior = mean_field_by_blocks(
+            prior,
+            self.likelihood,
+            y.unsqueeze(0),
+            n_classes,
+            None if shares is None else shares.unsqueeze(0),
+            self.n_steps,
+        )
+        return posterior, float(evidence_bound(posterior, self.likelihood, y, weight))
 
-    def numbers_at_once(self, n_rows: int, n_classes: int, n_kernels: int) -> int:
-        """A matrix for each class of a block; see `TaskInference.numbers_at_once`."""
-        return max(n_rows**2, min(n_classes * n_rows**2, NUMBERS_AT_ONCE))
+    def entries(self, n_rows: int, n_classes: int, n_kernels: int) -> int:
+        """See `TaskInference.entries`: a matrix for each class of a block."""
+        return entries_by_kernel_matrix(n_rows, n_classes, in_blocks=True)
 
     def _bound(self, group: WayGroup) -> Tensor:
         sites, carried = self._sites(group)

@@ -21,34 +21,12 @@ from torch import Tensor
 from sureshot.gaussian.gram import GramPrior
 from sureshot.inference.one_vs_each.evidence import mean_collapsed_log_evidence
 from sureshot.inference.one_vs_each.gibbs import OneVsEachGibbsResult, run_one_vs_each_gibbs
-from sureshot.inference.one_vs_each.query import differentiable_query
+from sureshot.inference.one_vs_each.posterior import OneVsEachPosterior
 from sureshot.likelihoods.one_vs_each import OneVsEach
 from sureshot.meta.learners.gibbs_inference import GibbsInference
 from sureshot.meta.learners.mean_field import MeanField
-from sureshot.meta.learners.task_inference import QueryPosterior
 
 _MEAN_FIELD_STEPS = 5  # enough to begin a chain near the posterior
-
-
-@dataclass(frozen=True)
-class OneVsEachGibbsPosterior(QueryPosterior):
-    """A mixture of the chains' Gaussians; see `QueryPosterior`."""
-
-    result: OneVsEachGibbsResult
-    gram: Tensor  # (T, N, N)
-    class_mean: Tensor  # (T, C)
-
-    def query(self, cross: Tensor, prior_variance: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean (S, T, C, Q) and covariance over the classes (S, T, Q, C, C); see `QueryPosterior.query`."""
-        mean, covariance = differentiable_query(
-            self.gram,
-            self.class_mean,
-            cross.squeeze(1),
-            prior_variance.squeeze(1),
-            self.result.prior,
-            self.result.last,
-        )
-        return mean.transpose(0, 1), covariance.transpose(0, 1)
 
 
 @dataclass(frozen=True)
@@ -75,11 +53,11 @@ class OneVsEachGibbs(GibbsInference):
 
     def posterior(
         self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
-    ) -> OneVsEachGibbsPosterior:
+    ) -> OneVsEachPosterior:
         """See `TaskInference.posterior`."""
         gram, class_mean = _task_prior(prior, y, n_classes)
         result = self._sample(prior, gram, class_mean, y, weight, generator, self.n_sweeps_posterior)
-        return OneVsEachGibbsPosterior(result, gram, class_mean)
+        return OneVsEachPosterior(result, gram, class_mean)
 
     @torch.no_grad()
     def _sample(
@@ -99,7 +77,7 @@ class OneVsEachGibbs(GibbsInference):
         start = None
         if self.start == "mean_field":
             fitted = MeanField(self.likelihood, _MEAN_FIELD_STEPS).posterior(prior, y, n_classes, weight, generator)
-            start = fitted.posterior.mean, fitted.posterior.variance
+            start = fitted.mean.squeeze(0), fitted.variance.squeeze(0)
         return run_one_vs_each_gibbs(
             gram, class_mean, y, n_classes, self.n_chains, n_sweeps, weight, generator, start=start
         )

@@ -4,7 +4,7 @@ A learner is a kernel, a likelihood, a `TaskInference` and an objective. The inf
 differentiable in the prior: the (approximate) log evidence of a labelled set, which marginal-likelihood training
 maximises, and a posterior for queries, which predictive-likelihood training and prediction use.
 
-Chains are the leading dimension of what a posterior returns; deterministic schemes have one.
+Moments that a posterior gives are (S, T, C, Q), chains leading; deterministic schemes have one.
 """
 
 from __future__ import annotations
@@ -15,29 +15,8 @@ import torch
 from torch import Tensor
 
 from sureshot.gaussian.gram import GramPrior
+from sureshot.gaussian.posterior import Posterior
 from sureshot.likelihoods.base import Likelihood
-
-
-class QueryPosterior(ABC):
-    """The latents of T tasks given their support sets."""
-
-    @abstractmethod
-    def query(self, cross: Tensor, prior_variance: Tensor) -> tuple[Tensor, Tensor]:
-        """The latents at queries, for S chains.
-
-        Parameters
-        ----------
-        cross : Tensor (T, 1 or C, N, Q)
-            Kernel between support and queries.
-        prior_variance : Tensor (T, 1 or C, Q)
-            The kernel's diagonal at the queries.
-
-        Returns
-        -------
-        mean : Tensor (S, T, C, Q)
-        covariance : Tensor
-            Variances (S, T, C, Q), or full covariances over the classes (S, T, Q, C, C).
-        """
 
 
 class TaskInference(ABC):
@@ -86,13 +65,13 @@ class TaskInference(ABC):
     @abstractmethod
     def posterior(
         self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
-    ) -> QueryPosterior:
+    ) -> Posterior:
         """The posterior given a support set; arguments as in `evidence`."""
 
     @abstractmethod
     def condition_alone(
         self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor, generator: torch.Generator
-    ) -> tuple[QueryPosterior, float]:
+    ) -> tuple[Posterior, float]:
         """The posterior of one task and its log evidence, in as little memory as the scheme can do with.
 
         Parameters
@@ -102,11 +81,11 @@ class TaskInference(ABC):
 
         Returns
         -------
-        posterior : QueryPosterior
+        posterior : Posterior
         log_evidence : float
             Of the labels, each counted with its weight, in nats: exact or a lower bound; NaN where there is neither.
         """
 
     @abstractmethod
-    def numbers_at_once(self, n_rows: int, n_classes: int, n_kernels: int) -> int:
-        """Numbers in the largest of the arrays that `condition_alone` holds, with so many kernel matrices (1 or C)."""
+    def entries(self, n_rows: int, n_classes: int, n_kernels: int) -> int:
+        """Entries of the arrays that `condition_alone` holds at a time, with so many kernel matrices (1 or C)."""

@@ -20,6 +20,7 @@ References: Snell & Zemel 2021, appendix H; Patacchiola et al. 2020, eq. 46 of t
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Literal
 
 import gpytorch
@@ -27,6 +28,8 @@ import torch
 from gpytorch.constraints import Positive
 from torch import Tensor, nn
 
+from sureshot.gaussian.gram import GramPrior
+from sureshot.gaussian.prior import Queries
 from sureshot.kernels import evaluate, make_kernel
 
 Scale = Literal["exp", "double_softplus"]
@@ -122,6 +125,10 @@ class TaskKernel(nn.Module):
         """The diagonal at queries (T, Q, D): (T, 1 or C, Q)."""
         return evaluate(self.kernel, self._rows(query), diag=True)
 
+    def prior(self, z: Tensor, mean: Tensor) -> GramPrior:
+        """The prior of latents with this mean (scalar or (T or 1, C, 1)) at embeddings (T, N, D)."""
+        return GramPrior(self.gram(z), mean, WithRows(self, z))
+
     def _rows(self, z: Tensor) -> Tensor:
         """Embeddings with a class dimension; kernels of directions get one where all is zero (every rectifier off)."""
         if self._of_directions:
@@ -129,6 +136,17 @@ class TaskKernel(nn.Module):
             if bool(silent.any()):
                 z = torch.where(silent, torch.ones_like(z), z)
         return z.unsqueeze(1)
+
+
+@dataclass(frozen=True)
+class WithRows:
+    """How query embeddings (T, Q, D) covary with rows; see `Prior.queries`."""
+
+    kernel: TaskKernel
+    rows: Tensor  # (T, N, D)
+
+    def __call__(self, query: Tensor) -> Queries:
+        return Queries(self.kernel.cross(self.rows, query), self.kernel.variance(query))
 
 
 def _learn_logarithms(kernel: gpytorch.kernels.Kernel) -> None:
