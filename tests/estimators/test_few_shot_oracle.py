@@ -232,10 +232,11 @@ def sampled(case: Case, model: FewShotClassifier, problem: Problem, queries: Arr
     assert sorted(order) == list(range(len(problem.y)))
     problem = replace(problem, x=problem.x[order], y=problem.y[order], weight=problem.weight[order])
     posterior: Any = model._fitted.conditioned.posterior
+    posterior = getattr(posterior, "inner", posterior)
     if case.likelihood == "one_vs_each":
         states = posterior.result.omega.numpy().reshape(-1, problem.n_classes, len(problem.y))
         return dense.chains([dense.given_pairs(problem, omega, queries) for omega in states])
-    precision, shift = (part.squeeze(1).numpy() for part in posterior.posterior.sites)
+    precision, shift = (part.squeeze(1).numpy() for part in posterior.sites)
     counts = problem.weight * problem.one_hot - 2 * case.tau * shift
     np.testing.assert_allclose(counts, counts.round(), atol=1e-9)
     return dense.chains([dense.given_sites(problem, sites, queries) for sites in zip(precision, shift, strict=True)])
