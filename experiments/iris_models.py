@@ -22,9 +22,9 @@ from sureshot.gaussian.gram import GramPrior
 from sureshot.inference.laplace import softmax_laplace_exact
 from sureshot.inference.mean_field import fit_joint_one_vs_each, fit_mean_field
 from sureshot.likelihoods import GaussianLabels, Likelihood, Logistic, LogisticSoftmax, OneVsEach, Softmax
-from sureshot.likelihoods.base import MeanFieldLikelihood
 from sureshot.likelihoods.pairwise import pairwise_differences
 from sureshot.likelihoods.quadrature import is_full_covariance
+from sureshot.likelihoods.sites import ClassSites
 
 N_NODES = 16
 """Gauss-Hermite nodes in each dimension: the expectation is right to 1e-5 nats at prior variance (tested)."""
@@ -67,7 +67,7 @@ def squared_exponential(x: Tensor, other: Tensor) -> Tensor:
 
 
 def independent_classes(
-    gram: Tensor, y: Tensor, n_classes: int, likelihood: MeanFieldLikelihood, prior_mean: float = 0.0
+    gram: Tensor, y: Tensor, n_classes: int, likelihood: ClassSites, prior_mean: float = 0.0
 ) -> Fit:
     """Mean field that factorises over the classes; exact for label regression.
 
@@ -76,7 +76,7 @@ def independent_classes(
     gram : Tensor (S, N, N)
     y : Tensor (S, N)
     n_classes : int
-    likelihood : MeanFieldLikelihood
+    likelihood : ClassSites
     prior_mean : float
     """
     prior = GramPrior(gram.unsqueeze(-3), gram.new_tensor(prior_mean))

@@ -30,8 +30,8 @@ from sureshot.inference.one_vs_each.structure import PairPrior, Pairs
 from sureshot.kernels import KERNEL_NAMES, make_kernel
 from sureshot.kernels.dense import evaluate
 from sureshot.likelihoods import LIKELIHOODS, Likelihood, MeanFieldLikelihood, get_likelihood
-from sureshot.likelihoods.base import ConjugateLikelihood
 from sureshot.likelihoods.pairwise import pairwise_gram, pairwise_mean
+from sureshot.likelihoods.sites import ConjugateLikelihood
 
 N, C, R, Q = 6, 3, 4, 5
 DEVICE = torch.device("cpu:1")

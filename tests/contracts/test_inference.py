@@ -19,8 +19,8 @@ from sureshot.inference.label_regression import regression_log_evidence, regress
 from sureshot.inference.mean_field import fit_mean_field
 from sureshot.inference.natural_gradient import fit_natural_gradient
 from sureshot.inference.objectives import fisher_surrogate, leave_one_out_log_likelihood
-from sureshot.likelihoods import GaussianLabels, Logistic, LogisticSoftmax, OneVsEach
-from sureshot.likelihoods.base import ConjugateLikelihood, MeanFieldLikelihood
+from sureshot.likelihoods import GaussianLabels, GaussianNoise, Logistic, LogisticSoftmax, OneVsEach
+from sureshot.likelihoods.sites import ConjugateLikelihood, MeanFieldLikelihood
 
 F64 = torch.float64
 T, N, R = 2, 5, 3
@@ -264,3 +264,28 @@ def test_fisher_surrogate_has_the_gradient_of_the_evidence_of_its_sites(prior: s
     gain = torch.linalg.inv(torch.eye(N, dtype=F64) + w.unsqueeze(-1) * problem.kernels)
     alpha = (gain @ (b - w * problem.prior.mean).unsqueeze(-1)).squeeze(-1)  # K^-1 (m - a)
     torch.testing.assert_close(found.flatten()[0], alpha.sum() / 3, **CLOSE)
+
+
+@every_prior
+def test_real_targets(prior: str) -> None:
+    """Regression by the scheme of labels: mean field is exact, and its bound is the density of the targets."""
+    problem = PRIORS[prior](1)
+    y, likelihood = normal(T, N, seed=9), GaussianNoise(0.3)
+    found = fit_mean_field(problem.prior, likelihood, y, WEIGHT)
+    for t in range(T):
+        rows = torch.arange(N).repeat_interleave(WEIGHT[t].long())
+        kernel, a = problem.kernels[t, 0], problem.prior.mean[0, 0, 0]
+        noisy = kernel[rows][:, rows] + 0.3 * torch.eye(len(rows), dtype=F64)
+        density = torch.distributions.MultivariateNormal(a.expand(len(rows)), noisy)
+        torch.testing.assert_close(found.bound[t], density.log_prob(y[t, rows]), **CLOSE)
+        mean = a + kernel[:, rows] @ torch.linalg.solve(noisy, y[t, rows] - a)
+        torch.testing.assert_close(found.posterior.mean[t, 0], mean, **CLOSE)
+
+
+def test_real_targets_must_be_real() -> None:
+    problem = PRIORS["kernel matrix"](1)
+    for y in (labels(2), torch.full((T, N), torch.nan, dtype=F64)):
+        with pytest.raises(ValueError, match="finite real targets"):
+            fit_mean_field(problem.prior, GaussianNoise(0.3), y)
+    with pytest.raises(ValueError, match="encode labels"):
+        fit_mean_field(problem.prior, Logistic(), normal(T, N, seed=9))

@@ -8,7 +8,7 @@ from sureshot.gaussian.memory import AT_ONCE
 from sureshot.inference.mean_field_blocks import mean_field_by_blocks
 from sureshot.inference.objectives import evidence_bound
 from sureshot.likelihoods import LogisticSoftmax, OneVsEach
-from sureshot.likelihoods.base import MeanFieldLikelihood
+from sureshot.likelihoods.sites import MeanFieldLikelihood
 from sureshot.meta.learners.mean_field import MeanField
 
 LIKELIHOODS: dict[str, MeanFieldLikelihood] = {

@@ -30,12 +30,13 @@ from sureshot.inference.diagnostics import effective_sample_size, split_r_hat
 from sureshot.inference.gibbs import draw_latents, run_gibbs
 from sureshot.inference.one_vs_each.gibbs import run_one_vs_each_gibbs
 from sureshot.inference.one_vs_each.structure import Factorisation, PairPrior, Pairs
-from sureshot.likelihoods.base import ConjugateLikelihood, Likelihood
+from sureshot.likelihoods.base import Likelihood
 from sureshot.likelihoods.gaussian import GaussianLabels
 from sureshot.likelihoods.logistic import Logistic
 from sureshot.likelihoods.logistic_softmax import LogisticSoftmax
 from sureshot.likelihoods.one_vs_each import OneVsEach
 from sureshot.likelihoods.polya_gamma import half_tanh_ratio, sample_polya_gamma
+from sureshot.likelihoods.sites import ConjugateLikelihood
 
 F64 = torch.float64
 

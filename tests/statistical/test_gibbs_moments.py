@@ -18,10 +18,11 @@ from sureshot.gaussian.gram import GramPrior
 from sureshot.gaussian.sites import Sites
 from sureshot.inference.gibbs import GibbsState, draw_latents, run_gibbs
 from sureshot.inference.one_vs_each.gibbs import run_one_vs_each_gibbs
-from sureshot.likelihoods.base import ConjugateLikelihood, Likelihood
+from sureshot.likelihoods.base import Likelihood
 from sureshot.likelihoods.logistic import Logistic
 from sureshot.likelihoods.logistic_softmax import LogisticSoftmax
 from sureshot.likelihoods.one_vs_each import OneVsEach
+from sureshot.likelihoods.sites import ConjugateLikelihood
 
 F64 = torch.float64
 # Largest of a few dozen standard scores; P(|z| > 4.2) = 2.7e-5 each, and the seeds are fixed.

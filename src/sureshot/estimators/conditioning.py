@@ -29,7 +29,8 @@ from sureshot.inference.mean_field import fit_mean_field
 from sureshot.inference.natural_gradient import fit_natural_gradient
 from sureshot.inference.one_vs_each.posterior import sample_one_vs_each
 from sureshot.likelihoods import OneVsEach, get_likelihood
-from sureshot.likelihoods.base import ConjugateLikelihood, Likelihood, MeanFieldLikelihood
+from sureshot.likelihoods.base import Likelihood
+from sureshot.likelihoods.sites import ConjugateLikelihood, MeanFieldLikelihood
 
 INFERENCE_FOR = {
     "logistic": ("laplace", "mean_field", "gibbs", "natural_gradient"),

@@ -30,7 +30,8 @@ from sureshot.gaussian.memory import OF_DRAWS, blocks
 from sureshot.gaussian.prior import Prior
 from sureshot.gaussian.sites import Sites
 from sureshot.likelihoods.auxiliary import require_counts
-from sureshot.likelihoods.base import ConjugateLikelihood, PredictiveRule
+from sureshot.likelihoods.base import Likelihood, PredictiveRule
+from sureshot.likelihoods.sites import ConjugateLikelihood
 
 logger = logging.getLogger(__name__)
 
@@ -193,7 +194,7 @@ def predictive_moments(
 def predictive_probabilities(
     result: GibbsResult,
     prior: Prior,
-    likelihood: ConjugateLikelihood,
+    likelihood: Likelihood,
     cross: Tensor,
     prior_variance: Tensor,
     rule: PredictiveRule = "integral",

@@ -32,9 +32,9 @@ from sureshot.gaussian.posterior import LatentMoments, Posterior, SitePosterior
 from sureshot.gaussian.prior import Prior
 from sureshot.gaussian.sites import Sites
 from sureshot.inference.objectives import evidence_bound
-from sureshot.likelihoods.base import Carried, MeanFieldLikelihood
 from sureshot.likelihoods.logistic import Logistic
 from sureshot.likelihoods.pairwise import pairs_to_classes, pairwise_differences, pairwise_gram, pairwise_mean
+from sureshot.likelihoods.sites import Carried, MeanFieldLikelihood, check_class_labels, check_weight
 
 
 class MeanFieldInfo(NamedTuple):
@@ -189,7 +189,7 @@ def fit_mean_field(
     ValueError
         When `y` is not an integer tensor of labels below `n_classes`, or `weight` is negative.
     """
-    classes = check_labels(y, weight, n_classes)
+    classes = likelihood.check_targets(y, weight, n_classes)
     with torch.no_grad():
         posterior = initial_posterior(prior, likelihood, y, classes)
         sites = posterior.sites
@@ -259,7 +259,8 @@ def fit_joint_one_vs_each(
     n_classes, weight, max_steps, tolerance
         As in `fit_mean_field`.
     """
-    classes = check_labels(y, weight, n_classes)
+    check_weight(y, weight)
+    classes = check_class_labels(y, n_classes)
     prior = GramPrior(pairwise_gram(Kxx, y, classes).unsqueeze(-3), pairwise_mean(prior_mean, y, classes).unsqueeze(-2))
     won = torch.ones_like(y).repeat_interleave(classes - 1, -1)  # the label wins every pair
     pair_weight = None if weight is None else weight.repeat_interleave(classes - 1, -1)
@@ -278,35 +279,6 @@ def fit_joint_one_vs_each(
         converged=fit.converged,
         half=torch.einsum("...mnd,...ndc->...mcn", half, coefficients),
     )
-
-
-def check_labels(y: Tensor, weight: Tensor | None, n_classes: int | None) -> int:
-    """Check labels and weights, and return the number of classes.
-
-    Raises
-    ------
-    ValueError
-        When `y` is not an integer tensor of labels from 0 to ``n_classes - 1``, or `weight` is negative or of
-        another length.
-    """
-    if y.dtype.is_floating_point or y.dtype == torch.bool or y.numel() == 0:
-        raise ValueError(
-            f"y must be a non-empty int64 tensor of labels 0..n_classes-1, but its dtype is {y.dtype} and "
-            f"its shape {tuple(y.shape)}; encode labels first, e.g. with sklearn.preprocessing.LabelEncoder"
-        )
-    lowest, highest = int(y.min()), int(y.max())
-    classes = max(highest + 1, 2) if n_classes is None else n_classes
-    if lowest < 0 or highest >= classes:
-        raise ValueError(
-            f"y must hold labels from 0 to n_classes - 1 = {classes - 1}, but holds {lowest} to {highest}; "
-            "raise n_classes or encode the labels again"
-        )
-    if weight is not None and (weight.shape[-1] != y.shape[-1] or bool((weight < 0).any())):
-        raise ValueError(
-            f"weight must hold one number that is not negative for each of the {y.shape[-1]} labels, but its "
-            f"shape is {tuple(weight.shape)} and its smallest value {float(weight.min()):g}"
-        )
-    return classes
 
 
 def _relative_change(new: Tensor, old: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 from sureshot.gaussian.gram import GramPrior
 from sureshot.gaussian.gram_blocks import GramBlockPosterior, condition_by_blocks
 from sureshot.inference.mean_field import unrolled_sites
-from sureshot.likelihoods.base import MeanFieldLikelihood
+from sureshot.likelihoods.sites import MeanFieldLikelihood
 
 
 def mean_field_by_blocks(

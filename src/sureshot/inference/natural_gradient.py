@@ -32,8 +32,7 @@ from sureshot.gaussian.algebra import times_vector
 from sureshot.gaussian.features import weight_query
 from sureshot.gaussian.posterior import LatentMoments, Posterior
 from sureshot.gaussian.sites import Sites
-from sureshot.inference.mean_field import check_labels
-from sureshot.likelihoods.base import MeanFieldLikelihood
+from sureshot.likelihoods.sites import MeanFieldLikelihood
 
 StepSchedule = Callable[[int], float]
 
@@ -252,7 +251,7 @@ def fit_natural_gradient(
     ValueError
         When labels, weights or sizes do not fit together, or `batch_size` or `n_epochs` is below 1.
     """
-    classes = check_labels(y, weight, n_classes)
+    classes = likelihood.check_targets(y, weight, n_classes)
     if batch_size < 1 or n_epochs < 1:
         raise ValueError(f"batch_size and n_epochs must be at least 1, but they are {batch_size} and {n_epochs}")
     n, rank = features.shape[-2:]

@@ -33,7 +33,8 @@ from torch import Tensor
 from sureshot.gaussian.posterior import SitePosterior
 from sureshot.gaussian.prior import Prior
 from sureshot.gaussian.sites import Sites
-from sureshot.likelihoods.base import Likelihood, MeanFieldLikelihood, PredictiveRule
+from sureshot.likelihoods.base import Likelihood, PredictiveRule
+from sureshot.likelihoods.sites import MeanFieldLikelihood
 
 
 def evidence_bound(

@@ -1,37 +1,35 @@
-"""Likelihoods: what turns latent functions into probabilities of classes.
+"""Likelihoods: what gives sites, labels or real targets observed (`sites`), and what predicts classes (`base`).
 
 ============================  ================================================================
 `Logistic`                    two classes, one latent function
 `OneVsEach`                   many classes; the label beats every other class, a composite likelihood
 `LogisticSoftmax`             many classes, normalised, with a temperature
 `GaussianLabels`              regression on -1/+1 targets, exact posterior
+`GaussianNoise`               regression on real targets; gives sites only
 `Softmax`                     the reference without Gaussian sites
 ============================  ================================================================
 
-To add one: implement `Likelihood` (and `MeanFieldLikelihood` or `ConjugateLikelihood` when it has Gaussian
-sites), add it here, and list it in ``tests/contracts/test_likelihoods.py``. Read `logistic` first.
+To add one: implement `Likelihood`, and with it `MeanFieldLikelihood` or `ConjugateLikelihood` (as `ClassSites`) when it
+has Gaussian sites, add it here, and list it in ``tests/contracts/test_likelihoods.py``. Read `logistic` first.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from sureshot.likelihoods.base import (
-    ConjugateLikelihood,
-    Likelihood,
-    MeanFieldLikelihood,
-    PredictiveRule,
-)
-from sureshot.likelihoods.gaussian import GaussianLabels
+from sureshot.likelihoods.base import Likelihood, PredictiveRule
+from sureshot.likelihoods.gaussian import GaussianLabels, GaussianNoise
 from sureshot.likelihoods.logistic import Logistic
 from sureshot.likelihoods.logistic_softmax import LogisticSoftmax
 from sureshot.likelihoods.one_vs_each import OneVsEach
+from sureshot.likelihoods.sites import ConjugateLikelihood, MeanFieldLikelihood
 from sureshot.likelihoods.softmax import Softmax
 
 __all__ = [
     "LIKELIHOODS",
     "ConjugateLikelihood",
     "GaussianLabels",
+    "GaussianNoise",
     "Likelihood",
     "Logistic",
     "LogisticSoftmax",

@@ -1,30 +1,19 @@
-"""What a likelihood must say, and nothing more.
+"""What predicts classes: a density of labels given latents, and the rules that turn latents into probabilities.
 
-Given its auxiliary variables, each *conjugate* likelihood is a Gaussian factor in the latents (a *site*,
-see `sureshot.gaussian.latent`). So a likelihood only says: its density, its sites given a sample
-of the latents (Gibbs), its expected sites given their Gaussian marginals (mean field), its local terms of
-the evidence bound, and its predictive rules. Inference needs no knowledge of the particular likelihood, and
-a new likelihood needs no new inference.
-
-Shapes: ``f`` (..., C, N) with any leading batch dimensions (tasks, chains); ``y`` (..., N) int64 in 0..C-1;
-``weight`` (..., N), one for each datum, a datum of weight 2 counting as two equal ones. A likelihood for two
-classes with a single latent function (`Logistic`) has C = 1 latent rows while its probabilities have two.
+Shapes: ``f`` (..., C, N) with any leading batch dimensions (tasks, chains); ``y`` (..., N) int64 in 0..C-1. A
+likelihood for two classes with a single latent function (`Logistic`) has C = 1 latent rows while its probabilities have
+two.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Literal, final
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from sureshot.gaussian.sites import Sites
-
 PredictiveRule = Literal["integral", "expected_log", "plug_in"]
-
-Carried = tuple[Tensor, ...] | None
-"""Variational parameters that one step of mean field hands to the next: the likelihood's own affair."""
 
 
 class Likelihood(ABC):
@@ -91,65 +80,3 @@ class Likelihood(ABC):
         Those of the Gaussians, averaged: each is normalised on its own.
         """
         return self.predict(mean, covariance, rule).mean(0)
-
-
-class MeanFieldLikelihood(Likelihood):
-    """A likelihood whose auxiliary variables factorise into one Gaussian site for every latent value."""
-
-    @abstractmethod
-    def expected_sites(self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None) -> Sites:
-        """Sites with the auxiliary variables at their optimal mean-field expectation, each (..., C, N)."""
-
-    @abstractmethod
-    def local_bound(self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
-        """The data's terms of the evidence bound, (...): the bound is this minus ``KL(q(f) || p(f))``.
-
-        The auxiliary variables are at their optimum for these moments, so its derivatives are the expected
-        sites: ``d / d mean = shift - precision * mean`` and ``d / d variance = -precision / 2``.
-        """
-
-    @abstractmethod
-    def step(
-        self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None, carried: Carried = None
-    ) -> tuple[Sites, Carried]:
-        """Sites of one step of mean field, and what the auxiliary variables carry over to the next one.
-
-        Parameters
-        ----------
-        mean, variance, y, weight
-            As in `expected_sites`.
-        carried : optional
-            From the step before; None for the first.
-        """
-
-    @abstractmethod
-    def bound_after_step(
-        self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None, carried: Carried
-    ) -> Tensor:
-        """`local_bound` with the auxiliary variables where `step` left them, (...)."""
-
-
-class AuxiliariesAtOptimum(MeanFieldLikelihood):
-    """A likelihood whose auxiliary variables are at their optimum in every step, so that none carries anything."""
-
-    @final
-    def step(
-        self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None, carried: Carried = None
-    ) -> tuple[Sites, Carried]:
-        """`expected_sites`, and None."""
-        return self.expected_sites(mean, variance, y, weight), None
-
-    @final
-    def bound_after_step(
-        self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None, carried: Carried
-    ) -> Tensor:
-        """`local_bound`."""
-        return self.local_bound(mean, variance, y, weight)
-
-
-class ConjugateLikelihood(MeanFieldLikelihood):
-    """A likelihood that is Gaussian, independently over the latents, given drawn auxiliary variables."""
-
-    @abstractmethod
-    def sample_sites(self, f: Tensor, y: Tensor, weight: Tensor | None, generator: torch.Generator | None) -> Sites:
-        """Draw the auxiliary variables given latents ``f`` (..., C, N) and return the sites they imply."""

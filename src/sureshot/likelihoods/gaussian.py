@@ -1,4 +1,4 @@
-"""Gaussian likelihood on -1/+1 targets: label regression.
+"""Gaussian likelihoods: of real targets, and of labels as -1/+1 targets (label regression).
 
 Every class is a regression on targets ``t = +1`` (its own data) and ``-1`` (the others) with the same
 noise, so the posterior is exact and in closed form: the sites need no auxiliary variables and no iteration.
@@ -17,11 +17,66 @@ from torch import Tensor
 
 from sureshot.gaussian.sites import Sites
 from sureshot.likelihoods.auxiliary import one_hot, per_class, positive, total
-from sureshot.likelihoods.base import AuxiliariesAtOptimum, ConjugateLikelihood
 from sureshot.likelihoods.quadrature import is_full_covariance
+from sureshot.likelihoods.sites import AuxiliariesAtOptimum, ClassSites, ConjugateLikelihood, check_weight
 
 
-class GaussianLabels(AuxiliariesAtOptimum, ConjugateLikelihood):
+class GaussianNoise(AuxiliariesAtOptimum, ConjugateLikelihood):
+    """Regression: real targets ``t ~ N(f, noise)``, (..., N) of one latent function or (..., C, N) of C.
+
+    Parameters
+    ----------
+    noise : float or Tensor ()
+        Noise *variance*, in squared units of the targets (as in GPyTorch).
+
+    Raises
+    ------
+    ValueError
+        When the noise is not positive.
+    """
+
+    def __init__(self, noise: float | Tensor) -> None:
+        self.noise = positive("noise", noise)
+
+    def n_latents(self, n_classes: int) -> int:
+        """One latent function, whatever is asked: there are no classes."""
+        return 1
+
+    def check_targets(self, y: Tensor, weight: Tensor | None, n_classes: int | None) -> int:
+        """Check that targets are finite real numbers; there is one "class". See `MeanFieldLikelihood.check_targets`."""
+        check_weight(y, weight)
+        if not y.dtype.is_floating_point or y.numel() == 0 or not bool(torch.isfinite(y).all()):
+            raise ValueError(
+                f"y must be a non-empty tensor of finite real targets, but its dtype is {y.dtype} and its shape "
+                f"{tuple(y.shape)}; for labels take a likelihood of classes"
+            )
+        return 1
+
+    def sample_sites(self, f: Tensor, y: Tensor, weight: Tensor | None, generator: torch.Generator | None) -> Sites:
+        """The sites; there is nothing to sample."""
+        return self.expected_sites(f, torch.zeros_like(f), y, weight)
+
+    def expected_sites(self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None) -> Sites:
+        """Precision ``s / noise`` and shift ``s t / noise``, whatever the latents."""
+        scale = per_class(weight) * torch.ones_like(mean) / self.noise
+        return Sites(scale, scale * _targets(y, mean))
+
+    def local_bound(self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
+        """``E[sum of s log N(t; f, noise)]``, (...); minus the divergence it *is* the log evidence."""
+        squared = (_targets(y, mean) - mean) ** 2 + variance
+        return total((self.log_normaliser(mean) - squared / (2 * self.noise)).sum(-2), weight)
+
+    def log_normaliser(self, like: Tensor) -> Tensor:
+        """``-1/2 log(2 pi noise)`` in the dtype and on the device of a tensor."""
+        return -0.5 * (2 * math.pi * torch.as_tensor(self.noise, dtype=like.dtype, device=like.device)).log()
+
+
+def _targets(y: Tensor, like: Tensor) -> Tensor:
+    """Targets (..., N) or (..., C, N) in the shape of latents (..., C, N)."""
+    return y if y.dim() >= 2 and y.shape[-2:] == like.shape[-2:] else y.unsqueeze(-2)
+
+
+class GaussianLabels(AuxiliariesAtOptimum, ConjugateLikelihood, ClassSites):
     """Label regression: ``t_c ~ N(f_c, noise)`` with targets -1/+1 for each class.
 
     Parameters
@@ -39,12 +94,13 @@ class GaussianLabels(AuxiliariesAtOptimum, ConjugateLikelihood):
     name = "gaussian"
 
     def __init__(self, noise: float | Tensor = 0.1) -> None:
-        self.noise = positive("noise", noise)
+        self._regression = GaussianNoise(noise)
+        self.noise = self._regression.noise
 
     def class_log_likelihood(self, f: Tensor) -> Tensor:
         """Sum over the C regressions of the log densities of class c's targets, (..., C, N)."""
         against = -((f + 1) ** 2).sum(-2, keepdim=True)  # every target -1; class c then changes its own
-        constant = f.shape[-2] * self._log_normaliser(f)
+        constant = f.shape[-2] * self._regression.log_normaliser(f)
         return (against + 4 * f) / (2 * self.noise) + constant
 
     def class_logits(self, f: Tensor) -> Tensor:
@@ -68,21 +124,16 @@ class GaussianLabels(AuxiliariesAtOptimum, ConjugateLikelihood):
         return self.plug_in(mean)
 
     def sample_sites(self, f: Tensor, y: Tensor, weight: Tensor | None, generator: torch.Generator | None) -> Sites:
-        """The sites; there is nothing to sample."""
-        return self.expected_sites(f, torch.zeros_like(f), y, weight)
+        """Those of `GaussianNoise`; there is nothing to sample."""
+        return self._regression.sample_sites(f, self._targets(y, f), weight, generator)
 
     def expected_sites(self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None) -> Sites:
-        """Precision ``s / noise`` and shift ``s t / noise``, whatever the latents."""
-        scale = per_class(weight) * torch.ones_like(mean) / self.noise
-        return Sites(scale, scale * self._targets(y, mean))
+        """Those of `GaussianNoise`."""
+        return self._regression.expected_sites(mean, variance, self._targets(y, mean), weight)
 
     def local_bound(self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
-        """``E[sum of s log N(t; f, noise)]``, (...); minus the divergence it *is* the log evidence."""
-        squared = (self._targets(y, mean) - mean) ** 2 + variance
-        return total((self._log_normaliser(mean) - squared / (2 * self.noise)).sum(-2), weight)
-
-    def _log_normaliser(self, like: Tensor) -> Tensor:
-        return -0.5 * (2 * math.pi * torch.as_tensor(self.noise, dtype=like.dtype, device=like.device)).log()
+        """That of `GaussianNoise`, summed over the classes."""
+        return self._regression.local_bound(mean, variance, self._targets(y, mean), weight)
 
     @staticmethod
     def _targets(y: Tensor, like: Tensor) -> Tensor:

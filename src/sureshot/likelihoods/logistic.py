@@ -20,16 +20,16 @@ from sureshot.likelihoods.auxiliary import (
     require_counts,
     total,
 )
-from sureshot.likelihoods.base import AuxiliariesAtOptimum, ConjugateLikelihood
 from sureshot.likelihoods.polya_gamma import half_tanh_ratio, sample_polya_gamma
 from sureshot.likelihoods.quadrature import (
     expected_log_sigmoid,
     log_expected_sigmoid,
     marginal_variance,
 )
+from sureshot.likelihoods.sites import AuxiliariesAtOptimum, ClassSites, ConjugateLikelihood
 
 
-class Logistic(AuxiliariesAtOptimum, ConjugateLikelihood):
+class Logistic(AuxiliariesAtOptimum, ConjugateLikelihood, ClassSites):
     """Two classes by one latent function; ``p(y = 1 | f) = sigma(f)``.
 
     Latents have shape (..., 1, N); probabilities have two rows, class 0 first.

@@ -41,7 +41,6 @@ from sureshot.likelihoods.auxiliary import (
     require_counts,
     total,
 )
-from sureshot.likelihoods.base import Carried, ConjugateLikelihood
 from sureshot.likelihoods.polya_gamma import half_tanh_ratio, sample_polya_gamma
 from sureshot.likelihoods.quadrature import (
     N_POINTS,
@@ -49,6 +48,7 @@ from sureshot.likelihoods.quadrature import (
     gaussian_expectation,
     marginal_variance,
 )
+from sureshot.likelihoods.sites import Carried, ClassSites, ConjugateLikelihood
 
 Augmentation = Literal["negative_multinomial", "poisson_gamma"]
 
@@ -64,7 +64,7 @@ class PoissonGammaState(NamedTuple):
     shape_parameter: Tensor  # (..., N), alpha of eq. 4.4c, shape of the rate's gamma distribution
 
 
-class LogisticSoftmax(ConjugateLikelihood):
+class LogisticSoftmax(ConjugateLikelihood, ClassSites):
     """``p(k | f) = sigma(f_k / temperature) / sum over c of sigma(f_c / temperature)``.
 
     Parameters

@@ -31,7 +31,7 @@ from sureshot.likelihoods.auxiliary import (
     require_counts,
     total,
 )
-from sureshot.likelihoods.base import AuxiliariesAtOptimum, PredictiveRule
+from sureshot.likelihoods.base import PredictiveRule
 from sureshot.likelihoods.pairwise import other_classes, pairs_to_classes
 from sureshot.likelihoods.polya_gamma import half_tanh_ratio, sample_polya_gamma
 from sureshot.likelihoods.quadrature import (
@@ -41,6 +41,7 @@ from sureshot.likelihoods.quadrature import (
     is_full_covariance,
     log_gaussian_expectation,
 )
+from sureshot.likelihoods.sites import AuxiliariesAtOptimum, ClassSites
 
 _LOG_TWO = math.log(2)
 _FEW_CLASSES = 20  # up to here matrix products over all pairs are cheaper than a logarithm for each order of a pair
@@ -48,7 +49,7 @@ _FEW_CLASSES = 20  # up to here matrix products over all pairs are cheaper than 
 Normalisation = Literal["expected_likelihood", "pooled_likelihood", "expected_softmax"]
 
 
-class OneVsEach(AuxiliariesAtOptimum):
+class OneVsEach(AuxiliariesAtOptimum, ClassSites):
     """``L(f | y) = prod over c != y of sigma(f_y - f_c)``.
 
     Parameters

@@ -9,7 +9,7 @@ from torch import Tensor
 from sureshot.gaussian.gram import GramPrior
 from sureshot.gaussian.sites import Sites
 from sureshot.likelihoods import LogisticSoftmax, OneVsEach
-from sureshot.likelihoods.base import Carried, MeanFieldLikelihood
+from sureshot.likelihoods.sites import Carried, MeanFieldLikelihood
 from sureshot.meta.learners.absent_classes import ABSENT_MEAN
 from sureshot.meta.learners.mean_field import MeanField
 

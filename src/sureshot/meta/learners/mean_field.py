@@ -25,8 +25,8 @@ from sureshot.gaussian.sites import Sites
 from sureshot.inference.mean_field import unrolled_sites
 from sureshot.inference.mean_field_blocks import mean_field_by_blocks
 from sureshot.inference.objectives import evidence_bound
-from sureshot.likelihoods.base import Carried, MeanFieldLikelihood
 from sureshot.likelihoods.one_vs_each import OneVsEach
+from sureshot.likelihoods.sites import Carried, ClassSites
 from sureshot.meta.learners.absent_classes import WayGroup, groups_by_way
 from sureshot.meta.learners.task_inference import TaskInference
 
@@ -37,7 +37,7 @@ class MeanField(TaskInference):
 
     Parameters
     ----------
-    likelihood : MeanFieldLikelihood
+    likelihood : ClassSites
         A `LogisticSoftmax` with ``augmentation="poisson_gamma"`` takes the paper's steps one by one.
     n_steps : int
         Steps for `evidence` (and for the posterior of predictive-likelihood training, which is the caller's choice).
@@ -50,7 +50,7 @@ class MeanField(TaskInference):
         five classes (4 rivals) keeps its calibration on tasks of fifty. By default every rival counts as one.
     """
 
-    likelihood: MeanFieldLikelihood
+    likelihood: ClassSites
     n_steps: int = 2
     detach_inner: bool = False
     rivals: float | None = None
