@@ -127,34 +127,72 @@ def mean_field_step(
     )
 
 
+class VariationalState(NamedTuple):
+    """What a step of mean field starts from: marginals of q(f), and what the auxiliary variables ended with."""
+
+    mean: Tensor  # (..., C, N)
+    variance: Tensor  # (..., C, N)
+    precision: Tensor | None = None  # (..., C, N), of the sites of the step before
+    carried: Carried = None
+
+    @classmethod
+    def of_prior(cls, prior: Prior, size: tuple[int, ...]) -> VariationalState:
+        """The prior itself, ``m = a`` and ``V = diag K``, for latents of this size (..., C, N)."""
+        return cls(prior.mean.expand(size), prior.variance.expand(size))
+
+
+class Unrolled(NamedTuple):
+    """What some steps of mean field end with."""
+
+    sites: Sites  # of the Gaussian that the last step gives
+    precision: Tensor  # (..., C, N), newer than that of the sites where the covariance comes first
+    carried: Carried
+
+
 def unrolled_sites(
     condition: Callable[[Sites], SitePosterior],
     likelihood: MeanFieldLikelihood,
-    mean: Tensor,
-    variance: Tensor,
+    start: VariationalState,
     y: Tensor,
     weight: Tensor | None,
     n_steps: int,
-) -> tuple[Sites, Carried]:
-    """Sites after a fixed number of steps, and what the likelihood's auxiliary variables ended with.
+    tolerance: float | None = None,
+    covariance_first: bool = False,
+) -> Unrolled:
+    """Sites after some steps, and what the likelihood's auxiliary variables ended with.
 
     Parameters
     ----------
     condition : callable
-        The posterior under given sites; called between the steps, ``n_steps - 1`` times.
+        The posterior under given sites; called between the steps.
     likelihood : MeanFieldLikelihood
-    mean, variance : Tensor (..., C, N)
-        Moments that the first step starts from; the prior's as a rule.
+    start : VariationalState
+        Of the first step; the prior as a rule.
     y : Tensor (..., N) int64
     weight : Tensor (..., N), optional
     n_steps : int
-        At least 1.
+        At least 1; with a tolerance, at most so many.
+    tolerance : float, optional
+        Stop once no mean moves by more than this, relative to one plus its size, in a step.
+    covariance_first : bool
+        Take each step's precisions from the step before, and only then the new ones: Sigma before omega, the order in
+        which algorithm 1 of Ke et al. prints the updates. The first step of all has none before it.
     """
-    sites, carried = likelihood.step(mean, variance, y, weight)
+
+    def in_order(sites: Sites, before: Tensor | None) -> Sites:
+        return Sites(before, sites.shift) if covariance_first and before is not None else sites
+
+    sites, carried = likelihood.step(start.mean, start.variance, y, weight, start.carried)
+    used = in_order(sites, start.precision)
+    mean = start.mean
     for _ in range(n_steps - 1):
-        posterior = condition(sites)
+        posterior = condition(used)
+        if tolerance is not None and float(_relative_change(posterior.mean, mean).max()) <= tolerance:
+            break
+        mean, before = posterior.mean, sites.precision
         sites, carried = likelihood.step(posterior.mean, posterior.variance, y, weight, carried)
-    return sites, carried
+        used = in_order(sites, before)
+    return Unrolled(used, sites.precision, carried)
 
 
 def fit_mean_field(

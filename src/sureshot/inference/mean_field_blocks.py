@@ -8,7 +8,7 @@ from torch import Tensor
 
 from sureshot.gaussian.gram import GramPrior
 from sureshot.gaussian.gram_blocks import GramBlockPosterior, condition_by_blocks
-from sureshot.inference.mean_field import unrolled_sites
+from sureshot.inference.mean_field import VariationalState, unrolled_sites
 from sureshot.likelihoods.sites import MeanFieldLikelihood
 
 
@@ -19,9 +19,9 @@ def mean_field_by_blocks(
     n_classes: int,
     weight: Tensor | None,  # (..., N), one by default
     n_steps: int,  # at least 1
+    tolerance: float | None = None,  # see `unrolled_sites`
 ) -> GramBlockPosterior:
     """Mean field with a fixed number of steps from the prior."""
-    size = (*y.shape[:-1], n_classes, y.shape[-1])
-    moments = prior.mean.expand(size), prior.variance.expand(size)
-    sites, _ = unrolled_sites(partial(condition_by_blocks, prior), likelihood, *moments, y, weight, n_steps)
-    return condition_by_blocks(prior, sites)
+    start = VariationalState.of_prior(prior, (*y.shape[:-1], n_classes, y.shape[-1]))
+    found = unrolled_sites(partial(condition_by_blocks, prior), likelihood, start, y, weight, n_steps, tolerance)
+    return condition_by_blocks(prior, found.sites)

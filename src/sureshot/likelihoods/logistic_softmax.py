@@ -75,11 +75,16 @@ class LogisticSoftmax(ConjugateLikelihood, ClassSites):
         Of the mean field; the default has the tighter bound.
     n_points : int, default=256
         Points of the fixed quasi-Monte-Carlo set behind `integral`.
+    detach_tilting : bool, default=False
+        Steps of "poisson_gamma" with f~ a constant of the gradient, as in the code released with the paper.
+    released_bound : bool, default=False
+        Of "poisson_gamma": alpha_n / C once for each datum where eq. 12f has it for each class, as in that code. It
+        can exceed the evidence and is kept for comparison only.
 
     Raises
     ------
     ValueError
-        When the temperature is not positive or the augmentation unknown.
+        When the temperature is not positive, the augmentation unknown, or an option does not belong to it.
     """
 
     name = "logistic_softmax"
@@ -89,12 +94,20 @@ class LogisticSoftmax(ConjugateLikelihood, ClassSites):
         temperature: float | Tensor = 1.0,
         augmentation: Augmentation = "negative_multinomial",
         n_points: int = N_POINTS,
+        detach_tilting: bool = False,
+        released_bound: bool = False,
     ) -> None:
         if augmentation not in ("negative_multinomial", "poisson_gamma"):
             raise ValueError(
                 f"augmentation must be 'negative_multinomial' or 'poisson_gamma', but it is {augmentation!r}"
             )
+        if (detach_tilting or released_bound) and augmentation != "poisson_gamma":
+            raise ValueError(
+                "detach_tilting and released_bound belong to the augmentation 'poisson_gamma', but it is "
+                f"{augmentation!r}: leave them out"
+            )
         self.temperature = positive("temperature", temperature)
+        self.detach_tilting, self.released_bound = detach_tilting, released_bound
         self.augmentation: Augmentation = augmentation
         self.n_points = n_points
 
@@ -216,6 +229,9 @@ class LogisticSoftmax(ConjugateLikelihood, ClassSites):
             Pass ``state.shape_parameter`` to the next step; `poisson_gamma_bound` bounds at this state.
         """
         squared, log_counts, _ = self._count_terms(mean, variance)
+        if self.detach_tilting:
+            squared = squared.detach()
+            log_counts = -mean / (2 * self.temperature) - log_two_cosh_half(squared) - math.log(mean.shape[-2])
         gamma = (log_counts + torch.digamma(shape).unsqueeze(-2)).exp()
         state = PoissonGammaState(squared.sqrt(), gamma, 1 + gamma.sum(-2))
         return self._sites(gamma, squared, y, weight), state
@@ -228,7 +244,10 @@ class LogisticSoftmax(ConjugateLikelihood, ClassSites):
         state: PoissonGammaState,
         weight: Tensor | None = None,
     ) -> Tensor:
-        """The data's terms of the bound at *any* state, (...): CDKT eq. 12a and 12e-g as corrected above."""
+        """The data's terms of the bound at *any* state, (...): CDKT eq. 12a and 12e-g as corrected above.
+
+        With ``released_bound`` it is no bound: see there.
+        """
         tilting, gamma, shape = state
         tau, n_classes = self.temperature, mean.shape[-2]
         own = one_hot(y, n_classes, mean.dtype)
@@ -241,6 +260,8 @@ class LogisticSoftmax(ConjugateLikelihood, ClassSites):
         log_gamma = torch.xlogy(gamma, gamma)
         expected_log_rate = (log_rate - math.log(n_classes)).unsqueeze(-2)
         counts = log_gamma - gamma - gamma * expected_log_rate + (shape / n_classes).unsqueeze(-2)
+        if self.released_bound:
+            counts = counts - ((1 - 1 / n_classes) * shape / n_classes).unsqueeze(-2)
         log_cosh = log_two_cosh_half(tilting**2) - math.log(2)
         polya = -0.5 * tilting**2 * omega + total_count * log_cosh
         return total((fit - counts - polya).sum(-2) - rate, weight)

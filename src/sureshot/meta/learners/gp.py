@@ -33,7 +33,7 @@ from sureshot.likelihoods.quadrature import marginal_variance
 from sureshot.meta.learners.absent_classes import ABSENT_MEAN
 from sureshot.meta.learners.base import EmbeddedPosterior, Latents, Learner, Precision, joint_mask, mean_over_rows
 from sureshot.meta.learners.prediction import TASK_RULES, TaskRule, class_probabilities, temper
-from sureshot.meta.learners.task_inference import TaskInference
+from sureshot.meta.learners.task_inference import TaskInference, TaskState
 from sureshot.meta.learners.task_kernel import TaskKernel
 from sureshot.meta.tasks import Tasks
 
@@ -189,6 +189,7 @@ class GaussianProcessLearner(Learner):
         self.base_classes = base_classes
         self.kernel = kernel.requires_grad_(False) if self.samples_images else kernel
         self.training_inference = training
+        self.task_state: TaskState | None = None
         self.prediction_inference = prediction
         self.objective: Objective = objective
         self.rule: TaskRule = rule
@@ -255,7 +256,9 @@ class GaussianProcessLearner(Learner):
             mask = joint_mask(tasks)
             weight = None if mask is None else mask.to(z.dtype)
             prior = self._prior(self.kernel, z, tasks.n_classes, tasks.class_mask, self.prior_mean)
-            evidence = self.training_inference.evidence(prior, y, tasks.n_classes, weight, generator)
+            evidence, self.task_state = self.training_inference.evidence_from(
+                self.task_state, prior, y, tasks.n_classes, weight, generator
+            )
             rows = y.shape[-1] if weight is None else weight.sum(-1)
             return -evidence / rows
         if self.predictive_split == "first_rows":
@@ -295,11 +298,15 @@ class GaussianProcessLearner(Learner):
         training: bool,
     ) -> GaussianProcessTaskPosterior:
         mean = self.prior_mean if training else self.prior_mean + self.prediction_shift
-        inference = self.training_inference if training else self.prediction_inference
         weight = None if support_mask is None else support_mask.to(support.dtype)
         kernel = self.kernel if training else copy.deepcopy(self.kernel).requires_grad_(False)
         prior = self._prior(kernel, support, n_classes, class_mask, mean)
-        latent = inference.posterior(prior, support_y, n_classes, weight, generator)
+        if training:
+            latent, self.task_state = self.training_inference.posterior_from(
+                self.task_state, prior, support_y, n_classes, weight, generator
+            )
+        else:
+            latent = self.prediction_inference.posterior(prior, support_y, n_classes, weight, generator)
         rule = self.training_rule if training else self.rule
         membership = nn.functional.one_hot(support_y, n_classes).to(support.dtype).mT
         if weight is not None:

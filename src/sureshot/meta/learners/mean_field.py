@@ -1,8 +1,15 @@
-"""Mean field for a batch of tasks: a few deterministic steps from the prior, no warm start, no learning rate.
+"""Mean field for a batch of tasks: a few deterministic steps, no learning rate.
 
 The inner loop (the steps) and the outer loop (the kernel's gradient) meet in two ways. *Attached*, the gradient flows
 through the steps; *detached*, the sites are constants, and the gradient is that of the bound at fixed sites, exact
 once the steps have converged. With the two steps of the paper only the attached gradient is right.
+
+**Cold or warm.** By default every task starts at the prior, and its result depends on nothing else. As published the
+task's variational parameters are initialised once, before the first iteration of training: each task then starts where
+the task in its place in the step before ended (rows in the order of their classes, so that class c meets class c). Two
+steps suffice only then: after two cold steps the bound says that the inputs are worthless, and its gradient shrinks the
+output scale. What is carried is a `TaskState`, which the learner keeps; tasks whose classes have other numbers of rows
+than those before start at the prior. In use every task starts at the prior and takes more steps.
 
 The papers' Poisson-Gamma augmentation of the logistic-softmax carries the shape of its rate from step to step; the
 negative multinomial one, our default, has nothing to carry and a tighter bound.
@@ -22,13 +29,14 @@ from sureshot.gaussian.gram import GramPosterior, GramPrior
 from sureshot.gaussian.gram_blocks import GramBlockPosterior
 from sureshot.gaussian.memory import entries_by_kernel_matrix
 from sureshot.gaussian.sites import Sites
-from sureshot.inference.mean_field import unrolled_sites
+from sureshot.inference.mean_field import Unrolled, VariationalState, unrolled_sites
 from sureshot.inference.mean_field_blocks import mean_field_by_blocks
 from sureshot.inference.objectives import evidence_bound
+from sureshot.likelihoods.logistic_softmax import LogisticSoftmax, PoissonGammaState
 from sureshot.likelihoods.one_vs_each import OneVsEach
-from sureshot.likelihoods.sites import Carried, ClassSites
+from sureshot.likelihoods.sites import ClassSites
 from sureshot.meta.learners.absent_classes import WayGroup, groups_by_way
-from sureshot.meta.learners.task_inference import TaskInference
+from sureshot.meta.learners.task_inference import TaskInference, TaskState
 
 
 @dataclass(frozen=True)
@@ -40,9 +48,19 @@ class MeanField(TaskInference):
     likelihood : ClassSites
         A `LogisticSoftmax` with ``augmentation="poisson_gamma"`` takes the paper's steps one by one.
     n_steps : int
-        Steps for `evidence` (and for the posterior of predictive-likelihood training, which is the caller's choice).
+        Steps for `evidence` (and for the posterior of predictive-likelihood training, which is the caller's choice);
+        with a tolerance, at most so many.
     detach_inner : bool
         Whether the sites are constants of the gradient.
+    tolerance : float, optional
+        Steps until no mean moves by more than this, relative to one plus its size; by default so many as `n_steps`.
+    warm_start : bool
+        Carry what the steps end with from one step of training to the next; see the module's notes.
+    first_shape : (float, float), optional
+        Draw the first shapes of "poisson_gamma" uniformly between these, (5, 10) in the code released with the paper;
+        by default they are ``1 + C / 2``.
+    covariance_first : bool
+        Sigma before omega; see `unrolled_sites`.
     rivals : float, optional
         One-vs-each only: the rivals of a class count together as this many, whatever their number (each with weight
         ``rivals / (C - 1)``). One-vs-each is a composite likelihood in which a row counts once for every rival, so
@@ -54,6 +72,10 @@ class MeanField(TaskInference):
     n_steps: int = 2
     detach_inner: bool = False
     rivals: float | None = None
+    tolerance: float | None = None
+    warm_start: bool = False
+    first_shape: tuple[float, float] | None = None
+    covariance_first: bool = False
 
     n_chains = 1
     takes_real_weights = True
@@ -67,6 +89,15 @@ class MeanField(TaskInference):
                 f"rivals must be positive and belongs to one-vs-each, got {self.rivals} with {self.likelihood.name!r}"
             )
 
+        counted = isinstance(self.likelihood, LogisticSoftmax) and self.likelihood.augmentation == "poisson_gamma"
+        if self.first_shape is not None and not (counted and 0 < self.first_shape[0] <= self.first_shape[1]):
+            raise ValueError(
+                "first_shape must be two positive numbers, the smaller first, and belongs to the augmentation "
+                f"'poisson_gamma'; got {self.first_shape} with {self.likelihood.name!r}"
+            )
+        if self.tolerance is not None and not self.tolerance > 0:
+            raise ValueError(f"tolerance must be positive, got {self.tolerance}; leave it out for n_steps steps")
+
     def row_weight(self, y: Tensor, n_classes: int, weight: Tensor | None, dtype: torch.dtype) -> Tensor | None:
         """Weights of the rows in the likelihood, in the shape of `y`, from the rows' own; None for ones."""
         if self.rivals is None:
@@ -78,24 +109,58 @@ class MeanField(TaskInference):
         self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
     ) -> Tensor:
         """The evidence bound after the steps, (T,); with `rivals` that of the likelihood as they weight it."""
+        return self.evidence_from(None, prior, y, n_classes, weight, generator)[0]
+
+    def evidence_from(
+        self,
+        start: TaskState | None,
+        prior: GramPrior,
+        y: Tensor,
+        n_classes: int,
+        weight: Tensor | None,
+        generator: torch.Generator,
+    ) -> tuple[Tensor, TaskState | None]:
+        """See `TaskInference.evidence_from`."""
         total = prior.gram.new_zeros(len(y))
+        ended: TaskState | None = None
         for group in groups_by_way(prior, y, n_classes, weight):
-            total = total.index_add(0, group.tasks, self._bound(group))
-        return total
+            found = self._unrolled(group, start, generator)
+            posterior = group.prior.condition(found.sites)
+            counts = self.row_weight(group.y, group.n_classes, group.weight, posterior.mean.dtype)
+            local = self.likelihood.bound_after_step(posterior.mean, posterior.variance, group.y, counts, found.carried)
+            total = total.index_add(0, group.tasks, local - posterior.kl())
+            ended = self._ended(group, posterior.mean, posterior.variance, found)
+        return total, ended
 
     def posterior(
         self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
     ) -> GramPosterior:
         """See `TaskInference.posterior`; absent classes keep their prior."""
+        return self.posterior_from(None, prior, y, n_classes, weight, generator)[0]
+
+    def posterior_from(
+        self,
+        start: TaskState | None,
+        prior: GramPrior,
+        y: Tensor,
+        n_classes: int,
+        weight: Tensor | None,
+        generator: torch.Generator,
+    ) -> tuple[GramPosterior, TaskState | None]:
+        """See `TaskInference.posterior_from`."""
         size = (len(y), n_classes, y.shape[-1])
         precision, shift = prior.gram.new_zeros(size), prior.gram.new_zeros(size)
+        last = None
         for group in groups_by_way(prior, y, n_classes, weight):
-            sites, _ = self._sites(group)
-            place = group.classes.unsqueeze(-1).expand_as(sites.precision)
+            found = self._unrolled(group, start, generator)
+            place = group.classes.unsqueeze(-1).expand_as(found.sites.precision)
             none = torch.zeros_like(precision[group.tasks])
-            precision = precision.index_add(0, group.tasks, none.scatter(1, place, sites.precision))
-            shift = shift.index_add(0, group.tasks, none.scatter(1, place, sites.shift))
-        return prior.condition(Sites(precision.unsqueeze(0), shift.unsqueeze(0)))
+            precision = precision.index_add(0, group.tasks, none.scatter(1, place, found.sites.precision))
+            shift = shift.index_add(0, group.tasks, none.scatter(1, place, found.sites.shift))
+            last = group, found
+        posterior = prior.condition(Sites(precision.unsqueeze(0), shift.unsqueeze(0)))
+        assert last is not None
+        return posterior, self._ended(last[0], posterior.mean[0], posterior.variance[0], last[1])
 
     def condition_alone(
         self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor, generator: torch.Generator
@@ -120,18 +185,73 @@ class MeanField(TaskInference):
         """See `TaskInference.entries`: a matrix for each class of a block."""
         return entries_by_kernel_matrix(n_rows, n_classes, in_blocks=True)
 
-    def _bound(self, group: WayGroup) -> Tensor:
-        sites, carried = self._sites(group)
-        posterior = group.prior.condition(sites)
-        weight = self.row_weight(group.y, group.n_classes, group.weight, posterior.mean.dtype)
-        local = self.likelihood.bound_after_step(posterior.mean, posterior.variance, group.y, weight, carried)
-        return local - posterior.kl()
-
-    def _sites(self, group: WayGroup) -> tuple[Sites, Carried]:
-        """The sites of the last step; the first starts at the prior, ``m = a`` and ``V = diag K``."""
+    def _unrolled(self, group: WayGroup, before: TaskState | None, generator: torch.Generator) -> Unrolled:
+        """The steps of one group, from the prior or from where the tasks before ended."""
         prior = group.prior
         size = (len(group.y), group.n_classes, group.y.shape[-1])
         with torch.no_grad() if self.detach_inner else nullcontext():
             weight = self.row_weight(group.y, group.n_classes, group.weight, prior.gram.dtype)
-            moments = prior.mean.expand(size), prior.variance.expand(size)
-            return unrolled_sites(prior.condition, self.likelihood, *moments, group.y, weight, self.n_steps)
+            start = VariationalState.of_prior(prior, size)
+            if self.first_shape is not None:
+                start = start._replace(carried=self._drawn_shapes(group, generator))
+            if self.warm_start and before is not None:
+                start = _continued(start, group.y, before)
+            return unrolled_sites(
+                prior.condition,
+                self.likelihood,
+                start,
+                group.y,
+                weight,
+                self.n_steps,
+                self.tolerance,
+                self.covariance_first,
+            )
+
+    def _drawn_shapes(self, group: WayGroup, generator: torch.Generator) -> PoissonGammaState:
+        """First shapes between the bounds; tilting and counts are those of the first step."""
+        assert self.first_shape is not None
+        low, high = self.first_shape
+        gram = group.prior.gram
+        drawn = torch.rand(group.y.shape, generator=generator, dtype=gram.dtype, device=gram.device)
+        empty = gram.new_zeros(len(group.y), group.n_classes, group.y.shape[-1])
+        return PoissonGammaState(empty, empty, low + (high - low) * drawn)
+
+    def _ended(self, group: WayGroup, mean: Tensor, variance: Tensor, found: Unrolled) -> TaskState | None:
+        """What the tasks of a batch end with, rows in the order of their classes; None for tasks of several sizes."""
+        if not self.warm_start or len(group.tasks) < len(mean) or group.weight is not None:
+            return None
+        y, order = group.y.sort(dim=-1, stable=True)
+        state = {"y": y, "mean": mean, "variance": variance, "precision": found.precision}
+        if found.carried is not None:
+            state["shape"] = PoissonGammaState(*found.carried).shape_parameter
+        return {
+            name: value.detach() if name == "y" else value.detach().gather(-1, _like(order, value))
+            for name, value in state.items()
+        }
+
+
+def _continued(start: VariationalState, y: Tensor, before: TaskState) -> VariationalState:
+    """Where the tasks before ended, for those with as many rows of each class; the others stay at `start`."""
+    ordered, order = y.sort(dim=-1, stable=True)
+    if before["mean"].shape != start.mean.shape:
+        return start
+    same = (before["y"] == ordered).all(-1)
+    back = order.argsort(dim=-1)
+
+    def taken(name: str, otherwise: Tensor) -> Tensor:
+        value = before[name].gather(-1, _like(back, before[name]))
+        return torch.where(same.view(-1, *[1] * (value.dim() - 1)), value, otherwise)
+
+    carried = start.carried
+    if "shape" in before:
+        first = torch.full_like(before["shape"], 1 + start.mean.shape[-2] / 2)
+        if carried is not None:
+            first = PoissonGammaState(*carried).shape_parameter
+        carried = PoissonGammaState(torch.zeros_like(start.mean), torch.zeros_like(start.mean), taken("shape", first))
+    precision = taken("precision", before["precision"]) if bool(same.all()) else None
+    return VariationalState(taken("mean", start.mean), taken("variance", start.variance), precision, carried)
+
+
+def _like(order: Tensor, value: Tensor) -> Tensor:
+    """An order of rows (T, N) for values (T, N) or (T, C, N)."""
+    return order if value.dim() == order.dim() else order.unsqueeze(-2).expand_as(value)

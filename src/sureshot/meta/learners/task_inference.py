@@ -18,6 +18,9 @@ from sureshot.gaussian.gram import GramPrior
 from sureshot.gaussian.posterior import Posterior
 from sureshot.likelihoods.base import Likelihood
 
+TaskState = dict[str, Tensor]
+"""What a scheme carries from the tasks of one step of training to those of the next, tasks leading; no gradient."""
+
 
 class TaskInference(ABC):
     """A scheme of inference; stateless.
@@ -67,6 +70,33 @@ class TaskInference(ABC):
         self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
     ) -> Posterior:
         """The posterior given a support set; arguments as in `evidence`."""
+
+    def evidence_from(
+        self,
+        start: TaskState | None,
+        prior: GramPrior,
+        y: Tensor,
+        n_classes: int,
+        weight: Tensor | None,
+        generator: torch.Generator,
+    ) -> tuple[Tensor, TaskState | None]:
+        """`evidence` from the state that the tasks of the step before ended with, and the state of these.
+
+        A scheme that carries nothing over starts every task anew, and has no state.
+        """
+        return self.evidence(prior, y, n_classes, weight, generator), None
+
+    def posterior_from(
+        self,
+        start: TaskState | None,
+        prior: GramPrior,
+        y: Tensor,
+        n_classes: int,
+        weight: Tensor | None,
+        generator: torch.Generator,
+    ) -> tuple[Posterior, TaskState | None]:
+        """`posterior`, likewise."""
+        return self.posterior(prior, y, n_classes, weight, generator), None
 
     @abstractmethod
     def condition_alone(
