@@ -20,12 +20,7 @@ def omniglot_lake(
 ) -> FewShotData:
     """Omniglot by Lake's background and evaluation alphabets.
 
-    Parameters
-    ----------
-    val_alphabets : int, default 5
-        Of the 30 background alphabets, chosen by ``seed``: Lake et al. have no validation set.
-    side : int, default 28
-        Pixels; other sizes need the unpacked archive.
+    Lake et al. have no validation set: the seed chooses some of the 30 background alphabets.
     """
     parts = load_omniglot(root, side).lake_split(val_alphabets, seed)
     text = f"Omniglot, Lake's split, {val_alphabets} background alphabets for validation (seed {seed})"
@@ -42,12 +37,7 @@ def omniglot_vinyals(root: Root = None, *, rotations: bool = True, side: int = 2
 def omniglot_choice(root: Root = None, *, rotations: bool = False, binary: bool = False) -> FewShotData:
     """From Omniglot's 1597 non-Latin characters to CHoiCe: 29 classes for validation, 31 for testing.
 
-    Parameters
-    ----------
-    rotations : bool, default False
-        Of the Omniglot characters.
-    binary : bool, default False
-        CHoiCe in black and white instead of grey.
+    Rotations are of the Omniglot characters; ``binary`` is CHoiCe in black and white instead of grey.
     """
     train = _turned(load_omniglot(root).non_latin(), rotations)
     text = f"Omniglot, non-Latin{_said(rotations)}, to CHoiCe, even classes for validation and odd for testing"
@@ -57,12 +47,7 @@ def omniglot_choice(root: Root = None, *, rotations: bool = False, binary: bool 
 def omniglot_emnist(root: Root = None, *, rotations: bool = False, part: str = "test") -> FewShotData:
     """From Omniglot's 1597 non-Latin characters to EMNIST: 31 classes for validation, 31 for testing.
 
-    Parameters
-    ----------
-    rotations : bool, default False
-        Of the Omniglot characters.
-    part : {"test", "train", "both"}, default "test"
-        Which of EMNIST's images, as in `sureshot.data.emnist.load_emnist`.
+    Rotations are of the Omniglot characters; ``part`` is which of EMNIST's images, "test", "train" or "both".
     """
     train = _turned(load_omniglot(root).non_latin(), rotations)
     text = f"Omniglot, non-Latin{_said(rotations)}, to EMNIST ({part}), even classes for validation and odd for testing"

@@ -41,21 +41,7 @@ __all__ = ["FEW_SHOT_NAMES", "FewShotData", "LabelledSet", "load_few_shot"]
 
 
 def load_few_shot(name: str, root: Root = None, **options: Any) -> FewShotData:
-    """Few-shot data by name.
-
-    Parameters
-    ----------
-    name : str
-        One of `FEW_SHOT_NAMES`.
-    **options
-        Keyword arguments of the function that assembles it, such as ``rotations`` or ``seed``.
-
-    Raises
-    ------
-    DataError
-        If the name or an option is unknown, the value of an option is of another kind or out of range, or the data is
-        missing or broken.
-    """
+    """Few-shot data by a name of the table above, with options such as ``rotations`` or ``seed``."""
     return _assembled(name, root, options)
 
 
@@ -82,26 +68,11 @@ def transfer(
     *,
     base: str,
     novel: str,
-    all_base_classes: bool = False,
+    all_base_classes: bool = False,  # train on the validation and test classes of the base set, too
     base_options: Mapping[str, Any] | None = None,
     novel_options: Mapping[str, Any] | None = None,
 ) -> FewShotData:
-    """The training classes of one set, the validation and test classes of another.
-
-    Parameters
-    ----------
-    base, novel : str
-        Names of few-shot data. Their inputs must have one shape.
-    all_base_classes : bool, default False
-        Train on the validation and test classes of the base set, too.
-    base_options, novel_options : mappings, optional
-        Options of the two.
-
-    Raises
-    ------
-    DataError
-        If the inputs differ in shape, and as in `load_few_shot`.
-    """
+    """The training classes of one set, the validation and test classes of another, of inputs of one shape."""
     source = _assembled(base, root, base_options or {})
     target = _assembled(novel, root, novel_options or {})
     return FewShotData(

@@ -14,13 +14,7 @@ def check_options(
     assemble: Callable[..., object],  # with an annotation for each option
     options: Mapping[str, object],  # values by keyword; all are arguments of the function
 ) -> None:
-    """Refuse values of another type than the annotations say; see `sureshot.data.typed_values`.
-
-    Raises
-    ------
-    DataError
-        Naming the option, what was expected and what came.
-    """
+    """Refuse values of another type than the annotations say; see `sureshot.data.typed_values`."""
     hints = get_type_hints(assemble)
     for option, value in options.items():
         try:

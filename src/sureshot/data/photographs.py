@@ -34,13 +34,8 @@ def cifar_fs(root: Root = None, *, side: int = 32) -> FewShotData:
 def miniimagenet_cub(root: Root = None, *, side: int = 84, all_classes: bool = True) -> FewShotData:
     """From mini-ImageNet to the validation and test classes of CUB.
 
-    Parameters
-    ----------
-    side : int, default 84
-        Pixels. 32 reads mini-ImageNet from ``miniimagenet32.npz``, other sizes from files.
-    all_classes : bool, default True
-        Train on all 100 classes, as Chen et al. (2019) and the code behind the published results; False: only on the 64
-        training classes.
+    At 32 pixels mini-ImageNet is read from ``miniimagenet32.npz``, at other sizes from files. All its 100 classes
+    train, as in Chen et al. (2019) and the code behind the published results, or only the 64 training classes.
     """
     _, val, test = cub_split(load_cub(root, side))
     if side == 32:

@@ -77,11 +77,6 @@ def load_table(
         Read labels as text even if they look like numbers: for labels to be compared with text.
     allow_missing : bool, default False
         Keep missing cells as NaN. Default: an error, since no estimator here accepts them.
-
-    Raises
-    ------
-    DataError
-        For every file that cannot be used as asked.
     """
     path = Path(path)
     kind = _check_file(path)
@@ -99,13 +94,7 @@ def load_table(
 
 
 def column_names(path: str | os.PathLike[str]) -> list[str] | None:
-    """Names of a table's columns without reading its rows; None for an NPZ file.
-
-    Raises
-    ------
-    DataError
-        As in `load_table`.
-    """
+    """Names of a table's columns without reading its rows; None for an NPZ file."""
     path = Path(path)
     kind = _check_file(path)
     if kind == ".npz":
