@@ -35,13 +35,7 @@ class Loaded:
 
 
 def load(path: Path) -> Loaded:
-    """The learner of a checkpoint, or of the best checkpoint of a run's folder.
-
-    Raises
-    ------
-    ArtifactError
-        If the file is missing, damaged, something else, or of another architecture.
-    """
+    """The learner of a checkpoint, or of the best checkpoint of a run's folder."""
     from sureshot.meta.training import TrainingConfig, load_checkpoint
 
     checkpoint = load_checkpoint(path)
@@ -51,14 +45,7 @@ def load(path: Path) -> Loaded:
 def load_data(
     loaded: Sequence[Loaded], on: str | None, options: Sequence[str] | None, root: Path | None
 ) -> FewShotData:
-    """The data set named, or the one that all checkpoints were trained on; its rows must fit every learner.
-
-    Raises
-    ------
-    ValueError
-        If the checkpoints disagree, an option is no KEY=VALUE, the data is unknown or missing, or a learner takes
-        rows of another shape.
-    """
+    """The data set named, or the one that all checkpoints were trained on; its rows must fit every learner."""
     from sureshot.data.few_shot import load_few_shot
     from sureshot.meta.backbones import Backbone
     from sureshot.meta.backbones.base import describe
@@ -100,13 +87,7 @@ def _check_new(one: Loaded, trained: FewShotData, data: FewShotData) -> None:
 
 
 def split_of(data: FewShotData, split: str) -> tuple[LabelledSet, LabelledSet | None]:
-    """The classes to test on, and those to fit a temperature on, which are never the same.
-
-    Raises
-    ------
-    ValueError
-        If there is no such split.
-    """
+    """The classes to test on, and those to fit a temperature on, which are never the same."""
     from sureshot.data.checks import near
 
     if split == "test":
@@ -117,13 +98,7 @@ def split_of(data: FewShotData, split: str) -> tuple[LabelledSet, LabelledSet | 
 
 
 def protocol_of(loaded: Sequence[Loaded], way: int | None, shots: int | None, queries: int) -> EpisodeProtocol:
-    """Way and shots as given, or as in training (the largest of a range).
-
-    Raises
-    ------
-    ValueError
-        If they are not given and the checkpoints disagree.
-    """
+    """Way and shots as given, or as in training (the largest of a range), where all checkpoints agree."""
     from sureshot.meta.episodes import EpisodeProtocol
 
     trained = [one.config.episodes.to_protocol() for one in loaded]

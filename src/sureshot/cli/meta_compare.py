@@ -80,13 +80,7 @@ def meta_compare(
 
 
 def load_named(arguments: Sequence[str]) -> dict[str, Loaded]:
-    """Checkpoints by the names to show.
-
-    Raises
-    ------
-    ValueError
-        If two have the same name, or one cannot be loaded.
-    """
+    """Checkpoints by the names to show, which must differ."""
     from sureshot.cli.few_shot import load
 
     given: list[tuple[str | None, Path]] = []

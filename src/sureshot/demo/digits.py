@@ -56,16 +56,11 @@ def methods() -> dict[str, Callable[[], Any]]:
     }
 
 
-def run_demo(output: Path, progress: Callable[[str, float], None]) -> DemoResult:
-    """Measure every method on the same splits and write the report.
-
-    Parameters
-    ----------
-    output : Path
-        Folder of ``report.html``.
-    progress : callable
-        ``progress(what, fraction)`` with what is being done and the fraction done, 0 to 1.
-    """
+def run_demo(
+    output: Path,  # folder of ``report.html``
+    progress: Callable[[str, float], None],  # told what is being done and the fraction done, 0 to 1
+) -> DemoResult:
+    """Measure every method on the same splits and write the report."""
     digits = load_digits()
     records = []
     rivals = methods()

@@ -100,16 +100,10 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
         """What is known with other classes and rows in the place of its own, all settings kept."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn from labelled rows.
+        """Learn from labelled rows: X (n, D) with labels y (n,) of any sortable type, at least two distinct.
 
-        Parameters
-        ----------
-        X : array, DataFrame or tensor (n, D)
-        y : array (n,)
-            Labels of any sortable type, at least two distinct.
-        sample_weight : array (n,), optional
-            A weight of 2 equals two copies of the row; 0 equals leaving it out. Whole numbers where posteriors are
-            sampled.
+        A sample weight of 2 equals two copies of the row; 0 equals leaving it out. Whole numbers where posteriors are
+        sampled.
         """
         reader = self._reader()
         data = read_labelled(reader, type(self).__name__, None, X, y, sample_weight)
@@ -125,13 +119,8 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Add labelled rows, of old or new classes: the result is that of `fit` on all rows so far, settings kept.
 
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in `fit`; a first call is a `fit` that may have one class only.
-        classes : array, optional
-            Further classes to make room for. A class without rows predicts from its prior. New classes are appended
-            to ``classes_``; old columns never move.
+        A first call is a `fit` that may have one class only. `classes` are further ones to make room for; a class
+        without rows predicts from its prior. New classes are appended to ``classes_``; old columns never move.
         """
         return self._extend(X, y, classes, sample_weight, self._update)
 

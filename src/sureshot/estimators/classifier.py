@@ -165,17 +165,11 @@ class GPClassifier(IncrementalClassifier):
         """Add labelled rows, of old or new classes, keeping the kernel's parameters.
 
         The result is the posterior that `fit` on all rows so far would give with these kernel parameters (and this
-        scaling of the columns); the temperature follows the new posterior unless `calibrate` has set it.
+        scaling of the columns); the temperature follows the new posterior unless `calibrate` has set it. With `retune`
+        kernel and settings are chosen anew from all rows.
 
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in `fit`; a first call is a `fit`.
-        classes : array, optional
-            Further classes to make room for. A class without rows predicts from its prior. New classes are appended
-            to ``classes_``; old columns never move.
-        retune : bool, default=False
-            Choose kernel and settings anew from all rows.
+        A first call is a `fit`. `classes` are further ones to make room for; a class without rows predicts from its
+        prior. New classes are appended to ``classes_``; old columns never move.
         """
         self._refuse_precomputed("partial_fit", "larger")
         return self._extend(X, y, classes, sample_weight, self._learn_again if retune else self._update)

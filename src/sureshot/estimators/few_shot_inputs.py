@@ -33,15 +33,9 @@ FARTHEST_EMBEDDING = 1e30  # embeddings are kept in single precision, whose numb
 
 @dataclass(frozen=True)
 class Encoder(Reader):
-    """The backbone of a meta-trained learner, from rows to embeddings.
+    """The backbone of a meta-trained learner, from rows to embeddings."""
 
-    Attributes
-    ----------
-    learner : Learner
-        In evaluation mode and double precision.
-    """
-
-    learner: Learner
+    learner: Learner  # in evaluation mode and double precision
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -67,13 +61,7 @@ class Encoder(Reader):
 
 
 def check_rows(name: str, X: Any, shape: tuple[int, ...], columns: Columns | None) -> tuple[np.ndarray, Columns]:
-    """Rows (n, width) for a backbone of this input shape, and their columns; bytes stay bytes until `as_rows`.
-
-    Raises
-    ------
-    ValueError
-        For rows of another shape, values outside [0, 1] in images that are not bytes, missing or infinite values.
-    """
+    """Rows (n, width) for a backbone of this input shape, and their columns; bytes stay bytes until `as_rows`."""
     is_image = len(shape) == 3
     array = X.detach().cpu().numpy() if isinstance(X, torch.Tensor) else X
     dimensions = np.ndim(array)

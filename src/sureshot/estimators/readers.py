@@ -25,16 +25,7 @@ class Reader(ABC):
 
     @abstractmethod
     def check(self, name: str, X: Any, columns: Columns | None) -> tuple[np.ndarray, Columns]:
-        """Rows (n, width) and their columns, or an error that says what is wrong.
-
-        Parameters
-        ----------
-        name : str
-            Of the estimator, for messages.
-        X : array, DataFrame or tensor
-        columns : Columns, optional
-            Those that were learnt from; None on fitting.
-        """
+        """Rows (n, width) and their columns, or an error that says what is wrong; as `validation.check_inputs`."""
 
     @abstractmethod
     def keep(self, checked: np.ndarray, fitting: bool) -> np.ndarray:

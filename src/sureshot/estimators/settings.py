@@ -41,13 +41,7 @@ class Settings:
 
     @classmethod
     def checked(cls, arguments: Mapping[str, Any], seed: int) -> Settings:
-        """The settings that the constructor's arguments stand for.
-
-        Raises
-        ------
-        ValueError
-            Which names the argument, what was expected and what came.
-        """
+        """The settings that the constructor's arguments stand for, all checked."""
         given = {name: value for name, value in arguments.items() if name != "random_state"}
         for name in ("n_chains", "n_sweeps", "n_inducing"):
             value = given[name]

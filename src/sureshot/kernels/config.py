@@ -43,11 +43,8 @@ def _arguments(kind: type[Kernel]) -> tuple[str, ...]:
 def kernel_config(kernel: Kernel) -> Config:
     """The structure of `kernel` as JSON-serialisable data; its parameters' values are in `kernel_state`.
 
-    Raises
-    ------
-    ValueError
-        When a part is of a class that is no twin of an expression, has a prior, has a constraint that cannot be written
-        down, or appears twice.
+    A ValueError says which part cannot be written down: one of a class without an expression, with a prior or a
+    constraint of another kind, or a part that appears twice.
     """
     parts = [part for _, part in kernel.named_modules(remove_duplicate=False) if isinstance(part, Kernel)]
     if len({id(part) for part in parts}) < len(parts):
@@ -107,10 +104,7 @@ def kernel_state(kernel: Kernel) -> dict[str, Tensor]:
 def load_kernel_state(kernel: Kernel, state: Mapping[str, Tensor]) -> None:
     """Put the tensors of `kernel_state` into `kernel`, which takes on their dtype.
 
-    Raises
-    ------
-    ValueError
-        When names, shapes or dtypes do not fit, or a value is not finite; `kernel` is then unchanged.
+    A ValueError says what does not fit; `kernel` is then unchanged.
     """
     own = _named_values(kernel)
     if own.keys() != state.keys():
@@ -138,25 +132,13 @@ def load_kernel_state(kernel: Kernel, state: Mapping[str, Tensor]) -> None:
 
 def kernel_from_config(
     config: Mapping[str, Any],
-    state: Mapping[str, Tensor] | None = None,
-    dtype: torch.dtype = torch.float64,
+    state: Mapping[str, Tensor] | None = None,  # without it parameters start at their initial values
+    dtype: torch.dtype = torch.float64,  # of the parameters; a state brings its own
 ) -> Kernel:
-    """Build the kernel that a configuration describes.
+    """Build the kernel that a configuration describes: a preset, or what `kernel_config` wrote.
 
-    Parameters
-    ----------
-    config : mapping
-        A preset (``name``, ``n_features`` and optionally ``ard``, ``constant``, ``center``) or what
-        `kernel_config` wrote. With ``"center": true`` the centre is zero until the state sets it.
-    state : mapping of Tensor, optional
-        What `kernel_state` gave; without it parameters start at their initial values.
-    dtype : torch.dtype
-        Of the parameters; a state brings its own.
-
-    Raises
-    ------
-    ValueError
-        When the configuration is malformed, names an unknown class, or does not fit the state.
+    With ``"center": true`` the centre of a preset is zero until the state sets it. Whatever is malformed, unknown or
+    does not fit the state is a ValueError.
     """
     if not isinstance(config, Mapping):
         raise ValueError(f"a kernel configuration must be a mapping, got {type(config).__name__}.")

@@ -16,18 +16,14 @@ from torch import Tensor
 _NUMBERS_AT_ONCE = 2**22  # of differences, for the pairs that are computed again
 
 
-def squared_distances(x1: Tensor, x2: Tensor) -> Tensor:
-    """Squared Euclidean distances (..., N, M) between rows (..., N, D) and (..., M, D).
+def squared_distances(
+    x1: Tensor,  # (..., N, D)
+    x2: Tensor,  # (..., M, D)
+) -> Tensor:
+    """Squared Euclidean distances (..., N, M); where both are one object, the diagonal is zero.
 
-    Differentiable. Distances that leave the range of the dtype are cut at the square root of its largest number, so
-    that a kernel can square them.
-
-    Parameters
-    ----------
-    x1 : Tensor (..., N, D)
-        The rows that set the origin: those that were learnt from.
-    x2 : Tensor (..., M, D)
-        May be the same object; the diagonal is then zero.
+    Differentiable. The origin is set by the first rows: pass those that were learnt from. Distances that leave the
+    range of the dtype are cut at the square root of its largest number, so that a kernel can square them.
     """
     same = x2 is x1
     origin = x1.detach().mean(-2, keepdim=True)

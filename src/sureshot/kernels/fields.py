@@ -18,27 +18,13 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Role:
-    """What a field is.
-
-    Attributes
-    ----------
-    kind : str
-        Scalars and columns are parameters; a vector is a constant of the kernel; settings are plain values.
-    natural : callable, optional
-        The value of a parameter to start from on standardised rows of a width; 1 without.
-    upper : float
-        The largest value of a parameter; all are positive.
-    trailing : int
-        Dimensions that GPyTorch has for a scalar behind those of the batch.
-    check : callable, optional
-        ``check(value, name)`` gives the value of a setting or raises a ValueError.
-    """
+    """What a field is: scalars and columns are parameters, a vector is a constant, settings are plain values."""
 
     kind: Literal["scalar", "columns", "vector", "setting", "part", "parts"]
-    natural: Callable[[int], float] | None = None
-    upper: float = math.inf
-    trailing: int = 1
-    check: Callable[[Any, str], Any] | None = None
+    natural: Callable[[int], float] | None = None  # where a parameter starts on standardised rows of a width; 1 without
+    upper: float = math.inf  # the largest value of a parameter; all are positive
+    trailing: int = 1  # dimensions that GPyTorch has for a scalar behind those of the batch
+    check: Callable[[Any, str], Any] | None = None  # gives the value of a setting or raises a ValueError
 
     @property
     def is_parameter(self) -> bool:

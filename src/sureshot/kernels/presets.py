@@ -72,13 +72,13 @@ def natural_lengthscale(name: str, n_features: int) -> float:
 def preset_kernel(
     name: str,
     n_features: int,
-    ard: bool = False,
-    constant: bool = True,
-    lengthscale: float | None = None,
-    outputscale: float = 1.0,
-    constant_weight: float = 1.0,
-    center: Tensor | None = None,
-    batch_shape: tuple[int, ...] = (),
+    ard: bool = False,  # a length-scale (linear: a variance) for each feature; not for cosine and polynomial kernels
+    constant: bool = True,  # an intercept; polynomial kernels have one already, their offset, and get no other
+    lengthscale: float | None = None,  # initial, in the units of the inputs; by default `natural_lengthscale`
+    outputscale: float = 1.0,  # initial factor of the whole kernel
+    constant_weight: float = 1.0,  # initial variance of the intercept relative to the base's (polynomial: the offset)
+    center: Tensor | None = None,  # (D,), subtracted before rows are normalised, on the unit sphere
+    batch_shape: tuple[int, ...] = (),  # leading dimensions of every parameter
     dtype: torch.dtype = torch.float64,
     device: torch.device | str | None = None,
 ) -> Expression:
@@ -87,34 +87,7 @@ def preset_kernel(
     >>> print(preset_kernel("matern32", 4, constant_weight=0.5))
     1 x (Matern(1.5, 2) + 0.5)
 
-    Parameters
-    ----------
-    name : str
-        One of `KERNEL_NAMES`.
-    n_features : int
-        D, at least 1.
-    ard : bool
-        One length-scale (linear: one variance) for each feature. Not for cosine and polynomial kernels.
-    constant : bool
-        Add an intercept. Polynomial kernels have one already, their offset, and get no other.
-    lengthscale : float, optional
-        Initial length-scale, in the units of the inputs; default `natural_lengthscale`.
-    outputscale : float
-        Initial output scale, the factor of the whole kernel.
-    constant_weight : float
-        Initial intercept variance relative to the base (polynomial: the offset). 1 by default, as the base's
-        diagonal.
-    center : Tensor (D,), optional
-        Subtracted before rows are normalised; only for kernels on the unit sphere.
-    batch_shape : tuple of int
-        Leading dimensions of every parameter, for kernels that are evaluated in batches; none by default.
-    dtype, device
-        Of the tensors. float64 by default, as the estimators use.
-
-    Raises
-    ------
-    ValueError
-        For an unknown name, or an option that the named kernel lacks.
+    A ValueError names an option that the named kernel lacks.
     """
     if name not in KERNEL_NAMES:
         raise ValueError(f"unknown kernel {name!r}: expected one of {', '.join(KERNEL_NAMES)}.")

@@ -29,13 +29,7 @@ Cell = str | int | float | Measured | None
 
 @dataclass(frozen=True)
 class Table:
-    """A table of results.
-
-    Raises
-    ------
-    ValueError
-        If a row, or ``better``, has not one entry for each column.
-    """
+    """A table of results."""
 
     columns: tuple[str, ...]
     # One cell for each column: text, a number, a `Measured`, or None for "not applicable".
@@ -88,13 +82,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Predictions:
-    """Predictions of n rows, with whatever else is known of them.
-
-    Raises
-    ------
-    ValueError
-        If the probabilities are none, or a length differs.
-    """
+    """Predictions of n rows, with whatever else is known of them."""
 
     probabilities: ArrayLike  # (n, C)
     classes: ArrayLike  # (C,), the label of each column
@@ -180,16 +168,12 @@ def confidence_in_words(sure: float, right: float) -> str:
     return f"{sure:.1%} on average, too {'sure' if gap > 0 else 'modest'} by {100 * abs(gap):.1f} points."
 
 
-def worst_pairs(truth: NDArray[np.int64], predicted: NDArray[np.int64], classes: ArrayLike) -> list[Confusion]:
-    """Pairs (true, predicted) of different classes, most frequent first.
-
-    Parameters
-    ----------
-    truth, predicted : ndarray (n,)
-        Column numbers.
-    classes : array_like (C,)
-        The label of each column.
-    """
+def worst_pairs(
+    truth: NDArray[np.int64],  # (n,), column numbers
+    predicted: NDArray[np.int64],  # (n,)
+    classes: ArrayLike,  # (C,), the label of each column
+) -> list[Confusion]:
+    """Pairs (true, predicted) of different classes, most frequent first."""
     labels = np.asarray(classes).tolist()
     rows_of = np.bincount(truth, minlength=len(labels))
     wrong = truth != predicted

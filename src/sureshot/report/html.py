@@ -77,13 +77,7 @@ class ShownCell(NamedTuple):
 
 
 def write_report(folder: str | os.PathLike[str], report: Report) -> Path:
-    """Write ``report.html`` into a folder, which is created if need be; returns its path.
-
-    Raises
-    ------
-    OSError
-        If the folder cannot be created or written to.
-    """
+    """Write ``report.html`` into a folder, which is created if need be; returns its path."""
     target = Path(folder)
     if target.exists() and not target.is_dir():
         raise NotADirectoryError(f"folder: {target} is a file; name a folder for the report.")

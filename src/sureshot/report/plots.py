@@ -106,15 +106,12 @@ def confusion_pairs(pairs: Sequence[Confusion]) -> Figure:
     return figure
 
 
-def objective_trace(values: ArrayLike, name: str, step: str = "iteration") -> Figure:
-    """An objective (evidence lower bound, loss) against the step of its optimisation.
-
-    Parameters
-    ----------
-    values : array_like (steps,)
-    name, step : str
-        Labels of the axes.
-    """
+def objective_trace(
+    values: ArrayLike,  # (steps,)
+    name: str,
+    step: str = "iteration",  # what is counted along the axis
+) -> Figure:
+    """An objective (evidence lower bound, loss) against the step of its optimisation."""
     trace = np.asarray(values, dtype=np.float64)
     figure = new_figure(HALF, 3.3)
     axes = figure.subplots()
@@ -151,10 +148,7 @@ def risk_coverage(curve: RiskCoverage) -> Figure:
 def outlier_histogram(known: NDArray[np.float64], unknown: NDArray[np.float64]) -> Figure:
     """Outlier scores of rows of known and of unknown classes, each as a fraction of its own kind.
 
-    Parameters
-    ----------
-    known, unknown : ndarray (n,), (m,)
-        Infinite scores are drawn at the ends.
+    Infinite scores are drawn at the ends.
     """
     figure = new_figure(HALF, 3.3)
     axes = figure.subplots()
@@ -218,16 +212,14 @@ def figure_to_data_uri(figure: Figure, form: Literal["png", "svg"] = "png") -> s
     return _data_uri(buffer.getvalue(), "image/svg+xml" if form == "svg" else "image/png")
 
 
-def image_to_data_uri(image: ArrayLike, highest: float | None = None) -> str:
+def image_to_data_uri(
+    image: ArrayLike,  # (H, W) grey, darkest is largest, or (H, W, 3) colours in 0..255 (integers) or 0..1
+    highest: float | None = None,
+) -> str:
     """One small picture, pixel for pixel, as a ``data:`` address.
 
-    Parameters
-    ----------
-    image : array_like (H, W) or (H, W, 3)
-        Grey values (darkest is largest), or colours in 0..255 (integers) or 0..1.
-    highest : float, optional
-        The grey value drawn black, so that several pictures share a scale; the image's own largest by
-        default.
+    ``highest`` is the grey value drawn black, so that several pictures share a scale; by default the image's own
+    largest.
     """
     pixels = np.asarray(image)
     buffer = io.BytesIO()
