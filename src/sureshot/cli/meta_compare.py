@@ -8,29 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sureshot.cli import console, options
+from sureshot.cli.few_shot import EvaluationOptions, Loaded, load, with_evaluation_options
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from sureshot.cli.few_shot import Loaded
     from sureshot.meta.evaluation import Comparison
 
 
+@with_evaluation_options
 def meta_compare(
     checkpoints: options.NamedCheckpoints,
+    *,
     reference: options.Reference = None,
-    on: options.FewShotData = None,
-    option: options.DataOptions = None,
-    data: options.DataRoot = None,
-    split: options.Split = "test",
-    way: options.Way = None,
-    shots: options.Shots = None,
-    queries: options.Queries = 15,
-    tasks: options.Tasks = 3000,
-    out_of_episode: options.OutOfEpisode = None,
-    robustness: options.Robustness = None,
-    corrupted: options.Corrupted = "both",
-    seed: options.TaskSeed = 0,
+    asked: EvaluationOptions,
     report: options.ReportFolder = None,
     quiet: console.QuietOption = False,
     as_json: console.JsonOption = False,
@@ -42,35 +33,31 @@ def meta_compare(
     """
     with console.guarded(as_json, quiet):
         console.check_folder(report)
-        from sureshot.cli.few_shot import evaluation_options, load_data, protocol_of, split_of
         from sureshot.meta.evaluation import compare
 
         loaded = load_named(checkpoints)
-        every = list(loaded.values())
-        protocol = protocol_of(every, way, shots, queries)
-        few_shot = load_data(every, on, option, data)
-        settings = evaluation_options(few_shot, tasks, out_of_episode, robustness, corrupted, seed)
-        classes, validation = split_of(few_shot, split)
-        console.note(f"{classes.n_classes} {split} classes of {few_shot.description}")
+        tested = asked.prepare(list(loaded.values()))
         with console.progress("meta-compare", quiet) as update:
             found = compare(
                 {name: one.learner for name, one in loaded.items()},
-                classes,
-                protocol,
+                tested.classes,
+                tested.protocol,
                 reference=reference,
                 progress=update,
-                validation=validation,
-                **settings,
+                validation=tested.validation,
+                **tested.settings,
             )
         page = None
         if report is not None:
             from sureshot.cli.comparison_report import write_comparison_page
 
             page = str(
-                write_comparison_page(found, loaded, few_shot.description, split, report, console.command_line())
+                write_comparison_page(
+                    found, loaded, tested.data.description, asked.split, report, console.command_line()
+                )
             )
         if as_json:
-            summary: dict[str, Any] = {"data": few_shot.name, "split": split, **found.as_dict()}
+            summary: dict[str, Any] = {"data": tested.data.name, "split": asked.split, **found.as_dict()}
             summary["checkpoints"] = {name: one.path for name, one in loaded.items()}
             console.print_json(summary if page is None else summary | {"report": page})
         else:
@@ -81,8 +68,6 @@ def meta_compare(
 
 def load_named(arguments: Sequence[str]) -> dict[str, Loaded]:
     """Checkpoints by the names to show, which must differ."""
-    from sureshot.cli.few_shot import load
-
     given: list[tuple[str | None, Path]] = []
     for argument in arguments:
         label, separator, rest = argument.partition("=")
