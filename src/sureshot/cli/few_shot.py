@@ -23,7 +23,7 @@ USUAL_TASKS = 1000  # of out-of-episode detection and robustness, as in the pape
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedLearner:
     """A checkpoint ready to be evaluated."""
 
     path: str
@@ -39,12 +39,14 @@ class Loaded:
         return {key: value for key, value in config.items() if key not in unsaid} | config["options"]
 
 
-def load(path: Path) -> Loaded:
+def load(path: Path) -> LoadedLearner:
     """The learner of a checkpoint, or of the best checkpoint of a run's folder."""
     from sureshot.meta.training import TrainingConfig, load_checkpoint
 
     checkpoint = load_checkpoint(path)
-    return Loaded(checkpoint.path, checkpoint.build(), TrainingConfig.from_dict(checkpoint.config), checkpoint.episodes)
+    return LoadedLearner(
+        checkpoint.path, checkpoint.build(), TrainingConfig.from_dict(checkpoint.config), checkpoint.episodes
+    )
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class EvaluationOptions:
     corrupted: options.Corrupted = "both"
     seed: options.TaskSeed = 0
 
-    def prepare(self, loaded: Sequence[Loaded]) -> Prepared:
+    def prepare(self, loaded: Sequence[LoadedLearner]) -> Prepared:
         """The data, classes and protocol for these learners."""
         protocol = self._protocol(loaded)
         data = self._load_data(loaded)
@@ -83,7 +85,7 @@ class EvaluationOptions:
         note(f"{classes.n_classes} {self.split} classes of {data.description}")
         return Prepared(data, classes, validation, protocol, self._settings(data))
 
-    def _protocol(self, loaded: Sequence[Loaded]) -> EpisodeProtocol:
+    def _protocol(self, loaded: Sequence[LoadedLearner]) -> EpisodeProtocol:
         """Way and shots as given, or as in training (the largest of a range), where all checkpoints agree."""
         from sureshot.meta.episodes import EpisodeProtocol
 
@@ -101,7 +103,7 @@ class EvaluationOptions:
             self.queries,
         )
 
-    def _load_data(self, loaded: Sequence[Loaded]) -> FewShotData:
+    def _load_data(self, loaded: Sequence[LoadedLearner]) -> FewShotData:
         """The data set named, or the one that all checkpoints were trained on; its rows must fit every learner."""
         from sureshot.data.few_shot import load_few_shot
         from sureshot.meta.backbones import Backbone
@@ -177,7 +179,7 @@ def with_evaluation_options(command: Callable[..., None]) -> Callable[..., None]
     return spread_command
 
 
-def _check_new(one: Loaded, trained: FewShotData, data: FewShotData) -> None:
+def _check_new(one: LoadedLearner, trained: FewShotData, data: FewShotData) -> None:
     """Refuse to test a learner on what it was trained on: the same set, split in another way."""
     known = set(trained.train.class_names)
     for part, split in ((data.test, "test"), (data.val, "validation")):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sureshot.cli import console, options
-from sureshot.cli.few_shot import EvaluationOptions, Loaded, load, with_evaluation_options
+from sureshot.cli.few_shot import EvaluationOptions, LoadedLearner, load, with_evaluation_options
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -66,7 +66,7 @@ def meta_compare(
                 console.print_text(f"report: {page}")
 
 
-def load_named(arguments: Sequence[str]) -> dict[str, Loaded]:
+def load_named(arguments: Sequence[str]) -> dict[str, LoadedLearner]:
     """Checkpoints by the names to show, which must differ."""
     given: list[tuple[str | None, Path]] = []
     for argument in arguments:
@@ -75,7 +75,7 @@ def load_named(arguments: Sequence[str]) -> dict[str, Loaded]:
         given.append((label, Path(rest)) if named else (None, Path(argument)))
     loaded = [(name, path, load(path)) for name, path in given]
     kinds = [str(one.learner.config["name"]) for name, _, one in loaded if name is None]
-    found: dict[str, Loaded] = {}
+    found: dict[str, LoadedLearner] = {}
     for name, path, one in loaded:
         kind = str(one.learner.config["name"])
         shown = name or (kind if kinds.count(kind) == 1 else _folder(path))
@@ -90,8 +90,8 @@ def _folder(path: Path) -> str:
     return whole.name if whole.is_dir() else whole.parent.name
 
 
-_AS_THEY_ARE = {"accuracy": "accuracy", "nll": "NLL", "brier": "Brier", "ece": "ECE", "mce": "MCE"}
-_BEYOND = {
+_UNTEMPERED = {"accuracy": "accuracy", "nll": "NLL", "brier": "Brier", "ece": "ECE", "mce": "MCE"}
+_TEMPERED_AND_DETECTION = {
     "nll_temperature": "NLL, tempered",
     "ece_temperature": "ECE, tempered",
     "auroc": "AUROC, logit",
@@ -103,9 +103,12 @@ _DIFFERENCES = {"accuracy_difference": "accuracy", "nll_difference": "NLL"}
 def _print(found: Comparison) -> None:
     table = found.table()
     n_tasks = found.evaluations[found.reference].n_tasks
-    _print_part(table, _AS_THEY_ARE, f"{n_tasks} tasks, the same for all (± standard error)")
+    _print_part(table, _UNTEMPERED, f"{n_tasks} tasks, the same for all (± standard error)")
     for columns, title in (
-        (_BEYOND, "After one temperature; out-of-episode detection by the largest logit and by its own score"),
+        (
+            _TEMPERED_AND_DETECTION,
+            "After one temperature; out-of-episode detection by the largest logit and by its own score",
+        ),
         (_DIFFERENCES, f"Differences from {found.reference}, task by task"),
     ):
         measured = {column: label for column, label in columns.items() if table[column].notna().any()}

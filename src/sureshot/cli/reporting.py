@@ -59,7 +59,7 @@ def cross_validated_report(model: Classifier, table: DataTable, folder: Path, *,
     be unknown.
     """
     assert table.y is not None
-    folds = deal_folds(table.y, N_FOLDS, np.random.default_rng(0))
+    folds = stratified_folds(table.y, N_FOLDS, np.random.default_rng(0))
     judged = range(1 if len(table.y) > HOLD_OUT_ABOVE else N_FOLDS)
     rows, probabilities, outlier = [], [], []
     for fold in judged:
@@ -101,7 +101,7 @@ def cross_validated_report(model: Classifier, table: DataTable, folder: Path, *,
     return write_report(folder, report)
 
 
-def deal_folds(y: np.ndarray, n_folds: int, generator: np.random.Generator) -> np.ndarray:
+def stratified_folds(y: np.ndarray, n_folds: int, generator: np.random.Generator) -> np.ndarray:
     """Fold of each row, (N,); classes are dealt evenly, and the only row of a class gets -1.
 
     No class of two rows or more has all of them in one fold.

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from sureshot.data.checks import check_labels
+from sureshot.data.checks import check_class_labels
 from sureshot.data.root import DataError
 
 
@@ -43,7 +43,7 @@ def number_classes(
         advice = "; for one-hot rows use y.argmax(1)" if labels.ndim == 2 and labels.shape[1] > 1 else ""
         raise DataError(f"{n_rows} rows of x but y of shape {labels.shape}, expected one label for each row{advice}")
     # Whole numbers in an array of Python objects are numbers still: 2 comes before 10.
-    found = check_labels("labelled set", pd.Series(labels).infer_objects(), "y", as_text=False)
+    found = check_class_labels("labelled set", pd.Series(labels).infer_objects(), "y", as_text=False)
     values, numbers = np.unique(found, return_inverse=True)
     return numbers.astype(np.int64), tuple(str(value) for value in values)
 

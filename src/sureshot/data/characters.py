@@ -24,14 +24,14 @@ def omniglot_lake(
     """
     parts = load_omniglot(root, side).lake_split(val_alphabets, seed)
     text = f"Omniglot, Lake's split, {val_alphabets} background alphabets for validation (seed {seed})"
-    return image_data("omniglot-lake", text + _said(rotations), *(_turned(part, rotations) for part in parts))
+    return image_data("omniglot-lake", text + _rotation(rotations), *(_rotated(part, rotations) for part in parts))
 
 
 def omniglot_vinyals(root: Root = None, *, rotations: bool = True, side: int = 28) -> FewShotData:
     """Omniglot by the 1028, 172 and 423 characters of Vinyals et al. (2016)."""
     parts = load_omniglot(root, side).vinyals_split(root)
-    text = "Omniglot, Vinyals's split" + _said(rotations)
-    return image_data("omniglot-vinyals", text, *(_turned(part, rotations) for part in parts))
+    text = "Omniglot, Vinyals's split" + _rotation(rotations)
+    return image_data("omniglot-vinyals", text, *(_rotated(part, rotations) for part in parts))
 
 
 def omniglot_choice(root: Root = None, *, rotations: bool = False, binary: bool = False) -> FewShotData:
@@ -39,8 +39,8 @@ def omniglot_choice(root: Root = None, *, rotations: bool = False, binary: bool 
 
     Rotations are of the Omniglot characters; ``binary`` is CHoiCe in black and white instead of grey.
     """
-    train = _turned(load_omniglot(root).non_latin(), rotations)
-    text = f"Omniglot, non-Latin{_said(rotations)}, to CHoiCe, even classes for validation and odd for testing"
+    train = _rotated(load_omniglot(root).non_latin(), rotations)
+    text = f"Omniglot, non-Latin{_rotation(rotations)}, to CHoiCe, even classes for validation and odd for testing"
     return image_data("omniglot-choice", text, train, *choice_split(load_choice(root, binary)))
 
 
@@ -49,8 +49,9 @@ def omniglot_emnist(root: Root = None, *, rotations: bool = False, part: str = "
 
     Rotations are of the Omniglot characters; ``part`` is which of EMNIST's images, "test", "train" or "both".
     """
-    train = _turned(load_omniglot(root).non_latin(), rotations)
-    text = f"Omniglot, non-Latin{_said(rotations)}, to EMNIST ({part}), even classes for validation and odd for testing"
+    train = _rotated(load_omniglot(root).non_latin(), rotations)
+    rotated = _rotation(rotations)
+    text = f"Omniglot, non-Latin{rotated}, to EMNIST ({part}), even classes for validation and odd for testing"
     return image_data("omniglot-emnist", text, train, *emnist_split(load_emnist(root, part)))
 
 
@@ -59,9 +60,9 @@ def image_data(name: str, description: str, train: ImageSet, val: ImageSet, test
     return FewShotData(train.to_labelled(), val.to_labelled(), test.to_labelled(), name, description)
 
 
-def _turned(images: ImageSet, rotations: bool) -> ImageSet:
+def _rotated(images: ImageSet, rotations: bool) -> ImageSet:
     return images.with_rotations() if rotations else images
 
 
-def _said(rotations: bool) -> str:
+def _rotation(rotations: bool) -> str:
     return ", with rotations" if rotations else ", without rotations"

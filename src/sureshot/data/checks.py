@@ -49,7 +49,7 @@ def check_names(path: Path, names: Sequence[str]) -> None:
         raise DataError(f"{path}: more than one column is called {listed(twice)}; rename them")
 
 
-def check_labels(source: Path | str, labels: pd.Series, where: str, as_text: bool) -> np.ndarray:
+def check_class_labels(source: Path | str, labels: pd.Series, where: str, as_text: bool) -> np.ndarray:
     """Labels as an array of integers, floats (whole numbers only), booleans or text, none missing.
 
     Messages begin with the source, a file or what else the labels come from.

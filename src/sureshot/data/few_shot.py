@@ -31,7 +31,7 @@ from typing import Any
 
 from sureshot.data.characters import omniglot_choice, omniglot_emnist, omniglot_lake, omniglot_vinyals
 from sureshot.data.checks import listed, near
-from sureshot.data.labelled import FewShotData, LabelledSet, joined
+from sureshot.data.labelled import FewShotData, LabelledSet, concatenate
 from sureshot.data.options import check_options
 from sureshot.data.own_classes import clinc150, embeddings, folder
 from sureshot.data.photographs import cifar_fs, cub, miniimagenet, miniimagenet32, miniimagenet_cub
@@ -76,7 +76,7 @@ def transfer(
     source = _assembled(base, root, base_options or {})
     target = _assembled(novel, root, novel_options or {})
     return FewShotData(
-        train=joined(list(source.parts.values())) if all_base_classes else source.train,
+        train=concatenate(list(source.parts.values())) if all_base_classes else source.train,
         val=target.val,
         test=target.test,
         name="transfer",

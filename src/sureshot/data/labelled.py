@@ -180,7 +180,7 @@ def renumber(
     return rows, new[y[rows]]
 
 
-def joined(sets: Sequence[LabelledSet]) -> LabelledSet:
+def concatenate(sets: Sequence[LabelledSet]) -> LabelledSet:
     """The rows of several sets in one, of inputs of one shape and kind.
 
     Classes stay apart even if they have the same name.

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from sureshot.data.characters import image_data
-from sureshot.data.checks import check_labels, listed
+from sureshot.data.checks import check_class_labels, listed
 from sureshot.data.class_splits import shuffled, split_by_names, split_by_seed
 from sureshot.data.datasets import load_clinc150
 from sureshot.data.embeddings import read_npz
@@ -109,7 +109,7 @@ def embeddings(
     X, y, _ = read_npz(place, target)
     if y is None:
         raise DataError(f"{place} has no labels: add an array y, (N,), or name the array with target")
-    labels = check_labels(place, pd.Series(y), "the label array", as_text=False)
+    labels = check_class_labels(place, pd.Series(y), "the label array", as_text=False)
     rows = LabelledSet.from_arrays(X, labels)
     outside = None
     if out_of_scope_label is not None:

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from sureshot.data.checks import check_exists, check_labels, check_names, listed, near, reason
+from sureshot.data.checks import check_class_labels, check_exists, check_names, listed, near, reason
 from sureshot.data.embeddings import read_npz
 from sureshot.data.root import DataError
 
@@ -88,7 +88,7 @@ def load_table(
         raise DataError(f"{path}: no column {target!r}{near(target, names)}; columns: {listed(names)}")
     y = None
     if target is not None:
-        y = check_labels(path, frame[target], f"column {target!r}", text_labels)
+        y = check_class_labels(path, frame[target], f"column {target!r}", text_labels)
     X = _features(path, frame, names, target, features, set(ignore), allow_missing)
     return DataTable(X, y, tuple(X.columns), row_ids)
 
@@ -296,7 +296,7 @@ def _from_npz(
     labels = None
     if y is not None:
         as_text = text_labels and y.dtype.kind == "U"  # numbers stay numbers, unlike in a text file
-        labels = check_labels(path, pd.Series(y), "the label array", as_text)
+        labels = check_class_labels(path, pd.Series(y), "the label array", as_text)
     row_ids = np.arange(len(X))
     if names is None:
         if features is not None and len(features) != X.shape[1]:

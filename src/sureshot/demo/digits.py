@@ -63,12 +63,12 @@ def run_demo(
     """Measure every method on the same splits and write the report."""
     digits = load_digits()
     records = []
-    rivals = methods()
+    classifiers = methods()
     shown: tuple[GPClassifier, np.ndarray] | None = None
     for number, seed in enumerate(SEEDS):
         split, positions = few_label_split(digits, seed)
-        for k, (name, make) in enumerate(rivals.items()):
-            progress(f"seed {seed}: {name}", (number * len(rivals) + k) / (len(SEEDS) * len(rivals)))
+        for k, (name, make) in enumerate(classifiers.items()):
+            progress(f"seed {seed}: {name}", (number * len(classifiers) + k) / (len(SEEDS) * len(classifiers)))
             scores, model = measure(make, split)
             records.append({"method": name, **scores})
             if shown is None:

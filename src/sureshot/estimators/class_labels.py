@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 
-def grow(known: np.ndarray | None, arriving: np.ndarray) -> np.ndarray:
+def extend_classes(known: np.ndarray | None, arriving: np.ndarray) -> np.ndarray:
     """The known classes with those that are new at the end, sorted among themselves.
 
     Text where numbers are known, or the other way round, is a TypeError.
@@ -38,7 +38,7 @@ def class_numbers(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return np.array([position[label] for label in labels.tolist()], dtype=np.int64)
 
 
-def remaining(classes: np.ndarray, leaving: Any) -> np.ndarray:
+def kept_classes(classes: np.ndarray, leaving: Any) -> np.ndarray:
     """Which classes stay when some are forgotten, (C,) bool; at least one must."""
     names = set(np.atleast_1d(np.asarray(leaving)).tolist())
     unknown = names - set(classes.tolist())

@@ -20,7 +20,7 @@ import numpy as np
 from gpytorch.kernels import Kernel
 from sklearn.utils import Tags
 
-from sureshot.estimators.base import IncrementalClassifier, Learnt
+from sureshot.estimators.base import FittedAttribute, IncrementalClassifier
 from sureshot.estimators.class_weights import weigh_classes
 from sureshot.estimators.gp_fitted import GPFitted, fit_posterior
 from sureshot.estimators.gp_format import GP_FORMAT
@@ -146,12 +146,12 @@ class GPClassifier(IncrementalClassifier):
         self.device = device
         self.n_jobs = n_jobs
 
-    kernel_ = Learnt("kernel")
-    likelihood_ = Learnt("plan.model.likelihood")
-    inference_ = Learnt("plan.model.inference")
-    predictive_ = Learnt("plan.rule")
-    leave_one_out_score_ = Learnt("plan.score")
-    bound_trace_ = Learnt("trace")
+    kernel_ = FittedAttribute("kernel")
+    likelihood_ = FittedAttribute("plan.model.likelihood")
+    inference_ = FittedAttribute("plan.model.inference")
+    predictive_ = FittedAttribute("plan.rule")
+    leave_one_out_score_ = FittedAttribute("plan.score")
+    bound_trace_ = FittedAttribute("trace")
 
     _format = GP_FORMAT
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from sureshot.estimators.base import IncrementalClassifier, Learnt
+from sureshot.estimators.base import FittedAttribute, IncrementalClassifier
 from sureshot.estimators.few_shot_fitted import FewShotFitted, condition_rows
 from sureshot.estimators.few_shot_format import FEW_SHOT_FORMAT
 from sureshot.estimators.few_shot_inputs import Encoder
@@ -89,8 +89,8 @@ class FewShotClassifier(IncrementalClassifier):
         self.random_state = random_state
         self.device = device
 
-    learner_ = Learnt("learner")
-    input_shape_ = Learnt("input_shape")
+    learner_ = FittedAttribute("learner")
+    input_shape_ = FittedAttribute("input_shape")
 
     _format = FEW_SHOT_FORMAT
 

@@ -27,8 +27,8 @@ from sureshot.meta.backbones import Backbone
 from sureshot.meta.backbones.base import describe
 from sureshot.meta.learners import Learner
 
-EMBEDDED_AT_ONCE = 64
-FARTHEST_EMBEDDING = 1e30  # embeddings are kept in single precision, whose numbers end at 3e38
+EMBEDDING_BATCH_SIZE = 64
+LARGEST_EMBEDDING = 1e30  # embeddings are kept in single precision, whose numbers end at 3e38
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,10 @@ class Encoder(Reader):
         device = next(iter(self.learner.state_dict().values())).device
         parts = []
         with torch.no_grad():
-            for start in range(0, len(checked), EMBEDDED_AT_ONCE):
-                block = as_rows(checked[start : start + EMBEDDED_AT_ONCE], self.shape).to(device)
+            for start in range(0, len(checked), EMBEDDING_BATCH_SIZE):
+                block = as_rows(checked[start : start + EMBEDDING_BATCH_SIZE], self.shape).to(device)
                 parts.append(self.learner.embed(block.unsqueeze(0)).squeeze(0).cpu())
-        embedded = within_range(torch.cat(parts).numpy(), FARTHEST_EMBEDDING)
+        embedded = within_range(torch.cat(parts).numpy(), LARGEST_EMBEDDING)
         return embedded.astype(np.float32).astype(np.float64)
 
 

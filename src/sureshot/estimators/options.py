@@ -97,13 +97,13 @@ def families_for(
         )
     choice("kernel", kernel, ("auto", *KERNEL_NAMES, "precomputed"))
     families = tuple(named_family(name, x) for name in (automatic_kernels(x) if kernel == "auto" else (kernel,)))
-    if column_scale is None or not commensurate(column_scale):
+    if column_scale is None or not share_a_unit(column_scale):
         return families
     weights = column_scale / column_scale.square().mean().sqrt()
     return (*(replace(family, column_weights=weights) for family in families), *families)
 
 
-def commensurate(column_scale: Tensor) -> bool:
+def share_a_unit(column_scale: Tensor) -> bool:
     """Whether columns may share a unit: many of them, and nine in ten within a factor of 100 of the largest."""
     if len(column_scale) < COMMENSURATE_COLUMNS:
         return False

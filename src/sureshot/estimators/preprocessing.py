@@ -14,7 +14,7 @@ import torch
 
 from sureshot.kernels import is_unit_norm
 
-FARTHEST = 1e50
+LARGEST_INPUT = 1e50
 """Largest entry of a kernel input: its fourth power, the variance of a quadratic kernel, is a number still."""
 
 
@@ -58,7 +58,7 @@ def fit_scaling(x: np.ndarray, weight: np.ndarray, standardize: bool | str) -> S
     return Scaling(kept, mean[kept], scale[kept])
 
 
-def within_range(x: np.ndarray, farthest: float = FARTHEST) -> np.ndarray:
+def within_range(x: np.ndarray, farthest: float = LARGEST_INPUT) -> np.ndarray:
     """Rows (n, D) of which no entry is larger than `farthest`: those that have one are shrunk as a whole."""
     largest = np.abs(x).max(axis=1, initial=0.0)
     outside = largest > farthest

@@ -15,7 +15,7 @@ import numpy as np
 from sureshot.estimators.validation import (
     Columns,
     check_inputs,
-    check_labels,
+    check_targets,
     check_weights,
 )
 
@@ -61,7 +61,7 @@ def read_labelled(
 ) -> LabelledData:
     """Check rows with their labels and weights; rows of weight zero are left out."""
     checked, found = reader.check(name, X, columns)
-    labels = check_labels(y, len(checked))
+    labels = check_targets(y, len(checked))
     weight = check_weights(sample_weight, checked)
     counted = weight > 0
     kept = reader.keep(checked, fitting=True)[counted]

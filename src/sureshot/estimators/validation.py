@@ -72,7 +72,7 @@ def check_inputs(
     return checked, found
 
 
-def check_labels(y: Any, n_rows: int) -> np.ndarray:
+def check_targets(y: Any, n_rows: int) -> np.ndarray:
     """Labels as a one-dimensional array without missing values."""
     if isinstance(y, torch.Tensor):
         y = y.detach().cpu().numpy()

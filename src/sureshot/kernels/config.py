@@ -2,7 +2,8 @@
 
 A configuration is either a preset, ``{"name": "rbf", "n_features": 8, "ard": false, "constant": true,
 "center": false}``, or a tree of classes, ``{"class": "ScaleKernel", "base_kernel": {...}}``. `kernel_config`
-writes the second form for every kernel composed of the twins of our expressions; `kernel_from_config` reads both.
+writes the second form for every kernel composed of the classes that have an expression; `kernel_from_config` reads
+both.
 Whatever a file says, only these classes are built, and sizes are checked before memory is taken for them.
 
 Beside an expression's values this keeps what learning needs: raw parameters, their constraints, which are frozen.
@@ -21,8 +22,8 @@ from torch import Tensor
 
 from sureshot.kernels.checks import MAX_SIZE, integer, integers, limit_parts, listing, mapping, only_keys
 from sureshot.kernels.constraints import constraint_config, constraint_from_config
-from sureshot.kernels.expression import TWINS
-from sureshot.kernels.gpytorch_twins import ScaledPolynomialKernel
+from sureshot.kernels.expression import GPYTORCH_CLASSES
+from sureshot.kernels.gpytorch_kernels import ScaledPolynomialKernel
 from sureshot.kernels.presets import make_kernel
 
 Config = dict[str, Any]
@@ -32,12 +33,12 @@ _OPTIONAL_KEYS = {"active_dims", "ard_num_dims", "batch_shape", "constraints", "
 
 def _classes() -> dict[str, type[Kernel]]:
     """The classes that a file may name."""
-    return {kind.__name__: kind for kind in TWINS}
+    return {kind.__name__: kind for kind in GPYTORCH_CLASSES}
 
 
 def _arguments(kind: type[Kernel]) -> tuple[str, ...]:
     """What the constructor of a class needs of its own."""
-    return TWINS[kind].twins[kind]
+    return GPYTORCH_CLASSES[kind].gpytorch_classes[kind]
 
 
 def kernel_config(kernel: Kernel) -> Config:
@@ -58,7 +59,7 @@ def kernel_config(kernel: Kernel) -> Config:
 def _write(kernel: Kernel) -> Config:
     kind = type(kernel)
     name = kind.__name__
-    if kind not in TWINS:
+    if kind not in GPYTORCH_CLASSES:
         raise ValueError(
             f"kernels of class {kind.__module__}.{name} cannot be saved, only those composed of "
             f"{', '.join(sorted(_classes()))}. Keep the training rows and fit again, or use these classes."
@@ -219,7 +220,7 @@ def _construct(kind: type[Kernel], config: Mapping[str, Any]) -> Kernel:
         elif argument == "center":
             options["center"] = torch.zeros(integer(config["center"], "center")) if "center" in config else None
         else:
-            check = TWINS[kind].roles[argument].check
+            check = GPYTORCH_CLASSES[kind].roles[argument].check
             assert check is not None
             options[argument] = check(config[argument], argument)
     if kind is not ScaledPolynomialKernel:

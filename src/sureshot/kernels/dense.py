@@ -64,7 +64,7 @@ class GPyTorchKernel(Expression):
     """A GPyTorch kernel of any other class, evaluated by itself; its raw parameters stay in the object."""
 
     module: Kernel = setting(_gpytorch)
-    keeps_differences = False
+    preserves_stationarity = False
 
     @property
     def parameters(self) -> dict[str, Tensor]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-_NUMBERS_AT_ONCE = 2**22  # of differences, for the pairs that are computed again
+_BLOCK_SIZE = 2**22  # differences held at once, for the pairs that are computed again
 
 
 def squared_distances(
@@ -51,7 +51,7 @@ def _computed_again(squared: Tensor, lost: Tensor, x1: Tensor, x2: Tensor) -> Te
     n, m = squared.shape[-2:]
     pairs = lost.flatten().nonzero().squeeze(-1)
     batch, row, column = pairs // (n * m), (pairs // m) % n, pairs % m
-    size = max(1, _NUMBERS_AT_ONCE // x1.shape[-1])
+    size = max(1, _BLOCK_SIZE // x1.shape[-1])
     parts = [
         (first[b * n + i] - second[b * m + j]).square().sum(-1)
         for b, i, j in zip(batch.split(size), row.split(size), column.split(size), strict=True)

@@ -17,7 +17,7 @@ from sureshot.kernels.expression import Expression
 
 
 @dataclass(frozen=True)
-class FeatureMap:
+class ExplicitFeatures:
     """The features of a kernel, as a function of the rows.
 
     Reads the kernel's parameters on every call, so it stays right, and differentiable, while they are learned.
@@ -37,7 +37,7 @@ def feature_map(
     kernel: Kernel | Expression,
     n_features: int | None = None,  # D; by default as the kernel says, where it does (degree 2, ARD, a centre)
     max_rank: int = 4097,  # a linear kernel with an intercept up to 4096 features, degree 2 up to 88
-) -> FeatureMap | None:
+) -> ExplicitFeatures | None:
     """The features of `kernel`, or None when it has none that pay.
 
     Features exist for linear, cosine, constant and polynomial kernels (degrees 1 and 2), and for their scalings and
@@ -47,8 +47,8 @@ def feature_map(
     width = expression.width if n_features is None else n_features
     if width is not None:
         rank = expression.rank(width)
-        return None if rank is None or rank > max_rank else FeatureMap(kernel, rank)
+        return None if rank is None or rank > max_rank else ExplicitFeatures(kernel, rank)
     first, second, third = (expression.rank(width) for width in (1, 2, 3))
     if first is None or second is None or third is None or third - second != second - first:
         return None  # of no finite rank, or of one that grows faster than the unknown width
-    return FeatureMap(kernel, None)
+    return ExplicitFeatures(kernel, None)

@@ -89,7 +89,7 @@ def parts() -> Any:
     return field(metadata={"role": Role("parts")})
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """The value of a field as it is printed."""
     if isinstance(value, Tensor):
         if value.numel() == 1:
@@ -100,7 +100,7 @@ def shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def equal(first: Any, second: Any) -> bool:
+def same_value(first: Any, second: Any) -> bool:
     """Whether two values of a field are the same; NaN equals nothing."""
     if isinstance(first, Tensor) and isinstance(second, Tensor):
         return first.dtype == second.dtype and torch.equal(first, second)
