@@ -75,7 +75,7 @@ def folds(x: np.ndarray, y: np.ndarray, settings: Settings) -> list[Split]:
     return found
 
 
-def limited(split: Split, n_rows: int, seed: int) -> Split:
+def subsample(split: Split, n_rows: int, seed: int) -> Split:
     """At most `n_rows` training rows, stratified."""
     if len(split.y_train) <= n_rows:
         return split
@@ -98,7 +98,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
                 "random forest": (random_forest, split),
                 "logistic regression": (logistic_regression, split),
             }
-            small = limited(split, settings.gp_rows, settings.seed)
+            small = subsample(split, settings.gp_rows, settings.seed)
             width = x.shape[1]
             classifiers["scikit-learn GP"] = (lambda width=width: sklearn_gp(width), small)  # type: ignore[misc]
             if settings.dirichlet:

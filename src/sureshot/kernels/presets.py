@@ -61,12 +61,13 @@ PRESETS: dict[str, Preset] = {
     "unit_matern32": Preset(Matern, {"nu": 1.5}, unit_sphere=True),
 }
 KERNEL_NAMES: tuple[str, ...] = tuple(PRESETS)
-_OF_DIRECTIONS = tuple(name for name, preset in PRESETS.items() if preset.unit_sphere or preset.leaf is Cosine)
+UNIT_SPHERE_NAMES = tuple(name for name, preset in PRESETS.items() if preset.unit_sphere or preset.leaf is Cosine)
+LENGTHSCALE_NAMES = tuple(name for name, preset in PRESETS.items() if "lengthscale" in preset.leaf.roles)
 
 
 def natural_lengthscale(name: str, n_features: int) -> float:
     """The length-scale a stationary preset starts at: 1 on the unit sphere, else sqrt(D)."""
-    return 1.0 if name in _OF_DIRECTIONS else math.sqrt(n_features)
+    return 1.0 if name in UNIT_SPHERE_NAMES else math.sqrt(n_features)
 
 
 def preset_kernel(
@@ -99,9 +100,9 @@ def preset_kernel(
             f"ard=True gives each feature its own length-scale, which the {name!r} kernel does not have: "
             'use ard=False, or "linear", "rbf" or a Matern kernel.'
         )
-    if center is not None and name not in _OF_DIRECTIONS:
+    if center is not None and name not in UNIT_SPHERE_NAMES:
         raise ValueError(
-            f"center applies to kernels on the unit sphere ({', '.join(_OF_DIRECTIONS)}), not to {name!r}: "
+            f"center applies to kernels on the unit sphere ({', '.join(UNIT_SPHERE_NAMES)}), not to {name!r}: "
             "standardise the inputs instead."
         )
     if center is not None and center.shape != (n_features,):
@@ -113,7 +114,7 @@ def preset_kernel(
     ):
         if value is not None and not (math.isfinite(value) and value > 0):
             raise ValueError(f"{argument} must be a positive finite number, got {value!r}.")
-    if "lengthscale" in leaf.roles:
+    if name in LENGTHSCALE_NAMES:
         given["lengthscale"] = natural_lengthscale(name, n_features) if lengthscale is None else lengthscale
     if leaf is Cosine:
         given["center"] = center
