@@ -1,8 +1,9 @@
 """Few-shot data of handwritten characters: Omniglot by itself, and as the base of transfer to letters and digits.
 
 Turning characters by 90, 180 and 270 degrees (``rotations``) makes four times the classes. It is the default for
-Omniglot by itself, as in the literature, and off for transfer, as in the code behind the published transfer results.
-Turns are made after the split, so the four classes of a character stay together; letters and digits are not turned.
+Omniglot by itself, as in the literature, and off for transfer, as in the code behind the published results (though the
+papers' text speaks of 4114 turned classes). Turns are made after the split, so the four classes of a character stay
+together; letters and digits are not turned.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Data sets that the experiments use, each by one call.
 
-Those on disk are read from the data root (see `sureshot.data.root`); `load_digits` ships with scikit-learn.
-Every loader checks shapes and counts, so that a wrong or partial file is noticed here and not as an odd
-number in a table.
+Those on disk are read from the data root (see `sureshot.data.root`); `load_digits` ships with scikit-learn. Every
+loader checks shapes and counts, so that a wrong or partial file is noticed here and not as an odd number in a table.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 An encoder of text, images or sound gives one row of numbers for each item. ``numpy.savez(path, X=X, y=y)``
 keeps such rows better than a CSV file (a tenth of the size, no digits lost). The rows are the array ``X`` or
 ``embedding``, (N, D); labels, if any, are ``y`` or ``label``, (N,); ``feature_names``, (D,), is optional;
-all other arrays (a ``split``, say) are left alone. Object arrays are pickles, which can run code when they
-are read, so they are refused.
+all other arrays (a ``split``, say) are left alone.
 """
 
 from __future__ import annotations

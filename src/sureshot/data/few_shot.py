@@ -19,7 +19,7 @@ transfer            the training classes of one, the others of another          
 ==================  ==================================================================  ====================
 
 Options are the keyword arguments of the function of that name; an unknown one is refused, and so is a value of another
-kind than its annotation says (see `sureshot.data.options`). To add a data set, write a function that returns
+kind than its annotation says (see `sureshot.data.typed_values`). To add a data set, write a function that returns
 `FewShotData` and enter it below.
 """
 
@@ -27,15 +27,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, get_type_hints
 
 from sureshot.data.characters import omniglot_choice, omniglot_emnist, omniglot_lake, omniglot_vinyals
 from sureshot.data.checks import listed, near
 from sureshot.data.labelled import FewShotData, LabelledSet, concatenate
-from sureshot.data.options import check_options
 from sureshot.data.own_classes import clinc150, embeddings, folder
 from sureshot.data.photographs import cifar_fs, cub, miniimagenet, miniimagenet32, miniimagenet_cub
 from sureshot.data.root import DataError, Root
+from sureshot.data.typed_values import typed_value
 
 __all__ = ["FEW_SHOT_NAMES", "FewShotData", "LabelledSet", "load_few_shot"]
 
@@ -61,6 +61,16 @@ def _assembled(name: str, root: Root, options: Mapping[str, Any]) -> FewShotData
         raise DataError(f"{name} needs the option {listed(absent)}")
     check_options(name, assemble, {"root": root, **options})
     return assemble(root, **options)
+
+
+def check_options(name: str, assemble: Callable[..., object], options: Mapping[str, object]) -> None:
+    """Refuse values of another type than the annotations of the function that assembles the data say."""
+    hints = get_type_hints(assemble)
+    for option, value in options.items():
+        try:
+            typed_value(option, hints[option], value)
+        except ValueError as error:
+            raise DataError(f"{name}: {error}") from None
 
 
 def transfer(

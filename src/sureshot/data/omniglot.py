@@ -16,10 +16,6 @@ Which characters are for training differs between papers:
   ``vinyals_split``), or from ``splits/vinyals/{train,val,test}.txt`` with lines like ``Greek/character01/rot000``
   beside the unpacked archive (github.com/jakesnell/prototypical-networks, ``data/omniglot/splits/vinyals``).
 - for transfer to another alphabet's characters: all that are not Latin (1597; Chen et al. 2019).
-
-Turning the characters by 90, 180 and 270 degrees makes four times the classes. Published transfer results come
-from code without turned characters (1597 classes), though the papers' text speaks of 4114 turned ones; Lake's and
-Vinyals's splits are usually used with them.
 """
 
 from __future__ import annotations

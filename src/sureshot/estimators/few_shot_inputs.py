@@ -6,9 +6,6 @@ A backbone says the shape of one row: (channels, height, width) of an image, (le
 
 Images of bytes (uint8, 0 to 255) are divided by 255. All other images must lie in [0, 1] already: a float image of
 0 to 255 would pass the network without an error and mean nothing.
-
-Embeddings are computed in double precision and kept in single. A network adds up in another order when the batch has
-another size; the rounding hides the difference, so that a row has one embedding.
 """
 
 from __future__ import annotations

@@ -3,9 +3,6 @@
 Figures are inlined, there is no script, and a content security policy forbids the page any request. All
 text passes through jinja2's autoescape: a class called ``<script>`` is shown as that. Names of classes
 appear in HTML tables rather than in figures, so that every alphabet is shown.
-
-The file is written under a temporary name and renamed when complete, so that a reader never sees half a
-report.
 """
 
 from __future__ import annotations
@@ -77,7 +74,10 @@ class ShownCell(NamedTuple):
 
 
 def write_report(folder: str | os.PathLike[str], report: Report) -> Path:
-    """Write ``report.html`` into a folder, which is created if need be; returns its path."""
+    """Write ``report.html`` into a folder, which is created if need be; returns its path.
+
+    It is renamed from a temporary name when complete, so that a reader never sees half a report.
+    """
     target = Path(folder)
     if target.exists() and not target.is_dir():
         raise NotADirectoryError(f"folder: {target} is a file; name a folder for the report.")
