@@ -50,17 +50,6 @@ def load(path: Path) -> LoadedLearner:
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """What learners are tested on, and how."""
-
-    data: FewShotData
-    classes: LabelledSet  # to test on
-    validation: LabelledSet | None  # to fit a temperature on; never the classes of the test
-    protocol: EpisodeProtocol
-    settings: dict[str, Any]  # options of `sureshot.meta.evaluation.evaluate`
-
-
-@dataclass(frozen=True)
 class EvaluationOptions:
     """The options of a command that tests learners: on which data and tasks, and what is measured."""
 
@@ -77,13 +66,29 @@ class EvaluationOptions:
     corrupted: options.Corrupted = "both"
     seed: options.TaskSeed = 0
 
-    def prepare(self, loaded: Sequence[LoadedLearner]) -> Prepared:
-        """The data, classes and protocol for these learners."""
+    def prepare(self, loaded: Sequence[LoadedLearner]) -> tuple[FewShotData, dict[str, Any]]:
+        """The data, and the arguments of `sureshot.meta.evaluation.evaluate` beside the learner.
+
+        What is not given shrinks with the number of tasks. Corruptions are for images, and left out for other data
+        unless they were asked for.
+        """
         protocol = self._protocol(loaded)
         data = self._load_data(loaded)
         classes, validation = self._split(data)
         note(f"{classes.n_classes} {self.split} classes of {data.description}")
-        return Prepared(data, classes, validation, protocol, self._settings(data))
+        usual = min(USUAL_TASKS, max(self.tasks, 0))
+        corrupted_tasks = usual if data.test.x.dim() == 4 else 0
+        return data, {
+            "data": classes,
+            "validation": validation,
+            "protocol": protocol,
+            "n_tasks": self.tasks,
+            "n_batches": max(1, min(5, self.tasks)),
+            "out_of_episode": usual if self.out_of_episode is None else self.out_of_episode,
+            "robustness": corrupted_tasks if self.robustness is None else self.robustness,
+            "corrupted": self.corrupted,
+            "seed": self.seed,
+        }
 
     def _protocol(self, loaded: Sequence[LoadedLearner]) -> EpisodeProtocol:
         """Way and shots as given, or as in training (the largest of a range), where all checkpoints agree."""
@@ -133,6 +138,7 @@ class EvaluationOptions:
         return data
 
     def _split(self, data: FewShotData) -> tuple[LabelledSet, LabelledSet | None]:
+        """The classes to test on, and those to fit a temperature on, which are never the same."""
         from sureshot.data.checks import near
 
         if self.split == "test":
@@ -140,22 +146,6 @@ class EvaluationOptions:
         if self.split == "val":
             return data.val, None
         raise ValueError(f"--split: expected test or val, got {self.split!r}{near(self.split, ('test', 'val'))}")
-
-    def _settings(self, data: FewShotData) -> dict[str, Any]:
-        """What is not given shrinks with the number of tasks.
-
-        Corruptions are for images, and left out for other data unless they were asked for.
-        """
-        usual = min(USUAL_TASKS, max(self.tasks, 0))
-        corrupted_tasks = usual if data.test.x.dim() == 4 else 0
-        return {
-            "n_tasks": self.tasks,
-            "n_batches": max(1, min(5, self.tasks)),
-            "out_of_episode": usual if self.out_of_episode is None else self.out_of_episode,
-            "robustness": corrupted_tasks if self.robustness is None else self.robustness,
-            "corrupted": self.corrupted,
-            "seed": self.seed,
-        }
 
 
 def with_evaluation_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -36,28 +36,19 @@ def meta_compare(
         from sureshot.meta.evaluation import compare
 
         loaded = load_named(checkpoints)
-        tested = asked.prepare(list(loaded.values()))
+        data, arguments = asked.prepare(list(loaded.values()))
         with console.progress("meta-compare", quiet) as update:
-            found = compare(
-                {name: one.learner for name, one in loaded.items()},
-                tested.classes,
-                tested.protocol,
-                reference=reference,
-                progress=update,
-                validation=tested.validation,
-                **tested.settings,
-            )
+            learners = {name: one.learner for name, one in loaded.items()}
+            found = compare(learners, **arguments, reference=reference, progress=update)
         page = None
         if report is not None:
             from sureshot.cli.comparison_report import write_comparison_page
 
             page = str(
-                write_comparison_page(
-                    found, loaded, tested.data.description, asked.split, report, console.command_line()
-                )
+                write_comparison_page(found, loaded, data.description, asked.split, report, console.command_line())
             )
         if as_json:
-            summary: dict[str, Any] = {"data": tested.data.name, "split": asked.split, **found.as_dict()}
+            summary: dict[str, Any] = {"data": data.name, "split": asked.split, **found.as_dict()}
             summary["checkpoints"] = {name: one.path for name, one in loaded.items()}
             console.print_json(summary if page is None else summary | {"report": page})
         else:

@@ -30,20 +30,13 @@ def meta_evaluate(
         from sureshot.meta.evaluation import evaluate
 
         loaded = load(checkpoint)
-        tested = asked.prepare([loaded])
+        data, arguments = asked.prepare([loaded])
         with console.progress("meta-evaluate", quiet) as update:
-            found = evaluate(
-                loaded.learner,
-                tested.classes,
-                tested.protocol,
-                validation=tested.validation,
-                progress=update,
-                **tested.settings,
-            )
+            found = evaluate(loaded.learner, **arguments, progress=update)
         summary: dict[str, Any] = {
             "checkpoint": loaded.path,
             "learner": loaded.learner.config["name"],
-            "data": tested.data.name,
+            "data": data.name,
             "split": asked.split,
             **found.as_dict(),
         }
@@ -51,9 +44,7 @@ def meta_evaluate(
             from sureshot.cli.few_shot_report import write_evaluation_page
 
             summary["report"] = str(
-                write_evaluation_page(
-                    found, loaded, tested.data.description, asked.split, report, console.command_line()
-                )
+                write_evaluation_page(found, loaded, data.description, asked.split, report, console.command_line())
             )
         if as_json:
             console.print_json(summary)
