@@ -99,20 +99,15 @@ class LabelledSet:
 
     @classmethod
     def from_arrays(
-        cls, x: ArrayLike | Tensor, y: ArrayLike | Tensor, class_names: Sequence[str] | None = None
+        cls,
+        x: ArrayLike | Tensor,  # images (N, channels, H, W), embeddings (N, D) or sequences (N, length, D)
+        y: ArrayLike | Tensor,  # (N,), text, whole numbers or booleans
+        class_names: Sequence[str] | None = None,  # in the sorted order of the labels; by default the labels as text
     ) -> LabelledSet:
-        """A labelled set of NumPy arrays or tensors with any labels.
+        """A labelled set of NumPy arrays or tensors with any labels; classes are numbered in the labels' sorted order.
 
-        Parameters
-        ----------
-        x : array-like or Tensor
-            Images (N, channels, H, W), embeddings (N, D) or sequences (N, length, D). Bytes (uint8) stay bytes, which
-            only images may be; all other numbers become float32, which backbones take. For images with channels last
-            use ``x.transpose(0, 3, 1, 2)``.
-        y : array-like or Tensor (N,)
-            Labels: text, whole numbers or booleans. Classes are numbered in the sorted order of the labels.
-        class_names : sequence of str, optional
-            K names, in the sorted order of the labels. Default: the labels as text.
+        Bytes (uint8) stay bytes, which only images may be; all other numbers become float32, which backbones take. For
+        images with channels last use ``x.transpose(0, 3, 1, 2)``.
 
         Examples
         --------

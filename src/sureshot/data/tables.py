@@ -54,30 +54,14 @@ class DataTable(NamedTuple):
 
 def load_table(
     path: str | os.PathLike[str],
-    target: str | None = None,
+    target: str | None = None,  # the column of labels, by default none; of an NPZ file the array, by default y or label
     *,
-    features: Sequence[str] | None = None,
-    ignore: Iterable[str] = (),
-    text_labels: bool = False,
-    allow_missing: bool = False,
+    features: Sequence[str] | None = None,  # the columns wanted, in order; by default all but target and ignored
+    ignore: Iterable[str] = (),  # columns to leave out; names that are not in the file are no error
+    text_labels: bool = False,  # read labels as text even if they look like numbers, to be compared with text
+    allow_missing: bool = False,  # keep missing cells as NaN; an error by default, since no estimator here accepts them
 ) -> DataTable:
-    """Read a CSV (``.csv``, ``.csv.gz``), Parquet or NPZ file.
-
-    Parameters
-    ----------
-    target : str, optional
-        Name of the label column (or of the label array of an NPZ file, default ``y`` or ``label``). Default:
-        no labels are read from a table; those of an NPZ file are read if there.
-    features : sequence of str, optional
-        Names that the feature columns must have, in the order wanted (those that a model was fitted on).
-        Default: every column that is neither the target nor ignored, in the file's order.
-    ignore : iterable of str, optional
-        Columns to leave out; names that are not in the file are no error.
-    text_labels : bool, default False
-        Read labels as text even if they look like numbers: for labels to be compared with text.
-    allow_missing : bool, default False
-        Keep missing cells as NaN. Default: an error, since no estimator here accepts them.
-    """
+    """Read a CSV (``.csv``, ``.csv.gz``), Parquet or NPZ file."""
     path = Path(path)
     kind = _check_file(path)
     if kind == ".npz":
