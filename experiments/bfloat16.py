@@ -60,7 +60,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
     cells = [cell for precision in PRECISIONS for cell in OMNIGLOT_CHOICE.cells(grid, precision)]
     results, checkpoints = (Path(folder) / OMNIGLOT_CHOICE.name for folder in (settings.results, settings.checkpoints))
     records = run_cells(cells, results, checkpoints, data_loader(data_root), progress, settings.train)
-    pairs = pair_precisions(score_frame([record for record in records if FAILED not in record]))
+    pairs = paired(score_frame([record for record in records if FAILED not in record]))
     if pairs.empty:
         raise ValueError("no learner has results in both precisions yet, so there is nothing to compare")
     summary = differences(pairs)
@@ -91,7 +91,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
     )
 
 
-def pair_precisions(frame: pd.DataFrame) -> pd.DataFrame:
+def paired(frame: pd.DataFrame) -> pd.DataFrame:
     """One row for each learner and seed with results in both precisions: the scores and their differences."""
     if frame.empty:
         return frame

@@ -125,7 +125,7 @@ def data_loader(root: Path | None) -> Load:
     return load
 
 
-def read_result(cell: Cell, results: Path) -> dict[str, Any] | None:
+def finished(cell: Cell, results: Path) -> dict[str, Any] | None:
     """The cell's result (or failure), or None if it is not there or was made with other settings.
 
     Raises
@@ -187,7 +187,7 @@ def run_cells(
     ValueError
         If a result's file is damaged (found before anything is run), or settings and data do not fit.
     """
-    todo = [cell for cell in cells if read_result(cell, results) is None] if train_missing else []
+    todo = [cell for cell in cells if finished(cell, results) is None] if train_missing else []
     if todo:
         logger.info(
             "%d of %d cells are to be run; each is kept when it ends, an interrupted one goes on from its checkpoint",
@@ -202,15 +202,15 @@ def run_cells(
             def tell(what: str, fraction: float, share: float = share, cell: Cell = cell, n: int = len(todo)) -> None:
                 progress(f"{cell.key}: {what}", share + fraction / n)
 
-            with _locked(checkpoints / cell.key) as ours:
+            with _claimed(checkpoints / cell.key) as ours:
                 if not ours:
                     passed_over.append(cell)
-                elif read_result(cell, results) is None:
+                elif finished(cell, results) is None:
                     _write(results / f"{cell.key}.json", _run_or_fail(cell, checkpoints / cell.key, load, tell))
         if last_look and passed_over:
             logger.info("another process is working on %s", ", ".join(cell.key for cell in passed_over))
         todo = passed_over
-    return [record for cell in cells if (record := read_result(cell, results)) is not None]
+    return [record for cell in cells if (record := finished(cell, results)) is not None]
 
 
 def _run_or_fail(cell: Cell, folder: Path, load: Load, progress: Progress) -> dict[str, Any]:
@@ -316,7 +316,7 @@ def _changed(then: Mapping[str, Any], cell: Cell) -> list[str]:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[bool]:
+def _claimed(folder: Path) -> Iterator[bool]:
     """Whether this process got the cell; it keeps it until it leaves the block or dies.
 
     Raises

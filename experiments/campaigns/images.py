@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from experiments.campaigns.cells import Cell, Load, data_loader, read_result, run_cells
+from experiments.campaigns.cells import Cell, Load, data_loader, finished, run_cells
 from experiments.campaigns.grids import SAMPLED_TASKS, check_budget, check_kernels, check_learners, image_cell
 from experiments.campaigns.report import campaign_outcome
 from experiments.experiment import Experiment, Outcome, Progress, configure
@@ -140,7 +140,7 @@ class ImageCampaign:
         results, checkpoints = Path(settings.results) / self.name, Path(settings.checkpoints) / self.name
         cells: list[Cell] = []
         for same_but_precision in zip(*(self.cells(settings, name) for name in settings.precisions), strict=True):
-            done = [cell for cell in same_but_precision if read_result(cell, results) is not None]
+            done = [cell for cell in same_but_precision if finished(cell, results) is not None]
             cells += done or same_but_precision[:1]
         records = run_cells(cells, results, checkpoints, load, progress, settings.train)
         return campaign_outcome(

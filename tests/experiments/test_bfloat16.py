@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.bfloat16 import METRICS, differences, pair_precisions, run
+from experiments.bfloat16 import METRICS, differences, paired, run
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "cells"
 
@@ -22,7 +22,7 @@ def scores(seed: int, precision: str, accuracy: float, learner: str = "protonet"
 def test_differences_by_hand() -> None:
     accuracies = {"bfloat16": (0.70, 0.72, 0.76), "float32": (0.71, 0.71, 0.73)}
     frame = pd.DataFrame([scores(seed, name, a) for name, row in accuracies.items() for seed, a in enumerate(row)])
-    pairs = pair_precisions(frame)
+    pairs = paired(frame)
     np.testing.assert_allclose(pairs["accuracy difference"], [-0.01, 0.01, 0.03])
     row = differences(pairs).set_index("score").loc["accuracy"]
     assert row["seeds"] == 3
@@ -35,10 +35,10 @@ def test_differences_by_hand() -> None:
 def test_only_pairs_count() -> None:
     rows = [scores(0, "bfloat16", 0.7), scores(0, "float32", 0.6), scores(1, "float32", 0.6)]
     rows.append(scores(0, "float32", 0.6, learner="dkt"))
-    pairs = pair_precisions(pd.DataFrame(rows))
+    pairs = paired(pd.DataFrame(rows))
     assert pairs[["learner", "seed"]].to_numpy().tolist() == [["protonet", 0]]
     assert np.isnan(differences(pairs)["p"]).all()  # one seed says nothing about noise
-    assert pair_precisions(pd.DataFrame(rows[1:])).empty
+    assert paired(pd.DataFrame(rows[1:])).empty
 
 
 def collect(**options: Any) -> Any:

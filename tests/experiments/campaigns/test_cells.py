@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.campaigns.cells import FAILED, Cell, Load, data_loader, read_result, run_cells
+from experiments.campaigns.cells import FAILED, Cell, Load, data_loader, finished, run_cells
 from sureshot.data.labelled import FewShotData
 from sureshot.meta.training import load_checkpoint
 from sureshot.persistence import load_artifact, save_artifact
@@ -90,7 +90,7 @@ def test_an_interrupted_cell_goes_on_to_the_same_result(make_cell: Any, load: As
 
     with pytest.raises(KeyboardInterrupt):
         run([cell], tmp_path, load, progress=interrupt)
-    assert read_result(cell, tmp_path / "results") is None
+    assert finished(cell, tmp_path / "results") is None
     assert load_checkpoint(tmp_path / "checkpoints" / "cell" / "last.safetensors").episodes == 4
     [resumed] = run([cell], tmp_path, load)
     assert without_times(resumed) == without_times(whole)
@@ -99,7 +99,7 @@ def test_an_interrupted_cell_goes_on_to_the_same_result(make_cell: Any, load: As
 def test_other_examinations_evaluate_again_without_training(make_cell: Any, load: Asked, tmp_path: Path) -> None:
     [before] = run([make_cell()], tmp_path, load)
     changed = make_cell(n_tasks=20)
-    assert read_result(changed, tmp_path / "results") is None
+    assert finished(changed, tmp_path / "results") is None
     told: list[str] = []
     [after] = run([changed], tmp_path, load, progress=lambda what, fraction: told.append(what))
     assert after["evaluations"]["3-way 1-shot"]["n_tasks"] == 20
@@ -113,10 +113,10 @@ def test_a_setting_that_tests_did_not_have_had_its_default(make_cell: Any, load:
     record = json.loads(result.read_text())
     del record["settings"]["examinations"][0]["validation_tasks"]
     result.write_text(json.dumps(record))
-    assert read_result(make_cell(), tmp_path / "results") is not None
+    assert finished(make_cell(), tmp_path / "results") is not None
     for settings in ({}, None, {"examinations": ["x"]}):
         result.write_text(json.dumps(record | {"settings": settings}))
-        assert read_result(make_cell(), tmp_path / "results") is None
+        assert finished(make_cell(), tmp_path / "results") is None
 
 
 def test_another_training_starts_from_the_beginning(make_cell: Any, load: Asked, tmp_path: Path) -> None:
@@ -145,13 +145,13 @@ def test_a_preset_that_stood_for_something_else_starts_from_the_beginning(
 
     # A switch that did not exist then had its default: no change if that is what it still has.
     tamper(result, lambda values: values.pop("start"), "preset_values")
-    assert read_result(cell, tmp_path / "results") is not None
+    assert finished(cell, tmp_path / "results") is not None
     kept = result.read_text()
     tamper(result, lambda values: values.pop("augmentation"), "preset_values")
-    assert read_result(cell, tmp_path / "results") is None
+    assert finished(cell, tmp_path / "results") is None
     result.write_text(kept)
     tamper(result, lambda values: values.update(temperature=0.3), "preset_values")
-    assert read_result(cell, tmp_path / "results") is None
+    assert finished(cell, tmp_path / "results") is None
 
     # The result is stale, but the checkpoint is not: tested again.
     told: list[str] = []

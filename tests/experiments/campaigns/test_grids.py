@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from experiments import clinc150_transfer
-from experiments.campaigns.cells import Cell, read_result
+from experiments.campaigns.cells import Cell, finished
 from experiments.campaigns.grids import (
     budget_episodes,
     check_kernels,
@@ -137,7 +137,7 @@ def test_results_that_were_made_still_count() -> None:
     assert "protonet-paper-cosine-5shot-seed0-standard" in made
     cells = by_key("omniglot-choice") | by_key("omniglot-choice", precisions=("float32",))
     for key in made & set(cells):
-        record = read_result(cells[key], folder)
+        record = finished(cells[key], folder)
         assert record is not None, f"{key} is stale"
         assert record["labels"] == cells[key].labels
     assert json.loads((folder / "protonet-paper-cosine-5shot-seed0-standard.json").read_text())["key"] in cells
