@@ -67,11 +67,13 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
     for number, seed in enumerate(settings.seeds):
         progress(f"split {seed}", number / len(settings.seeds))
         order = shuffled(intents.n_classes, seed).tolist()
-        probabilities, y = answers(learner, intents.select_classes(order[-N_TEST:]), protocol, settings.tasks, seed)
+        probabilities, y = task_predictions(
+            learner, intents.select_classes(order[-N_TEST:]), protocol, settings.tasks, seed
+        )
         best = temperature_of(probabilities, y)
         for n_classes in settings.classes:
             pool = intents.select_classes(order[:n_classes])
-            fitted = temperature_of(*answers(learner, pool, protocol, settings.tasks, seed))
+            fitted = temperature_of(*task_predictions(learner, pool, protocol, settings.tasks, seed))
             records.append({"validation classes": n_classes, **_scores(probabilities, y, fitted, best)})
     frame = pd.DataFrame(records)
     return Outcome(
@@ -109,7 +111,7 @@ def untrained_learner(embeddings: LabelledSet) -> GaussianProcessLearner:
     return learner
 
 
-def answers(
+def task_predictions(
     learner: Learner, pool: LabelledSet, protocol: EpisodeProtocol, tasks: int, seed: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Class probabilities (n, way) and true classes (n,) of the queries of tasks from a pool of classes."""

@@ -18,7 +18,7 @@ from experiments.campaigns.scores import (
     LABELS,
     Record,
     averaged,
-    in_first_precision,
+    one_precision_each,
     robustness_frame,
     score_frame,
 )
@@ -64,7 +64,7 @@ def campaign_outcome(
     if not scored:
         raise ValueError("no cell of this campaign has a result yet, so there is no table to make")
     summary, robustness = averaged(score_frame(scored)), robustness_frame(scored)
-    decisive = in_first_precision(scored)
+    decisive = one_precision_each(scored)
     frame = score_frame(decisive)
     return Outcome(
         title=title,

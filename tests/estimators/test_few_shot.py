@@ -357,10 +357,10 @@ def test_calibrate_asks_for_the_moments_of_each_block_once(
         patch.setattr(base, "LARGEST_BLOCK", 15)
         found = model.calibrate(X_test, y_test).temperature_
         assert asked == [15, 15, 10]
-        patch.setattr(base, "MOMENTS_KEPT", 0)  # then each temperature asks anew
+        patch.setattr(base, "MAX_CACHED_MOMENTS", 0)  # then each temperature asks anew
         assert model.calibrate(X_test, y_test).temperature_ == found
         assert len(asked) > 3 + 3 * 5
-        patch.setattr(base, "MOMENTS_KEPT", 1)
+        patch.setattr(base, "MAX_CACHED_MOMENTS", 1)
         asked.clear()
         assert model.calibrate(X_test, y_test).temperature_ == found
         assert asked.count(15) == asked.count(10) + 1  # the first block is kept, the others are not

@@ -86,13 +86,7 @@ def fit(
 
 
 def read_labelled(path: Path, target: str | None, checkpoint: Path | None) -> DataTable:
-    """Rows and labels of a file, or images and their folders' names, for learning.
-
-    Raises
-    ------
-    DataError
-        If there are no labels, or as in `sureshot.data.load_table`.
-    """
+    """Rows and labels of a file, or images and their folders' names, for learning."""
     from sureshot.data import DataError, column_names, load_table
     from sureshot.data.checks import listed
     from sureshot.data.image_tables import is_image_source
