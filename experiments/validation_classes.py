@@ -20,14 +20,14 @@ from experiments.experiment import Experiment, Outcome, Progress, Table, configu
 from sureshot.data.class_splits import shuffled
 from sureshot.data.labelled import LabelledSet
 from sureshot.data.own_classes import all_intents
-from sureshot.meta.backbones import make_backbone
 from sureshot.meta.episodes import EpisodeSampler
 from sureshot.meta.evaluation.calibration import temper, temperature_of
 from sureshot.meta.evaluation.passes import adapt, default_batch_size, draw_tasks, embed_set, pooled_answers
 from sureshot.meta.learners import GaussianProcessLearner, Learner, make_learner
 from sureshot.meta.protocols import EpisodeProtocol
-from sureshot.meta.seeds import generator_for
 from sureshot.metrics import expected_calibration_error
+from sureshot.networks.backbones import make_backbone
+from sureshot.networks.seeds import generator_for
 
 N_TEST = 75
 

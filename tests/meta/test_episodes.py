@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sureshot.data.labelled import LabelledSet
-from sureshot.meta.episodes import PROTOCOLS, EpisodeProtocol, EpisodeSampler, as_inputs
+from sureshot.meta.episodes import PROTOCOLS, EpisodeProtocol, EpisodeSampler
 from sureshot.meta.protocols import TRAINING_PRESETS
 from sureshot.meta.tasks import Tasks
+from sureshot.networks.backbones import as_inputs
 
 
 def seeded(seed: int = 0) -> torch.Generator:

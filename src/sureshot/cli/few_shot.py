@@ -60,8 +60,8 @@ def load_data(
         rows of another shape.
     """
     from sureshot.data.few_shot import load_few_shot
-    from sureshot.meta.backbones import Backbone
-    from sureshot.meta.backbones.base import describe
+    from sureshot.networks.backbones import Backbone
+    from sureshot.networks.backbones.base import describe
 
     own = [(one.config.data.name, dict(one.config.data.options)) for one in loaded]
     if on is None and any(other != own[0] for other in own):

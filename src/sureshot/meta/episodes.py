@@ -23,16 +23,12 @@ from torch import Tensor
 
 from sureshot.meta.protocols import PROTOCOLS, EpisodeProtocol
 from sureshot.meta.tasks import Tasks
+from sureshot.networks.backbones.base import as_inputs
 
 if TYPE_CHECKING:
     from sureshot.data.labelled import LabelledSet
 
-__all__ = ["PROTOCOLS", "EpisodeProtocol", "EpisodeRows", "EpisodeSampler", "as_inputs"]
-
-
-def as_inputs(x: Tensor) -> Tensor:
-    """What a backbone takes: bytes of images as float32 in [0, 1], everything else as float32."""
-    return x.float() / 255 if x.dtype == torch.uint8 else x.float()
+__all__ = ["PROTOCOLS", "EpisodeProtocol", "EpisodeRows", "EpisodeSampler"]
 
 
 @dataclass(frozen=True)

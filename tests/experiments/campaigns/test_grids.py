@@ -114,7 +114,7 @@ def test_our_own_preset_has_none_of_them() -> None:
 
 def test_the_options_of_every_cell_are_taken() -> None:
     """By the learner's maker, on a backbone that costs nothing."""
-    from sureshot.meta.backbones import make_backbone
+    from sureshot.networks.backbones import make_backbone
 
     for name in CAMPAIGNS:
         for cell in by_key(name).values():

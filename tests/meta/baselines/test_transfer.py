@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sureshot.meta.backbones import Backbone, make_backbone
 from sureshot.meta.baselines import BaselinePlusPlus, FeatureTransfer
 from sureshot.meta.baselines.transfer import TransferLearner
 from sureshot.meta.learners.base import seeded
 from sureshot.meta.tasks import Tasks
+from sureshot.networks.backbones import Backbone, make_backbone
 
 CPU = torch.device("cpu")
 KINDS = [FeatureTransfer, BaselinePlusPlus]

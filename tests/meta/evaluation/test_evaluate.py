@@ -14,13 +14,13 @@ import torch
 from scipy.special import log_softmax
 
 from sureshot.data.labelled import LabelledSet
-from sureshot.meta.backbones import make_backbone
 from sureshot.meta.episodes import EpisodeProtocol, EpisodeSampler
 from sureshot.meta.evaluation import Evaluation, compare, evaluate
 from sureshot.meta.evaluation.passes import draw_tasks
 from sureshot.meta.learners import Learner, make_learner
-from sureshot.meta.seeds import generator_for
 from sureshot.metrics import summarise
+from sureshot.networks.backbones import make_backbone
+from sureshot.networks.seeds import generator_for
 
 Clusters = Callable[..., LabelledSet]
 MakeProtoNet = Callable[[float], Learner]

@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from sureshot.data.labelled import LabelledSet
-from sureshot.meta.backbones import make_backbone
 from sureshot.meta.episodes import EpisodeProtocol, EpisodeSampler
 from sureshot.meta.evaluation.passes import (
     adapt,
@@ -20,6 +19,7 @@ from sureshot.meta.evaluation.passes import (
     queries_per_pass,
 )
 from sureshot.meta.learners import Learner, make_learner
+from sureshot.networks.backbones import make_backbone
 
 
 def generator(seed: int = 0) -> torch.Generator:

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from sureshot.meta.backbones.base import Backbone
 from sureshot.meta.baselines.head_training import HeadTraining
 from sureshot.meta.baselines.heads import CosineHead
 from sureshot.meta.baselines.transfer import TransferLearner
 from sureshot.meta.learners.base import Precision
+from sureshot.networks.backbones.base import Backbone
 
 _FEW_CLASSES = 200
 

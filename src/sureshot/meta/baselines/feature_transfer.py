@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from sureshot.meta.backbones.base import Backbone
 from sureshot.meta.baselines.head_training import HeadTraining
 from sureshot.meta.baselines.heads import LinearHead
 from sureshot.meta.baselines.transfer import TransferLearner
 from sureshot.meta.learners.base import Precision
+from sureshot.networks.backbones.base import Backbone
 
 
 class FeatureTransfer(TransferLearner):

@@ -27,7 +27,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sureshot.meta.backbones.base import Backbone
 from sureshot.meta.baselines.full_context import QueryReader, SupportReader
 from sureshot.meta.baselines.logits import (
     LogitsPosterior,
@@ -38,6 +37,7 @@ from sureshot.meta.baselines.logits import (
 )
 from sureshot.meta.learners.base import Learner, Precision, seeded
 from sureshot.meta.tasks import Tasks
+from sureshot.networks.backbones.base import Backbone
 
 _FLOOR = 1e-6
 

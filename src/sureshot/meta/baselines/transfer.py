@@ -15,13 +15,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sureshot.meta.backbones.base import Backbone
 from sureshot.meta.baselines.base_classes import BaseClassifier
 from sureshot.meta.baselines.head_training import HeadTraining, train_heads
 from sureshot.meta.baselines.heads import Head
 from sureshot.meta.baselines.logits import LogitsPosterior, only_present
 from sureshot.meta.learners.base import Learner, Precision
 from sureshot.meta.tasks import Tasks
+from sureshot.networks.backbones.base import Backbone
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ from sureshot.meta.evaluation.robustness import Corrupted, Robustness, measure_r
 from sureshot.meta.evaluation.scores import TaskScores, join, score_tasks
 from sureshot.meta.evaluation.timing import AdaptationTime, measure_adaptation
 from sureshot.meta.learners.base import Learner
-from sureshot.meta.seeds import generator_for
+from sureshot.networks.seeds import generator_for
 
 logger = logging.getLogger(__name__)
 

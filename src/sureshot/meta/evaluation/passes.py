@@ -20,9 +20,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sureshot.meta.episodes import EpisodeProtocol, EpisodeRows, EpisodeSampler, as_inputs
+from sureshot.meta.episodes import EpisodeProtocol, EpisodeRows, EpisodeSampler
 from sureshot.meta.learners.base import ROWS_PER_PASS, EmbeddedPosterior, Learner, evaluating
 from sureshot.meta.tasks import Tasks
+from sureshot.networks.backbones import as_inputs
 
 Progress = Callable[[str, float], None]
 

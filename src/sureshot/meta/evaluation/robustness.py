@@ -24,7 +24,7 @@ from sureshot.meta.evaluation.estimate import Estimate, mean_over_queries, mean_
 from sureshot.meta.evaluation.passes import Progress, adapt, device_of, embed_set
 from sureshot.meta.evaluation.scores import TaskScores, join, score_tasks
 from sureshot.meta.learners.base import Learner
-from sureshot.meta.seeds import generator_for
+from sureshot.networks.seeds import generator_for
 
 logger = logging.getLogger(__name__)
 

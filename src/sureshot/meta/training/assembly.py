@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 
 from sureshot.data.labelled import LabelledSet
-from sureshot.meta.backbones import check_backbone, draws_weights, make_backbone
 from sureshot.meta.learners.base import Learner
 from sureshot.meta.learners.registry import check_learner, learns_base_classes, make_learner
 from sureshot.meta.training.config import TrainingConfig
+from sureshot.networks.backbones import check_backbone, draws_weights, make_backbone
 
 
 def check_names(config: TrainingConfig) -> None:

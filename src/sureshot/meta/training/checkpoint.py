@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sureshot.meta.backbones import backbone_from_config
 from sureshot.meta.learners.base import Learner
 from sureshot.meta.learners.registry import learner_from_config
+from sureshot.networks.backbones import backbone_from_config
 from sureshot.persistence import Artifact, ArtifactError, load_artifact, require, require_header, save_artifact
 
 KIND = "few_shot_learner"

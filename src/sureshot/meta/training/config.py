@@ -71,7 +71,7 @@ class EpisodesConfig:
 
 @dataclass(frozen=True)
 class BackboneConfig:
-    """The network; see `sureshot.meta.backbones.make_backbone`."""
+    """The network; see `sureshot.networks.backbones.make_backbone`."""
 
     name: str = "conv4"
     options: dict[str, Any] = field(default_factory=dict)  # its ``seed`` is that of the training unless given

@@ -35,7 +35,6 @@ from torch import Tensor, nn
 from sureshot.data.few_shot import load_few_shot
 from sureshot.data.labelled import FewShotData, LabelledSet
 from sureshot.meta.episodes import EpisodeSampler
-from sureshot.meta.seeds import generator_for
 from sureshot.meta.tasks import Tasks
 from sureshot.meta.training.assembly import build_learner, check_names, make_optimiser
 from sureshot.meta.training.checkpoint import (
@@ -59,6 +58,7 @@ from sureshot.meta.training.divergence import (
 from sureshot.meta.training.log import LOG_NAME, MetricLog
 from sureshot.meta.training.state import State, check_same, state_of
 from sureshot.meta.training.validation import ValidationScores, Validator
+from sureshot.networks.seeds import generator_for
 
 logger = logging.getLogger(__name__)
 

@@ -18,9 +18,9 @@ from torch import Tensor
 from torch.optim.swa_utils import update_bn
 
 from sureshot.data.labelled import LabelledSet
-from sureshot.meta.episodes import as_inputs
 from sureshot.meta.evaluation.passes import device_of, embed_set
 from sureshot.meta.learners.base import Learner
+from sureshot.networks.backbones import as_inputs
 
 _ROWS = 128  # for one estimate of the statistics, of which the mean is taken; about the rows of a training episode
 _BASE_ROWS = 1000  # for the centre

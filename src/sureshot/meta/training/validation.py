@@ -30,9 +30,9 @@ from sureshot.meta.evaluation.passes import (
 )
 from sureshot.meta.learners.base import Learner
 from sureshot.meta.protocols import EpisodeProtocol
-from sureshot.meta.seeds import generator_for
 from sureshot.meta.training.config import SelectBy, ValidationConfig
 from sureshot.meta.training.normalisation import fit_normalisation
+from sureshot.networks.seeds import generator_for
 
 if TYPE_CHECKING:
     from sureshot.data.labelled import LabelledSet

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import Any
 
-from sureshot.meta.backbones.base import Backbone
-from sureshot.meta.backbones.conv4 import Conv4
-from sureshot.meta.backbones.lstm import LSTM
-from sureshot.meta.backbones.projections import Identity, LinearProjection, MLPProjection
-from sureshot.meta.backbones.resnet import ResNet12, ResNet18
+from sureshot.networks.backbones.base import Backbone, as_inputs
+from sureshot.networks.backbones.conv4 import Conv4
+from sureshot.networks.backbones.lstm import LSTM
+from sureshot.networks.backbones.projections import Identity, LinearProjection, MLPProjection
+from sureshot.networks.backbones.resnet import ResNet12, ResNet18
 
 BACKBONES: dict[str, Callable[..., Backbone]] = {
     "conv4": Conv4,
@@ -95,6 +95,7 @@ __all__ = [
     "MLPProjection",
     "ResNet12",
     "ResNet18",
+    "as_inputs",
     "backbone_from_config",
     "check_backbone",
     "draws_weights",

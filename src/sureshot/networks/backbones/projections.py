@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sureshot.meta.backbones.base import Backbone
-from sureshot.meta.backbones.initialisation import dense, he_normal, orthogonal
+from sureshot.networks.backbones.base import Backbone
+from sureshot.networks.backbones.initialisation import dense, he_normal, orthogonal
 
 
 class Identity(Backbone):

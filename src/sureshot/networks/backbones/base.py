@@ -2,11 +2,11 @@
 
 A backbone is the network of a deep kernel: the kernel is evaluated on its features. It knows the shape of its
 inputs and says so when other ones come, it knows how many features it gives, and it has a *config*, plain JSON
-values from which `sureshot.meta.backbones.backbone_from_config` builds the same network again; the weights are
+values from which `sureshot.networks.backbones.backbone_from_config` builds the same network again; the weights are
 its ``state_dict``.
 
 To add one, derive from `Backbone`, write `encode`, draw every initial weight from the given seed with the builders
-of `sureshot.meta.backbones.initialisation`, and enter the class in `sureshot.meta.backbones.BACKBONES`.
+of `sureshot.networks.backbones.initialisation`, and enter the class in `sureshot.networks.backbones.BACKBONES`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 
@@ -59,7 +60,7 @@ class Backbone(nn.Module, ABC):
         if not x.is_floating_point():
             raise ValueError(
                 f"expected floating-point inputs, got {x.dtype}: pixels must be scaled to [0, 1] first "
-                "(sureshot.meta.episodes.as_inputs)"
+                "(sureshot.networks.backbones.as_inputs)"
             )
         features: Tensor = self.encode(x)
         return features
@@ -67,6 +68,11 @@ class Backbone(nn.Module, ABC):
     @abstractmethod
     def encode(self, x: Tensor) -> Tensor:
         """`forward` for rows whose shape is right."""
+
+
+def as_inputs(x: Tensor) -> Tensor:
+    """What a backbone takes: bytes of images as float32 in [0, 1], everything else as float32."""
+    return x.float() / 255 if x.dtype == torch.uint8 else x.float()
 
 
 def describe(shape: tuple[int, ...]) -> str:

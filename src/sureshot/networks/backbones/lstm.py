@@ -14,8 +14,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from sureshot.meta.backbones.base import Backbone
-from sureshot.meta.backbones.initialisation import orthogonal
+from sureshot.networks.backbones.base import Backbone
+from sureshot.networks.backbones.initialisation import orthogonal
 
 
 class LSTM(Backbone):

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sureshot.meta.backbones.base import Backbone, explicit_channels_last, image_shape
-from sureshot.meta.backbones.initialisation import convolution
+from sureshot.networks.backbones.base import Backbone, explicit_channels_last, image_shape
+from sureshot.networks.backbones.initialisation import convolution
 
 
 class Conv4Block(nn.Module):

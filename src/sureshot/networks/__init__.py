@@ -1,0 +1,1 @@
+"""Networks: backbones, and generators that belong to a place in a run."""
