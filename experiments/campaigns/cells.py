@@ -37,8 +37,9 @@ from sureshot.meta.learners import GP_LEARNER_NAMES
 from sureshot.meta.learners.presets import GaussianProcessSettings, gaussian_process_settings
 from sureshot.meta.protocols import EpisodeProtocol
 from sureshot.meta.training import DivergedError, TrainingConfig, load_checkpoint, load_learner, train
-from sureshot.meta.training.checkpoint import LAST_NAME, Checkpoint
-from sureshot.meta.training.state import state_of
+from sureshot.meta.training.checkpoint import Checkpoint
+from sureshot.networks.checkpoint import LAST_NAME
+from sureshot.networks.state import state_of
 
 logger = logging.getLogger(__name__)
 
@@ -302,7 +303,7 @@ def _fits(checkpoint: Checkpoint) -> bool:
     """Whether this version has the learner of a checkpoint, and counts what it counts."""
     try:
         checkpoint.build()
-        state_of(checkpoint)
+        state_of(checkpoint.artifact, "episodes")
     except ValueError:
         return False
     return True

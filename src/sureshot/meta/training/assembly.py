@@ -1,8 +1,8 @@
-"""From settings to a learner with initial weights and the optimiser that will change them."""
+"""From settings to a learner with initial weights, and the learning rates that will change them."""
 
 from __future__ import annotations
 
-import torch
+from typing import Any
 
 from sureshot.data.labelled import LabelledSet
 from sureshot.meta.learners.base import Learner
@@ -37,8 +37,8 @@ def build_learner(config: TrainingConfig, data: LabelledSet) -> Learner:
     )
 
 
-def make_optimiser(learner: Learner, config: TrainingConfig) -> torch.optim.Adam:
-    """Adam with one learning rate for the backbone and one for everything else.
+def parameter_groups(learner: Learner, config: TrainingConfig) -> list[dict[str, Any]]:
+    """One learning rate for the backbone and one for everything else.
 
     Raises
     ------
@@ -54,9 +54,7 @@ def make_optimiser(learner: Learner, config: TrainingConfig) -> torch.optim.Adam
             "choose another backbone, or use it without meta-training"
         )
     rates = config.training
-    return torch.optim.Adam(
-        [
-            {"params": network, "lr": rates.learning_rate},
-            {"params": others, "lr": rates.learning_rate_kernel},
-        ]
-    )
+    return [
+        {"params": network, "lr": rates.learning_rate},
+        {"params": others, "lr": rates.learning_rate_kernel},
+    ]

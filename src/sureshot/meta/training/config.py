@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeVar, get_type_hints
 from sureshot.data.checks import listed, near
 from sureshot.data.typed_values import typed_value
 from sureshot.meta.protocols import PROTOCOLS, TRAINING_PRESETS, Count, EpisodeProtocol
+from sureshot.networks import LoopSettings
 
 SelectBy = Literal["accuracy", "nll"]
 
@@ -193,6 +194,20 @@ class TrainingConfig:
             if name not in tables:
                 raise ValueError(f"the section [{name}] is missing: it must have at least the key name")
         return cls(**{name: _section(name, sections[name], table) for name, table in tables.items()})
+
+    def loop_settings(self) -> LoopSettings:
+        """What the training loop takes of them."""
+        training, validation = self.training, self.validation
+        return LoopSettings(
+            length=training.episodes,
+            seed=training.seed,
+            checkpoint_every=training.checkpoint_every,
+            log_every=training.log_every,
+            validate_every=validation.every,
+            patience=validation.patience,
+            gradient_bound=training.gradient_bound,
+            tensorboard=training.tensorboard,
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values: sections of keys."""

@@ -30,7 +30,7 @@ from sureshot.meta.evaluation.passes import (
 )
 from sureshot.meta.learners.base import Learner
 from sureshot.meta.protocols import EpisodeProtocol
-from sureshot.meta.training.config import SelectBy, ValidationConfig
+from sureshot.meta.training.config import ValidationConfig
 from sureshot.meta.training.normalisation import fit_normalisation
 from sureshot.networks.seeds import generator_for
 
@@ -54,12 +54,6 @@ class ValidationScores:
 
     accuracy: float  # fraction right
     nll: float  # negative log probability of the true class, in nats
-
-    def better_than(self, other: ValidationScores | None, by: SelectBy) -> bool:
-        """Whether this is strictly better; anything is better than nothing."""
-        if other is None:
-            return True
-        return self.accuracy > other.accuracy if by == "accuracy" else self.nll < other.nll
 
 
 @dataclass(frozen=True)
