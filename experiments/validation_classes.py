@@ -23,7 +23,7 @@ from sureshot.data.own_classes import all_intents
 from sureshot.meta.episodes import EpisodeSampler
 from sureshot.meta.evaluation.calibration import temper, temperature_of
 from sureshot.meta.evaluation.passes import adapt, default_batch_size, draw_tasks, embed_set, pooled_answers
-from sureshot.meta.learners import GaussianProcessLearner, Learner, make_learner
+from sureshot.meta.learners import EmbeddingLearner, GaussianProcessLearner, make_learner
 from sureshot.meta.protocols import EpisodeProtocol
 from sureshot.metrics import expected_calibration_error
 from sureshot.networks.backbones import make_backbone
@@ -110,7 +110,7 @@ def untrained_learner(embeddings: LabelledSet) -> GaussianProcessLearner:
 
 
 def answers(
-    learner: Learner, pool: LabelledSet, protocol: EpisodeProtocol, tasks: int, seed: int
+    learner: EmbeddingLearner, pool: LabelledSet, protocol: EpisodeProtocol, tasks: int, seed: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Class probabilities (n, way) and true classes (n,) of the queries of tasks from a pool of classes."""
     sampler = EpisodeSampler(pool, protocol)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sureshot.data.labelled import FewShotData, LabelledSet
     from sureshot.meta.episodes import EpisodeProtocol
-    from sureshot.meta.learners.base import Learner
+    from sureshot.meta.learners import EmbeddingLearner
     from sureshot.meta.training import TrainingConfig
 
 USUAL_TASKS = 1000  # of out-of-episode detection and robustness, as in the papers
@@ -22,7 +22,7 @@ class Loaded:
     """A checkpoint ready to be evaluated."""
 
     path: str
-    learner: Learner
+    learner: EmbeddingLearner
     config: TrainingConfig
     episodes: int
 

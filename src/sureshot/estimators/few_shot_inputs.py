@@ -23,7 +23,7 @@ import torch
 from sureshot.estimators.preprocessing import within_range
 from sureshot.estimators.readers import Reader
 from sureshot.estimators.validation import Columns, check_inputs, validated
-from sureshot.meta.learners import Learner
+from sureshot.meta.learners import EmbeddingLearner as Learner
 from sureshot.networks.backbones import Backbone
 from sureshot.networks.backbones.base import describe
 

@@ -16,7 +16,7 @@ from typing import Any
 from sureshot.meta.baselines.head_training import HeadTraining
 from sureshot.meta.baselines.heads import CosineHead
 from sureshot.meta.baselines.transfer import TransferLearner
-from sureshot.meta.learners.base import Precision
+from sureshot.meta.learners.embedding import Precision
 from sureshot.networks.backbones.base import Backbone
 
 _FEW_CLASSES = 200
@@ -40,7 +40,7 @@ class BaselinePlusPlus(TransferLearner):
     seed : int
         Of the initial values of the base classes' layer.
     precision, tasks_per_pass
-        See `Learner`.
+        See `EmbeddingLearner`.
 
     Raises
     ------

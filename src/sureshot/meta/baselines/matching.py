@@ -35,7 +35,8 @@ from sureshot.meta.baselines.logits import (
     only_present,
     without_padding,
 )
-from sureshot.meta.learners.base import Learner, Precision, seeded
+from sureshot.meta.learners.base import seeded
+from sureshot.meta.learners.embedding import EmbeddingLearner, Precision
 from sureshot.meta.tasks import Tasks
 from sureshot.networks.backbones.base import Backbone
 
@@ -83,7 +84,7 @@ class MatchingPosterior(LogitsPosterior):
         return only_present((scores.softmax(-1) @ self.labels + _FLOOR).log(), self.class_mask)
 
 
-class MatchingNet(Learner):
+class MatchingNet(EmbeddingLearner):
     """Matching networks (Vinyals et al. 2016) as compared by Chen et al. (2019).
 
     Parameters
@@ -101,7 +102,7 @@ class MatchingNet(Learner):
     seed : int
         Of the initial values of the recurrent networks.
     precision, tasks_per_pass
-        See `Learner`.
+        See `EmbeddingLearner`.
 
     Raises
     ------

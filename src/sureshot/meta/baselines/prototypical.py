@@ -24,7 +24,7 @@ from sureshot.meta.baselines.logits import (
     only_present,
     without_padding,
 )
-from sureshot.meta.learners.base import Learner, Precision
+from sureshot.meta.learners.embedding import EmbeddingLearner, Precision
 from sureshot.meta.tasks import Tasks
 
 
@@ -52,7 +52,7 @@ class PrototypePosterior(LogitsPosterior):
         return only_present(-distances, self.present)
 
 
-class ProtoNet(Learner):
+class ProtoNet(EmbeddingLearner):
     """Prototypical networks (Snell et al. 2017).
 
     Parameters
@@ -60,7 +60,7 @@ class ProtoNet(Learner):
     backbone : nn.Module
         Maps rows (B, ...) to embeddings (B, D).
     precision, tasks_per_pass
-        See `Learner`.
+        See `EmbeddingLearner`.
     """
 
     def __init__(self, backbone: nn.Module, *, precision: Precision = "float32", tasks_per_pass: int = 1) -> None:

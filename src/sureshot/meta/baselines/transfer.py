@@ -19,7 +19,7 @@ from sureshot.meta.baselines.base_classes import BaseClassifier
 from sureshot.meta.baselines.head_training import HeadTraining, train_heads
 from sureshot.meta.baselines.heads import Head
 from sureshot.meta.baselines.logits import LogitsPosterior, only_present
-from sureshot.meta.learners.base import Learner, Precision
+from sureshot.meta.learners.embedding import EmbeddingLearner, Precision
 from sureshot.meta.tasks import Tasks
 from sureshot.networks.backbones.base import Backbone
 
@@ -46,7 +46,7 @@ class HeadPosterior(LogitsPosterior):
         return only_present(self.head.logits(self.head.features(query), self.matrix, self.vector), self.class_mask)
 
 
-class TransferLearner(Learner):
+class TransferLearner(EmbeddingLearner):
     """Pretraining on base classes, then a new layer for each task.
 
     Parameters
@@ -60,7 +60,7 @@ class TransferLearner(Learner):
     seed : int
         Of the initial values of the base classes' layer.
     precision, tasks_per_pass
-        See `Learner`.
+        See `EmbeddingLearner`.
     """
 
     samples_images = True

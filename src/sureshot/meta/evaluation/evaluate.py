@@ -1,6 +1,7 @@
 """Evaluate one learner: accuracy, calibration, out-of-episode detection, robustness, time.
 
-Every row of the labelled set is embedded once; thousands of tasks then run on the cached embeddings. All draws come
+Every row of the labelled set is embedded once, if the learner has embeddings that its tasks do not change; thousands
+of tasks then run on the cached embeddings. All draws come
 from the seed, by purpose, so two learners evaluated with the same arguments meet the same tasks (see
 `sureshot.meta.evaluation.compare`).
 """
@@ -30,8 +31,8 @@ from sureshot.meta.evaluation.passes import (
     default_batch_size,
     device_of,
     draw_tasks,
-    embed_set,
     pooled_answers,
+    task_inputs,
 )
 from sureshot.meta.evaluation.robustness import Corrupted, Robustness, measure_robustness
 from sureshot.meta.evaluation.scores import TaskScores, join, score_tasks
@@ -158,7 +159,7 @@ def evaluate(
     tell = progress or _silent
     sampler = EpisodeSampler(data, protocol)
     tell("embedding", 0.0)
-    embeddings = embed_set(learner, data.x)
+    inputs = task_inputs(learner, data.x)
     fitted = None
     if validation is not None:
         tell("temperature on validation classes", 0.0)
@@ -167,7 +168,7 @@ def evaluate(
         )
     rows = draw_tasks(sampler, n_tasks, generator_for(seed, "tasks"))
     noise = generator_for(seed, "adaptation", device=device_of(learner))
-    adapted = adapt(learner, sampler, rows, embeddings, batch_size=batch, generator=noise)
+    adapted = adapt(learner, sampler, rows, inputs, batch_size=batch, generator=noise)
     per_task = _score_variants(_reported(adapted, n_tasks, tell), fitted)
     temperatures = {"none": 1.0, "temperature": 1.0 if fitted is None else fitted.value}
     plain = per_task["none"]
@@ -188,13 +189,13 @@ def evaluate(
             }
         ),
         temperature=fitted,
-        out_of_episode=_out_of_episode(learner, sampler, embeddings, out_of_episode, batch, seed, tell),
+        out_of_episode=_out_of_episode(learner, sampler, inputs, out_of_episode, batch, seed, tell),
         robustness=measure_robustness(
             learner,
             data,
             sampler,
             rows.select(slice(n_robust)),
-            embeddings,
+            inputs,
             plain.select(slice(n_robust)),
             corruptions=corruptions,
             severities=severities,
@@ -205,7 +206,7 @@ def evaluate(
         )
         if n_robust and corruptions and severities
         else None,
-        time=measure_adaptation(learner, sampler, rows, embeddings, batch) if timing else None,
+        time=measure_adaptation(learner, sampler, rows, inputs, batch) if timing else None,
         per_task=MappingProxyType(per_task),
     )
 
@@ -240,9 +241,9 @@ def fit_on_validation(
     wanted = min(n_tasks, max(1, _VALUES_FOR_TEMPERATURE // (high**2 * used.query_range[1])))
     rows = draw_tasks(sampler, wanted, generator_for(seed, "validation tasks"))
     batch = default_batch_size(used) if batch_size is None else batch_size
-    embeddings = embed_set(learner, validation.x)
+    inputs = task_inputs(learner, validation.x)
     noise = generator_for(seed, "validation adaptation", device=device_of(learner))
-    adapted = adapt(learner, sampler, rows, embeddings, batch_size=batch, generator=noise)
+    adapted = adapt(learner, sampler, rows, inputs, batch_size=batch, generator=noise)
     return FittedTemperature(temperature_of(*pooled_answers(adapted)), used, wanted)
 
 
@@ -259,7 +260,7 @@ def _score_variants(adapted: Iterator[Adapted], fitted: FittedTemperature | None
 def _out_of_episode(
     learner: Learner,
     sampler: EpisodeSampler,
-    embeddings: Tensor,
+    inputs: Tensor,
     n_tasks: int,
     batch_size: int,
     seed: int,
@@ -275,7 +276,7 @@ def _out_of_episode(
         return None
     rows = draw_tasks(sampler, n_tasks, generator_for(seed, "out-of-episode tasks"), out_of_episode=True)
     noise = generator_for(seed, "out-of-episode adaptation", device=device_of(learner))
-    adapted = adapt(learner, sampler, rows, embeddings, batch_size=batch_size, generator=noise, with_latents=True)
+    adapted = adapt(learner, sampler, rows, inputs, batch_size=batch_size, generator=noise, with_latents=True)
     found: dict[str, list[np.ndarray]] = {}
     for batch in _reported(adapted, n_tasks, tell, "out-of-episode detection"):
         assert batch.mean is not None

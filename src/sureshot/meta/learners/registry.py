@@ -23,7 +23,7 @@ from sureshot.meta.baselines.heads import LinearHead
 from sureshot.meta.baselines.matching import MatchingNet
 from sureshot.meta.baselines.prototypical import ProtoNet
 from sureshot.meta.baselines.transfer import TransferLearner
-from sureshot.meta.learners.base import Learner, Precision
+from sureshot.meta.learners.embedding import EmbeddingLearner, Precision
 from sureshot.meta.learners.gp import GaussianProcessLearner
 from sureshot.meta.learners.label_regression import LabelRegression
 from sureshot.meta.learners.logistic_softmax_gibbs import LogisticSoftmaxGibbs
@@ -39,7 +39,7 @@ from sureshot.meta.learners.presets import (
 from sureshot.meta.learners.task_inference import TaskInference
 from sureshot.meta.learners.task_kernel import TaskKernel
 
-_BASELINES: dict[str, type[Learner]] = {
+_BASELINES: dict[str, type[EmbeddingLearner]] = {
     "protonet": ProtoNet,
     "matchingnet": MatchingNet,
     "feature_transfer": FeatureTransfer,
@@ -78,7 +78,7 @@ def make_learner(
     precision: Precision = "float32",
     tasks_per_pass: int = 1,
     **options: Any,
-) -> Learner:
+) -> EmbeddingLearner:
     """A learner by name.
 
     Parameters
@@ -137,7 +137,7 @@ def check_learner(name: str, preset: str, kernel: str, options: Mapping[str, Any
         raise ValueError(f"learner {name!r} has no kernel, so {kernel!r} would change nothing: leave kernel out")
 
 
-def learner_from_config(config: Mapping[str, Any], backbone: nn.Module) -> Learner:
+def learner_from_config(config: Mapping[str, Any], backbone: nn.Module) -> EmbeddingLearner:
     """The learner that ``learner.config`` describes, with fresh parameters.
 
     A Gaussian process has the settings that it was made with, not those that its preset stands for now.

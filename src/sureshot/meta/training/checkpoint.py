@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from sureshot.meta.learners.base import Learner
+from sureshot.meta.learners.embedding import EmbeddingLearner
 from sureshot.meta.learners.registry import learner_from_config
 from sureshot.networks import checkpoint as checkpoints
 from sureshot.networks.backbones import backbone_from_config
@@ -37,7 +38,7 @@ class Checkpoint:
     progress: dict[str, Any]  # the counters of the run; see `sureshot.networks.state`
     artifact: Artifact  # all arrays
 
-    def build(self) -> Learner:
+    def build(self) -> EmbeddingLearner:
         """The learner, in evaluation mode.
 
         Raises
@@ -57,7 +58,7 @@ class Checkpoint:
 
 def save_checkpoint(
     path: Path,
-    learner: Learner,  # with ``config``, and a backbone with ``config``
+    learner: Learner,
     config: Mapping[str, Any],
     progress: Mapping[str, Any],  # with "episodes"
     metrics: Mapping[str, Any],
@@ -68,7 +69,7 @@ def save_checkpoint(
 
 def parts_of(learner: Learner) -> dict[str, Any]:
     """What builds a learner again: entries of the header."""
-    return {"learner": learner.config, "backbone": learner.backbone.config}
+    return {"learner": learner.config, "backbone": {} if learner.network is None else learner.network.config}
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
@@ -98,7 +99,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     return Checkpoint(artifact.path, episodes=episodes, artifact=artifact, **header)
 
 
-def load_learner(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> Learner:
+def load_learner(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> EmbeddingLearner:
     """A meta-trained learner in evaluation mode, from a checkpoint or the folder of a run.
 
     Raises

@@ -120,11 +120,11 @@ class EpisodicTraining(Trainable):
         if config.validation.every > 0 and group.writes:
             validation = _on(data.val, group.device)
             self._validator = Validator(validation, self.sampler.data, protocol, config.validation)
-        if data.train.x.dim() == 4:
-            learner.backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if data.train.x.dim() == 4 and learner.network is not None:
+            learner.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """One learning rate for the backbone and one for everything else."""
+        """One learning rate for the learner's network and one for everything else."""
         return parameter_groups(self.learner, self._settings)
 
     def losses(self, step: int, share: slice, generator: torch.Generator) -> Tensor:
