@@ -81,18 +81,13 @@ class Trainable(ABC):
         """
 
     @abstractmethod
-    def losses(self, step: int, share: slice, generator: torch.Generator) -> Tensor:
-        """Losses (n,) of the share of one process, differentiable; their mean over all shares is the loss of the step.
-
-        Parameters
-        ----------
-        step : int
-            From 0. It determines the units of the step, which are the same for all processes.
-        share : slice
-            Which of the units, of ``range(units_per_step)``.
-        generator : torch.Generator
-            For noise, on the module's device; every process and step has its own.
-        """
+    def losses(
+        self,
+        step: int,  # from 0; it determines the units of the step, which are the same for all processes
+        share: slice,  # which of the units, of ``range(units_per_step)``
+        generator: torch.Generator,  # for noise, on the module's device; every process and step has its own
+    ) -> Tensor:
+        """Losses (n,) of one process's share, differentiable; their mean over all shares is the loss of the step."""
 
     @abstractmethod
     def differences(self, header: Mapping[str, Any]) -> list[str]:

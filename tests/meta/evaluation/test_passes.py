@@ -56,9 +56,9 @@ def test_the_first_tasks_of_many_are_the_tasks_of_few(data: LabelledSet) -> None
     sampler = EpisodeSampler(data, EpisodeProtocol(5, 1, 3))
     few, many = draw_tasks(sampler, 40, generator()), draw_tasks(sampler, 600, generator())
     assert len(many) == 600
-    assert torch.equal(many.support[:40], few.support)
-    assert torch.equal(many.query[:40], few.query)
-    assert not torch.equal(many.support[250:290], few.support)
+    assert torch.equal(many.support_x[:40], few.support_x)
+    assert torch.equal(many.query_x[:40], few.query_x)
+    assert not torch.equal(many.support_x[250:290], few.support_x)
 
 
 @pytest.mark.parametrize("protocol", [EpisodeProtocol(5, 2, 4), EpisodeProtocol((2, 6), (1, 4), (2, 5), True)])

@@ -91,61 +91,27 @@ class Evaluation:
 
 
 def evaluate(
-    learner: Learner,
-    data: LabelledSet,
-    protocol: EpisodeProtocol,
+    learner: Learner,  # left in the mode (training or evaluation) it was in; evaluated in evaluation mode
+    data: LabelledSet,  # test classes
+    protocol: EpisodeProtocol,  # the papers test with 15 queries of each class
     *,
-    n_tasks: int = 3000,
-    n_batches: int = 5,
-    seed: int = 0,
-    batch_size: int | None = None,
-    validation: LabelledSet | None = None,
-    validation_tasks: int = VALIDATION_TASKS,
+    n_tasks: int = 3000,  # for accuracy and calibration; as many as in the papers
+    n_batches: int = 5,  # of episodes, for the papers' standard deviation; 5 of 600
+    seed: int = 0,  # of the tasks and of everything else that is drawn
+    batch_size: int | None = None,  # tasks adapted at a time; chosen from the protocol so that memory stays bounded
+    validation: LabelledSet | None = None,  # with these classes, and only with them, there is the variant "temperature"
+    validation_tasks: int = VALIDATION_TASKS,  # tasks of validation classes that the temperature is fitted on
+    # Tasks for out-of-episode detection, 0 for none. Left out, with a note in the log, if there are fewer classes than
+    # twice the way.
     out_of_episode: int = 1000,
-    robustness: int = 1000,
-    corruptions: Sequence[str] = CORRUPTIONS,
-    severities: Sequence[int] = SEVERITIES,
-    corrupted: Corrupted = "both",
-    timing: bool = True,
-    progress: Progress | None = None,
+    robustness: int = 1000,  # tasks under each corruption, 0 for none; at most `n_tasks`; for images only
+    corruptions: Sequence[str] = CORRUPTIONS,  # kinds of `sureshot.data.corruptions.corrupt`
+    severities: Sequence[int] = SEVERITIES,  # 1 to 5
+    corrupted: Corrupted = "both",  # which images are corrupted: both support and query, as in the paper, or "query"
+    timing: bool = True,  # measure adaptation times (which no seed determines)
+    progress: Progress | None = None,  # called as work goes on
 ) -> Evaluation:
     """Evaluate a learner on tasks of a labelled set's classes.
-
-    Parameters
-    ----------
-    learner : Learner
-        Left in the mode (training or evaluation) it was in; evaluated in evaluation mode.
-    data : LabelledSet
-        Test classes.
-    protocol : EpisodeProtocol
-        Way, shots and queries; the papers test with 15 queries of each class.
-    n_tasks : int
-        Episodes for accuracy and calibration; 3000, as in the papers.
-    n_batches : int
-        Batches of episodes for the papers' standard deviation; 5 (of 600).
-    seed : int
-        Of the tasks and of everything else that is drawn.
-    batch_size : int, optional
-        Tasks adapted at a time. By default chosen from the protocol so that memory stays bounded.
-    validation : LabelledSet, optional
-        Validation classes; with them, and only with them, the variant "temperature" is computed.
-    validation_tasks : int
-        Tasks of validation classes that the temperature is fitted on; 1000 by default.
-    out_of_episode : int
-        Tasks for out-of-episode detection, 0 for none. Left out, with a note in the log, if there are fewer classes
-        than twice the way.
-    robustness : int
-        Tasks under each corruption, 0 for none; at most `n_tasks`. Left out if the data are not images.
-    corruptions : sequence of str
-        Kinds of `sureshot.data.corruptions.corrupt`.
-    severities : sequence of int
-        1 to 5.
-    corrupted : {"both", "query"}
-        Which images are corrupted: both support and query by default, as in the paper.
-    timing : bool
-        Whether to measure adaptation times (which no seed determines).
-    progress : callable, optional
-        ``progress(what, fraction)``, called as work goes on.
 
     Raises
     ------
@@ -156,7 +122,7 @@ def evaluate(
     _check_counts(n_tasks, n_batches, batch_size, validation_tasks, out_of_episode, robustness)
     _check_corruptions(corruptions, severities, corrupted)
     batch = default_batch_size(protocol) if batch_size is None else batch_size
-    tell = progress or _silent
+    tell = progress or (lambda what, fraction: None)
     sampler = EpisodeSampler(data, protocol)
     tell("embedding", 0.0)
     inputs = task_inputs(learner, data.x)
@@ -303,10 +269,6 @@ def _reported(
         tell(what, done / n_tasks)
         done += len(batch.tasks)
         yield batch
-
-
-def _silent(what: str, fraction: float) -> None:
-    del what, fraction
 
 
 def _check_counts(

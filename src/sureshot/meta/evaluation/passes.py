@@ -15,15 +15,15 @@ depend on the batch size too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sureshot.meta.episodes import EpisodeProtocol, EpisodeRows, EpisodeSampler
+from sureshot.meta.episodes import EpisodeProtocol, EpisodeSampler
 from sureshot.meta.learners.base import Learner, TaskPosterior, evaluating
 from sureshot.meta.learners.embedding import ROWS_PER_PASS, EmbeddingLearner
 from sureshot.meta.tasks import Tasks
@@ -91,18 +91,13 @@ def embed_set(learner: EmbeddingLearner, x: Tensor, change: Change | None = None
 
 def draw_tasks(
     sampler: EpisodeSampler, n_tasks: int, generator: torch.Generator, out_of_episode: bool = False
-) -> EpisodeRows:
-    """The rows of ``n_tasks`` tasks; those of a smaller number are the first of them."""
+) -> Tasks:
+    """So many tasks, of row numbers; those of a smaller number are the first of them."""
     parts = [
         sampler.draw(_TASKS_PER_DRAW, generator, out_of_episode=out_of_episode)
         for _ in range(-(-n_tasks // _TASKS_PER_DRAW))
     ]
-    joined: dict[str, Any] = {
-        f.name: torch.cat([getattr(part, f.name) for part in parts])
-        for f in fields(parts[0])
-        if isinstance(getattr(parts[0], f.name), Tensor)
-    }
-    return replace(parts[0], **joined).select(slice(n_tasks))
+    return Tasks.joined(parts).select(slice(n_tasks))
 
 
 def queries_per_pass(n_classes: int) -> int:
@@ -150,7 +145,7 @@ class Adapted:
 def adapt(
     learner: Learner,
     sampler: EpisodeSampler,
-    rows: EpisodeRows,
+    rows: Tasks,  # of row numbers
     inputs: Tensor,  # (N, ...), what `task_inputs` gives
     *,
     batch_size: int,

@@ -18,12 +18,13 @@ from torch import Tensor
 
 from sureshot.data.corruptions import corrupt
 from sureshot.data.labelled import LabelledSet
-from sureshot.meta.episodes import EpisodeRows, EpisodeSampler
+from sureshot.meta.episodes import EpisodeSampler
 from sureshot.meta.evaluation.calibration import pooled_curve
 from sureshot.meta.evaluation.estimate import Estimate, mean_over_queries, mean_over_tasks
 from sureshot.meta.evaluation.passes import Progress, adapt, device_of, task_inputs
 from sureshot.meta.evaluation.scores import TaskScores, join, score_tasks
 from sureshot.meta.learners.base import Learner
+from sureshot.meta.tasks import Tasks
 from sureshot.networks.seeds import generator_for
 
 logger = logging.getLogger(__name__)
@@ -72,7 +73,7 @@ def measure_robustness(
     learner: Learner,
     data: LabelledSet,  # of images
     sampler: EpisodeSampler,
-    rows: EpisodeRows,  # the tasks
+    rows: Tasks,  # of row numbers
     inputs: Tensor,  # (N, ...), of the clean images; what `task_inputs` gives
     clean: TaskScores,  # of the same tasks, clean
     *,

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sureshot.meta.episodes import EpisodeRows, EpisodeSampler
+from sureshot.meta.episodes import EpisodeSampler
 from sureshot.meta.evaluation.passes import condition, device_of, in_parts
 from sureshot.meta.learners.base import Learner, evaluating
 from sureshot.meta.tasks import Tasks
@@ -44,7 +44,7 @@ class AdaptationTime:
 
 
 def measure_adaptation(
-    learner: Learner, sampler: EpisodeSampler, rows: EpisodeRows, inputs: Tensor, batch_size: int
+    learner: Learner, sampler: EpisodeSampler, rows: Tasks, inputs: Tensor, batch_size: int
 ) -> AdaptationTime:
     """Time the learner on the first tasks."""
     device = device_of(learner)

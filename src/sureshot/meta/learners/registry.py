@@ -70,33 +70,16 @@ def learns_base_classes(name: str, preset: str = "recommended", **options: Any) 
 
 
 def make_learner(
-    name: str,
-    backbone: nn.Module,
+    name: str,  # one of `LEARNER_NAMES`
+    backbone: nn.Module,  # with ``n_features``
     *,
-    preset: str = "recommended",
-    kernel: str = "cosine",
-    precision: Precision = "float32",
-    tasks_per_pass: int = 1,
-    **options: Any,
+    preset: str = "recommended",  # of the Gaussian-process learners; see `sureshot.meta.learners.presets`
+    kernel: str = "cosine",  # one of `sureshot.kernels.KERNEL_NAMES`; learners without one take the default only
+    precision: Precision = "float32",  # of the backbone
+    tasks_per_pass: int = 1,  # tasks that share batch normalisation in training
+    **options: Any,  # for Gaussian processes those of `GaussianProcessSettings`; else the arguments of the class
 ) -> EmbeddingLearner:
     """A learner by name.
-
-    Parameters
-    ----------
-    name : str
-        One of `LEARNER_NAMES`.
-    backbone : Backbone
-        With ``n_features``.
-    preset : {"recommended", "paper", "released-code"}
-        Of the Gaussian-process learners; see `sureshot.meta.learners.presets`.
-    kernel : str
-        One of `sureshot.kernels.KERNEL_NAMES`; the other learners have none, and take the default only.
-    precision : {"float32", "bfloat16"}
-        Of the backbone.
-    tasks_per_pass : int
-        How many tasks share batch normalisation in training.
-    **options
-        For Gaussian processes those of `GaussianProcessSettings`; for the others the arguments of their class.
 
     Raises
     ------

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sureshot.meta.episodes import EpisodeRows, EpisodeSampler
+from sureshot.meta.episodes import EpisodeSampler
 from sureshot.meta.evaluation.calibration import temper, temperature_of
 from sureshot.meta.evaluation.passes import (
     adapt,
@@ -31,6 +31,7 @@ from sureshot.meta.evaluation.passes import (
 from sureshot.meta.learners.base import Learner
 from sureshot.meta.learners.embedding import EmbeddingLearner
 from sureshot.meta.protocols import EpisodeProtocol
+from sureshot.meta.tasks import Tasks
 from sureshot.meta.training.config import ValidationConfig
 from sureshot.meta.training.normalisation import fit_normalisation
 from sureshot.networks.seeds import generator_for
@@ -62,7 +63,7 @@ class _Exam:
     """Tasks of one size."""
 
     sampler: EpisodeSampler
-    rows: EpisodeRows
+    rows: Tasks  # of row numbers
     batch_size: int
 
     @property
@@ -88,15 +89,8 @@ class _Exam:
 class Validator:
     """Scores learners on the same tasks.
 
-    Parameters
-    ----------
-    data : LabelledSet
-        Validation classes.
-    base : LabelledSet
-        Those that are trained on.
-    training : EpisodeProtocol
-        Way and shots are taken from it (the largest of a range). If there are fewer classes than the way, tasks have
-        all of them; the log says so.
+    Way and shots are those of the training (the largest of a range). If there are fewer classes than the way, tasks
+    have all of them; the log says so.
 
     Raises
     ------
@@ -105,7 +99,11 @@ class Validator:
     """
 
     def __init__(
-        self, data: LabelledSet, base: LabelledSet, training: EpisodeProtocol, config: ValidationConfig
+        self,
+        data: LabelledSet,  # validation classes
+        base: LabelledSet,  # those that are trained on
+        training: EpisodeProtocol,
+        config: ValidationConfig,
     ) -> None:
         self._data, self._base, self._config = data, base, config
         if data.n_classes < 2:

@@ -28,17 +28,12 @@ BACKBONES: dict[str, Callable[..., Backbone]] = {
 BACKBONE_NAMES = tuple(BACKBONES)
 
 
-def make_backbone(name: str, input_shape: Sequence[int], **options: Any) -> Backbone:
+def make_backbone(
+    name: str,  # one of ``BACKBONE_NAMES``
+    input_shape: Sequence[int],  # of one input: (channels, height, width), (length, channels) or (width,)
+    **options: Any,  # of the backbone, such as ``seed``; see its class
+) -> Backbone:
     """A backbone by name.
-
-    Parameters
-    ----------
-    name : str
-        One of ``BACKBONE_NAMES``.
-    input_shape : sequence of int
-        Shape of one input: (channels, height, width), (length, channels) or (width,).
-    **options
-        Of the backbone, such as ``seed``; see its class.
 
     Raises
     ------

@@ -20,26 +20,19 @@ from torch import Tensor, nn
 
 
 class Backbone(nn.Module, ABC):
-    """A network from rows to features.
-
-    Parameters
-    ----------
-    name : str
-        By which it is registered.
-    input_shape : sequence of int
-        Shape of one row: (channels, height, width) of an image, (length, channels) of a sequence, (width,) of a
-        vector.
-    n_features : int
-        Length of the feature vectors.
-    options : mapping
-        Everything else that rebuilds the network, as JSON values; becomes part of `config`.
-    """
+    """A network from rows to features."""
 
     input_shape: tuple[int, ...]
     n_features: int
     config: dict[str, Any]
 
-    def __init__(self, name: str, input_shape: Sequence[int], n_features: int, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        name: str,  # by which it is registered
+        input_shape: Sequence[int],  # of a row: (channels, height, width), (length, channels) of a sequence or (width,)
+        n_features: int,
+        options: Mapping[str, Any],  # everything else that rebuilds the network, as JSON values
+    ) -> None:
         super().__init__()
         self.input_shape = tuple(int(size) for size in input_shape)
         if not self.input_shape or min(self.input_shape) < 1:
