@@ -105,7 +105,7 @@ def run_cells(
     todo = [cell for cell in cells if finished(cell, results) is None] if run_missing else []
     if todo:
         logger.info(
-            "%d of %d cells are to be run; each is kept when it ends, an interrupted one goes on from its checkpoint",
+            "%d of %d cells are to be run; each is kept when it ends, an interrupted one resumes from its checkpoint",
             len(todo),
             len(cells),
         )

@@ -1,4 +1,4 @@
-"""Checkpoints: a module that can be used, and what is needed to go on training it.
+"""Checkpoints: a module that can be used, and what is needed to train it further.
 
 A checkpoint is a model file (`sureshot.persistence`). Its header has the settings of the run, what builds the module
 again, and how far the run got; its arrays are the module's parameters and buffers and, in the checkpoint that training
@@ -38,7 +38,7 @@ def save_checkpoint(
 
 
 def load_checkpoint(path: Path, kind: str) -> Artifact:
-    """Read a checkpoint of this kind, to go on from.
+    """Read a checkpoint of this kind, to resume from.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def restore_optimiser(checkpoint: Artifact, module: nn.Module, optimiser: torch.
     Raises
     ------
     ArtifactError
-        If the checkpoint is one to use, not one to go on from.
+        If the checkpoint is one to use, not one to resume from.
     """
     arrays = checkpoint.arrays
     if not any(name.startswith(_OPTIMISER) for name in arrays):

@@ -20,7 +20,7 @@ _ABOUT_NUMBERS = re.compile(r"\b(finite|infinite|infinity|definite|nan|inf|overf
 
 
 LARGEST_LOSS = 1e6
-"""In nats for each row, of a run that goes on; the true class then has probability ``exp(-1e6)``."""
+"""In nats for each row, of a run that continues; the true class then has probability ``exp(-1e6)``."""
 
 
 class DivergedError(ValueError):
@@ -51,7 +51,7 @@ def not_finite(arrays: Mapping[str, Tensor]) -> list[str]:
 def last_good_checkpoint(saved: Iterable[Saved], units: int, unit: str) -> str:
     """In words, the last checkpoint that a run which failed after so many units had left behind without trouble.
 
-    That of the very state that failed is no good one: going on from it fails again.
+    That of the very state that failed is no good one: resuming from it fails again.
     """
     found = sorted(saved, key=lambda checkpoint: checkpoint.units)
     good = [checkpoint for checkpoint in found if checkpoint.units < units]

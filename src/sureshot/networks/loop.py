@@ -1,7 +1,7 @@
 """The training loop.
 
 A step averages the trainee's losses and lets Adam follow the gradient; every so many units the trainee is scored, the
-best module is kept, and everything is saved so that a run that was killed goes on from its last checkpoint to the
+best module is kept, and everything is saved so that a run that was killed resumes from its last checkpoint to the
 result that it would have had, to the last bit (on the same machine with the same number of threads).
 
 A folder holds a run::
@@ -56,7 +56,7 @@ from sureshot.persistence import Artifact
 logger = logging.getLogger(__name__)
 
 Progress = Callable[[str, float], None]
-"""``progress(what, fraction)``, called as work goes on."""
+"""``progress(what, fraction)``, called as the work proceeds."""
 
 
 @dataclass(frozen=True)

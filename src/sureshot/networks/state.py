@@ -1,4 +1,4 @@
-"""How far a run got, and whether another one may go on from there."""
+"""How far a run got, and whether another one may resume there."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def state_of(checkpoint: Artifact, unit: str) -> State:
 
 
 def check_same(checkpoint: Artifact, trainee: Trainable) -> None:
-    """Refuse to go on with other settings than those the run began with.
+    """Refuse to resume with other settings than those the run began with.
 
     Raises
     ------

@@ -109,7 +109,7 @@ def evaluate(
     severities: Sequence[int] = SEVERITIES,  # 1 to 5
     corrupted: Corrupted = "both",  # which images are corrupted: both support and query, as in the paper, or "query"
     timing: bool = True,  # measure adaptation times (which no seed determines)
-    progress: Progress | None = None,  # called as work goes on
+    progress: Progress | None = None,  # called as the work proceeds
 ) -> Evaluation:
     """Evaluate a learner on tasks of a labelled set's classes.
 

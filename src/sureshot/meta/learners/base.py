@@ -2,7 +2,7 @@
 
 ``learner(tasks)`` gives one loss for each task, differentiable, for meta-training; ``learner.condition(support_x,
 support_y)`` gives an immutable posterior, for use. All tasks of a batch are adapted in one tensor operation. This file
-is what training, validation and evaluation know of a learner: how it goes from inputs to answers is its own business.
+is what training, validation and evaluation know of a learner: how it turns inputs into answers is its own business.
 
 Most learners adapt to embeddings that do not depend on the task, so that these can be computed once for thousands of
 tasks: those are `sureshot.meta.learners.embedding.EmbeddingLearner`, which see. A learner that changes its network for

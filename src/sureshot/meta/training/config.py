@@ -1,8 +1,8 @@
 """The settings of a meta-training run: six sections, from a TOML file or from Python.
 
 A section is a frozen dataclass; the keys of a TOML table are its fields, so what is written here is what can be
-set, and a key that is not here is refused with the nearest names. Options of a data set, backbone or learner go
-into the table ``options`` of its section and are checked by whoever takes them. A key ``preset`` before the sections
+set, and a key that is not here is refused with the nearest names. Options of a data set, backbone or learner stand
+in the table ``options`` of its section and are checked by whoever takes them. A key ``preset`` before the sections
 names how a paper trains (`sureshot.meta.protocols.TRAINING_PRESETS`); keys beside it take precedence.
 """
 
