@@ -21,7 +21,7 @@ from sureshot.data.class_splits import shuffled
 from sureshot.data.labelled import LabelledSet
 from sureshot.data.own_classes import all_intents
 from sureshot.meta.episodes import EpisodeSampler
-from sureshot.meta.evaluation.calibration import temper, temperature_of
+from sureshot.meta.evaluation.calibration import at_temperature, temperature_of
 from sureshot.meta.evaluation.passes import adapt, default_batch_size, draw_tasks, embed_set, pooled_answers
 from sureshot.meta.learners import EmbeddingLearner, GaussianProcessLearner, make_learner
 from sureshot.meta.protocols import EpisodeProtocol
@@ -127,12 +127,12 @@ def answers(
 
 
 def _scores(probabilities: NDArray[np.float64], y: NDArray[np.int64], fitted: float, best: float) -> dict[str, float]:
-    tempered = temper(probabilities[None], fitted)[0]
+    tempered = at_temperature(probabilities[None], fitted)[0]
     return {
         "log ratio": math.log(best / fitted),
         "confidence - accuracy": float((tempered.max(1) - (tempered.argmax(1) == y)).mean()),
         "ece": expected_calibration_error(tempered, y),
-        "best ece": expected_calibration_error(temper(probabilities[None], best)[0], y),
+        "best ece": expected_calibration_error(at_temperature(probabilities[None], best)[0], y),
     }
 
 

@@ -22,7 +22,7 @@ from sureshot.data.corruptions import CORRUPTIONS, SEVERITIES
 from sureshot.data.labelled import LabelledSet
 from sureshot.meta.episodes import EpisodeProtocol, EpisodeSampler
 from sureshot.meta.evaluation.accuracy import Accuracy, summarise_accuracy
-from sureshot.meta.evaluation.calibration import Calibration, summarise_calibration, temper, temperature_of
+from sureshot.meta.evaluation.calibration import Calibration, at_temperature, summarise_calibration, temperature_of
 from sureshot.meta.evaluation.out_of_episode import OutOfEpisode, detect, outlier_scores
 from sureshot.meta.evaluation.passes import (
     Adapted,
@@ -218,7 +218,7 @@ def _score_variants(adapted: Iterator[Adapted], fitted: FittedTemperature | None
     for batch in adapted:
         parts["none"].append(score_tasks(batch.probabilities, batch.query_y, batch.query_mask))
         if fitted is not None:
-            tempered = temper(batch.probabilities, fitted.value, batch.class_mask)
+            tempered = at_temperature(batch.probabilities, fitted.value, batch.class_mask)
             parts["temperature"].append(score_tasks(tempered, batch.query_y, batch.query_mask))
     return {name: join(scores) for name, scores in parts.items()}
 

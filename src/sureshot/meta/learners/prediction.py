@@ -38,7 +38,7 @@ def class_probabilities(
 
 
 def temper(probabilities: Tensor, temperature: Tensor, dim: int = -1) -> Tensor:
-    """``p^(1 / temperature)``, normalised over the classes at `dim`."""
+    """``p^(1 / temperature)``, normalised over the classes at `dim`; differentiable."""
     if bool((temperature == 1).all()):
         return probabilities
     logs = probabilities.clamp_min(torch.finfo(probabilities.dtype).tiny).log()

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sureshot.meta.episodes import EpisodeSampler
-from sureshot.meta.evaluation.calibration import temper, temperature_of
+from sureshot.meta.evaluation.calibration import at_temperature, temperature_of
 from sureshot.meta.evaluation.passes import (
     adapt,
     default_batch_size,
@@ -136,7 +136,7 @@ class Validator:
         probabilities, y = self._exam.answers(learner, inputs, noise)
         if learner.fits_temperature:
             temperature = self._fit_temperature(learner, inputs, noise, (probabilities, y))
-            probabilities = temper(probabilities[None], temperature)[0]
+            probabilities = at_temperature(probabilities[None], temperature)[0]
         of_truth = np.take_along_axis(probabilities, y[:, None], -1)
         surprise = -np.log(np.maximum(of_truth, np.finfo(np.float32).tiny))
         return ValidationScores(float((probabilities.argmax(-1) == y).mean()), float(surprise.mean()))
