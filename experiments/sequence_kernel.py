@@ -23,12 +23,12 @@ from torch import Tensor
 
 from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
 from sureshot.data.labelled import LabelledSet
-from sureshot.meta.backbones import make_backbone
 from sureshot.meta.episodes import EpisodeProtocol, EpisodeSampler
 from sureshot.meta.evaluation import evaluate
 from sureshot.meta.evaluation.passes import draw_tasks
 from sureshot.meta.learners import Learner, make_learner
-from sureshot.meta.seeds import generator_for
+from sureshot.networks.backbones import make_backbone
+from sureshot.networks.seeds import generator_for
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from experiments.experiment import Experiment, Outcome, Progress, Table, configu
 from experiments.validation_classes import N_TEST, task_predictions, untrained_learner
 from sureshot.data.class_splits import shuffled
 from sureshot.data.own_classes import all_intents
-from sureshot.meta.evaluation.calibration import temper, temperature_of
+from sureshot.meta.evaluation.calibration import at_temperature, temperature_of
 from sureshot.meta.learners import GaussianProcessLearner
 from sureshot.meta.protocols import EpisodeProtocol
 from sureshot.meta.training.config import ValidationConfig
@@ -114,7 +114,7 @@ def _temperature(learner: GaussianProcessLearner, way: int, shots: int) -> float
 
 def _scores(probabilities: NDArray[np.float64], y: NDArray[np.int64], growth: float) -> dict[str, float]:
     """Of probabilities that are tempered by `growth` too, and of what they were without it."""
-    constant = temper(probabilities[None], 1 / growth)[0]
+    constant = at_temperature(probabilities[None], 1 / growth)[0]
     return {
         "temperature": growth,
         "best": growth * temperature_of(probabilities, y),

@@ -11,7 +11,8 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.campaigns.cells import FAILED, Cell
+from experiments.campaigns.cells import FAILED
+from experiments.campaigns.few_shot import FewShotCell
 from experiments.campaigns.pictures import campaign_pictures, slug
 from experiments.campaigns.published import published_tables
 from experiments.campaigns.scores import (
@@ -31,7 +32,7 @@ def campaign_outcome(
     title: str,
     introduction: str,
     records: Sequence[Record],
-    cells: Sequence[Cell],
+    cells: Sequence[FewShotCell],
     settings: Any,
     seeds: tuple[int, ...],
     published: str | None,
@@ -79,7 +80,7 @@ def campaign_outcome(
     )
 
 
-def _findings(records: Sequence[Record], cells: Sequence[Cell]) -> tuple[str, ...]:
+def _findings(records: Sequence[Record], cells: Sequence[FewShotCell]) -> tuple[str, ...]:
     """How complete the campaign is."""
     scored = [record for record in records if FAILED not in record]
     hours = sum(record["training"]["seconds_of_last_run"] + record["evaluation_seconds"] for record in scored) / 3600

@@ -26,12 +26,11 @@ from sureshot import FewShotClassifier
 from sureshot.data import load_clinc150
 from sureshot.data.labelled import FewShotData, LabelledSet
 from sureshot.estimators import base
-from sureshot.meta.backbones import LinearProjection, make_backbone
-from sureshot.meta.episodes import as_inputs
 from sureshot.meta.learners import LEARNER_NAMES, TaskKernel, make_learner
 from sureshot.meta.learners.registry import learns_base_classes
 from sureshot.meta.training import TrainingConfig, load_learner, train
 from sureshot.meta.training.checkpoint import save_checkpoint
+from sureshot.networks.backbones import LinearProjection, as_inputs, make_backbone
 from sureshot.persistence import ArtifactError, load_artifact, save_artifact
 
 GAUSSIAN = tuple(name for name in LEARNER_NAMES if name.startswith(("ove", "logistic", "cdkt", "dkt")))

@@ -111,8 +111,8 @@ class EvaluationOptions:
     def _load_data(self, loaded: Sequence[LoadedLearner]) -> FewShotData:
         """The data set named, or the one that all checkpoints were trained on; its rows must fit every learner."""
         from sureshot.data.few_shot import load_few_shot
-        from sureshot.meta.backbones import Backbone
-        from sureshot.meta.backbones.base import describe
+        from sureshot.networks.backbones import Backbone
+        from sureshot.networks.backbones.base import describe
 
         own = [(one.config.data.name, dict(one.config.data.options)) for one in loaded]
         if self.on is None and any(other != own[0] for other in own):

@@ -106,8 +106,8 @@ def read_labelled(path: Path, target: str | None, checkpoint: Path | None) -> Da
 def _read_images(path: Path, checkpoint: Path | None) -> DataTable:
     from sureshot.data import DataError
     from sureshot.data.image_tables import find_images, load_image_table
-    from sureshot.meta.backbones import Backbone
     from sureshot.meta.training.checkpoint import load_checkpoint
+    from sureshot.networks.backbones import Backbone
 
     if checkpoint is None:
         find_images(path, with_labels=True)  # what is wrong with it comes before what it needs

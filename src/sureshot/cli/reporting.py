@@ -139,7 +139,7 @@ def _method(model: Classifier) -> dict[str, object]:
             "inference": model.inference_,
             "predictive rule": model.predictive_,
         }
-    from sureshot.meta.backbones import Backbone
+    from sureshot.networks.backbones import Backbone
 
     learner = model.learner_
     assert isinstance(learner.backbone, Backbone)

@@ -27,9 +27,9 @@ import torch
 from sureshot.estimators.preprocessing import Scaling, fit_scaling
 from sureshot.kernels import is_unit_norm
 from sureshot.likelihoods import OneVsEach, get_likelihood
-from sureshot.meta.backbones import make_backbone
 from sureshot.meta.learners import GaussianProcessLearner, TaskKernel
 from sureshot.meta.learners.mean_field import MeanField
+from sureshot.networks.backbones import make_backbone
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ import torch
 from sureshot.estimators.preprocessing import within_range
 from sureshot.estimators.readers import Reader
 from sureshot.estimators.validation import Columns, check_inputs, validated
-from sureshot.meta.backbones import Backbone
-from sureshot.meta.backbones.base import describe
-from sureshot.meta.learners import Learner
+from sureshot.meta.learners import EmbeddingLearner as Learner
+from sureshot.networks.backbones import Backbone
+from sureshot.networks.backbones.base import describe
 
 EMBEDDING_BATCH_SIZE = 64
 LARGEST_EMBEDDING = 1e30  # embeddings are kept in single precision, whose numbers end at 3e38
