@@ -18,9 +18,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from sureshot.meta.backbones import make_backbone
 from sureshot.meta.learners.registry import make_learner
 from sureshot.meta.tasks import Tasks
+from sureshot.networks.backbones import make_backbone
 
 N_TASKS, N_CLASSES, N_QUERIES = 8, 5, 16
 

@@ -52,17 +52,17 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
     """See `Settings` for the options."""
     settings = configure(Settings, options)
     data = load_clinc150(data_root)
-    rivals: dict[str, Any] = {
+    classifiers: dict[str, Any] = {
         OURS: GPClassifier,
         "logistic regression, C = 100": lambda: logistic_regression(100.0),
         SCALED: TemperatureScaledLogisticRegression,
     }
     records: list[dict[str, Any]] = []
-    total = len(settings.shots) * len(settings.seeds) * len(rivals)
+    total = len(settings.shots) * len(settings.seeds) * len(classifiers)
     for shots in settings.shots:
         for seed in settings.seeds:
             split = few_shot_split(data, shots, seed)
-            for name, make in rivals.items():
+            for name, make in classifiers.items():
                 if name == SCALED and shots == 1:
                     continue  # no fold can be left out
                 progress(f"{shots}-shot, seed {seed}: {name}", len(records) / total)
@@ -117,7 +117,7 @@ def _verdicts(frame: pd.DataFrame) -> list[Verdict]:
     found = []
     for shots, bars in targets.items():
         rows = frame[(frame["shots"] == shots) & (frame["method"] == OURS)]
-        rival = frame[(frame["shots"] == shots) & (frame["method"] == SCALED)]
+        scaled = frame[(frame["shots"] == shots) & (frame["method"] == SCALED)]
         for metric, bar in bars.items():
             if rows.empty:
                 continue
@@ -132,9 +132,9 @@ def _verdicts(frame: pd.DataFrame) -> list[Verdict]:
                 )
             )
         for metric in ("accuracy", "nll", "ece", "brier", "unknown AUROC"):
-            if rows.empty or rival.empty:
+            if rows.empty or scaled.empty:
                 continue
-            value, other = rows[metric].mean(), rival[metric].mean()
+            value, other = rows[metric].mean(), scaled[metric].mean()
             ahead = value > other if metric in ("accuracy", "unknown AUROC") else value < other
             found.append(
                 Verdict(

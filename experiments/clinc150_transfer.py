@@ -9,10 +9,12 @@ deterministic, with the cosine kernel, trained on tasks of thirty intents. A cam
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from experiments.campaigns.cells import Cell, Examination, data_loader, run_cells
+from experiments.campaigns.cells import run_cells
+from experiments.campaigns.few_shot import Examination, FewShotCell, data_loader, run_few_shot
 from experiments.campaigns.grids import (
     KERNELS,
     SAMPLED,
@@ -71,7 +73,8 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
         raise ValueError(f"ways must be of {list(WAYS)}, got {list(settings.ways)}")
     cells = campaign_cells(settings)
     results, checkpoints = Path(settings.results) / NAME, Path(settings.checkpoints) / NAME
-    records = run_cells(cells, results, checkpoints, data_loader(data_root), progress, settings.train)
+    run_cell = partial(run_few_shot, data_loader(data_root))
+    records = run_cells(cells, results, checkpoints, run_cell, progress, settings.train)
     return campaign_outcome(
         title="Few-shot learning on sentence embeddings: 75 intents teach, 75 others test",
         introduction=(
@@ -96,7 +99,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
     )
 
 
-def campaign_cells(settings: Clinc150TransferConfig) -> list[Cell]:
+def campaign_cells(settings: Clinc150TransferConfig) -> list[FewShotCell]:
     """The grid: first every learner with its first kernel at every way, then the other kernels."""
     cells = []
     for place, kernel in enumerate(settings.kernels):

@@ -36,7 +36,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
     """See `Settings` for the options."""
     settings = configure(Settings, options)
     digits = load_digits()
-    rivals = {
+    classifiers = {
         "sureshot, RBF": lambda: GPClassifier(kernel="rbf", standardize=False),
         "sureshot, defaults": GPClassifier,
         "scikit-learn GP, RBF": lambda: sklearn_gp(64),
@@ -44,15 +44,15 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
     }
     records = []
     few = Split(digits.X[:60] / 16, digits.y[:60], digits.X[60:120] / 16, digits.y[60:120])
-    for make in rivals.values():
+    for make in classifiers.values():
         measure(make, few)  # what is loaded at a method's first call is no part of its speed
     for number, seed in enumerate(settings.seeds):
         order = np.random.default_rng(seed).permutation(len(digits.y))
         train, test = order[: settings.n_train], order[settings.n_train :]
         x = digits.X / 16
         split = Split(x[train], digits.y[train], x[test], digits.y[test])
-        for k, (name, make) in enumerate(rivals.items()):
-            progress(f"seed {seed}: {name}", (number + k / len(rivals)) / len(settings.seeds))
+        for k, (name, make) in enumerate(classifiers.items()):
+            progress(f"seed {seed}: {name}", (number + k / len(classifiers)) / len(settings.seeds))
             records.append({"method": name, "seed": seed, **measure(make, split)[0]})
     frame = pd.DataFrame(records)
     by_method = frame.pivot_table(index="seed", columns="method", values=["fit seconds", "ece"])

@@ -23,12 +23,12 @@ from torch import Tensor
 
 from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
 from sureshot.data.labelled import LabelledSet
-from sureshot.meta.backbones import make_backbone
 from sureshot.meta.episodes import EpisodeProtocol, EpisodeSampler
 from sureshot.meta.evaluation import evaluate
 from sureshot.meta.evaluation.passes import draw_tasks
 from sureshot.meta.learners import Learner, make_learner
-from sureshot.meta.seeds import generator_for
+from sureshot.networks.backbones import make_backbone
+from sureshot.networks.seeds import generator_for
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def meta_train(learner: Learner, sampler: EpisodeSampler, settings: Settings, se
     learner.eval()
 
 
-def ceiling(
+def true_density_scores(
     processes: Processes, data: LabelledSet, protocol: EpisodeProtocol, n_tasks: int, seed: int
 ) -> dict[str, float]:
     """Accuracy and NLL of the true densities, on the tasks that `evaluate` draws."""
@@ -212,7 +212,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
                     "ece": scores.ece.mean,
                 }
             )
-        best = ceiling(novel_processes, novel, protocol, settings.n_test_tasks, seed)
+        best = true_density_scores(novel_processes, novel, protocol, settings.n_test_tasks, seed)
         records.append({"method": CEILING, "seed": seed, **best})
     frame = pd.DataFrame(records)
     means = frame.groupby("method", sort=False)[["accuracy", "nll", "ece"]].mean()

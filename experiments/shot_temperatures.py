@@ -17,10 +17,10 @@ import torch
 from numpy.typing import NDArray
 
 from experiments.experiment import Experiment, Outcome, Progress, Table, configure
-from experiments.validation_classes import N_TEST, answers, untrained_learner
+from experiments.validation_classes import N_TEST, task_predictions, untrained_learner
 from sureshot.data.class_splits import shuffled
 from sureshot.data.own_classes import all_intents
-from sureshot.meta.evaluation.calibration import temper, temperature_of
+from sureshot.meta.evaluation.calibration import at_temperature, temperature_of
 from sureshot.meta.learners import GaussianProcessLearner
 from sureshot.meta.protocols import EpisodeProtocol
 from sureshot.meta.training.config import ValidationConfig
@@ -78,7 +78,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
             Validator(validation, base, EpisodeProtocol(settings.way, fitted_at, QUERIES), config)(learner)
             for shots in settings.shots:
                 protocol = EpisodeProtocol(settings.way, shots, QUERIES)
-                probabilities, y = answers(learner, test, protocol, settings.tasks, seed)
+                probabilities, y = task_predictions(learner, test, protocol, settings.tasks, seed)
                 growth = _temperature(learner, settings.way, shots) / _temperature(learner, settings.way, fitted_at)
                 records.append({"fitted at": fitted_at, "shots": shots, **_scores(probabilities, y, growth)})
     frame = pd.DataFrame(records)
@@ -114,7 +114,7 @@ def _temperature(learner: GaussianProcessLearner, way: int, shots: int) -> float
 
 def _scores(probabilities: NDArray[np.float64], y: NDArray[np.int64], growth: float) -> dict[str, float]:
     """Of probabilities that are tempered by `growth` too, and of what they were without it."""
-    constant = temper(probabilities[None], 1 / growth)[0]
+    constant = at_temperature(probabilities[None], 1 / growth)[0]
     return {
         "temperature": growth,
         "best": growth * temperature_of(probabilities, y),

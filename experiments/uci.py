@@ -21,7 +21,7 @@ from sureshot.demo.peers import logistic_regression, sklearn_gp
 from sureshot.estimators.classifier import GPClassifier
 
 OURS = "sureshot"
-RIVALS = ("scikit-learn GP", "SVM", "random forest", "logistic regression")
+OTHERS = ("scikit-learn GP", "SVM", "random forest", "logistic regression")
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def folds(x: np.ndarray, y: np.ndarray, settings: Settings) -> list[Split]:
     return found
 
 
-def limited(split: Split, n_rows: int, seed: int) -> Split:
+def subsample(split: Split, n_rows: int, seed: int) -> Split:
     """At most `n_rows` training rows, stratified."""
     if len(split.y_train) <= n_rows:
         return split
@@ -92,19 +92,19 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
     for number, name in enumerate(settings.datasets):
         x, y = load(name, data_root)
         for fold, split in enumerate(folds(x, y, settings)):
-            rivals: dict[str, tuple[Callable[[], Any], Split]] = {
+            classifiers: dict[str, tuple[Callable[[], Any], Split]] = {
                 OURS: (GPClassifier, split),
                 "SVM": (svm_with_probabilities, split),
                 "random forest": (random_forest, split),
                 "logistic regression": (logistic_regression, split),
             }
-            small = limited(split, settings.gp_rows, settings.seed)
+            small = subsample(split, settings.gp_rows, settings.seed)
             width = x.shape[1]
-            rivals["scikit-learn GP"] = (lambda width=width: sklearn_gp(width), small)  # type: ignore[misc]
+            classifiers["scikit-learn GP"] = (lambda width=width: sklearn_gp(width), small)  # type: ignore[misc]
             if settings.dirichlet:
-                rivals["Dirichlet GP"] = (DirichletGP, small)
-            for k, (method, (make, rows)) in enumerate(rivals.items()):
-                done = (number + (fold + k / len(rivals)) / settings.n_folds) / len(settings.datasets)
+                classifiers["Dirichlet GP"] = (DirichletGP, small)
+            for k, (method, (make, rows)) in enumerate(classifiers.items()):
+                done = (number + (fold + k / len(classifiers)) / settings.n_folds) / len(settings.datasets)
                 progress(f"{name}, fold {fold + 1}: {method}", done)
                 records.append({"data": name, "method": method, "rows": len(rows.y_train), **measure(make, rows)[0]})
     frame = pd.DataFrame(records)
@@ -140,9 +140,9 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
 
 
 def _verdicts(nll: pd.DataFrame, accuracy: pd.DataFrame) -> tuple[Verdict, ...]:
-    rivals = list(RIVALS)
-    better = nll[OURS] < nll[rivals].min(axis=1)
-    near = accuracy[OURS] >= accuracy[[OURS, *rivals]].max(axis=1) - 0.01
+    classifiers = list(OTHERS)
+    better = nll[OURS] < nll[classifiers].min(axis=1)
+    near = accuracy[OURS] >= accuracy[[OURS, *classifiers]].max(axis=1) - 0.01
     bar = int(np.ceil(0.7 * len(nll)))
 
     def names(mask: pd.Series) -> str:

@@ -20,14 +20,14 @@ from experiments.experiment import Experiment, Outcome, Progress, Table, configu
 from sureshot.data.class_splits import shuffled
 from sureshot.data.labelled import LabelledSet
 from sureshot.data.own_classes import all_intents
-from sureshot.meta.backbones import make_backbone
 from sureshot.meta.episodes import EpisodeSampler
-from sureshot.meta.evaluation.calibration import temper, temperature_of
+from sureshot.meta.evaluation.calibration import at_temperature, temperature_of
 from sureshot.meta.evaluation.passes import adapt, default_batch_size, draw_tasks, embed_set, pooled_answers
-from sureshot.meta.learners import GaussianProcessLearner, Learner, make_learner
+from sureshot.meta.learners import EmbeddingLearner, GaussianProcessLearner, make_learner
 from sureshot.meta.protocols import EpisodeProtocol
-from sureshot.meta.seeds import generator_for
 from sureshot.metrics import expected_calibration_error
+from sureshot.networks.backbones import make_backbone
+from sureshot.networks.seeds import generator_for
 
 N_TEST = 75
 
@@ -67,11 +67,13 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
     for number, seed in enumerate(settings.seeds):
         progress(f"split {seed}", number / len(settings.seeds))
         order = shuffled(intents.n_classes, seed).tolist()
-        probabilities, y = answers(learner, intents.select_classes(order[-N_TEST:]), protocol, settings.tasks, seed)
+        probabilities, y = task_predictions(
+            learner, intents.select_classes(order[-N_TEST:]), protocol, settings.tasks, seed
+        )
         best = temperature_of(probabilities, y)
         for n_classes in settings.classes:
             pool = intents.select_classes(order[:n_classes])
-            fitted = temperature_of(*answers(learner, pool, protocol, settings.tasks, seed))
+            fitted = temperature_of(*task_predictions(learner, pool, protocol, settings.tasks, seed))
             records.append({"validation classes": n_classes, **_scores(probabilities, y, fitted, best)})
     frame = pd.DataFrame(records)
     return Outcome(
@@ -109,8 +111,8 @@ def untrained_learner(embeddings: LabelledSet) -> GaussianProcessLearner:
     return learner
 
 
-def answers(
-    learner: Learner, pool: LabelledSet, protocol: EpisodeProtocol, tasks: int, seed: int
+def task_predictions(
+    learner: EmbeddingLearner, pool: LabelledSet, protocol: EpisodeProtocol, tasks: int, seed: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Class probabilities (n, way) and true classes (n,) of the queries of tasks from a pool of classes."""
     sampler = EpisodeSampler(pool, protocol)
@@ -127,12 +129,12 @@ def answers(
 
 
 def _scores(probabilities: NDArray[np.float64], y: NDArray[np.int64], fitted: float, best: float) -> dict[str, float]:
-    tempered = temper(probabilities[None], fitted)[0]
+    tempered = at_temperature(probabilities[None], fitted)[0]
     return {
         "log ratio": math.log(best / fitted),
         "confidence - accuracy": float((tempered.max(1) - (tempered.argmax(1) == y)).mean()),
         "ece": expected_calibration_error(tempered, y),
-        "best ece": expected_calibration_error(temper(probabilities[None], best)[0], y),
+        "best ece": expected_calibration_error(at_temperature(probabilities[None], best)[0], y),
     }
 
 

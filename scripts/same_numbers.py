@@ -21,10 +21,10 @@ import torch
 from sklearn.datasets import load_digits, load_iris
 
 from sureshot import FewShotClassifier, GPClassifier
-from sureshot.meta.backbones import make_backbone
 from sureshot.meta.learners import make_learner
 from sureshot.meta.tasks import Tasks
 from sureshot.meta.training.checkpoint import save_checkpoint
+from sureshot.networks.backbones import make_backbone
 
 TOLERANCE = 1e-8
 SCHEMES = {

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.campaigns.cells import Cell, Examination
+from experiments.campaigns.few_shot import Examination, FewShotCell
 from sureshot.data.checks import near
 from sureshot.meta.learners import GP_LEARNER_NAMES, LEARNER_NAMES
 from sureshot.meta.learners.presets import gaussian_process_settings
@@ -126,7 +126,7 @@ def image_cell(
     queries: int = 16,
     precision: str = "float32",
     data_options: dict[str, Any] | None = None,
-) -> Cell:
+) -> FewShotCell:
     """A 5-way cell on images with Conv4, as in the papers.
 
     Parameters
@@ -177,7 +177,7 @@ def image_cell(
     )
     suffix = "" if precision == "float32" else f"-{precision}"
     secondary = {"out_of_episode": SAMPLED_TASKS, "robustness": SAMPLED_TASKS} if learner in SAMPLED else {}
-    return Cell(
+    return FewShotCell(
         key=f"{learner}-{chosen}-{kernel}-{shots}shot-seed{seed}-{budget}{suffix}",
         labels=_labels(training, shots, budget),
         training=training,
@@ -196,7 +196,7 @@ def embedding_cell(
     budget: str,
     kernel: str = "cosine",
     data_options: dict[str, Any] | None = None,
-) -> Cell:
+) -> FewShotCell:
     """A cell on embeddings with a linear projection; see `image_cell`.
 
     Few and large steps: a twentieth (at 5 ways) or a hundredth (at more) of the images' budget in tasks, eight (two)
@@ -233,7 +233,7 @@ def embedding_cell(
             "validation": {"every": 50 if many else 200, "tasks": 20 if many else 100},
         }
     )
-    return Cell(
+    return FewShotCell(
         key=f"{learner}-{chosen}-{kernel}-{examination.protocol.ways[1]}way-{shots}shot-seed{seed}-{budget}",
         labels=_labels(training, shots, budget),
         training=training,

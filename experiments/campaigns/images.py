@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from experiments.campaigns.cells import Cell, Load, data_loader, finished, run_cells
+from experiments.campaigns.cells import finished, run_cells
+from experiments.campaigns.few_shot import FewShotCell, Load, data_loader, run_few_shot
 from experiments.campaigns.grids import SAMPLED_TASKS, check_budget, check_kernels, check_learners, image_cell
 from experiments.campaigns.report import campaign_outcome
 from experiments.experiment import Experiment, Outcome, Progress, configure
@@ -89,7 +91,7 @@ class ImageCampaign:
     exceptions: str | None = None
     differences: tuple[str, ...] = ()
 
-    def cells(self, settings: ImageCampaignConfig, precision: str | None = None) -> list[Cell]:
+    def cells(self, settings: ImageCampaignConfig, precision: str | None = None) -> list[FewShotCell]:
         """The grid in the order in which it is run: every learner with the first kernel, then the other kernels.
 
         In the first of the settings' precisions or a given one.
@@ -138,11 +140,11 @@ class ImageCampaign:
         if len(set(settings.precisions)) < len(settings.precisions):
             raise ValueError(f"precisions must differ, got {list(settings.precisions)}")
         results, checkpoints = Path(settings.results) / self.name, Path(settings.checkpoints) / self.name
-        cells: list[Cell] = []
+        cells: list[FewShotCell] = []
         for same_but_precision in zip(*(self.cells(settings, name) for name in settings.precisions), strict=True):
             done = [cell for cell in same_but_precision if finished(cell, results) is not None]
             cells += done or same_but_precision[:1]
-        records = run_cells(cells, results, checkpoints, load, progress, settings.train)
+        records = run_cells(cells, results, checkpoints, partial(run_few_shot, load), progress, settings.train)
         return campaign_outcome(
             title=self.title,
             introduction=f"{self.introduction} {_PROTOCOL}",

@@ -11,14 +11,15 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.campaigns.cells import FAILED, Cell
+from experiments.campaigns.cells import FAILED
+from experiments.campaigns.few_shot import FewShotCell
 from experiments.campaigns.pictures import campaign_pictures, slug
 from experiments.campaigns.published import published_tables
 from experiments.campaigns.scores import (
     LABELS,
     Record,
     averaged,
-    in_first_precision,
+    one_precision_each,
     robustness_frame,
     score_frame,
 )
@@ -31,7 +32,7 @@ def campaign_outcome(
     title: str,
     introduction: str,
     records: Sequence[Record],
-    cells: Sequence[Cell],
+    cells: Sequence[FewShotCell],
     settings: Any,
     seeds: tuple[int, ...],
     published: str | None,
@@ -64,7 +65,7 @@ def campaign_outcome(
     if not scored:
         raise ValueError("no cell of this campaign has a result yet, so there is no table to make")
     summary, robustness = averaged(score_frame(scored)), robustness_frame(scored)
-    decisive = in_first_precision(scored)
+    decisive = one_precision_each(scored)
     frame = score_frame(decisive)
     return Outcome(
         title=title,
@@ -79,7 +80,7 @@ def campaign_outcome(
     )
 
 
-def _findings(records: Sequence[Record], cells: Sequence[Cell]) -> tuple[str, ...]:
+def _findings(records: Sequence[Record], cells: Sequence[FewShotCell]) -> tuple[str, ...]:
     """How complete the campaign is."""
     scored = [record for record in records if FAILED not in record]
     hours = sum(record["training"]["seconds_of_last_run"] + record["evaluation_seconds"] for record in scored) / 3600

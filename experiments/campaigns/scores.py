@@ -19,7 +19,7 @@ LABELS = ("learner", "preset", "kernel", "shots", "budget", "precision")
 Record = Mapping[str, Any]
 
 
-def in_first_precision(records: Sequence[Record]) -> list[Record]:
+def one_precision_each(records: Sequence[Record]) -> list[Record]:
     """The first of the records that differ in precision only, all labelled alike, for comparisons of learners."""
     found: dict[tuple[Any, ...], Record] = {}
     for record in records:

@@ -144,11 +144,11 @@ def aim_verdicts(frame: pd.DataFrame, recommended: str) -> list[Verdict]:
         ours = part[(part["learner"] == recommended) & (part["preset"] == "recommended")]
         if (ours["kernel"] == "cosine").any():
             ours = ours[ours["kernel"] == "cosine"]
-        rivals = part[part["learner"].isin(BASELINES)].groupby("learner")[list(_COMPARED)].mean()
+        baselines = part[part["learner"].isin(BASELINES)].groupby("learner")[list(_COMPARED)].mean()
         one_shot = bool((part["shots"] == 1).all())
         for metric, (in_words, source) in _COMPARED.items():
             higher = metric in _HIGHER
-            theirs, value = rivals[metric].dropna(), ours[metric].mean()
+            theirs, value = baselines[metric].dropna(), ours[metric].mean()
             if theirs.empty or np.isnan(value):
                 continue
             best, holder = (theirs.max(), theirs.idxmax()) if higher else (theirs.min(), theirs.idxmin())

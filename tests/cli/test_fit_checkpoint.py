@@ -16,9 +16,9 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from sureshot.estimators.few_shot import FewShotClassifier
-from sureshot.meta.backbones import make_backbone
 from sureshot.meta.learners import make_learner
 from sureshot.meta.training.checkpoint import save_checkpoint
+from sureshot.networks.backbones import make_backbone
 
 Run = Callable[..., Any]
 

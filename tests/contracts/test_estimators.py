@@ -27,9 +27,9 @@ from sureshot import FewShotClassifier, GPClassifier
 from sureshot.estimators import base
 from sureshot.estimators.base import IncrementalClassifier
 from sureshot.likelihoods.base import Likelihood
-from sureshot.meta.backbones import make_backbone
 from sureshot.meta.learners import make_learner
 from sureshot.meta.training.checkpoint import save_checkpoint
+from sureshot.networks.backbones import make_backbone
 
 X, Y = load_iris(return_X_y=True)
 X = X + np.random.default_rng(0).normal(scale=0.01, size=X.shape)  # no duplicates

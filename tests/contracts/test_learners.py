@@ -19,11 +19,11 @@ import torch
 from torch import Tensor, nn
 
 from sureshot.likelihoods import OneVsEach
-from sureshot.meta.backbones.base import Backbone
 from sureshot.meta.learners.base import Learner, TaskPosterior, seeded
 from sureshot.meta.learners.gp import GaussianProcessLearner
 from sureshot.meta.learners.registry import LEARNER_NAMES, learner_from_config, make_learner
 from sureshot.meta.tasks import Tasks
+from sureshot.networks.backbones.base import Backbone
 
 CPU = torch.device("cpu")
 WIDTH = 6

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from sureshot.data import DataError, FewShotData, LabelledSet
-from sureshot.data.labelled import joined
+from sureshot.data.labelled import concatenate
 
 
 def _set(n_classes: int = 3, width: int = 2) -> LabelledSet:
@@ -77,11 +77,11 @@ def test_images_of_floats_may_miss_the_range_by_rounding(dtype: torch.dtype) -> 
 
 
 def test_joined_sets_keep_their_classes_apart() -> None:
-    both = joined([_set(2), _set(3)])
+    both = concatenate([_set(2), _set(3)])
     assert both.y.tolist() == [0, 1, 0, 1, 2, 3, 4, 2, 3, 4]
     assert both.class_names == ("c0", "c1", "c0", "c1", "c2")
     with pytest.raises(DataError, match="different inputs"):
-        joined([_set(width=2), _set(width=3)])
+        concatenate([_set(width=2), _set(width=3)])
 
 
 def test_parts_have_inputs_of_one_shape() -> None:

@@ -7,8 +7,7 @@ import inspect
 import pytest
 
 from sureshot.data import FEW_SHOT_NAMES
-from sureshot.data.few_shot import _ASSEMBLERS
-from sureshot.data.options import check_options
+from sureshot.data.few_shot import _ASSEMBLERS, check_options
 
 
 @pytest.mark.parametrize("name", FEW_SHOT_NAMES)

@@ -26,12 +26,11 @@ from sureshot import FewShotClassifier
 from sureshot.data import load_clinc150
 from sureshot.data.labelled import FewShotData, LabelledSet
 from sureshot.estimators import base
-from sureshot.meta.backbones import LinearProjection, make_backbone
-from sureshot.meta.episodes import as_inputs
 from sureshot.meta.learners import LEARNER_NAMES, TaskKernel, make_learner
 from sureshot.meta.learners.registry import learns_base_classes
 from sureshot.meta.training import TrainingConfig, load_learner, train
 from sureshot.meta.training.checkpoint import save_checkpoint
+from sureshot.networks.backbones import LinearProjection, as_inputs, make_backbone
 from sureshot.persistence import ArtifactError, load_artifact, save_artifact
 
 GAUSSIAN = tuple(name for name in LEARNER_NAMES if name.startswith(("ove", "logistic", "cdkt", "dkt")))
@@ -357,10 +356,10 @@ def test_calibrate_asks_for_the_moments_of_each_block_once(
         patch.setattr(base, "LARGEST_BLOCK", 15)
         found = model.calibrate(X_test, y_test).temperature_
         assert asked == [15, 15, 10]
-        patch.setattr(base, "MOMENTS_KEPT", 0)  # then each temperature asks anew
+        patch.setattr(base, "MAX_CACHED_MOMENTS", 0)  # then each temperature asks anew
         assert model.calibrate(X_test, y_test).temperature_ == found
         assert len(asked) > 3 + 3 * 5
-        patch.setattr(base, "MOMENTS_KEPT", 1)
+        patch.setattr(base, "MAX_CACHED_MOMENTS", 1)
         asked.clear()
         assert model.calibrate(X_test, y_test).temperature_ == found
         assert asked.count(15) == asked.count(10) + 1  # the first block is kept, the others are not

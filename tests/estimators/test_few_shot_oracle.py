@@ -18,9 +18,9 @@ import torch
 
 from sureshot import FewShotClassifier
 from sureshot.likelihoods import get_likelihood
-from sureshot.meta.backbones import make_backbone
 from sureshot.meta.learners import make_learner
 from sureshot.meta.training.checkpoint import save_checkpoint
+from sureshot.networks.backbones import make_backbone
 
 from . import dense_oracle as dense
 from .dense_oracle import Array, Kernel, Latents, Problem

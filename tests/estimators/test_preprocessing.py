@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sureshot.estimators.preprocessing import FARTHEST, fit_scaling, within_range
+from sureshot.estimators.preprocessing import LARGEST_INPUT, fit_scaling, within_range
 
 RNG = np.random.default_rng(0)
 
@@ -22,8 +22,8 @@ def test_columns_of_any_size_are_standardised(size: float) -> None:
 def test_rows_beyond_all_bounds_keep_their_direction_and_stay_numbers() -> None:
     scaling = fit_scaling(RNG.normal(size=(20, 3)) * 1e-3, np.ones(20), True)
     near, far = np.array([[1.0, -2.0, 0.5]]), np.array([[1e300, -2e300, 5e299]])
-    assert np.abs(scaling(far)).max() == FARTHEST
-    np.testing.assert_allclose(scaling(far) / FARTHEST, scaling(near * 1e12) / np.abs(scaling(near * 1e12)).max())
+    assert np.abs(scaling(far)).max() == LARGEST_INPUT
+    np.testing.assert_allclose(scaling(far) / LARGEST_INPUT, scaling(near * 1e12) / np.abs(scaling(near * 1e12)).max())
     both = scaling(np.concatenate([near, far]))
     np.testing.assert_array_equal(both[:1], scaling(near))
 

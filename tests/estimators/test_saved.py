@@ -11,9 +11,9 @@ from sklearn.datasets import load_iris
 from sureshot.estimators.classifier import GPClassifier
 from sureshot.estimators.few_shot import FewShotClassifier
 from sureshot.estimators.saved import load_classifier
-from sureshot.meta.backbones import make_backbone
 from sureshot.meta.learners import make_learner
 from sureshot.meta.training.checkpoint import save_checkpoint
+from sureshot.networks.backbones import make_backbone
 from sureshot.persistence import ArtifactError, save_artifact
 
 

@@ -46,7 +46,7 @@ def test_the_ceiling_is_right_where_classes_are_far_apart() -> None:
         torch.tensor([1.9, -1.9], dtype=torch.float64), torch.tensor([-0.95, -0.95], dtype=torch.float64)
     )
     data = study.labelled(processes, 20, 40, torch.Generator().manual_seed(0))
-    best = study.ceiling(processes, data, EpisodeProtocol(2, 1, 5), 20, 0)
+    best = study.true_density_scores(processes, data, EpisodeProtocol(2, 1, 5), 20, 0)
     assert best["accuracy"] == 100
     assert best["nll"] < 1e-6
 

@@ -7,7 +7,7 @@ import pytest
 
 from experiments.shot_temperatures import EXPERIMENT, _scores
 from sureshot.data import data_root
-from sureshot.meta.evaluation.calibration import temper
+from sureshot.meta.evaluation.calibration import at_temperature
 
 
 def quiet(what: str, fraction: float) -> None:
@@ -30,7 +30,7 @@ def test_a_small_run() -> None:
 def test_one_temperature_for_all_shots_undoes_the_growth() -> None:
     p = np.array([[0.7, 0.3], [0.4, 0.6], [0.2, 0.8]])
     y = np.array([0, 0, 1])
-    tempered = temper(p[None], 2.0)[0]
+    tempered = at_temperature(p[None], 2.0)[0]
     scores, plain = _scores(tempered, y, growth=2.0), _scores(p, y, growth=1.0)
     assert scores["temperature"] == 2
     assert scores["nll, one for all"] == pytest.approx(plain["nll"])

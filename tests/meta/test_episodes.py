@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sureshot.data.labelled import LabelledSet
-from sureshot.meta.episodes import PROTOCOLS, EpisodeProtocol, EpisodeSampler, as_inputs
+from sureshot.meta.episodes import PROTOCOLS, EpisodeProtocol, EpisodeSampler
 from sureshot.meta.protocols import TRAINING_PRESETS
 from sureshot.meta.tasks import Tasks
+from sureshot.networks.backbones import as_inputs
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -139,7 +140,7 @@ def test_embedded_tasks_are_the_same_tasks() -> None:
     protocol = EpisodeProtocol((2, 4), (1, 3), 2)
     sampler = EpisodeSampler(data, protocol)
     embeddings = torch.randn(40, 7, generator=seeded(3))
-    plain, embedded = sampler.sample(5, seeded(1)), sampler.sample_embedded(embeddings, 5, seeded(1))
+    plain, embedded = sampler.sample(5, seeded(1)), sampler.gather(sampler.draw(5, seeded(1)), embeddings)
     assert torch.equal(plain.support_y, embedded.support_y)
     assert plain.query_mask is not None
     rows = plain.query_x[..., 0].long()[plain.query_mask]
@@ -149,14 +150,14 @@ def test_embedded_tasks_are_the_same_tasks() -> None:
 def test_embeddings_of_other_rows_are_refused() -> None:
     sampler = EpisodeSampler(labelled((8,) * 5), EpisodeProtocol(2, 1, 1))
     with pytest.raises(ValueError, match="each of the 40 rows of the labelled set, got 39"):
-        sampler.sample_embedded(torch.zeros(39, 2), 1, seeded())
+        sampler.gather(sampler.draw(1, seeded()), torch.zeros(39, 2))
 
 
 def test_out_of_episode_queries_follow_the_tasks_own() -> None:
     data = labelled((9,) * 9)
     sampler = EpisodeSampler(data, EpisodeProtocol((2, 4), (1, 2), (3, 5)))
     inside = sampler.sample(20, seeded(1))
-    both = sampler.sample_out_of_episode(20, seeded(1))
+    both = sampler.gather(sampler.draw(20, seeded(1), out_of_episode=True))
     n = inside.query_y.shape[1]
     assert torch.equal(both.support_x, inside.support_x)
     assert torch.equal(both.query_x[:, :n], inside.query_x)
@@ -175,25 +176,25 @@ def test_out_of_episode_queries_follow_the_tasks_own() -> None:
 def test_out_of_episode_needs_twice_the_way() -> None:
     sampler = EpisodeSampler(labelled((4,) * 5), EpisodeProtocol(3, 1, 1))
     with pytest.raises(ValueError, match="twice the way, 6 classes, but there are 5"):
-        sampler.sample_out_of_episode(1, seeded())
+        sampler.draw(1, seeded(), out_of_episode=True)
 
 
 def test_plain_batches_of_images() -> None:
     data = labelled((4, 5, 6))
     sampler = EpisodeSampler(data, EpisodeProtocol(2, 1, 1))
-    tasks = sampler.sample_images(7, seeded(), n_batches=2)
+    tasks = sampler.gather(sampler.draw_images(7, seeded(), n_batches=2))
     assert tasks.support_x.shape == (2, 7, 2)
     assert tasks.query_x.shape == (2, 0, 2)
     assert tasks.n_classes == 3
     assert torch.equal(tasks.support_y, tasks.support_x[..., 1].long())
     assert len(tasks.support_x[..., 0].unique()) == 14
     with pytest.raises(ValueError, match="at least one batch of at least one row, got 2 of 0"):
-        sampler.sample_images(0, seeded(), n_batches=2)
+        sampler.draw_images(0, seeded(), n_batches=2)
 
 
 def test_plain_batches_of_a_small_set_repeat_its_rows_evenly() -> None:
     sampler = EpisodeSampler(labelled((4, 5, 6)), EpisodeProtocol(2, 1, 1))
-    rows = sampler.draw_images(17, seeded(), n_batches=2).support
+    rows = sampler.draw_images(17, seeded(), n_batches=2).support_x
     assert rows.shape == (2, 17)
     counts = rows.flatten().bincount(minlength=15)
     assert counts.tolist().count(3) == 4

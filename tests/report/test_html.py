@@ -128,7 +128,7 @@ def test_hostile_text_is_only_text() -> None:
         HOSTILE[0],
         Table((bad, "x"), ((HOSTILE[1], 1.0),), note=bad),
         Predictions(probabilities, HOSTILE, labels, outlier_score=np.arange(8), row_names=[bad] * 8),
-        Trace([1.0, 2.0], bad, HOSTILE[1]),
+        Trace([1.0, 2.0], bad),
         {bad: HOSTILE[1]},
         {HOSTILE[1]: bad},
         f"sureshot evaluate {bad}",

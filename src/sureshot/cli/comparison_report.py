@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from sureshot.cli.few_shot import Loaded
+from sureshot.cli.few_shot import LoadedLearner
 from sureshot.cli.few_shot_report import (
     READ_RELIABILITY,
     SCORES,
@@ -27,7 +27,7 @@ Better = Literal["higher", "lower"] | None
 
 
 def write_comparison_page(
-    found: Comparison, loaded: Mapping[str, Loaded], description: str, split: str, folder: Path, command: str
+    found: Comparison, loaded: Mapping[str, LoadedLearner], description: str, split: str, folder: Path, command: str
 ) -> Path:
     """The page of several learners."""
     some = next(iter(found.evaluations.values()))
@@ -192,5 +192,5 @@ def _calibration(found: Evaluation, variant: str) -> tuple[Cell, ...]:
     return tuple(None if calibration is None else measured(getattr(calibration, score)) for score, _ in SCORES)
 
 
-def _settings(loaded: Loaded) -> str:
+def _settings(loaded: LoadedLearner) -> str:
     return ", ".join(f"{key} {value}" for key, value in loaded.settings.items() if key != "name")

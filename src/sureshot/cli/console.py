@@ -187,13 +187,7 @@ def output_console() -> Console:
 
 @contextmanager
 def progress(description: str, quiet: bool = False) -> Iterator[Callable[[str, float], None]]:
-    """A progress bar on standard error, shown only to a terminal.
-
-    Yields
-    ------
-    update : callable
-        ``update(what, fraction)`` with what is being done and the fraction done, 0 to 1.
-    """
+    """A progress bar on standard error, shown only to a terminal; yields ``update(what, fraction)``, of 0 to 1."""
     console = Console(file=sys.stderr, markup=False, emoji=False)
     with Progress(
         SpinnerColumn(),

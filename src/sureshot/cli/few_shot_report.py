@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sureshot.cli.few_shot import Loaded
+from sureshot.cli.few_shot import LoadedLearner
 from sureshot.meta.evaluation import Estimate, Evaluation
 from sureshot.meta.evaluation.out_of_episode import OutOfEpisode
 from sureshot.report import Measured, Picture, Report, Table, Tile, environment, write_report
@@ -23,7 +23,7 @@ VARIANTS = {"none": "as they are", "temperature": "with temperature"}
 
 
 def write_evaluation_page(
-    found: Evaluation, loaded: Loaded, description: str, split: str, folder: Path, command: str
+    found: Evaluation, loaded: LoadedLearner, description: str, split: str, folder: Path, command: str
 ) -> Path:
     """The page of one learner."""
     name = str(loaded.learner.config["name"])
@@ -195,7 +195,7 @@ def task_name(found: Evaluation) -> str:
     return f"{protocol.way}-way {protocol.shots}-shot"
 
 
-def _facts(loaded: Loaded) -> dict[str, Any]:
+def _facts(loaded: LoadedLearner) -> dict[str, Any]:
     return {
         "checkpoint": loaded.path,
         **loaded.settings,

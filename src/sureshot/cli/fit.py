@@ -86,13 +86,7 @@ def fit(
 
 
 def read_labelled(path: Path, target: str | None, checkpoint: Path | None) -> DataTable:
-    """Rows and labels of a file, or images and their folders' names, for learning.
-
-    Raises
-    ------
-    DataError
-        If there are no labels, or as in `sureshot.data.load_table`.
-    """
+    """Rows and labels of a file, or images and their folders' names, for learning."""
     from sureshot.data import DataError, column_names, load_table
     from sureshot.data.checks import listed
     from sureshot.data.image_tables import is_image_source
@@ -112,8 +106,8 @@ def read_labelled(path: Path, target: str | None, checkpoint: Path | None) -> Da
 def _read_images(path: Path, checkpoint: Path | None) -> DataTable:
     from sureshot.data import DataError
     from sureshot.data.image_tables import find_images, load_image_table
-    from sureshot.meta.backbones import Backbone
     from sureshot.meta.training.checkpoint import load_checkpoint
+    from sureshot.networks.backbones import Backbone
 
     if checkpoint is None:
         find_images(path, with_labels=True)  # what is wrong with it comes before what it needs

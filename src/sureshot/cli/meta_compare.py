@@ -8,29 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sureshot.cli import console, options
+from sureshot.cli.few_shot import EvaluationOptions, LoadedLearner, load, with_evaluation_options
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from sureshot.cli.few_shot import Loaded
     from sureshot.meta.evaluation import Comparison
 
 
+@with_evaluation_options
 def meta_compare(
     checkpoints: options.NamedCheckpoints,
+    *,
     reference: options.Reference = None,
-    on: options.FewShotData = None,
-    option: options.DataOptions = None,
-    data: options.DataRoot = None,
-    split: options.Split = "test",
-    way: options.Way = None,
-    shots: options.Shots = None,
-    queries: options.Queries = 15,
-    tasks: options.Tasks = 3000,
-    out_of_episode: options.OutOfEpisode = None,
-    robustness: options.Robustness = None,
-    corrupted: options.Corrupted = "both",
-    seed: options.TaskSeed = 0,
+    asked: EvaluationOptions,
     report: options.ReportFolder = None,
     quiet: console.QuietOption = False,
     as_json: console.JsonOption = False,
@@ -42,35 +33,22 @@ def meta_compare(
     """
     with console.guarded(as_json, quiet):
         console.check_folder(report)
-        from sureshot.cli.few_shot import evaluation_options, load_data, protocol_of, split_of
         from sureshot.meta.evaluation import compare
 
         loaded = load_named(checkpoints)
-        every = list(loaded.values())
-        protocol = protocol_of(every, way, shots, queries)
-        few_shot = load_data(every, on, option, data)
-        settings = evaluation_options(few_shot, tasks, out_of_episode, robustness, corrupted, seed)
-        classes, validation = split_of(few_shot, split)
-        console.note(f"{classes.n_classes} {split} classes of {few_shot.description}")
+        data, arguments = asked.prepare(list(loaded.values()))
         with console.progress("meta-compare", quiet) as update:
-            found = compare(
-                {name: one.learner for name, one in loaded.items()},
-                classes,
-                protocol,
-                reference=reference,
-                progress=update,
-                validation=validation,
-                **settings,
-            )
+            learners = {name: one.learner for name, one in loaded.items()}
+            found = compare(learners, **arguments, reference=reference, progress=update)
         page = None
         if report is not None:
             from sureshot.cli.comparison_report import write_comparison_page
 
             page = str(
-                write_comparison_page(found, loaded, few_shot.description, split, report, console.command_line())
+                write_comparison_page(found, loaded, data.description, asked.split, report, console.command_line())
             )
         if as_json:
-            summary: dict[str, Any] = {"data": few_shot.name, "split": split, **found.as_dict()}
+            summary: dict[str, Any] = {"data": data.name, "split": asked.split, **found.as_dict()}
             summary["checkpoints"] = {name: one.path for name, one in loaded.items()}
             console.print_json(summary if page is None else summary | {"report": page})
         else:
@@ -79,16 +57,8 @@ def meta_compare(
                 console.print_text(f"report: {page}")
 
 
-def load_named(arguments: Sequence[str]) -> dict[str, Loaded]:
-    """Checkpoints by the names to show.
-
-    Raises
-    ------
-    ValueError
-        If two have the same name, or one cannot be loaded.
-    """
-    from sureshot.cli.few_shot import load
-
+def load_named(arguments: Sequence[str]) -> dict[str, LoadedLearner]:
+    """Checkpoints by the names to show, which must differ."""
     given: list[tuple[str | None, Path]] = []
     for argument in arguments:
         label, separator, rest = argument.partition("=")
@@ -96,7 +66,7 @@ def load_named(arguments: Sequence[str]) -> dict[str, Loaded]:
         given.append((label, Path(rest)) if named else (None, Path(argument)))
     loaded = [(name, path, load(path)) for name, path in given]
     kinds = [str(one.learner.config["name"]) for name, _, one in loaded if name is None]
-    found: dict[str, Loaded] = {}
+    found: dict[str, LoadedLearner] = {}
     for name, path, one in loaded:
         kind = str(one.learner.config["name"])
         shown = name or (kind if kinds.count(kind) == 1 else _folder(path))
@@ -111,8 +81,8 @@ def _folder(path: Path) -> str:
     return whole.name if whole.is_dir() else whole.parent.name
 
 
-_AS_THEY_ARE = {"accuracy": "accuracy", "nll": "NLL", "brier": "Brier", "ece": "ECE", "mce": "MCE"}
-_BEYOND = {
+_UNTEMPERED = {"accuracy": "accuracy", "nll": "NLL", "brier": "Brier", "ece": "ECE", "mce": "MCE"}
+_TEMPERED_AND_DETECTION = {
     "nll_temperature": "NLL, tempered",
     "ece_temperature": "ECE, tempered",
     "auroc": "AUROC, logit",
@@ -124,9 +94,12 @@ _DIFFERENCES = {"accuracy_difference": "accuracy", "nll_difference": "NLL"}
 def _print(found: Comparison) -> None:
     table = found.table()
     n_tasks = found.evaluations[found.reference].n_tasks
-    _print_part(table, _AS_THEY_ARE, f"{n_tasks} tasks, the same for all (± standard error)")
+    _print_part(table, _UNTEMPERED, f"{n_tasks} tasks, the same for all (± standard error)")
     for columns, title in (
-        (_BEYOND, "After one temperature; out-of-episode detection by the largest logit and by its own score"),
+        (
+            _TEMPERED_AND_DETECTION,
+            "After one temperature; out-of-episode detection by the largest logit and by its own score",
+        ),
         (_DIFFERENCES, f"Differences from {found.reference}, task by task"),
     ):
         measured = {column: label for column, label in columns.items() if table[column].notna().any()}

@@ -5,26 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sureshot.cli import console, options
+from sureshot.cli.few_shot import EvaluationOptions, load, with_evaluation_options
 
 if TYPE_CHECKING:
     from sureshot.meta.evaluation import Evaluation
     from sureshot.meta.evaluation.estimate import Estimate
 
 
+@with_evaluation_options
 def meta_evaluate(
     checkpoint: options.Checkpoint,
-    on: options.FewShotData = None,
-    option: options.DataOptions = None,
-    data: options.DataRoot = None,
-    split: options.Split = "test",
-    way: options.Way = None,
-    shots: options.Shots = None,
-    queries: options.Queries = 15,
-    tasks: options.Tasks = 3000,
-    out_of_episode: options.OutOfEpisode = None,
-    robustness: options.Robustness = None,
-    corrupted: options.Corrupted = "both",
-    seed: options.TaskSeed = 0,
+    asked: EvaluationOptions,
     report: options.ReportFolder = None,
     quiet: console.QuietOption = False,
     as_json: console.JsonOption = False,
@@ -36,29 +27,24 @@ def meta_evaluate(
     """
     with console.guarded(as_json, quiet):
         console.check_folder(report)
-        from sureshot.cli.few_shot import evaluation_options, load, load_data, protocol_of, split_of
         from sureshot.meta.evaluation import evaluate
 
         loaded = load(checkpoint)
-        protocol = protocol_of([loaded], way, shots, queries)
-        few_shot = load_data([loaded], on, option, data)
-        settings = evaluation_options(few_shot, tasks, out_of_episode, robustness, corrupted, seed)
-        classes, validation = split_of(few_shot, split)
-        console.note(f"{classes.n_classes} {split} classes of {few_shot.description}")
+        data, arguments = asked.prepare([loaded])
         with console.progress("meta-evaluate", quiet) as update:
-            found = evaluate(loaded.learner, classes, protocol, validation=validation, progress=update, **settings)
+            found = evaluate(loaded.learner, **arguments, progress=update)
         summary: dict[str, Any] = {
             "checkpoint": loaded.path,
             "learner": loaded.learner.config["name"],
-            "data": few_shot.name,
-            "split": split,
+            "data": data.name,
+            "split": asked.split,
             **found.as_dict(),
         }
         if report is not None:
             from sureshot.cli.few_shot_report import write_evaluation_page
 
             summary["report"] = str(
-                write_evaluation_page(found, loaded, few_shot.description, split, report, console.command_line())
+                write_evaluation_page(found, loaded, data.description, asked.split, report, console.command_line())
             )
         if as_json:
             console.print_json(summary)

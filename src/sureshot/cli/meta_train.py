@@ -22,18 +22,18 @@ def meta_train(
     as_json: console.JsonOption = False,
 ) -> None:
     """Meta-train a few-shot learner; killed runs go on where they were when run again."""
-    # torchrun runs one process for each share of the tasks; one of them speaks.
-    speaks = os.environ.get("RANK", "0") == "0"
-    with console.guarded(as_json, quiet or not speaks):
+    # torchrun runs one process for each share of the tasks; the main one reports.
+    is_main = os.environ.get("RANK", "0") == "0"
+    with console.guarded(as_json, quiet or not is_main):
         folder = Path("runs") / config.stem if output is None else output
         console.check_folder(folder)
         from sureshot.meta.training import TrainingConfig, train
 
         chosen = TrainingConfig.from_toml(config, settings or ())
         console.note(f"{chosen.learner.name} on {chosen.data.name}, {chosen.training.episodes} episodes, into {folder}")
-        with console.progress(config.stem, quiet or not speaks) as update:
+        with console.progress(config.stem, quiet or not is_main) as update:
             result = train(chosen, folder, data_root=data, progress=update, resume=resume)
-        if not speaks:
+        if not is_main:
             return
         if as_json:
             console.print_json(result.as_dict())

@@ -20,13 +20,7 @@ if TYPE_CHECKING:
 
 
 def load_model(path: Path) -> Classifier:
-    """The saved classifier.
-
-    Raises
-    ------
-    ValueError
-        If the file is missing or is not a model (`sureshot.persistence.ArtifactError`).
-    """
+    """The saved classifier."""
     if path.is_dir():
         raise ValueError(f"{path} is a folder: name a model file that `sureshot fit` wrote")
     if not path.exists():
@@ -40,17 +34,7 @@ def load_model(path: Path) -> Classifier:
 def read_for_model(model: Classifier, path: Path, target: str | None, *, with_labels: bool) -> DataTable:
     """Rows of a file, or images, as the model wants them.
 
-    Parameters
-    ----------
-    target : str or None
-        The column of labels. Without labels wanted it is left out.
-    with_labels : bool
-        Whether labels must be there.
-
-    Raises
-    ------
-    DataError
-        If the columns are not the model's, or the labels are of another kind than its classes.
+    Where no labels are wanted, the column of labels (`target`) is left out.
     """
     if is_image_source(path):
         check_no_target(path, target)

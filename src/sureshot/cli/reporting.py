@@ -35,19 +35,10 @@ def write_evaluation(
 ) -> Path:
     """Report of a saved model on labelled rows."""
     names = [name for name, value in summary.items() if isinstance(value, int | float)]
-    report = Report(
-        title=title,
-        introduction=(f"A saved classifier of {len(model.classes_)} classes on {len(table.row_ids)} labelled rows."),
-        summary=Table(tuple(names), (tuple(summary[name] for name in names),)),
-        predictions=Predictions(
-            probabilities, model.classes_, y=table.y, outlier_score=outlier, row_names=table.row_ids
-        ),
-        trace=_trace(model),
-        model=facts(model),
-        environment=environment(),
-        command=command,
-    )
-    return write_report(folder, report)
+    predictions = Predictions(probabilities, model.classes_, y=table.y, outlier_score=outlier, row_names=table.row_ids)
+    introduction = f"A saved classifier of {len(model.classes_)} classes on {len(table.row_ids)} labelled rows."
+    scores = Table(tuple(names), (tuple(summary[name] for name in names),))
+    return write_report(folder, _report(model, predictions, title, introduction, command, scores))
 
 
 def cross_validated_report(model: Classifier, table: DataTable, folder: Path, *, title: str, command: str) -> Path:
@@ -59,7 +50,7 @@ def cross_validated_report(model: Classifier, table: DataTable, folder: Path, *,
     be unknown.
     """
     assert table.y is not None
-    folds = deal_folds(table.y, N_FOLDS, np.random.default_rng(0))
+    folds = stratified_folds(table.y, N_FOLDS, np.random.default_rng(0))
     judged = range(1 if len(table.y) > HOLD_OUT_ABOVE else N_FOLDS)
     rows, probabilities, outlier = [], [], []
     for fold in judged:
@@ -89,19 +80,31 @@ def cross_validated_report(model: Classifier, table: DataTable, folder: Path, *,
     else:
         _log.warning("every class has one row, so none can be held out: the report has no scores")
         introduction += "Every class has one row, so none could be held out to judge it."
-    report = Report(
+    return write_report(folder, _report(model, predictions, title, introduction, command))
+
+
+def _report(
+    model: Classifier,
+    predictions: Predictions | None,
+    title: str,
+    introduction: str,
+    command: str,
+    summary: Table | None = None,
+) -> Report:
+    trace = getattr(model, "bound_trace_", ())  # few-shot classifiers tune nothing
+    return Report(
         title=title,
         introduction=introduction,
+        summary=summary,
         predictions=predictions,
-        trace=_trace(model),
+        trace=Trace(trace) if len(trace) else None,
         model=facts(model),
         environment=environment(),
         command=command,
     )
-    return write_report(folder, report)
 
 
-def deal_folds(y: np.ndarray, n_folds: int, generator: np.random.Generator) -> np.ndarray:
+def stratified_folds(y: np.ndarray, n_folds: int, generator: np.random.Generator) -> np.ndarray:
     """Fold of each row, (N,); classes are dealt evenly, and the only row of a class gets -1.
 
     No class of two rows or more has all of them in one fold.
@@ -136,17 +139,12 @@ def _method(model: Classifier) -> dict[str, object]:
             "inference": model.inference_,
             "predictive rule": model.predictive_,
         }
-    from sureshot.meta.backbones import Backbone
+    from sureshot.networks.backbones import Backbone
 
     learner = model.learner_
     assert isinstance(learner.backbone, Backbone)
     found = {"learner": learner.config["name"], "preset": learner.config["preset"]}
     return found | {"backbone": learner.backbone.config["name"]}
-
-
-def _trace(model: Classifier) -> Trace | None:
-    trace = getattr(model, "bound_trace_", ())  # few-shot classifiers tune nothing
-    return Trace(trace) if len(trace) else None
 
 
 def _take(X: Any, rows: np.ndarray) -> Any:

@@ -20,13 +20,7 @@ from sureshot.data.root import DataError
 
 
 def read_arrays(path: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """The arrays with the given names.
-
-    Raises
-    ------
-    DataError
-        If the file cannot be read or an array is not in it.
-    """
+    """The arrays with the given names."""
     with opened(path, f"fetch or write it again, with {listed(names)}") as archive:
         missing = [name for name in names if name not in archive.files]
         if missing:

@@ -8,19 +8,14 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from sureshot.data.checks import check_labels
+from sureshot.data.checks import check_class_labels
 from sureshot.data.root import DataError
 
 
 def to_inputs(x: ArrayLike | Tensor) -> Tensor:
-    """Rows as a tensor: bytes stay bytes, other numbers become float32.
+    """Rows as a tensor: bytes stay bytes, other real numbers become float32.
 
     An array is copied. A tensor stays on its device.
-
-    Raises
-    ------
-    DataError
-        If they are no real numbers, or no rows.
     """
     rows = x.detach() if isinstance(x, Tensor) else _array(x, "x")
     real = rows.dtype.kind in "fiub" if isinstance(rows, np.ndarray) else not rows.is_complex()
@@ -38,26 +33,17 @@ def to_inputs(x: ArrayLike | Tensor) -> Tensor:
 def number_classes(
     y: ArrayLike | Tensor,  # (N,), text, whole numbers or booleans
     n_rows: int,  # N, at least 1
-) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Class numbers 0..K-1 of any labels, in the sorted order of the labels.
+) -> tuple[np.ndarray, tuple[str, ...]]:  # (N,) int64, K names
+    """Class numbers 0..K-1 of any labels, in the sorted order of the labels, and the K labels as text.
 
-    Returns
-    -------
-    numbers : ndarray (N,) int64
-    names : tuple of str
-        The K labels as text.
-
-    Raises
-    ------
-    DataError
-        If there is not one label for each row, one is missing, or labels are numbers with fractions.
+    Missing labels are refused, and numbers with fractions.
     """
     labels = _array(y.detach().cpu() if isinstance(y, Tensor) else y, "y")
     if labels.shape != (n_rows,):
         advice = "; for one-hot rows use y.argmax(1)" if labels.ndim == 2 and labels.shape[1] > 1 else ""
         raise DataError(f"{n_rows} rows of x but y of shape {labels.shape}, expected one label for each row{advice}")
     # Whole numbers in an array of Python objects are numbers still: 2 comes before 10.
-    found = check_labels("labelled set", pd.Series(labels).infer_objects(), "y", as_text=False)
+    found = check_class_labels("labelled set", pd.Series(labels).infer_objects(), "y", as_text=False)
     values, numbers = np.unique(found, return_inverse=True)
     return numbers.astype(np.int64), tuple(str(value) for value in values)
 

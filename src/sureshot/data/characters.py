@@ -1,8 +1,9 @@
 """Few-shot data of handwritten characters: Omniglot by itself, and as the base of transfer to letters and digits.
 
 Turning characters by 90, 180 and 270 degrees (``rotations``) makes four times the classes. It is the default for
-Omniglot by itself, as in the literature, and off for transfer, as in the code behind the published transfer results.
-Turns are made after the split, so the four classes of a character stay together; letters and digits are not turned.
+Omniglot by itself, as in the literature, and off for transfer, as in the code behind the published results (though the
+papers' text speaks of 4114 turned classes). Turns are made after the split, so the four classes of a character stay
+together; letters and digits are not turned.
 """
 
 from __future__ import annotations
@@ -20,52 +21,38 @@ def omniglot_lake(
 ) -> FewShotData:
     """Omniglot by Lake's background and evaluation alphabets.
 
-    Parameters
-    ----------
-    val_alphabets : int, default 5
-        Of the 30 background alphabets, chosen by ``seed``: Lake et al. have no validation set.
-    side : int, default 28
-        Pixels; other sizes need the unpacked archive.
+    Lake et al. have no validation set: the seed chooses some of the 30 background alphabets.
     """
     parts = load_omniglot(root, side).lake_split(val_alphabets, seed)
     text = f"Omniglot, Lake's split, {val_alphabets} background alphabets for validation (seed {seed})"
-    return image_data("omniglot-lake", text + _said(rotations), *(_turned(part, rotations) for part in parts))
+    return image_data("omniglot-lake", text + _rotation(rotations), *(_rotated(part, rotations) for part in parts))
 
 
 def omniglot_vinyals(root: Root = None, *, rotations: bool = True, side: int = 28) -> FewShotData:
     """Omniglot by the 1028, 172 and 423 characters of Vinyals et al. (2016)."""
     parts = load_omniglot(root, side).vinyals_split(root)
-    text = "Omniglot, Vinyals's split" + _said(rotations)
-    return image_data("omniglot-vinyals", text, *(_turned(part, rotations) for part in parts))
+    text = "Omniglot, Vinyals's split" + _rotation(rotations)
+    return image_data("omniglot-vinyals", text, *(_rotated(part, rotations) for part in parts))
 
 
 def omniglot_choice(root: Root = None, *, rotations: bool = False, binary: bool = False) -> FewShotData:
     """From Omniglot's 1597 non-Latin characters to CHoiCe: 29 classes for validation, 31 for testing.
 
-    Parameters
-    ----------
-    rotations : bool, default False
-        Of the Omniglot characters.
-    binary : bool, default False
-        CHoiCe in black and white instead of grey.
+    Rotations are of the Omniglot characters; ``binary`` is CHoiCe in black and white instead of grey.
     """
-    train = _turned(load_omniglot(root).non_latin(), rotations)
-    text = f"Omniglot, non-Latin{_said(rotations)}, to CHoiCe, even classes for validation and odd for testing"
+    train = _rotated(load_omniglot(root).non_latin(), rotations)
+    text = f"Omniglot, non-Latin{_rotation(rotations)}, to CHoiCe, even classes for validation and odd for testing"
     return image_data("omniglot-choice", text, train, *choice_split(load_choice(root, binary)))
 
 
 def omniglot_emnist(root: Root = None, *, rotations: bool = False, part: str = "test") -> FewShotData:
     """From Omniglot's 1597 non-Latin characters to EMNIST: 31 classes for validation, 31 for testing.
 
-    Parameters
-    ----------
-    rotations : bool, default False
-        Of the Omniglot characters.
-    part : {"test", "train", "both"}, default "test"
-        Which of EMNIST's images, as in `sureshot.data.emnist.load_emnist`.
+    Rotations are of the Omniglot characters; ``part`` is which of EMNIST's images, "test", "train" or "both".
     """
-    train = _turned(load_omniglot(root).non_latin(), rotations)
-    text = f"Omniglot, non-Latin{_said(rotations)}, to EMNIST ({part}), even classes for validation and odd for testing"
+    train = _rotated(load_omniglot(root).non_latin(), rotations)
+    rotated = _rotation(rotations)
+    text = f"Omniglot, non-Latin{rotated}, to EMNIST ({part}), even classes for validation and odd for testing"
     return image_data("omniglot-emnist", text, train, *emnist_split(load_emnist(root, part)))
 
 
@@ -74,9 +61,9 @@ def image_data(name: str, description: str, train: ImageSet, val: ImageSet, test
     return FewShotData(train.to_labelled(), val.to_labelled(), test.to_labelled(), name, description)
 
 
-def _turned(images: ImageSet, rotations: bool) -> ImageSet:
+def _rotated(images: ImageSet, rotations: bool) -> ImageSet:
     return images.with_rotations() if rotations else images
 
 
-def _said(rotations: bool) -> str:
+def _rotation(rotations: bool) -> str:
     return ", with rotations" if rotations else ", without rotations"

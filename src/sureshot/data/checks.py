@@ -36,12 +36,7 @@ def reason(error: Exception) -> str:
 
 
 def check_exists(path: Path) -> None:
-    """Refuse a path that is not there; the message has the names beside it that are most like it.
-
-    Raises
-    ------
-    DataError
-    """
+    """Refuse a path that is not there; the message has the names beside it that are most like it."""
     if not path.exists():
         beside = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
         raise DataError(f"{path} does not exist{near(path.name, beside)}")
@@ -54,14 +49,10 @@ def check_names(path: Path, names: Sequence[str]) -> None:
         raise DataError(f"{path}: more than one column is called {listed(twice)}; rename them")
 
 
-def check_labels(source: Path | str, labels: pd.Series, where: str, as_text: bool) -> np.ndarray:
+def check_class_labels(source: Path | str, labels: pd.Series, where: str, as_text: bool) -> np.ndarray:
     """Labels as an array of integers, floats (whole numbers only), booleans or text, none missing.
 
     Messages begin with the source, a file or what else the labels come from.
-
-    Raises
-    ------
-    DataError
     """
     missing = labels.isna().to_numpy(dtype=bool)
     if missing.any():

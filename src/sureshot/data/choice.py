@@ -30,13 +30,7 @@ def load_choice(
     root: Root = None,
     binary: bool = False,  # black and white, as its authors made it, instead of grey
 ) -> ImageSet:
-    """All 62 classes without the drawings that are in two of them.
-
-    Raises
-    ------
-    DataError
-        If the file is missing or does not hold what it should.
-    """
+    """All 62 classes without the drawings that are in two of them."""
     path = data_file(CHOICE_FILE, root, _LAYOUT)
     arrays = read_arrays(path, ("images", "binary", "label", "ambiguous", "class_names"))
     keep = ~arrays["ambiguous"].astype(bool)

@@ -27,13 +27,7 @@ def load_cifar_fs(
     root: Root = None,
     side: int = 32,  # pixels; other than 32 resizes
 ) -> tuple[ImageSet, ImageSet, ImageSet]:
-    """Training (64 classes), validation (16) and test (20) images.
-
-    Raises
-    ------
-    DataError
-        If the layout is not there, a class has no image, or a file is broken.
-    """
+    """Training (64 classes), validation (16) and test (20) images."""
     folder = data_root(root, f"{_FOLDERS[0]}/data", _LAYOUT)
     places = [folder / name for name in _FOLDERS if (folder / name / "data").is_dir()]
     if not places:

@@ -15,30 +15,15 @@ from sureshot.data.checks import listed, near
 from sureshot.data.root import DataError
 
 ClassSplit = tuple[list[int], list[int], list[int]]
+"""Numbers of the classes for training, validation and testing."""
 
 
-def split_by_seed(class_names: Sequence[str], fractions: Sequence[float], seed: int) -> ClassSplit:
-    """Classes shared out by chance.
-
-    Parameters
-    ----------
-    class_names : sequence of str
-        K names, at least 3.
-    fractions : three floats
-        Of classes for training, validation and testing, in proportion; each set gets at least one class.
-    seed : int
-        0 or more.
-
-    Returns
-    -------
-    train, val, test : lists of int
-        Class numbers, each list in increasing order.
-
-    Raises
-    ------
-    DataError
-        If there are too few classes, or the fractions or the seed are not as above.
-    """
+def split_by_seed(
+    class_names: Sequence[str],
+    fractions: Sequence[float],  # three, in proportion: training, validation, testing
+    seed: int,
+) -> ClassSplit:
+    """Numbers of at least three classes, shared out by chance; increasing, at least one in each set."""
     shares = _three_positive(fractions)
     if shares is None:
         raise DataError(f"fractions={fractions!r}, expected three positive numbers: training, validation, testing")
@@ -61,13 +46,7 @@ def split_by_seed(class_names: Sequence[str], fractions: Sequence[float], seed: 
 
 
 def shuffled(items: int | np.ndarray, seed: int) -> np.ndarray:
-    """Items, or the numbers from 0 to below a number, in an order that the seed decides.
-
-    Raises
-    ------
-    DataError
-        If the seed is no whole number from 0.
-    """
+    """Items, or the numbers from 0 to below a number, in an order that the seed decides."""
     if not isinstance(seed, Integral) or isinstance(seed, bool) or seed < 0:
         raise DataError(f"seed={seed!r}, expected a whole number, 0 or more")
     return np.random.default_rng(seed).permutation(items)
@@ -79,17 +58,9 @@ def split_by_names(
     val: Sequence[str | int],
     test: Sequence[str | int],
 ) -> ClassSplit:
-    """Classes by lists of their names; ``train=None`` takes all that are on neither other list.
+    """Classes by lists of their names, in that order; ``train=None`` takes all that are on neither other list.
 
-    Returns
-    -------
-    train, val, test : lists of int
-        Class numbers, in the order of the names.
-
-    Raises
-    ------
-    DataError
-        If a name is unknown or twice on the lists, or a list is empty.
+    Names that are unknown or twice on the lists are refused, and so is an empty list.
     """
     if train is None:
         elsewhere = {str(name) for name in (*val, *test)}

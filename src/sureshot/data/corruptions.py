@@ -32,28 +32,13 @@ _RIM = (0.1, 0.5, 0.5, 0.5, 0.5)
 _FULL_RADIUS_SIDE = 84
 
 
-def corrupt(images: Tensor, kind: str, severity: int, generator: torch.Generator) -> Tensor:
-    """Images with one kind of damage.
-
-    Parameters
-    ----------
-    images : Tensor (..., channels, H, W) float
-        In [0, 1].
-    kind : {"gaussian_noise", "impulse_noise", "defocus_blur"}
-    severity : int
-        1 (slight) to 5.
-    generator : torch.Generator
-        Numbers are drawn on its device, so one on the CPU gives the same noise for images on any. Blur draws none.
-
-    Returns
-    -------
-    Tensor
-        Of the same shape and dtype, in [0, 1].
-
-    Raises
-    ------
-    ValueError
-        If the kind or severity is unknown, or the images are not floats in [0, 1].
+def corrupt(
+    images: Tensor,  # (..., channels, H, W) float, in [0, 1]
+    kind: str,  # one of `CORRUPTIONS`
+    severity: int,  # 1 (slight) to 5
+    generator: torch.Generator,  # draws on its device: one on the CPU gives images on any the same noise
+) -> Tensor:
+    """Images with one kind of damage, of the same shape and dtype, in [0, 1].
 
     References
     ----------
@@ -94,12 +79,9 @@ def disk_kernel(
     radius: float,  # in pixels: pixels whose centre is at most this far away have equal weight
     rim: float,  # standard deviation of the Gaussian that smooths the disk, in pixels
 ) -> Tensor:
-    """Weights of an out-of-focus lens: a disk, its rim smoothed.
+    """Weights of an out-of-focus lens: a disk, its rim smoothed; (2 h + 1, 2 h + 1) float64, of sum 1.
 
-    Returns
-    -------
-    Tensor (2 h + 1, 2 h + 1) float64
-        Sum 1; h is the radius and three standard deviations, each in whole pixels.
+    h is the radius and three standard deviations, each in whole pixels.
     """
     reach = math.ceil(3 * rim)
     half = math.floor(radius) + reach

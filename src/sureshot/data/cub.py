@@ -30,21 +30,11 @@ _LAYOUT = (
 )
 
 
-def load_cub(root: Root = None, side: int = 84) -> ImageSet:
-    """All photographs, in the order of ``images.txt``.
-
-    Parameters
-    ----------
-    root : path, optional
-        As in `sureshot.data.data_root`; ``CUB_200_2011`` itself is also taken.
-    side : int, default 84
-        Pixels.
-
-    Raises
-    ------
-    DataError
-        If the layout is not there, or a file is missing or broken.
-    """
+def load_cub(
+    root: Root = None,
+    side: int = 84,  # pixels
+) -> ImageSet:
+    """All photographs, in the order of ``images.txt``; the root may be ``CUB_200_2011`` itself."""
     folder = data_root(root, f"{_FOLDER}/images.txt", _LAYOUT)
     places = [place for place in (folder / _FOLDER, folder) if (place / "images.txt").is_file()]
     if not places:

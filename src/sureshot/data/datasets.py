@@ -1,8 +1,7 @@
 """Data sets that the experiments use, each by one call.
 
-Those on disk are read from the data root (see `sureshot.data.root`); `load_digits` ships with scikit-learn.
-Every loader checks shapes and counts, so that a wrong or partial file is noticed here and not as an odd
-number in a table.
+Those on disk are read from the data root (see `sureshot.data.root`); `load_digits` ships with scikit-learn. Every
+loader checks shapes and counts, so that a wrong or partial file is noticed here and not as an odd number in a table.
 """
 
 from __future__ import annotations
@@ -43,16 +42,8 @@ def load_uci(
 ) -> DataTable:
     """One of the small classification sets in the folder ``uci`` of the data root.
 
-    Returns
-    -------
-    DataTable
-        Labels from the column ``label``; rows in the file's order, often sorted by class; missing cells as
-        NaN, to be filled in inside the training fold.
-
-    Raises
-    ------
-    DataError
-        If the root or the set is missing.
+    Rows are in the file's order, often sorted by class; missing cells are NaN, to be filled in inside the training
+    fold.
     """
     folder = data_root(root, f"uci/{name}.csv", _UCI_LAYOUT) / "uci"
     for suffix in (".csv", ".csv.gz"):
@@ -79,13 +70,7 @@ class Clinc150:
 
 
 def load_clinc150(root: Root = None, dtype: type[np.floating] = np.float64) -> Clinc150:
-    """CLINC150 as embeddings of the encoder all-MiniLM-L6-v2, unit length up to rounding to float16.
-
-    Raises
-    ------
-    DataError
-        If the file is missing or does not hold what it should.
-    """
+    """CLINC150 as embeddings of the encoder all-MiniLM-L6-v2, unit length up to rounding to float16."""
     path = data_file(CLINC150_FILE, root, _CLINC150_LAYOUT)
     beside = ("split", "split_names", "intent_names")
     X, y, _ = read_npz(path, beside=beside)

@@ -3,8 +3,7 @@
 An encoder of text, images or sound gives one row of numbers for each item. ``numpy.savez(path, X=X, y=y)``
 keeps such rows better than a CSV file (a tenth of the size, no digits lost). The rows are the array ``X`` or
 ``embedding``, (N, D); labels, if any, are ``y`` or ``label``, (N,); ``feature_names``, (D,), is optional;
-all other arrays (a ``split``, say) are left alone. Object arrays are pickles, which can run code when they
-are read, so they are refused.
+all other arrays (a ``split``, say) are left alone.
 """
 
 from __future__ import annotations
@@ -27,29 +26,19 @@ _NAMES = "feature_names"
 
 
 def read_npz(
-    path: Path, target: str | None = None, *, allow_missing: bool = False, beside: Collection[str] = ()
-) -> tuple[np.ndarray, np.ndarray | None, list[str] | None]:
-    """Rows, labels and feature names of an NPZ file.
+    path: Path,
+    target: str | None = None,  # the array of labels; by default y or label, if there
+    *,
+    allow_missing: bool = False,  # keep NaN, otherwise an error
+    beside: Collection[str] = (),
+) -> tuple[
+    np.ndarray,  # (N, D)
+    np.ndarray | None,  # (N,)
+    list[str] | None,  # D
+]:
+    """Rows, labels and feature names of an NPZ file; float16 becomes float32, other numbers but float32 float64.
 
-    Parameters
-    ----------
-    target : str, optional
-        Name of the array of labels. Default: ``y`` or ``label``, if there.
-    allow_missing : bool, default False
-        Keep NaN. Default: an error.
-    beside : collection of str
-        Arrays that are known to be there, too; the log says which others are left alone.
-
-    Returns
-    -------
-    X : ndarray (N, D)
-        float32 (from float16 or float32) or float64 (all others).
-    y : ndarray (N,) or None
-    feature_names : list of str or None
-
-    Raises
-    ------
-    DataError
+    Arrays that are known to be ``beside`` these go unmentioned; the log says which others are left alone.
     """
     with opened(path, "write it with numpy.savez(path, X=X, y=y)") as archive:
         names = list(archive.files)

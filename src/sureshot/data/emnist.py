@@ -32,16 +32,8 @@ _PARTS = {"train": ("train",), "test": ("test",), "both": ("train", "test")}
 def load_emnist(root: Root = None, part: str = "test") -> ImageSet:
     """EMNIST by class, upright, 28 x 28, bright ink.
 
-    Parameters
-    ----------
-    part : {"test", "train", "both"}, default "test"
-        Its own 116,323 test images, 697,932 training images, or all (640 MB). The default has hundreds of images of
-        most classes, which is enough for episodes of a few dozen.
-
-    Raises
-    ------
-    DataError
-        If neither layout is there, or a file is broken.
+    ``part`` is "test" (its own 116,323 test images), "train" (697,932) or "both" (640 MB). The default has hundreds of
+    images of most classes, enough for episodes of a few dozen.
     """
     if part not in _PARTS:
         raise DataError(f"part={part!r}, expected one of {', '.join(_PARTS)}{near(part, _PARTS)}")
@@ -89,13 +81,7 @@ def _read_pair(images: Path, labels: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_idx(path: Path, dimensions: int) -> np.ndarray:
-    """Array of bytes from a file in IDX format, gzipped if its name ends in ``.gz``.
-
-    Raises
-    ------
-    DataError
-        If the file is cut short or is no IDX file of bytes with so many dimensions.
-    """
+    """Array of bytes from a file in IDX format, gzipped if its name ends in ``.gz``."""
     try:
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:

@@ -19,7 +19,7 @@ transfer            the training classes of one, the others of another          
 ==================  ==================================================================  ====================
 
 Options are the keyword arguments of the function of that name; an unknown one is refused, and so is a value of another
-kind than its annotation says (see `sureshot.data.options`). To add a data set, write a function that returns
+kind than its annotation says (see `sureshot.data.typed_values`). To add a data set, write a function that returns
 `FewShotData` and enter it below.
 """
 
@@ -27,35 +27,21 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, get_type_hints
 
 from sureshot.data.characters import omniglot_choice, omniglot_emnist, omniglot_lake, omniglot_vinyals
 from sureshot.data.checks import listed, near
-from sureshot.data.labelled import FewShotData, LabelledSet, joined
-from sureshot.data.options import check_options
+from sureshot.data.labelled import FewShotData, LabelledSet, concatenate
 from sureshot.data.own_classes import clinc150, embeddings, folder
 from sureshot.data.photographs import cifar_fs, cub, miniimagenet, miniimagenet32, miniimagenet_cub
 from sureshot.data.root import DataError, Root
+from sureshot.data.typed_values import typed_value
 
 __all__ = ["FEW_SHOT_NAMES", "FewShotData", "LabelledSet", "load_few_shot"]
 
 
 def load_few_shot(name: str, root: Root = None, **options: Any) -> FewShotData:
-    """Few-shot data by name.
-
-    Parameters
-    ----------
-    name : str
-        One of `FEW_SHOT_NAMES`.
-    **options
-        Keyword arguments of the function that assembles it, such as ``rotations`` or ``seed``.
-
-    Raises
-    ------
-    DataError
-        If the name or an option is unknown, the value of an option is of another kind or out of range, or the data is
-        missing or broken.
-    """
+    """Few-shot data by a name of the table above, with options such as ``rotations`` or ``seed``."""
     return _assembled(name, root, options)
 
 
@@ -77,35 +63,30 @@ def _assembled(name: str, root: Root, options: Mapping[str, Any]) -> FewShotData
     return assemble(root, **options)
 
 
+def check_options(name: str, assemble: Callable[..., object], options: Mapping[str, object]) -> None:
+    """Refuse values of another type than the annotations of the function that assembles the data say."""
+    hints = get_type_hints(assemble)
+    for option, value in options.items():
+        try:
+            typed_value(option, hints[option], value)
+        except ValueError as error:
+            raise DataError(f"{name}: {error}") from None
+
+
 def transfer(
     root: Root = None,
     *,
     base: str,
     novel: str,
-    all_base_classes: bool = False,
+    all_base_classes: bool = False,  # train on the validation and test classes of the base set, too
     base_options: Mapping[str, Any] | None = None,
     novel_options: Mapping[str, Any] | None = None,
 ) -> FewShotData:
-    """The training classes of one set, the validation and test classes of another.
-
-    Parameters
-    ----------
-    base, novel : str
-        Names of few-shot data. Their inputs must have one shape.
-    all_base_classes : bool, default False
-        Train on the validation and test classes of the base set, too.
-    base_options, novel_options : mappings, optional
-        Options of the two.
-
-    Raises
-    ------
-    DataError
-        If the inputs differ in shape, and as in `load_few_shot`.
-    """
+    """The training classes of one set, the validation and test classes of another, of inputs of one shape."""
     source = _assembled(base, root, base_options or {})
     target = _assembled(novel, root, novel_options or {})
     return FewShotData(
-        train=joined(list(source.parts.values())) if all_base_classes else source.train,
+        train=concatenate(list(source.parts.values())) if all_base_classes else source.train,
         val=target.val,
         test=target.test,
         name="transfer",

@@ -18,28 +18,18 @@ from sureshot.data.root import DataError
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".jfif", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
 
 
-def read_images(paths: Sequence[Path], *, side: int, grey: bool = False, margin: float = 1.0) -> np.ndarray:
-    """Images as bytes, made ``side`` pixels wide and high.
+def read_images(
+    paths: Sequence[Path],
+    *,
+    side: int,  # pixels
+    grey: bool = False,  # brightness instead of three colours
+    margin: float = 1.0,
+) -> np.ndarray:
+    """Images as bytes (N, side, side), or (N, side, side, 3) in colour.
 
-    Parameters
-    ----------
-    side : int
-        Pixels. Images of another size are resized (LANCZOS) without keeping their proportions, as is usual for these
-        benchmarks; those of this size are taken as they are.
-    grey : bool, default False
-        One channel of brightness instead of three of colour.
-    margin : float, default 1.0
-        Resize to ``int(side * margin)`` and keep the middle: 1.15 is the usual test-time preparation of large
-        photographs, whose subject is in the middle.
-
-    Returns
-    -------
-    ndarray uint8 (N, side, side) or (N, side, side, 3)
-
-    Raises
-    ------
-    DataError
-        Naming the file that cannot be read.
+    Images of another size are resized (LANCZOS) without keeping their proportions, as is usual for these benchmarks;
+    those of this size are taken as they are. With a margin they are resized to ``int(side * margin)`` and the middle is
+    kept: 1.15 is the usual test-time preparation of large photographs, whose subject is in the middle.
     """
     if side < 1 or margin < 1:
         raise DataError(f"side={side} and margin={margin}: expected at least 1 pixel and a margin of at least 1")

@@ -19,31 +19,17 @@ PARTS = ("train", "val", "test")
 
 
 def read_class_folders(
-    folder: Path,
+    folder: Path,  # with CLASS/any-name.png (or .jpg and others)
     *,
     side: int,
     grey: bool = False,
-    classes: list[str] | None = None,
-    name: str | None = None,
+    classes: list[str] | None = None,  # folders to read, in this order; by default all, sorted by name
+    name: str | None = None,  # of the set, for messages; by default the folder
 ) -> ImageSet:
-    """All images of the class folders in a folder.
+    """All images of the class folders in a folder, brought to one size by `sureshot.data.image_files.read_images`.
 
-    Parameters
-    ----------
-    folder : Path
-        With ``CLASS/any-name.png`` (or .jpg and others). Files beside the class folders, files that are no images by
-        their name, and names that begin with a dot are left alone.
-    side, grey
-        As in `sureshot.data.image_files.read_images`.
-    classes : list of str, optional
-        Folders to read, in this order. Default: all, sorted by name.
-    name : str, optional
-        Of the set, for messages. Default: the folder.
-
-    Raises
-    ------
-    DataError
-        If a class has no image, or an image cannot be read.
+    Files beside the class folders, files that are no images by their name, and names that begin with a dot are left
+    alone.
     """
     names = class_folders(folder) if classes is None else classes
     missing = [wanted for wanted in names if not (folder / wanted).is_dir()]
@@ -56,13 +42,7 @@ def read_class_folders(
 
 
 def class_folders(folder: Path) -> list[str]:
-    """Names of the class folders in a folder, sorted.
-
-    Raises
-    ------
-    DataError
-        If there is none.
-    """
+    """Names of the class folders in a folder, at least one, sorted."""
     if not folder.is_dir():
         raise DataError(f"no folder {folder}: expected one with a sub-folder of images for each class")
     names = [path.name for path in sub_folders(folder)]
@@ -79,10 +59,7 @@ def sub_folders(folder: Path) -> list[Path]:
 def has_split(folder: Path) -> bool:
     """Whether the folder has sub-folders ``train``, ``val`` and ``test``.
 
-    Raises
-    ------
-    DataError
-        If it has ``train`` and ``test`` but no ``val``: these would be taken for two classes.
+    Refused are ``train`` and ``test`` without ``val``: they would be taken for two classes.
     """
     present = [part for part in PARTS if (folder / part).is_dir()]
     if present == ["train", "test"]:
@@ -94,13 +71,7 @@ def has_split(folder: Path) -> bool:
 
 
 def read_split_folders(folder: Path, *, side: int, grey: bool = False) -> tuple[ImageSet, ImageSet, ImageSet]:
-    """Images of ``train``, ``val`` and ``test``.
-
-    Raises
-    ------
-    DataError
-        If a class is in two of them, and as in `read_class_folders`.
-    """
+    """Images of ``train``, ``val`` and ``test``, which must not share a class."""
     names = {part: class_folders(folder / part) for part in PARTS}
     for first, second in (("train", "val"), ("train", "test"), ("val", "test")):
         both = sorted(set(names[first]) & set(names[second]))

@@ -30,17 +30,9 @@ def is_image_source(path: Path) -> bool:
 def find_images(path: Path, *, with_labels: bool) -> tuple[list[Path], np.ndarray | None]:
     """Image files, sorted, and the names of their folders if labels are wanted.
 
-    Parameters
-    ----------
-    path : Path
-        With labels a folder ``path/CLASS/any-name.png`` (or .jpg and others). Without, a folder with images, in it or
-        in its sub-folders, or one image. Names that begin with a dot are left alone; a note counts the files that are
-        no images by their name or lie deeper.
-
-    Raises
-    ------
-    DataError
-        If `path` does not exist or is laid out otherwise.
+    With labels the path is a folder with ``CLASS/any-name.png`` (or .jpg and others); without, a folder with images in
+    it or in its sub-folders, or one image. Names that begin with a dot are left alone; a note counts the files that are
+    no images by their name or lie deeper.
     """
     check_exists(path)
     if path.is_file():
@@ -70,27 +62,16 @@ def find_images(path: Path, *, with_labels: bool) -> tuple[list[Path], np.ndarra
     return files, labels
 
 
-def load_image_table(path: Path, shape: tuple[int, ...], *, with_labels: bool) -> DataTable:
-    """Read images as rows.
+def load_image_table(
+    path: Path,
+    shape: tuple[int, ...],  # (channels, side, side) of a row, one channel or three
+    *,
+    with_labels: bool,
+) -> DataTable:
+    """The images that `find_images` finds as rows uint8 (N, channels * side * side), channels first.
 
-    Parameters
-    ----------
-    path, with_labels
-        As in `find_images`.
-    shape : tuple of int
-        Of a row: (channels, side, side), one channel or three. Images of other sizes are resized as
-        `sureshot.data.image_files.read_images` does it.
-
-    Returns
-    -------
-    DataTable
-        ``X`` uint8 (N, channels * side * side), channels first; ``y`` text or None; ``row_ids`` the files, from `path`
-        on.
-
-    Raises
-    ------
-    DataError
-        As in `find_images`; if an image cannot be read, or `shape` is not that of a square image.
+    Images of other sizes are resized as `sureshot.data.image_files.read_images` does it. ``row_ids`` are the files,
+    from `path` on.
     """
     files, labels = find_images(path, with_labels=with_labels)
     if len(shape) != 3:

@@ -23,13 +23,7 @@ from sureshot.data.root import DataError
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
-    """N images of K classes.
-
-    Raises
-    ------
-    DataError
-        If shapes, kinds or numbers do not fit, or a class has no image.
-    """
+    """N images of K classes."""
 
     images: np.ndarray  # uint8 (N, H, W) grey or (N, H, W, 3) colour
     y: np.ndarray  # (N,) int64, class numbers 0..K-1, every class at least once
@@ -56,13 +50,7 @@ class ImageSet:
         return len(self.class_names)
 
     def select_classes(self, classes: Sequence[int]) -> ImageSet:
-        """Only these classes, numbered from 0 in the order given; images keep their order.
-
-        Raises
-        ------
-        DataError
-            If a class is named twice or does not exist.
-        """
+        """Only these classes, numbered from 0 in the order given; images keep their order."""
         rows, y = renumber(self.y, classes, self.n_classes)
         return ImageSet(self.images[rows], y, tuple(self.class_names[c] for c in classes), self.name)
 
@@ -81,11 +69,6 @@ class ImageSet:
 
         Class k turned r times is number r K + k; its name says the angle (counter-clockwise). Split classes first and
         turn afterwards: the four must not be on two sides of a split.
-
-        Raises
-        ------
-        DataError
-            If the images are not square.
         """
         if self.images.shape[1] != self.images.shape[2]:
             raise DataError(f"{self.name}: images of {self.images.shape[1:3]} pixels, only squares can be turned by 90")

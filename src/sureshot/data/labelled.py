@@ -28,13 +28,7 @@ _ROUNDING = 1e-5
 
 
 def check_class_numbers(y: np.ndarray, n_rows: int, class_names: Sequence[str], what: str) -> None:
-    """Refuse class numbers that do not fit the rows and names, and classes with no row.
-
-    Raises
-    ------
-    DataError
-        Naming the classes.
-    """
+    """Refuse class numbers that do not fit the rows and names, and classes with no row."""
     if y.shape != (n_rows,):
         raise DataError(f"{what}: {n_rows} rows but class numbers of shape {y.shape}, expected ({n_rows},)")
     if n_rows == 0 or not class_names:
@@ -56,11 +50,8 @@ def check_class_numbers(y: np.ndarray, n_rows: int, class_names: Sequence[str], 
 class LabelledSet:
     """N inputs of K classes, checked when made; `from_arrays` makes one of NumPy arrays and any labels.
 
-    Raises
-    ------
-    DataError
-        If inputs or class numbers are no tensors, the shapes or numbers do not fit, a class has no row, an input is
-        not finite, or an image of floats has values outside [0, 1].
+    Refused (`DataError`) are shapes or numbers that do not fit, a class without a row, inputs that are not finite, and
+    images of floats with values outside [0, 1].
     """
 
     # Images (N, channels, H, W), bytes or floats in [0, 1]; embeddings (N, D) or sequences (N, length, D) as floats.
@@ -108,26 +99,15 @@ class LabelledSet:
 
     @classmethod
     def from_arrays(
-        cls, x: ArrayLike | Tensor, y: ArrayLike | Tensor, class_names: Sequence[str] | None = None
+        cls,
+        x: ArrayLike | Tensor,  # images (N, channels, H, W), embeddings (N, D) or sequences (N, length, D)
+        y: ArrayLike | Tensor,  # (N,), text, whole numbers or booleans
+        class_names: Sequence[str] | None = None,  # in the sorted order of the labels; by default the labels as text
     ) -> LabelledSet:
-        """A labelled set of NumPy arrays or tensors with any labels.
+        """A labelled set of NumPy arrays or tensors with any labels; classes are numbered in the labels' sorted order.
 
-        Parameters
-        ----------
-        x : array-like or Tensor
-            Images (N, channels, H, W), embeddings (N, D) or sequences (N, length, D). Bytes (uint8) stay bytes, which
-            only images may be; all other numbers become float32, which backbones take. For images with channels last
-            use ``x.transpose(0, 3, 1, 2)``.
-        y : array-like or Tensor (N,)
-            Labels: text, whole numbers or booleans. Classes are numbered in the sorted order of the labels.
-        class_names : sequence of str, optional
-            K names, in the sorted order of the labels. Default: the labels as text.
-
-        Raises
-        ------
-        DataError
-            If there is not one label for each row, a label is missing or is a number with a fraction, there is not one
-            name for each class, and as in the class.
+        Bytes (uint8) stay bytes, which only images may be; all other numbers become float32, which backbones take. For
+        images with channels last use ``x.transpose(0, 3, 1, 2)``.
 
         Examples
         --------
@@ -171,13 +151,7 @@ class LabelledSet:
         return torch.bincount(self.y, minlength=self.n_classes)
 
     def select_classes(self, classes: Sequence[int]) -> LabelledSet:
-        """Only these classes, numbered from 0 in the order given; rows keep their order.
-
-        Raises
-        ------
-        DataError
-            If a class is named twice or does not exist.
-        """
+        """Only these classes, numbered from 0 in the order given; rows keep their order."""
         keep, y = renumber(self.y.cpu().numpy(), classes, self.n_classes)
         rows = torch.from_numpy(keep).to(self.x.device)
         labels = torch.from_numpy(y).to(self.y.device)
@@ -189,18 +163,7 @@ def renumber(
     classes: Sequence[int],
     n_classes: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of the given classes, and their class numbers in the order given.
-
-    Returns
-    -------
-    rows : ndarray (n,) int64
-        In increasing order.
-    labels : ndarray (n,) int64
-
-    Raises
-    ------
-    DataError
-    """
+    """Rows of the given classes, increasing (n,), and their class numbers in the order given (n,), int64."""
     chosen = np.asarray(classes, dtype=np.int64)
     if len(np.unique(chosen)) != len(chosen):
         raise DataError("a class is chosen more than once; name each class once")
@@ -212,13 +175,10 @@ def renumber(
     return rows, new[y[rows]]
 
 
-def joined(sets: Sequence[LabelledSet]) -> LabelledSet:
-    """The rows of several sets in one; classes stay apart even if they have the same name.
+def concatenate(sets: Sequence[LabelledSet]) -> LabelledSet:
+    """The rows of several sets in one, of inputs of one shape and kind.
 
-    Raises
-    ------
-    DataError
-        If the inputs differ in shape or kind.
+    Classes stay apart even if they have the same name.
     """
     kinds = {(tuple(part.x.shape[1:]), part.x.dtype) for part in sets}
     if len(kinds) != 1:
@@ -235,14 +195,10 @@ def joined(sets: Sequence[LabelledSet]) -> LabelledSet:
 class FewShotData:
     """Three labelled sets with classes of their own: to learn from, to choose settings on, to test on.
 
-    Raises
-    ------
-    DataError
-        If the inputs of the three sets differ in shape or kind.
+    Their inputs have one shape and kind.
     """
 
-    # Inputs of one shape and kind in all three sets; each numbers its classes from 0.
-    train: LabelledSet
+    train: LabelledSet  # each set numbers its classes from 0
     val: LabelledSet
     test: LabelledSet
     name: str  # as in `sureshot.data.few_shot.FEW_SHOT_NAMES`
@@ -266,13 +222,7 @@ class FewShotData:
         return {"train": self.train, "val": self.val, "test": self.test}
 
     def part(self, name: str) -> LabelledSet:
-        """One of the three sets by name.
-
-        Raises
-        ------
-        DataError
-            If the name is not ``train``, ``val`` or ``test``.
-        """
+        """One of the three sets by its name, ``train``, ``val`` or ``test``."""
         if name not in self.parts:
             raise DataError(f"{self.name} has no split {name!r}{near(name, self.parts)}; splits: train, val, test")
         return self.parts[name]

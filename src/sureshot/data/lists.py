@@ -11,13 +11,7 @@ def read_list(
     path: Path,
     expected: str,  # what should have been there, for the error: a layout and where to get it
 ) -> list[str]:
-    """Lines of a UTF-8 text file, without blank ones and without spaces around them.
-
-    Raises
-    ------
-    DataError
-        If the file is missing, is no text or has no line.
-    """
+    """Lines of a UTF-8 text file, without blank ones and without spaces around them."""
     if not path.is_file():
         raise DataError(f"no file {path}: {expected}")
     try:

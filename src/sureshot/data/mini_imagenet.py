@@ -48,13 +48,7 @@ def load_miniimagenet(
     root: Root = None,
     side: int = 84,  # pixels; files of another size are resized
 ) -> tuple[ImageSet, ImageSet, ImageSet]:
-    """Training (64 classes), validation (16) and test (20) photographs from files.
-
-    Raises
-    ------
-    DataError
-        If the layout is not there, or a file is missing or broken.
-    """
+    """Training (64 classes), validation (16) and test (20) photographs from files."""
     folder = data_root(root, f"{_FOLDERS[0]}/train.csv", _LAYOUT)
     places = [folder / name for name in _FOLDERS if (folder / name).is_dir()]
     if not places:
@@ -108,13 +102,7 @@ class MiniImageNet32:
 
 
 def load_miniimagenet32(root: Root = None) -> MiniImageNet32:
-    """mini-ImageNet at 32 x 32 from ``miniimagenet32.npz``.
-
-    Raises
-    ------
-    DataError
-        If the file is missing or broken.
-    """
+    """mini-ImageNet at 32 x 32 from ``miniimagenet32.npz``."""
     path = data_file(MINIIMAGENET32_FILE, root, _LAYOUT32)
     names = ("jpeg", "offset", "label", "is_test", "is_fscil_shot", "wnid", "ravi_split", "fscil_session")
     arrays = read_arrays(path, names)

@@ -16,10 +16,6 @@ Which characters are for training differs between papers:
   ``vinyals_split``), or from ``splits/vinyals/{train,val,test}.txt`` with lines like ``Greek/character01/rot000``
   beside the unpacked archive (github.com/jakesnell/prototypical-networks, ``data/omniglot/splits/vinyals``).
 - for transfer to another alphabet's characters: all that are not Latin (1597; Chen et al. 2019).
-
-Turning the characters by 90, 180 and 270 degrees makes four times the classes. Published transfer results come
-from code without turned characters (1597 classes), though the papers' text speaks of 4114 turned ones; Lake's and
-Vinyals's splits are usually used with them.
 """
 
 from __future__ import annotations
@@ -66,13 +62,7 @@ class Omniglot:
     is_evaluation: np.ndarray  # (K,) bool
 
     def lake_split(self, val_alphabets: int, seed: int) -> tuple[ImageSet, ImageSet, ImageSet]:
-        """Background alphabets for training, some of them for validation; evaluation alphabets for testing.
-
-        Raises
-        ------
-        DataError
-            If a set would be left with no alphabet, or the seed is no whole number from 0.
-        """
+        """Background alphabets for training, some of them for validation; evaluation alphabets for testing."""
         alphabets = np.asarray(self.alphabets)
         background = np.unique(alphabets[~self.is_evaluation])
         if not 1 <= val_alphabets < len(background) or not self.is_evaluation.any():
@@ -85,13 +75,7 @@ class Omniglot:
         return self._three(~self.is_evaluation & ~held_out, held_out, self.is_evaluation)
 
     def vinyals_split(self, root: Root = None) -> tuple[ImageSet, ImageSet, ImageSet]:
-        """Training, validation and test characters of Vinyals et al. (2016).
-
-        Raises
-        ------
-        DataError
-            If no list is found, or a character is not on it.
-        """
+        """Training, validation and test characters of Vinyals et al. (2016)."""
         part = _vinyals_list(data_root(root), self.images.class_names, self.numbers)
         return self._three(part == "train", part == "val", part == "test")
 
@@ -105,18 +89,7 @@ class Omniglot:
 
 
 def load_omniglot(root: Root = None, side: int = 28) -> Omniglot:
-    """All drawings, from either layout.
-
-    Parameters
-    ----------
-    side : int, default 28
-        Pixels. From ``omniglot28.npz`` only 28.
-
-    Raises
-    ------
-    DataError
-        If neither layout is there, or a file is broken.
-    """
+    """All drawings, from either layout; other sizes than 28 pixels need the unpacked archive."""
     folder = data_root(root, OMNIGLOT_FILE, _LAYOUT)
     if (folder / OMNIGLOT_FILE).is_file() and side == 28:
         return _from_npz(folder / OMNIGLOT_FILE)

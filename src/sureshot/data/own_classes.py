@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from sureshot.data.characters import image_data
-from sureshot.data.checks import check_labels, listed
+from sureshot.data.checks import check_class_labels, listed
 from sureshot.data.class_splits import shuffled, split_by_names, split_by_seed
 from sureshot.data.datasets import load_clinc150
 from sureshot.data.embeddings import read_npz
@@ -31,14 +31,9 @@ def clinc150(root: Root = None, *, n_base: int = 75, n_val: int = 15, seed: int 
     """Intents of CLINC150 (sentence embeddings): 75 to learn from, of which 15 validate, and 75 others to test on.
 
     The 150 intents are permuted by the seed; the first ``n_base`` are the base, of which the last ``n_val`` are for
-    validation; all others are for testing. The set's own rows for training, validation and testing are pooled (150 of
-    each intent): here classes are held out, not rows. ``out_of_scope`` has its 1000 test queries that have none of the
-    150 intents.
-
-    Parameters
-    ----------
-    n_val : int, default 15
-        Out of ``n_base``, so that the test intents do not depend on it.
+    validation, so that the test intents do not depend on it; all others are for testing. The set's own rows for
+    training, validation and testing are pooled (150 of each intent): here classes are held out, not rows.
+    ``out_of_scope`` has its 1000 test queries that have none of the 150 intents.
     """
     pooled, out_of_scope = all_intents(root)
     n_classes = pooled.n_classes
@@ -71,27 +66,15 @@ def folder(
     root: Root = None,
     *,
     path: str | os.PathLike[str],
-    side: int = 84,
-    grey: bool = False,
+    side: int = 84,  # pixels
+    grey: bool = False,  # one channel instead of three
     fractions: Sequence[float] = _FRACTIONS,
     seed: int = 0,
 ) -> FewShotData:
-    """Any folder of images with a sub-folder for each class.
+    """Any folder of images with a sub-folder for each class; a relative path starts at ``root``, if given.
 
-    Parameters
-    ----------
-    root : path, optional
-        Where a relative ``path`` starts. Default: the current folder.
-    path : path
-        With ``train``, ``val`` and ``test``, each with class folders; or with class folders, shared out by chance.
-    side : int, default 84
-        Pixels.
-    grey : bool, default False
-        One channel instead of three.
-    fractions : three floats, default (0.6, 0.2, 0.2)
-        Of the classes, where there are no sub-folders ``train``, ``val`` and ``test``.
-    seed : int, default 0
-        Of that split.
+    With sub-folders ``train``, ``val`` and ``test``, each of class folders, these are the split. Otherwise fractions of
+    the classes are shared out by the seed.
     """
     place = Path(root or ".") / path
     if has_split(place):
@@ -107,31 +90,18 @@ def embeddings(
     root: Root = None,
     *,
     path: str | os.PathLike[str],
-    target: str | None = None,
+    target: str | None = None,  # the array of labels, if not y or label
     fractions: Sequence[float] = _FRACTIONS,
     seed: int = 0,
     train_classes: Sequence[str | int] | None = None,
     val_classes: Sequence[str | int] | None = None,
     test_classes: Sequence[str | int] | None = None,
-    out_of_scope_label: str | int | None = None,
+    out_of_scope_label: str | int | None = None,  # of rows that belong to no class ("-1", say)
 ) -> FewShotData:
-    """Any NPZ file of embeddings, as `sureshot.data.read_npz` reads it.
+    """Any NPZ file of embeddings, as `sureshot.data.read_npz` reads it; a relative path as in `folder`.
 
-    Parameters
-    ----------
-    root : path, optional
-        Where a relative ``path`` starts. Default: the current folder.
-    path : path
-        With rows ``X`` or ``embedding`` and labels ``y`` or ``label``.
-    target : str, optional
-        Name of the array of labels, if another.
-    fractions, seed
-        Shares of classes and the seed of the split, unless classes are named.
-    train_classes, val_classes, test_classes : sequences of str or int, optional
-        Labels, compared as text. ``val_classes`` and ``test_classes`` go together; without ``train_classes`` all
-        others train.
-    out_of_scope_label : str or int, optional
-        Label, compared as text, of rows that belong to no class ("-1", say).
+    Classes are shared out by fractions and seed unless they are named; names and labels are compared as text.
+    ``val_classes`` and ``test_classes`` go together; without ``train_classes`` all others train.
     """
     place = Path(root or ".") / path
     if not place.is_file():
@@ -139,7 +109,7 @@ def embeddings(
     X, y, _ = read_npz(place, target)
     if y is None:
         raise DataError(f"{place} has no labels: add an array y, (N,), or name the array with target")
-    labels = check_labels(place, pd.Series(y), "the label array", as_text=False)
+    labels = check_class_labels(place, pd.Series(y), "the label array", as_text=False)
     rows = LabelledSet.from_arrays(X, labels)
     outside = None
     if out_of_scope_label is not None:

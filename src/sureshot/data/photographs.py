@@ -5,7 +5,7 @@ from __future__ import annotations
 from sureshot.data.characters import image_data
 from sureshot.data.cifar_fs import load_cifar_fs
 from sureshot.data.cub import cub_split, load_cub
-from sureshot.data.labelled import FewShotData, joined
+from sureshot.data.labelled import FewShotData, concatenate
 from sureshot.data.mini_imagenet import load_miniimagenet, load_miniimagenet32
 from sureshot.data.root import Root
 
@@ -34,13 +34,8 @@ def cifar_fs(root: Root = None, *, side: int = 32) -> FewShotData:
 def miniimagenet_cub(root: Root = None, *, side: int = 84, all_classes: bool = True) -> FewShotData:
     """From mini-ImageNet to the validation and test classes of CUB.
 
-    Parameters
-    ----------
-    side : int, default 84
-        Pixels. 32 reads mini-ImageNet from ``miniimagenet32.npz``, other sizes from files.
-    all_classes : bool, default True
-        Train on all 100 classes, as Chen et al. (2019) and the code behind the published results; False: only on the 64
-        training classes.
+    At 32 pixels mini-ImageNet is read from ``miniimagenet32.npz``, at other sizes from files. All its 100 classes
+    train, as in Chen et al. (2019) and the code behind the published results, or only the 64 training classes.
     """
     _, val, test = cub_split(load_cub(root, side))
     if side == 32:
@@ -48,6 +43,6 @@ def miniimagenet_cub(root: Root = None, *, side: int = 84, all_classes: bool = T
         train = (small.images if all_classes else small.few_shot_split()[0]).to_labelled()
     else:
         parts = load_miniimagenet(root, side)
-        train = joined([part.to_labelled() for part in (parts if all_classes else parts[:1])])
+        train = concatenate([part.to_labelled() for part in (parts if all_classes else parts[:1])])
     text = f"mini-ImageNet ({train.n_classes} classes) to CUB-200-2011 at {side} px"
     return FewShotData(train, val.to_labelled(), test.to_labelled(), "miniimagenet-cub", text)

@@ -18,25 +18,18 @@ Root = str | os.PathLike[str] | None
 
 
 class DataError(ValueError):
-    """A file of data that cannot be used; the message says which, why, and what to do about it."""
+    """Data that cannot be used as asked; the message says which, why, and what to do about it.
+
+    Readers, loaders, splits and labelled sets raise it, for files that are missing, broken or laid out otherwise and
+    for arguments out of their range; docstrings name further cases only.
+    """
 
 
 def data_root(option: Root = None, looking_for: str | None = None, expected: str | None = None) -> Path:
-    """Folder that holds the data files.
+    """The folder that holds the data files: the option, else what ``SURESHOT_DATA`` names.
 
-    Parameters
-    ----------
-    option : path, optional
-        The folder. Default: the value of the environment variable ``SURESHOT_DATA``.
-    looking_for : str, optional
-        File (relative to the root) that the caller is about to read, so that an error can name it.
-    expected : str, optional
-        Its layout and where to get it, for the error: "expected ...".
-
-    Raises
-    ------
-    DataError
-        If neither names a folder that exists.
+    An error names what the caller is ``looking_for`` (relative to the root) and what was ``expected`` there: its layout
+    and where to get it.
     """
     missing = f"cannot find {looking_for}, as " if looking_for else ""
     layout = f"; {expected}" if expected else ""
@@ -64,13 +57,7 @@ def data_file(
     root: Root = None,
     expected: str | None = None,  # as in `data_root`
 ) -> Path:
-    """Path of one file under the data root.
-
-    Raises
-    ------
-    DataError
-        If the root or the file is missing.
-    """
+    """Path of one file under the data root."""
     path = data_root(root, name, expected) / name
     if not path.is_file():
         layout = f"; {expected}" if expected else ""

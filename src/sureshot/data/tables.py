@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from sureshot.data.checks import check_exists, check_labels, check_names, listed, near, reason
+from sureshot.data.checks import check_class_labels, check_exists, check_names, listed, near, reason
 from sureshot.data.embeddings import read_npz
 from sureshot.data.root import DataError
 
@@ -54,35 +54,14 @@ class DataTable(NamedTuple):
 
 def load_table(
     path: str | os.PathLike[str],
-    target: str | None = None,
+    target: str | None = None,  # the column of labels, by default none; of an NPZ file the array, by default y or label
     *,
-    features: Sequence[str] | None = None,
-    ignore: Iterable[str] = (),
-    text_labels: bool = False,
-    allow_missing: bool = False,
+    features: Sequence[str] | None = None,  # the columns wanted, in order; by default all but target and ignored
+    ignore: Iterable[str] = (),  # columns to leave out; names that are not in the file are no error
+    text_labels: bool = False,  # read labels as text even if they look like numbers, to be compared with text
+    allow_missing: bool = False,  # keep missing cells as NaN; an error by default, since no estimator here accepts them
 ) -> DataTable:
-    """Read a CSV (``.csv``, ``.csv.gz``), Parquet or NPZ file.
-
-    Parameters
-    ----------
-    target : str, optional
-        Name of the label column (or of the label array of an NPZ file, default ``y`` or ``label``). Default:
-        no labels are read from a table; those of an NPZ file are read if there.
-    features : sequence of str, optional
-        Names that the feature columns must have, in the order wanted (those that a model was fitted on).
-        Default: every column that is neither the target nor ignored, in the file's order.
-    ignore : iterable of str, optional
-        Columns to leave out; names that are not in the file are no error.
-    text_labels : bool, default False
-        Read labels as text even if they look like numbers: for labels to be compared with text.
-    allow_missing : bool, default False
-        Keep missing cells as NaN. Default: an error, since no estimator here accepts them.
-
-    Raises
-    ------
-    DataError
-        For every file that cannot be used as asked.
-    """
+    """Read a CSV (``.csv``, ``.csv.gz``), Parquet or NPZ file."""
     path = Path(path)
     kind = _check_file(path)
     if kind == ".npz":
@@ -93,19 +72,13 @@ def load_table(
         raise DataError(f"{path}: no column {target!r}{near(target, names)}; columns: {listed(names)}")
     y = None
     if target is not None:
-        y = check_labels(path, frame[target], f"column {target!r}", text_labels)
+        y = check_class_labels(path, frame[target], f"column {target!r}", text_labels)
     X = _features(path, frame, names, target, features, set(ignore), allow_missing)
     return DataTable(X, y, tuple(X.columns), row_ids)
 
 
 def column_names(path: str | os.PathLike[str]) -> list[str] | None:
-    """Names of a table's columns without reading its rows; None for an NPZ file.
-
-    Raises
-    ------
-    DataError
-        As in `load_table`.
-    """
+    """Names of a table's columns without reading its rows; None for an NPZ file."""
     path = Path(path)
     kind = _check_file(path)
     if kind == ".npz":
@@ -307,7 +280,7 @@ def _from_npz(
     labels = None
     if y is not None:
         as_text = text_labels and y.dtype.kind == "U"  # numbers stay numbers, unlike in a text file
-        labels = check_labels(path, pd.Series(y), "the label array", as_text)
+        labels = check_class_labels(path, pd.Series(y), "the label array", as_text)
     row_ids = np.arange(len(X))
     if names is None:
         if features is not None and len(features) != X.shape[1]:

@@ -22,23 +22,14 @@ import numpy as np
 from sureshot.data.checks import near
 
 
-def typed_value(where: str, hint: Any, value: Any) -> Any:
-    """A setting's value, if it is of the annotated type.
+def typed_value(
+    where: str,  # what the setting is called in messages
+    hint: Any,  # of `_KINDS`, a Literal, tuple[int, int] (a range), tuple[T, ...], Sequence[T], or a union of these
+    value: Any,  # as TOML, JSON or a caller has it
+) -> Any:
+    """A setting's value, if it is of the annotated type; otherwise a ValueError that says what was expected.
 
-    Parameters
-    ----------
-    where : str
-        What the setting is called in messages.
-    hint : type
-        One of the table below, a `Literal`, ``tuple[int, int]`` (a range), ``tuple[T, ...]`` or ``Sequence[T]``
-        (lists and arrays become tuples), or a union of these, with None or without.
-    value : Any
-        As TOML, JSON or a caller has it. Numbers become Python's, whole ones floating-point if annotated so.
-
-    Raises
-    ------
-    ValueError
-        If it is of another type or no choice of a `Literal`; the message says what was expected.
+    Numbers become Python's, whole ones floating-point if annotated so; lists and arrays become tuples.
     """
     origin, of = get_origin(hint), get_args(hint)
     kind = origin or hint

@@ -56,24 +56,19 @@ def methods() -> dict[str, Callable[[], Any]]:
     }
 
 
-def run_demo(output: Path, progress: Callable[[str, float], None]) -> DemoResult:
-    """Measure every method on the same splits and write the report.
-
-    Parameters
-    ----------
-    output : Path
-        Folder of ``report.html``.
-    progress : callable
-        ``progress(what, fraction)`` with what is being done and the fraction done, 0 to 1.
-    """
+def run_demo(
+    output: Path,  # folder of ``report.html``
+    progress: Callable[[str, float], None],  # told what is being done and the fraction done, 0 to 1
+) -> DemoResult:
+    """Measure every method on the same splits and write the report."""
     digits = load_digits()
     records = []
-    rivals = methods()
+    classifiers = methods()
     shown: tuple[GPClassifier, np.ndarray] | None = None
     for number, seed in enumerate(SEEDS):
         split, positions = few_label_split(digits, seed)
-        for k, (name, make) in enumerate(rivals.items()):
-            progress(f"seed {seed}: {name}", (number * len(rivals) + k) / (len(SEEDS) * len(rivals)))
+        for k, (name, make) in enumerate(classifiers.items()):
+            progress(f"seed {seed}: {name}", (number * len(classifiers) + k) / (len(SEEDS) * len(classifiers)))
             scores, model = measure(make, split)
             records.append({"method": name, **scores})
             if shown is None:

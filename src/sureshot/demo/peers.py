@@ -13,17 +13,13 @@ from sureshot.metrics import apply_temperature, fit_temperature
 
 
 class TemperatureScaledLogisticRegression(ClassifierMixin, BaseEstimator):
-    """Logistic regression whose temperature is fitted on cross-validated logits.
+    """Logistic regression whose temperature is fitted on cross-validated logits."""
 
-    Parameters
-    ----------
-    C : float
-        Inverse regularisation.
-    n_folds : int
-        At most; a class with fewer rows lowers it.
-    """
-
-    def __init__(self, C: float = 100.0, n_folds: int = 5) -> None:
+    def __init__(
+        self,
+        C: float = 100.0,  # inverse regularisation
+        n_folds: int = 5,  # at most; a class with fewer rows lowers it
+    ) -> None:
         self.C = C
         self.n_folds = n_folds
 

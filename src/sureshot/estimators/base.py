@@ -24,14 +24,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from sureshot.estimators.class_labels import class_numbers, grow, remaining
+from sureshot.estimators.class_labels import class_numbers, extend_classes, kept_classes
 from sureshot.estimators.fitted import Fitted, Format
 from sureshot.estimators.readers import LabelledData, Reader, read_labelled
-from sureshot.estimators.validation import LabelledRows, check_labels, merge_rows
+from sureshot.estimators.validation import LabelledRows, check_targets, merge_rows
 from sureshot.persistence import Artifact, load_artifact, save_artifact
 
 LARGEST_BLOCK = 2048
-MOMENTS_KEPT = 2**27  # numbers that `calibrate` keeps, 1 GB; what is beyond them it computes for every temperature
+MAX_CACHED_MOMENTS = 2**27  # numbers that `calibrate` keeps, 1 GB; the others it computes for every temperature
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Uncertainty:
     epistemic: np.ndarray  # the difference, the mutual information of label and latents: what more data would remove
 
 
-class Learnt:
+class FittedAttribute:
     """An attribute of an estimator that is there once it is fitted: one of its `Fitted`."""
 
     def __init__(self, path: str) -> None:
@@ -77,11 +77,11 @@ class Learnt:
 class IncrementalClassifier(ClassifierMixin, BaseEstimator):
     """A classifier that learns classes and rows as they come."""
 
-    classes_ = Learnt("classes")
-    temperature_ = Learnt("temperature")
-    log_evidence_ = Learnt("log_evidence")
-    n_features_in_ = Learnt("columns.n_features")
-    feature_names_in_ = Learnt("columns.names")
+    classes_ = FittedAttribute("classes")
+    temperature_ = FittedAttribute("temperature")
+    log_evidence_ = FittedAttribute("log_evidence")
+    n_features_in_ = FittedAttribute("columns.n_features")
+    feature_names_in_ = FittedAttribute("columns.names")
 
     random_state: Any
     _fitted: Any  # a Fitted of the estimator's own kind
@@ -100,16 +100,10 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
         """What is known with other classes and rows in the place of its own, all settings kept."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn from labelled rows.
+        """Learn from labelled rows: X (n, D) with labels y (n,) of any sortable type, at least two distinct.
 
-        Parameters
-        ----------
-        X : array, DataFrame or tensor (n, D)
-        y : array (n,)
-            Labels of any sortable type, at least two distinct.
-        sample_weight : array (n,), optional
-            A weight of 2 equals two copies of the row; 0 equals leaving it out. Whole numbers where posteriors are
-            sampled.
+        A sample weight of 2 equals two copies of the row; 0 equals leaving it out. Whole numbers where posteriors are
+        sampled.
         """
         reader = self._reader()
         data = read_labelled(reader, type(self).__name__, None, X, y, sample_weight)
@@ -120,18 +114,13 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
                 f"{classes.tolist()[0]!r}."
             )
         rows = merge_rows(data.kept, codes, data.weight)
-        return self._become(lambda seed: self._learn(reader, data, classes, rows, seed))
+        return self._replace_fitted(lambda seed: self._learn(reader, data, classes, rows, seed))
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Add labelled rows, of old or new classes: the result is that of `fit` on all rows so far, settings kept.
 
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in `fit`; a first call is a `fit` that may have one class only.
-        classes : array, optional
-            Further classes to make room for. A class without rows predicts from its prior. New classes are appended
-            to ``classes_``; old columns never move.
+        A first call is a `fit` that may have one class only. `classes` are further ones to make room for; a class
+        without rows predicts from its prior. New classes are appended to ``classes_``; old columns never move.
         """
         return self._extend(X, y, classes, sample_weight, self._update)
 
@@ -141,14 +130,14 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
         columns = None if known is None else known.columns
         data = read_labelled(reader, type(self).__name__, columns, X, y, sample_weight)
         arriving = [data.labels] if classes is None else [np.ravel(classes), data.labels]
-        grown = grow(None if known is None else known.classes, np.concatenate(arriving))
+        grown = extend_classes(None if known is None else known.classes, np.concatenate(arriving))
         codes = class_numbers(grown, data.labels)
         if known is None:
             rows = merge_rows(data.kept, codes, data.weight)
-            return self._become(lambda seed: self._learn(reader, data, grown, rows, seed))
+            return self._replace_fitted(lambda seed: self._learn(reader, data, grown, rows, seed))
         old, new = known.rows, (data.kept, codes, data.weight)
         rows = merge_rows(*(np.concatenate(pair) for pair in zip((old.x, old.y, old.weight), new, strict=True)))
-        return self._become(lambda seed: update(known, grown, rows, seed))
+        return self._replace_fitted(lambda seed: update(known, grown, rows, seed))
 
     def forget(self, classes: Any) -> Self:
         """Remove classes with all their rows; the others are as if these had never been seen, settings kept.
@@ -158,25 +147,25 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
         return self._without(classes)
 
     def _without(self, classes: Any) -> Self:
-        known: Fitted = self._known()
-        stays = remaining(known.classes, classes)
+        known: Fitted = self._current()
+        stays = kept_classes(known.classes, classes)
         kept = stays[known.rows.y]
         if not kept.any():
             raise ValueError("cannot forget every class that has rows: at least one must stay.")
         renumbered = np.cumsum(stays) - 1
         rows = LabelledRows(known.rows.x[kept], renumbered[known.rows.y[kept]], known.rows.weight[kept])
-        return self._become(lambda seed: self._update(known, known.classes[stays], rows, seed))
+        return self._replace_fitted(lambda seed: self._update(known, known.classes[stays], rows, seed))
 
     def calibrate(self, X: Any, y: Any) -> Self:
         """Set the temperature to the one that predicts these held-out labels best (by log probability).
 
         Kept until the next `fit`. Labels that the model does not know are an error.
         """
-        fitted = self._known()
+        fitted = self._current()
         blocks = self._blocks(fitted, X)
-        codes = class_numbers(fitted.classes, check_labels(y, sum(map(len, blocks))))
+        codes = class_numbers(fitted.classes, check_targets(y, sum(map(len, blocks))))
         with torch.no_grad():
-            kept = _moments_within(MOMENTS_KEPT, fitted, blocks)
+            kept = _cached_moments(MAX_CACHED_MOMENTS, fitted, blocks)
 
             def loss(log_temperature: float) -> float:
                 parts = [
@@ -192,12 +181,12 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each row, (n,)."""
-        fitted = self._known()
-        return fitted.classes[self._ask(fitted, X, _probabilities)[0].argmax(axis=1)]
+        fitted = self._current()
+        return fitted.classes[self._predict_in_blocks(fitted, X, _probabilities)[0].argmax(axis=1)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Class probabilities (n, C), columns in the order of ``classes_``; deterministic."""
-        (found,) = self._ask(self._known(), X, _probabilities)
+        (found,) = self._predict_in_blocks(self._current(), X, _probabilities)
         return found / found.sum(axis=1, keepdims=True)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
@@ -210,14 +199,18 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
         Two classes may share one latent f; it is given as -f/2 and f/2. Learners that are no Gaussian processes give
         their scores, with variance 0 (a class without rows: minus infinity).
         """
-        return LatentPrediction(*self._ask(self._known(), X, lambda fitted, queries: fitted.latents(queries)))
+        return LatentPrediction(
+            *self._predict_in_blocks(self._current(), X, lambda fitted, queries: fitted.latents(queries))
+        )
 
     def outlier_score(self, X: Any) -> np.ndarray:
         """How little each row is like any known class (n,); larger is less like any.
 
         A pipeline does not forward this method: call ``pipeline[-1].outlier_score(pipeline[:-1].transform(X))``.
         """
-        (found,) = self._ask(self._known(), X, lambda fitted, queries: (fitted.outlier_scores(queries),))
+        (found,) = self._predict_in_blocks(
+            self._current(), X, lambda fitted, queries: (fitted.outlier_scores(queries),)
+        )
         return found
 
     def uncertainty(self, X: Any) -> Uncertainty:
@@ -230,12 +223,12 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
         def entropies(fitted: Fitted, queries: Tensor) -> tuple[Tensor, ...]:
             return fitted.entropies(queries, fitted.temperature)
 
-        total, aleatoric = self._ask(self._known(), X, entropies)
+        total, aleatoric = self._predict_in_blocks(self._current(), X, entropies)
         return Uncertainty(total, aleatoric, np.maximum(total - aleatoric, 0))
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model as safetensors with a JSON header; atomic, and loading executes nothing."""
-        save_artifact(path, self._format.kind, *self._format.write(self.get_params(deep=False), self._known()))
+        save_artifact(path, self._format.kind, *self._format.write(self.get_params(deep=False), self._current()))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -254,7 +247,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
         """Whether there is something to predict from."""
         return "_fitted" in self.__dict__
 
-    def _become(self, learn: Callable[[int], Fitted]) -> Self:
+    def _replace_fitted(self, learn: Callable[[int], Fitted]) -> Self:
         """Learn with a seed, and take the result over; a random state of the user's moves on only if that succeeds."""
         given = self.random_state
         drawn = copy.deepcopy(given) if isinstance(given, np.random.RandomState) else given
@@ -263,7 +256,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
             given.set_state(drawn.get_state())
         return self
 
-    def _known(self) -> Any:
+    def _current(self) -> Any:
         """What has been learnt: each call asks once, so that another thread may update the estimator meanwhile."""
         check_is_fitted(self)
         return self._fitted
@@ -274,12 +267,12 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
         inputs = fitted.inputs(fitted.reader.keep(checked, fitting=False))
         return list(inputs.split(min(LARGEST_BLOCK, max(1, fitted.queries_at_once))))
 
-    def _ask(
-        self, fitted: Fitted, X: Any, question: Callable[[Fitted, Tensor], tuple[Tensor, ...]]
+    def _predict_in_blocks(
+        self, fitted: Fitted, X: Any, predict: Callable[[Fitted, Tensor], tuple[Tensor, ...]]
     ) -> tuple[np.ndarray, ...]:
-        """The answers to a question about every row, as arrays."""
+        """What `predict` gives for every row, as arrays."""
         with torch.no_grad():
-            parts = [question(fitted, block) for block in self._blocks(fitted, X)]
+            parts = [predict(fitted, block) for block in self._blocks(fitted, X)]
         return tuple(torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True))
 
 
@@ -287,11 +280,11 @@ def _probabilities(fitted: Fitted, queries: Tensor) -> tuple[Tensor]:
     return (fitted.probabilities(fitted.moments(queries), fitted.temperature),)
 
 
-def _moments_within(numbers: int, fitted: Fitted, blocks: list[Tensor]) -> list[tuple[Tensor, ...] | None]:
-    """The moments of each block of queries, in about so many numbers; None for blocks that find no room."""
+def _cached_moments(budget: int, fitted: Fitted, blocks: list[Tensor]) -> list[tuple[Tensor, ...] | None]:
+    """The moments of each block of queries, in about `budget` numbers; None for blocks that find no room."""
     kept: list[tuple[Tensor, ...] | None] = []
     for block in blocks:
-        moments = fitted.moments(block) if numbers > 0 else None
-        numbers -= sum(part.numel() for part in moments or ())
+        moments = fitted.moments(block) if budget > 0 else None
+        budget -= sum(part.numel() for part in moments or ())
         kept.append(moments)
     return kept

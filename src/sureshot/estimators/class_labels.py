@@ -7,13 +7,10 @@ from typing import Any
 import numpy as np
 
 
-def grow(known: np.ndarray | None, arriving: np.ndarray) -> np.ndarray:
+def extend_classes(known: np.ndarray | None, arriving: np.ndarray) -> np.ndarray:
     """The known classes with those that are new at the end, sorted among themselves.
 
-    Raises
-    ------
-    TypeError
-        When text arrives where numbers are known, or the other way round.
+    Text where numbers are known, or the other way round, is a TypeError.
     """
     arriving = np.unique(arriving)
     if known is None:
@@ -30,13 +27,7 @@ def grow(known: np.ndarray | None, arriving: np.ndarray) -> np.ndarray:
 
 
 def class_numbers(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """The place of every label among the classes, (n,) int64.
-
-    Raises
-    ------
-    ValueError
-        For labels that are not among them.
-    """
+    """The place of every label among the classes, (n,) int64."""
     position = {label: k for k, label in enumerate(classes.tolist())}
     unseen = sorted({str(label) for label in labels.tolist() if label not in position})
     if unseen:
@@ -47,14 +38,8 @@ def class_numbers(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return np.array([position[label] for label in labels.tolist()], dtype=np.int64)
 
 
-def remaining(classes: np.ndarray, leaving: Any) -> np.ndarray:
-    """Which classes stay when some are forgotten, (C,) bool.
-
-    Raises
-    ------
-    ValueError
-        For classes that are not known, or if none would stay.
-    """
+def kept_classes(classes: np.ndarray, leaving: Any) -> np.ndarray:
+    """Which classes stay when some are forgotten, (C,) bool; at least one must."""
     names = set(np.atleast_1d(np.asarray(leaving)).tolist())
     unknown = names - set(classes.tolist())
     if unknown:

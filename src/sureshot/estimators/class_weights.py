@@ -10,23 +10,15 @@ from sklearn.utils.class_weight import compute_class_weight
 from sureshot.estimators.validation import LabelledRows
 
 
-def weigh_classes(rows: LabelledRows, class_weight: Any, classes: np.ndarray) -> LabelledRows:
+def weigh_classes(
+    rows: LabelledRows,  # with the weights that they came with
+    class_weight: Any,  # a dict by label, "balanced" or None
+    classes: np.ndarray,  # (C,)
+) -> LabelledRows:
     """The rows with the weights of their classes multiplied in; rows of a class of weight zero are left out.
 
-    Parameters
-    ----------
-    rows : LabelledRows
-        With the weights that they came with.
-    class_weight : dict, "balanced" or None
-        "balanced" gives every class that has rows the same total weight and keeps the sum of all weights. It counts
-        a row of weight 2 as two rows.
-    classes : ndarray (C,)
-        Labels, which a dict names.
-
-    Raises
-    ------
-    ValueError
-        For weights that are negative or not finite, a class that a dict names in vain, or nothing left.
+    "balanced" gives every class that has rows the same total weight and keeps the sum of all weights. It counts a row
+    of weight 2 as two rows.
     """
     if class_weight is None:
         return rows

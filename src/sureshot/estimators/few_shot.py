@@ -5,9 +5,9 @@ elsewhere: from other classes, by a checkpoint of `sureshot meta-train`, or from
 (`sureshot.estimators.few_shot_default`). So `fit` conditions on the labelled rows and is done. `GPClassifier`, in
 contrast, chooses its settings from the labels, which pays from a few labels for each class on.
 
-A checkpoint's backbone turns inputs into embeddings, in double precision; they are kept in single, so that the same
-row has the same embedding in any batch. Everything after it is in double precision. The labelled rows are kept: as
-they came without a checkpoint, as embeddings with one.
+A checkpoint's backbone turns inputs into embeddings, in double precision like everything after it. A network adds up in
+another order when the batch has another size; embeddings are kept in single precision, whose rounding hides that: a row
+has one embedding in any batch. The labelled rows are kept as they came without a checkpoint, as embeddings with one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from sureshot.estimators.base import IncrementalClassifier, Learnt
+from sureshot.estimators.base import FittedAttribute, IncrementalClassifier
 from sureshot.estimators.few_shot_fitted import FewShotFitted, condition_rows
 from sureshot.estimators.few_shot_format import FEW_SHOT_FORMAT
 from sureshot.estimators.few_shot_inputs import Encoder
@@ -89,8 +89,8 @@ class FewShotClassifier(IncrementalClassifier):
         self.random_state = random_state
         self.device = device
 
-    learner_ = Learnt("learner")
-    input_shape_ = Learnt("input_shape")
+    learner_ = FittedAttribute("learner")
+    input_shape_ = FittedAttribute("input_shape")
 
     _format = FEW_SHOT_FORMAT
 

@@ -27,33 +27,20 @@ import torch
 from sureshot.estimators.preprocessing import Scaling, fit_scaling
 from sureshot.kernels import is_unit_norm
 from sureshot.likelihoods import OneVsEach, get_likelihood
-from sureshot.meta.backbones import make_backbone
 from sureshot.meta.learners import GaussianProcessLearner, TaskKernel
 from sureshot.meta.learners.mean_field import MeanField
+from sureshot.networks.backbones import make_backbone
 
 
 @dataclass(frozen=True)
 class DefaultModel:
-    """The settings of the learner that stands in for a checkpoint.
+    """The settings of the learner that stands in for a checkpoint."""
 
-    Attributes
-    ----------
-    kernel : str
-        A preset of `sureshot.kernels`, at its natural length-scale.
-    n_features : int
-        Columns that the kernel sees.
-    outputscale : float
-    constant : float
-        Variance of the intercept relative to the kernel's.
-    n_steps : int
-        Of mean field.
-    """
-
-    kernel: str
-    n_features: int
+    kernel: str  # a preset of `sureshot.kernels`, at its natural length-scale
+    n_features: int  # columns that the kernel sees
     outputscale: float
-    constant: float = 1.0
-    n_steps: int = 10
+    constant: float = 1.0  # variance of the intercept relative to the kernel's
+    n_steps: int = 10  # of mean field
 
     def build(self) -> GaussianProcessLearner:
         """The learner, in evaluation mode and double precision."""

@@ -19,7 +19,7 @@ from sureshot.estimators.readers import Reader
 from sureshot.estimators.support import Support
 from sureshot.estimators.threads import threads_for
 from sureshot.estimators.validation import Columns, LabelledRows
-from sureshot.meta.learners import Learner
+from sureshot.meta.learners import EmbeddingLearner as Learner
 
 NUMBERS_AT_ONCE = 2**24
 

@@ -22,7 +22,7 @@ from sureshot.estimators.preprocessing import Scaling
 from sureshot.estimators.readers import Reader, TableReader
 from sureshot.estimators.settings import device_for
 from sureshot.estimators.validation import Columns, LabelledRows
-from sureshot.meta.learners import Learner
+from sureshot.meta.learners import EmbeddingLearner as Learner
 from sureshot.meta.training.checkpoint import Checkpoint
 from sureshot.persistence import (
     Artifact,

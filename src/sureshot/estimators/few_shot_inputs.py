@@ -6,9 +6,6 @@ A backbone says the shape of one row: (channels, height, width) of an image, (le
 
 Images of bytes (uint8, 0 to 255) are divided by 255. All other images must lie in [0, 1] already: a float image of
 0 to 255 would pass the network without an error and mean nothing.
-
-Embeddings are computed in double precision and kept in single. A network adds up in another order when the batch has
-another size; the rounding hides the difference, so that a row has one embedding.
 """
 
 from __future__ import annotations
@@ -23,25 +20,19 @@ import torch
 from sureshot.estimators.preprocessing import within_range
 from sureshot.estimators.readers import Reader
 from sureshot.estimators.validation import Columns, check_inputs, validated
-from sureshot.meta.backbones import Backbone
-from sureshot.meta.backbones.base import describe
-from sureshot.meta.learners import Learner
+from sureshot.meta.learners import EmbeddingLearner as Learner
+from sureshot.networks.backbones import Backbone
+from sureshot.networks.backbones.base import describe
 
-EMBEDDED_AT_ONCE = 64
-FARTHEST_EMBEDDING = 1e30  # embeddings are kept in single precision, whose numbers end at 3e38
+EMBEDDING_BATCH_SIZE = 64
+LARGEST_EMBEDDING = 1e30  # embeddings are kept in single precision, whose numbers end at 3e38
 
 
 @dataclass(frozen=True)
 class Encoder(Reader):
-    """The backbone of a meta-trained learner, from rows to embeddings.
+    """The backbone of a meta-trained learner, from rows to embeddings."""
 
-    Attributes
-    ----------
-    learner : Learner
-        In evaluation mode and double precision.
-    """
-
-    learner: Learner
+    learner: Learner  # in evaluation mode and double precision
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -59,21 +50,15 @@ class Encoder(Reader):
         device = next(iter(self.learner.state_dict().values())).device
         parts = []
         with torch.no_grad():
-            for start in range(0, len(checked), EMBEDDED_AT_ONCE):
-                block = as_rows(checked[start : start + EMBEDDED_AT_ONCE], self.shape).to(device)
+            for start in range(0, len(checked), EMBEDDING_BATCH_SIZE):
+                block = as_rows(checked[start : start + EMBEDDING_BATCH_SIZE], self.shape).to(device)
                 parts.append(self.learner.embed(block.unsqueeze(0)).squeeze(0).cpu())
-        embedded = within_range(torch.cat(parts).numpy(), FARTHEST_EMBEDDING)
+        embedded = within_range(torch.cat(parts).numpy(), LARGEST_EMBEDDING)
         return embedded.astype(np.float32).astype(np.float64)
 
 
 def check_rows(name: str, X: Any, shape: tuple[int, ...], columns: Columns | None) -> tuple[np.ndarray, Columns]:
-    """Rows (n, width) for a backbone of this input shape, and their columns; bytes stay bytes until `as_rows`.
-
-    Raises
-    ------
-    ValueError
-        For rows of another shape, values outside [0, 1] in images that are not bytes, missing or infinite values.
-    """
+    """Rows (n, width) for a backbone of this input shape, and their columns; bytes stay bytes until `as_rows`."""
     is_image = len(shape) == 3
     array = X.detach().cpu().numpy() if isinstance(X, torch.Tensor) else X
     dimensions = np.ndim(array)

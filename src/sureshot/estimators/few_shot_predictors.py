@@ -29,7 +29,8 @@ from sureshot.likelihoods.quadrature import (
     marginal_variance,
     standard_normal_points,
 )
-from sureshot.meta.learners import EmbeddedPosterior, GaussianProcessLearner, Learner
+from sureshot.meta.learners import EmbeddedPosterior, GaussianProcessLearner
+from sureshot.meta.learners import EmbeddingLearner as Learner
 from sureshot.meta.learners.gp import distance_to_classes
 from sureshot.meta.learners.prediction import class_probabilities, temper
 

@@ -73,16 +73,10 @@ class Fitted(Predictor):
 class Format:
     """How an estimator's model files are written and read.
 
-    Attributes
-    ----------
-    kind : str
-        What the file says it holds.
-    write : callable
-        From the constructor's arguments and a `Fitted` to the header and the arrays of a file.
-    read : callable
-        From a file to the constructor's arguments and a `Fitted`; every malformed entry is one `ArtifactError`.
+    Writing goes from the constructor's arguments and a `Fitted` to the header and the arrays of a file, reading back;
+    there every malformed entry is one `ArtifactError`.
     """
 
-    kind: str
+    kind: str  # what the file says it holds
     write: Callable[[Mapping[str, Any], Any], tuple[dict[str, Any], dict[str, Any]]]
     read: Callable[[Artifact], tuple[dict[str, Any], Fitted]]

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from sureshot.estimators.conditioning import INFERENCE_FOR, Model
 from sureshot.estimators.precomputed import PrecomputedKernel
-from sureshot.estimators.settings import choice
+from sureshot.estimators.settings import check_choice
 from sureshot.estimators.tuning import LENGTHSCALES, Family, scaled
 from sureshot.kernels import KERNEL_NAMES, Expression, feature_map, is_unit_norm, make_kernel, natural_lengthscale
+from sureshot.kernels.presets import LENGTHSCALE_NAMES, UNIT_SPHERE_NAMES
 from sureshot.likelihoods.base import PredictiveRule
 
 COMMENSURATE_COLUMNS = 8
@@ -36,8 +37,8 @@ ONE_SHOT_TEMPERATURE_ELSEWHERE = 0.5
 
 def models_for(likelihood: str, inference: str, n_classes: int, **settings: Any) -> tuple[Model, ...]:
     """The models to choose from, the default first."""
-    choice("likelihood", likelihood, ("auto", *INFERENCE_FOR))
-    choice("inference", inference, ("auto", *INFERENCE_NAMES))
+    check_choice("likelihood", likelihood, ("auto", *INFERENCE_FOR))
+    check_choice("inference", inference, ("auto", *INFERENCE_NAMES))
     if likelihood == "logistic" and n_classes > 2:
         raise ValueError(
             f"likelihood='logistic' is for two classes, and there are {n_classes}: "
@@ -95,15 +96,15 @@ def families_for(
             "kernel must be a name or a gpytorch.kernels.Kernel or a sureshot.kernels.Expression; "
             f"got {type(kernel).__name__}."
         )
-    choice("kernel", kernel, ("auto", *KERNEL_NAMES, "precomputed"))
+    check_choice("kernel", kernel, ("auto", *KERNEL_NAMES, "precomputed"))
     families = tuple(named_family(name, x) for name in (automatic_kernels(x) if kernel == "auto" else (kernel,)))
-    if column_scale is None or not commensurate(column_scale):
+    if column_scale is None or not share_a_unit(column_scale):
         return families
     weights = column_scale / column_scale.square().mean().sqrt()
     return (*(replace(family, column_weights=weights) for family in families), *families)
 
 
-def commensurate(column_scale: Tensor) -> bool:
+def share_a_unit(column_scale: Tensor) -> bool:
     """Whether columns may share a unit: many of them, and nine in ten within a factor of 100 of the largest."""
     if len(column_scale) < COMMENSURATE_COLUMNS:
         return False
@@ -121,17 +122,16 @@ def named_family(name: str, x: Tensor) -> Family:
     """A preset at any length-scale; unit-sphere kernels of embeddings are centred on the training rows."""
     width = x.shape[1]
     center = None
-    if name in ("cosine", "unit_rbf", "unit_matern32") and is_unit_norm(x):
+    if name in UNIT_SPHERE_NAMES and is_unit_norm(x):
         mean = x.mean(0)
         if float((x - mean).norm(dim=1).min()) > 1e-6:
             center = mean
     natural = natural_lengthscale(name, width)
-    has_lengthscale = name.startswith(("rbf", "matern", "unit_"))
+    has_lengthscale = name in LENGTHSCALE_NAMES
 
     def build(relative: float) -> Kernel:
-        return make_kernel(name, width, lengthscale=natural * relative if has_lengthscale else None, center=center).to(
-            x.device
-        )
+        lengthscale = natural * relative if has_lengthscale else None
+        return make_kernel(name, width, lengthscale=lengthscale, center=center).to(x.device)
 
     return Family(build, LENGTHSCALES if has_lengthscale else (1.0,), one_shot_temperature(name))
 

@@ -29,14 +29,9 @@ class MatrixReader(Reader):
 
 
 class PrecomputedKernel(Kernel):
-    """Looks up ``K[i, j]`` for inputs that are row positions, (N, 1).
+    """Looks up ``K[i, j]`` for inputs that are row positions, (N, 1)."""
 
-    Parameters
-    ----------
-    gram : Tensor (N, N)
-    """
-
-    gram: Tensor
+    gram: Tensor  # (N, N)
 
     def __init__(self, gram: Tensor) -> None:
         super().__init__()

@@ -14,25 +14,17 @@ import torch
 
 from sureshot.kernels import is_unit_norm
 
-FARTHEST = 1e50
+LARGEST_INPUT = 1e50
 """Largest entry of a kernel input: its fourth power, the variance of a quadratic kernel, is a number still."""
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """A fixed affine map of the columns.
+    """A fixed affine map of the columns."""
 
-    Attributes
-    ----------
-    kept : ndarray (D_kept,) int64
-        The columns that vary.
-    mean, scale : ndarray (D_kept,)
-        Subtracted, then divided by.
-    """
-
-    kept: np.ndarray
-    mean: np.ndarray
-    scale: np.ndarray
+    kept: np.ndarray  # (D_kept,) int64, the columns that vary
+    mean: np.ndarray  # (D_kept,), subtracted
+    scale: np.ndarray  # (D_kept,), then divided by
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """Map raw inputs (n, D) to kernel inputs (n, D_kept)."""
@@ -45,15 +37,9 @@ class Scaling:
 
 
 def fit_scaling(x: np.ndarray, weight: np.ndarray, standardize: bool | str) -> Scaling:
-    """Learn the map from weighted rows.
+    """Learn the map from rows (n, D), of which one of weight 2 counts as two.
 
-    Parameters
-    ----------
-    x : ndarray (n, D)
-    weight : ndarray (n,)
-        A row of weight 2 counts as two rows.
-    standardize : bool or "auto"
-        "auto" standardises unless every row has unit length (embeddings, whose geometry is their meaning).
+    "auto" standardises unless every row has unit length (embeddings, whose geometry is their meaning).
     """
     if standardize not in (True, False, "auto"):
         raise ValueError(f"standardize must be True, False or 'auto'; got {standardize!r}.")
@@ -72,7 +58,7 @@ def fit_scaling(x: np.ndarray, weight: np.ndarray, standardize: bool | str) -> S
     return Scaling(kept, mean[kept], scale[kept])
 
 
-def within_range(x: np.ndarray, farthest: float = FARTHEST) -> np.ndarray:
+def within_range(x: np.ndarray, farthest: float = LARGEST_INPUT) -> np.ndarray:
     """Rows (n, D) of which no entry is larger than `farthest`: those that have one are shrunk as a whole."""
     largest = np.abs(x).max(axis=1, initial=0.0)
     outside = largest > farthest

@@ -15,7 +15,7 @@ import numpy as np
 from sureshot.estimators.validation import (
     Columns,
     check_inputs,
-    check_labels,
+    check_targets,
     check_weights,
 )
 
@@ -25,16 +25,7 @@ class Reader(ABC):
 
     @abstractmethod
     def check(self, name: str, X: Any, columns: Columns | None) -> tuple[np.ndarray, Columns]:
-        """Rows (n, width) and their columns, or an error that says what is wrong.
-
-        Parameters
-        ----------
-        name : str
-            Of the estimator, for messages.
-        X : array, DataFrame or tensor
-        columns : Columns, optional
-            Those that were learnt from; None on fitting.
-        """
+        """Rows (n, width) and their columns, or an error that says what is wrong; as `validation.check_inputs`."""
 
     @abstractmethod
     def keep(self, checked: np.ndarray, fitting: bool) -> np.ndarray:
@@ -70,7 +61,7 @@ def read_labelled(
 ) -> LabelledData:
     """Check rows with their labels and weights; rows of weight zero are left out."""
     checked, found = reader.check(name, X, columns)
-    labels = check_labels(y, len(checked))
+    labels = check_targets(y, len(checked))
     weight = check_weights(sample_weight, checked)
     counted = weight > 0
     kept = reader.keep(checked, fitting=True)[counted]

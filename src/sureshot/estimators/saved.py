@@ -15,13 +15,7 @@ _CLASSIFIERS: dict[str, type[Classifier]] = {kind._format.kind: kind for kind in
 
 
 def load_classifier(path: str | os.PathLike[str]) -> Classifier:
-    """Read a model file that the `save` of an estimator wrote.
-
-    Raises
-    ------
-    ArtifactError
-        If it is missing, damaged, or holds something else than a classifier.
-    """
+    """Read a model file that the `save` of an estimator wrote."""
     artifact = load_artifact(path)
     if artifact.kind == CHECKPOINT:
         raise ArtifactError(

@@ -41,13 +41,7 @@ class Settings:
 
     @classmethod
     def checked(cls, arguments: Mapping[str, Any], seed: int) -> Settings:
-        """The settings that the constructor's arguments stand for.
-
-        Raises
-        ------
-        ValueError
-            Which names the argument, what was expected and what came.
-        """
+        """The settings that the constructor's arguments stand for, all checked."""
         given = {name: value for name, value in arguments.items() if name != "random_state"}
         for name in ("n_chains", "n_sweeps", "n_inducing"):
             value = given[name]
@@ -64,9 +58,9 @@ class Settings:
                 f"prior_mean must be a finite number; got {mean!r}. It is not learned: softmax and one-vs-each do not "
                 "depend on it; for the others compare a few values by leave_one_out_score_."
             )
-        choice("objective", given["objective"], OBJECTIVES)
-        choice("approximation", given["approximation"], APPROXIMATIONS)
-        choice("predictive", given["predictive"], ("auto", *get_args(PredictiveRule)))
+        check_choice("objective", given["objective"], OBJECTIVES)
+        check_choice("approximation", given["approximation"], APPROXIMATIONS)
+        check_choice("predictive", given["predictive"], ("auto", *get_args(PredictiveRule)))
         memory_budget(given["memory_limit"])
         given |= {"likelihood_temperature": float(temperature), "prior_mean": float(mean)}
         return cls(**{**given, "device": device_for(given["device"])}, seed=seed)
@@ -91,7 +85,7 @@ def is_precomputed(kernel: Any) -> bool:
     return isinstance(kernel, str) and kernel == "precomputed"
 
 
-def choice(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
+def check_choice(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
     """The value if it is allowed, else an error that lists what is."""
     if value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(repr(item) for item in allowed)}; got {value!r}.")

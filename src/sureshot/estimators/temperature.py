@@ -27,11 +27,7 @@ def fit_rule(
     rule: PredictiveRule,
     default_temperature: float,
 ) -> tuple[float, Tensor]:
-    """Temperature of a rule and the pointwise log probabilities (N,) at it.
-
-    The averaging rules account for the uncertainty of the latents and keep temperature 1; the plug-in rule gets
-    the temperature that maximises the leave-one-out log probability under a log-normal prior.
-    """
+    """Temperature of a rule and the pointwise log probabilities (N,) at it."""
     if rule != "plug_in":
         return 1.0, smoothed_score(likelihood.predict(mean, variance, rule).clamp_min(1e-300).log(), support)
     temperatures, pointwise = plug_in_temperatures(likelihood, mean[None], support, default_temperature)
@@ -39,20 +35,12 @@ def fit_rule(
 
 
 def plug_in_temperatures(
-    likelihood: Likelihood, means: Tensor, support: Support, default_temperature: float
+    likelihood: Likelihood,
+    means: Tensor,  # (L, C, N)
+    support: Support,
+    default_temperature: float,
 ) -> tuple[Tensor, Tensor]:
-    """The best temperature for each of several leave-one-out latents.
-
-    Parameters
-    ----------
-    means : Tensor (L, C, N)
-
-    Returns
-    -------
-    temperatures : Tensor (L,)
-    pointwise : Tensor (L, N)
-        Smoothed log probabilities at them.
-    """
+    """The best temperature (L,) for each of several leave-one-out latents, and the smoothed scores (L, N) at them."""
     usable = support.usable
     log_default = math.log(default_temperature)
 

@@ -24,19 +24,11 @@ MAX_NAMES = 5
 
 @dataclass(frozen=True)
 class LabelledRows:
-    """Distinct labelled rows with their weights.
+    """Distinct labelled rows with their weights."""
 
-    Attributes
-    ----------
-    x : ndarray (n, D) float64
-    y : ndarray (n,) int64
-        Positions in the estimator's ``classes_``.
-    weight : ndarray (n,) float64, positive
-    """
-
-    x: np.ndarray
-    y: np.ndarray
-    weight: np.ndarray
+    x: np.ndarray  # (n, D) float64
+    y: np.ndarray  # (n,) int64, positions in the estimator's ``classes_``
+    weight: np.ndarray  # (n,) float64, positive
 
 
 @dataclass(frozen=True)
@@ -62,23 +54,14 @@ def validated(name: str, X: Any, columns: Columns | None, **options: Any) -> tup
     return checked, Columns(stand_in.n_features_in_, names) if columns is None else columns
 
 
-def check_inputs(name: str, X: Any, columns: Columns | None) -> tuple[np.ndarray, Columns]:
-    """Inputs as a finite float64 matrix, and its columns, or an error that says which column is wrong.
+def check_inputs(
+    name: str,  # of the estimator, for messages
+    X: Any,
+    columns: Columns | None,  # those that were learnt from; None on fitting
+) -> tuple[np.ndarray, Columns]:
+    """Inputs (n, D) as a finite float64 matrix, and its columns, or an error that says which column is wrong.
 
-    Parameters
-    ----------
-    name : str
-        Of the estimator, for messages.
-    X : array, DataFrame or tensor (n, D)
-    columns : Columns, optional
-        Those that were learnt from; None on fitting.
-
-    Raises
-    ------
-    ValueError
-        Non-numeric columns, missing or infinite values, wrong width, empty or one-dimensional input.
-    TypeError
-        Sparse input.
+    Sparse input is a TypeError.
     """
     if isinstance(X, torch.Tensor):
         X = X.detach().cpu().numpy()
@@ -89,7 +72,7 @@ def check_inputs(name: str, X: Any, columns: Columns | None) -> tuple[np.ndarray
     return checked, found
 
 
-def check_labels(y: Any, n_rows: int) -> np.ndarray:
+def check_targets(y: Any, n_rows: int) -> np.ndarray:
     """Labels as a one-dimensional array without missing values."""
     if isinstance(y, torch.Tensor):
         y = y.detach().cpu().numpy()

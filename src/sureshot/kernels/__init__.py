@@ -15,8 +15,8 @@ from sureshot.kernels.config import kernel_config, kernel_from_config, kernel_st
 from sureshot.kernels.dense import GPyTorchKernel, describe, evaluate
 from sureshot.kernels.expression import KINDS, Expression
 from sureshot.kernels.expression_json import kernel_from_json
-from sureshot.kernels.features import FeatureMap, feature_map
-from sureshot.kernels.gpytorch_twins import (
+from sureshot.kernels.features import ExplicitFeatures, feature_map
+from sureshot.kernels.gpytorch_kernels import (
     CosineKernel,
     GammaExponentialKernel,
     ScaledPolynomialKernel,
@@ -44,8 +44,8 @@ __all__ = [
     "Constant",
     "Cosine",
     "CosineKernel",
+    "ExplicitFeatures",
     "Expression",
-    "FeatureMap",
     "GPyTorchKernel",
     "GammaExponential",
     "GammaExponentialKernel",

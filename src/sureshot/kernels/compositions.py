@@ -18,7 +18,7 @@ from torch import Tensor
 from sureshot.kernels import checks
 from sureshot.kernels.expression import Expression, kernel
 from sureshot.kernels.fields import part, parts, scalar, setting, vector
-from sureshot.kernels.gpytorch_twins import UnitSphereKernel
+from sureshot.kernels.gpytorch_kernels import UnitSphereKernel
 from sureshot.kernels.unit_sphere import unit_rows
 
 
@@ -106,7 +106,7 @@ class Columns(Expression):
 
     def to_gpytorch(self) -> Kernel:
         kernel = self.base_kernel.to_gpytorch()
-        if kernel.active_dims is not None or not self.base_kernel.twins:
+        if kernel.active_dims is not None or not self.base_kernel.gpytorch_classes:
             kernel = gk.AdditiveKernel(kernel)  # has active dimensions of its own, whatever those of its term
         device = next((value.device for value in kernel.parameters()), None)
         kernel.active_dims = torch.tensor(self.columns, device=device)
@@ -130,7 +130,7 @@ class UnitSphere(Expression):
 
     base_kernel: Expression = part()
     center: Tensor | None = vector(default=None)
-    keeps_differences = False
+    preserves_stationarity = False
 
     def values(self, x1: Tensor, x2: Tensor, paired: bool) -> Tensor:
         first = unit_rows(x1, self.center)

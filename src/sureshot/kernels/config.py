@@ -2,7 +2,8 @@
 
 A configuration is either a preset, ``{"name": "rbf", "n_features": 8, "ard": false, "constant": true,
 "center": false}``, or a tree of classes, ``{"class": "ScaleKernel", "base_kernel": {...}}``. `kernel_config`
-writes the second form for every kernel composed of the twins of our expressions; `kernel_from_config` reads both.
+writes the second form for every kernel composed of the classes that have an expression; `kernel_from_config` reads
+both.
 Whatever a file says, only these classes are built, and sizes are checked before memory is taken for them.
 
 Beside an expression's values this keeps what learning needs: raw parameters, their constraints, which are frozen.
@@ -21,8 +22,8 @@ from torch import Tensor
 
 from sureshot.kernels.checks import MAX_SIZE, integer, integers, limit_parts, listing, mapping, only_keys
 from sureshot.kernels.constraints import constraint_config, constraint_from_config
-from sureshot.kernels.expression import TWINS
-from sureshot.kernels.gpytorch_twins import ScaledPolynomialKernel
+from sureshot.kernels.expression import GPYTORCH_CLASSES
+from sureshot.kernels.gpytorch_kernels import ScaledPolynomialKernel
 from sureshot.kernels.presets import make_kernel
 
 Config = dict[str, Any]
@@ -32,22 +33,19 @@ _OPTIONAL_KEYS = {"active_dims", "ard_num_dims", "batch_shape", "constraints", "
 
 def _classes() -> dict[str, type[Kernel]]:
     """The classes that a file may name."""
-    return {kind.__name__: kind for kind in TWINS}
+    return {kind.__name__: kind for kind in GPYTORCH_CLASSES}
 
 
 def _arguments(kind: type[Kernel]) -> tuple[str, ...]:
     """What the constructor of a class needs of its own."""
-    return TWINS[kind].twins[kind]
+    return GPYTORCH_CLASSES[kind].gpytorch_classes[kind]
 
 
 def kernel_config(kernel: Kernel) -> Config:
     """The structure of `kernel` as JSON-serialisable data; its parameters' values are in `kernel_state`.
 
-    Raises
-    ------
-    ValueError
-        When a part is of a class that is no twin of an expression, has a prior, has a constraint that cannot be written
-        down, or appears twice.
+    A ValueError says which part cannot be written down: one of a class without an expression, with a prior or a
+    constraint of another kind, or a part that appears twice.
     """
     parts = [part for _, part in kernel.named_modules(remove_duplicate=False) if isinstance(part, Kernel)]
     if len({id(part) for part in parts}) < len(parts):
@@ -61,7 +59,7 @@ def kernel_config(kernel: Kernel) -> Config:
 def _write(kernel: Kernel) -> Config:
     kind = type(kernel)
     name = kind.__name__
-    if kind not in TWINS:
+    if kind not in GPYTORCH_CLASSES:
         raise ValueError(
             f"kernels of class {kind.__module__}.{name} cannot be saved, only those composed of "
             f"{', '.join(sorted(_classes()))}. Keep the training rows and fit again, or use these classes."
@@ -107,10 +105,7 @@ def kernel_state(kernel: Kernel) -> dict[str, Tensor]:
 def load_kernel_state(kernel: Kernel, state: Mapping[str, Tensor]) -> None:
     """Put the tensors of `kernel_state` into `kernel`, which takes on their dtype.
 
-    Raises
-    ------
-    ValueError
-        When names, shapes or dtypes do not fit, or a value is not finite; `kernel` is then unchanged.
+    A ValueError says what does not fit; `kernel` is then unchanged.
     """
     own = _named_values(kernel)
     if own.keys() != state.keys():
@@ -138,25 +133,13 @@ def load_kernel_state(kernel: Kernel, state: Mapping[str, Tensor]) -> None:
 
 def kernel_from_config(
     config: Mapping[str, Any],
-    state: Mapping[str, Tensor] | None = None,
-    dtype: torch.dtype = torch.float64,
+    state: Mapping[str, Tensor] | None = None,  # without it parameters start at their initial values
+    dtype: torch.dtype = torch.float64,  # of the parameters; a state brings its own
 ) -> Kernel:
-    """Build the kernel that a configuration describes.
+    """Build the kernel that a configuration describes: a preset, or what `kernel_config` wrote.
 
-    Parameters
-    ----------
-    config : mapping
-        A preset (``name``, ``n_features`` and optionally ``ard``, ``constant``, ``center``) or what
-        `kernel_config` wrote. With ``"center": true`` the centre is zero until the state sets it.
-    state : mapping of Tensor, optional
-        What `kernel_state` gave; without it parameters start at their initial values.
-    dtype : torch.dtype
-        Of the parameters; a state brings its own.
-
-    Raises
-    ------
-    ValueError
-        When the configuration is malformed, names an unknown class, or does not fit the state.
+    With ``"center": true`` the centre of a preset is zero until the state sets it. Whatever is malformed, unknown or
+    does not fit the state is a ValueError.
     """
     if not isinstance(config, Mapping):
         raise ValueError(f"a kernel configuration must be a mapping, got {type(config).__name__}.")
@@ -237,7 +220,7 @@ def _construct(kind: type[Kernel], config: Mapping[str, Any]) -> Kernel:
         elif argument == "center":
             options["center"] = torch.zeros(integer(config["center"], "center")) if "center" in config else None
         else:
-            check = TWINS[kind].roles[argument].check
+            check = GPYTORCH_CLASSES[kind].roles[argument].check
             assert check is not None
             options[argument] = check(config[argument], argument)
     if kind is not ScaledPolynomialKernel:

@@ -32,10 +32,7 @@ _TRANSFORMS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tens
 def constraint_config(owner: str, constraint: Interval) -> dict[str, Any] | None:
     """The constraint as JSON-serialisable data, or None for the default, `Positive` with softplus.
 
-    Raises
-    ------
-    ValueError
-        For a class, transform or bounds that cannot be written down; names `owner`, the kernel's class.
+    A class, transform or bounds that cannot be written down are a ValueError, which names `owner`, the kernel's class.
     """
     name = type(constraint).__name__
     transform = _transform_name(constraint)
@@ -56,13 +53,7 @@ def constraint_config(owner: str, constraint: Interval) -> dict[str, Any] | None
 
 
 def constraint_from_config(config: Any) -> Interval:
-    """Build a constraint from what `constraint_config` wrote.
-
-    Raises
-    ------
-    ValueError
-        When the data are malformed.
-    """
+    """Build a constraint from what `constraint_config` wrote; malformed data are a ValueError."""
     if not isinstance(config, Mapping):
         raise ValueError(f"a kernel's constraint must be a mapping, got {config!r}.")
     name, transform = config.get("class"), config.get("transform")

@@ -28,26 +28,12 @@ def evaluate(
     x2: Tensor | None = None,  # (..., M, D)
     diag: bool = False,
 ) -> Tensor:
-    """The kernel between rows as a dense tensor: (..., N, M), or with `diag` (..., N).
+    """The kernel between rows as a dense tensor: (..., N, M), or with `diag` the values of paired rows (..., N).
 
-    Batch dimensions of the inputs and of the kernel's parameters broadcast. Differentiable in both.
-
-    Parameters
-    ----------
-    kernel : Expression or gpytorch.kernels.Kernel
-        Any, compositions included.
-    x1 : Tensor (..., N, D)
-        Pass the training rows here and the queries as `x2`: kernels may take the mean of `x1` as their origin, so that
-        a query's values do not depend on the queries beside it.
-    x2 : Tensor (..., M, D), optional
-        Without it the kernel of `x1` with itself, exactly symmetric, its diagonal free of rounding.
-    diag : bool
-        Only the values of paired rows, ``k(x1[i], x2[i])``.
-
-    Raises
-    ------
-    ValueError
-        When widths or dtypes do not match, or a row has no direction on the unit sphere.
+    Batch dimensions of the inputs and of the kernel's parameters broadcast. Differentiable in both. Without `x2` the
+    kernel of `x1` with itself, exactly symmetric, its diagonal free of rounding. Pass the training rows as `x1` and the
+    queries as `x2`: kernels may take the mean of `x1` as their origin, so that a query's values do not depend on the
+    queries beside it.
     """
     expression = as_expression(kernel)
     return expression.diagonal(x1, x2) if diag else expression(x1, x2)
@@ -78,7 +64,7 @@ class GPyTorchKernel(Expression):
     """A GPyTorch kernel of any other class, evaluated by itself; its raw parameters stay in the object."""
 
     module: Kernel = setting(_gpytorch)
-    keeps_differences = False
+    preserves_stationarity = False
 
     @property
     def parameters(self) -> dict[str, Tensor]:

@@ -13,21 +13,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-_NUMBERS_AT_ONCE = 2**22  # of differences, for the pairs that are computed again
+_BLOCK_SIZE = 2**22  # differences held at once, for the pairs that are computed again
 
 
-def squared_distances(x1: Tensor, x2: Tensor) -> Tensor:
-    """Squared Euclidean distances (..., N, M) between rows (..., N, D) and (..., M, D).
+def squared_distances(
+    x1: Tensor,  # (..., N, D)
+    x2: Tensor,  # (..., M, D)
+) -> Tensor:
+    """Squared Euclidean distances (..., N, M); where both are one object, the diagonal is zero.
 
-    Differentiable. Distances that leave the range of the dtype are cut at the square root of its largest number, so
-    that a kernel can square them.
-
-    Parameters
-    ----------
-    x1 : Tensor (..., N, D)
-        The rows that set the origin: those that were learnt from.
-    x2 : Tensor (..., M, D)
-        May be the same object; the diagonal is then zero.
+    Differentiable. The origin is set by the first rows: pass those that were learnt from. Distances that leave the
+    range of the dtype are cut at the square root of its largest number, so that a kernel can square them.
     """
     same = x2 is x1
     origin = x1.detach().mean(-2, keepdim=True)
@@ -55,7 +51,7 @@ def _computed_again(squared: Tensor, lost: Tensor, x1: Tensor, x2: Tensor) -> Te
     n, m = squared.shape[-2:]
     pairs = lost.flatten().nonzero().squeeze(-1)
     batch, row, column = pairs // (n * m), (pairs // m) % n, pairs % m
-    size = max(1, _NUMBERS_AT_ONCE // x1.shape[-1])
+    size = max(1, _BLOCK_SIZE // x1.shape[-1])
     parts = [
         (first[b * n + i] - second[b * m + j]).square().sum(-1)
         for b, i, j in zip(batch.split(size), row.split(size), column.split(size), strict=True)

@@ -12,8 +12,8 @@
 (2.3 x RBF(0.7) + 5) x Linear(1)
 
 Every kind of kernel is one class with the decorator `kernel`, which makes it a frozen dataclass and enters it in the
-registries `KINDS` (by name) and `TWINS` (by the GPyTorch class that computes the same). Its fields are declared with
-their roles (`sureshot.kernels.fields`) under GPyTorch's names; the rest follows.
+registries `KINDS` (by name) and `GPYTORCH_CLASSES` (by the GPyTorch class that computes the same). Its fields are
+declared with their roles (`sureshot.kernels.fields`) under GPyTorch's names; the rest follows.
 
 Parameters are tensors with any leading batch dimensions, which broadcast with those of the rows. A scalar has nothing
 behind them, (...); a parameter for each column has (..., D), or (..., 1) where all columns share it. Numbers are
@@ -33,8 +33,8 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from sureshot.kernels.fields import Role, columns, equal, part, parts, scalar, setting, shown, vector
-from sureshot.kernels.gpytorch_twins import set_values
+from sureshot.kernels.fields import Role, columns, format_value, part, parts, same_value, scalar, setting, vector
+from sureshot.kernels.gpytorch_kernels import set_values
 
 
 class Expression(ABC):
@@ -44,8 +44,9 @@ class Expression(ABC):
     """
 
     roles: ClassVar[dict[str, Role]]
-    twins: ClassVar[dict[type[Kernel], tuple[str, ...]]]
-    keeps_differences: ClassVar[bool] = True
+    gpytorch_classes: ClassVar[dict[type[Kernel], tuple[str, ...]]]
+    """Those that compute the same, with their constructors' own arguments."""
+    preserves_stationarity: ClassVar[bool] = True
     """Whether this kind of kernel is stationary when its parts are."""
 
     def __post_init__(self) -> None:
@@ -94,7 +95,7 @@ class Expression(ABC):
     @property
     def stationary(self) -> bool:
         """Whether the kernel is known to depend on the differences of rows only."""
-        return self.keeps_differences and all(part.stationary for _, part in self._parts())
+        return self.preserves_stationarity and all(part.stationary for _, part in self._parts())
 
     @property
     def width(self) -> int | None:
@@ -142,21 +143,21 @@ class Expression(ABC):
     def from_gpytorch(cls, kernel: Kernel) -> Expression:
         """The expression of a GPyTorch kernel, with its parameters as they are now: gradients flow to them.
 
-        A class that has no twin here is kept as it is, in a `GPyTorchKernel`. Types are compared exactly, since a
+        A class without an expression is kept as it is, in a `GPyTorchKernel`. Types are compared exactly, since a
         subclass may compute anything.
         """
-        kind = TWINS.get(type(kernel))
+        kind = GPYTORCH_CLASSES.get(type(kernel))
         if kind is None:
             return KINDS["GPyTorchKernel"](kernel)
-        expression, chosen = kind.from_twin(kernel), kernel.active_dims
+        expression, chosen = kind.from_gpytorch_class(kernel), kernel.active_dims
         # GPyTorch's scale kernel takes over the active dimensions of its base, which are selected once.
         if chosen is None or (type(kernel) is gk.ScaleKernel and kernel.base_kernel.active_dims is not None):
             return expression
         return KINDS["Columns"](tuple(chosen.tolist()), expression)
 
     @classmethod
-    def from_twin(cls, kernel: Kernel) -> Expression:
-        """This kind of kernel from a GPyTorch kernel of one of the classes `twins`, active dimensions aside."""
+    def from_gpytorch_class(cls, kernel: Kernel) -> Expression:
+        """This kind of kernel from a GPyTorch kernel of one of its classes, active dimensions aside."""
         values = {}
         for name, role in cls.roles.items():
             value = getattr(kernel, name)
@@ -173,9 +174,9 @@ class Expression(ABC):
 
     def to_gpytorch(self) -> Kernel:
         """A GPyTorch kernel with these values, whose parameters are learned through GPyTorch's default constraints."""
-        if not self.twins:
+        if not self.gpytorch_classes:
             raise NotImplementedError(f"{type(self).__name__} has no twin in GPyTorch.")
-        twin, arguments = next(iter(self.twins.items()))
+        kind, arguments = next(iter(self.gpytorch_classes.items()))
         options = {name: getattr(self, name) for name in arguments if self.roles[name].kind in ("setting", "vector")}
         values, batches = {}, []
         for name, role in self.roles.items():
@@ -187,7 +188,7 @@ class Expression(ABC):
                 values[name] = value.unsqueeze(-2) if role.kind == "columns" else value[(..., *[None] * role.trailing)]
         if batches:
             options["batch_shape"] = torch.broadcast_shapes(*batches)
-        return set_values(twin(*(part.to_gpytorch() for _, part in self._parts()), **options), **values)
+        return set_values(kind(*(part.to_gpytorch() for _, part in self._parts()), **options), **values)
 
     def to_json(self) -> dict[str, Any]:
         """The kernel with its values as JSON-serialisable data."""
@@ -205,7 +206,7 @@ class Expression(ABC):
 
     def __str__(self) -> str:
         """As mathematics."""
-        values = [shown(getattr(self, name)) for name in self.roles if getattr(self, name) is not None]
+        values = [format_value(getattr(self, name)) for name in self.roles if getattr(self, name) is not None]
         return f"{type(self).__name__}({', '.join(values)})"
 
     def __repr__(self) -> str:
@@ -214,7 +215,7 @@ class Expression(ABC):
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return all(equal(getattr(self, name), getattr(other, name)) for name in self.roles)
+        return all(same_value(getattr(self, name), getattr(other, name)) for name in self.roles)
 
     def __hash__(self) -> int:
         values = (getattr(self, name) for name in self.roles)
@@ -260,7 +261,7 @@ class Expression(ABC):
 
 KINDS: dict[str, type[Any]] = {}
 """Every kind of kernel by its name, which is also its name in JSON."""
-TWINS: dict[type[Kernel], type[Expression]] = {}
+GPYTORCH_CLASSES: dict[type[Kernel], type[Expression]] = {}
 """The kind of kernel for each GPyTorch class."""
 
 _Kind = TypeVar("_Kind", bound=Expression)
@@ -269,21 +270,19 @@ _Kind = TypeVar("_Kind", bound=Expression)
 @dataclass_transform(
     frozen_default=True, eq_default=False, field_specifiers=(scalar, columns, vector, setting, part, parts)
 )
-def kernel(twins: dict[type[Kernel], tuple[str, ...]]) -> Callable[[type[_Kind]], type[_Kind]]:
+def kernel(gpytorch_classes: dict[type[Kernel], tuple[str, ...]]) -> Callable[[type[_Kind]], type[_Kind]]:
     """Make a class a kind of kernel: a frozen dataclass with its place in the registries.
 
-    Parameters
-    ----------
-    twins : dict
-        GPyTorch's classes of the same kernel, the first for conversion, each with its constructor's own arguments.
+    Its GPyTorch classes are those that compute the same, the first for conversion, each with its constructor's own
+    arguments.
     """
 
     def register(kind: type[_Kind]) -> type[_Kind]:
         made: Any = dataclass(frozen=True, eq=False, repr=False)(kind)
         made.roles = {item.name: item.metadata["role"] for item in dataclass_fields(made)}
-        made.twins = twins
+        made.gpytorch_classes = gpytorch_classes
         KINDS[made.__name__] = made
-        TWINS.update(dict.fromkeys(twins, made))
+        GPYTORCH_CLASSES.update(dict.fromkeys(gpytorch_classes, made))
         return made
 
     return register

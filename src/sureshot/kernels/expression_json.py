@@ -24,10 +24,7 @@ from sureshot.kernels.expression import KINDS, Expression
 def kernel_from_json(config: Any, dtype: torch.dtype = torch.float64) -> Expression:
     """The kernel that `Expression.to_json` wrote, its tensors of `dtype`; fields may be left at their defaults.
 
-    Raises
-    ------
-    ValueError
-        When the data are malformed or name an unknown kernel.
+    Malformed data and unknown kernels are a ValueError.
     """
     checks.limit_parts(config, "kernel")
     return _read(config).to(dtype)

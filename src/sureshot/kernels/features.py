@@ -17,21 +17,14 @@ from sureshot.kernels.expression import Expression
 
 
 @dataclass(frozen=True)
-class FeatureMap:
+class ExplicitFeatures:
     """The features of a kernel, as a function of the rows.
 
-    Reads the kernel's parameters on every call, so it stays right, and differentiable, while they are
-    learned.
-
-    Attributes
-    ----------
-    kernel : Expression or gpytorch.kernels.Kernel
-    rank : int or None
-        R, the number of features it gives; None when the width of the inputs was not stated.
+    Reads the kernel's parameters on every call, so it stays right, and differentiable, while they are learned.
     """
 
     kernel: Kernel | Expression
-    rank: int | None
+    rank: int | None  # R, the number of features; None when the width of the inputs was not stated
 
     def __call__(self, x: Tensor) -> Tensor:
         """Features (..., N, R) of rows (..., N, D), with ``Phi(x) Phi(x')' = K(x, x')``."""
@@ -40,27 +33,22 @@ class FeatureMap:
         return features
 
 
-def feature_map(kernel: Kernel | Expression, n_features: int | None = None, max_rank: int = 4097) -> FeatureMap | None:
+def feature_map(
+    kernel: Kernel | Expression,
+    n_features: int | None = None,  # D; by default as the kernel says, where it does (degree 2, ARD, a centre)
+    max_rank: int = 4097,  # a linear kernel with an intercept up to 4096 features, degree 2 up to 88
+) -> ExplicitFeatures | None:
     """The features of `kernel`, or None when it has none that pay.
 
-    Parameters
-    ----------
-    kernel : Expression or gpytorch.kernels.Kernel
-        Features exist for linear, cosine, constant and polynomial kernels (degrees 1 and 2), and for their
-        scalings and sums, also on the unit sphere.
-    n_features : int, optional
-        D, the width of the inputs. Default: as the kernel says, where it does (presets of degree 2, ARD, a
-        centre).
-    max_rank : int
-        None is returned above this rank. The default serves a linear kernel with an intercept up to 4096
-        features, and degree 2 up to 88.
+    Features exist for linear, cosine, constant and polynomial kernels (degrees 1 and 2), and for their scalings and
+    sums, also on the unit sphere.
     """
     expression = as_expression(kernel)
     width = expression.width if n_features is None else n_features
     if width is not None:
         rank = expression.rank(width)
-        return None if rank is None or rank > max_rank else FeatureMap(kernel, rank)
+        return None if rank is None or rank > max_rank else ExplicitFeatures(kernel, rank)
     first, second, third = (expression.rank(width) for width in (1, 2, 3))
     if first is None or second is None or third is None or third - second != second - first:
         return None  # of no finite rank, or of one that grows faster than the unknown width
-    return FeatureMap(kernel, None)
+    return ExplicitFeatures(kernel, None)

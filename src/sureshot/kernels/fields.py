@@ -18,27 +18,13 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Role:
-    """What a field is.
-
-    Attributes
-    ----------
-    kind : str
-        Scalars and columns are parameters; a vector is a constant of the kernel; settings are plain values.
-    natural : callable, optional
-        The value of a parameter to start from on standardised rows of a width; 1 without.
-    upper : float
-        The largest value of a parameter; all are positive.
-    trailing : int
-        Dimensions that GPyTorch has for a scalar behind those of the batch.
-    check : callable, optional
-        ``check(value, name)`` gives the value of a setting or raises a ValueError.
-    """
+    """What a field is: scalars and columns are parameters, a vector is a constant, settings are plain values."""
 
     kind: Literal["scalar", "columns", "vector", "setting", "part", "parts"]
-    natural: Callable[[int], float] | None = None
-    upper: float = math.inf
-    trailing: int = 1
-    check: Callable[[Any, str], Any] | None = None
+    natural: Callable[[int], float] | None = None  # where a parameter starts on standardised rows of a width; 1 without
+    upper: float = math.inf  # the largest value of a parameter; all are positive
+    trailing: int = 1  # dimensions that GPyTorch has for a scalar behind those of the batch
+    check: Callable[[Any, str], Any] | None = None  # gives the value of a setting or raises a ValueError
 
     @property
     def is_parameter(self) -> bool:
@@ -103,7 +89,7 @@ def parts() -> Any:
     return field(metadata={"role": Role("parts")})
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """The value of a field as it is printed."""
     if isinstance(value, Tensor):
         if value.numel() == 1:
@@ -114,7 +100,7 @@ def shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def equal(first: Any, second: Any) -> bool:
+def same_value(first: Any, second: Any) -> bool:
     """Whether two values of a field are the same; NaN equals nothing."""
     if isinstance(first, Tensor) and isinstance(second, Tensor):
         return first.dtype == second.dtype and torch.equal(first, second)

@@ -61,6 +61,6 @@ def inner_products(first: Tensor, second: Tensor, paired: bool) -> Tensor:
     return (first * second).sum(-1) if paired else first @ second.mT
 
 
-def over_pairs(parameter: Tensor, paired: bool) -> Tensor:
+def broadcast_over_pairs(parameter: Tensor, paired: bool) -> Tensor:
     """A scalar (...) as it meets the values of pairs, (..., 1, 1), or of paired rows, (..., 1)."""
     return parameter.unsqueeze(-1) if paired else parameter.unsqueeze(-1).unsqueeze(-1)

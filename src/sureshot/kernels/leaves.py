@@ -20,9 +20,9 @@ from torch import Tensor
 
 from sureshot.kernels import checks
 from sureshot.kernels.expression import Expression, kernel
-from sureshot.kernels.fields import columns, scalar, setting, shown, vector
-from sureshot.kernels.gpytorch_twins import CosineKernel, GammaExponentialKernel, ScaledPolynomialKernel, set_values
-from sureshot.kernels.leaf import Leaf, Stationary, inner_products, over_pairs
+from sureshot.kernels.fields import columns, format_value, scalar, setting, vector
+from sureshot.kernels.gpytorch_kernels import CosineKernel, GammaExponentialKernel, ScaledPolynomialKernel, set_values
+from sureshot.kernels.leaf import Leaf, Stationary, broadcast_over_pairs, inner_products
 from sureshot.kernels.unit_sphere import unit_rows
 
 
@@ -103,7 +103,7 @@ class Linear(Leaf):
     """``sum_d v_d x_d x'_d``."""
 
     variance: Tensor = columns(default=1.0, natural=lambda width: 1 / width)
-    keeps_differences = False
+    preserves_stationarity = False
 
     def values(self, x1: Tensor, x2: Tensor, paired: bool) -> Tensor:
         first = self.features(x1)
@@ -121,7 +121,7 @@ class Cosine(Leaf):
     """``<x, x'> / (|x| |x'|)``, linear on the unit sphere, of rows less a fixed centre (D,) where given."""
 
     center: Tensor | None = vector(default=None)
-    keeps_differences = False
+    preserves_stationarity = False
 
     def values(self, x1: Tensor, x2: Tensor, paired: bool) -> Tensor:
         first = unit_rows(x1, self.center)
@@ -147,16 +147,18 @@ class Constant(Leaf):
 
     def values(self, x1: Tensor, x2: Tensor, paired: bool) -> Tensor:
         batch = torch.broadcast_shapes(self.constant.shape, x1.shape[:-2], x2.shape[:-2])
-        return over_pairs(self.constant, paired).expand(*batch, x1.shape[-2], *(() if paired else x2.shape[-2:-1]))
+        return broadcast_over_pairs(self.constant, paired).expand(
+            *batch, x1.shape[-2], *(() if paired else x2.shape[-2:-1])
+        )
 
     def rank(self, width: int) -> int:
         return 1
 
     def features(self, x: Tensor) -> Tensor:
-        return over_pairs(self.constant.sqrt(), False) * x.new_ones(*x.shape[:-1], 1)
+        return broadcast_over_pairs(self.constant.sqrt(), False) * x.new_ones(*x.shape[:-1], 1)
 
     def __str__(self) -> str:
-        return shown(self.constant) if self.constant.numel() == 1 else super().__str__()
+        return format_value(self.constant) if self.constant.numel() == 1 else super().__str__()
 
 
 @kernel({gk.PolynomialKernel: ("power",), ScaledPolynomialKernel: ("n_features", "base_kernel")})
@@ -166,12 +168,12 @@ class Polynomial(Leaf):
     power: int = setting(checks.power)
     offset: Tensor = scalar(default=1.0)
     n_features: int | None = setting(checks.width, default=None)
-    keeps_differences = False
+    preserves_stationarity = False
 
     def values(self, x1: Tensor, x2: Tensor, paired: bool) -> Tensor:
         first = self._scaled(x1)
         products = inner_products(first, first if x2 is x1 else self._scaled(x2), paired)
-        return (products + over_pairs(self.offset, paired)).pow(self.power)
+        return (products + broadcast_over_pairs(self.offset, paired)).pow(self.power)
 
     @property
     def width(self) -> int | None:
@@ -184,7 +186,7 @@ class Polynomial(Leaf):
         """The extended row (x, sqrt(c)), or its pairwise products."""
         if self.power > 2:
             return None
-        root = over_pairs(self.offset.sqrt(), False) * x.new_ones(*x.shape[:-1], 1)
+        root = broadcast_over_pairs(self.offset.sqrt(), False) * x.new_ones(*x.shape[:-1], 1)
         extended = torch.cat([self._scaled(x).expand(*root.shape[:-1], x.shape[-1]), root], dim=-1)  # (..., N, D + 1)
         if self.power == 1:
             return extended
@@ -206,7 +208,7 @@ class Polynomial(Leaf):
         return kernel
 
     @classmethod
-    def from_twin(cls, kernel: Kernel) -> Expression:
+    def from_gpytorch_class(cls, kernel: Kernel) -> Expression:
         scaled = type(kernel) is ScaledPolynomialKernel
         base = kernel.base_kernel if scaled else kernel
         power = int(base.power) if base.power == int(base.power) else base.power  # GPyTorch takes 2.0, too

@@ -61,24 +61,25 @@ PRESETS: dict[str, Preset] = {
     "unit_matern32": Preset(Matern, {"nu": 1.5}, unit_sphere=True),
 }
 KERNEL_NAMES: tuple[str, ...] = tuple(PRESETS)
-_OF_DIRECTIONS = tuple(name for name, preset in PRESETS.items() if preset.unit_sphere or preset.leaf is Cosine)
+UNIT_SPHERE_NAMES = tuple(name for name, preset in PRESETS.items() if preset.unit_sphere or preset.leaf is Cosine)
+LENGTHSCALE_NAMES = tuple(name for name, preset in PRESETS.items() if "lengthscale" in preset.leaf.roles)
 
 
 def natural_lengthscale(name: str, n_features: int) -> float:
     """The length-scale a stationary preset starts at: 1 on the unit sphere, else sqrt(D)."""
-    return 1.0 if name in _OF_DIRECTIONS else math.sqrt(n_features)
+    return 1.0 if name in UNIT_SPHERE_NAMES else math.sqrt(n_features)
 
 
 def preset_kernel(
     name: str,
     n_features: int,
-    ard: bool = False,
-    constant: bool = True,
-    lengthscale: float | None = None,
-    outputscale: float = 1.0,
-    constant_weight: float = 1.0,
-    center: Tensor | None = None,
-    batch_shape: tuple[int, ...] = (),
+    ard: bool = False,  # a length-scale (linear: a variance) for each feature; not for cosine and polynomial kernels
+    constant: bool = True,  # an intercept; polynomial kernels have one already, their offset, and get no other
+    lengthscale: float | None = None,  # initial, in the units of the inputs; by default `natural_lengthscale`
+    outputscale: float = 1.0,  # initial factor of the whole kernel
+    constant_weight: float = 1.0,  # initial variance of the intercept relative to the base's (polynomial: the offset)
+    center: Tensor | None = None,  # (D,), subtracted before rows are normalised, on the unit sphere
+    batch_shape: tuple[int, ...] = (),  # leading dimensions of every parameter
     dtype: torch.dtype = torch.float64,
     device: torch.device | str | None = None,
 ) -> Expression:
@@ -87,34 +88,7 @@ def preset_kernel(
     >>> print(preset_kernel("matern32", 4, constant_weight=0.5))
     1 x (Matern(1.5, 2) + 0.5)
 
-    Parameters
-    ----------
-    name : str
-        One of `KERNEL_NAMES`.
-    n_features : int
-        D, at least 1.
-    ard : bool
-        One length-scale (linear: one variance) for each feature. Not for cosine and polynomial kernels.
-    constant : bool
-        Add an intercept. Polynomial kernels have one already, their offset, and get no other.
-    lengthscale : float, optional
-        Initial length-scale, in the units of the inputs; default `natural_lengthscale`.
-    outputscale : float
-        Initial output scale, the factor of the whole kernel.
-    constant_weight : float
-        Initial intercept variance relative to the base (polynomial: the offset). 1 by default, as the base's
-        diagonal.
-    center : Tensor (D,), optional
-        Subtracted before rows are normalised; only for kernels on the unit sphere.
-    batch_shape : tuple of int
-        Leading dimensions of every parameter, for kernels that are evaluated in batches; none by default.
-    dtype, device
-        Of the tensors. float64 by default, as the estimators use.
-
-    Raises
-    ------
-    ValueError
-        For an unknown name, or an option that the named kernel lacks.
+    A ValueError names an option that the named kernel lacks.
     """
     if name not in KERNEL_NAMES:
         raise ValueError(f"unknown kernel {name!r}: expected one of {', '.join(KERNEL_NAMES)}.")
@@ -126,9 +100,9 @@ def preset_kernel(
             f"ard=True gives each feature its own length-scale, which the {name!r} kernel does not have: "
             'use ard=False, or "linear", "rbf" or a Matern kernel.'
         )
-    if center is not None and name not in _OF_DIRECTIONS:
+    if center is not None and name not in UNIT_SPHERE_NAMES:
         raise ValueError(
-            f"center applies to kernels on the unit sphere ({', '.join(_OF_DIRECTIONS)}), not to {name!r}: "
+            f"center applies to kernels on the unit sphere ({', '.join(UNIT_SPHERE_NAMES)}), not to {name!r}: "
             "standardise the inputs instead."
         )
     if center is not None and center.shape != (n_features,):
@@ -140,7 +114,7 @@ def preset_kernel(
     ):
         if value is not None and not (math.isfinite(value) and value > 0):
             raise ValueError(f"{argument} must be a positive finite number, got {value!r}.")
-    if "lengthscale" in leaf.roles:
+    if name in LENGTHSCALE_NAMES:
         given["lengthscale"] = natural_lengthscale(name, n_features) if lengthscale is None else lengthscale
     if leaf is Cosine:
         given["center"] = center

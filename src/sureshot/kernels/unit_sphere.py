@@ -19,13 +19,8 @@ def unit_rows(
     """Rows of `x`, less `center` where given, scaled to unit length.
 
     Where a length's square might be beyond the range of the dtype (1e-200, 1e200), rows are divided by their largest
-    entry first, so that they are normalised as well as any other.
-
-    Raises
-    ------
-    ValueError
-        When a row has zero length (with a centre: equals the centre up to rounding); the message names the
-        row.
+    entry first, so that they are normalised as well as any other. A row of zero length (with a centre: equal to it up
+    to rounding) is a ValueError that names the row.
     """
     floor = torch.zeros((), dtype=x.dtype, device=x.device)
     if center is not None:
@@ -60,21 +55,15 @@ def _zero_message(zero: Tensor, centred: bool) -> str:
     )
 
 
-def is_unit_norm(x: Tensor | np.ndarray, tolerance: float = 2e-3) -> bool:
-    """Whether every row of `x` (..., N, D) has unit length, as embeddings usually do.
+def is_unit_norm(
+    x: Tensor | np.ndarray,  # (..., N, D)
+    tolerance: float = 2e-3,
+) -> bool:
+    """Whether every row has unit length, as embeddings usually do.
 
-    Parameters
-    ----------
-    x : Tensor or ndarray (..., N, D)
-    tolerance : float
-        Largest accepted ``| |x| - 1 |``. The default accepts embeddings that were stored in half precision
-        (each entry rounded by up to 2^-11 of itself) and refuses standardised tables.
-
-    Returns
-    -------
-    bool
-        False for empty input, for rows with NaN, and for a single feature, where a column of signs would
-        pass.
+    The default tolerance of ``| |x| - 1 |`` accepts embeddings that were stored in half precision (each entry rounded
+    by up to 2^-11 of itself) and refuses standardised tables. False for empty input, for rows with NaN, and for a
+    single feature, where a column of signs would pass.
     """
     rows = torch.as_tensor(x)
     if rows.ndim < 2 or rows.numel() == 0 or rows.shape[-1] < 2:

@@ -1,1 +1,12 @@
-"""Few-shot learning: tasks, backbones, learners, meta-training and evaluation."""
+"""Few-shot learning: learners of many small tasks.
+
+`tasks` is the batch that flows, `episodes` draws it from a labelled set (sizes: `protocols`). `learners` and
+`baselines` adapt to tasks under one contract; `training` makes trainees of them for the loop of `sureshot.networks`,
+and `evaluation` says how good they are.
+"""
+
+from sureshot.meta.episodes import EpisodeSampler
+from sureshot.meta.protocols import PROTOCOLS, TRAINING_PRESETS, EpisodeProtocol
+from sureshot.meta.tasks import Tasks
+
+__all__ = ["PROTOCOLS", "TRAINING_PRESETS", "EpisodeProtocol", "EpisodeSampler", "Tasks"]

@@ -3,9 +3,8 @@
 Drawing happens in two steps. `EpisodeSampler.draw` chooses *row numbers*: a random order of the classes (random
 keys, the largest first) gives every task its classes and their labels; a random order of the rows of each class
 gives support rows first and query rows next, so the two never overlap. `EpisodeSampler.gather` then looks the rows
-up, in the images or in embeddings that were computed before. So ``sample`` and ``sample_embedded`` give the same
-tasks for the same state of the generator, and each of several processes can draw all tasks of a step and look up its
-share.
+up, in the images or in embeddings that were computed before. So the same tasks can be met as images and as embeddings,
+and each of several processes can draw all tasks of a step and look up its share.
 
 Within a task rows are sorted by class, then by shot; the labels are a random permutation of the chosen classes.
 When counts are ranges, all batches are padded to the largest task the protocol allows: a class is a block of as
@@ -15,7 +14,6 @@ many rows as the most shots (or queries), of which the mask keeps the first ones
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -23,66 +21,16 @@ from torch import Tensor
 
 from sureshot.meta.protocols import PROTOCOLS, EpisodeProtocol
 from sureshot.meta.tasks import Tasks
+from sureshot.networks.backbones import as_inputs
 
 if TYPE_CHECKING:
     from sureshot.data.labelled import LabelledSet
 
-__all__ = ["PROTOCOLS", "EpisodeProtocol", "EpisodeRows", "EpisodeSampler", "as_inputs"]
-
-
-def as_inputs(x: Tensor) -> Tensor:
-    """What a backbone takes: bytes of images as float32 in [0, 1], everything else as float32."""
-    return x.float() / 255 if x.dtype == torch.uint8 else x.float()
-
-
-@dataclass(frozen=True)
-class EpisodeRows:
-    """Which rows of the labelled set make up T tasks.
-
-    Attributes
-    ----------
-    support : Tensor (T, S) int64
-        Row numbers.
-    support_y : Tensor (T, S) int64
-        Labels 0..C-1.
-    query, query_y : Tensor (T, Q) int64
-        Label -1 for queries whose class is not in the task.
-    n_classes : int
-        C.
-    support_mask, query_mask : Tensor (T, S), (T, Q) bool, optional
-    class_mask : Tensor (T, C) bool, optional
-    class_ids : Tensor (T, C) int64
-        -1 for a class that the task does not have.
-    """
-
-    support: Tensor
-    support_y: Tensor
-    query: Tensor
-    query_y: Tensor
-    n_classes: int
-    support_mask: Tensor | None
-    query_mask: Tensor | None
-    class_mask: Tensor | None
-    class_ids: Tensor | None
-
-    def __len__(self) -> int:
-        return int(self.support.shape[0])
-
-    def select(self, index: slice | Tensor) -> EpisodeRows:
-        """Some of the tasks."""
-        chosen = {f.name: getattr(self, f.name) for f in fields(self) if isinstance(getattr(self, f.name), Tensor)}
-        return replace(self, **{name: value[index] for name, value in chosen.items()})
+__all__ = ["PROTOCOLS", "EpisodeProtocol", "EpisodeSampler"]
 
 
 class EpisodeSampler:
     """Draws episodes from a labelled set.
-
-    Parameters
-    ----------
-    data : LabelledSet
-    protocol : EpisodeProtocol
-    images_only : bool
-        Whether only `sample_images` and `draw_images` will be asked for, which need one row of a class.
 
     Raises
     ------
@@ -91,7 +39,12 @@ class EpisodeSampler:
         shots and queries together; the message names the class.
     """
 
-    def __init__(self, data: LabelledSet, protocol: EpisodeProtocol, images_only: bool = False) -> None:
+    def __init__(
+        self,
+        data: LabelledSet,
+        protocol: EpisodeProtocol,
+        images_only: bool = False,  # only `draw_images` will be asked for, which needs one row of a class
+    ) -> None:
         self.data = data
         self.protocol = protocol
         self.n_classes = len(data.class_names)
@@ -102,60 +55,25 @@ class EpisodeSampler:
         self._starts = counts.cumsum(0) - counts  # (K,)
         self._by_class = y.argsort(stable=True)  # row numbers, class after class
 
-    def sample(self, n_tasks: int, generator: torch.Generator) -> Tasks:
-        """Tasks of inputs: images as float32 in [0, 1], everything else as it is.
-
-        Parameters
-        ----------
-        n_tasks : int
-            T.
-        generator : torch.Generator
-            The only source of randomness, on the CPU.
-        """
+    def sample(
+        self,
+        n_tasks: int,
+        generator: torch.Generator,  # the only source of randomness, on the CPU
+    ) -> Tasks:
+        """Tasks of inputs: images as float32 in [0, 1], everything else as it is."""
         return self.gather(self.draw(n_tasks, generator))
 
-    def sample_embedded(self, embeddings: Tensor, n_tasks: int, generator: torch.Generator) -> Tasks:
-        """The tasks that `sample` gives for the same generator, with embeddings (N, D) of all rows for inputs."""
-        return self.gather(self.draw(n_tasks, generator), embeddings)
+    def draw(self, n_tasks: int, generator: torch.Generator, out_of_episode: bool = False) -> Tasks:
+        """Tasks of row numbers, (T, S) and (T, Q); ``class_ids`` is -1 for a class that a task does not have.
 
-    def sample_out_of_episode(
-        self, n_tasks: int, generator: torch.Generator, embeddings: Tensor | None = None
-    ) -> Tasks:
-        """The tasks that `sample` gives, with as many queries from as many other classes after their own.
-
-        Parameters
-        ----------
-        n_tasks : int
-        generator : torch.Generator
-        embeddings : Tensor (N, D), optional
-            To be looked up in place of the inputs.
-
-        Returns
-        -------
-        Tasks
-            With ``query_y`` -1 for queries from classes that the task does not have.
+        With `out_of_episode` they are the same tasks, with as many queries from as many other classes after their own;
+        ``query_y`` of those is -1.
 
         Raises
         ------
         ValueError
-            If there are fewer classes than twice the way.
+            If queries from other classes are asked for and there are fewer classes than twice the way.
         """
-        return self.gather(self.draw(n_tasks, generator, out_of_episode=True), embeddings)
-
-    def sample_images(self, n_images: int, generator: torch.Generator, n_batches: int = 1) -> Tasks:
-        """Plain labelled batches for learners that train as ordinary classifiers of all K classes.
-
-        Returns
-        -------
-        Tasks
-            `n_batches` of them, each with `n_images` rows in the support, no query, and the classes of the labelled
-            set for labels. Rows come in a random order of all of them; where there are too few, in several orders one
-            after another.
-        """
-        return self.gather(self.draw_images(n_images, generator, n_batches))
-
-    def draw(self, n_tasks: int, generator: torch.Generator, out_of_episode: bool = False) -> EpisodeRows:
-        """The rows of `n_tasks` tasks; see `sample` and `sample_out_of_episode`."""
         if n_tasks < 1:
             raise ValueError(f"the number of tasks must be at least 1, got {n_tasks}")
         protocol, device = self.protocol, generator.device
@@ -193,10 +111,10 @@ class EpisodeSampler:
             query = torch.cat([query, others.flatten(1)], 1)
             query_y = torch.cat([query_y, torch.full_like(query_y, -1)], 1)
             query_mask = None if query_mask is None else torch.cat([query_mask, query_mask], 1)
-        return EpisodeRows(
-            support=support.flatten(1),
+        return Tasks(
+            support_x=support.flatten(1),
             support_y=_repeat(labels, shots[1]),
-            query=query,
+            query_x=query,
             query_y=query_y,
             n_classes=most,
             support_mask=_mask(class_mask, n_shots, shots[1], n_tasks, most),
@@ -205,8 +123,13 @@ class EpisodeSampler:
             class_ids=inside if class_mask is None else inside.masked_fill(~class_mask, -1),
         )
 
-    def draw_images(self, n_images: int, generator: torch.Generator, n_batches: int = 1) -> EpisodeRows:
-        """The rows of plain batches; see `sample_images`."""
+    def draw_images(self, n_images: int, generator: torch.Generator, n_batches: int = 1) -> Tasks:
+        """Plain labelled batches, for learners that train as ordinary classifiers of all K classes.
+
+        They are tasks of row numbers, each with `n_images` rows in the support, no query, and the classes of the
+        labelled set for labels. Rows come in a random order of all of them; where there are too few, in several orders
+        one after another.
+        """
         if n_images < 1 or n_batches < 1:
             raise ValueError(f"expected at least one batch of at least one row, got {n_batches} of {n_images}")
         total, available = n_images * n_batches, len(self.data.y)
@@ -218,25 +141,15 @@ class EpisodeSampler:
         none = rows[:, :0]
         y = self.data.y.cpu()[rows]
         every = torch.arange(self.n_classes).expand(n_batches, -1)
-        return EpisodeRows(rows, y, none, none, self.n_classes, None, None, None, every)
+        return Tasks(rows, y, none, none, self.n_classes, class_ids=every)
 
-    def gather(self, rows: EpisodeRows, x: Tensor | None = None, query_x: Tensor | None = None) -> Tasks:
-        """Look rows up.
-
-        Parameters
-        ----------
-        rows : EpisodeRows
-        x : Tensor (N, ...), optional
-            What to look up in: one entry for every row of the labelled set, such as its embedding. The labelled
-            set's own inputs by default.
-        query_x : Tensor (N, ...), optional
-            The same for the queries, if they are to come from elsewhere (say, from noisy versions of the images).
-
-        Returns
-        -------
-        Tasks
-            On the device of `x`.
-        """
+    def gather(
+        self,
+        rows: Tasks,  # of row numbers
+        x: Tensor | None = None,  # (N, ...), what to look up in; the labelled set's own inputs by default
+        query_x: Tensor | None = None,  # the same for the queries, if they are to come from elsewhere
+    ) -> Tasks:
+        """Look rows up; the tasks are on the device of `x`."""
         source = self.data.x if x is None else x
         query_source = source if query_x is None else query_x
         for given in (source, query_source):
@@ -244,16 +157,8 @@ class EpisodeSampler:
                 raise ValueError(
                     f"expected one entry for each of the {len(self.data.y)} rows of the labelled set, got {len(given)}"
                 )
-        tasks = Tasks(
-            support_x=_look_up(source, rows.support, rows.support_mask),
-            support_y=rows.support_y,
-            query_x=_look_up(query_source, rows.query, rows.query_mask),
-            query_y=rows.query_y,
-            n_classes=rows.n_classes,
-            support_mask=rows.support_mask,
-            query_mask=rows.query_mask,
-            class_mask=rows.class_mask,
-            class_ids=rows.class_ids,
+        tasks = rows.with_inputs(
+            _look_up(source, rows.support_x, rows.support_mask), _look_up(query_source, rows.query_x, rows.query_mask)
         )
         return tasks if source.device.type == "cpu" else tasks.to(source.device)
 

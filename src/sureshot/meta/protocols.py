@@ -25,27 +25,16 @@ Count = int | tuple[int, int]
 class EpisodeProtocol:
     """The sizes of episodes.
 
-    Parameters
-    ----------
-    way : int or (int, int)
-        Classes of a task; at least 2.
-    shots : int or (int, int)
-        Labelled rows of each class.
-    queries : int or (int, int)
-        Rows of each class to be classified.
-    unbalanced : bool
-        Draw the shots of every class by themselves; needs a range of shots. By default all classes of a task have
-        the same number.
-
     Raises
     ------
     ValueError
         If a count is below its least value, a range is empty, or `unbalanced` has no range of shots.
     """
 
-    way: Count = 5
-    shots: Count = 1
-    queries: Count = 16
+    way: Count = 5  # classes of a task; at least 2
+    shots: Count = 1  # labelled rows of each class
+    queries: Count = 16  # rows of each class to be classified
+    # Draw the shots of every class by themselves, from a range. By default all classes of a task have the same number.
     unbalanced: bool = False
 
     def __post_init__(self) -> None:
@@ -85,29 +74,17 @@ class EpisodeProtocol:
 
 @dataclass(frozen=True)
 class TrainingPreset:
-    """How a paper meta-trains and tests.
-
-    Attributes
-    ----------
-    train, test : EpisodeProtocol
-    episodes : int
-        Training episodes; one for each optimiser step, 100 to an "epoch" of the papers.
-    learning_rate, learning_rate_kernel : float
-        Adam's step for the network and for all other parameters.
-    data_options : mapping
-        By few-shot data set, the options of `sureshot.data.few_shot.load_few_shot` by which it is as in the text or as
-        in the released code, where those differ.
-    note : str
-        The same in words, and what else to know.
-    """
+    """How a paper meta-trains and tests."""
 
     train: EpisodeProtocol
     test: EpisodeProtocol
-    episodes: int
-    learning_rate: float
-    learning_rate_kernel: float
+    episodes: int  # one for each step of the optimiser, 100 to an "epoch" of the papers
+    learning_rate: float  # Adam's for the network
+    learning_rate_kernel: float  # and for all other parameters
+    # By few-shot data set, the options of `sureshot.data.few_shot.load_few_shot` by which it is as in the text or as in
+    # the released code, where those differ.
     data_options: Mapping[str, Mapping[str, bool]]
-    note: str
+    note: str  # the same in words, and what else to know
 
 
 def _range(count: Count) -> tuple[int, int]:

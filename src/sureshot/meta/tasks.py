@@ -6,7 +6,9 @@ which rows and classes are real, and padding never changes a result.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,33 +18,18 @@ from torch import Tensor
 class Tasks:
     """T tasks of at most C classes, S support rows and Q query rows each.
 
-    Attributes
-    ----------
-    support_x : Tensor (T, S, ...)
-        Inputs or, after the backbone, embeddings (T, S, D).
-    support_y : Tensor (T, S) int64
-        Labels 0..C-1, meaningful inside their task only. Padded rows hold any valid label.
-    query_x : Tensor (T, Q, ...)
-    query_y : Tensor (T, Q) int64
-    n_classes : int
-        C.
-    support_mask, query_mask : Tensor (T, S), (T, Q) bool, optional
-        False for padding; None when every row is real.
-    class_mask : Tensor (T, C) bool, optional
-        False for a class that the task does not have; None when all tasks have C classes.
-    class_ids : Tensor (T, C) int64, optional
-        Which class of the labelled set each label stands for.
+    In turn these hold row numbers of a labelled set (T, S), inputs (T, S, ...) and embeddings (T, S, D) of the rows.
     """
 
-    support_x: Tensor
-    support_y: Tensor
-    query_x: Tensor
-    query_y: Tensor
-    n_classes: int
-    support_mask: Tensor | None = None
-    query_mask: Tensor | None = None
-    class_mask: Tensor | None = None
-    class_ids: Tensor | None = None
+    support_x: Tensor  # (T, S, ...)
+    support_y: Tensor  # (T, S) int64, labels 0..C-1, meaningful inside their task only; padding has any valid label
+    query_x: Tensor  # (T, Q, ...)
+    query_y: Tensor  # (T, Q) int64; -1 for a query of no class of its task
+    n_classes: int  # C
+    support_mask: Tensor | None = None  # (T, S), False for padding; None when every row is real
+    query_mask: Tensor | None = None  # (T, Q)
+    class_mask: Tensor | None = None  # (T, C), False for a class that the task does not have; None when all have C
+    class_ids: Tensor | None = None  # (T, C) int64, the class of the labelled set that each label stands for
 
     def __post_init__(self) -> None:
         for x, y, name in ((self.support_x, self.support_y, "support"), (self.query_x, self.query_y, "query")):
@@ -61,14 +48,23 @@ class Tasks:
 
     def to(self, device: torch.device | str) -> Tasks:
         """The same tasks on another device."""
-        moved = {f.name: getattr(self, f.name) for f in fields(self) if isinstance(getattr(self, f.name), Tensor)}
-        return replace(self, **{name: value.to(device) for name, value in moved.items()})
+        return replace(self, **{name: value.to(device) for name, value in self._tensors().items()})
 
     def select(self, index: slice | Tensor) -> Tasks:
         """Some of the tasks."""
-        chosen = {f.name: getattr(self, f.name) for f in fields(self) if isinstance(getattr(self, f.name), Tensor)}
-        return replace(self, **{name: value[index] for name, value in chosen.items()})
+        return replace(self, **{name: value[index] for name, value in self._tensors().items()})
 
     def with_inputs(self, support_x: Tensor, query_x: Tensor) -> Tasks:
-        """The same tasks with other inputs for the same rows, such as their embeddings."""
+        """The same tasks with something else for the same rows, such as their embeddings."""
         return replace(self, support_x=support_x, query_x=query_x)
+
+    @staticmethod
+    def joined(parts: Sequence[Tasks]) -> Tasks:
+        """The tasks of several batches of one protocol, in order."""
+        found: dict[str, Any] = {
+            name: torch.cat([getattr(part, name) for part in parts]) for name in parts[0]._tensors()
+        }
+        return replace(parts[0], **found)
+
+    def _tensors(self) -> dict[str, Any]:
+        return {f.name: value for f in fields(self) if isinstance(value := getattr(self, f.name), Tensor)}

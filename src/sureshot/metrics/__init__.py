@@ -1,7 +1,7 @@
 """How good are probabilities? Proper scores, calibration, unknown detection, selective answering.
 
-Every metric takes class probabilities (n, C) and true column numbers (n,), or labels together with
-``classes``:
+Every metric takes class probabilities (n, C) and true column numbers (n,), or labels together with ``classes``. Scores
+in the place of probabilities, labels that have no column and the like are a ValueError (`sureshot.metrics.validation`).
 
 >>> import numpy as np
 >>> from sureshot.metrics import summarise

@@ -72,13 +72,7 @@ def reliability_curve(
     *,
     classes: ArrayLike | None = None,  # (C,), the label of each column
 ) -> ReliabilityCurve:
-    """Mean confidence and accuracy in equal-width bins of confidence.
-
-    Raises
-    ------
-    ValueError
-        If the input is not a prediction (see `sureshot.metrics.validation`) or ``n_bins`` is not positive.
-    """
+    """Mean confidence and accuracy in equal-width bins of confidence."""
     p, truth = check_prediction(probabilities, y, classes)
     return _binned(p.max(axis=1), p.argmax(axis=1) == truth, n_bins)
 
@@ -86,10 +80,7 @@ def reliability_curve(
 def expected_calibration_error(
     probabilities: ArrayLike, y: ArrayLike, n_bins: int = DEFAULT_BINS, *, classes: ArrayLike | None = None
 ) -> float:
-    """Gap between confidence and accuracy, averaged over predictions (0 is best, 1 worst).
-
-    Parameters and errors as in `reliability_curve`.
-    """
+    """Gap between confidence and accuracy, averaged over predictions (0 is best, 1 worst)."""
     return reliability_curve(probabilities, y, n_bins, classes=classes).expected_error
 
 
@@ -104,7 +95,6 @@ def maximum_calibration_error(
     """Largest gap between confidence and accuracy among bins of at least ``min_count`` predictions.
 
     A bin of three predictions can have any gap by chance: raise ``min_count`` to compare methods.
-    Other parameters and errors as in `reliability_curve`.
     """
     return reliability_curve(probabilities, y, n_bins, classes=classes).maximum_error(min_count)
 
@@ -114,9 +104,8 @@ def classwise_ece(
 ) -> float:
     """Calibration error of every class's own probability, averaged over classes (Kull et al. 2019).
 
-    Each column is binned by itself and compared with how often its class was true, so it sees what the
-    largest probability hides: which classes are promised too often. Parameters and errors as in
-    `reliability_curve`.
+    Each column is binned by itself and compared with how often its class was true, so it sees what the largest
+    probability hides: which classes are promised too often.
     """
     p, truth = check_prediction(probabilities, y, classes)
     errors = [_binned(p[:, c], truth == c, n_bins).expected_error for c in range(p.shape[1])]
@@ -143,33 +132,19 @@ def _bin_edges(n_bins: int) -> NDArray[np.float64]:
 
 
 def fit_temperature(
-    logits: ArrayLike,
+    logits: ArrayLike,  # (n, C), logits or log-probabilities of held-out points
     y: ArrayLike,  # (n,), true column numbers, or labels if ``classes`` is given
     weight: ArrayLike | None = None,  # (n,), non-negative weights; 2 counts as two equal points
     *,
-    bounds: tuple[float, float] = (0.01, 100.0),
+    bounds: tuple[float, float] = (0.01, 100.0),  # of the temperature: two orders of magnitude each way
     classes: ArrayLike | None = None,  # (C,), the label of each column
 ) -> float:
     """The temperature T that minimises the negative log-likelihood of ``softmax(logits / T)``.
 
-    The loss is convex in 1/T, so its derivative is bracketed and its only root found by Brent's method. If
-    the classifier is right everywhere the loss has no minimum (T would go to 0): the lower bound comes
-    back. If the logits say less than nothing (T would go to infinity): the upper bound. If no temperature
-    makes a difference (equal logits): 1.
-
-    Parameters
-    ----------
-    logits : array_like (n, C)
-        Logits or log-probabilities (of held-out points). Minus infinity, a probability of zero, is read as
-        the smallest positive number.
-    bounds : (float, float)
-        Smallest and largest temperature; the defaults leave two orders of magnitude each way.
-
-    Raises
-    ------
-    ValueError
-        If shapes differ, logits are NaN or plus infinity, weights are negative or all zero, or bounds are not
-        ``0 < low < high``.
+    The loss is convex in 1/T, so its derivative is bracketed and its only root found by Brent's method. If the
+    classifier is right everywhere the loss has no minimum (T would go to 0): the lower bound comes back. If the logits
+    say less than nothing (T would go to infinity): the upper bound. If no temperature makes a difference (equal
+    logits): 1. Logits of minus infinity, a probability of zero, are read as the smallest positive number.
     """
     scores = _shifted_logits(logits)
     truth = true_columns(y, scores.shape[0], scores.shape[1], classes)
@@ -203,13 +178,7 @@ def apply_temperature(
     logits: ArrayLike,  # (n, C), logits or log-probabilities; minus infinity as in `fit_temperature`
     temperature: float,  # above 1 makes predictions less sure, below 1 surer
 ) -> NDArray[np.float64]:
-    """Normalised log-probabilities ``log softmax(logits / temperature)``, (n, C).
-
-    Raises
-    ------
-    ValueError
-        If the temperature is not positive and finite, or logits are NaN or plus infinity.
-    """
+    """Normalised log-probabilities ``log softmax(logits / temperature)``, (n, C)."""
     if not (np.isfinite(temperature) and temperature > 0.0):
         raise ValueError(f"temperature: expected a positive number, got {temperature}.")
     return log_softmax(_shifted_logits(logits) / temperature, axis=1)

@@ -18,21 +18,14 @@ from scipy.stats import rankdata
 from sureshot.metrics.validation import check_prediction
 
 
-def auroc_unknown(scores_known: ArrayLike, scores_unknown: ArrayLike) -> float:
+def auroc_unknown(
+    scores_known: ArrayLike,  # (n,)
+    scores_unknown: ArrayLike,  # (m,)
+) -> float:
     """Probability that a random unknown point is scored above a random known one, ties counting half.
 
-    0.5 is chance, 1 perfect separation. It is the area under the ROC curve of "unknown" as the positive
-    class.
-
-    Parameters
-    ----------
-    scores_known, scores_unknown : array_like (n,), (m,)
-        Outlier scores, larger meaning less like any known class; infinities are allowed.
-
-    Raises
-    ------
-    ValueError
-        If either is empty, not one-dimensional, or holds NaN.
+    0.5 is chance, 1 perfect separation. It is the area under the ROC curve of "unknown" as the positive class. Larger
+    scores mean less like any known class; infinities are allowed.
     """
     known = _check_scores("scores_known", scores_known)
     unknown = _check_scores("scores_unknown", scores_unknown)
@@ -53,25 +46,14 @@ class RiskCoverage:
 def selective_risk(
     probabilities: ArrayLike,  # (n, C)
     y: ArrayLike,  # (n,), true column numbers, or labels if ``classes`` is given
-    confidence: ArrayLike | None = None,
+    confidence: ArrayLike | None = None,  # (n,), what to sort by, surest largest; the largest probability by default
     *,
     classes: ArrayLike | None = None,  # (C,), the label of each column
 ) -> RiskCoverage:
     """Risk-coverage curve: answer the surest points first (Geifman and El-Yaniv 2017).
 
-    Equally sure points are answered in random order; the curve is the expectation over such orders, so it
-    does not depend on the order of the rows.
-
-    Parameters
-    ----------
-    confidence : array_like (n,), optional
-        What to sort by, surest largest (say, minus the outlier score). The largest probability by default.
-
-    Raises
-    ------
-    ValueError
-        If the input is not a prediction (see `sureshot.metrics.validation`), or ``confidence`` has another
-        length.
+    Equally sure points are answered in random order; the curve is the expectation over such orders, so it does not
+    depend on the order of the rows.
     """
     p, truth = check_prediction(probabilities, y, classes)
     n = p.shape[0]

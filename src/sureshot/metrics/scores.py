@@ -41,13 +41,7 @@ def accuracy(
     *,
     classes: ArrayLike | None = None,  # (C,), the label of each column
 ) -> float:
-    """Fraction of points whose most probable class is the true one (the first of equals counts).
-
-    Raises
-    ------
-    ValueError
-        If the input is not a prediction: see `sureshot.metrics.validation`.
-    """
+    """Fraction of points whose most probable class is the true one (the first of equals counts)."""
     p, truth = check_prediction(probabilities, y, classes)
     return float(np.mean(p.argmax(axis=1) == truth))
 
@@ -56,7 +50,6 @@ def negative_log_likelihood(probabilities: ArrayLike, y: ArrayLike, *, classes: 
     """Mean of ``-log p(true class)`` in nats.
 
     A probability of zero counts as the smallest positive double (708 nats): a finite, disastrous score.
-    Parameters and errors as in `accuracy`.
     """
     p, truth = check_prediction(probabilities, y, classes)
     chosen = p[np.arange(p.shape[0]), truth]
@@ -67,8 +60,7 @@ def negative_log_likelihood(probabilities: ArrayLike, y: ArrayLike, *, classes: 
 def brier(probabilities: ArrayLike, y: ArrayLike, *, classes: ArrayLike | None = None) -> float:
     """Squared error summed over classes, mean over points: 0 at best, 2 at worst (Brier 1950).
 
-    For two classes this is twice the one-column version some libraries give. Parameters and errors as in
-    `accuracy`.
+    For two classes this is twice the one-column version some libraries give.
     """
     p, truth = check_prediction(probabilities, y, classes)
     chosen = p[np.arange(p.shape[0]), truth]
@@ -84,13 +76,7 @@ def summarise(
     min_count: int = 1,  # predictions a bin needs to count in the maximum calibration error
     classes: ArrayLike | None = None,  # (C,), the label of each column
 ) -> Scores:
-    """Accuracy, NLL, Brier, ECE and MCE of one set of predictions.
-
-    Raises
-    ------
-    ValueError
-        If the input is not a prediction: see `sureshot.metrics.validation`.
-    """
+    """Accuracy, NLL, Brier, ECE and MCE of one set of predictions."""
     p, truth = check_prediction(probabilities, y, classes)
     curve = reliability_curve(p, truth, n_bins)
     return Scores(

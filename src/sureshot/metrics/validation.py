@@ -18,10 +18,7 @@ SUM_TOLERANCE = 1e-3
 def check_probabilities(probabilities: ArrayLike) -> NDArray[np.float64]:
     """Class probabilities as a float64 array (n, C) inside [0, 1].
 
-    Raises
-    ------
-    ValueError
-        If they are not a non-empty matrix of finite numbers in [0, 1] whose rows sum to one.
+    Refused is what is not a non-empty matrix of finite numbers in [0, 1] whose rows sum to one.
     """
     values = np.asarray(probabilities)
     if values.ndim != 2 or values.shape[0] == 0 or values.shape[1] == 0:
@@ -48,23 +45,13 @@ def check_probabilities(probabilities: ArrayLike) -> NDArray[np.float64]:
     return values.clip(0.0, 1.0)
 
 
-def true_columns(y: ArrayLike, n_points: int, n_classes: int, classes: ArrayLike | None) -> NDArray[np.int64]:
-    """Column number of the true class of each point, (n,).
-
-    Parameters
-    ----------
-    y : array_like (n,)
-        Column numbers, or labels if ``classes`` is given.
-    n_points, n_classes : int
-        Shape of the probabilities that ``y`` belongs to.
-    classes : array_like (C,) or None
-        The label of each column.
-
-    Raises
-    ------
-    ValueError
-        If lengths differ, or a label has no column.
-    """
+def true_columns(
+    y: ArrayLike,  # (n,), column numbers, or labels if ``classes`` is given
+    n_points: int,
+    n_classes: int,
+    classes: ArrayLike | None,  # (C,), the label of each column
+) -> NDArray[np.int64]:
+    """Column number of the true class of each point, (n,)."""
     labels = np.asarray(y)
     if labels.shape != (n_points,):
         raise ValueError(f"y: expected {n_points} labels, one for each row, got shape {labels.shape}.")

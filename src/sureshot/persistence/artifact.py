@@ -54,23 +54,13 @@ class Artifact:
 def save_artifact(
     path: str | os.PathLike[str],
     kind: str,  # what is being saved; `load_artifact` asks for it by this name
-    header: Mapping[str, Any],
+    header: Mapping[str, Any],  # JSON values; for class labels see `sureshot.persistence.encode_labels`
     arrays: Mapping[str, np.ndarray | torch.Tensor],  # boolean, integer and floating-point, of any shape
 ) -> None:
     """Write a model file: to a temporary name beside `path`, flushed to disk, then renamed over it.
 
-    A process killed on the way leaves the old file as it was. The same content gives the same bytes.
-
-    Parameters
-    ----------
-    header : mapping
-        JSON values: strings, finite numbers, booleans, None, lists and mappings of these. For class labels
-        see `sureshot.persistence.encode_labels`.
-
-    Raises
-    ------
-    ArtifactError
-        When the header is not JSON, an array has another dtype, or the place cannot be written to.
+    A process killed on the way leaves the old file as it was. The same content gives the same bytes. Whatever keeps the
+    file from being written is an `ArtifactError`.
     """
     target = Path(os.path.realpath(path))
     if os.path.isdir(target):
@@ -111,10 +101,8 @@ def load_artifact(
 ) -> Artifact:
     """Read a model file that `save_artifact` wrote.
 
-    Raises
-    ------
-    ArtifactError
-        When the file is missing, truncated, damaged, from another program, of a newer format or another kind.
+    An `ArtifactError` says if it is missing, truncated, damaged, from another program, of a newer format or another
+    kind.
     """
     place = os.fspath(path)
     _check_beginning(place)

@@ -19,17 +19,9 @@ def require(
 ) -> dict[str, np.ndarray]:
     """The named arrays of an artefact, once their dtypes, shapes and values are found to be right.
 
-    Parameters
-    ----------
-    arrays : mapping
-        For each name a dtype ("float64", or a family: "float", "int", "bool") and the number of dimensions or
-        the shape. A size in a shape is a number, None (any), or a letter that means the same size everywhere:
-        ``{"x": ("float64", ("N", "D")), "labels": ("int64", ("N",))}``.
-
-    Raises
-    ------
-    ArtifactError
-        When an array is missing, has another dtype or shape, or holds NaN or infinity.
+    For each name a dtype ("float64", or a family: "float", "int", "bool") and the number of dimensions or the shape. A
+    size in a shape is a number, None (any), or a letter that means the same size everywhere: ``{"x": ("float64", ("N",
+    "D")), "labels": ("int64", ("N",))}``.
     """
     known = dict(sizes or {})
     found = {}
@@ -60,13 +52,8 @@ def require(
 def require_header(artifact: Artifact, entries: Mapping[str, type | tuple[type, ...]]) -> dict[str, Any]:
     """The named header entries of an artefact, once they are found to be there and of the right JSON types.
 
-    `float` accepts whole numbers too (and gives a float); `int` does not accept booleans. Add ``type(None)``
-    where null is allowed.
-
-    Raises
-    ------
-    ArtifactError
-        When an entry is missing or of another type.
+    `float` accepts whole numbers too (and gives a float); `int` does not accept booleans. Add ``type(None)`` where null
+    is allowed.
     """
     found = {}
     for name, types in entries.items():

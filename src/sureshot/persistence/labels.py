@@ -17,10 +17,7 @@ _MAX_CHARACTERS = 250_000_000  # of all labels together, so that a file cannot a
 def encode_labels(labels: np.ndarray) -> dict[str, Any]:
     """Label array (C,) of strings, integers, floats, booleans, or objects of these, as JSON values.
 
-    Raises
-    ------
-    ArtifactError
-        For labels of other types, which JSON would change, and for NaN.
+    Labels of other types, which JSON would change, are refused, and NaN.
     """
     labels = np.asarray(labels)
     values = [value.item() if isinstance(value, np.generic) else value for value in labels.tolist()]
@@ -37,13 +34,7 @@ def encode_labels(labels: np.ndarray) -> dict[str, Any]:
 
 
 def decode_labels(encoded: Any) -> np.ndarray:
-    """The label array (C,) that `encode_labels` wrote, in the same dtype.
-
-    Raises
-    ------
-    ArtifactError
-        When the entry is malformed.
-    """
+    """The label array (C,) that `encode_labels` wrote, in the same dtype."""
     if not isinstance(encoded, dict) or set(encoded) != {"dtype", "values"}:
         raise ArtifactError("malformed labels in the model file: expected a dtype and values.")
     name, values = encoded["dtype"], encoded["values"]

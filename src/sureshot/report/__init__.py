@@ -21,9 +21,7 @@ from sureshot.report.environment import environment
 from sureshot.report.html import render, write_report
 from sureshot.report.plots import (
     confidence_histogram,
-    confusion_pairs,
     figure_to_data_uri,
-    image_gallery,
     image_to_data_uri,
     objective_trace,
     outlier_histogram,
@@ -41,10 +39,8 @@ __all__ = [
     "Tile",
     "Trace",
     "confidence_histogram",
-    "confusion_pairs",
     "environment",
     "figure_to_data_uri",
-    "image_gallery",
     "image_to_data_uri",
     "objective_trace",
     "outlier_histogram",

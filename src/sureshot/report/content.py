@@ -29,13 +29,7 @@ Cell = str | int | float | Measured | None
 
 @dataclass(frozen=True)
 class Table:
-    """A table of results.
-
-    Raises
-    ------
-    ValueError
-        If a row, or ``better``, has not one entry for each column.
-    """
+    """A table of results."""
 
     columns: tuple[str, ...]
     # One cell for each column: text, a number, a `Measured`, or None for "not applicable".
@@ -77,7 +71,6 @@ class Trace:
 
     values: ArrayLike  # (steps,)
     name: str = "evidence lower bound (nats)"  # of the objective
-    step: str = "iteration"  # what is counted along the axis
 
     def __post_init__(self) -> None:
         values = np.asarray(self.values, dtype=np.float64)
@@ -88,13 +81,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Predictions:
-    """Predictions of n rows, with whatever else is known of them.
-
-    Raises
-    ------
-    ValueError
-        If the probabilities are none, or a length differs.
-    """
+    """Predictions of n rows, with whatever else is known of them."""
 
     probabilities: ArrayLike  # (n, C)
     classes: ArrayLike  # (C,), the label of each column
@@ -140,8 +127,23 @@ class View(NamedTuple):
     predicted: NDArray[np.int64]
     confidence: NDArray[np.float64]
     uncertainty: NDArray[np.float64]
+    outlier_score: NDArray[np.float64] | None
     truth: NDArray[np.int64] | None  # column, or -1 if unknown to the classifier
     known: NDArray[np.bool_]  # all true without labels
+
+    @property
+    def labelled(self) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]] | None:
+        """Probabilities, predicted and true columns of the rows of known classes, if there are any with labels."""
+        if self.truth is None or not self.known.any():
+            return None
+        return self.probabilities[self.known], self.predicted[self.known], self.truth[self.known]
+
+    @property
+    def outlier_scores(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """Those of known and of unknown classes, if there are both."""
+        if self.outlier_score is None or self.known.all() or not self.known.any():
+            return None
+        return self.outlier_score[self.known], self.outlier_score[~self.known]
 
 
 def digest(predictions: Predictions) -> View:
@@ -158,7 +160,9 @@ def digest(predictions: Predictions) -> View:
         uncertainty = -(p * np.log(np.maximum(p, np.finfo(np.float64).tiny))).sum(axis=1)
     else:
         uncertainty = np.asarray(predictions.uncertainty, dtype=np.float64)
-    return View(p, p.argmax(axis=1), p.max(axis=1), uncertainty, truth, known)
+    score = predictions.outlier_score
+    outlier_score = None if score is None else np.asarray(score, dtype=np.float64)
+    return View(p, p.argmax(axis=1), p.max(axis=1), uncertainty, outlier_score, truth, known)
 
 
 @dataclass(frozen=True)
@@ -180,16 +184,12 @@ def confidence_in_words(sure: float, right: float) -> str:
     return f"{sure:.1%} on average, too {'sure' if gap > 0 else 'modest'} by {100 * abs(gap):.1f} points."
 
 
-def worst_pairs(truth: NDArray[np.int64], predicted: NDArray[np.int64], classes: ArrayLike) -> list[Confusion]:
-    """Pairs (true, predicted) of different classes, most frequent first.
-
-    Parameters
-    ----------
-    truth, predicted : ndarray (n,)
-        Column numbers.
-    classes : array_like (C,)
-        The label of each column.
-    """
+def worst_pairs(
+    truth: NDArray[np.int64],  # (n,), column numbers
+    predicted: NDArray[np.int64],  # (n,)
+    classes: ArrayLike,  # (C,), the label of each column
+) -> list[Confusion]:
+    """Pairs (true, predicted) of different classes, most frequent first."""
     labels = np.asarray(classes).tolist()
     rows_of = np.bincount(truth, minlength=len(labels))
     wrong = truth != predicted

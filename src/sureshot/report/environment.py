@@ -24,12 +24,8 @@ PACKAGES = (
 def environment() -> dict[str, str | int]:
     """Versions, device and threads, by name, ready for JSON.
 
-    Returns
-    -------
-    dict
-        A version for each package ("not installed" where it is missing), then "python", "platform",
-        "device" (the accelerator torch would use, or "cpu"), "threads" (of torch, within an operation) and
-        "processors" (that this process may run on).
+    The device is the accelerator that torch would use; threads are torch's within an operation, processors those that
+    this process may run on.
     """
     found: dict[str, str | int] = {name: _version(name) for name in PACKAGES}
     found["python"] = platform.python_version()

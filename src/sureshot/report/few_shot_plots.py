@@ -63,19 +63,12 @@ def reliability_panels(
 
 
 def severity_lines(
-    scores: Mapping[str, Mapping[str, Sequence[Measured]]],
+    scores: Mapping[str, Mapping[str, Sequence[Measured]]],  # by learner, then by kind: a value for each severity
     clean: Mapping[str, Measured],  # by learner: the value at severity 0
     severities: Sequence[int],
     chance: float | None = None,  # drawn as a dashed line
-    ylabel: str = "accuracy",
 ) -> Figure:
-    """A score against the severity of a corruption, one panel for each kind, one line for each learner.
-
-    Parameters
-    ----------
-    scores : mapping
-        By learner, then by kind; one value for each severity, drawn with its 95 % interval.
-    """
+    """Accuracy with 95 % intervals against severity, one panel for each kind of corruption, a line for each learner."""
     kinds = list(next(iter(scores.values())))
     figure = new_figure(FULL, 3.2 + 0.2 * (-(-len(scores) // 3) if len(scores) > 1 else 0))
     panels = figure.subplots(1, len(kinds), squeeze=False, sharey=True)[0]
@@ -96,7 +89,7 @@ def severity_lines(
         axes.set_xlabel("severity (0: clean)")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         tidy(axes)
-    panels[0].set_ylabel(ylabel)
+    panels[0].set_ylabel("accuracy")
     if len(scores) > 1:
         lines, names = panels[0].get_legend_handles_labels()
         figure.legend(lines, names, loc="outside lower center", ncols=3, fontsize=SMALL, frameon=False)

@@ -3,9 +3,6 @@
 Figures are inlined, there is no script, and a content security policy forbids the page any request. All
 text passes through jinja2's autoescape: a class called ``<script>`` is shown as that. Names of classes
 appear in HTML tables rather than in figures, so that every alphabet is shown.
-
-The file is written under a temporary name and renamed when complete, so that a reader never sees half a
-report.
 """
 
 from __future__ import annotations
@@ -79,10 +76,7 @@ class ShownCell(NamedTuple):
 def write_report(folder: str | os.PathLike[str], report: Report) -> Path:
     """Write ``report.html`` into a folder, which is created if need be; returns its path.
 
-    Raises
-    ------
-    OSError
-        If the folder cannot be created or written to.
+    It is renamed from a temporary name when complete, so that a reader never sees half a report.
     """
     target = Path(folder)
     if target.exists() and not target.is_dir():
@@ -120,14 +114,14 @@ def render(report: Report) -> str:
     drawings = [_drawing(*picture) for picture in report.pictures]
     if predictions is not None and view is not None:
         context["verdict"] = report.verdict or _verdict(view)
-        context["tiles"] = [*report.tiles, *_tiles(predictions, view)]
-        drawings += _prediction_drawings(predictions, view)
+        context["tiles"] = [*report.tiles, *_tiles(view)]
+        drawings += _prediction_drawings(view)
         context["uncertain"] = _rows(predictions, view, view.uncertainty, report.n_shown)
-        if predictions.outlier_score is not None:
-            score = np.asarray(predictions.outlier_score, dtype=np.float64)
-            context["outlying"] = _rows(predictions, view, score, report.n_shown)
-        if view.truth is not None and view.known.any():
-            pairs = worst_pairs(view.truth[view.known], view.predicted[view.known], predictions.classes)
+        if view.outlier_score is not None:
+            context["outlying"] = _rows(predictions, view, view.outlier_score, report.n_shown)
+        if view.labelled is not None:
+            _, predicted, truth = view.labelled
+            pairs = worst_pairs(truth, predicted, predictions.classes)
             context["pairs"] = _pair_lines(pairs[: report.n_shown])
             context["more_pairs"] = max(len(pairs) - report.n_shown, 0)
     if report.trace is not None:
@@ -137,7 +131,7 @@ def render(report: Report) -> str:
         drawings.append(
             _drawing(
                 f"Trace: {report.trace.name}",
-                plots.objective_trace(values, report.trace.name, report.trace.step),
+                plots.objective_trace(values, report.trace.name),
                 f"{report.trace.name}. {span}",
                 f"{span}. A flat end means it has converged.",
             )
@@ -147,18 +141,19 @@ def render(report: Report) -> str:
 
 
 def _verdict(view: View) -> str:
-    if view.truth is None or not view.known.any():
+    if view.labelled is None:
         return f"{len(view.confidence):,} rows without labels; mean confidence {view.confidence.mean():.1%}."
-    right = float((view.predicted == view.truth)[view.known].mean())
-    sure = float(view.confidence[view.known].mean())
+    _, predicted, truth = view.labelled
+    right, sure = float((predicted == truth).mean()), float(view.confidence[view.known].mean())
     words = confidence_in_words(sure, right)
-    return f"{right:.1%} of {int(view.known.sum()):,} rows are right. The classifier says {words}"
+    return f"{right:.1%} of {len(truth):,} rows are right. The classifier says {words}"
 
 
-def _tiles(predictions: Predictions, view: View) -> list[Tile]:
-    if view.truth is None or not view.known.any():
+def _tiles(view: View) -> list[Tile]:
+    if view.labelled is None:
         return []
-    scores = summarise(view.probabilities[view.known], view.truth[view.known])
+    p, _, truth = view.labelled
+    scores = summarise(p, truth)
     tiles = [
         Tile("accuracy", f"{scores.accuracy:.3f}", "fraction right"),
         Tile("NLL", f"{scores.nll:.3f}", "nats; lower is better"),
@@ -166,15 +161,14 @@ def _tiles(predictions: Predictions, view: View) -> list[Tile]:
         Tile("ECE", f"{scores.ece:.3f}", "gap between confidence and accuracy"),
         Tile("MCE", f"{scores.mce:.3f}", "largest gap of any bin"),
     ]
-    if predictions.outlier_score is not None and not view.known.all():
-        score = np.asarray(predictions.outlier_score)
-        value = auroc_unknown(score[view.known], score[~view.known])
+    if view.outlier_scores is not None:
+        value = auroc_unknown(*view.outlier_scores)
         tiles.append(Tile("unknown AUROC", f"{value:.3f}", "unknown rows told from known; 0.5 is chance"))
     return tiles
 
 
-def _prediction_drawings(predictions: Predictions, view: View) -> list[Drawing]:
-    if view.truth is None or not view.known.any():
+def _prediction_drawings(view: View) -> list[Drawing]:
+    if view.labelled is None:
         return [
             _drawing(
                 "Confidence histogram",
@@ -183,8 +177,7 @@ def _prediction_drawings(predictions: Predictions, view: View) -> list[Drawing]:
                 "How sure the classifier is of each row.",
             )
         ]
-    p, truth = view.probabilities[view.known], view.truth[view.known]
-    correct = view.predicted[view.known] == truth
+    p, predicted, truth = view.labelled
     curve, risk = reliability_curve(p, truth), selective_risk(p, truth)
     drawings = [
         _drawing(
@@ -196,7 +189,7 @@ def _prediction_drawings(predictions: Predictions, view: View) -> list[Drawing]:
         ),
         _drawing(
             "Confidence histogram",
-            plots.confidence_histogram(view.confidence[view.known], correct),
+            plots.confidence_histogram(view.confidence[view.known], predicted == truth),
             "Histogram of the largest probability of each row, right and wrong answers apart",
             "Wrong answers should be rare at the right end. "
             "The two lines coincide when confidence is right on average.",
@@ -208,12 +201,11 @@ def _prediction_drawings(predictions: Predictions, view: View) -> list[Drawing]:
             "Errors left if the least sure rows are handed to a person instead.",
         ),
     ]
-    if predictions.outlier_score is not None and not view.known.all():
-        score = np.asarray(predictions.outlier_score, dtype=np.float64)
+    if view.outlier_scores is not None:
         drawings.append(
             _drawing(
                 "Known and unknown",
-                plots.outlier_histogram(score[view.known], score[~view.known]),
+                plots.outlier_histogram(*view.outlier_scores),
                 "Histogram of outlier scores of known and of unknown classes",
                 "The less the two overlap, the better rows of unknown classes can be told.",
             )
@@ -250,9 +242,7 @@ def _rows(predictions: Predictions, view: View, score: NDArray[np.float64], n_sh
                 known=bool(view.known[i]),
                 right=None if view.truth is None else bool(view.truth[i] == view.predicted[i]),
                 uncertainty=f"{view.uncertainty[i]:.3f}",
-                outlier_score=None
-                if predictions.outlier_score is None
-                else f"{float(np.asarray(predictions.outlier_score)[i]):.3f}",
+                outlier_score=None if view.outlier_score is None else f"{view.outlier_score[i]:.3f}",
             )
         )
     return rows

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -21,7 +20,6 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import ArrayLike, NDArray
 
 from sureshot.metrics import ReliabilityCurve, RiskCoverage
-from sureshot.report.content import Confusion
 
 BLUE, VERMILION, GREEN, GREY, INK = "#0072B2", "#D55E00", "#009E73", "#8C8C8C", "#222222"
 SMALL, NORMAL = 9, 10  # points
@@ -56,12 +54,11 @@ def reliability_diagram(curve: ReliabilityCurve) -> Figure:
 def confidence_histogram(
     confidence: NDArray[np.float64],  # (n,)
     correct: NDArray[np.bool_] | None = None,  # (n,)
-    n_bins: int = 20,
 ) -> Figure:
     """How sure the classifier is, with right and wrong answers apart where they are known."""
     figure = new_figure(HALF, 4.6)
     axes = figure.subplots()
-    edges = np.linspace(0, 1, n_bins + 1).tolist()
+    edges = np.linspace(0, 1, 21).tolist()
     if correct is None:
         axes.hist(confidence, edges, color=BLUE, edgecolor="white", linewidth=0.8)
     else:
@@ -85,49 +82,15 @@ def confidence_histogram(
     return figure
 
 
-def confusion_pairs(pairs: Sequence[Confusion]) -> Figure:
-    """Bars for the pairs of classes that are taken for each other most often, worst on top.
-
-    Readable with any number of classes, as a full matrix of 150 is not. Alphabets that matplotlib's font
-    lacks are drawn as boxes (with its warning): `write_report` lists the pairs as text instead.
-    """
-    figure = new_figure(FULL, 0.9 + 0.3 * max(len(pairs), 1))
-    axes = figure.subplots()
-    position = np.arange(len(pairs))
-    counts = [pair.count for pair in pairs]
-    bars = axes.barh(position, counts, color=VERMILION, height=0.68)
-    axes.bar_label(bars, [f"{pair.count}  ({pair.share:.0%})" for pair in pairs], padding=4, fontsize=SMALL)
-    names = [f"{plain(pair.true)} → {plain(pair.predicted)}" for pair in pairs]
-    axes.set_yticks(position, names)
-    axes.invert_yaxis()
-    axes.set(xlabel="rows (share of the true class's rows)", xlim=(0, 1.15 * max(counts, default=1)))
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    tidy(axes, grid="x")
-    return figure
-
-
-def objective_trace(values: ArrayLike, name: str, step: str = "iteration") -> Figure:
-    """An objective (evidence lower bound, loss) against the step of its optimisation.
-
-    Parameters
-    ----------
-    values : array_like (steps,)
-    name, step : str
-        Labels of the axes.
-    """
+def objective_trace(values: ArrayLike, name: str) -> Figure:
+    """An objective (evidence lower bound, loss) against the iteration of its optimisation."""
     trace = np.asarray(values, dtype=np.float64)
     figure = new_figure(HALF, 3.3)
     axes = figure.subplots()
     few = trace.size <= 40
-    axes.plot(
-        np.arange(1, trace.size + 1),
-        trace,
-        color=BLUE,
-        linewidth=1.6,
-        marker="o" if few else "",
-        markersize=4,
-    )
-    axes.set(xlabel=plain(step, 60), ylabel=plain(name, 60))
+    steps = np.arange(1, trace.size + 1)
+    axes.plot(steps, trace, color=BLUE, linewidth=1.6, marker="o" if few else "", markersize=4)
+    axes.set(xlabel="iteration", ylabel=plain(name, 60))
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
     tidy(axes)
     return figure
@@ -151,10 +114,7 @@ def risk_coverage(curve: RiskCoverage) -> Figure:
 def outlier_histogram(known: NDArray[np.float64], unknown: NDArray[np.float64]) -> Figure:
     """Outlier scores of rows of known and of unknown classes, each as a fraction of its own kind.
 
-    Parameters
-    ----------
-    known, unknown : ndarray (n,), (m,)
-        Infinite scores are drawn at the ends.
+    Infinite scores are drawn at the ends.
     """
     figure = new_figure(HALF, 3.3)
     axes = figure.subplots()
@@ -175,80 +135,36 @@ def outlier_histogram(known: NDArray[np.float64], unknown: NDArray[np.float64]) 
     return figure
 
 
-def image_gallery(
-    images: ArrayLike,  # (n, H, W) or (n, H, W, 3)
-    captions: Sequence[str],
-    n_columns: int = 8,
-) -> Figure:
-    """Images in a grid with a caption (of one or several lines) under each.
-
-    Raises
-    ------
-    ValueError
-        If there are not as many captions as images, or no images.
-    """
-    pictures = np.asarray(images)
-    if len(pictures) != len(captions) or len(captions) == 0:
-        raise ValueError(f"captions: expected one for each image, got {len(captions)} for {len(pictures)} images.")
-    columns = min(n_columns, len(captions))
-    rows = -(-len(captions) // columns)
-    lines = max(caption.count("\n") + 1 for caption in captions)
-    side = FULL / n_columns
-    figure = new_figure(side * columns, rows * (side + 0.19 * lines))
-    for axes, picture, caption in zip(
-        figure.subplots(rows, columns, squeeze=False).flat, pictures, captions, strict=False
-    ):
-        axes.imshow(picture, cmap="gray_r" if picture.ndim == 2 else None, interpolation="nearest")
-        axes.set_xlabel("\n".join(plain(line, 18) for line in caption.split("\n")), fontsize=SMALL, color=INK)
-        axes.set(xticks=[], yticks=[])
-    for axes in figure.axes:
-        axes.spines[:].set_color("#CCCCCC")
-    for axes in figure.axes[len(captions) :]:
-        axes.set_axis_off()
-    return figure
-
-
-def figure_to_data_uri(figure: Figure, form: Literal["png", "svg"] = "png") -> str:
-    """The figure as a ``data:`` address, so that a page needs no other file.
-
-    PNG is drawn at twice the browser's resolution for sharp screens.
-    """
+def figure_to_data_uri(figure: Figure) -> str:
+    """The figure as a ``data:`` address, so that a page needs no other file; twice a browser's resolution."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format=form, dpi=2 * PIXELS_PER_INCH, metadata={"Date": None} if form == "svg" else None)
-    return _data_uri(buffer.getvalue(), "image/svg+xml" if form == "svg" else "image/png")
+    figure.savefig(buffer, format="png", dpi=2 * PIXELS_PER_INCH)
+    return _data_uri(buffer)
 
 
-def image_to_data_uri(image: ArrayLike, highest: float | None = None) -> str:
+def image_to_data_uri(
+    image: ArrayLike,  # (H, W) grey, darkest is largest, or (H, W, 3) colours in 0..255 (integers) or 0..1
+    highest: float | None = None,
+) -> str:
     """One small picture, pixel for pixel, as a ``data:`` address.
 
-    Parameters
-    ----------
-    image : array_like (H, W) or (H, W, 3)
-        Grey values (darkest is largest), or colours in 0..255 (integers) or 0..1.
-    highest : float, optional
-        The grey value drawn black, so that several pictures share a scale; the image's own largest by
-        default.
+    ``highest`` is the grey value drawn black, so that several pictures share a scale; by default the image's own
+    largest.
     """
     pixels = np.asarray(image)
     buffer = io.BytesIO()
     if pixels.ndim == 2:
         top = float(pixels.max()) if highest is None else highest
-        imsave(
-            buffer,
-            pixels,
-            cmap="gray_r",
-            vmin=min(0.0, float(pixels.min())),
-            vmax=max(top, 1e-12),
-            format="png",
-        )
+        low = min(0.0, float(pixels.min()))
+        imsave(buffer, pixels, cmap="gray_r", vmin=low, vmax=max(top, 1e-12), format="png")
     else:
         colours = pixels.astype(np.uint8) if pixels.dtype.kind in "iu" else np.clip(pixels, 0.0, 1.0)
         imsave(buffer, colours, format="png")
-    return _data_uri(buffer.getvalue(), "image/png")
+    return _data_uri(buffer)
 
 
-def _data_uri(content: bytes, kind: str) -> str:
-    return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
+def _data_uri(png: io.BytesIO) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png.getvalue()).decode('ascii')}"
 
 
 def new_figure(width: float, height: float) -> Figure:

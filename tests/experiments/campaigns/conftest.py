@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import torch
 
-from experiments.campaigns.cells import Cell, Examination
+from experiments.campaigns.few_shot import Examination, FewShotCell
 from sureshot.data.labelled import FewShotData, LabelledSet
 from sureshot.meta.protocols import EpisodeProtocol
 from sureshot.meta.training import TrainingConfig
 
-MakeCell = Callable[..., Cell]
+MakeCell = Callable[..., FewShotCell]
 MakeRecord = Callable[..., dict[str, Any]]
 
 
@@ -33,7 +33,7 @@ def data() -> FewShotData:
 
 @pytest.fixture(scope="session")
 def make_cell() -> MakeCell:
-    def make(key: str = "cell", n_tasks: int = 10, learner: str = "protonet", **training: Any) -> Cell:
+    def make(key: str = "cell", n_tasks: int = 10, learner: str = "protonet", **training: Any) -> FewShotCell:
         config = TrainingConfig.from_dict(
             {
                 "data": {"name": "tiny"},
@@ -54,7 +54,7 @@ def make_cell() -> MakeCell:
             "precision": "float32",
         }
         examination = Examination("3-way 1-shot", EpisodeProtocol(3, 1, 3), n_tasks, out_of_episode=5, robustness=0)
-        return Cell(key, labels, config, (examination,))
+        return FewShotCell(key, labels, config, (examination,))
 
     return make
 

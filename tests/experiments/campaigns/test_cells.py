@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from experiments.campaigns.cells import FAILED, Cell, Load, data_loader, finished, run_cells
+from experiments.campaigns.cells import FAILED, Cell, finished, run_cells
+from experiments.campaigns.few_shot import FewShotCell, Load, data_loader, run_few_shot
+from experiments.experiment import Progress
 from sureshot.data.labelled import FewShotData
 from sureshot.meta.training import load_checkpoint
+from sureshot.networks import DivergedError
 from sureshot.persistence import load_artifact, save_artifact
 
 
@@ -38,10 +43,9 @@ def load(data: FewShotData) -> Asked:
     return Asked(data)
 
 
-def run(cells: list[Cell], folder: Path, load: Load, **options: Any) -> list[dict[str, Any]]:
-    return run_cells(
-        cells, folder / "results", folder / "checkpoints", load, options.pop("progress", silent), **options
-    )
+def run(cells: list[FewShotCell], folder: Path, load: Load, **options: Any) -> list[dict[str, Any]]:
+    tell = options.pop("progress", silent)
+    return run_cells(cells, folder / "results", folder / "checkpoints", partial(run_few_shot, load), tell, **options)
 
 
 def without_times(record: dict[str, Any]) -> dict[str, Any]:
@@ -74,7 +78,7 @@ def test_a_finished_cell_is_not_run_again(make_cell: Any, load: Asked, tmp_path:
 def test_collecting_runs_nothing(make_cell: Any, load: Asked, tmp_path: Path) -> None:
     cells = [make_cell("there"), make_cell("missing", seed=1)]
     there = run(cells[:1], tmp_path, load)
-    assert run(cells, tmp_path, load, train_missing=False) == there
+    assert run(cells, tmp_path, load, run_missing=False) == there
     assert load.times == 1
     assert not (tmp_path / "checkpoints" / "missing").exists()
 
@@ -265,3 +269,46 @@ def test_the_loader_reads_each_set_once(tmp_path: Path) -> None:
     first = load("embeddings", {"path": str(tmp_path / "some.npz"), "seed": 0})
     assert load("embeddings", {"seed": 0, "path": str(tmp_path / "some.npz")}) is first
     assert load("embeddings", {"path": str(tmp_path / "some.npz"), "seed": 1}) is not first
+
+
+@dataclass(frozen=True)
+class Sum(Cell):
+    """A cell that has nothing to do with learners: its result is the sum of its numbers, a file each."""
+
+    key: str
+    numbers: tuple[int, ...]
+    labels = {"kind": "sum"}  # noqa: RUF012
+
+    def settings(self) -> dict[str, Any]:
+        return {"numbers": list(self.numbers)}
+
+    def notes(self) -> dict[str, Any]:
+        return {"summed": "one by one"}
+
+    def stale(self, record: Mapping[str, Any]) -> str | None:
+        return None if record.get("settings") == self.settings() else "other numbers"
+
+
+def test_a_cell_is_a_name_settings_and_a_function_that_runs_it_in_a_folder(tmp_path: Path) -> None:
+    ran = []
+
+    def add(cell: Sum, folder: Path, progress: Progress) -> dict[str, Any]:
+        progress("adding", 0.5)
+        ran.append(cell.key)
+        if cell.key == "broken":
+            raise DivergedError("the sum is not finite")
+        (folder / "numbers").write_text(str(cell.numbers))
+        return {"sum": sum(cell.numbers)}
+
+    def all_of(*cells: Sum) -> list[dict[str, Any]]:
+        return run_cells(cells, tmp_path / "results", tmp_path / "work", add, silent)
+
+    [small] = all_of(Sum("small", (1, 2)))
+    assert small["sum"] == 3
+    assert list(small) == ["key", "labels", "settings", "summed", "sum", "environment"]
+    assert (tmp_path / "work" / "small" / "numbers").read_text() == "(1, 2)"
+    records = all_of(Sum("small", (1, 2)), Sum("broken", ()))
+    assert records[1][FAILED] == "the sum is not finite"
+    assert [record["key"] for record in all_of(Sum("small", (1, 2)), Sum("broken", ()))] == ["small", "broken"]
+    assert ran == ["small", "broken"]
+    assert all_of(Sum("small", (4,)))[0]["sum"] == 4

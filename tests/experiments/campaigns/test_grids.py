@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from experiments import clinc150_transfer
-from experiments.campaigns.cells import Cell, finished
+from experiments.campaigns.cells import finished
+from experiments.campaigns.few_shot import FewShotCell
 from experiments.campaigns.grids import (
     budget_episodes,
     check_kernels,
@@ -24,7 +25,7 @@ from sureshot.meta.learners.registry import learns_base_classes
 RESULTS = Path(__file__).parents[3] / "docs" / "results" / "cells"
 
 
-def by_key(name: str, **settings: object) -> dict[str, Cell]:
+def by_key(name: str, **settings: object) -> dict[str, FewShotCell]:
     cells = CAMPAIGNS[name].cells(ImageCampaignConfig(**settings))  # type: ignore[arg-type]
     keyed = {cell.key: cell for cell in cells}
     assert len(keyed) == len(cells), "keys are unique"
@@ -114,7 +115,7 @@ def test_our_own_preset_has_none_of_them() -> None:
 
 def test_the_options_of_every_cell_are_taken() -> None:
     """By the learner's maker, on a backbone that costs nothing."""
-    from sureshot.meta.backbones import make_backbone
+    from sureshot.networks.backbones import make_backbone
 
     for name in CAMPAIGNS:
         for cell in by_key(name).values():

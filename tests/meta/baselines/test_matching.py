@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from sureshot.meta.backbones import Backbone, make_backbone
 from sureshot.meta.baselines import MatchingNet
 from sureshot.meta.baselines.full_context import QueryReader, SupportReader
 from sureshot.meta.learners.base import seeded
+from sureshot.networks.backbones import Backbone, make_backbone
 
 CPU = torch.device("cpu")
 WIDTH = 3

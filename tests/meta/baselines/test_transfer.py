@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sureshot.meta.backbones import Backbone, make_backbone
 from sureshot.meta.baselines import BaselinePlusPlus, FeatureTransfer
 from sureshot.meta.baselines.transfer import TransferLearner
 from sureshot.meta.learners.base import seeded
 from sureshot.meta.tasks import Tasks
+from sureshot.networks.backbones import Backbone, make_backbone
 
 CPU = torch.device("cpu")
 KINDS = [FeatureTransfer, BaselinePlusPlus]
@@ -75,10 +75,10 @@ def test_episodes_are_refused(kind: type[TransferLearner]) -> None:
 
 
 def test_scales_of_the_cosine_follow_the_number_of_classes() -> None:
-    assert BaselinePlusPlus(projection(2, 2), n_base_classes=200).base_head.scale == 2.0
-    assert BaselinePlusPlus(projection(2, 2), n_base_classes=201).base_head.scale == 10.0
+    assert BaselinePlusPlus(projection(2, 2), n_base_classes=200).base_classes.head.scale == 2.0
+    assert BaselinePlusPlus(projection(2, 2), n_base_classes=201).base_classes.head.scale == 10.0
     assert BaselinePlusPlus(projection(2, 2), n_base_classes=201).task_head.scale == 2.0
-    assert BaselinePlusPlus(projection(2, 2), n_base_classes=3, base_scale=7.0).base_head.scale == 7.0
+    assert BaselinePlusPlus(projection(2, 2), n_base_classes=3, base_scale=7.0).base_classes.head.scale == 7.0
 
 
 def test_settings_out_of_range() -> None:

@@ -14,13 +14,13 @@ import torch
 from scipy.special import log_softmax
 
 from sureshot.data.labelled import LabelledSet
-from sureshot.meta.backbones import make_backbone
 from sureshot.meta.episodes import EpisodeProtocol, EpisodeSampler
 from sureshot.meta.evaluation import Evaluation, compare, evaluate
 from sureshot.meta.evaluation.passes import draw_tasks
 from sureshot.meta.learners import Learner, make_learner
-from sureshot.meta.seeds import generator_for
 from sureshot.metrics import summarise
+from sureshot.networks.backbones import make_backbone
+from sureshot.networks.seeds import generator_for
 
 Clusters = Callable[..., LabelledSet]
 MakeProtoNet = Callable[[float], Learner]
@@ -38,9 +38,9 @@ def test_scores_are_those_of_nearest_prototypes_task_by_task(data: LabelledSet, 
     rows = draw_tasks(EpisodeSampler(data, PROTOCOL), 60, generator_for(0, "tasks"))
     x, logs, truth = data.x.double().numpy(), [], []
     for task in range(60):
-        support, support_y = x[rows.support[task]], rows.support_y[task].numpy()
+        support, support_y = x[rows.support_x[task]], rows.support_y[task].numpy()
         prototypes = np.stack([support[support_y == c].mean(0) for c in range(5)])
-        distances = np.square(x[rows.query[task]][:, None] - prototypes).sum(-1)
+        distances = np.square(x[rows.query_x[task]][:, None] - prototypes).sum(-1)
         logs.append(log_softmax(-distances, axis=-1))
         truth.append(rows.query_y[task].numpy())
     expected = summarise(np.exp(np.concatenate(logs)), np.concatenate(truth))

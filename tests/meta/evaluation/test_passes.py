@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from sureshot.data.labelled import LabelledSet
-from sureshot.meta.backbones import make_backbone
 from sureshot.meta.episodes import EpisodeProtocol, EpisodeSampler
 from sureshot.meta.evaluation.passes import (
     adapt,
@@ -20,6 +19,7 @@ from sureshot.meta.evaluation.passes import (
     queries_per_pass,
 )
 from sureshot.meta.learners import Learner, make_learner
+from sureshot.networks.backbones import make_backbone
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -56,9 +56,9 @@ def test_the_first_tasks_of_many_are_the_tasks_of_few(data: LabelledSet) -> None
     sampler = EpisodeSampler(data, EpisodeProtocol(5, 1, 3))
     few, many = draw_tasks(sampler, 40, generator()), draw_tasks(sampler, 600, generator())
     assert len(many) == 600
-    assert torch.equal(many.support[:40], few.support)
-    assert torch.equal(many.query[:40], few.query)
-    assert not torch.equal(many.support[250:290], few.support)
+    assert torch.equal(many.support_x[:40], few.support_x)
+    assert torch.equal(many.query_x[:40], few.query_x)
+    assert not torch.equal(many.support_x[250:290], few.support_x)
 
 
 @pytest.mark.parametrize("protocol", [EpisodeProtocol(5, 2, 4), EpisodeProtocol((2, 6), (1, 4), (2, 5), True)])

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from sureshot.meta.evaluation.calibration import (
+    at_temperature,
     pooled_curve,
     summarise_calibration,
-    temper,
     temperature_of,
 )
 from sureshot.meta.evaluation.scores import join, score_tasks
@@ -100,10 +100,12 @@ def test_tempering_is_that_of_the_metrics_and_keeps_absent_classes_out() -> None
     p, y = random_predictions()
     rows = p.reshape(-1, 5)
     assert temperature_of(rows, y.ravel()) == pytest.approx(fit_temperature(np.log(rows), y.ravel()))
-    np.testing.assert_allclose(temper(p, 2.0).reshape(-1, 5), np.exp(apply_temperature(np.log(rows), 2.0)))
+    np.testing.assert_allclose(at_temperature(p, 2.0).reshape(-1, 5), np.exp(apply_temperature(np.log(rows), 2.0)))
     lacking = p * np.array([1, 1, 1, 0, 0])
     lacking /= lacking.sum(-1, keepdims=True)
     present = np.tile([True, True, True, False, False], (7, 1))
-    found = temper(lacking, 100.0, present)
+    found = at_temperature(lacking, 100.0, present)
     assert (found[..., 3:] == 0).all()
-    np.testing.assert_allclose(found[..., :3], temper(np.ascontiguousarray(lacking[..., :3]), 100.0), rtol=1e-12)
+    np.testing.assert_allclose(
+        found[..., :3], at_temperature(np.ascontiguousarray(lacking[..., :3]), 100.0), rtol=1e-12
+    )

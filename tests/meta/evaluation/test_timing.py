@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from sureshot.data.labelled import LabelledSet
-from sureshot.meta.backbones import make_backbone
 from sureshot.meta.baselines.prototypical import ProtoNet
 from sureshot.meta.episodes import EpisodeProtocol, EpisodeSampler
 from sureshot.meta.evaluation import timing
 from sureshot.meta.evaluation.passes import draw_tasks
+from sureshot.networks.backbones import make_backbone
 
 
 class Counting(ProtoNet):

@@ -7,12 +7,12 @@ import torch
 from scipy.stats import multivariate_normal
 from torch import Tensor
 
-from sureshot.meta.backbones import make_backbone
 from sureshot.meta.learners.base import seeded
 from sureshot.meta.learners.gp import GaussianProcessLearner, GaussianProcessTaskPosterior, distance_to_classes
 from sureshot.meta.learners.registry import make_learner
 from sureshot.meta.learners.task_kernel import TaskKernel
 from sureshot.meta.tasks import Tasks
+from sureshot.networks.backbones import make_backbone
 
 D = 4
 CPU = torch.device("cpu")

@@ -10,12 +10,12 @@ import torch
 from torch import nn
 
 from sureshot.likelihoods import OneVsEach, Softmax
-from sureshot.meta.backbones import make_backbone
 from sureshot.meta.learners.gp import GaussianProcessLearner, class_major
 from sureshot.meta.learners.prediction import class_probabilities
 from sureshot.meta.learners.presets import GP_LEARNER_NAMES, PRESETS, gaussian_process_settings
 from sureshot.meta.learners.registry import learner_from_config, make_learner
 from sureshot.meta.tasks import Tasks
+from sureshot.networks.backbones import make_backbone
 
 
 def identity() -> nn.Module:

@@ -13,7 +13,8 @@ import torch
 from sureshot.data.labelled import FewShotData
 from sureshot.meta.learners.gp import GaussianProcessLearner
 from sureshot.meta.training import TrainingConfig, load_checkpoint, load_learner, train
-from sureshot.meta.training.assembly import build_learner, make_optimiser
+from sureshot.meta.training.assembly import build_learner, parameter_groups
+from sureshot.networks.checkpoint import restore, restore_optimiser
 from sureshot.persistence import ArtifactError, save_artifact
 
 
@@ -54,10 +55,10 @@ def test_the_optimiser_comes_back_in_the_format_of_its_parameters(
 ) -> None:
     config = configure(learner={"name": "cdkt_pl"})
     learner = build_learner(config, data.train)
-    optimiser = make_optimiser(learner, config)
+    optimiser = torch.optim.Adam(parameter_groups(learner, config))
     checkpoint = load_checkpoint(run / "last.safetensors")
-    checkpoint.restore(learner)
-    checkpoint.restore_optimiser(learner, optimiser)
+    restore(checkpoint.artifact, learner)
+    restore_optimiser(checkpoint.artifact, learner, optimiser)
     for name, parameter in learner.named_parameters():
         if parameter.requires_grad:
             state = optimiser.state[parameter]
@@ -72,8 +73,9 @@ def test_a_checkpoint_for_use_has_nothing_to_go_on_with(
 ) -> None:
     config = configure(learner={"name": "cdkt_pl"})
     learner = build_learner(config, data.train)
+    best, optimiser = load_checkpoint(run / "best.safetensors"), torch.optim.Adam(parameter_groups(learner, config))
     with pytest.raises(ArtifactError, match="has no state of an optimiser: resume from last"):
-        load_checkpoint(run / "best.safetensors").restore_optimiser(learner, make_optimiser(learner, config))
+        restore_optimiser(best.artifact, learner, optimiser)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,7 @@ def test_another_architecture(
 ) -> None:
     learner = build_learner(configure(**({"learner": {"name": "cdkt_pl"}} | sections)), data.train)
     with pytest.raises(ArtifactError, match=message):
-        load_checkpoint(run / "best.safetensors").restore(learner)
+        restore(load_checkpoint(run / "best.safetensors").artifact, learner)
 
 
 def test_a_learner_that_is_not_known(run: Path, tmp_path: Path) -> None:
@@ -112,7 +114,7 @@ def test_an_early_version_had_one_temperature_for_all_shots(run: Path, tmp_path:
     assert isinstance(learner, GaussianProcessLearner)
     assert learner.shot_growth == 0
     learner.shot_growth.fill_(0.3)
-    load_checkpoint(tmp_path / "x.safetensors").restore(learner)
+    restore(load_checkpoint(tmp_path / "x.safetensors").artifact, learner, learner.added_state)
     assert learner.shot_growth == 0
 
 

@@ -18,9 +18,10 @@ import torch
 import torch.distributed as dist
 
 from sureshot.data.labelled import FewShotData
-from sureshot.meta.training import TrainingConfig, load_checkpoint, load_learner, read_log, train
-from sureshot.meta.training.distributed import Processes, processes
-from sureshot.meta.training.loop import Run
+from sureshot.meta.training import EpisodicTraining, TrainingConfig, load_checkpoint, load_learner, read_log, train
+from sureshot.meta.training.assembly import build_learner
+from sureshot.networks import Processes, processes
+from sureshot.networks.loop import Run
 
 needs_gloo = pytest.mark.skipif(
     not (dist.is_available() and dist.is_gloo_available()), reason="this build of torch has no gloo"
@@ -35,16 +36,19 @@ sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 import numpy as np
 from conftest import tiny_config, tiny_data
-from sureshot.meta.training.distributed import processes
-from sureshot.meta.training.loop import Run
+from sureshot.meta.training import EpisodicTraining
+from sureshot.meta.training.assembly import build_learner
+from sureshot.networks import processes
+from sureshot.networks.loop import Run
 
 folder = Path(sys.argv[2])
 config, data = tiny_config(**json.loads(sys.argv[3])), tiny_data()
 with processes("cpu") as group:
-    run = Run(config, folder / f"rank{group.rank}", data, group)
-    run.learner.train()
+    trainee = EpisodicTraining(build_learner(config, data.train), config, data, group)
+    run = Run(trainee, config.loop_settings(), folder / f"rank{group.rank}", group)
+    run.module.train()
     run.backward(0)
-    found = {name: p.grad.numpy() for name, p in run.learner.named_parameters() if p.grad is not None}
+    found = {name: p.grad.numpy() for name, p in run.module.named_parameters() if p.grad is not None}
     np.savez(folder / f"gradients{group.rank}.npz", **found)
 """
 
@@ -59,6 +63,11 @@ train(tiny_config(**json.loads(sys.argv[3])), Path(sys.argv[2]) / "run", data=ti
 threads = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
 assert not any("gloo" in name for name in threads), f"the process group is still there: {threads}"
 """
+
+
+def run_of(config: TrainingConfig, data: FewShotData, folder: Path, group: Processes) -> Run:
+    trainee = EpisodicTraining(build_learner(config, data.train), config, data, group)
+    return Run(trainee, config.loop_settings(), folder, group)
 
 
 def run_two(program: str, folder: Path, settings: dict[str, Any]) -> None:
@@ -91,10 +100,10 @@ def test_two_processes_have_the_gradients_of_one(
     config = configure(**settings)
     run_two(GRADIENTS, tmp_path, settings)
     with processes("cpu") as group:
-        run = Run(config, tmp_path / "alone", data, group)
-    run.learner.train()
+        run = run_of(config, data, tmp_path / "alone", group)
+    run.module.train()
     run.backward(0)
-    alone = {name: p.grad for name, p in run.learner.named_parameters() if p.grad is not None}
+    alone = {name: p.grad for name, p in run.module.named_parameters() if p.grad is not None}
     for rank in range(2):
         with np.load(tmp_path / f"gradients{rank}.npz") as shared:
             assert set(shared.files) == set(alone)
@@ -133,16 +142,7 @@ def test_what_is_fitted_to_validation_classes_is_not_averaged(tmp_path: Path) ->
         np.testing.assert_array_equal(last[name], values, err_msg=name)
 
 
-def test_shares_are_contiguous_and_complete() -> None:
-    for count in (1, 2, 3, 5):
-        shares = [Processes(rank, count, torch.device("cpu")).share(7) for rank in range(count)]
-        taken = [task for share in shares for task in range(7)[share]]
-        assert taken == list(range(7))
-        sizes = [len(range(7)[share]) for share in shares]
-        assert max(sizes) - min(sizes) <= 1
-
-
 def test_more_processes_than_tasks(configure: Callable[..., TrainingConfig], data: FewShotData, tmp_path: Path) -> None:
     config = configure(training={"episodes_per_step": 2})
     with pytest.raises(ValueError, match=r"3 processes share 2 episodes of a step: raise training\.episodes_per_step"):
-        Run(config, tmp_path, data, Processes(0, 3, torch.device("cpu")))
+        run_of(config, data, tmp_path, Processes(0, 3, torch.device("cpu")))

@@ -11,10 +11,18 @@ import torch
 
 from sureshot.data.labelled import FewShotData
 from sureshot.meta.learners import GP_LEARNER_NAMES, LEARNER_NAMES
-from sureshot.meta.training import DivergedError, TrainingConfig, load_checkpoint, load_learner, train
-from sureshot.meta.training.distributed import processes
-from sureshot.meta.training.divergence import Saved, is_about_numbers, not_finite, where_to_go_on
-from sureshot.meta.training.loop import Run
+from sureshot.meta.training import (
+    DivergedError,
+    EpisodicTraining,
+    TrainingConfig,
+    load_checkpoint,
+    load_learner,
+    train,
+)
+from sureshot.meta.training.assembly import build_learner
+from sureshot.networks import processes
+from sureshot.networks.checkpoint import load_checkpoint as load_any_checkpoint
+from sureshot.networks.loop import Run
 from sureshot.persistence import save_artifact
 
 Configure = Callable[..., TrainingConfig]
@@ -133,52 +141,21 @@ def test_what_is_not_finite_is_not_saved(configure: Configure, data: FewShotData
     train(configure(training={"episodes": 2, "checkpoint_every": 2}, validation={"every": 0}), tmp_path, data=data)
     before = {path.name: path.read_bytes() for path in tmp_path.glob("*.safetensors")}
     with processes("cpu") as group:
-        run = Run(config, tmp_path, data, group)
-        run.start_from(load_checkpoint(run.last))
+        trainee = EpisodicTraining(build_learner(config, data.train), config, data, group)
+        run = Run(trainee, config.loop_settings(), tmp_path, group)
+        run.start_from(load_any_checkpoint(run.last, trainee.kind))
         # Neither shows in the loss: training does not use running statistics, and Adam stands still.
         if part == "buffer":
             spoilt = "model.backbone.blocks.0.normalisation.running_var"
-            run.learner.get_buffer(spoilt.removeprefix("model."))[0] = math.inf
+            run.module.get_buffer(spoilt.removeprefix("model."))[0] = math.inf
         else:
             spoilt = "optimiser.exp_avg_sq.backbone.blocks.0.normalisation.weight"
-            parameter = run.learner.get_parameter(spoilt.removeprefix("optimiser.exp_avg_sq."))
+            parameter = run.module.get_parameter(spoilt.removeprefix("optimiser.exp_avg_sq."))
             run.optimiser.state[parameter]["exp_avg_sq"][0] = math.inf
         with pytest.raises(DivergedError) as caught:
-            run.go(None)
+            run.run(None)
         run.close()
     message = str(caught.value)
     assert f"diverged at step 2 (after 4 episodes): {spoilt} is not finite" in message
     assert f"the last good checkpoint is {run.last} (after 2 episodes)" in message
     assert {path.name: path.read_bytes() for path in tmp_path.glob("*.safetensors")} == before
-
-
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        (torch.linalg.LinAlgError("singular"), True),
-        (ValueError("the embedding of 3 inputs is not finite"), True),
-        (ValueError("h must be a whole number, got nan"), True),
-        (ValueError("the kernel matrix is not positive semi-definite"), True),
-        (RuntimeError("value cannot be converted to type float without overflow"), True),
-        (ValueError("validation classes: 3-way tasks need at least 3 classes"), False),
-        (RuntimeError("CUDA out of memory"), False),
-        (ValueError("information on finance is not defined"), False),
-    ],
-)
-def test_errors_of_numbers_and_mistakes(error: Exception, expected: bool) -> None:
-    assert is_about_numbers(error) is expected
-
-
-def test_names_of_what_is_not_finite() -> None:
-    arrays = {"a": torch.tensor([1.0, math.inf]), "b": torch.tensor(3), "c": torch.tensor(math.nan), "d": torch.ones(2)}
-    assert not_finite(arrays) == ["a", "c"]
-
-
-def test_which_checkpoint_is_named() -> None:
-    best, last = Path("best"), Path("last")
-    assert where_to_go_on([], 8) == "no checkpoint was written yet"
-    assert where_to_go_on([Saved(best, 4), Saved(last, 6)], 8) == "the last good checkpoint is last (after 6 episodes)"
-    assert where_to_go_on([Saved(best, 6), Saved(last, 4)], 8) == "the last good checkpoint is best (after 6 episodes)"
-    assert where_to_go_on([Saved(best, 6), Saved(last, 6)], 8) == "the last good checkpoint is last (after 6 episodes)"
-    assert where_to_go_on([Saved(best, 4), Saved(last, 8)], 8) == "the last good checkpoint is best (after 4 episodes)"
-    assert where_to_go_on([Saved(best, 8), Saved(last, 8)], 8).startswith("the last checkpoint, last, is of the state")

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from sureshot.data.labelled import FewShotData, LabelledSet
-from sureshot.meta.episodes import as_inputs
 from sureshot.meta.evaluation.passes import embed_set
 from sureshot.meta.learners.base import Learner
 from sureshot.meta.training import TrainingConfig
 from sureshot.meta.training.assembly import build_learner
 from sureshot.meta.training.normalisation import fit_normalisation, shrunk
+from sureshot.networks.backbones import as_inputs
 
 NAMES = ("ove_mean_field_pl", "ove_mean_field_transfer")
 

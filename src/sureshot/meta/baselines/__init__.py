@@ -9,7 +9,7 @@ once) and `transfer` (pretraining, then a new head for each task).
 
 # The registry of all learners imports this package's modules, and these import the learners' contract: whoever comes
 # here first loads the contract first.
-import sureshot.meta.learners.base  # noqa: F401  # isort: split
+import sureshot.meta.learners.embedding  # noqa: F401  # isort: split
 from sureshot.meta.baselines.baseline_plus_plus import BaselinePlusPlus
 from sureshot.meta.baselines.feature_transfer import FeatureTransfer
 from sureshot.meta.baselines.head_training import HeadTraining

@@ -16,24 +16,7 @@ from sureshot.meta.tasks import Tasks
 
 
 class BaseClassifier(nn.Module):
-    """A classification layer for all base classes.
-
-    Parameters
-    ----------
-    head : Head
-        The kind of layer.
-    n_features : int
-        D.
-    n_classes : int
-        Number of base classes.
-    seed : int
-        Of the initial values.
-
-    Raises
-    ------
-    ValueError
-        If ``n_classes`` is below 1.
-    """
+    """A classification layer, of the kind of a head, for all base classes."""
 
     def __init__(self, head: Head, n_features: int, n_classes: int, seed: int = 0) -> None:
         super().__init__()
@@ -47,12 +30,7 @@ class BaseClassifier(nn.Module):
         self.vector = nn.Parameter(vector.clone())
 
     def forward(self, tasks: Tasks) -> Tensor:
-        """Mean cross-entropy of the embeddings of images of base classes, (T,).
-
-        Parameters
-        ----------
-        tasks : Tasks
-            Embeddings in the support with labels 0..K-1 that number the base classes; no query.
+        """Mean cross-entropy of the embeddings of images of base classes, (T,): the support, labelled 0..K-1; no query.
 
         Raises
         ------

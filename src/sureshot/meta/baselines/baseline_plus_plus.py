@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from sureshot.meta.backbones.base import Backbone
-from sureshot.meta.baselines.head_training import HeadTraining
 from sureshot.meta.baselines.heads import CosineHead
 from sureshot.meta.baselines.transfer import TransferLearner
-from sureshot.meta.learners.base import Precision
+from sureshot.meta.learners.embedding import Precision
+from sureshot.networks.backbones.base import Backbone
 
 _FEW_CLASSES = 200
 
@@ -25,27 +24,10 @@ _FEW_CLASSES = 200
 class BaselinePlusPlus(TransferLearner):
     """Cosine classification of the base classes, then of each task on frozen embeddings.
 
-    Parameters
-    ----------
-    backbone : Backbone
-        Maps rows (B, ...) to embeddings (B, D).
-    n_base_classes : int
-        Number of classes in meta-training.
-    task_scale : float
-        Of the cosine in a task's layer. The default, 2, is the released code's for tasks of up to 200 classes.
-    base_scale : float, optional
-        Of the cosine in the base classes' layer; by default 2 for up to 200 base classes and 10 beyond.
-    head_training : dict, optional
-        Fields of `HeadTraining` that differ from its defaults.
-    seed : int
-        Of the initial values of the base classes' layer.
-    precision, tasks_per_pass
-        See `Learner`.
-
     Raises
     ------
     ValueError
-        If ``n_base_classes`` is below 1, a scale is not positive or a setting of the training is out of range.
+        If a scale is not positive, and as `TransferLearner`, where the other arguments are described.
     """
 
     def __init__(
@@ -53,8 +35,8 @@ class BaselinePlusPlus(TransferLearner):
         backbone: Backbone,
         *,
         n_base_classes: int,
-        task_scale: float = 2.0,
-        base_scale: float | None = None,
+        task_scale: float = 2.0,  # of the cosine in a task's layer, as released for tasks of up to 200 classes
+        base_scale: float | None = None,  # in the base classes' layer; 2 for up to 200 base classes and 10 beyond
         head_training: dict[str, Any] | None = None,
         seed: int = 0,
         precision: Precision = "float32",
@@ -65,17 +47,5 @@ class BaselinePlusPlus(TransferLearner):
         for name, value in (("task_scale", task_scale), ("base_scale", base_scale)):
             if not value > 0:
                 raise ValueError(f"{name} must be positive, got {value}")
-        self._base_head = CosineHead(base_scale)
-        self._task_head = CosineHead(task_scale)
-        training = HeadTraining(**(head_training or {}))
-        super().__init__(backbone, n_base_classes, training, seed, precision, tasks_per_pass)
-
-    @property
-    def base_head(self) -> CosineHead:
-        """A cosine layer."""
-        return self._base_head
-
-    @property
-    def task_head(self) -> CosineHead:
-        """A cosine layer."""
-        return self._task_head
+        heads = CosineHead(base_scale), CosineHead(task_scale)
+        super().__init__(backbone, *heads, n_base_classes, head_training, seed, precision, tasks_per_pass)

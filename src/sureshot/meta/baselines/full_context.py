@@ -33,31 +33,19 @@ def _start(module: nn.Module, width: int, generator: torch.Generator) -> None:
 
 
 class SupportReader(nn.Module):
-    """Adds the outputs of a bidirectional LSTM to the support embeddings.
-
-    Parameters
-    ----------
-    n_features : int
-        D.
-    generator : torch.Generator
-        For the initial values.
-    """
+    """Adds the outputs of a bidirectional LSTM to the support embeddings; initial values are drawn."""
 
     def __init__(self, n_features: int, generator: torch.Generator) -> None:
         super().__init__()
         self.lstm = nn.LSTM(n_features, n_features, batch_first=True, bidirectional=True, device="meta")
         _start(self.lstm, n_features, generator)
 
-    def forward(self, support: Tensor, lengths: Tensor | None) -> Tensor:
-        """Embeddings in context, (T, S, D).
-
-        Parameters
-        ----------
-        support : Tensor (T, S, D)
-            Padding, zeros, at the end.
-        lengths : Tensor (T,), optional
-            Numbers of real rows; all S without it.
-        """
+    def forward(
+        self,
+        support: Tensor,  # (T, S, D); padding, zeros, at the end
+        lengths: Tensor | None,  # (T,), numbers of real rows; all S without it
+    ) -> Tensor:
+        """Embeddings in context, (T, S, D)."""
         if lengths is None:
             outputs, _ = self.lstm(support)
         else:
@@ -68,34 +56,21 @@ class SupportReader(nn.Module):
 
 
 class QueryReader(nn.Module):
-    """Reads the support set for each query by attention.
-
-    Parameters
-    ----------
-    n_features : int
-        D.
-    generator : torch.Generator
-        For the initial values.
-    """
+    """Reads the support set for each query by attention; initial values are drawn."""
 
     def __init__(self, n_features: int, generator: torch.Generator) -> None:
         super().__init__()
         self.cell = nn.LSTMCell(2 * n_features, n_features, device="meta")
         _start(self.cell, n_features, generator)
 
-    def forward(self, query: Tensor, support: Tensor, lengths: Tensor | None, steps: int | None) -> Tensor:
-        """Embeddings of the queries in context, (T, Q, D).
-
-        Parameters
-        ----------
-        query : Tensor (T, Q, D)
-        support : Tensor (T, S, D)
-            In context, padding at the end.
-        lengths : Tensor (T,), optional
-            Numbers of real rows.
-        steps : int, optional
-            How often to read; as often as the task has support rows by default.
-        """
+    def forward(
+        self,
+        query: Tensor,  # (T, Q, D)
+        support: Tensor,  # (T, S, D), in context, padding at the end
+        lengths: Tensor | None,  # (T,), numbers of real rows
+        steps: int | None,  # how often to read; as often as the task has support rows without it
+    ) -> Tensor:
+        """Embeddings of the queries in context, (T, Q, D)."""
         n_rows = support.shape[1]
         total = n_rows if steps is None else steps
         stops = lengths[:, None, None] if lengths is not None and steps is None else None

@@ -31,19 +31,10 @@ _TASKS_AT_ONCE = 250  # their state fits the processor's cache
 
 @dataclass(frozen=True)
 class HeadTraining:
-    """Settings of the descent; the defaults are those of Chen et al. (2019).
-
-    Attributes
-    ----------
-    epochs : int
-    batch_size : int
-        Support rows a step.
-    learning_rate, momentum, dampening, weight_decay : float
-        As in `torch.optim.SGD`.
-    """
+    """Settings of the descent, named as in `torch.optim.SGD`; the defaults are those of Chen et al. (2019)."""
 
     epochs: int = 100
-    batch_size: int = 4
+    batch_size: int = 4  # support rows of a step
     learning_rate: float = 0.01
     momentum: float = 0.9
     dampening: float = 0.9
@@ -63,28 +54,14 @@ class HeadTraining:
 def train_heads(
     head: Head,
     training: HeadTraining,
-    support: Tensor,
-    support_y: Tensor,
+    support: Tensor,  # (T, S, D)
+    support_y: Tensor,  # (T, S)
     n_classes: int,
-    support_mask: Tensor | None,
-    class_mask: Tensor | None,
-    generator: torch.Generator,
+    support_mask: Tensor | None,  # (T, S)
+    class_mask: Tensor | None,  # (T, C)
+    generator: torch.Generator,  # for the start and the shuffles
 ) -> tuple[Tensor, Tensor]:
-    """Matrices (T, C, D) and vectors (T, C) of heads fitted to support embeddings, without gradient.
-
-    Parameters
-    ----------
-    head : Head
-    training : HeadTraining
-    support : Tensor (T, S, D)
-    support_y : Tensor (T, S) int64
-    n_classes : int
-        C.
-    support_mask : Tensor (T, S) bool, optional
-    class_mask : Tensor (T, C) bool, optional
-    generator : torch.Generator
-        For the start and the shuffles.
-    """
+    """Matrices (T, C, D) and vectors (T, C) of heads fitted to support embeddings, without gradient."""
     n_rows, width = support.shape[1:]
     device = support.device
     # Two generators, so that padded classes leave the shuffles alone; float32, so that double precision has the same.

@@ -81,15 +81,9 @@ class LinearHead(Head):
 
 @dataclass(frozen=True)
 class CosineHead(Head):
-    """Logits scale x g_c x cos(x, v_c).
+    """Logits scale x g_c x cos(x, v_c)."""
 
-    Attributes
-    ----------
-    scale : float
-        Fixed; lifts cosines to where a softmax can be confident.
-    """
-
-    scale: float
+    scale: float  # fixed; lifts cosines to where a softmax can be confident
 
     def features(self, embeddings: Tensor) -> Tensor:
         return F.normalize(embeddings, dim=-1)

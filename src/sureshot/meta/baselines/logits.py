@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sureshot.meta.learners.base import EmbeddedPosterior, Latents, mean_over_rows
+from sureshot.meta.learners.base import Latents, mean_over_rows
+from sureshot.meta.learners.embedding import EmbeddedPosterior
 
 
 class LogitsPosterior(EmbeddedPosterior):

@@ -27,7 +27,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sureshot.meta.backbones.base import Backbone
 from sureshot.meta.baselines.full_context import QueryReader, SupportReader
 from sureshot.meta.baselines.logits import (
     LogitsPosterior,
@@ -36,40 +35,25 @@ from sureshot.meta.baselines.logits import (
     only_present,
     without_padding,
 )
-from sureshot.meta.learners.base import Learner, Precision, seeded
+from sureshot.meta.learners.base import seeded
+from sureshot.meta.learners.embedding import EmbeddingLearner, Precision
 from sureshot.meta.tasks import Tasks
+from sureshot.networks.backbones.base import Backbone
 
 _FLOOR = 1e-6
 
 
 @dataclass(frozen=True)
 class MatchingPosterior(LogitsPosterior):
-    """Support embeddings to attend to.
+    """Support embeddings to attend to."""
 
-    Attributes
-    ----------
-    support : Tensor (T, S, D)
-        In context if there is a reader; real rows first if there is padding.
-    labels : Tensor (T, S, C)
-        One-hot, zero for padding.
-    lengths : Tensor (T,), optional
-        Numbers of real rows; None when there is no padding.
-    class_mask : Tensor (T, C) bool, optional
-    scale : float
-        Of the cosine.
-    reader : QueryReader, optional
-        Puts queries into context.
-    attention_steps : int, optional
-        How often the reader reads.
-    """
-
-    support: Tensor
-    labels: Tensor
-    lengths: Tensor | None
-    class_mask: Tensor | None
-    scale: float
-    reader: QueryReader | None
-    attention_steps: int | None
+    support: Tensor  # (T, S, D), in context if there is a reader; real rows first if there is padding
+    labels: Tensor  # (T, S, C), one-hot, zero for padding
+    lengths: Tensor | None  # (T,), numbers of real rows; None when there is no padding
+    class_mask: Tensor | None  # (T, C)
+    scale: float  # of the cosine
+    reader: QueryReader | None  # puts queries into context
+    attention_steps: int | None  # how often it reads
 
     def logits(self, query: Tensor) -> Tensor:
         """Log of 1e-6 plus the attention paid to each class, (T, Q, C)."""
@@ -83,25 +67,8 @@ class MatchingPosterior(LogitsPosterior):
         return only_present((scores.softmax(-1) @ self.labels + _FLOOR).log(), self.class_mask)
 
 
-class MatchingNet(Learner):
+class MatchingNet(EmbeddingLearner):
     """Matching networks (Vinyals et al. 2016) as compared by Chen et al. (2019).
-
-    Parameters
-    ----------
-    backbone : Backbone
-        Maps rows (B, ...) to embeddings (B, D).
-    full_context : bool
-        Whether recurrent networks put the embeddings into the context of the support set.
-    scale : float
-        Of the cosine inside the attention's softmax.
-    attention_steps : int, optional
-        How often the recurrent network of the queries reads the support. By default as often as there are support
-        rows, as in the published comparisons; its cost then grows with the square of that number, so tasks with
-        hundreds of support rows want a fixed number here (Vinyals et al. fix it).
-    seed : int
-        Of the initial values of the recurrent networks.
-    precision, tasks_per_pass
-        See `Learner`.
 
     Raises
     ------
@@ -113,10 +80,13 @@ class MatchingNet(Learner):
         self,
         backbone: Backbone,
         *,
-        full_context: bool = True,
-        scale: float = 100.0,
+        full_context: bool = True,  # recurrent networks put the embeddings into the context of the support set
+        scale: float = 100.0,  # of the cosine inside the attention's softmax
+        # How often the recurrent network of the queries reads the support. By default as often as there are support
+        # rows, as in the published comparisons; its cost then grows with the square of that number, so tasks with
+        # hundreds of support rows want a fixed number here (Vinyals et al. fix it).
         attention_steps: int | None = None,
-        seed: int = 0,
+        seed: int = 0,  # of the initial values of the recurrent networks
         precision: Precision = "float32",
         tasks_per_pass: int = 1,
     ) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sureshot.meta.baselines.logits import (
     LogitsPosterior,
@@ -24,23 +24,16 @@ from sureshot.meta.baselines.logits import (
     only_present,
     without_padding,
 )
-from sureshot.meta.learners.base import Learner, Precision
+from sureshot.meta.learners.embedding import EmbeddingLearner
 from sureshot.meta.tasks import Tasks
 
 
 @dataclass(frozen=True)
 class PrototypePosterior(LogitsPosterior):
-    """Class means.
+    """Class means."""
 
-    Attributes
-    ----------
-    prototypes : Tensor (T, C, D)
-    present : Tensor (T, C) bool
-        False for classes without a support row.
-    """
-
-    prototypes: Tensor
-    present: Tensor
+    prototypes: Tensor  # (T, C, D)
+    present: Tensor  # (T, C), False for classes without a support row
 
     def logits(self, query: Tensor) -> Tensor:
         """Minus the squared distances to the prototypes, (T, Q, C)."""
@@ -52,19 +45,8 @@ class PrototypePosterior(LogitsPosterior):
         return only_present(-distances, self.present)
 
 
-class ProtoNet(Learner):
-    """Prototypical networks (Snell et al. 2017).
-
-    Parameters
-    ----------
-    backbone : nn.Module
-        Maps rows (B, ...) to embeddings (B, D).
-    precision, tasks_per_pass
-        See `Learner`.
-    """
-
-    def __init__(self, backbone: nn.Module, *, precision: Precision = "float32", tasks_per_pass: int = 1) -> None:
-        super().__init__(backbone, precision, tasks_per_pass)
+class ProtoNet(EmbeddingLearner):
+    """Prototypical networks (Snell et al. 2017)."""
 
     def task_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
         """Mean cross-entropy of the queries, (T,)."""

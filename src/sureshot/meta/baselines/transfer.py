@@ -9,58 +9,43 @@ No gradient flows from a task's new layer to the backbone.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from sureshot.meta.backbones.base import Backbone
 from sureshot.meta.baselines.base_classes import BaseClassifier
 from sureshot.meta.baselines.head_training import HeadTraining, train_heads
 from sureshot.meta.baselines.heads import Head
 from sureshot.meta.baselines.logits import LogitsPosterior, only_present
-from sureshot.meta.learners.base import Learner, Precision
+from sureshot.meta.learners.embedding import EmbeddingLearner, Precision
 from sureshot.meta.tasks import Tasks
+from sureshot.networks.backbones.base import Backbone
 
 
 @dataclass(frozen=True)
 class HeadPosterior(LogitsPosterior):
-    """A trained classification layer for each task.
-
-    Attributes
-    ----------
-    head : Head
-    matrix : Tensor (T, C, D)
-    vector : Tensor (T, C)
-    class_mask : Tensor (T, C) bool, optional
-    """
+    """A trained classification layer for each task."""
 
     head: Head
-    matrix: Tensor
-    vector: Tensor
-    class_mask: Tensor | None
+    matrix: Tensor  # (T, C, D)
+    vector: Tensor  # (T, C)
+    class_mask: Tensor | None  # (T, C)
 
     def logits(self, query: Tensor) -> Tensor:
         """The layer's logits, (T, Q, C)."""
         return only_present(self.head.logits(self.head.features(query), self.matrix, self.vector), self.class_mask)
 
 
-class TransferLearner(Learner):
+class TransferLearner(EmbeddingLearner):
     """Pretraining on base classes, then a new layer for each task.
 
-    Parameters
-    ----------
-    backbone : Backbone
-        Maps rows (B, ...) to embeddings (B, D).
-    n_base_classes : int
-        Number of classes in meta-training.
-    training : HeadTraining
-        How the layer of a new task is trained.
-    seed : int
-        Of the initial values of the base classes' layer.
-    precision, tasks_per_pass
-        See `Learner`.
+    Raises
+    ------
+    ValueError
+        If ``n_base_classes`` is below 1 or a setting of the head's training is out of range.
     """
 
     samples_images = True
@@ -68,25 +53,18 @@ class TransferLearner(Learner):
     def __init__(
         self,
         backbone: Backbone,
+        base_head: Head,  # the kind of layer that learns the base classes
+        task_head: Head,  # the kind of layer that learns a task
         n_base_classes: int,
-        training: HeadTraining,
-        seed: int,
+        head_training: Mapping[str, Any] | None,  # fields of `HeadTraining` that differ from its defaults
+        seed: int,  # of the initial values of the base classes' layer
         precision: Precision,
         tasks_per_pass: int,
     ) -> None:
         super().__init__(backbone, precision, tasks_per_pass)
-        self.head_training = training
-        self.base_classes = BaseClassifier(self.base_head, backbone.n_features, n_base_classes, seed)
-
-    @property
-    @abstractmethod
-    def base_head(self) -> Head:
-        """The kind of layer that learns the base classes."""
-
-    @property
-    @abstractmethod
-    def task_head(self) -> Head:
-        """The kind of layer that learns a task."""
+        self.head_training = HeadTraining(**(head_training or {}))
+        self.task_head = task_head
+        self.base_classes = BaseClassifier(base_head, backbone.n_features, n_base_classes, seed)
 
     def task_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
         """Mean cross-entropy of images of base classes, (T,); see `BaseClassifier.forward`."""

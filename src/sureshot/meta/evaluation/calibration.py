@@ -92,12 +92,12 @@ def _resampled_errors(scores: TaskScores, min_count: int, seed: int) -> tuple[fl
     return float(ece.std(ddof=1)), float(mce.std(ddof=1))
 
 
-def temper(
+def at_temperature(
     probabilities: NDArray[np.float64],  # (T, Q, C)
     temperature: float,
     present: NDArray[np.bool_] | None = None,  # (T, C), False for classes that a task lacks; they keep probability 0
 ) -> NDArray[np.float64]:
-    """``softmax(log p / temperature)`` over the classes a task has."""
+    """``softmax(log p / temperature)`` over the classes a task has; see `apply_temperature`."""
     tempered = np.exp(apply_temperature(_log(probabilities), temperature)).reshape(probabilities.shape)
     if present is None:
         return tempered

@@ -79,14 +79,9 @@ def compare(
     *,
     reference: str | None = None,  # the learner to take differences from; the first by default
     progress: Progress | None = None,  # as that of `evaluate`; what is said begins with the learner's name
-    **options: Any,
+    **options: Any,  # of `evaluate`, the same for all
 ) -> Comparison:
     """Evaluate several learners on the same tasks.
-
-    Parameters
-    ----------
-    **options
-        Of `evaluate`, the same for all.
 
     Raises
     ------

@@ -1,6 +1,7 @@
 """Evaluate one learner: accuracy, calibration, out-of-episode detection, robustness, time.
 
-Every row of the labelled set is embedded once; thousands of tasks then run on the cached embeddings. All draws come
+Every row of the labelled set is embedded once, if the learner has embeddings that its tasks do not change; thousands
+of tasks then run on the cached embeddings. All draws come
 from the seed, by purpose, so two learners evaluated with the same arguments meet the same tasks (see
 `sureshot.meta.evaluation.compare`).
 """
@@ -21,7 +22,7 @@ from sureshot.data.corruptions import CORRUPTIONS, SEVERITIES
 from sureshot.data.labelled import LabelledSet
 from sureshot.meta.episodes import EpisodeProtocol, EpisodeSampler
 from sureshot.meta.evaluation.accuracy import Accuracy, summarise_accuracy
-from sureshot.meta.evaluation.calibration import Calibration, summarise_calibration, temper, temperature_of
+from sureshot.meta.evaluation.calibration import Calibration, at_temperature, summarise_calibration, temperature_of
 from sureshot.meta.evaluation.out_of_episode import OutOfEpisode, detect, outlier_scores
 from sureshot.meta.evaluation.passes import (
     Adapted,
@@ -30,14 +31,14 @@ from sureshot.meta.evaluation.passes import (
     default_batch_size,
     device_of,
     draw_tasks,
-    embed_set,
     pooled_answers,
+    task_inputs,
 )
 from sureshot.meta.evaluation.robustness import Corrupted, Robustness, measure_robustness
 from sureshot.meta.evaluation.scores import TaskScores, join, score_tasks
 from sureshot.meta.evaluation.timing import AdaptationTime, measure_adaptation
 from sureshot.meta.learners.base import Learner
-from sureshot.meta.seeds import generator_for
+from sureshot.networks.seeds import generator_for
 
 logger = logging.getLogger(__name__)
 
@@ -90,61 +91,27 @@ class Evaluation:
 
 
 def evaluate(
-    learner: Learner,
-    data: LabelledSet,
-    protocol: EpisodeProtocol,
+    learner: Learner,  # left in the mode (training or evaluation) it was in; evaluated in evaluation mode
+    data: LabelledSet,  # test classes
+    protocol: EpisodeProtocol,  # the papers test with 15 queries of each class
     *,
-    n_tasks: int = 3000,
-    n_batches: int = 5,
-    seed: int = 0,
-    batch_size: int | None = None,
-    validation: LabelledSet | None = None,
-    validation_tasks: int = VALIDATION_TASKS,
+    n_tasks: int = 3000,  # for accuracy and calibration; as many as in the papers
+    n_batches: int = 5,  # of episodes, for the papers' standard deviation; 5 of 600
+    seed: int = 0,  # of the tasks and of everything else that is drawn
+    batch_size: int | None = None,  # tasks adapted at a time; chosen from the protocol so that memory stays bounded
+    validation: LabelledSet | None = None,  # with these classes, and only with them, there is the variant "temperature"
+    validation_tasks: int = VALIDATION_TASKS,  # tasks of validation classes that the temperature is fitted on
+    # Tasks for out-of-episode detection, 0 for none. Left out, with a note in the log, if there are fewer classes than
+    # twice the way.
     out_of_episode: int = 1000,
-    robustness: int = 1000,
-    corruptions: Sequence[str] = CORRUPTIONS,
-    severities: Sequence[int] = SEVERITIES,
-    corrupted: Corrupted = "both",
-    timing: bool = True,
-    progress: Progress | None = None,
+    robustness: int = 1000,  # tasks under each corruption, 0 for none; at most `n_tasks`; for images only
+    corruptions: Sequence[str] = CORRUPTIONS,  # kinds of `sureshot.data.corruptions.corrupt`
+    severities: Sequence[int] = SEVERITIES,  # 1 to 5
+    corrupted: Corrupted = "both",  # which images are corrupted: both support and query, as in the paper, or "query"
+    timing: bool = True,  # measure adaptation times (which no seed determines)
+    progress: Progress | None = None,  # called as the work proceeds
 ) -> Evaluation:
     """Evaluate a learner on tasks of a labelled set's classes.
-
-    Parameters
-    ----------
-    learner : Learner
-        Left in the mode (training or evaluation) it was in; evaluated in evaluation mode.
-    data : LabelledSet
-        Test classes.
-    protocol : EpisodeProtocol
-        Way, shots and queries; the papers test with 15 queries of each class.
-    n_tasks : int
-        Episodes for accuracy and calibration; 3000, as in the papers.
-    n_batches : int
-        Batches of episodes for the papers' standard deviation; 5 (of 600).
-    seed : int
-        Of the tasks and of everything else that is drawn.
-    batch_size : int, optional
-        Tasks adapted at a time. By default chosen from the protocol so that memory stays bounded.
-    validation : LabelledSet, optional
-        Validation classes; with them, and only with them, the variant "temperature" is computed.
-    validation_tasks : int
-        Tasks of validation classes that the temperature is fitted on; 1000 by default.
-    out_of_episode : int
-        Tasks for out-of-episode detection, 0 for none. Left out, with a note in the log, if there are fewer classes
-        than twice the way.
-    robustness : int
-        Tasks under each corruption, 0 for none; at most `n_tasks`. Left out if the data are not images.
-    corruptions : sequence of str
-        Kinds of `sureshot.data.corruptions.corrupt`.
-    severities : sequence of int
-        1 to 5.
-    corrupted : {"both", "query"}
-        Which images are corrupted: both support and query by default, as in the paper.
-    timing : bool
-        Whether to measure adaptation times (which no seed determines).
-    progress : callable, optional
-        ``progress(what, fraction)``, called as work goes on.
 
     Raises
     ------
@@ -155,10 +122,10 @@ def evaluate(
     _check_counts(n_tasks, n_batches, batch_size, validation_tasks, out_of_episode, robustness)
     _check_corruptions(corruptions, severities, corrupted)
     batch = default_batch_size(protocol) if batch_size is None else batch_size
-    tell = progress or _silent
+    tell = progress or (lambda what, fraction: None)
     sampler = EpisodeSampler(data, protocol)
     tell("embedding", 0.0)
-    embeddings = embed_set(learner, data.x)
+    inputs = task_inputs(learner, data.x)
     fitted = None
     if validation is not None:
         tell("temperature on validation classes", 0.0)
@@ -167,7 +134,7 @@ def evaluate(
         )
     rows = draw_tasks(sampler, n_tasks, generator_for(seed, "tasks"))
     noise = generator_for(seed, "adaptation", device=device_of(learner))
-    adapted = adapt(learner, sampler, rows, embeddings, batch_size=batch, generator=noise)
+    adapted = adapt(learner, sampler, rows, inputs, batch_size=batch, generator=noise)
     per_task = _score_variants(_reported(adapted, n_tasks, tell), fitted)
     temperatures = {"none": 1.0, "temperature": 1.0 if fitted is None else fitted.value}
     plain = per_task["none"]
@@ -188,13 +155,13 @@ def evaluate(
             }
         ),
         temperature=fitted,
-        out_of_episode=_out_of_episode(learner, sampler, embeddings, out_of_episode, batch, seed, tell),
+        out_of_episode=_out_of_episode(learner, sampler, inputs, out_of_episode, batch, seed, tell),
         robustness=measure_robustness(
             learner,
             data,
             sampler,
             rows.select(slice(n_robust)),
-            embeddings,
+            inputs,
             plain.select(slice(n_robust)),
             corruptions=corruptions,
             severities=severities,
@@ -205,7 +172,7 @@ def evaluate(
         )
         if n_robust and corruptions and severities
         else None,
-        time=measure_adaptation(learner, sampler, rows, embeddings, batch) if timing else None,
+        time=measure_adaptation(learner, sampler, rows, inputs, batch) if timing else None,
         per_task=MappingProxyType(per_task),
     )
 
@@ -240,9 +207,9 @@ def fit_on_validation(
     wanted = min(n_tasks, max(1, _VALUES_FOR_TEMPERATURE // (high**2 * used.query_range[1])))
     rows = draw_tasks(sampler, wanted, generator_for(seed, "validation tasks"))
     batch = default_batch_size(used) if batch_size is None else batch_size
-    embeddings = embed_set(learner, validation.x)
+    inputs = task_inputs(learner, validation.x)
     noise = generator_for(seed, "validation adaptation", device=device_of(learner))
-    adapted = adapt(learner, sampler, rows, embeddings, batch_size=batch, generator=noise)
+    adapted = adapt(learner, sampler, rows, inputs, batch_size=batch, generator=noise)
     return FittedTemperature(temperature_of(*pooled_answers(adapted)), used, wanted)
 
 
@@ -251,7 +218,7 @@ def _score_variants(adapted: Iterator[Adapted], fitted: FittedTemperature | None
     for batch in adapted:
         parts["none"].append(score_tasks(batch.probabilities, batch.query_y, batch.query_mask))
         if fitted is not None:
-            tempered = temper(batch.probabilities, fitted.value, batch.class_mask)
+            tempered = at_temperature(batch.probabilities, fitted.value, batch.class_mask)
             parts["temperature"].append(score_tasks(tempered, batch.query_y, batch.query_mask))
     return {name: join(scores) for name, scores in parts.items()}
 
@@ -259,7 +226,7 @@ def _score_variants(adapted: Iterator[Adapted], fitted: FittedTemperature | None
 def _out_of_episode(
     learner: Learner,
     sampler: EpisodeSampler,
-    embeddings: Tensor,
+    inputs: Tensor,
     n_tasks: int,
     batch_size: int,
     seed: int,
@@ -275,7 +242,7 @@ def _out_of_episode(
         return None
     rows = draw_tasks(sampler, n_tasks, generator_for(seed, "out-of-episode tasks"), out_of_episode=True)
     noise = generator_for(seed, "out-of-episode adaptation", device=device_of(learner))
-    adapted = adapt(learner, sampler, rows, embeddings, batch_size=batch_size, generator=noise, with_latents=True)
+    adapted = adapt(learner, sampler, rows, inputs, batch_size=batch_size, generator=noise, with_latents=True)
     found: dict[str, list[np.ndarray]] = {}
     for batch in _reported(adapted, n_tasks, tell, "out-of-episode detection"):
         assert batch.mean is not None
@@ -302,10 +269,6 @@ def _reported(
         tell(what, done / n_tasks)
         done += len(batch.tasks)
         yield batch
-
-
-def _silent(what: str, fraction: float) -> None:
-    del what, fraction
 
 
 def _check_counts(

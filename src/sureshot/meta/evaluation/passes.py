@@ -1,9 +1,12 @@
 """From a labelled set to predictions: embed every row once, draw tasks as row numbers, adapt them batch by batch.
 
-In evaluation mode batch normalisation uses its running statistics, so the embedding of a row does not depend on the
-task it appears in, and thousands of tasks need one pass over the data. Tasks are drawn as row numbers from a stream
-of their own: they depend on the seed alone, not on the learner, its device, or how many tasks are adapted at a time,
-and the first tasks of a long evaluation are the tasks of a short one. That makes comparisons paired.
+Tasks are drawn as row numbers from a stream of their own: they depend on the seed alone, not on the learner, its
+device, or how many tasks are adapted at a time, and the first tasks of a long evaluation are the tasks of a short one.
+That makes comparisons paired.
+
+They are looked up in what the learner adapts to (`task_inputs`): in evaluation mode batch normalisation uses its
+running statistics, so the embedding of a row does not depend on the task it appears in, and one pass over the data
+serves thousands of tasks. A learner that has no such embeddings meets the inputs themselves.
 
 Learners that sample draw from another stream, batch after batch; their predictions, within Monte-Carlo noise only,
 depend on the batch size too.
@@ -12,17 +15,19 @@ depend on the batch size too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sureshot.meta.episodes import EpisodeProtocol, EpisodeRows, EpisodeSampler, as_inputs
-from sureshot.meta.learners.base import ROWS_PER_PASS, EmbeddedPosterior, Learner, evaluating
+from sureshot.meta.episodes import EpisodeProtocol, EpisodeSampler
+from sureshot.meta.learners.base import Learner, TaskPosterior, evaluating
+from sureshot.meta.learners.embedding import ROWS_PER_PASS, EmbeddingLearner
 from sureshot.meta.tasks import Tasks
+from sureshot.networks.backbones import as_inputs
 
 Progress = Callable[[str, float], None]
 
@@ -37,15 +42,29 @@ def device_of(learner: Learner) -> torch.device:
     return torch.device("cpu") if first is None else first.device
 
 
-def embed_set(learner: Learner, x: Tensor, change: Callable[[Tensor], Tensor] | None = None) -> Tensor:
-    """Embeddings (N, D) of all rows, on the CPU, in evaluation mode.
+Change = Callable[[Tensor], Tensor]
+"""Applied to inputs (floats, images in [0, 1]) before a learner sees them, such as noise."""
 
-    Parameters
-    ----------
-    x : Tensor (N, ...)
-        Inputs as a labelled set has them: bytes or floats.
-    change : callable, optional
-        Applied to each pass of inputs (floats, images in [0, 1]) before the backbone, in order, such as noise.
+
+def task_inputs(
+    learner: Learner,
+    x: Tensor,  # (N, ...), inputs as a labelled set has them: bytes or floats
+    change: Change | None = None,
+) -> Tensor:
+    """What tasks are looked up in: embeddings (N, D) where they can be computed ahead, else inputs (N, ...).
+
+    Raises
+    ------
+    ValueError
+        As `embed_set`.
+    """
+    if isinstance(learner, EmbeddingLearner):
+        return embed_set(learner, x, change)
+    return x if change is None else torch.cat([change(as_inputs(rows)) for rows in x.split(ROWS_PER_PASS)])
+
+
+def embed_set(learner: EmbeddingLearner, x: Tensor, change: Change | None = None) -> Tensor:
+    """Embeddings (N, D) of inputs (N, ...), on the CPU, in evaluation mode; `change` applies to one pass after another.
 
     Raises
     ------
@@ -72,18 +91,13 @@ def embed_set(learner: Learner, x: Tensor, change: Callable[[Tensor], Tensor] | 
 
 def draw_tasks(
     sampler: EpisodeSampler, n_tasks: int, generator: torch.Generator, out_of_episode: bool = False
-) -> EpisodeRows:
-    """The rows of ``n_tasks`` tasks; those of a smaller number are the first of them."""
+) -> Tasks:
+    """So many tasks, of row numbers; those of a smaller number are the first of them."""
     parts = [
         sampler.draw(_TASKS_PER_DRAW, generator, out_of_episode=out_of_episode)
         for _ in range(-(-n_tasks // _TASKS_PER_DRAW))
     ]
-    joined: dict[str, Any] = {
-        f.name: torch.cat([getattr(part, f.name) for part in parts])
-        for f in fields(parts[0])
-        if isinstance(getattr(parts[0], f.name), Tensor)
-    }
-    return replace(parts[0], **joined).select(slice(n_tasks))
+    return Tasks.joined(parts).select(slice(n_tasks))
 
 
 def queries_per_pass(n_classes: int) -> int:
@@ -106,7 +120,7 @@ def default_batch_size(protocol: EpisodeProtocol) -> int:
 class Adapted:
     """Predictions for one batch of tasks."""
 
-    tasks: Tasks  # of embeddings
+    tasks: Tasks  # as they were looked up
     probabilities: NDArray[np.float64]  # (T, Q, C)
     mean: NDArray[np.float64] | None = None  # (T, Q, C), of the latents, where asked for
     variance: NDArray[np.float64] | None = None  # (T, Q, C)
@@ -131,19 +145,19 @@ class Adapted:
 def adapt(
     learner: Learner,
     sampler: EpisodeSampler,
-    rows: EpisodeRows,
-    embeddings: Tensor,  # (N, D)
+    rows: Tasks,  # of row numbers
+    inputs: Tensor,  # (N, ...), what `task_inputs` gives
     *,
     batch_size: int,
     generator: torch.Generator,  # on the learner's device
-    query_embeddings: Tensor | None = None,  # (N, D), if other than those of the support
+    query_inputs: Tensor | None = None,  # (N, ...), if other than those of the support
     with_latents: bool = False,
 ) -> Iterator[Adapted]:
     """Condition and predict all tasks, ``batch_size`` at a time."""
     device = device_of(learner)
     for start in range(0, len(rows), batch_size):
         chosen = rows.select(slice(start, start + batch_size))
-        tasks = sampler.gather(chosen, embeddings, query_embeddings).to(device)
+        tasks = sampler.gather(chosen, inputs, query_inputs).to(device)
         with evaluating(learner):
             posterior = condition(learner, tasks, generator)
             probabilities = in_parts(posterior, tasks, "probabilities")
@@ -161,15 +175,14 @@ def pooled_answers(adapted: Iterable[Adapted]) -> tuple[NDArray[np.float64], NDA
     return np.concatenate(probabilities), np.concatenate(y)
 
 
-def condition(learner: Learner, tasks: Tasks, generator: torch.Generator) -> EmbeddedPosterior:
-    """The learner adapted to the support sets of tasks of embeddings."""
-    return learner.condition_embedded(
-        tasks.support_x, tasks.support_y, tasks.n_classes, tasks.support_mask, tasks.class_mask, generator
-    )
+def condition(learner: Learner, tasks: Tasks, generator: torch.Generator) -> TaskPosterior:
+    """The learner adapted to the support sets of tasks that were looked up in `task_inputs`."""
+    adapted = learner.condition_embedded if isinstance(learner, EmbeddingLearner) else learner.condition
+    return adapted(tasks.support_x, tasks.support_y, tasks.n_classes, tasks.support_mask, tasks.class_mask, generator)
 
 
 def in_parts(
-    posterior: EmbeddedPosterior, tasks: Tasks, what: Literal["probabilities", "latents"]
+    posterior: TaskPosterior, tasks: Tasks, what: Literal["probabilities", "latents"]
 ) -> tuple[NDArray[np.float64], ...]:
     """With bounded memory: probabilities (T, Q, C); or moments of the latents, (T, Q, C), and outlier scores (T, Q)."""
     per_task = max(1, queries_per_pass(tasks.n_classes) // len(tasks))

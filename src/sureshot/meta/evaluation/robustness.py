@@ -18,13 +18,14 @@ from torch import Tensor
 
 from sureshot.data.corruptions import corrupt
 from sureshot.data.labelled import LabelledSet
-from sureshot.meta.episodes import EpisodeRows, EpisodeSampler
+from sureshot.meta.episodes import EpisodeSampler
 from sureshot.meta.evaluation.calibration import pooled_curve
 from sureshot.meta.evaluation.estimate import Estimate, mean_over_queries, mean_over_tasks
-from sureshot.meta.evaluation.passes import Progress, adapt, device_of, embed_set
+from sureshot.meta.evaluation.passes import Progress, adapt, device_of, task_inputs
 from sureshot.meta.evaluation.scores import TaskScores, join, score_tasks
 from sureshot.meta.learners.base import Learner
-from sureshot.meta.seeds import generator_for
+from sureshot.meta.tasks import Tasks
+from sureshot.networks.seeds import generator_for
 
 logger = logging.getLogger(__name__)
 
@@ -72,8 +73,8 @@ def measure_robustness(
     learner: Learner,
     data: LabelledSet,  # of images
     sampler: EpisodeSampler,
-    rows: EpisodeRows,  # the tasks
-    embeddings: Tensor,  # (N, D), of the clean images
+    rows: Tasks,  # of row numbers
+    inputs: Tensor,  # (N, ...), of the clean images; what `task_inputs` gives
     clean: TaskScores,  # of the same tasks, clean
     *,
     corruptions: Sequence[str],
@@ -88,13 +89,13 @@ def measure_robustness(
     settings = [(kind, severity) for kind in corruptions for severity in severities]
     for done, (kind, severity) in enumerate(settings):
         progress(f"{kind.replace('_', ' ')}, severity {severity}", done / len(settings))
-        noisy = embed_corrupted(learner, data.x, kind, severity, seed)
+        noisy = corrupted_inputs(learner, data.x, kind, severity, seed)
         batches = adapt(
             learner,
             sampler,
             rows,
-            noisy if corrupted == "both" else embeddings,
-            query_embeddings=noisy,
+            noisy if corrupted == "both" else inputs,
+            query_inputs=noisy,
             batch_size=batch_size,
             generator=generator_for(seed, "adaptation", device=device_of(learner)),
         )
@@ -113,7 +114,7 @@ def measure_robustness(
     return Robustness(len(rows), corrupted, mean_over_tasks(clean.accuracy), tuple(found))
 
 
-def embed_corrupted(learner: Learner, images: Tensor, kind: str, severity: int, seed: int) -> Tensor:
-    """Embeddings (N, D) of images (N, channels, H, W), each corrupted once."""
+def corrupted_inputs(learner: Learner, images: Tensor, kind: str, severity: int, seed: int) -> Tensor:
+    """What tasks are looked up in, of images (N, channels, H, W), each corrupted once."""
     generator = generator_for(seed, f"noise: {kind}", severity)
-    return embed_set(learner, images, lambda x: corrupt(x, kind, severity, generator))
+    return task_inputs(learner, images, lambda x: corrupt(x, kind, severity, generator))

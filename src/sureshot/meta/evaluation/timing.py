@@ -1,7 +1,7 @@
 """How long a task takes: adapting to a support set and predicting its queries, given their embeddings.
 
-The backbone is left out, since it is the same for all learners and its rows can be embedded ahead. Times are medians
-over repetitions after a warm-up, for one task by itself (a person waits for it) and for each task of a batch (a
+A backbone whose embeddings can be computed ahead is left out, since it is the same for all such learners. Times are
+medians over repetitions after a warm-up, for one task by itself (a person waits for it) and for each task of a batch (a
 service adapts many at once). They depend on the machine and on the number of threads, which is recorded, and are no
 part of what a seed determines.
 """
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sureshot.meta.episodes import EpisodeRows, EpisodeSampler
+from sureshot.meta.episodes import EpisodeSampler
 from sureshot.meta.evaluation.passes import condition, device_of, in_parts
 from sureshot.meta.learners.base import Learner, evaluating
 from sureshot.meta.tasks import Tasks
@@ -44,11 +44,11 @@ class AdaptationTime:
 
 
 def measure_adaptation(
-    learner: Learner, sampler: EpisodeSampler, rows: EpisodeRows, embeddings: Tensor, batch_size: int
+    learner: Learner, sampler: EpisodeSampler, rows: Tasks, inputs: Tensor, batch_size: int
 ) -> AdaptationTime:
     """Time the learner on the first tasks."""
     device = device_of(learner)
-    batch = sampler.gather(rows.select(slice(batch_size)), embeddings).to(device)
+    batch = sampler.gather(rows.select(slice(batch_size)), inputs).to(device)
     single = _median_seconds(learner, batch.select(slice(1)))
     return AdaptationTime(
         single=single,

@@ -1,6 +1,7 @@
-"""Few-shot learners under one contract; see `sureshot.meta.learners.base`."""
+"""Few-shot learners under one contract, `Learner`; those that adapt to embeddings are `EmbeddingLearner`."""
 
-from sureshot.meta.learners.base import EmbeddedPosterior, Latents, Learner, TaskPosterior
+from sureshot.meta.learners.base import Latents, Learner, TaskPosterior
+from sureshot.meta.learners.embedding import EmbeddedPosterior, EmbeddingLearner
 from sureshot.meta.learners.gp import GaussianProcessLearner
 from sureshot.meta.learners.presets import GP_LEARNER_NAMES, PRESETS, GaussianProcessSettings
 from sureshot.meta.learners.registry import LEARNER_NAMES, learner_from_config, make_learner
@@ -11,6 +12,7 @@ __all__ = [
     "LEARNER_NAMES",
     "PRESETS",
     "EmbeddedPosterior",
+    "EmbeddingLearner",
     "GaussianProcessLearner",
     "GaussianProcessSettings",
     "Latents",

@@ -31,7 +31,9 @@ from sureshot.likelihoods import OneVsEach
 from sureshot.likelihoods.base import Likelihood
 from sureshot.likelihoods.quadrature import marginal_variance
 from sureshot.meta.learners.absent_classes import ABSENT_MEAN
-from sureshot.meta.learners.base import EmbeddedPosterior, Latents, Learner, Precision, joint_mask, mean_over_rows
+from sureshot.meta.learners.base import Latents, joint_mask, mean_over_rows
+from sureshot.meta.learners.embedding import EmbeddedPosterior, Precision
+from sureshot.meta.learners.embedding import EmbeddingLearner as Learner
 from sureshot.meta.learners.prediction import TASK_RULES, TaskRule, class_probabilities, temper
 from sureshot.meta.learners.task_inference import TaskInference, TaskState
 from sureshot.meta.learners.task_kernel import TaskKernel

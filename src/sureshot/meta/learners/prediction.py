@@ -23,17 +23,13 @@ TaskRule = Literal["integral", "expected_log", "plug_in", "released_expected_log
 TASK_RULES: tuple[str, ...] = get_args(TaskRule)
 
 
-def class_probabilities(likelihood: Likelihood, mean: Tensor, covariance: Tensor, rule: TaskRule) -> Tensor:
-    """Class probabilities (T, C, Q) from the latents of S chains.
-
-    Parameters
-    ----------
-    likelihood : Likelihood
-    mean : Tensor (S, T, C, Q)
-    covariance : Tensor (S, T, C, Q) or (S, T, Q, C, C)
-    rule : str
-        One of `TASK_RULES`.
-    """
+def class_probabilities(
+    likelihood: Likelihood,
+    mean: Tensor,  # (S, T, C, Q)
+    covariance: Tensor,  # (S, T, C, Q) or (S, T, Q, C, C)
+    rule: TaskRule,
+) -> Tensor:
+    """Class probabilities (T, C, Q) from the latents of S chains."""
     if rule == "released_expected_log":
         if not isinstance(likelihood, OneVsEach):
             raise ValueError(f"the rule {rule!r} belongs to one-vs-each, not to {likelihood.name!r}")
@@ -42,7 +38,7 @@ def class_probabilities(likelihood: Likelihood, mean: Tensor, covariance: Tensor
 
 
 def temper(probabilities: Tensor, temperature: Tensor, dim: int = -1) -> Tensor:
-    """``p^(1 / temperature)``, normalised over the classes at `dim`."""
+    """``p^(1 / temperature)``, normalised over the classes at `dim`; differentiable."""
     if bool((temperature == 1).all()):
         return probabilities
     logs = probabilities.clamp_min(torch.finfo(probabilities.dtype).tiny).log()

@@ -39,86 +39,45 @@ PredictiveLikelihood = Literal["own", "softmax", "logistic_softmax"]
 
 @dataclass(frozen=True)
 class GaussianProcessSettings:
-    """Every switch of a Gaussian-process learner.
-
-    Attributes
-    ----------
-    likelihood, inference, objective : str
-    n_steps, n_steps_prediction : int
-        Mean-field steps in training and in use.
-    detach_inner : bool
-        See `sureshot.meta.learners.mean_field`.
-    rivals : float or None
-        See `sureshot.meta.learners.mean_field.MeanField`.
-    augmentation : {"negative_multinomial", "poisson_gamma"}
-        Of the logistic-softmax by mean field.
-    normalisation : {"expected_likelihood", "pooled_likelihood", "expected_softmax"}
-        How the rule "integral" makes probabilities of one-vs-each; see `sureshot.likelihoods.OneVsEach`.
-    n_chains, n_sweeps, n_sweeps_prediction : int
-        Of Gibbs sampling; sweeps in training and in use.
-    start : {"prior", "mean_field"}
-        Where chains start, in training by marginal likelihood and in use. From the prior with one sweep the gradient in
-        the output scale has the wrong sign at moderate scales.
-    temperature : float
-        Of the logistic-softmax.
-    prior_mean : float
-    prediction_prior_mean : float or None
-        The same in use by default.
-    learn_prior_mean : bool
-    rule, training_rule : str
-        See `sureshot.meta.learners.prediction`.
-    predictive_likelihood : {"own", "softmax", "logistic_softmax"}
-        What turns latents into probabilities: the inference's likelihood or another. One-vs-each counts every rival
-        of a class on its own, so its confidence grows with the number of classes; the softmax's does not.
-    predictive_split : str
-    outputscale : float
-        Initial, in squared units of the latents; what a small learning rate makes of it stays close to it.
-    learn_outputscale : bool
-    constant : float
-        Initial relative variance of an intercept; 0 for none.
-    lengthscale : float or None
-    per_class_kernel : bool
-    scale : str
-        See `TaskKernel`.
-    noise : float
-        Variance, of label regression.
-    fit_normalisation, fit_temperature : bool
-        Meta-learn these on validation classes; see `GaussianProcessLearner`.
-    n_base_classes : int or None
-        For the objective "base_classes", which needs it; meta-training fills it in.
-    """
+    """Every switch of a Gaussian-process learner."""
 
     likelihood: LikelihoodName = "one_vs_each"
     inference: InferenceName = "mean_field"
     objective: Objective = "predictive"
-    n_steps: int = 10
-    n_steps_prediction: int = 30
-    detach_inner: bool = False
-    rivals: float | None = None
-    augmentation: Augmentation = "negative_multinomial"
+    n_steps: int = 10  # of mean field in training
+    n_steps_prediction: int = 30  # and in use
+    detach_inner: bool = False  # see `sureshot.meta.learners.mean_field`
+    rivals: float | None = None  # see `sureshot.meta.learners.mean_field.MeanField`
+    augmentation: Augmentation = "negative_multinomial"  # of the logistic-softmax by mean field
+    # How the rule "integral" makes probabilities of one-vs-each; see `sureshot.likelihoods.OneVsEach`.
     normalisation: Normalisation = "expected_likelihood"
-    n_chains: int = 20
-    n_sweeps: int = 1
-    n_sweeps_prediction: int = 50
+    n_chains: int = 20  # of Gibbs sampling
+    n_sweeps: int = 1  # in training
+    n_sweeps_prediction: int = 50  # in use
+    # Where chains start, in training by marginal likelihood and in use. From the prior with one sweep the gradient in
+    # the output scale has the wrong sign at moderate scales.
     start: Start = "prior"
-    temperature: float = 1.0
+    temperature: float = 1.0  # of the logistic-softmax
     prior_mean: float = 0.0
-    prediction_prior_mean: float | None = None
+    prediction_prior_mean: float | None = None  # in use; the same by default
     learn_prior_mean: bool = False
-    rule: TaskRule = "integral"
+    rule: TaskRule = "integral"  # see `sureshot.meta.learners.prediction`
     training_rule: TaskRule | None = None
+    # What turns latents into probabilities: the inference's likelihood or another. One-vs-each counts every rival of a
+    # class on its own, so its confidence grows with the number of classes; the softmax's does not.
     predictive_likelihood: PredictiveLikelihood = "own"
     predictive_split: PredictiveSplit = "support"
+    # Initial, in squared units of the latents; what a small learning rate makes of it stays close to it.
     outputscale: float = 1.0
     learn_outputscale: bool = True
-    constant: float = 0.0
+    constant: float = 0.0  # initial relative variance of an intercept; 0 for none
     lengthscale: float | None = None
     per_class_kernel: bool = False
-    scale: Scale = "exp"
-    noise: float = 0.1
-    fit_normalisation: bool = False
-    fit_temperature: bool = False
-    n_base_classes: int | None = None
+    scale: Scale = "exp"  # see `TaskKernel`
+    noise: float = 0.1  # variance, of label regression
+    fit_normalisation: bool = False  # to validation classes; see `GaussianProcessLearner`
+    fit_temperature: bool = False  # likewise
+    n_base_classes: int | None = None  # for the objective "base_classes", which needs it; meta-training fills it in
 
 
 _ONE_VS_EACH_GIBBS = {"likelihood": "one_vs_each", "inference": "gibbs"}

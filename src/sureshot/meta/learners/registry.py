@@ -23,7 +23,7 @@ from sureshot.meta.baselines.heads import LinearHead
 from sureshot.meta.baselines.matching import MatchingNet
 from sureshot.meta.baselines.prototypical import ProtoNet
 from sureshot.meta.baselines.transfer import TransferLearner
-from sureshot.meta.learners.base import Learner, Precision
+from sureshot.meta.learners.embedding import EmbeddingLearner, Precision
 from sureshot.meta.learners.gp import GaussianProcessLearner
 from sureshot.meta.learners.label_regression import LabelRegression
 from sureshot.meta.learners.logistic_softmax_gibbs import LogisticSoftmaxGibbs
@@ -39,7 +39,7 @@ from sureshot.meta.learners.presets import (
 from sureshot.meta.learners.task_inference import TaskInference
 from sureshot.meta.learners.task_kernel import TaskKernel
 
-_BASELINES: dict[str, type[Learner]] = {
+_BASELINES: dict[str, type[EmbeddingLearner]] = {
     "protonet": ProtoNet,
     "matchingnet": MatchingNet,
     "feature_transfer": FeatureTransfer,
@@ -70,33 +70,16 @@ def learns_base_classes(name: str, preset: str = "recommended", **options: Any) 
 
 
 def make_learner(
-    name: str,
-    backbone: nn.Module,
+    name: str,  # one of `LEARNER_NAMES`
+    backbone: nn.Module,  # with ``n_features``
     *,
-    preset: str = "recommended",
-    kernel: str = "cosine",
-    precision: Precision = "float32",
-    tasks_per_pass: int = 1,
-    **options: Any,
-) -> Learner:
+    preset: str = "recommended",  # of the Gaussian-process learners; see `sureshot.meta.learners.presets`
+    kernel: str = "cosine",  # one of `sureshot.kernels.KERNEL_NAMES`; learners without one take the default only
+    precision: Precision = "float32",  # of the backbone
+    tasks_per_pass: int = 1,  # tasks that share batch normalisation in training
+    **options: Any,  # for Gaussian processes those of `GaussianProcessSettings`; else the arguments of the class
+) -> EmbeddingLearner:
     """A learner by name.
-
-    Parameters
-    ----------
-    name : str
-        One of `LEARNER_NAMES`.
-    backbone : Backbone
-        With ``n_features``.
-    preset : {"recommended", "paper", "released-code"}
-        Of the Gaussian-process learners; see `sureshot.meta.learners.presets`.
-    kernel : str
-        One of `sureshot.kernels.KERNEL_NAMES`; the other learners have none, and take the default only.
-    precision : {"float32", "bfloat16"}
-        Of the backbone.
-    tasks_per_pass : int
-        How many tasks share batch normalisation in training.
-    **options
-        For Gaussian processes those of `GaussianProcessSettings`; for the others the arguments of their class.
 
     Raises
     ------
@@ -137,7 +120,7 @@ def check_learner(name: str, preset: str, kernel: str, options: Mapping[str, Any
         raise ValueError(f"learner {name!r} has no kernel, so {kernel!r} would change nothing: leave kernel out")
 
 
-def learner_from_config(config: Mapping[str, Any], backbone: nn.Module) -> Learner:
+def learner_from_config(config: Mapping[str, Any], backbone: nn.Module) -> EmbeddingLearner:
     """The learner that ``learner.config`` describes, with fresh parameters.
 
     A Gaussian process has the settings that it was made with, not those that its preset stands for now.

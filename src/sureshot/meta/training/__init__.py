@@ -1,15 +1,15 @@
-"""Meta-training: settings, the loop, checkpoints; see `sureshot.meta.training.loop`."""
+"""Meta-training: settings, learners on episodes, their validation and checkpoints; see `episodic`."""
 
 from sureshot.meta.training.checkpoint import Checkpoint, load_checkpoint, load_learner
 from sureshot.meta.training.config import TrainingConfig
-from sureshot.meta.training.divergence import DivergedError
-from sureshot.meta.training.log import read_log
-from sureshot.meta.training.loop import TrainingResult, train
+from sureshot.meta.training.episodic import EpisodicTraining, TrainingResult, read_log, train
 from sureshot.meta.training.validation import ValidationScores
+from sureshot.networks import DivergedError
 
 __all__ = [
     "Checkpoint",
     "DivergedError",
+    "EpisodicTraining",
     "TrainingConfig",
     "TrainingResult",
     "ValidationScores",

@@ -1,14 +1,15 @@
-"""From settings to a learner with initial weights and the optimiser that will change them."""
+"""From settings to a learner with initial weights, and the learning rates that will change them."""
 
 from __future__ import annotations
 
-import torch
+from typing import Any
 
 from sureshot.data.labelled import LabelledSet
-from sureshot.meta.backbones import check_backbone, draws_weights, make_backbone
 from sureshot.meta.learners.base import Learner
+from sureshot.meta.learners.embedding import EmbeddingLearner
 from sureshot.meta.learners.registry import check_learner, learns_base_classes, make_learner
 from sureshot.meta.training.config import TrainingConfig
+from sureshot.networks.backbones import check_backbone, draws_weights, make_backbone
 
 
 def check_names(config: TrainingConfig) -> None:
@@ -18,7 +19,7 @@ def check_names(config: TrainingConfig) -> None:
     check_backbone(config.backbone.name, config.backbone.options)
 
 
-def build_learner(config: TrainingConfig, data: LabelledSet) -> Learner:
+def build_learner(config: TrainingConfig, data: LabelledSet) -> EmbeddingLearner:
     """The learner that the settings describe, for inputs like those of a labelled set, with initial weights."""
     seed = {"seed": config.training.seed} if draws_weights(config.backbone.name) else {}
     backbone = make_backbone(config.backbone.name, tuple(data.x.shape[1:]), **(seed | config.backbone.options))
@@ -37,16 +38,17 @@ def build_learner(config: TrainingConfig, data: LabelledSet) -> Learner:
     )
 
 
-def make_optimiser(learner: Learner, config: TrainingConfig) -> torch.optim.Adam:
-    """Adam with one learning rate for the backbone and one for everything else.
+def parameter_groups(learner: Learner, config: TrainingConfig) -> list[dict[str, Any]]:
+    """One learning rate for the learner's network and one for everything else.
 
     Raises
     ------
     ValueError
         If there is nothing to learn.
     """
-    network = [parameter for parameter in learner.backbone.parameters() if parameter.requires_grad]
-    inside = {id(parameter) for parameter in learner.backbone.parameters()}
+    of_network = [] if learner.network is None else list(learner.network.parameters())
+    network = [parameter for parameter in of_network if parameter.requires_grad]
+    inside = {id(parameter) for parameter in of_network}
     others = [p for p in learner.parameters() if p.requires_grad and id(p) not in inside]
     if not network and not others:
         raise ValueError(
@@ -54,9 +56,7 @@ def make_optimiser(learner: Learner, config: TrainingConfig) -> torch.optim.Adam
             "choose another backbone, or use it without meta-training"
         )
     rates = config.training
-    return torch.optim.Adam(
-        [
-            {"params": network, "lr": rates.learning_rate},
-            {"params": others, "lr": rates.learning_rate_kernel},
-        ]
-    )
+    return [
+        {"params": network, "lr": rates.learning_rate},
+        {"params": others, "lr": rates.learning_rate_kernel},
+    ]

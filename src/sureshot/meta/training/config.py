@@ -1,8 +1,8 @@
 """The settings of a meta-training run: six sections, from a TOML file or from Python.
 
 A section is a frozen dataclass; the keys of a TOML table are its fields, so what is written here is what can be
-set, and a key that is not here is refused with the nearest names. Options of a data set, backbone or learner go
-into the table ``options`` of its section and are checked by whoever takes them. A key ``preset`` before the sections
+set, and a key that is not here is refused with the nearest names. Options of a data set, backbone or learner stand
+in the table ``options`` of its section and are checked by whoever takes them. A key ``preset`` before the sections
 names how a paper trains (`sureshot.meta.protocols.TRAINING_PRESETS`); keys beside it take precedence.
 """
 
@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeVar, get_type_hints
 from sureshot.data.checks import listed, near
 from sureshot.data.typed_values import typed_value
 from sureshot.meta.protocols import PROTOCOLS, TRAINING_PRESETS, Count, EpisodeProtocol
+from sureshot.networks import LoopSettings
 
 SelectBy = Literal["accuracy", "nll"]
 
@@ -71,7 +72,7 @@ class EpisodesConfig:
 
 @dataclass(frozen=True)
 class BackboneConfig:
-    """The network; see `sureshot.meta.backbones.make_backbone`."""
+    """The network; see `sureshot.networks.backbones.make_backbone`."""
 
     name: str = "conv4"
     options: dict[str, Any] = field(default_factory=dict)  # its ``seed`` is that of the training unless given
@@ -193,6 +194,20 @@ class TrainingConfig:
             if name not in tables:
                 raise ValueError(f"the section [{name}] is missing: it must have at least the key name")
         return cls(**{name: _section(name, sections[name], table) for name, table in tables.items()})
+
+    def loop_settings(self) -> LoopSettings:
+        """What the training loop takes of them."""
+        training, validation = self.training, self.validation
+        return LoopSettings(
+            length=training.episodes,
+            seed=training.seed,
+            checkpoint_every=training.checkpoint_every,
+            log_every=training.log_every,
+            validate_every=validation.every,
+            patience=validation.patience,
+            gradient_bound=training.gradient_bound,
+            tensorboard=training.tensorboard,
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values: sections of keys."""

@@ -18,23 +18,21 @@ from torch import Tensor
 from torch.optim.swa_utils import update_bn
 
 from sureshot.data.labelled import LabelledSet
-from sureshot.meta.episodes import as_inputs
 from sureshot.meta.evaluation.passes import device_of, embed_set
-from sureshot.meta.learners.base import Learner
+from sureshot.meta.learners.embedding import EmbeddingLearner
+from sureshot.networks.backbones import as_inputs
 
 _ROWS = 128  # for one estimate of the statistics, of which the mean is taken; about the rows of a training episode
 _BASE_ROWS = 1000  # for the centre
 
 
-def fit_normalisation(learner: Learner, base: LabelledSet, validation: LabelledSet, generator: torch.Generator) -> None:
+def fit_normalisation(
+    learner: EmbeddingLearner,  # with ``fits_normalisation``
+    base: LabelledSet,
+    validation: LabelledSet,
+    generator: torch.Generator,  # shuffles the inputs, so that a batch has many classes, and chooses base rows
+) -> None:
     """Fit batch statistics and centre; the learner is left in the mode in which it came.
-
-    Parameters
-    ----------
-    learner : Learner
-        With ``fits_normalisation``.
-    generator : torch.Generator
-        Shuffles the inputs, so that a batch has many classes, and chooses rows of base classes.
 
     Raises
     ------
@@ -55,12 +53,12 @@ def fit_normalisation(learner: Learner, base: LabelledSet, validation: LabelledS
 
 
 def shrunk(start: Tensor, there: Tensor, error: Tensor) -> Tensor:
-    """The point on the way from `start` (D,) to `there` (D,) that a squared error () of their difference allows.
+    """The point on the line from `start` (D,) to `there` (D,) that a squared error () of their difference allows.
 
     An error that is not known allows nothing.
     """
-    way = there - start
-    return start + (1 - error / way.square().sum()).clamp_min(0).nan_to_num() * way
+    step = there - start
+    return start + (1 - error / step.square().sum()).clamp_min(0).nan_to_num() * step
 
 
 def _mean_over_classes(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -78,7 +76,7 @@ def _mean_over_classes(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 class _Embedder(torch.nn.Module):
     """The learner's embedding as a module of its own, which is what `update_bn` calls."""
 
-    def __init__(self, learner: Learner) -> None:
+    def __init__(self, learner: EmbeddingLearner) -> None:
         super().__init__()
         self.learner = learner
 

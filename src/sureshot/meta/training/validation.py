@@ -18,21 +18,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sureshot.meta.episodes import EpisodeRows, EpisodeSampler
-from sureshot.meta.evaluation.calibration import temper, temperature_of
+from sureshot.meta.episodes import EpisodeSampler
+from sureshot.meta.evaluation.calibration import at_temperature, temperature_of
 from sureshot.meta.evaluation.passes import (
     adapt,
     default_batch_size,
     device_of,
     draw_tasks,
-    embed_set,
     pooled_answers,
+    task_inputs,
 )
 from sureshot.meta.learners.base import Learner
+from sureshot.meta.learners.embedding import EmbeddingLearner
 from sureshot.meta.protocols import EpisodeProtocol
-from sureshot.meta.seeds import generator_for
-from sureshot.meta.training.config import SelectBy, ValidationConfig
+from sureshot.meta.tasks import Tasks
+from sureshot.meta.training.config import ValidationConfig
 from sureshot.meta.training.normalisation import fit_normalisation
+from sureshot.networks.seeds import generator_for
 
 if TYPE_CHECKING:
     from sureshot.data.labelled import LabelledSet
@@ -55,19 +57,13 @@ class ValidationScores:
     accuracy: float  # fraction right
     nll: float  # negative log probability of the true class, in nats
 
-    def better_than(self, other: ValidationScores | None, by: SelectBy) -> bool:
-        """Whether this is strictly better; anything is better than nothing."""
-        if other is None:
-            return True
-        return self.accuracy > other.accuracy if by == "accuracy" else self.nll < other.nll
-
 
 @dataclass(frozen=True)
 class _Exam:
     """Tasks of one size."""
 
     sampler: EpisodeSampler
-    rows: EpisodeRows
+    rows: Tasks  # of row numbers
     batch_size: int
 
     @property
@@ -79,10 +75,10 @@ class _Exam:
         return self.sampler.protocol.shot_range[1]
 
     def answers(
-        self, learner: Learner, embeddings: Tensor, noise: torch.Generator
+        self, learner: Learner, inputs: Tensor, noise: torch.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Class probabilities (n, C) of all queries, and their classes (n,); a ValueError if they are not finite."""
-        batches = adapt(learner, self.sampler, self.rows, embeddings, batch_size=self.batch_size, generator=noise)
+        batches = adapt(learner, self.sampler, self.rows, inputs, batch_size=self.batch_size, generator=noise)
         probabilities, y = pooled_answers(batches)
         broken = ~np.isfinite(probabilities).all(-1)
         if broken.any():
@@ -93,15 +89,8 @@ class _Exam:
 class Validator:
     """Scores learners on the same tasks.
 
-    Parameters
-    ----------
-    data : LabelledSet
-        Validation classes.
-    base : LabelledSet
-        Those that are trained on.
-    training : EpisodeProtocol
-        Way and shots are taken from it (the largest of a range). If there are fewer classes than the way, tasks have
-        all of them; the log says so.
+    Way and shots are those of the training (the largest of a range). If there are fewer classes than the way, tasks
+    have all of them; the log says so.
 
     Raises
     ------
@@ -110,7 +99,11 @@ class Validator:
     """
 
     def __init__(
-        self, data: LabelledSet, base: LabelledSet, training: EpisodeProtocol, config: ValidationConfig
+        self,
+        data: LabelledSet,  # validation classes
+        base: LabelledSet,  # those that are trained on
+        training: EpisodeProtocol,
+        config: ValidationConfig,
     ) -> None:
         self._data, self._base, self._config = data, base, config
         if data.n_classes < 2:
@@ -126,24 +119,24 @@ class Validator:
     def __call__(self, learner: Learner) -> ValidationScores:
         """Scores of a learner; it is left in the mode in which it came.
 
-        What the learner fits on validation classes (`Learner.fits_normalisation`, `Learner.fits_temperature`) it gets
-        here, and is scored with it.
+        What the learner fits on validation classes (`EmbeddingLearner.fits_normalisation`,
+        `Learner.fits_temperature`) it gets here, and is scored with it.
 
         Raises
         ------
         ValueError
             If an embedding or a probability is not finite.
         """
-        if learner.fits_normalisation:
+        if isinstance(learner, EmbeddingLearner) and learner.fits_normalisation:
             fit_normalisation(learner, self._base, self._data, generator_for(self._config.seed, "validation inputs"))
-        embeddings = embed_set(learner, self._data.x)
+        inputs = task_inputs(learner, self._data.x)
         noise = generator_for(self._config.seed, "validation noise", device=device_of(learner))
         if learner.fits_temperature:
             learner.set_temperature(1.0)
-        probabilities, y = self._exam.answers(learner, embeddings, noise)
+        probabilities, y = self._exam.answers(learner, inputs, noise)
         if learner.fits_temperature:
-            temperature = self._fit_temperature(learner, embeddings, noise, (probabilities, y))
-            probabilities = temper(probabilities[None], temperature)[0]
+            temperature = self._fit_temperature(learner, inputs, noise, (probabilities, y))
+            probabilities = at_temperature(probabilities[None], temperature)[0]
         of_truth = np.take_along_axis(probabilities, y[:, None], -1)
         surprise = -np.log(np.maximum(of_truth, np.finfo(np.float32).tiny))
         return ValidationScores(float((probabilities.argmax(-1) == y).mean()), float(surprise.mean()))
@@ -151,14 +144,14 @@ class Validator:
     def _fit_temperature(
         self,
         learner: Learner,
-        embeddings: Tensor,
+        inputs: Tensor,
         noise: torch.Generator,
         scored: tuple[NDArray[np.float64], NDArray[np.int64]],  # the answers to `_exam`
     ) -> float:
         """Set the temperature of a learner that has none yet, and its growth; returns that for tasks of the scores."""
 
         def fitted(exam: _Exam) -> float:
-            return temperature_of(*(scored if exam is self._exam else exam.answers(learner, embeddings, noise)))
+            return temperature_of(*(scored if exam is self._exam else exam.answers(learner, inputs, noise)))
 
         usual, other_way, other_shots = self._temperature_exams
         temperature, growth, shot_growth = fitted(usual), 0.0, 0.0

@@ -1,7 +1,7 @@
 """The record of a run: one JSON object a line, and TensorBoard on request.
 
 ``metrics.jsonl`` has what determines nothing but tells everything: training loss, gradient norms and warnings every
-so many episodes, accuracy and negative log likelihood at every validation. It holds no times of the clock, so an
+so many units, and the scores of every validation. It holds no times of the clock, so an
 interrupted and resumed run leaves the same file as an uninterrupted one: on resuming, records after the checkpoint
 are cut off and written again.
 """
@@ -19,45 +19,40 @@ LOG_NAME = "metrics.jsonl"
 class MetricLog:
     """Appends records to a file, each written through at once.
 
-    Parameters
-    ----------
-    start : int
-        Episodes already trained; records of later ones are cut off. With 0 the file starts anew.
-    tensorboard : bool
-        Write all numbers for TensorBoard too, in the folder ``tensorboard``.
-
     Raises
     ------
     ImportError
         If TensorBoard is asked for and not installed.
     """
 
-    def __init__(self, folder: Path, start: int = 0, tensorboard: bool = False) -> None:
-        self._path = folder / LOG_NAME
+    def __init__(
+        self,
+        folder: Path,
+        unit: str,  # what the run is counted in: the key of the counts
+        start: int = 0,  # units already trained; records of later ones are cut off. With 0 the file starts anew
+        tensorboard: bool = False,  # write all numbers for TensorBoard too, in the folder ``tensorboard``
+    ) -> None:
+        self._path, self._unit = folder / LOG_NAME, unit
         self._board = _board(folder / "tensorboard", start) if tensorboard else None
-        kept = [record for record in read_log(folder) if record["episodes"] <= start] if start else []
+        kept = [record for record in read_log(folder, unit) if record[unit] <= start] if start else []
         temporary = self._path.with_suffix(".tmp")
         temporary.write_text("".join(_line(record) for record in kept), encoding="utf-8")
         os.replace(temporary, self._path)
         self._stream = open(self._path, "a", encoding="utf-8")  # noqa: SIM115 - open while the run lasts
 
-    def write(self, kind: str, episodes: int, **values: Any) -> None:
-        """Add a record.
-
-        Parameters
-        ----------
-        kind : {"training", "validation", "warning"}
-        episodes : int
-            Trained so far.
-        **values
-            Finite numbers, strings or None.
-        """
-        self._stream.write(_line({"kind": kind, "episodes": episodes, **values}))
+    def write(
+        self,
+        kind: str,  # "training", "validation" or "warning"
+        units: int,  # trained so far
+        **values: Any,  # finite numbers, strings or None
+    ) -> None:
+        """Add a record."""
+        self._stream.write(_line({"kind": kind, self._unit: units, **values}))
         self._stream.flush()
         if self._board is not None:
             for name, value in values.items():
                 if isinstance(value, int | float):
-                    self._board.add_scalar(f"{kind}/{name}", value, episodes)
+                    self._board.add_scalar(f"{kind}/{name}", value, units)
 
     def sync(self) -> None:
         """Wait until all records are on the disk."""
@@ -70,7 +65,7 @@ class MetricLog:
             self._board.close()
 
 
-def read_log(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
+def read_log(folder: str | os.PathLike[str], unit: str) -> list[dict[str, Any]]:
     """The records of a run's log, in order; a last line that was not completed is left out.
 
     Raises
@@ -88,8 +83,8 @@ def read_log(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
             record = json.loads(line)
         except ValueError:
             record = None
-        if not isinstance(record, dict) or not isinstance(record.get("episodes"), int):
-            raise ValueError(f"{path}, line {number} is no record of meta-training: move the file away to go on")
+        if not isinstance(record, dict) or not isinstance(record.get(unit), int):
+            raise ValueError(f"{path}, line {number} is no record of training: move the file away to go on")
         records.append(record)
     return records
 
@@ -105,4 +100,4 @@ def _board(folder: Path, start: int) -> Any:
         raise ImportError(
             "training.tensorboard = true needs TensorBoard: python -m pip install 'sureshot[tensorboard]'"
         ) from error
-    return SummaryWriter(str(folder), purge_step=start + 1)  # numbers of later episodes are those of an older run
+    return SummaryWriter(str(folder), purge_step=start + 1)  # later numbers are those of an older run

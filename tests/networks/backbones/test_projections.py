@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from sureshot.meta.backbones import make_backbone
+from sureshot.networks.backbones import make_backbone
 
 
 def cosines(x: torch.Tensor) -> torch.Tensor:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from sureshot.meta.backbones import Conv4, make_backbone
+from sureshot.networks.backbones import Conv4, make_backbone
 
 
 @pytest.mark.parametrize(

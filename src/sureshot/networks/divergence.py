@@ -1,4 +1,4 @@
-"""When a run has diverged, and where one can go on from.
+"""When a run has diverged, and from which checkpoint another can start.
 
 A loss beyond `LARGEST_LOSS` is one sign of it. Numbers that are not finite are another; they come up late and far from
 their cause: in a loss, in a gradient, in a factorisation deep inside the inference, or in a validation long after the
@@ -20,13 +20,13 @@ _ABOUT_NUMBERS = re.compile(r"\b(finite|infinite|infinity|definite|nan|inf|overf
 
 
 LARGEST_LOSS = 1e6
-"""In nats for each row, of a run that goes on; the true class then has probability ``exp(-1e6)``."""
+"""In nats for each row, of a run that continues; the true class then has probability ``exp(-1e6)``."""
 
 
 class DivergedError(ValueError):
     """Training came to a loss beyond any use, or to numbers that are not finite.
 
-    The message names step, learner and last good checkpoint.
+    The message names step, trainee and last good checkpoint.
     """
 
 
@@ -35,7 +35,7 @@ class Saved:
     """A checkpoint that a run has written."""
 
     path: Path
-    episodes: int  # trained when it was written
+    units: int  # trained when it was written
 
 
 def is_about_numbers(error: Exception) -> bool:
@@ -48,15 +48,15 @@ def not_finite(arrays: Mapping[str, Tensor]) -> list[str]:
     return [name for name, value in arrays.items() if not bool(torch.isfinite(value).all())]
 
 
-def where_to_go_on(saved: Iterable[Saved], episodes: int) -> str:
-    """In words, the last checkpoint that a run which failed after some episodes had left behind without trouble.
+def last_good_checkpoint(saved: Iterable[Saved], units: int, unit: str) -> str:
+    """In words, the last checkpoint that a run which failed after so many units had left behind without trouble.
 
-    That of the very state that failed is no good one: going on from it fails again.
+    That of the very state that failed is no good one: resuming from it fails again.
     """
-    found = sorted(saved, key=lambda checkpoint: checkpoint.episodes)
-    good = [checkpoint for checkpoint in found if checkpoint.episodes < episodes]
+    found = sorted(saved, key=lambda checkpoint: checkpoint.units)
+    good = [checkpoint for checkpoint in found if checkpoint.units < units]
     if good:
-        return f"the last good checkpoint is {good[-1].path} (after {good[-1].episodes} episodes)"
+        return f"the last good checkpoint is {good[-1].path} (after {good[-1].units} {unit})"
     if found:
         return f"the last checkpoint, {found[-1].path}, is of the state that failed, so it may be affected already"
     return "no checkpoint was written yet"

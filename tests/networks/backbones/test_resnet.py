@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from sureshot.meta.backbones import ResNet12, ResNet18, make_backbone
+from sureshot.networks.backbones import ResNet12, ResNet18, make_backbone
 
 
 def n_parameters(module: torch.nn.Module) -> int:
@@ -90,7 +90,7 @@ def test_the_shortcut_is_a_strided_convolution() -> None:
 def test_gradients_on_two_threads() -> None:
     # in its own process: what went wrong here was memory corruption, which would take the other tests along
     script = (
-        "import torch; from sureshot.meta.backbones import make_backbone; torch.set_num_threads(2)\n"
+        "import torch; from sureshot.networks.backbones import make_backbone; torch.set_num_threads(2)\n"
         "backbone = make_backbone('resnet18', (3, 32, 32), width=0.125)\n"
         "for _ in range(4): backbone(torch.rand(5, 3, 32, 32)).square().sum().backward()"
     )

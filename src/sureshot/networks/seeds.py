@@ -13,18 +13,13 @@ import numpy as np
 import torch
 
 
-def generator_for(seed: int, purpose: str, *place: int, device: torch.device | str = "cpu") -> torch.Generator:
+def generator_for(
+    seed: int,  # of the run
+    purpose: str,  # such as "tasks"; different purposes are independent
+    *place: int,  # such as the step and the rank
+    device: torch.device | str = "cpu",
+) -> torch.Generator:
     """A generator for one purpose at one place.
-
-    Parameters
-    ----------
-    seed : int
-        Of the run.
-    purpose : str
-        Such as "tasks"; different purposes are independent.
-    *place : int
-        Such as the step and the rank.
-    device : device
 
     Raises
     ------

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import Any
 
-from sureshot.meta.backbones.base import Backbone
-from sureshot.meta.backbones.conv4 import Conv4
-from sureshot.meta.backbones.lstm import LSTM
-from sureshot.meta.backbones.projections import Identity, LinearProjection, MLPProjection
-from sureshot.meta.backbones.resnet import ResNet12, ResNet18
+from sureshot.networks.backbones.base import Backbone, as_inputs
+from sureshot.networks.backbones.conv4 import Conv4
+from sureshot.networks.backbones.lstm import LSTM
+from sureshot.networks.backbones.projections import Identity, LinearProjection, MLPProjection
+from sureshot.networks.backbones.resnet import ResNet12, ResNet18
 
 BACKBONES: dict[str, Callable[..., Backbone]] = {
     "conv4": Conv4,
@@ -28,17 +28,12 @@ BACKBONES: dict[str, Callable[..., Backbone]] = {
 BACKBONE_NAMES = tuple(BACKBONES)
 
 
-def make_backbone(name: str, input_shape: Sequence[int], **options: Any) -> Backbone:
+def make_backbone(
+    name: str,  # one of ``BACKBONE_NAMES``
+    input_shape: Sequence[int],  # of one input: (channels, height, width), (length, channels) or (width,)
+    **options: Any,  # of the backbone, such as ``seed``; see its class
+) -> Backbone:
     """A backbone by name.
-
-    Parameters
-    ----------
-    name : str
-        One of ``BACKBONE_NAMES``.
-    input_shape : sequence of int
-        Shape of one input: (channels, height, width), (length, channels) or (width,).
-    **options
-        Of the backbone, such as ``seed``; see its class.
 
     Raises
     ------
@@ -95,6 +90,7 @@ __all__ = [
     "MLPProjection",
     "ResNet12",
     "ResNet18",
+    "as_inputs",
     "backbone_from_config",
     "check_backbone",
     "draws_weights",

@@ -14,37 +14,26 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from sureshot.meta.backbones.base import Backbone
-from sureshot.meta.backbones.initialisation import orthogonal
+from sureshot.networks.backbones.base import Backbone
+from sureshot.networks.backbones.initialisation import orthogonal
 
 
 class LSTM(Backbone):
     """LSTM encoder of sequences (B, L, D).
 
-    Parameters
-    ----------
-    input_shape : (int, int)
-        Length L and number D of values at a step.
-    hidden : int, default 64
-        Width of the state; features are as many, or twice as many if bidirectional.
-    layers : int, default 1
-    bidirectional : bool, default False
-        A second network reads from the end.
-    pooling : {"mean", "last"}, default "mean"
-        Average the states over time: every step then has a short way to the loss. ``"last"`` takes the state after
-        the whole sequence has been read (in each direction).
-    seed : int, default 0
-        Of the initial weights: orthogonal for the recurrence, Glorot normal for the inputs, biases zero except
-        those of the forget gates, which are 1 (Jozefowicz et al. 2015).
+    Initial weights are orthogonal for the recurrence, Glorot normal for the inputs, biases zero except those of the
+    forget gates, which are 1 (Jozefowicz et al. 2015).
     """
 
     def __init__(
         self,
-        input_shape: Sequence[int],
+        input_shape: Sequence[int],  # length L and number D of values at a step
         *,
-        hidden: int = 64,
+        hidden: int = 64,  # width of the state; features are as many, or twice as many if bidirectional
         layers: int = 1,
-        bidirectional: bool = False,
+        bidirectional: bool = False,  # a second network reads from the end
+        # Average the states over time, so that few operations are between a step and the loss; or take the state after
+        # the whole sequence has been read (in each direction).
         pooling: Literal["mean", "last"] = "mean",
         seed: int = 0,
     ) -> None:

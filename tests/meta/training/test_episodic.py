@@ -23,7 +23,7 @@ from sureshot.meta.training import (
     read_log,
     train,
 )
-from sureshot.meta.training.assembly import build_learner, make_optimiser
+from sureshot.meta.training.assembly import build_learner, parameter_groups
 from sureshot.persistence import load_artifact, save_artifact
 
 HERE = Path(__file__).parent
@@ -237,7 +237,7 @@ def test_large_gradients_are_counted(configure: Configure, data: FewShotData, tm
 def test_parameters_are_in_two_groups(configure: Configure, data: FewShotData) -> None:
     config = configure(learner={"name": "cdkt_pl"}, training={"learning_rate_kernel": 1e-4})
     learner = build_learner(config, data.train)
-    network, others = make_optimiser(learner, config).param_groups
+    network, others = parameter_groups(learner, config)
     assert {id(p) for p in network["params"]} == {id(p) for p in learner.backbone.parameters()}
     assert (network["lr"], others["lr"]) == (1e-3, 1e-4)
     trained = sum(p.requires_grad for p in learner.parameters())

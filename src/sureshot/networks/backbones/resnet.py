@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sureshot.meta.backbones.base import Backbone, explicit_channels_last, image_shape
-from sureshot.meta.backbones.initialisation import convolution, dense, orthogonal
+from sureshot.networks.backbones.base import Backbone, explicit_channels_last, image_shape
+from sureshot.networks.backbones.initialisation import convolution, dense, orthogonal
 
 _SLOPE = 0.1
 
@@ -47,25 +47,14 @@ class ResNet12Block(nn.Module):
 
 
 class ResNet12(Backbone):
-    """ResNet-12.
-
-    Parameters
-    ----------
-    input_shape : (int, int, int)
-        Channels, height, width; at least 16x16 pixels.
-    widths : sequence of 4 int, default (64, 128, 256, 512)
-        Filters of the blocks; (64, 160, 320, 640) is the other usual choice.
-    average_pool : bool, default True
-        Average over the remaining pixels (features: the last width), else flatten them (84x84: 25 times as many).
-    seed : int, default 0
-        Of the initial weights.
-    """
+    """ResNet-12, for images of at least 16x16 pixels."""
 
     def __init__(
         self,
         input_shape: Sequence[int],
         *,
-        widths: Sequence[int] = (64, 128, 256, 512),
+        widths: Sequence[int] = (64, 128, 256, 512),  # filters of the blocks
+        # Average over the remaining pixels (features: the last width), else flatten them (84x84: 25 times as many).
         average_pool: bool = True,
         seed: int = 0,
     ) -> None:
@@ -116,29 +105,16 @@ class BasicBlock(nn.Module):
 
 
 class ResNet18(Backbone):
-    """ResNet-18 with global average pooling.
-
-    Parameters
-    ----------
-    input_shape : (int, int, int)
-        Channels, height, width; at least 8x8 pixels with the CIFAR stem, 32x32 with the ImageNet stem.
-    stem : {"cifar", "imagenet"}, optional
-        By default ``"imagenet"`` from 64 pixels on.
-    width : float, default 1.0
-        Factor of the stages' 64, 128, 256 and 512 filters.
-    n_features : int, optional
-        A final linear layer (initialised to keep lengths and angles as well as it can) to that many features; by
-        default the pooled filters are the features, 512 times `width`.
-    seed : int, default 0
-        Of the initial weights.
-    """
+    """ResNet-18 with global average pooling; for at least 8x8 pixels (CIFAR stem) or 32x32 (ImageNet stem)."""
 
     def __init__(
         self,
         input_shape: Sequence[int],
         *,
-        stem: Literal["cifar", "imagenet"] | None = None,
-        width: float = 1.0,
+        stem: Literal["cifar", "imagenet"] | None = None,  # "imagenet" from 64 pixels on by default
+        width: float = 1.0,  # factor of the stages' 64, 128, 256 and 512 filters
+        # A final linear layer (initialised to keep lengths and angles as well as it can) to that many features; by
+        # default the pooled filters are the features, 512 times `width`.
         n_features: int | None = None,
         seed: int = 0,
     ) -> None:

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sureshot.meta.backbones import BACKBONE_NAMES, Backbone, backbone_from_config, make_backbone
+from sureshot.networks.backbones import BACKBONE_NAMES, Backbone, backbone_from_config, make_backbone
 
 CASES: list[tuple[str, tuple[int, ...], dict[str, Any]]] = [
     ("conv4", (1, 28, 28), {"n_filters": 8}),

@@ -2,11 +2,11 @@
 
 A backbone is the network of a deep kernel: the kernel is evaluated on its features. It knows the shape of its
 inputs and says so when other ones come, it knows how many features it gives, and it has a *config*, plain JSON
-values from which `sureshot.meta.backbones.backbone_from_config` builds the same network again; the weights are
+values from which `sureshot.networks.backbones.backbone_from_config` builds the same network again; the weights are
 its ``state_dict``.
 
 To add one, derive from `Backbone`, write `encode`, draw every initial weight from the given seed with the builders
-of `sureshot.meta.backbones.initialisation`, and enter the class in `sureshot.meta.backbones.BACKBONES`.
+of `sureshot.networks.backbones.initialisation`, and enter the class in `sureshot.networks.backbones.BACKBONES`.
 """
 
 from __future__ import annotations
@@ -15,30 +15,24 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 
 class Backbone(nn.Module, ABC):
-    """A network from rows to features.
-
-    Parameters
-    ----------
-    name : str
-        By which it is registered.
-    input_shape : sequence of int
-        Shape of one row: (channels, height, width) of an image, (length, channels) of a sequence, (width,) of a
-        vector.
-    n_features : int
-        Length of the feature vectors.
-    options : mapping
-        Everything else that rebuilds the network, as JSON values; becomes part of `config`.
-    """
+    """A network from rows to features."""
 
     input_shape: tuple[int, ...]
     n_features: int
     config: dict[str, Any]
 
-    def __init__(self, name: str, input_shape: Sequence[int], n_features: int, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        name: str,  # by which it is registered
+        input_shape: Sequence[int],  # of a row: (channels, height, width), (length, channels) of a sequence or (width,)
+        n_features: int,
+        options: Mapping[str, Any],  # everything else that rebuilds the network, as JSON values
+    ) -> None:
         super().__init__()
         self.input_shape = tuple(int(size) for size in input_shape)
         if not self.input_shape or min(self.input_shape) < 1:
@@ -59,7 +53,7 @@ class Backbone(nn.Module, ABC):
         if not x.is_floating_point():
             raise ValueError(
                 f"expected floating-point inputs, got {x.dtype}: pixels must be scaled to [0, 1] first "
-                "(sureshot.meta.episodes.as_inputs)"
+                "(sureshot.networks.backbones.as_inputs)"
             )
         features: Tensor = self.encode(x)
         return features
@@ -67,6 +61,11 @@ class Backbone(nn.Module, ABC):
     @abstractmethod
     def encode(self, x: Tensor) -> Tensor:
         """`forward` for rows whose shape is right."""
+
+
+def as_inputs(x: Tensor) -> Tensor:
+    """What a backbone takes: bytes of images as float32 in [0, 1], everything else as float32."""
+    return x.float() / 255 if x.dtype == torch.uint8 else x.float()
 
 
 def describe(shape: tuple[int, ...]) -> str:

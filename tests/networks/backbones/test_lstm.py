@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sureshot.meta.backbones import LSTM, make_backbone
+from sureshot.networks.backbones import LSTM, make_backbone
 
 X = torch.randn(4, 9, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 

@@ -18,19 +18,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sureshot.meta.backbones.base import Backbone
-from sureshot.meta.backbones.initialisation import dense, he_normal, orthogonal
+from sureshot.networks.backbones.base import Backbone
+from sureshot.networks.backbones.initialisation import dense, he_normal, orthogonal
 
 
 class Identity(Backbone):
-    """The inputs as they are, flattened.
-
-    Parameters
-    ----------
-    input_shape : sequence of int
-    normalise : bool, default False
-        Give unit vectors.
-    """
+    """The inputs as they are, flattened; as unit vectors with `normalise`."""
 
     def __init__(self, input_shape: Sequence[int], *, normalise: bool = False) -> None:
         super().__init__("identity", input_shape, math.prod(input_shape), {"normalise": normalise})
@@ -41,34 +34,19 @@ class Identity(Backbone):
 
 
 class LinearProjection(Backbone):
-    """A linear map that starts as an isometry, or as near to one as its width allows.
-
-    Parameters
-    ----------
-    input_shape : sequence of int
-        D values in all.
-    n_features : int, optional
-        Width of the output; D by default, where the map starts as the identity.
-    rank : int, optional
-        Learn only ``x + U V x`` with U (D, rank), which starts at zero, and V (rank, D): 2 rank D parameters for
-        D^2, for few base classes (low-rank adaptation, Hu et al. 2022). Not together with another `n_features`.
-    bias : bool, default True
-        Starts at zero.
-    normalise : bool, default False
-        Give unit vectors.
-    seed : int, default 0
-        Of the random orthogonal maps.
-    """
+    """A linear map that starts as an isometry, or as near to one as its width allows."""
 
     def __init__(
         self,
-        input_shape: Sequence[int],
+        input_shape: Sequence[int],  # D values in all
         *,
-        n_features: int | None = None,
+        n_features: int | None = None,  # width of the output; D by default, where the map starts as the identity
+        # Learn only ``x + U V x`` with U (D, rank), which starts at zero, and V (rank, D): 2 rank D parameters for D^2,
+        # for few base classes (low-rank adaptation, Hu et al. 2022). Not together with another `n_features`.
         rank: int | None = None,
-        bias: bool = True,
-        normalise: bool = False,
-        seed: int = 0,
+        bias: bool = True,  # starts at zero
+        normalise: bool = False,  # give unit vectors
+        seed: int = 0,  # of the random orthogonal maps
     ) -> None:
         width = math.prod(input_shape)
         n_out = _checked_width(n_features, width)
@@ -98,30 +76,16 @@ class LinearProjection(Backbone):
 
 
 class MLPProjection(Backbone):
-    """A linear map plus a ReLU network: starts as `LinearProjection`, can leave it.
-
-    Parameters
-    ----------
-    input_shape : sequence of int
-        D values in all.
-    n_features : int, optional
-        Width of the output; D by default, where the linear map starts as the identity.
-    hidden : sequence of int, default (256,)
-        Widths of the hidden layers.
-    normalise : bool, default False
-        Give unit vectors.
-    seed : int, default 0
-        Of the initial weights.
-    """
+    """A linear map plus a ReLU network: starts as `LinearProjection`, can leave it."""
 
     def __init__(
         self,
-        input_shape: Sequence[int],
+        input_shape: Sequence[int],  # D values in all
         *,
-        n_features: int | None = None,
-        hidden: Sequence[int] = (256,),
-        normalise: bool = False,
-        seed: int = 0,
+        n_features: int | None = None,  # width of the output; D by default, where the linear map starts as the identity
+        hidden: Sequence[int] = (256,),  # widths of the hidden layers
+        normalise: bool = False,  # give unit vectors
+        seed: int = 0,  # of the initial weights
     ) -> None:
         width = math.prod(input_shape)
         n_out = _checked_width(n_features, width)

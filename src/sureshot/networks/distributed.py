@@ -1,12 +1,11 @@
-"""Several processes that train one learner, each on its share of every step's tasks.
+"""Several processes that train one module, each on its share of every step.
 
 Started by ``torchrun``, which tells every process its rank through the environment; without it there is one
-process and nothing here does anything. All processes draw the same tasks (row numbers only, which is cheap) and look
-up their own share. Gradients are averaged once they are computed, so with equal batch statistics, which are those of
-single tasks, they are the gradients of one process.
+process and nothing here does anything. Gradients are averaged once they are computed, so if batch statistics do not
+depend on the shares (those of single tasks do not), they are the gradients of one process.
 
-Running means and variances of batch normalisation differ between processes, as each sees other tasks. They are
-averaged whenever the learner is validated or saved; after a validation all have those of the process that validates.
+Running means and variances of batch normalisation differ between processes, as each sees other rows. They are
+averaged whenever the module is validated or saved; after a validation all have those of the process that validates.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ class Processes:
         """Whether this is the process that validates and writes files."""
         return self.rank == 0
 
-    def share(self, n_tasks: int) -> slice:
-        """Which of a step's tasks are those of this process: contiguous shares that differ by one at most."""
-        return slice(self.rank * n_tasks // self.count, (self.rank + 1) * n_tasks // self.count)
+    def share(self, n_units: int) -> slice:
+        """Which of a step's units are those of this process: contiguous shares that differ by one at most."""
+        return slice(self.rank * n_units // self.count, (self.rank + 1) * n_units // self.count)
 
-    def average_gradients(self, learner: nn.Module) -> None:
+    def average_gradients(self, module: nn.Module) -> None:
         """Average the gradients over the processes, all in one message. Every process must have the same ones."""
-        gradients = [p.grad for p in learner.parameters() if p.grad is not None]
+        gradients = [p.grad for p in module.parameters() if p.grad is not None]
         if self.count == 1 or not gradients:
             return
         averaged = self.mean(torch.cat([gradient.flatten() for gradient in gradients]))
@@ -55,18 +54,18 @@ class Processes:
             value = value / self.count
         return value
 
-    def average_buffers(self, learner: nn.Module) -> None:
+    def average_buffers(self, module: nn.Module) -> None:
         """Average floating-point buffers, such as running statistics, over the processes."""
         if self.count == 1:
             return
-        for buffer in learner.buffers():
+        for buffer in module.buffers():
             if buffer.is_floating_point():
                 buffer.copy_(self.mean(buffer.clone()))
 
-    def take_buffers(self, learner: nn.Module) -> None:
+    def take_buffers(self, module: nn.Module) -> None:
         """Take over the buffers of the writing process, such as what it fitted to validation classes."""
         if self.count > 1:
-            for buffer in learner.buffers():
+            for buffer in module.buffers():
                 dist.broadcast(buffer, 0)
 
     def agree(self, value: float) -> float:

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sureshot.meta.backbones.base import Backbone, explicit_channels_last, image_shape
-from sureshot.meta.backbones.initialisation import convolution
+from sureshot.networks.backbones.base import Backbone, explicit_channels_last, image_shape
+from sureshot.networks.backbones.initialisation import convolution
 
 
 class Conv4Block(nn.Module):
@@ -34,19 +34,15 @@ class Conv4Block(nn.Module):
 
 
 class Conv4(Backbone):
-    """Conv4.
+    """Conv4, for images of at least 16x16 pixels."""
 
-    Parameters
-    ----------
-    input_shape : (int, int, int)
-        Channels, height, width; at least 16x16 pixels.
-    n_filters : int or sequence of 4 int, default 64
-        Filters of the blocks.
-    seed : int, default 0
-        Of the initial weights (He normal; batch normalisation starts at weight 1 and bias 0).
-    """
-
-    def __init__(self, input_shape: Sequence[int], *, n_filters: int | Sequence[int] = 64, seed: int = 0) -> None:
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        *,
+        n_filters: int | Sequence[int] = 64,  # of all blocks, or of each of the four
+        seed: int = 0,  # of the initial weights (He normal; batch normalisation starts at weight 1 and bias 0)
+    ) -> None:
         channels, height, width = image_shape("conv4", input_shape, 16)
         widths = [n_filters] * 4 if isinstance(n_filters, int) else [int(n) for n in n_filters]
         if len(widths) != 4 or min(widths) < 1:

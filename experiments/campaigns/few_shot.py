@@ -1,0 +1,185 @@
+"""Cells of few-shot learners: train one, evaluate its best checkpoint on test classes.
+
+A new setting of `TrainingConfig` is a change, whatever its default: results that were made without it are stale. What
+the learner's preset stood for is recorded beside the settings; a value that the preset gives another one now is a
+change, too. A switch that presets or examinations did not have then had its default. If only its examinations have
+changed, a cell is not trained again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from experiments.campaigns.cells import Cell, write_record
+from experiments.experiment import Progress
+from sureshot.data.few_shot import load_few_shot
+from sureshot.data.labelled import FewShotData
+from sureshot.meta.evaluation import VALIDATION_TASKS, evaluate
+from sureshot.meta.learners import GP_LEARNER_NAMES
+from sureshot.meta.learners.presets import GaussianProcessSettings, gaussian_process_settings
+from sureshot.meta.protocols import EpisodeProtocol
+from sureshot.meta.training import TrainingConfig, load_checkpoint, load_learner, train
+from sureshot.meta.training.checkpoint import Checkpoint
+from sureshot.networks.checkpoint import LAST_NAME
+from sureshot.networks.state import state_of
+
+logger = logging.getLogger(__name__)
+
+Load = Callable[[str, dict[str, Any]], FewShotData]
+"""Few-shot data by name and options; a campaign keeps what it has loaded."""
+
+
+@dataclass(frozen=True)
+class Examination:
+    """One evaluation of a trained learner on the test classes; numbers as in `sureshot.meta.evaluation.evaluate`."""
+
+    name: str  # such as "5-way 1-shot"
+    protocol: EpisodeProtocol
+    n_tasks: int = 3000
+    out_of_episode: int = 1000
+    robustness: int = 1000
+    seed: int = 0
+    validation_tasks: int = VALIDATION_TASKS
+
+
+@dataclass(frozen=True)
+class FewShotCell(Cell):
+    """A learner under one training and one or more evaluations."""
+
+    key: str
+    labels: dict[str, str | int]  # learner, preset, kernel, shots, seed, budget, precision
+    training: TrainingConfig
+    examinations: tuple[Examination, ...]
+
+    def settings(self) -> dict[str, Any]:
+        """Everything that determines the result, as JSON values."""
+        found: dict[str, Any] = json.loads(
+            json.dumps(
+                {"training": self.training.as_dict(), "examinations": [asdict(part) for part in self.examinations]}
+            )
+        )
+        return found
+
+    def notes(self) -> dict[str, Any]:
+        """What the learner's preset stands for."""
+        return {"preset_values": self.preset_values()}
+
+    def preset_values(self) -> dict[str, Any]:
+        """What the preset of a Gaussian-process learner stands for, as JSON values; empty for the others."""
+        learner = self.training.learner
+        if learner.name not in GP_LEARNER_NAMES:
+            return {}
+        values = gaussian_process_settings(learner.name, learner.preset, **learner.options)
+        found: dict[str, Any] = json.loads(json.dumps(asdict(values)))
+        return found
+
+    def stale(self, record: Mapping[str, Any]) -> str | None:
+        """Other settings, or another meaning of the preset."""
+        if not _same_settings(record.get("settings"), self.settings()):
+            return "it was made with other settings"
+        if changed := self.changed(record.get("preset_values", {})):
+            return f"its preset had another {', '.join(changed)}"
+        return None
+
+    def changed(self, then: Mapping[str, Any]) -> list[str]:
+        """Switches that a preset set to something else then, if noted; one that was not there had its default."""
+        now = self.preset_values()
+        before = {**asdict(GaussianProcessSettings()), **then} if now and then else then
+        return [key for key, value in before.items() if key not in now or now[key] != value]
+
+
+def data_loader(root: Path | None) -> Load:
+    """Few-shot data below a root, each read once."""
+    loaded: dict[str, FewShotData] = {}
+
+    def load(name: str, options: dict[str, Any]) -> FewShotData:
+        key = json.dumps([name, options], sort_keys=True)
+        if key not in loaded:
+            loaded[key] = load_few_shot(name, root, **options)
+        return loaded[key]
+
+    return load
+
+
+def _same_settings(found: object, expected: Mapping[str, Any]) -> bool:
+    """Whether a record was made with these settings; one that examinations did not have then had its default."""
+    if not isinstance(found, dict) or not all(isinstance(part, dict) for part in found.get("examinations", [None])):
+        return False
+    defaults = {item.name: item.default for item in fields(Examination) if item.default is not MISSING}
+    return found | {"examinations": [defaults | part for part in found["examinations"]]} == expected
+
+
+def run_few_shot(load: Load, cell: FewShotCell, folder: Path, progress: Progress) -> dict[str, Any]:
+    """Train (or resume training) and evaluate; what the record says of it."""
+    config = cell.training
+    data = load(config.data.name, config.data.options)
+    logger.info("%s: training", cell.key)
+    trained = train(
+        config,
+        folder,
+        progress=lambda what, fraction: progress(what, 0.8 * fraction),
+        resume=_same_training(cell, folder),
+        data=data,
+    )
+    logger.info("%s: evaluating", cell.key)
+    started = time.perf_counter()
+    learner = load_learner(trained.best)
+    evaluations = {}
+    for part in cell.examinations:
+        evaluations[part.name] = evaluate(
+            learner,
+            data.test,
+            part.protocol,
+            n_tasks=part.n_tasks,
+            seed=part.seed,
+            validation=data.val,
+            validation_tasks=part.validation_tasks,
+            out_of_episode=part.out_of_episode,
+            robustness=part.robustness,
+            progress=lambda what, fraction: progress(what, 0.8 + 0.2 * fraction),
+        ).as_dict()
+    return {
+        "training": {
+            "episodes": trained.episodes,
+            "best_episodes": trained.best_episodes,
+            "validation": None if trained.scores is None else asdict(trained.scores),
+            "stopped_early": trained.stopped_early,
+            "large_gradients": trained.large_gradients,
+            "seconds_of_last_run": trained.seconds,
+        },
+        "evaluations": evaluations,
+        "evaluation_seconds": time.perf_counter() - started,
+    }
+
+
+def _same_training(cell: FewShotCell, folder: Path) -> bool:
+    """Whether there is a checkpoint, and it is of the cell's training as it is now.
+
+    If not, the folder is made ready for a new beginning.
+    """
+    last, noted = folder / LAST_NAME, folder / "preset.json"
+    if last.exists():
+        then = json.loads(noted.read_text(encoding="utf-8")) if noted.is_file() else {}
+        checkpoint = load_checkpoint(last)
+        if checkpoint.config == cell.training.as_dict() and not cell.changed(then) and _fits(checkpoint):
+            return True
+        logger.info("%s is of other settings or another version: %s is trained from the start", last, cell.key)
+        last.unlink()
+    write_record(noted, cell.preset_values())
+    return False
+
+
+def _fits(checkpoint: Checkpoint) -> bool:
+    """Whether this version has the learner of a checkpoint, and counts what it counts."""
+    try:
+        checkpoint.build()
+        state_of(checkpoint.artifact, "episodes")
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,122 @@
+"""Checkpoints: a module that can be used, and what is needed to train it further.
+
+A checkpoint is a model file (`sureshot.persistence`). Its header has the settings of the run, what builds the module
+again, and how far the run got; its arrays are the module's parameters and buffers and, in the checkpoint that training
+resumes from, Adam's moments. Loading runs nothing and checks every array against the module that it is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sureshot.persistence import Artifact, ArtifactError, load_artifact, require, require_header, save_artifact
+
+LAST_NAME = "last.safetensors"
+BEST_NAME = "best.safetensors"
+
+_MODEL, _OPTIMISER = "model.", "optimiser."
+_MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+
+
+def save_checkpoint(
+    path: Path,
+    kind: str,
+    header: Mapping[str, Any],  # JSON values: the run's config and what builds the module
+    module: nn.Module,
+    progress: Mapping[str, Any],  # JSON values
+    metrics: Mapping[str, Any],  # scores that it was chosen by, empty if there are none
+    optimiser: torch.optim.Optimizer | None = None,  # leave out for a checkpoint that is only to be used
+) -> None:
+    """Write a checkpoint, whole or not at all."""
+    content = {**header, "progress": dict(progress), "metrics": dict(metrics)}
+    save_artifact(path, kind, content, arrays_of(module, optimiser))
+
+
+def load_checkpoint(path: Path, kind: str) -> Artifact:
+    """Read a checkpoint of this kind, to resume from.
+
+    Raises
+    ------
+    ArtifactError
+        If the file is damaged or something else; the message says which.
+    """
+    artifact = load_artifact(path, kind)
+    require_header(artifact, {"config": dict, "progress": dict, "metrics": dict})
+    return artifact
+
+
+def arrays_of(module: nn.Module, optimiser: torch.optim.Optimizer | None = None) -> dict[str, Tensor]:
+    """What a checkpoint holds by name: parameters and buffers and, if Adam is given, its moments."""
+    arrays = {_MODEL + name: value for name, value in module.state_dict().items()}
+    if optimiser is not None:
+        arrays |= dict(_moments(module, optimiser))
+    return arrays
+
+
+def restore(checkpoint: Artifact, module: nn.Module, added_state: Collection[str] = ()) -> None:
+    """Copy the saved state into a module of the same architecture; see `Trainable.added_state`.
+
+    Raises
+    ------
+    ArtifactError
+        If it has another architecture.
+    """
+    state = module.state_dict()
+    # What is infinite before training is a constant, the bound of a constraint, and stays as it is.
+    learnt = {name: value for name, value in state.items() if bool(torch.isfinite(value).all())}
+    expected = {_MODEL + name: _described(value) for name, value in learnt.items()}
+    saved = {name for name in checkpoint.arrays if name.startswith(_MODEL)}
+    for name in added_state:
+        if _MODEL + name not in saved:
+            state[name] = torch.zeros_like(learnt.pop(name))
+            del expected[_MODEL + name]
+    foreign = sorted(saved - {_MODEL + name for name in state})
+    if foreign:
+        name = foreign[0].removeprefix(_MODEL)
+        raise ArtifactError(
+            f"{checkpoint.path} is a checkpoint of another architecture: it has {name!r}, which the learner lacks"
+        )
+    try:
+        arrays = require(checkpoint, expected)
+    except ArtifactError as error:
+        raise ArtifactError(f"the checkpoint does not fit the learner that it is loaded into: {error}") from error
+    module.load_state_dict(state | {name: torch.from_numpy(arrays[_MODEL + name]) for name in learnt})
+
+
+def restore_optimiser(checkpoint: Artifact, module: nn.Module, optimiser: torch.optim.Adam) -> None:
+    """Give Adam the moments that it had.
+
+    Raises
+    ------
+    ArtifactError
+        If the checkpoint is one to use, not one to resume from.
+    """
+    arrays = checkpoint.arrays
+    if not any(name.startswith(_OPTIMISER) for name in arrays):
+        raise ArtifactError(f"{checkpoint.path} has no state of an optimiser: resume from {LAST_NAME}")
+    for name, parameter in module.named_parameters():
+        if f"{_OPTIMISER}step.{name}" not in arrays:
+            continue  # it had no gradient
+        shape = tuple(parameter.shape)
+        wanted = {f"{_OPTIMISER}{moment}.{name}": ("float", () if moment == "step" else shape) for moment in _MOMENTS}
+        found = {key: torch.from_numpy(value) for key, value in require(checkpoint, wanted).items()}
+        # Same memory format as the parameter, so that the same arithmetic follows.
+        optimiser.state[parameter] = {
+            "step": found[f"{_OPTIMISER}step.{name}"],
+            **{m: torch.empty_like(parameter).copy_(found[f"{_OPTIMISER}{m}.{name}"]) for m in _MOMENTS[1:]},
+        }
+
+
+def _described(value: Tensor) -> tuple[str, tuple[int, ...]]:
+    return str(value.dtype).removeprefix("torch."), tuple(value.shape)
+
+
+def _moments(module: nn.Module, optimiser: torch.optim.Optimizer) -> Iterable[tuple[str, Tensor]]:
+    for name, parameter in module.named_parameters():
+        for moment, value in optimiser.state.get(parameter, {}).items():
+            yield f"{_OPTIMISER}{moment}.{name}", value

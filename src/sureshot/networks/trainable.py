@@ -1,0 +1,122 @@
+"""What the loop asks of anything that it trains.
+
+A *trainee* is a module together with its data and its loss: a few-shot learner on episodes, a softmax network on a
+labelled set, one session of a learner whose classes arrive over time. The loop (`sureshot.networks.loop`) knows
+nothing else about it: it asks for the losses of a step, follows their gradient, and keeps the module whose scores are
+best.
+
+A run is counted in *units*, such as episodes or rows. A step consumes `units_per_step` of them; several processes
+share these, so there must be one for each process. All that is random is drawn from generators that belong to a
+place in the run (`sureshot.networks.seeds`): then a resumed run is the run that nothing had disturbed.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What a validation found."""
+
+    values: Mapping[str, float]  # by name; all are logged
+    by: str  # the one by which a checkpoint is chosen
+    larger_is_better: bool
+
+    def better_than(self, best: Mapping[str, float]) -> bool:
+        """Whether this is strictly better than the values of another; anything is better than none."""
+        if not best:
+            return True
+        new, old = self.values[self.by], best[self.by]
+        return new > old if self.larger_is_better else new < old
+
+
+class Trainable(ABC):
+    """A module, its data and its loss.
+
+    To write one, give the members without a value theirs in ``__init__`` (with the module on the device of the run),
+    and write the abstract methods; `validate` only if the run is to choose its checkpoint by scores.
+    """
+
+    name: str
+    """By which messages call it."""
+
+    module: nn.Module
+    """What is trained; its parameters and buffers are what a checkpoint holds."""
+
+    kind: str
+    """Of its checkpoints, as model files (`sureshot.persistence`)."""
+
+    config: dict[str, Any]
+    """What identifies the run: sections of settings, as JSON values. Only a run with equal ones is resumed."""
+
+    parts: Mapping[str, Any]
+    """Further entries of a checkpoint's header, as JSON values: what builds the module again."""
+
+    unit = "steps"
+    """What the run is counted in, in the plural; a key of checkpoints and logs."""
+
+    units_per_step = 1
+
+    added_state: frozenset[str] = frozenset()
+    """Names in the module's ``state_dict()`` that older checkpoints lack, for which zero is what was done before."""
+
+    advice = "try a lower learning rate"
+    """What to try when the training has diverged."""
+
+    @abstractmethod
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """Adam's: parameters under ``params``, their learning rate under ``lr``.
+
+        Raises
+        ------
+        ValueError
+            If there is nothing to learn.
+        """
+
+    @abstractmethod
+    def losses(
+        self,
+        step: int,  # from 0; it determines the units of the step, which are the same for all processes
+        share: slice,  # which of the units, of ``range(units_per_step)``
+        generator: torch.Generator,  # for noise, on the module's device; every process and step has its own
+    ) -> Tensor:
+        """Losses (n,) of one process's share, differentiable; their mean over all shares is the loss of the step."""
+
+    @abstractmethod
+    def differences(self, header: Mapping[str, Any]) -> list[str]:
+        """In what, in words, the run of a checkpoint with this header differs so that it cannot be resumed.
+
+        `differing_settings` compares the settings.
+        """
+
+    def validate(self) -> Scores:
+        """Scores on data that is not trained on, with the module left in the mode in which it came.
+
+        The writing process alone is asked, and takes into the module's buffers what is fitted here.
+        """
+        raise NotImplementedError(f"{self.name} has no validation: validate_every must be 0")
+
+
+def differing_settings(
+    then: Mapping[str, Any],  # the config of a checkpoint
+    now: Mapping[str, Any],
+    may_differ: Collection[tuple[str, str]] = (),  # (section, key)
+) -> list[str]:
+    """The settings that differ, in words."""
+
+    def text(config: Mapping[str, Any], section: str, key: str) -> str:
+        return repr(config.get(section, {}).get(key))
+
+    return [
+        f"{section}.{key} = {text(then, section, key)} then, {text(now, section, key)} now"
+        for section in now
+        for key in now[section]
+        if (section, key) not in may_differ and now[section][key] != then.get(section, {}).get(key)
+    ]
