@@ -19,7 +19,7 @@ from sureshot.persistence import Artifact, ArtifactError, load_artifact, require
 LAST_NAME = "last.safetensors"
 BEST_NAME = "best.safetensors"
 
-_MODEL, _OPTIMISER = "model.", "optimiser."
+_MODEL, _OPTIMISER, _CARRIED = "model.", "optimiser.", "carried."
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
@@ -31,10 +31,12 @@ def save_checkpoint(
     progress: Mapping[str, Any],  # JSON values
     metrics: Mapping[str, Any],  # scores that it was chosen by, empty if there are none
     optimiser: torch.optim.Optimizer | None = None,  # leave out for a checkpoint that is only to be used
+    carried: Mapping[str, Tensor] | None = None,  # of all units; see `Trainable.carried`
 ) -> None:
     """Write a checkpoint, whole or not at all."""
     content = {**header, "progress": dict(progress), "metrics": dict(metrics)}
-    save_artifact(path, kind, content, arrays_of(module, optimiser))
+    left = {_CARRIED + name: value for name, value in (carried or {}).items()}
+    save_artifact(path, kind, content, arrays_of(module, optimiser) | left)
 
 
 def load_checkpoint(path: Path, kind: str) -> Artifact:
@@ -110,6 +112,15 @@ def restore_optimiser(checkpoint: Artifact, module: nn.Module, optimiser: torch.
             "step": found[f"{_OPTIMISER}step.{name}"],
             **{m: torch.empty_like(parameter).copy_(found[f"{_OPTIMISER}{m}.{name}"]) for m in _MOMENTS[1:]},
         }
+
+
+def carried_of(checkpoint: Artifact, share: slice) -> dict[str, Tensor]:
+    """What the step before the checkpoint left for a share of the units; see `Trainable.carried`."""
+    return {
+        name.removeprefix(_CARRIED): torch.from_numpy(value[share])
+        for name, value in checkpoint.arrays.items()
+        if name.startswith(_CARRIED)
+    }
 
 
 def _described(value: Tensor) -> tuple[str, tuple[int, ...]]:

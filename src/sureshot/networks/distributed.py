@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -53,6 +53,22 @@ class Processes:
             dist.all_reduce(value)
             value = value / self.count
         return value
+
+    def gather(self, arrays: Mapping[str, Tensor], n_units: int) -> dict[str, Tensor]:
+        """Arrays of all units from those of each process's share, units leading; none if a process has none."""
+        if self.count == 1:
+            return dict(arrays)
+        if float(self.mean(torch.tensor(float(bool(arrays)), device=self.device))) < 1:
+            return {}
+        whole = {}
+        for name in sorted(arrays):
+            # Every process adds its share to zeros: shares may differ in length, sums do not round.
+            part = arrays[name]
+            total = part.new_zeros(n_units, *part.shape[1:])
+            total[self.share(n_units)] = part
+            dist.all_reduce(total)
+            whole[name] = total
+        return whole
 
     def average_buffers(self, module: nn.Module) -> None:
         """Average floating-point buffers, such as running statistics, over the processes."""

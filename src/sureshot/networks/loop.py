@@ -32,6 +32,7 @@ from sureshot.networks.checkpoint import (
     BEST_NAME,
     LAST_NAME,
     arrays_of,
+    carried_of,
     load_checkpoint,
     restore,
     restore_optimiser,
@@ -139,6 +140,10 @@ class Run:
             check_same(checkpoint, self.trainee)
             restore(checkpoint, self.module, self.trainee.added_state)
             restore_optimiser(checkpoint, self.module, self.optimiser)
+            share = self.group.share(self.trainee.units_per_step)
+            carried = carried_of(checkpoint, share)
+            if carried:
+                self.trainee.take_over({name: value.to(self.group.device) for name, value in carried.items()})
             self.state = state = state_of(checkpoint, unit)
             self._last_units = state.units
             complete = state.stopped or state.units >= self.settings.length
@@ -245,15 +250,16 @@ class Run:
     def _save(self) -> None:
         self.group.average_buffers(self.module)
         self._require_finite()
+        carried = self.group.gather(self.trainee.carried(), self.trainee.units_per_step)
         if self.log is not None:
             self.log.sync()
             if not self.settings.validate_every:
                 self.state.best_units = self.state.units
                 self._write_checkpoint(BEST_NAME, with_optimiser=False)
-            self._write_checkpoint(LAST_NAME, with_optimiser=True)
+            self._write_checkpoint(LAST_NAME, with_optimiser=True, carried=carried)
         self._last_units = self.state.units
 
-    def _write_checkpoint(self, name: str, with_optimiser: bool) -> None:
+    def _write_checkpoint(self, name: str, with_optimiser: bool, carried: dict[str, Tensor] | None = None) -> None:
         trainee, state = self.trainee, self.state
         save_checkpoint(
             self.folder / name,
@@ -263,6 +269,7 @@ class Run:
             state.as_dict(trainee.unit),
             state.best,
             self.optimiser if with_optimiser else None,
+            carried,
         )
 
     def _write(self, kind: str, **values: Any) -> None:

@@ -89,6 +89,20 @@ class Trainable(ABC):
     ) -> Tensor:
         """Losses (n,) of one process's share, differentiable; their mean over all shares is the loss of the step."""
 
+    def carried(self) -> dict[str, Tensor]:
+        """What a step leaves for the next one beside the module: by name, this process's share of the units leading.
+
+        Nothing by default. Checkpoints to resume from hold that of all processes.
+        """
+        return {}
+
+    def take_over(self, carried: Mapping[str, Tensor]) -> None:
+        """Go on from what `carried` gave for this process's share before the run was interrupted.
+
+        Called only if there was something.
+        """
+        raise NotImplementedError(f"{self.name} carries nothing over")
+
     @abstractmethod
     def differences(self, header: Mapping[str, Any]) -> list[str]:
         """In what, in words, the run of a checkpoint with this header differs so that it cannot be resumed.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -11,7 +14,7 @@ from sureshot.gaussian.sites import Sites
 from sureshot.likelihoods import LogisticSoftmax, OneVsEach
 from sureshot.likelihoods.sites import Carried, MeanFieldLikelihood
 from sureshot.meta.learners.absent_classes import ABSENT_MEAN
-from sureshot.meta.learners.mean_field import MeanField
+from sureshot.meta.learners.mean_field import RELEASED_SHAPES, MeanField
 
 T, C, N, Q = 2, 3, 6, 4
 Y = torch.tensor([[0, 1, 2, 0, 1, 2], [2, 2, 0, 1, 1, 1]])
@@ -140,3 +143,135 @@ def test_rivals_of_a_padded_task_are_those_that_it_has() -> None:
     theirs = plain.posterior(copied, labels, 3, None, generator()).query(cross[..., twice, :], diagonal)
     for padded, small in zip(ours, theirs, strict=True):
         torch.testing.assert_close(padded[:, :, :3], small, **CLOSE)
+
+
+PAPER = LogisticSoftmax(0.5, "poisson_gamma")
+SHAPE = (T, C, N)
+
+
+def test_a_warm_start_goes_on_where_the_tasks_before_ended() -> None:
+    """Two warm steps after two are four: on the same tasks, sites and bound are those of twice as many cold ones."""
+    prior = GramPrior(blocks()[0], torch.zeros((), dtype=torch.float64))
+    warm, cold = MeanField(PAPER, 2, warm_start=True), MeanField(PAPER, 4)
+    first, state = warm.evidence_from(None, prior, Y, C, None, generator())
+    torch.testing.assert_close(first, MeanField(PAPER, 2).evidence(prior, Y, C, None, generator()))
+    second, _ = warm.evidence_from(state, prior, Y, C, None, generator())
+    torch.testing.assert_close(second, cold.evidence(prior, Y, C, None, generator()))
+    assert state is not None
+    assert not any(value.requires_grad for value in state.values())
+    posterior, after = warm.posterior_from(state, prior, Y, C, None, generator())
+    torch.testing.assert_close(posterior.mean, cold.posterior(prior, Y, C, None, generator()).mean)
+    assert after is not None
+
+
+def test_classes_meet_themselves_whatever_the_order_of_the_rows() -> None:
+    prior = GramPrior(blocks()[0], torch.zeros((), dtype=torch.float64))
+    rule = MeanField(PAPER, 2, warm_start=True)
+    _, state = rule.evidence_from(None, prior, Y, C, None, generator())
+    expected, _ = rule.evidence_from(state, prior, Y, C, None, generator())
+    # Rows in the order of their classes, those of one class in the order that they had.
+    labels, order = Y.sort(dim=-1, stable=True)
+    gram = torch.stack([prior.gram[t][..., rows, :][..., rows] for t, rows in enumerate(order)])
+    found, after = rule.evidence_from(state, GramPrior(gram, prior.mean), labels, C, None, generator())
+    torch.testing.assert_close(found, expected)
+    assert after is not None
+    assert after["y"].equal(labels)
+
+
+def test_tasks_of_other_sizes_start_at_the_prior() -> None:
+    prior = GramPrior(blocks()[0], torch.zeros((), dtype=torch.float64))
+    rule = MeanField(PAPER, 2, warm_start=True)
+    _, state = rule.evidence_from(None, prior, Y, C, None, generator())
+    other = Y.clone()
+    other[0] = torch.tensor([0, 0, 0, 0, 1, 2])
+    found, _ = rule.evidence_from(state, prior, other, C, None, generator())
+    cold = MeanField(PAPER, 2).evidence(prior, other, C, None, generator())
+    torch.testing.assert_close(found[0], cold[0])
+    assert not torch.isclose(found[1], cold[1])
+    small = GramPrior(prior.gram[..., :4, :4], prior.mean)
+    found, _ = rule.evidence_from(state, small, Y[:, :4], C, None, generator())
+    torch.testing.assert_close(found, MeanField(PAPER, 2).evidence(small, Y[:, :4], C, None, generator()))
+
+
+def test_the_covariance_may_come_first() -> None:
+    """Sigma with the omega of the step before, by hand: the second step's precisions are the first one's."""
+    gram = blocks()[0]
+    prior = GramPrior(gram, torch.zeros((), dtype=torch.float64))
+    zeros = torch.zeros(SHAPE, dtype=torch.float64)
+    first, carried = PAPER.step(zeros, prior.variance.expand(SHAPE), Y, None)
+    middle = prior.condition(first)
+    second, carried = PAPER.step(middle.mean, middle.variance, Y, None, carried)
+    last = prior.condition(Sites(first.precision, second.shift))
+    expected = PAPER.bound_after_step(last.mean, last.variance, Y, None, carried) - last.kl()
+    rule = MeanField(PAPER, 2, covariance_first=True)
+    torch.testing.assert_close(rule.evidence(prior, Y, C, None, generator()), expected)
+    # What is carried over is the newer omega.
+    _, state = replace(rule, warm_start=True).evidence_from(None, prior, Y, C, None, generator())
+    assert state is not None
+    order = Y.sort(dim=-1, stable=True).indices.unsqueeze(1).expand(SHAPE)
+    torch.testing.assert_close(state["precision"], second.precision.gather(-1, order))
+
+
+def test_steps_until_convergence() -> None:
+    prior = GramPrior(blocks()[0], torch.zeros((), dtype=torch.float64))
+    found = MeanField(PAPER, 500, tolerance=1e-9).evidence(prior, Y, C, None, generator())
+    torch.testing.assert_close(found, MeanField(PAPER, 500).evidence(prior, Y, C, None, generator()))
+    few = MeanField(PAPER, 500, tolerance=0.5).evidence(prior, Y, C, None, generator())
+    assert bool((few < found).all())
+
+
+def test_first_shapes_are_drawn_and_change_the_start_only() -> None:
+    prior = GramPrior(blocks()[0], torch.zeros((), dtype=torch.float64))
+    drawn = MeanField(PAPER, 1, first_shape=RELEASED_SHAPES)
+    first, again = (drawn.evidence(prior, Y, C, None, generator(seed)) for seed in (0, 0))
+    assert first.equal(again)
+    assert not torch.isclose(first, drawn.evidence(prior, Y, C, None, generator(1))).any()
+    fixed = MeanField(PAPER, 1, first_shape=(1 + C / 2, 1 + C / 2)).evidence(prior, Y, C, None, generator())
+    torch.testing.assert_close(fixed, MeanField(PAPER, 1).evidence(prior, Y, C, None, generator()))
+    low, high = (
+        MeanField(PAPER, 400, first_shape=(shape, shape)).evidence(prior, Y, C, None, generator())
+        for shape in (1.0, 9.0)
+    )
+    torch.testing.assert_close(low, high)
+
+
+def test_a_detached_tilting_changes_gradients_only() -> None:
+    detached = LogisticSoftmax(0.5, "poisson_gamma", detach_tilting=True)
+    results = []
+    for likelihood in (PAPER, detached):
+        gram = blocks()[0].clone().requires_grad_()
+        prior = GramPrior(gram, torch.zeros((), dtype=torch.float64))
+        bound = MeanField(likelihood, 2).evidence(prior, Y, C, None, generator())
+        results.append((bound.detach(), torch.autograd.grad(bound.sum(), gram)[0]))
+    torch.testing.assert_close(results[0][0], results[1][0], rtol=1e-9, atol=1e-9)
+    assert not torch.isclose(results[0][1], results[1][1]).all()
+
+
+def test_the_released_bound_can_exceed_the_evidence() -> None:
+    """By sum over the data of alpha (1 - 1/C): no bound, and on this task above the evidence by brute force."""
+    gram, y = 0.1 * torch.eye(2, dtype=torch.float64).expand(1, 1, 2, 2), torch.tensor([[0, 1]])
+    prior = GramPrior(gram, torch.zeros((), dtype=torch.float64))
+    released = LogisticSoftmax(1.0, "poisson_gamma", released_bound=True)
+    correct = LogisticSoftmax(1.0, "poisson_gamma")
+    bounds = [MeanField(rule, 50).evidence(prior, y, 2, None, generator()) for rule in (released, correct)]
+    draws = 0.1**0.5 * torch.randn(200_000, 2, 2, dtype=torch.float64, generator=generator())
+    evidence = correct.log_likelihood(draws, y.expand(len(draws), 2)).sum(-1).exp().mean().log()
+    assert float(bounds[1]) < float(evidence) < float(bounds[0])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"likelihood": OneVsEach(), "first_shape": (5.0, 10.0)}, "belongs to the augmentation"),
+        ({"likelihood": PAPER, "first_shape": (5.0, 1.0)}, "the smaller first"),
+        ({"likelihood": PAPER, "tolerance": 0.0}, "must be positive"),
+    ],
+)
+def test_options_out_of_range(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        MeanField(**options)
+
+
+def test_options_of_another_augmentation() -> None:
+    with pytest.raises(ValueError, match="poisson_gamma"):
+        LogisticSoftmax(1.0, released_bound=True)

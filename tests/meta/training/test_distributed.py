@@ -127,6 +127,26 @@ def test_two_processes_have_the_gradients_of_one(
 
 
 @needs_gloo
+def test_each_process_carries_its_own_tasks_over(
+    configure: Callable[..., TrainingConfig], data: FewShotData, tmp_path: Path
+) -> None:
+    """Two processes carry what one carries: the checkpoint holds all tasks, and any number of processes resumes it."""
+    settings = {
+        "learner": {"name": "cdkt_ml", "preset": "paper"},
+        "training": SETTINGS | {"episodes": 14, "checkpoint_every": 7},
+    }
+    run_two(TRAINING, tmp_path, settings)
+    train(configure(**settings), tmp_path / "alone", data=data)
+    files = [load_checkpoint(tmp_path / name / "last.safetensors").artifact.arrays for name in ("run", "alone")]
+    for name in ("carried.mean", "carried.variance", "carried.precision", "carried.shape"):
+        assert files[0][name].shape[0] == 7
+        np.testing.assert_allclose(files[0][name], files[1][name], rtol=2e-2, atol=2e-3)
+    longer = {**settings, "training": SETTINGS | {"checkpoint_every": 7}}
+    train(configure(**longer), tmp_path / "run", data=data)
+    assert read_log(tmp_path / "run")[-1]["episodes"] == 21
+
+
+@needs_gloo
 def test_what_is_fitted_to_validation_classes_is_not_averaged(tmp_path: Path) -> None:
     """Only one process validates; the checkpoint to resume from, which averages buffers, has what it fitted."""
     run_two(

@@ -118,6 +118,32 @@ def test_stopping_and_resuming_changes_nothing(
     assert contents(tmp_path) == contents(whole.best.parent)
 
 
+def test_a_warm_start_is_resumed_too(configure: Configure, data: FewShotData, tmp_path: Path) -> None:
+    """What tasks carry over is part of the checkpoint; without it the rest of the run would be another."""
+
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(what: str, fraction: float) -> None:
+        if round(fraction * 24) == 12:
+            raise Interrupted
+
+    warm = configure(learner={"name": "cdkt_ml", "preset": "paper"})
+    train(warm, tmp_path / "whole", data=data)
+    with pytest.raises(Interrupted):
+        train(warm, tmp_path / "resumed", data=data, progress=interrupt)
+    train(warm, tmp_path / "resumed", data=data)
+    assert contents(tmp_path / "resumed") == contents(tmp_path / "whole")
+    arrays = load_checkpoint(tmp_path / "whole" / "last.safetensors").artifact.arrays
+    carried = {name for name in arrays if name.startswith("carried.")}
+    assert carried == {f"carried.{name}" for name in ("y", "mean", "variance", "precision", "shape")}
+    best = load_checkpoint(tmp_path / "whole" / "best.safetensors").artifact.arrays
+    assert not any(name.startswith("carried.") for name in best)
+    cold = configure(learner={"name": "cdkt_ml", "preset": "paper", "options": {"warm_start": False}})
+    train(cold, tmp_path / "cold", data=data)
+    assert read_log(tmp_path / "cold") != read_log(tmp_path / "whole")
+
+
 KILLED_AFTER = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[1])

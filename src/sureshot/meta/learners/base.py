@@ -62,6 +62,9 @@ class Learner(nn.Module, ABC):
     added_state: frozenset[str] = frozenset()
     """Names in ``state_dict()`` that checkpoints of early versions lack, for which zero is what was done before."""
 
+    task_state: dict[str, Tensor] | None = None
+    """What training carries from the tasks of a step to those of the next, tasks leading; see `Trainable.carried`."""
+
     config: dict[str, Any]
     """What `sureshot.meta.learners.learner_from_config` builds it from; JSON values."""
 

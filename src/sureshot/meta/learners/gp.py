@@ -35,7 +35,7 @@ from sureshot.meta.learners.base import Latents, joint_mask, mean_over_rows
 from sureshot.meta.learners.embedding import EmbeddedPosterior, Precision
 from sureshot.meta.learners.embedding import EmbeddingLearner as Learner
 from sureshot.meta.learners.prediction import TASK_RULES, TaskRule, class_probabilities, temper
-from sureshot.meta.learners.task_inference import TaskInference, TaskState
+from sureshot.meta.learners.task_inference import TaskInference
 from sureshot.meta.learners.task_kernel import TaskKernel
 from sureshot.meta.tasks import Tasks
 
@@ -191,7 +191,6 @@ class GaussianProcessLearner(Learner):
         self.base_classes = base_classes
         self.kernel = kernel.requires_grad_(False) if self.samples_images else kernel
         self.training_inference = training
-        self.task_state: TaskState | None = None
         self.prediction_inference = prediction
         self.objective: Objective = objective
         self.rule: TaskRule = rule

@@ -38,6 +38,9 @@ from sureshot.likelihoods.sites import ClassSites
 from sureshot.meta.learners.absent_classes import WayGroup, groups_by_way
 from sureshot.meta.learners.task_inference import TaskInference, TaskState
 
+RELEASED_SHAPES = (5.0, 10.0)
+"""Between which the code released with the paper draws the first shapes of the rate."""
+
 
 @dataclass(frozen=True)
 class MeanField(TaskInference):

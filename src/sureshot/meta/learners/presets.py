@@ -46,7 +46,15 @@ class GaussianProcessSettings:
     objective: Objective = "predictive"
     n_steps: int = 10  # of mean field in training
     n_steps_prediction: int = 30  # and in use
-    detach_inner: bool = False  # see `sureshot.meta.learners.mean_field`
+    # Of mean field in training; see `sureshot.meta.learners.mean_field.MeanField`.
+    detach_inner: bool = False
+    tolerance: float | None = None
+    warm_start: bool = False
+    covariance_first: bool = False
+    # Of "poisson_gamma" in training; see `MeanField` for the first and `sureshot.likelihoods.LogisticSoftmax`.
+    random_shapes: bool = False  # the first ones between 5 and 10 in place of 1 + C / 2
+    detach_tilting: bool = False
+    released_bound: bool = False
     rivals: float | None = None  # see `sureshot.meta.learners.mean_field.MeanField`
     augmentation: Augmentation = "negative_multinomial"  # of the logistic-softmax by mean field
     # How the rule "integral" makes probabilities of one-vs-each; see `sureshot.likelihoods.OneVsEach`.
@@ -88,6 +96,8 @@ _CDKT = {
     "augmentation": "poisson_gamma",
     "n_steps": 2,
     "n_steps_prediction": 20,
+    "warm_start": True,
+    "covariance_first": True,
     "temperature": 0.2,
 }
 _DKT = {
@@ -111,12 +121,14 @@ _PAPER: dict[str, dict[str, Any]] = {
     "dkt": _DKT,
 }
 
+_RELEASED_CDKT = {"n_steps_prediction": 30, "random_shapes": True, "detach_tilting": True}
+
 # What the released code does instead.
 _RELEASED: dict[str, dict[str, Any]] = {
     "ove_gibbs_ml": {"rule": "released_expected_log"},
     "ove_gibbs_pl": {"rule": "released_expected_log"},
-    "cdkt_ml": {"n_steps_prediction": 30},
-    "cdkt_pl": {"n_steps_prediction": 30, "predictive_split": "first_rows"},
+    "cdkt_ml": _RELEASED_CDKT | {"released_bound": True},
+    "cdkt_pl": _RELEASED_CDKT | {"predictive_split": "first_rows"},
 }
 
 _ONE_VS_EACH_MEAN_FIELD = {
@@ -170,6 +182,12 @@ _BELONGS_TO: dict[str, dict[str, tuple[str, ...]]] = {
     "n_steps": {"inference": ("mean_field",), "objective": ("marginal", "predictive")},
     "n_steps_prediction": {"inference": ("mean_field",)},
     "detach_inner": {"inference": ("mean_field",), "objective": ("marginal", "predictive")},
+    "tolerance": {"inference": ("mean_field",), "objective": ("marginal", "predictive")},
+    "warm_start": {"inference": ("mean_field",), "objective": ("marginal", "predictive")},
+    "covariance_first": {"inference": ("mean_field",), "objective": ("marginal", "predictive")},
+    "random_shapes": {"augmentation": ("poisson_gamma",), "objective": ("marginal", "predictive")},
+    "detach_tilting": {"augmentation": ("poisson_gamma",), "objective": ("marginal", "predictive")},
+    "released_bound": {"augmentation": ("poisson_gamma",), "objective": ("marginal",)},
     "n_chains": {"inference": ("gibbs",)},
     "n_sweeps": {"inference": ("gibbs",)},
     "n_sweeps_prediction": {"inference": ("gibbs",)},

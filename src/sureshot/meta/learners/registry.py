@@ -16,6 +16,7 @@ from torch import nn
 from sureshot.data.checks import near
 from sureshot.kernels import KERNEL_NAMES
 from sureshot.likelihoods import Likelihood, LogisticSoftmax, OneVsEach, Softmax
+from sureshot.likelihoods.sites import ClassSites
 from sureshot.meta.baselines.base_classes import BaseClassifier
 from sureshot.meta.baselines.baseline_plus_plus import BaselinePlusPlus
 from sureshot.meta.baselines.feature_transfer import FeatureTransfer
@@ -27,7 +28,7 @@ from sureshot.meta.learners.embedding import EmbeddingLearner, Precision
 from sureshot.meta.learners.gp import GaussianProcessLearner
 from sureshot.meta.learners.label_regression import LabelRegression
 from sureshot.meta.learners.logistic_softmax_gibbs import LogisticSoftmaxGibbs
-from sureshot.meta.learners.mean_field import MeanField
+from sureshot.meta.learners.mean_field import RELEASED_SHAPES, MeanField
 from sureshot.meta.learners.one_vs_each_gibbs import OneVsEachGibbs
 from sureshot.meta.learners.presets import (
     GP_LEARNER_NAMES,
@@ -184,15 +185,26 @@ def _inference(settings: GaussianProcessSettings) -> tuple[TaskInference, TaskIn
         regression = LabelRegression(settings.noise)
         return regression, regression
     if settings.inference == "mean_field":
-        likelihood = (
-            OneVsEach(settings.normalisation)
-            if settings.likelihood == "one_vs_each"
-            else LogisticSoftmax(settings.temperature, settings.augmentation)
+        likelihood: ClassSites = OneVsEach(settings.normalisation)
+        if settings.likelihood == "logistic_softmax":
+            likelihood = LogisticSoftmax(
+                settings.temperature,
+                settings.augmentation,
+                detach_tilting=settings.detach_tilting,
+                released_bound=settings.released_bound,
+            )
+        in_use = MeanField(likelihood, settings.n_steps_prediction, rivals=settings.rivals)
+        training = MeanField(
+            likelihood,
+            settings.n_steps,
+            settings.detach_inner,
+            settings.rivals,
+            settings.tolerance,
+            settings.warm_start,
+            RELEASED_SHAPES if settings.random_shapes else None,
+            settings.covariance_first,
         )
-        return (
-            MeanField(likelihood, settings.n_steps, settings.detach_inner, settings.rivals),
-            MeanField(likelihood, settings.n_steps_prediction, settings.detach_inner, settings.rivals),
-        )
+        return training, in_use
     chains: dict[str, Any] = {
         "n_chains": settings.n_chains,
         "n_sweeps_evidence": settings.n_sweeps,

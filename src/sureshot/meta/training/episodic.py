@@ -137,6 +137,14 @@ class EpisodicTraining(Trainable):
         losses: Tensor = self.learner(self.sampler.gather(rows.select(share)), generator)
         return losses
 
+    def carried(self) -> dict[str, Tensor]:
+        """See `Trainable.carried`: what the learner carries from task to task."""
+        return self.learner.task_state or {}
+
+    def take_over(self, carried: Mapping[str, Tensor]) -> None:
+        """See `Trainable.take_over`."""
+        self.learner.task_state = dict(carried)
+
     def differences(self, header: Mapping[str, Any]) -> list[str]:
         """Of settings, and of what the learner's preset stands for."""
         found = differing_settings(header["config"], self.config, _MAY_DIFFER)
