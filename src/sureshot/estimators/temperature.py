@@ -80,7 +80,7 @@ def _scores_of_softmax(likelihood: Likelihood, means: Tensor, support: Support) 
 
     With the largest logit of a row subtracted once, only the normaliser is computed anew; the rest is a multiple.
     """
-    logits = likelihood.class_logits(means)
+    logits = likelihood.class_logits(means).contiguous()  # sums over classes that lie innermost are slow
     logits = logits - logits.amax(-2, keepdim=True)
     numerator = smoothed_score(logits, support)
 

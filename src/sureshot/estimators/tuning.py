@@ -206,7 +206,7 @@ def choose(candidates: list[Candidate], default: Candidate, usable: Tensor, obje
 
 
 class Search:
-    """Scores one kernel family on one support, keeping each length-scale's decomposition."""
+    """Scores one kernel family on one support, keeping each length-scale's decomposition and features."""
 
     def __init__(
         self, support: Support, index: int, family: Family, rules: tuple[PredictiveRule, ...], objective: str
@@ -217,6 +217,7 @@ class Search:
         self.rules = rules
         self.objective = objective
         self._decompositions: dict[float, tuple[Tensor, Tensor]] = {}
+        self._bases: dict[float, Tensor] = {}
         self._regressions: list[Candidate] | None = None
 
     def candidates(self, models: tuple[Model, ...]) -> list[Candidate]:
@@ -358,9 +359,12 @@ class Search:
 
     def _basis(self, lengthscale: float) -> Tensor:
         """Features of the support at unit output scale."""
-        eigenvalues, basis = self._decomposition(lengthscale)
-        kept = eigenvalues > TUNING_RANK_TOLERANCE * eigenvalues[-1]
-        return basis[:, kept] * eigenvalues[kept].sqrt() / self.support.weight.sqrt()[:, None]
+        if lengthscale not in self._bases:
+            eigenvalues, basis = self._decomposition(lengthscale)
+            kept = eigenvalues > TUNING_RANK_TOLERANCE * eigenvalues[-1]
+            features = basis[:, kept] * eigenvalues[kept].sqrt() / self.support.weight.sqrt()[:, None]
+            self._bases[lengthscale] = features
+        return self._bases[lengthscale]
 
 
 def leave_one_out_latents(fitted: Conditioned) -> tuple[Tensor, Tensor]:
