@@ -8,9 +8,11 @@ import torch
 
 from sureshot import GPClassifier
 from sureshot.estimators.conditioning import Model
+from sureshot.estimators.options import named_family
 from sureshot.estimators.support import MAX_TUNING_CLASSES, MAX_TUNING_ROWS, Support, tuning_subset
 from sureshot.estimators.temperature import fit_rule, plug_in_temperatures, smoothed_score
 from sureshot.estimators.tuning import Candidate, choose
+from sureshot.kernels import KERNEL_NAMES, evaluate
 from sureshot.likelihoods import Softmax
 
 
@@ -38,6 +40,25 @@ def test_several_latents_are_tuned_as_if_alone() -> None:
         alone, score = fit_rule(Softmax(), latents[k], torch.zeros_like(latents[k]), rows, "plug_in", 0.5)
         assert float(together[k]) == pytest.approx(alone)
         torch.testing.assert_close(pointwise[k], score)
+
+
+def test_the_normaliser_alone_depends_on_the_temperature() -> None:
+    """The scores of a softmax, of latents far apart as well, are those of any likelihood's log probabilities."""
+    rows = support(12, 3)
+    latents = 100 * torch.randn(2, 3, 12, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    temperatures, pointwise = plug_in_temperatures(Softmax(temperature=0.7), latents, rows, 0.5)
+    log_probability = Softmax(temperature=0.7).log_plug_in(latents / temperatures[:, None, None])
+    torch.testing.assert_close(pointwise, smoothed_score(log_probability, rows), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", KERNEL_NAMES)
+def test_the_search_evaluates_the_kernel_that_is_kept(name: str) -> None:
+    x = support(6, 2).x
+    family = named_family(name, x / x.norm(dim=1, keepdim=True) if name in ("cosine", "unit_rbf") else x)
+    assert family.expression is not None
+    for lengthscale in family.lengthscales:
+        kept = evaluate(family.build(lengthscale), x)
+        torch.testing.assert_close(evaluate(family.expression(lengthscale), x), kept, rtol=1e-12, atol=1e-12)
 
 
 def test_without_left_out_rows_the_default_temperature_stands() -> None:

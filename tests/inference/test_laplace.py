@@ -161,3 +161,35 @@ def test_leave_one_out_of_fixed_sites_is_exact() -> None:
         covariance = torch.linalg.inv(precision)
         torch.testing.assert_close(variance[0, i], covariance[i, i], rtol=1e-6, atol=1e-8)
         torch.testing.assert_close(mean[0, i], (covariance @ (b * kept))[i], rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("size", [0.0, 1.0])
+def test_a_start_changes_no_mode(size: float) -> None:
+    """From the prior mean and from anywhere else, in scaled coordinates, as from zero in plain ones."""
+    _, gram, y, weight = problem(n=9)
+    root = torch.linalg.cholesky(gram)
+    start = size * torch.sin(torch.arange(27, dtype=torch.float64)).view(3, 9)
+    plain = fit_softmax_laplace(root, y, 3, weight, temperature=0.5, tolerance=1e-9)
+    started = fit_softmax_laplace(root, y, 3, weight, temperature=0.5, start=start, tolerance=1e-9)
+    torch.testing.assert_close(started.posterior.weights, plain.posterior.weights, rtol=0, atol=1e-7)
+    torch.testing.assert_close(started.log_evidence, plain.log_evidence, rtol=0, atol=1e-7)
+    two = (y > 0).long()
+    newton = fit_logistic_laplace(root, two, weight, prior_mean=0.7)
+    from_start = fit_logistic_laplace(root, two, weight, prior_mean=0.7, start=start[0])
+    torch.testing.assert_close(from_start.posterior.weights, newton.posterior.weights, rtol=0, atol=1e-4)
+    torch.testing.assert_close(from_start.log_evidence, newton.log_evidence, rtol=0, atol=1e-4)
+
+
+def test_scaled_coordinates_save_steps() -> None:
+    """On orthogonal features of very different size, where the plain search zigzags."""
+    generator = torch.Generator().manual_seed(0)
+    basis, _ = torch.linalg.qr(torch.randn(60, 60, generator=generator, dtype=torch.float64))
+    features = basis * torch.logspace(2, -2, 60, dtype=torch.float64)
+    y, weight = torch.arange(60) % 4, torch.ones(60, dtype=torch.float64)
+    exact = fit_softmax_laplace(features, y, 4, weight, tolerance=1e-9).posterior.weights
+
+    def distance(start: Tensor | None) -> float:
+        found = fit_softmax_laplace(features, y, 4, weight, start=start, tolerance=1e-9, max_steps=25)
+        return float((features @ (found.posterior.weights - exact)[0].mT).norm())
+
+    assert distance(torch.zeros(4, 60, dtype=torch.float64)) < 0.1 * distance(None)

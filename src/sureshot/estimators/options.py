@@ -13,7 +13,15 @@ from sureshot.estimators.conditioning import INFERENCE_FOR, Model
 from sureshot.estimators.precomputed import PrecomputedKernel
 from sureshot.estimators.settings import check_choice
 from sureshot.estimators.tuning import LENGTHSCALES, Family, scaled
-from sureshot.kernels import KERNEL_NAMES, Expression, feature_map, is_unit_norm, make_kernel, natural_lengthscale
+from sureshot.kernels import (
+    KERNEL_NAMES,
+    Expression,
+    feature_map,
+    is_unit_norm,
+    make_kernel,
+    natural_lengthscale,
+    preset_kernel,
+)
 from sureshot.kernels.presets import LENGTHSCALE_NAMES, UNIT_SPHERE_NAMES
 from sureshot.likelihoods.base import PredictiveRule
 
@@ -129,11 +137,15 @@ def named_family(name: str, x: Tensor) -> Family:
     natural = natural_lengthscale(name, width)
     has_lengthscale = name in LENGTHSCALE_NAMES
 
-    def build(relative: float) -> Kernel:
-        lengthscale = natural * relative if has_lengthscale else None
-        return make_kernel(name, width, lengthscale=lengthscale, center=center).to(x.device)
+    def arguments(relative: float) -> dict[str, Any]:
+        return {"lengthscale": natural * relative if has_lengthscale else None, "center": center}
 
-    return Family(build, LENGTHSCALES if has_lengthscale else (1.0,), one_shot_temperature(name))
+    return Family(
+        lambda relative: make_kernel(name, width, **arguments(relative)).to(x.device),
+        LENGTHSCALES if has_lengthscale else (1.0,),
+        one_shot_temperature(name),
+        expression=lambda relative: preset_kernel(name, width, **arguments(relative)).to(x.device),
+    )
 
 
 def one_shot_temperature(kernel: str | Kernel | Expression) -> float:

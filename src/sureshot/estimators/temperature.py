@@ -7,12 +7,14 @@ temperature that maximises the leave-one-out log probability under a log-normal 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from sureshot.estimators.support import Support
 from sureshot.likelihoods.base import Likelihood, PredictiveRule
+from sureshot.likelihoods.softmax import Softmax
 
 # Standard deviation of the prior on the log temperature: about what the best temperatures of one-shot tasks show
 # (docs/results/one-shot-defaults.md).
@@ -43,11 +45,7 @@ def plug_in_temperatures(
     """The best temperature (L,) for each of several leave-one-out latents, and the smoothed scores (L, N) at them."""
     usable = support.usable
     log_default = math.log(default_temperature)
-
-    def pointwise(log_temperatures: Tensor) -> Tensor:  # (..., L) to (..., L, N)
-        latent = means / log_temperatures.exp()[..., None, None]
-        return smoothed_score(likelihood.log_plug_in(latent), support)
-
+    pointwise = (_scores_of_softmax if isinstance(likelihood, Softmax) else _scores)(likelihood, means, support)
     centre = means.new_full((len(means),), log_default)
     offsets = torch.linspace(-1, 1, 17, dtype=means.dtype, device=means.device)[:, None]
     for width in (4.0, 0.5, 0.0625):  # each round brackets the best point of the one before
@@ -58,8 +56,32 @@ def plug_in_temperatures(
     return centre.exp(), pointwise(centre)
 
 
+def _scores(likelihood: Likelihood, means: Tensor, support: Support) -> Callable[[Tensor], Tensor]:
+    """Smoothed log probabilities (..., L, N) as a function of log temperatures (..., L)."""
+    return lambda log_temperatures: smoothed_score(
+        likelihood.log_plug_in(means / log_temperatures.exp()[..., None, None]), support
+    )
+
+
+def _scores_of_softmax(likelihood: Likelihood, means: Tensor, support: Support) -> Callable[[Tensor], Tensor]:
+    """As `_scores`, for logits that are proportional to the inverse temperature.
+
+    With the largest logit of a row subtracted once, only the normaliser is computed anew; the rest is a multiple.
+    """
+    logits = likelihood.class_logits(means).contiguous()  # sums over classes that lie innermost are slow
+    logits = logits - logits.amax(-2, keepdim=True)
+    numerator = smoothed_score(logits, support)
+
+    def pointwise(log_temperatures: Tensor) -> Tensor:
+        inverse = log_temperatures.exp().reciprocal().unsqueeze(-1)
+        normaliser = (logits * inverse.unsqueeze(-1)).exp_().sum(-2).log_()
+        return (numerator * inverse).sub_(normaliser)
+
+    return pointwise
+
+
 def smoothed_score(log_probability: Tensor, support: Support) -> Tensor:
-    """Log probability of the labels (..., N) as if one row in all had a label drawn at random.
+    """Log probability of the labels (..., N) as if one row in all had a label drawn at random, from (..., C, N).
 
     Without it, a small support whose left-out labels are all predicted right asks for certainty. One
     pseudo-mistake among n rows is Laplace's rule of succession, as Platt 1999 smooths the targets of his sigmoid.

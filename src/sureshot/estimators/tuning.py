@@ -35,7 +35,7 @@ from sureshot.estimators.support import Support, tuning_subset
 from sureshot.estimators.temperature import fit_rule, plug_in_temperatures, smoothed_score
 from sureshot.gaussian.posterior import leave_one_out
 from sureshot.inference.label_regression import leave_one_out_path
-from sureshot.kernels import evaluate
+from sureshot.kernels import Expression, evaluate
 from sureshot.likelihoods.base import PredictiveRule
 
 LENGTHSCALES = tuple(2.0**k for k in range(-3, 4))  # relative to the kernel's natural length-scale
@@ -50,7 +50,7 @@ OUTPUT_SCALE_SPREAD = 1.0
 
 MAX_CLIMBS = 3  # families that are tried with Laplace's method
 TUNING_RANK_TOLERANCE = 1e-7  # relative eigenvalue below which a direction does not change a choice
-TUNING_TOLERANCE = 3e-3  # of the softmax mode while settings are compared
+TUNING_TOLERANCE = 1e-3  # of the softmax mode while settings are compared
 MARGIN = 2.0  # standard errors by which a candidate must beat the default
 MIN_COMPARISONS = 50  # left-out rows below which a standard error is not trusted and the default is kept
 
@@ -110,12 +110,15 @@ class Family:
         Of the plug-in rule at the default scales, where the support cannot tell.
     column_weights : Tensor (D,), optional
         Multiplies the columns before the kernel sees them.
+    expression : callable, optional
+        As `build`, without GPyTorch's modules: making those takes longer than a small matrix. The search evaluates it.
     """
 
     build: Callable[[float], Kernel]
     lengthscales: tuple[float, ...]
     default_temperature: float
     column_weights: Tensor | None = None
+    expression: Callable[[float], Expression] | None = None
 
     def inputs(self, x: Tensor) -> Tensor:
         """The columns as the kernel sees them."""
@@ -203,7 +206,7 @@ def choose(candidates: list[Candidate], default: Candidate, usable: Tensor, obje
 
 
 class Search:
-    """Scores one kernel family on one support, keeping each length-scale's decomposition."""
+    """Scores one kernel family on one support, keeping each length-scale's decomposition and features."""
 
     def __init__(
         self, support: Support, index: int, family: Family, rules: tuple[PredictiveRule, ...], objective: str
@@ -214,6 +217,7 @@ class Search:
         self.rules = rules
         self.objective = objective
         self._decompositions: dict[float, tuple[Tensor, Tensor]] = {}
+        self._bases: dict[float, Tensor] = {}
         self._regressions: list[Candidate] | None = None
 
     def candidates(self, models: tuple[Model, ...]) -> list[Candidate]:
@@ -250,7 +254,8 @@ class Search:
             min(range(len(scales)), key=lambda k: abs(math.log(scales[k] / DEFAULT_OUTPUT_SCALE))),
         )
         visited: dict[tuple[int, int], list[Candidate]] = {}
-        dual: Tensor | None = None
+        support = self.support
+        dual: Tensor | None = support.x.new_zeros(support.n_classes, len(support.y))  # the prior mean
 
         def objective(at: tuple[int, int]) -> float:
             nonlocal dual
@@ -346,16 +351,20 @@ class Search:
         if lengthscale not in self._decompositions:
             root = self.support.weight.sqrt()
             with torch.no_grad():
-                gram = evaluate(self.family.build(lengthscale), self.family.inputs(self.support.x))
+                kernel = (self.family.expression or self.family.build)(lengthscale)
+                gram = evaluate(kernel, self.family.inputs(self.support.x))
                 eigenvalues, basis = torch.linalg.eigh(root[:, None] * gram * root)
             self._decompositions[lengthscale] = eigenvalues, basis
         return self._decompositions[lengthscale]
 
     def _basis(self, lengthscale: float) -> Tensor:
         """Features of the support at unit output scale."""
-        eigenvalues, basis = self._decomposition(lengthscale)
-        kept = eigenvalues > TUNING_RANK_TOLERANCE * eigenvalues[-1]
-        return basis[:, kept] * eigenvalues[kept].sqrt() / self.support.weight.sqrt()[:, None]
+        if lengthscale not in self._bases:
+            eigenvalues, basis = self._decomposition(lengthscale)
+            kept = eigenvalues > TUNING_RANK_TOLERANCE * eigenvalues[-1]
+            features = basis[:, kept] * eigenvalues[kept].sqrt() / self.support.weight.sqrt()[:, None]
+            self._bases[lengthscale] = features
+        return self._bases[lengthscale]
 
 
 def leave_one_out_latents(fitted: Conditioned) -> tuple[Tensor, Tensor]:
