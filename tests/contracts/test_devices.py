@@ -19,6 +19,8 @@ from sureshot.gaussian.evidence import site_log_evidence
 from sureshot.gaussian.features import FeaturePrior
 from sureshot.gaussian.gram import GramPrior, matheron_sample
 from sureshot.gaussian.gram_blocks import condition_by_blocks
+from sureshot.gaussian.posterior import WithPriorClasses
+from sureshot.gaussian.ragged import size_buckets
 from sureshot.gaussian.recomputed import SiteWeightPosterior, SoftmaxWeightPosterior
 from sureshot.gaussian.sites import Sites
 from sureshot.inference.gibbs import GibbsState, gibbs_step
@@ -68,6 +70,23 @@ def gram() -> GramPrior:
 GAUSSIAN: dict[str, Callable[[], object]] = {
     "by kernel matrix": lambda: gram().condition(sites()).query(full(1, N, Q), full(1, Q)),
     "by features": lambda: FeaturePrior(full(1, N, R), full(C, 1)).condition(sites()).query(full(1, Q, R), full(1, Q)),
+    "by features with residual": lambda: (
+        FeaturePrior(full(1, N, R), full(C, 1), full(1, N)).condition(sites()).query(full(1, Q, R), full(1, Q))
+    ),
+    "shared precision": lambda: gram().condition(Sites(full(1, N), full(C, N))).mean,
+    "with prior classes": lambda: WithPriorClasses(gram().condition(sites()), torch.arange(C), full(C + 2)).query(
+        full(1, N, Q), full(1, Q)
+    ),
+    "density of values": lambda: (
+        gram().log_density(full(C, N), full(1, N)),
+        FeaturePrior(full(1, N, R), full(C, 1), full(1, N)).log_density(full(C, N), full(1, N)),
+    ),
+    "draws": lambda: FeaturePrior(full(1, N, R), full(C, 1), full(1, N)).draw(
+        sites(), None, FeaturePrior(full(1, N, R), full(C, 1), full(1, N))
+    ),
+    "a bucket of problems": lambda: (
+        size_buckets([torch.arange(N), torch.arange(N - 1)])[0].sites(Sites(full(2, C, N), full(2, C, N))).shift
+    ),
     "evidence": lambda: gram().condition(sites()).log_evidence(),
     "divergence": lambda: gram().condition(sites()).kl(),
     "Matheron's rule": lambda: matheron_sample(gram(), sites(), full(C, N), None),

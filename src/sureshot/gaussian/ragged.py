@@ -79,6 +79,6 @@ def _bucket(problems: list[int], members: Sequence[Tensor]) -> Bucket:
     chosen = [members[p] for p in problems]
     n = max(map(len, chosen))
     rows = torch.stack([torch.cat([r, r[:1].expand(n - len(r))]) for r in chosen])
-    sizes = torch.tensor([len(r) for r in chosen], device=rows.device)
-    present = torch.arange(n, device=rows.device) < sizes.unsqueeze(-1)
+    places = torch.arange(n, device=rows.device)
+    present = torch.stack([places < len(r) for r in chosen])
     return Bucket(torch.tensor(problems, device=rows.device), rows, present)
