@@ -34,13 +34,14 @@ _MODULES = {
     "shot-temperatures": "shot_temperatures",
     "clinc150-transfer": "clinc150_transfer",
     "bfloat16": "bfloat16",
+    "cdkt-switches": "cdkt_switches",
 }
 """Modules with one experiment, ``EXPERIMENT``."""
 
 _IMAGE_CAMPAIGNS = ("omniglot-choice", "omniglot-emnist", "cub", "miniimagenet", "miniimagenet-cub", "miniimagenet32")
 """Experiments of `experiments.campaigns.images`."""
 
-CAMPAIGN_NAMES = ("clinc150-transfer", "bfloat16", *_IMAGE_CAMPAIGNS)
+CAMPAIGN_NAMES = ("clinc150-transfer", "bfloat16", "cdkt-switches", *_IMAGE_CAMPAIGNS)
 """Experiments of many cells, with the settings ``budget`` and ``train``."""
 
 

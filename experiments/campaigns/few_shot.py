@@ -24,7 +24,7 @@ from sureshot.meta.evaluation import VALIDATION_TASKS, evaluate
 from sureshot.meta.learners import GP_LEARNER_NAMES
 from sureshot.meta.learners.presets import GaussianProcessSettings, gaussian_process_settings
 from sureshot.meta.protocols import EpisodeProtocol
-from sureshot.meta.training import TrainingConfig, load_checkpoint, load_learner, train
+from sureshot.meta.training import TrainingConfig, TrainingResult, load_checkpoint, load_learner, train
 from sureshot.meta.training.checkpoint import Checkpoint
 from sureshot.networks.checkpoint import LAST_NAME
 from sureshot.networks.state import state_of
@@ -115,18 +115,23 @@ def _same_settings(found: object, expected: Mapping[str, Any]) -> bool:
     return found | {"examinations": [defaults | part for part in found["examinations"]]} == expected
 
 
-def run_few_shot(load: Load, cell: FewShotCell, folder: Path, progress: Progress) -> dict[str, Any]:
-    """Train (or resume training) and evaluate; what the record says of it."""
+def train_cell(load: Load, cell: FewShotCell, folder: Path, progress: Progress) -> TrainingResult:
+    """Train, or resume training."""
     config = cell.training
-    data = load(config.data.name, config.data.options)
     logger.info("%s: training", cell.key)
-    trained = train(
+    return train(
         config,
         folder,
         progress=lambda what, fraction: progress(what, 0.8 * fraction),
         resume=_same_training(cell, folder),
-        data=data,
+        data=load(config.data.name, config.data.options),
     )
+
+
+def run_few_shot(load: Load, cell: FewShotCell, folder: Path, progress: Progress) -> dict[str, Any]:
+    """Train (or resume training) and evaluate; what the record says of it."""
+    trained = train_cell(load, cell, folder, progress)
+    data = load(cell.training.data.name, cell.training.data.options)
     logger.info("%s: evaluating", cell.key)
     started = time.perf_counter()
     learner = load_learner(trained.best)

@@ -141,6 +141,10 @@ class EmbeddingLearner(Learner):
         """
         raise ValueError(f"{type(self).__name__} does not centre its embeddings")
 
+    def normalised(self, embedded: Tensor) -> Tensor:
+        """What the learner makes of embeddings (B, D) before any kernel sees them: nothing by default."""
+        return embedded
+
     def embed(self, x: Tensor) -> Tensor:
         """Embeddings (T, N, D) of inputs (T, N, ...), in passes of ``tasks_per_pass`` tasks in training."""
         if not self.training:
@@ -170,5 +174,5 @@ class EmbeddingLearner(Learner):
             rows = rows.contiguous(memory_format=torch.channels_last)
         with torch.autocast(rows.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
             embedded = self.backbone(rows)
-        embedded = embedded.float() if embedded.dtype == torch.bfloat16 else embedded
+        embedded = self.normalised(embedded.float() if embedded.dtype == torch.bfloat16 else embedded)
         return embedded if self.training or self.centre is None else embedded - self.centre

@@ -145,6 +145,9 @@ class GaussianProcessLearner(Learner):
     base_classes : nn.Module, optional
         For the objective "base_classes": losses (T,) of tasks of embeddings of single images. Kernel and prior mean
         then stay as they start, so this is meant for kernels that do not depend on the size of embeddings.
+    batch_norm : bool
+        Normalise every embedding by the batch of its pass (running statistics in use): kernels of directions then see
+        embeddings around their mean, as the cosine kernel of deep kernel transfer does in one of its variants.
     """
 
     centre: Tensor
@@ -170,6 +173,7 @@ class GaussianProcessLearner(Learner):
         fit_normalisation: bool = False,
         fit_temperature: bool = False,
         base_classes: nn.Module | None = None,
+        batch_norm: bool = False,
         precision: Precision = "float32",
         tasks_per_pass: int = 1,
     ) -> None:
@@ -209,6 +213,7 @@ class GaussianProcessLearner(Learner):
         self.register_buffer("prediction_shift", torch.tensor(float(shift)))
         self.fits_normalisation = fit_normalisation
         self.register_buffer("centre", torch.zeros(kernel.n_features))
+        self.output_normalisation = nn.BatchNorm1d(kernel.n_features, affine=False) if batch_norm else None
         self.fits_temperature = fit_temperature
         self.register_buffer("log_temperature", torch.zeros(2))  # intercept, and slope in the log of the classes
         self.register_buffer("shot_growth", torch.zeros(()))  # its slope in the log of the shots
@@ -245,6 +250,13 @@ class GaussianProcessLearner(Learner):
         intercept, slope = self.log_temperature
         log_shots = log_sizes.clamp(0, math.log(MOST_SHOTS))
         return (intercept + slope * n_classes.log() + self.shot_growth * log_shots).exp()
+
+    def normalised(self, embedded: Tensor) -> Tensor:
+        """See `EmbeddingLearner.normalised`."""
+        if self.output_normalisation is None:
+            return embedded
+        found: Tensor = self.output_normalisation(embedded)
+        return found
 
     def task_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
         """Negative objective per row, (T,); see `Learner.task_losses`."""

@@ -83,6 +83,9 @@ class GaussianProcessSettings:
     per_class_kernel: bool = False
     scale: Scale = "exp"  # see `TaskKernel`
     noise: float = 0.1  # variance, of label regression
+    # Batch normalisation of the embeddings, so that kernels of directions see them around their mean; a layer that ends
+    # in ReLU gives embeddings with positive cosines, which training may draw together.
+    batch_norm: bool = False
     fit_normalisation: bool = False  # to validation classes; see `GaussianProcessLearner`
     fit_temperature: bool = False  # likewise
     n_base_classes: int | None = None  # for the objective "base_classes", which needs it; meta-training fills it in

@@ -175,6 +175,7 @@ def _gaussian_process(
         fit_normalisation=settings.fit_normalisation,
         fit_temperature=settings.fit_temperature,
         base_classes=base_classes,
+        batch_norm=settings.batch_norm,
         **shared,
     )
 
