@@ -19,7 +19,7 @@ from sureshot.estimators.readers import Reader
 from sureshot.estimators.support import Support
 from sureshot.estimators.threads import threads_for
 from sureshot.estimators.validation import Columns, LabelledRows
-from sureshot.meta.learners import EmbeddingLearner as Learner
+from sureshot.meta.learners import EmbeddingLearner
 
 NUMBERS_AT_ONCE = 2**24
 
@@ -28,7 +28,7 @@ NUMBERS_AT_ONCE = 2**24
 class FewShotFitted(Fitted):
     """See `Fitted`."""
 
-    learner: Learner  # what is conditioned on the rows, in double precision
+    learner: EmbeddingLearner  # what is conditioned on the rows, in double precision
     default: DefaultModel | None  # without a checkpoint
     scaling: Scaling | None  # without a checkpoint
     conditioned: ConditionedLearner
@@ -97,7 +97,7 @@ def condition_learner(
     rows: LabelledRows,
     seed: int,
     device: torch.device,
-    learner: Learner,
+    learner: EmbeddingLearner,
     default: DefaultModel | None,
     scaling: Scaling | None,
 ) -> FewShotFitted:

@@ -22,7 +22,7 @@ from sureshot.estimators.preprocessing import Scaling
 from sureshot.estimators.readers import Reader, TableReader
 from sureshot.estimators.settings import device_for
 from sureshot.estimators.validation import Columns, LabelledRows
-from sureshot.meta.learners import EmbeddingLearner as Learner
+from sureshot.meta.learners import EmbeddingLearner
 from sureshot.meta.training.checkpoint import Checkpoint
 from sureshot.persistence import (
     Artifact,
@@ -133,7 +133,7 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], FewShotFitted]:
 FEW_SHOT_FORMAT = Format(KIND, _write, _read)
 
 
-def _meta_trained(artifact: Artifact, header: dict[str, Any]) -> Learner:
+def _meta_trained(artifact: Artifact, header: dict[str, Any]) -> EmbeddingLearner:
     if header["learner"] is None or header["backbone"] is None:
         raise ArtifactError(f"{artifact.path} holds neither a meta-trained learner nor the default; save it again.")
     return Checkpoint(artifact.path, {}, header["learner"], header["backbone"], 0, {}, {}, artifact).build()

@@ -29,8 +29,7 @@ from sureshot.likelihoods.quadrature import (
     marginal_variance,
     standard_normal_points,
 )
-from sureshot.meta.learners import EmbeddedPosterior, GaussianProcessLearner
-from sureshot.meta.learners import EmbeddingLearner as Learner
+from sureshot.meta.learners import EmbeddedPosterior, EmbeddingLearner, GaussianProcessLearner
 from sureshot.meta.learners.gp import distance_to_classes
 from sureshot.meta.learners.prediction import class_probabilities, temper
 
@@ -192,12 +191,12 @@ class ScorePredictor(ConditionedLearner):
 
 
 @torch.no_grad()
-def condition_on(learner: Learner, support: Support, seed: int) -> ConditionedLearner:
+def condition_on(learner: EmbeddingLearner, support: Support, seed: int) -> ConditionedLearner:
     """Condition a learner on a support set.
 
     Parameters
     ----------
-    learner : Learner
+    learner : EmbeddingLearner
         In evaluation mode and double precision.
     support : Support
     seed : int

@@ -32,8 +32,7 @@ from sureshot.likelihoods.base import Likelihood
 from sureshot.likelihoods.quadrature import marginal_variance
 from sureshot.meta.learners.absent_classes import ABSENT_MEAN
 from sureshot.meta.learners.base import Latents, joint_mask, mean_over_rows
-from sureshot.meta.learners.embedding import EmbeddedPosterior, Precision
-from sureshot.meta.learners.embedding import EmbeddingLearner as Learner
+from sureshot.meta.learners.embedding import EmbeddedPosterior, EmbeddingLearner, Precision
 from sureshot.meta.learners.prediction import TASK_RULES, TaskRule, class_probabilities, temper
 from sureshot.meta.learners.task_inference import TaskInference
 from sureshot.meta.learners.task_kernel import TaskKernel
@@ -109,7 +108,7 @@ def distance_to_classes(kernel: TaskKernel, support: Tensor, membership: Tensor,
     return distance.masked_fill(empty, torch.inf).amin(-2)
 
 
-class GaussianProcessLearner(Learner):
+class GaussianProcessLearner(EmbeddingLearner):
     """A deep-kernel Gaussian-process classifier for tasks.
 
     Parameters
@@ -214,7 +213,7 @@ class GaussianProcessLearner(Learner):
         self.register_buffer("shot_growth", torch.zeros(()))  # its slope in the log of the shots
 
     def set_centre(self, centre: Tensor) -> None:
-        """Subtract a vector from all embeddings in use; see `Learner.set_centre`."""
+        """Subtract a vector from all embeddings in use; see `EmbeddingLearner.set_centre`."""
         self.centre.copy_(centre)
 
     def set_temperature(
@@ -247,7 +246,7 @@ class GaussianProcessLearner(Learner):
         return (intercept + slope * n_classes.log() + self.shot_growth * log_shots).exp()
 
     def task_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
-        """Negative objective per row, (T,); see `Learner.task_losses`."""
+        """Negative objective per row, (T,); see `EmbeddingLearner.task_losses`."""
         if self.base_classes is not None:
             losses: Tensor = self.base_classes(tasks)
             return losses
@@ -283,7 +282,7 @@ class GaussianProcessLearner(Learner):
         class_mask: Tensor | None,
         generator: torch.Generator,
     ) -> GaussianProcessTaskPosterior:
-        """See `Learner.condition_embedded`."""
+        """See `EmbeddingLearner.condition_embedded`."""
         return self._condition(support, support_y, n_classes, support_mask, class_mask, generator, training=False)
 
     def _condition(
