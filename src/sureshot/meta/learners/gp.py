@@ -31,7 +31,7 @@ from sureshot.likelihoods import OneVsEach
 from sureshot.likelihoods.base import Likelihood
 from sureshot.likelihoods.quadrature import marginal_variance
 from sureshot.meta.learners.absent_classes import ABSENT_MEAN
-from sureshot.meta.learners.base import Latents, joint_mask, mean_over_rows
+from sureshot.meta.learners.base import Latents, mean_over_rows
 from sureshot.meta.learners.embedding import EmbeddedPosterior, EmbeddingLearner, Precision
 from sureshot.meta.learners.prediction import TASK_RULES, TaskRule, class_probabilities, temper
 from sureshot.meta.learners.task_inference import TaskInference
@@ -251,9 +251,7 @@ class GaussianProcessLearner(EmbeddingLearner):
             losses: Tensor = self.base_classes(tasks)
             return losses
         if self.objective == "marginal":
-            z = torch.cat([tasks.support_x, tasks.query_x], 1)
-            y = torch.cat([tasks.support_y, tasks.query_y], 1)
-            mask = joint_mask(tasks)
+            z, y, mask = tasks.merged()
             weight = None if mask is None else mask.to(z.dtype)
             prior = self._prior(self.kernel, z, tasks.n_classes, tasks.class_mask, self.prior_mean)
             evidence = self.training_inference.evidence(prior, y, tasks.n_classes, weight, generator)
@@ -340,12 +338,11 @@ def class_major(tasks: Tasks) -> Tasks:
 
     With S support rows these belong to one class at one shot and to two at five: a published mistake.
     """
-    if joint_mask(tasks) is not None or tasks.class_mask is not None:
+    x, y, mask = tasks.merged()
+    if mask is not None or tasks.class_mask is not None:
         raise ValueError("predictive_split='first_rows' needs tasks of one size, without padding")
     n_support = tasks.support_y.shape[1]
-    y = torch.cat([tasks.support_y, tasks.query_y], 1)
     order = y.argsort(dim=1, stable=True)
-    x = torch.cat([tasks.support_x, tasks.query_x], 1)
     x = x.gather(1, order.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
     y = y.gather(1, order)
     return Tasks(x[:, :n_support], y[:, :n_support], x[:, n_support:], y[:, n_support:], tasks.n_classes)
