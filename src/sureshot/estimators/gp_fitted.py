@@ -23,6 +23,7 @@ from sureshot.estimators.support import Support
 from sureshot.estimators.temperature import fit_rule
 from sureshot.estimators.threads import threads_for
 from sureshot.estimators.tuning import leave_one_out_latents
+from sureshot.estimators.uncertainty import entropies
 from sureshot.estimators.validation import Columns, LabelledRows
 from sureshot.gaussian.memory import entries_by_features
 from sureshot.gaussian.posterior import Posterior
@@ -30,11 +31,9 @@ from sureshot.gaussian.prior import Queries
 from sureshot.inference.inducing import kmeans_inducing
 from sureshot.kernels import Expression
 from sureshot.kernels.dense import as_expression
-from sureshot.likelihoods.quadrature import displacement, standard_normal_points
 
 EXACT_LIMIT = 1500  # rows up to which a kernel without explicit features is used exactly
 DEFAULT_INDUCING = 1000
-N_DRAWS, DRAWS_AT_ONCE = 128, 16  # of the latents, for the parts of the uncertainty
 _SMALLEST_VARIANCE = 1e-300
 
 
@@ -46,11 +45,6 @@ class GPFitted(Fitted):
     feature_map: FeatureMap
     posterior: Posterior
     trace: tuple[float, ...]  # of the bound, along the iterations of mean field or natural gradients
-
-    @property
-    def queries_at_once(self) -> int:
-        """See `Fitted.queries_at_once`: any number; what takes memory is worked through in blocks further down."""
-        return 2048
 
     def inputs(self, kept: np.ndarray) -> Tensor:
         """See `Fitted.inputs`; kernel values as they are, if they are precomputed."""
@@ -111,20 +105,14 @@ class GPFitted(Fitted):
         return -(top - common) / spread.clamp_min(_SMALLEST_VARIANCE).sqrt()
 
     def entropies(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-        """See `Predictor.entropies`; the mean is over fixed points of the posterior of the latents."""
+        """See `Predictor.entropies`."""
         mean, spread = self.posterior.query(*self.queries(queries))
-        points = standard_normal_points(mean.shape[1], N_DRAWS, mean.dtype, mean.device)  # (P, C)
         likelihood = self.plan.model.predictive_likelihood()
-        share = 1 / (len(points) * len(mean))
-        average = mean.new_zeros(len(self.classes), len(queries))
-        aleatoric = mean.new_zeros(len(queries))
-        for chain_mean, chain_spread in zip(mean, spread, strict=True):
-            displaced = displacement(chain_mean, chain_spread)
-            for block in points.split(DRAWS_AT_ONCE):
-                drawn = likelihood.plug_in((chain_mean + displaced(block)) / temperature)[:, : len(self.classes)]
-                average = average + share * drawn.sum(0)
-                aleatoric = aleatoric + share * torch.special.entr(drawn).sum((0, 1))
-        return torch.special.entr(average).sum(0), aleatoric
+
+        def probabilities(latents: Tensor) -> Tensor:
+            return likelihood.plug_in(latents / temperature)[:, : len(self.classes)]
+
+        return entropies(mean, spread, probabilities)
 
     @property
     def kernel(self) -> Expression:
