@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from sureshot.gaussian.features import FeaturePosterior, FeaturePrior
-from sureshot.gaussian.posterior import Posterior, WithPriorClasses
+from sureshot.gaussian.posterior import Posterior, WithPriorClasses, leave_one_out
 from sureshot.gaussian.recomputed import (
     FactorWeightPosterior,
     SiteWeightPosterior,
@@ -89,6 +89,12 @@ class Conditioned:
     log_evidence: float  # exact for regression, Laplace's approximation, or the evidence bound; NaN for Gibbs
     trace: tuple[float, ...] = ()  # of the objective along the iterations, where the scheme has one
     dual: Tensor | None = None  # (C, N), Laplace's ``K^-1 (f - a)``, a start for the same data under another kernel
+
+    def leave_one_out(self) -> tuple[Tensor, Tensor]:
+        """Leave-one-out latent means and variances (C, N), of deterministic inference."""
+        assert self.sites is not None
+        assert self.moments is not None
+        return leave_one_out(*self.moments, *self.sites)
 
 
 def training_likelihood(model: Model) -> Likelihood:

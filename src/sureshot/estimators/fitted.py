@@ -21,6 +21,17 @@ from sureshot.estimators.validation import Columns, LabelledRows
 from sureshot.persistence import Artifact
 
 
+@dataclass(frozen=True)
+class TrainingSet:
+    """What an estimator learns from: all labelled rows that it knows, not only those of the latest call."""
+
+    reader: Reader
+    columns: Columns
+    classes: np.ndarray  # (C,), some may have no row
+    rows: LabelledRows  # as the reader keeps them, with the weights that they came with
+    checked: np.ndarray | None  # (n, width), X as the first call gave it; None afterwards
+
+
 class Predictor(ABC):
     """What is said of queries (Q, D), in the form in which a kernel sees them."""
 

@@ -155,6 +155,12 @@ def one_shot_temperature(kernel: str | Kernel | Expression) -> float:
     return ONE_SHOT_TEMPERATURE_ELSEWHERE
 
 
+def starting_temperature(kernel: str | Kernel | Expression, x: Tensor) -> float:
+    """`one_shot_temperature` of a kernel argument, for inputs (N, D)."""
+    automatic = isinstance(kernel, str) and kernel == "auto"
+    return one_shot_temperature(automatic_kernels(x)[0] if automatic else kernel)
+
+
 def rules_for(predictive: str, model: Model) -> tuple[PredictiveRule, ...]:
     """The predictive rules to choose from, the default first."""
     if predictive != "auto":
