@@ -20,7 +20,6 @@ from gpytorch.kernels import Kernel
 from sklearn.utils import Tags
 
 from sureshot.estimators.base import FittedAttribute, IncrementalClassifier
-from sureshot.estimators.class_weights import weigh_classes
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.gp_fitted import GPFitted, fit_posterior
 from sureshot.estimators.gp_format import GP_FORMAT
@@ -28,6 +27,7 @@ from sureshot.estimators.plan import choose_plan, keep_plan
 from sureshot.estimators.precomputed import MatrixReader
 from sureshot.estimators.readers import Reader, TableReader
 from sureshot.estimators.settings import Settings, is_precomputed
+from sureshot.estimators.validation import weigh_classes
 from sureshot.kernels import Expression
 
 
