@@ -22,7 +22,6 @@ from sureshot.estimators.support import Support
 from sureshot.estimators.temperature import fit_rule
 from sureshot.estimators.threads import threads_for
 from sureshot.estimators.uncertainty import entropies
-from sureshot.gaussian.memory import entries_by_features
 from sureshot.gaussian.posterior import Posterior
 from sureshot.gaussian.prior import Queries
 from sureshot.inference.inducing import kmeans_inducing
@@ -191,10 +190,7 @@ def _check_memory(settings: Settings, plan: Plan, support: Support, inducing: bo
     rank = min(n_rows, settings.n_inducing or DEFAULT_INDUCING) if inducing else n_rows
     if not inducing and feature_map(plan.kernel, width) is not None:
         rank = min(n_rows, width + 1)
-    n_latents = n_classes * (settings.n_chains if plan.model.inference == "gibbs" else 1)
-    blocks = n_latents if plan.model.inference in ("mean_field", "gibbs", "natural_gradient") else 1
-    entries = entries_by_features(n_rows, rank, n_latents, blocks, n_classes)
-    needed, available = 8.0 * entries, memory_budget(settings.memory_limit)
+    needed, available = 8.0 * plan.model.entries(n_rows, rank, n_classes), memory_budget(settings.memory_limit)
     if needed > available:
         raise MemoryError(
             f"fitting {n_rows} rows, {n_classes} classes and {rank} features would take about "

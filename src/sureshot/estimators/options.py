@@ -26,7 +26,7 @@ from sureshot.kernels.presets import LENGTHSCALE_NAMES, UNIT_SPHERE_NAMES
 from sureshot.likelihoods.base import PredictiveRule
 
 COMMENSURATE_COLUMNS = 8
-INFERENCE_NAMES = ("mean_field", "gibbs", "natural_gradient", "laplace")
+INFERENCE_NAMES = tuple(dict.fromkeys(name for names in INFERENCE_FOR.values() for name in names if name != "exact"))
 # Temperature of the plug-in rule where every class has a single row and the output scale is the default: the
 # geometric mean of the best ones on one-shot tasks (docs/results/one-shot-defaults.md).
 ONE_SHOT_TEMPERATURE = {

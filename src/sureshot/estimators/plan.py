@@ -63,7 +63,7 @@ def choose_plan(
         rule = "plug_in" if models[0].likelihood == "gaussian" and "plug_in" in rules else rules[0]
         found = Setting(families[0].build(1.0), models[0], rule, 1.0, math.nan)  # columns stay standardised
     else:
-        stand_ins = tuple(_deterministic(model) for model in models)
+        stand_ins = tuple(model.stand_in() for model in models)
         objective = "leave_one_out" if settings.objective == "auto" else settings.objective
         rng = np.random.default_rng(settings.seed)
         with one_thread():  # the subset is small by construction
@@ -107,8 +107,3 @@ def _scaling(settings: Settings, rows: LabelledRows) -> Scaling:
     if len(scaling.kept) < n_columns:
         warnings.warn(f"ignored {n_columns - len(scaling.kept)} constant columns of {n_columns}", stacklevel=6)
     return scaling
-
-
-def _deterministic(model: Model) -> Model:
-    """The stand-in whose leave-one-out predictions choose settings for a sampled or stochastic inference."""
-    return replace(model, inference="mean_field") if model.inference in ("gibbs", "natural_gradient") else model
