@@ -25,8 +25,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from sureshot.estimators.class_labels import class_numbers, extend_classes, kept_classes
-from sureshot.estimators.fitted import Fitted, Format
-from sureshot.estimators.readers import LabelledData, Reader, read_labelled
+from sureshot.estimators.fitted import Fitted, Format, TrainingSet
+from sureshot.estimators.readers import Reader, read_labelled
 from sureshot.estimators.validation import LabelledRows, check_targets, merge_rows
 from sureshot.persistence import Artifact, load_artifact, save_artifact
 
@@ -92,12 +92,8 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
         """What reads the rows of a first fit."""
 
     @abstractmethod
-    def _learn(self, reader: Reader, data: LabelledData, classes: np.ndarray, rows: LabelledRows, seed: int) -> Fitted:
-        """Learn from labelled rows, y among the classes; nothing is known yet."""
-
-    @abstractmethod
-    def _update(self, fitted: Any, classes: np.ndarray, rows: LabelledRows, seed: int) -> Fitted:
-        """What is known with other classes and rows in the place of its own, all settings kept."""
+    def _learn(self, training: TrainingSet, known: Any, seed: int) -> Fitted:
+        """Learn from labelled rows; what is `known` of other rows, unless that is None, keeps all its settings."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn from labelled rows: X (n, D) with labels y (n,) of any sortable type, at least two distinct.
@@ -114,7 +110,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
                 f"{classes.tolist()[0]!r}."
             )
         rows = merge_rows(data.kept, codes, data.weight)
-        return self._replace_fitted(lambda seed: self._learn(reader, data, classes, rows, seed))
+        return self._commit(TrainingSet(reader, data.columns, classes, rows, data.checked), None)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Add labelled rows, of old or new classes: the result is that of `fit` on all rows so far, settings kept.
@@ -122,9 +118,9 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
         A first call is a `fit` that may have one class only. `classes` are further ones to make room for; a class
         without rows predicts from its prior. New classes are appended to ``classes_``; old columns never move.
         """
-        return self._extend(X, y, classes, sample_weight, self._update)
+        return self._extend(X, y, classes, sample_weight)
 
-    def _extend(self, X: Any, y: Any, classes: Any, sample_weight: Any, update: Callable[..., Fitted]) -> Self:
+    def _extend(self, X: Any, y: Any, classes: Any, sample_weight: Any, keep_settings: bool = True) -> Self:
         known: Fitted | None = self._fitted if self.__sklearn_is_fitted__() else None
         reader = self._reader() if known is None else known.reader
         columns = None if known is None else known.columns
@@ -134,10 +130,10 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
         codes = class_numbers(grown, data.labels)
         if known is None:
             rows = merge_rows(data.kept, codes, data.weight)
-            return self._replace_fitted(lambda seed: self._learn(reader, data, grown, rows, seed))
+            return self._commit(TrainingSet(reader, data.columns, grown, rows, data.checked), None)
         old, new = known.rows, (data.kept, codes, data.weight)
         rows = merge_rows(*(np.concatenate(pair) for pair in zip((old.x, old.y, old.weight), new, strict=True)))
-        return self._replace_fitted(lambda seed: update(known, grown, rows, seed))
+        return self._commit(TrainingSet(reader, known.columns, grown, rows, None), known if keep_settings else None)
 
     def forget(self, classes: Any) -> Self:
         """Remove classes with all their rows; the others are as if these had never been seen, settings kept.
@@ -154,7 +150,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError("cannot forget every class that has rows: at least one must stay.")
         renumbered = np.cumsum(stays) - 1
         rows = LabelledRows(known.rows.x[kept], renumbered[known.rows.y[kept]], known.rows.weight[kept])
-        return self._replace_fitted(lambda seed: self._update(known, known.classes[stays], rows, seed))
+        return self._commit(TrainingSet(known.reader, known.columns, known.classes[stays], rows, None), known)
 
     def calibrate(self, X: Any, y: Any) -> Self:
         """Set the temperature to the one that predicts these held-out labels best (by log probability).
@@ -247,11 +243,12 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
         """Whether there is something to predict from."""
         return "_fitted" in self.__dict__
 
-    def _replace_fitted(self, learn: Callable[[int], Fitted]) -> Self:
+    def _commit(self, training: TrainingSet, known: Fitted | None) -> Self:
         """Learn with a seed, and take the result over; a random state of the user's moves on only if that succeeds."""
         given = self.random_state
         drawn = copy.deepcopy(given) if isinstance(given, np.random.RandomState) else given
-        self._fitted = learn(0 if drawn is None else int(check_random_state(drawn).randint(2**31 - 1)))
+        seed = 0 if drawn is None else int(check_random_state(drawn).randint(2**31 - 1))
+        self._fitted = self._learn(training, known, seed)
         if isinstance(given, np.random.RandomState):
             given.set_state(drawn.get_state())
         return self

@@ -16,19 +16,18 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import numpy as np
 from gpytorch.kernels import Kernel
 from sklearn.utils import Tags
 
 from sureshot.estimators.base import FittedAttribute, IncrementalClassifier
-from sureshot.estimators.class_weights import weigh_classes
+from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.gp_fitted import GPFitted, fit_posterior
 from sureshot.estimators.gp_format import GP_FORMAT
-from sureshot.estimators.plan import adapted_plan, choose_plan
+from sureshot.estimators.plan import choose_plan, keep_plan
 from sureshot.estimators.precomputed import MatrixReader
-from sureshot.estimators.readers import LabelledData, Reader, TableReader
+from sureshot.estimators.readers import Reader, TableReader
 from sureshot.estimators.settings import Settings, is_precomputed
-from sureshot.estimators.validation import LabelledRows
+from sureshot.estimators.validation import weigh_classes
 from sureshot.kernels import Expression
 
 
@@ -170,7 +169,7 @@ class GPClassifier(IncrementalClassifier):
         prior. New classes are appended to ``classes_``; old columns never move.
         """
         self._refuse_precomputed("partial_fit", "larger")
-        return self._extend(X, y, classes, sample_weight, self._learn_again if retune else self._update)
+        return self._extend(X, y, classes, sample_weight, keep_settings=not retune)
 
     def forget(self, classes: Any) -> Self:
         """Remove classes with all their rows; the others are as if these had never been seen.
@@ -187,21 +186,11 @@ class GPClassifier(IncrementalClassifier):
     def _reader(self) -> Reader:
         return MatrixReader() if is_precomputed(self.kernel) else TableReader()
 
-    def _learn(
-        self, reader: Reader, data: LabelledData, classes: np.ndarray, rows: LabelledRows, seed: int
-    ) -> GPFitted:
-        settings = Settings.checked(self.get_params(deep=False), seed)
-        weighted = weigh_classes(rows, settings.class_weight, classes)
-        plan = choose_plan(settings, weighted, len(classes), data.checked if settings.precomputed else None)
-        return fit_posterior(settings, plan, reader, data.columns, classes, rows)
-
-    def _learn_again(self, known: GPFitted, classes: np.ndarray, rows: LabelledRows, seed: int) -> GPFitted:
-        settings = Settings.checked(self.get_params(deep=False), seed)
-        plan = choose_plan(settings, weigh_classes(rows, settings.class_weight, classes), len(classes), None)
-        return fit_posterior(settings, plan, known.reader, known.columns, classes, rows)
-
-    def _update(self, known: GPFitted, classes: np.ndarray, rows: LabelledRows, seed: int) -> GPFitted:
-        settings = Settings.checked(self.get_params(deep=False), seed)
-        plan = adapted_plan(known.plan, settings, len(classes), known.calibrated)
-        kept = known.temperature if known.calibrated else None
-        return fit_posterior(settings, plan, known.reader, known.columns, classes, rows, kept)
+    def _learn(self, training: TrainingSet, known: GPFitted | None, seed: int) -> GPFitted:
+        settings, n_classes = Settings.checked(self.get_params(deep=False), seed), len(training.classes)
+        weighted = weigh_classes(training.rows, settings.class_weight, training.classes)
+        if known is None:
+            matrix = training.checked if settings.precomputed else None
+            return fit_posterior(settings, *choose_plan(settings, weighted, n_classes, matrix), training)
+        plan, support = keep_plan(known.plan, settings, weighted, n_classes, known.calibrated)
+        return fit_posterior(settings, plan, support, training, known.temperature if known.calibrated else None)

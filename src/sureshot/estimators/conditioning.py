@@ -9,13 +9,14 @@ normalisation of the probabilities with it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from sureshot.gaussian.features import FeaturePosterior, FeaturePrior
-from sureshot.gaussian.posterior import Posterior, WithPriorClasses
+from sureshot.gaussian.memory import entries_by_features
+from sureshot.gaussian.posterior import Posterior, WithPriorClasses, leave_one_out
 from sureshot.gaussian.recomputed import (
     FactorWeightPosterior,
     SiteWeightPosterior,
@@ -40,6 +41,12 @@ INFERENCE_FOR = {
     "softmax": ("laplace",),
 }
 """Inference schemes of each likelihood, the default first."""
+
+STAND_IN = {"gibbs": "mean_field", "natural_gradient": "mean_field"}
+"""Whose leave-one-out predictions choose the settings of a scheme that has none, or that are noisy."""
+
+ONE_FACTOR = ("laplace", "exact")
+"""Schemes that hold the factor of one class at a time; the others hold those of all classes."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +85,16 @@ class Model:
             return get_likelihood("softmax", temperature=temperature)
         return training_likelihood(self)
 
+    def stand_in(self) -> Model:
+        """The model whose leave-one-out predictions choose the settings."""
+        return replace(self, inference=STAND_IN.get(self.inference, self.inference))
+
+    def entries(self, n_rows: int, rank: int, n_classes: int) -> int:
+        """Entries of the arrays that `condition` holds at a time, for so many features."""
+        n_latents = n_classes * (self.n_chains if self.inference == "gibbs" else 1)
+        blocks = 1 if self.inference in ONE_FACTOR else n_latents
+        return entries_by_features(n_rows, rank, n_latents, blocks, n_classes)
+
 
 @dataclass(frozen=True)
 class Conditioned:
@@ -89,6 +106,12 @@ class Conditioned:
     log_evidence: float  # exact for regression, Laplace's approximation, or the evidence bound; NaN for Gibbs
     trace: tuple[float, ...] = ()  # of the objective along the iterations, where the scheme has one
     dual: Tensor | None = None  # (C, N), Laplace's ``K^-1 (f - a)``, a start for the same data under another kernel
+
+    def leave_one_out(self) -> tuple[Tensor, Tensor]:
+        """Leave-one-out latent means and variances (C, N), of deterministic inference."""
+        assert self.sites is not None
+        assert self.moments is not None
+        return leave_one_out(*self.moments, *self.sites)
 
 
 def training_likelihood(model: Model) -> Likelihood:

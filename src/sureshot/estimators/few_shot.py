@@ -16,15 +16,13 @@ import os
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from sureshot.estimators.base import FittedAttribute, IncrementalClassifier
 from sureshot.estimators.few_shot_fitted import FewShotFitted, condition_rows
 from sureshot.estimators.few_shot_format import FEW_SHOT_FORMAT
 from sureshot.estimators.few_shot_inputs import Encoder
-from sureshot.estimators.readers import LabelledData, Reader, TableReader
+from sureshot.estimators.fitted import TrainingSet
+from sureshot.estimators.readers import Reader, TableReader
 from sureshot.estimators.settings import device_for
-from sureshot.estimators.validation import LabelledRows
 from sureshot.meta.training.checkpoint import load_learner
 
 
@@ -102,13 +100,10 @@ class FewShotClassifier(IncrementalClassifier):
         learner = load_learner(self.checkpoint).double().requires_grad_(False)
         return Encoder(learner.to(device_for(self.device)))
 
-    def _learn(
-        self, reader: Reader, data: LabelledData, classes: np.ndarray, rows: LabelledRows, seed: int
-    ) -> FewShotFitted:
-        return condition_rows(reader, data.columns, classes, rows, seed, device_for(self.device))
-
-    def _update(self, known: FewShotFitted, classes: np.ndarray, rows: LabelledRows, seed: int) -> FewShotFitted:
-        """With the seed of the first fit, so that the chains of a sampler are those of `fit` on all rows."""
+    def _learn(self, training: TrainingSet, known: FewShotFitted | None, seed: int) -> FewShotFitted:
+        """Updates have the seed of the first fit, so that the chains of a sampler are those of `fit` on all rows."""
         device = device_for(self.device)
-        found = condition_rows(known.reader, known.columns, classes, rows, known.seed, device)
+        if known is None:
+            return condition_rows(training, seed, device)
+        found = condition_rows(training, known.seed, device)
         return replace(found, temperature=known.temperature, calibrated=known.calibrated)

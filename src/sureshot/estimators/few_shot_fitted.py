@@ -12,14 +12,11 @@ from torch import Tensor
 from sureshot.estimators.few_shot_default import DefaultModel, check_directions, default_model
 from sureshot.estimators.few_shot_inputs import Encoder
 from sureshot.estimators.few_shot_predictors import ConditionedLearner, condition_on
-from sureshot.estimators.fitted import Fitted
-from sureshot.estimators.layout import aligned
-from sureshot.estimators.preprocessing import Scaling
-from sureshot.estimators.readers import Reader
+from sureshot.estimators.fitted import Fitted, TrainingSet
+from sureshot.estimators.preprocessing import Scaling, kernel_inputs
 from sureshot.estimators.support import Support
 from sureshot.estimators.threads import threads_for
-from sureshot.estimators.validation import Columns, LabelledRows
-from sureshot.meta.learners import EmbeddingLearner as Learner
+from sureshot.meta.learners import EmbeddingLearner
 
 NUMBERS_AT_ONCE = 2**24
 
@@ -28,7 +25,7 @@ NUMBERS_AT_ONCE = 2**24
 class FewShotFitted(Fitted):
     """See `Fitted`."""
 
-    learner: Learner  # what is conditioned on the rows, in double precision
+    learner: EmbeddingLearner  # what is conditioned on the rows, in double precision
     default: DefaultModel | None  # without a checkpoint
     scaling: Scaling | None  # without a checkpoint
     conditioned: ConditionedLearner
@@ -76,45 +73,35 @@ class FewShotFitted(Fitted):
         return self.conditioned.entropies(queries, temperature)
 
 
-def condition_rows(
-    reader: Reader, columns: Columns, classes: np.ndarray, rows: LabelledRows, seed: int, device: torch.device
-) -> FewShotFitted:
+def condition_rows(training: TrainingSet, seed: int, device: torch.device) -> FewShotFitted:
     """Condition the reader's learner on labelled rows, or without one the default for these rows."""
-    if isinstance(reader, Encoder):
-        return condition_learner(reader, columns, classes, rows, seed, device, reader.learner, None, None)
+    rows = training.rows
+    if isinstance(training.reader, Encoder):
+        return condition_learner(training, seed, device, training.reader.learner, None, None)
     default, scaling = default_model(rows.x, rows.weight)
     if default.n_features < rows.x.shape[1]:
         n_constant = rows.x.shape[1] - default.n_features
-        warnings.warn(f"ignored {n_constant} constant columns of {rows.x.shape[1]}", stacklevel=6)
-    learner = default.build().to(device)
-    return condition_learner(reader, columns, classes, rows, seed, device, learner, default, scaling)
+        warnings.warn(f"ignored {n_constant} constant columns of {rows.x.shape[1]}", stacklevel=5)
+    return condition_learner(training, seed, device, default.build().to(device), default, scaling)
 
 
 def condition_learner(
-    reader: Reader,
-    columns: Columns,
-    classes: np.ndarray,
-    rows: LabelledRows,
+    training: TrainingSet,
     seed: int,
     device: torch.device,
-    learner: Learner,
+    learner: EmbeddingLearner,
     default: DefaultModel | None,
     scaling: Scaling | None,
 ) -> FewShotFitted:
     """The same with the learner given, as a model file has it."""
-    support = Support(
-        kernel_inputs(rows.x, scaling, device),
-        aligned(rows.y, device),
-        aligned(rows.weight, device),
-        len(classes),
-    )
-    with threads_for(len(rows.y)):
+    support = Support.of(training.rows, len(training.classes), scaling, device)
+    with threads_for(len(support.y)):
         conditioned = condition_on(learner, support, seed)
     return FewShotFitted(
-        classes=classes,
-        columns=columns,
-        reader=reader,
-        rows=rows,
+        classes=training.classes,
+        columns=training.columns,
+        reader=training.reader,
+        rows=training.rows,
         temperature=1.0,
         calibrated=False,
         log_evidence=conditioned.log_evidence,
@@ -125,8 +112,3 @@ def condition_learner(
         seed=seed,
         device=device,
     )
-
-
-def kernel_inputs(kept: np.ndarray, scaling: Scaling | None, device: torch.device) -> Tensor:
-    """What the kernel sees of rows in the form in which they are kept."""
-    return aligned(kept if scaling is None else scaling(kept), device)

@@ -17,12 +17,12 @@ import torch
 from sureshot.estimators.few_shot_default import DefaultModel
 from sureshot.estimators.few_shot_fitted import FewShotFitted, condition_learner
 from sureshot.estimators.few_shot_inputs import Encoder
-from sureshot.estimators.fitted import Format
+from sureshot.estimators.fitted import Format, TrainingSet
 from sureshot.estimators.preprocessing import Scaling
 from sureshot.estimators.readers import Reader, TableReader
 from sureshot.estimators.settings import device_for
 from sureshot.estimators.validation import Columns, LabelledRows
-from sureshot.meta.learners import EmbeddingLearner as Learner
+from sureshot.meta.learners import EmbeddingLearner
 from sureshot.meta.training.checkpoint import Checkpoint
 from sureshot.persistence import (
     Artifact,
@@ -116,7 +116,8 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], FewShotFitted]:
         learner = default.build().to(device)
     kept = LabelledRows(rows["rows.x"], y, rows["rows.weight"])
     try:
-        fitted = condition_learner(reader, columns, classes, kept, header["seed"], device, learner, default, scaling)
+        training = TrainingSet(reader, columns, classes, kept, None)
+        fitted = condition_learner(training, header["seed"], device, learner, default, scaling)
         found = fitted.probabilities(fitted.moments(fitted.inputs(kept.x[:1])), 1.0)
     except (RuntimeError, ValueError, IndexError, AssertionError) as error:
         raise ArtifactError(
@@ -133,7 +134,7 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], FewShotFitted]:
 FEW_SHOT_FORMAT = Format(KIND, _write, _read)
 
 
-def _meta_trained(artifact: Artifact, header: dict[str, Any]) -> Learner:
+def _meta_trained(artifact: Artifact, header: dict[str, Any]) -> EmbeddingLearner:
     if header["learner"] is None or header["backbone"] is None:
         raise ArtifactError(f"{artifact.path} holds neither a meta-trained learner nor the default; save it again.")
     return Checkpoint(artifact.path, {}, header["learner"], header["backbone"], 0, {}, {}, artifact).build()

@@ -20,7 +20,7 @@ import torch
 from sureshot.estimators.preprocessing import within_range
 from sureshot.estimators.readers import Reader
 from sureshot.estimators.validation import Columns, check_inputs, validated
-from sureshot.meta.learners import EmbeddingLearner as Learner
+from sureshot.meta.learners import EmbeddingLearner
 from sureshot.networks.backbones import Backbone
 from sureshot.networks.backbones.base import describe
 
@@ -32,7 +32,7 @@ LARGEST_EMBEDDING = 1e30  # embeddings are kept in single precision, whose numbe
 class Encoder(Reader):
     """The backbone of a meta-trained learner, from rows to embeddings."""
 
-    learner: Learner  # in evaluation mode and double precision
+    learner: EmbeddingLearner  # in evaluation mode and double precision
 
     @property
     def shape(self) -> tuple[int, ...]:

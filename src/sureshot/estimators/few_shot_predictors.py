@@ -19,23 +19,16 @@ from torch import Tensor
 from sureshot.estimators.fitted import Predictor
 from sureshot.estimators.settings import memory_budget
 from sureshot.estimators.support import Support
+from sureshot.estimators.uncertainty import entropies, entropy
 from sureshot.gaussian.gram import GramPrior
 from sureshot.gaussian.gram_blocks import condition_by_blocks
 from sureshot.gaussian.posterior import LatentMoments, Posterior, WithPriorClasses
 from sureshot.gaussian.prior import Queries
 from sureshot.gaussian.sites import Sites
-from sureshot.likelihoods.quadrature import (
-    displacement,
-    marginal_variance,
-    standard_normal_points,
-)
-from sureshot.meta.learners import EmbeddedPosterior, GaussianProcessLearner
-from sureshot.meta.learners import EmbeddingLearner as Learner
+from sureshot.likelihoods.quadrature import marginal_variance
+from sureshot.meta.learners import EmbeddedPosterior, EmbeddingLearner, GaussianProcessLearner
 from sureshot.meta.learners.gp import distance_to_classes
 from sureshot.meta.learners.prediction import class_probabilities, temper
-
-N_DRAWS = 128  # of the latents, for the parts of the uncertainty
-_DRAWS_AT_ONCE = 16
 
 
 class ConditionedLearner(Predictor):
@@ -108,19 +101,14 @@ class GaussianPredictor(ConditionedLearner):
         return mean.mean(0).squeeze(0).mT, variance.squeeze(0).mT
 
     def entropies(self, query: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-        """See `Predictor.entropies`; the mean is over fixed points of the posterior of the latents."""
-        mean, covariance = self._latents(query)  # (S, 1, C, Q)
-        points = standard_normal_points(self.n_classes, N_DRAWS, mean.dtype, mean.device)
-        displaced = displacement(mean, covariance)
-        average, aleatoric = torch.zeros_like(mean[0, 0]), torch.zeros_like(mean[0, 0, 0])
-        draws = len(points) * len(mean)
-        for block in points.split(_DRAWS_AT_ONCE):
-            latent = (mean + displaced(block)) / temperature
-            drawn = self.learner.predictive_likelihood.plug_in(latent)  # (points, S, 1, C, Q)
-            drawn = temper(drawn, self._own_temperature, -2)
-            average = average + drawn.sum((0, 1, 2)) / draws
-            aleatoric = aleatoric + _entropy(drawn, -2).sum((0, 1, 2)) / draws
-        return _entropy(average, 0), aleatoric
+        """See `Predictor.entropies`."""
+        mean, covariance = self._latents(query)
+        likelihood, own_temperature = self.learner.predictive_likelihood, self._own_temperature
+
+        def probabilities(latents: Tensor) -> Tensor:
+            return temper(likelihood.plug_in(latents / temperature), own_temperature, -2)
+
+        return entropies(mean.squeeze(1), covariance.squeeze(1), probabilities)
 
     @property
     def _own_temperature(self) -> Tensor:
@@ -187,17 +175,17 @@ class ScorePredictor(ConditionedLearner):
 
     def entropies(self, query: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
         """See `Predictor.entropies`; all of the uncertainty is aleatoric."""
-        total = _entropy(self.probabilities(self.moments(query), temperature), -1)
+        total = entropy(self.probabilities(self.moments(query), temperature), -1)
         return total, total
 
 
 @torch.no_grad()
-def condition_on(learner: Learner, support: Support, seed: int) -> ConditionedLearner:
+def condition_on(learner: EmbeddingLearner, support: Support, seed: int) -> ConditionedLearner:
     """Condition a learner on a support set.
 
     Parameters
     ----------
-    learner : Learner
+    learner : EmbeddingLearner
         In evaluation mode and double precision.
     support : Support
     seed : int
@@ -273,7 +261,3 @@ def _check_memory(learner: GaussianProcessLearner, n: int, n_present: int) -> No
             f"{available / 1e9:.1f} GB are free: FewShotClassifier is for a few rows of each class; use GPClassifier, "
             "on this checkpoint's embeddings if need be, or fewer rows."
         )
-
-
-def _entropy(probabilities: Tensor, dim: int) -> Tensor:
-    return torch.special.entr(probabilities).sum(dim)

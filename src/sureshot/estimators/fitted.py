@@ -7,6 +7,7 @@ in terms of it. A model file is a `Fitted` and the constructor's arguments, in t
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,17 @@ from torch import Tensor
 from sureshot.estimators.readers import Reader
 from sureshot.estimators.validation import Columns, LabelledRows
 from sureshot.persistence import Artifact
+
+
+@dataclass(frozen=True)
+class TrainingSet:
+    """What an estimator learns from: all labelled rows that it knows, not only those of the latest call."""
+
+    reader: Reader
+    columns: Columns
+    classes: np.ndarray  # (C,), some may have no row
+    rows: LabelledRows  # as the reader keeps them, with the weights that they came with
+    checked: np.ndarray | None  # (n, width), X as the first call gave it; None afterwards
 
 
 class Predictor(ABC):
@@ -60,9 +72,9 @@ class Fitted(Predictor):
     log_evidence: float  # in nats
 
     @property
-    @abstractmethod
     def queries_at_once(self) -> int:
-        """How many queries keep the memory of an answer within bounds."""
+        """How many queries keep the memory of an answer within bounds; any number where not said."""
+        return sys.maxsize
 
     @abstractmethod
     def inputs(self, kept: np.ndarray) -> Tensor:

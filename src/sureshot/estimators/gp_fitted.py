@@ -9,32 +9,27 @@ import torch
 from torch import Tensor
 
 from sureshot.estimators import options
-from sureshot.estimators.class_weights import weigh_classes
 from sureshot.estimators.conditioning import Conditioned, condition, training_likelihood
 from sureshot.estimators.features import FeatureMap, explicit_features, nystrom_features
-from sureshot.estimators.fitted import Fitted
+from sureshot.estimators.fitted import Fitted, TrainingSet
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.plan import Plan
 from sureshot.estimators.posterior_arrays import rebuilt
 from sureshot.estimators.precomputed import MatrixReader
-from sureshot.estimators.readers import Reader
+from sureshot.estimators.preprocessing import kernel_inputs
 from sureshot.estimators.settings import Settings, memory_budget
 from sureshot.estimators.support import Support
 from sureshot.estimators.temperature import fit_rule
 from sureshot.estimators.threads import threads_for
-from sureshot.estimators.tuning import leave_one_out_latents
-from sureshot.estimators.validation import Columns, LabelledRows
-from sureshot.gaussian.memory import entries_by_features
+from sureshot.estimators.uncertainty import entropies
 from sureshot.gaussian.posterior import Posterior
 from sureshot.gaussian.prior import Queries
 from sureshot.inference.inducing import kmeans_inducing
-from sureshot.kernels import Expression
+from sureshot.kernels import Expression, feature_map
 from sureshot.kernels.dense import as_expression
-from sureshot.likelihoods.quadrature import displacement, standard_normal_points
 
 EXACT_LIMIT = 1500  # rows up to which a kernel without explicit features is used exactly
 DEFAULT_INDUCING = 1000
-N_DRAWS, DRAWS_AT_ONCE = 128, 16  # of the latents, for the parts of the uncertainty
 _SMALLEST_VARIANCE = 1e-300
 
 
@@ -47,15 +42,10 @@ class GPFitted(Fitted):
     posterior: Posterior
     trace: tuple[float, ...]  # of the bound, along the iterations of mean field or natural gradients
 
-    @property
-    def queries_at_once(self) -> int:
-        """See `Fitted.queries_at_once`: any number; what takes memory is worked through in blocks further down."""
-        return 2048
-
     def inputs(self, kept: np.ndarray) -> Tensor:
         """See `Fitted.inputs`; kernel values as they are, if they are precomputed."""
         device = self.plan.kernel.outputscale.device
-        return aligned(kept, device) if self.precomputed else self.plan.inputs(kept, device)
+        return kernel_inputs(kept, None if self.precomputed else self.plan.scaling, device)
 
     def queries(self, inputs: Tensor) -> Queries:
         """What the prior says of queries: features (1, Q, R) and prior variances (1, Q)."""
@@ -111,20 +101,14 @@ class GPFitted(Fitted):
         return -(top - common) / spread.clamp_min(_SMALLEST_VARIANCE).sqrt()
 
     def entropies(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-        """See `Predictor.entropies`; the mean is over fixed points of the posterior of the latents."""
+        """See `Predictor.entropies`."""
         mean, spread = self.posterior.query(*self.queries(queries))
-        points = standard_normal_points(mean.shape[1], N_DRAWS, mean.dtype, mean.device)  # (P, C)
         likelihood = self.plan.model.predictive_likelihood()
-        share = 1 / (len(points) * len(mean))
-        average = mean.new_zeros(len(self.classes), len(queries))
-        aleatoric = mean.new_zeros(len(queries))
-        for chain_mean, chain_spread in zip(mean, spread, strict=True):
-            displaced = displacement(chain_mean, chain_spread)
-            for block in points.split(DRAWS_AT_ONCE):
-                drawn = likelihood.plug_in((chain_mean + displaced(block)) / temperature)[:, : len(self.classes)]
-                average = average + share * drawn.sum(0)
-                aleatoric = aleatoric + share * torch.special.entr(drawn).sum((0, 1))
-        return torch.special.entr(average).sum(0), aleatoric
+
+        def probabilities(latents: Tensor) -> Tensor:
+            return likelihood.plug_in(latents / temperature)[:, : len(self.classes)]
+
+        return entropies(mean, spread, probabilities)
 
     @property
     def kernel(self) -> Expression:
@@ -141,21 +125,19 @@ class GPFitted(Fitted):
 def fit_posterior(
     settings: Settings,
     plan: Plan,
-    reader: Reader,
-    columns: Columns,
-    classes: np.ndarray,
-    rows: LabelledRows,
+    support: Support,  # the training set's rows, as the plan's kernel sees them
+    training: TrainingSet,
     calibrated_temperature: float | None = None,
 ) -> GPFitted:
     """The posterior for a plan, and the temperature that suits it."""
-    weighted = weigh_classes(rows, settings.class_weight, classes)
-    support = plan.support(weighted, len(classes), settings.device)
-    _check_memory(settings, plan, support)
-    with threads_for(len(weighted.y)):
-        feature_map = _feature_map(settings, plan, support)
+    n_rows, width = support.x.shape
+    inducing = options.use_inducing(settings.approximation, plan.kernel, n_rows, width, EXACT_LIMIT)
+    _check_memory(settings, plan, support, inducing)
+    with threads_for(n_rows):
+        features = _feature_map(settings, plan, support, inducing)
         conditioned = condition(
             plan.model,
-            aligned(feature_map(support.x)[0]),
+            aligned(features(support.x)[0]),
             support.y,
             support.n_classes,
             support.weight,
@@ -165,15 +147,15 @@ def fit_posterior(
         if plan.rule == "plug_in" and settings.objective is not None and calibrated_temperature is None:
             plan = _with_temperature(settings, plan, support, conditioned)
     return GPFitted(
-        classes=classes,
-        columns=columns,
-        reader=reader,
-        rows=rows,
+        classes=training.classes,
+        columns=training.columns,
+        reader=training.reader,
+        rows=training.rows,
         temperature=plan.temperature if calibrated_temperature is None else calibrated_temperature,
         calibrated=calibrated_temperature is not None,
         log_evidence=conditioned.log_evidence,
         plan=plan,
-        feature_map=feature_map,
+        feature_map=features,
         posterior=rebuilt(conditioned.posterior),
         trace=conditioned.trace,
     )
@@ -183,10 +165,8 @@ def _with_temperature(settings: Settings, plan: Plan, support: Support, conditio
     """The plan with the temperature that predicts left-out labels best, by the posterior of all rows."""
     if conditioned.sites is None:
         return plan
-    mean, variance = leave_one_out_latents(conditioned)
-    default = options.one_shot_temperature(settings.kernel)
-    if isinstance(settings.kernel, str) and settings.kernel == "auto":
-        default = options.one_shot_temperature(options.automatic_kernels(support.x)[0])
+    mean, variance = conditioned.leave_one_out()
+    default = options.starting_temperature(settings.kernel, support.x)
     temperature, pointwise = fit_rule(plan.model.predictive_likelihood(), mean, variance, support, "plug_in", default)
     usable = support.usable
     total = float(usable.sum())
@@ -194,9 +174,9 @@ def _with_temperature(settings: Settings, plan: Plan, support: Support, conditio
     return replace(plan, temperature=temperature, score=score)
 
 
-def _feature_map(settings: Settings, plan: Plan, support: Support) -> FeatureMap:
+def _feature_map(settings: Settings, plan: Plan, support: Support, inducing: bool) -> FeatureMap:
     x, kernel = support.x, plan.kernel
-    if not options.use_inducing(settings.approximation, kernel, len(x), x.shape[1], EXACT_LIMIT):
+    if not inducing:
         direct = settings.approximation == "exact" and settings.precomputed
         return (None if direct else explicit_features(kernel, x)) or nystrom_features(kernel, x)
     n_present = int((torch.bincount(support.y) > 0).sum())
@@ -204,17 +184,13 @@ def _feature_map(settings: Settings, plan: Plan, support: Support) -> FeatureMap
     return nystrom_features(kernel, kmeans_inducing(x, support.y, per_class))
 
 
-def _check_memory(settings: Settings, plan: Plan, support: Support) -> None:
+def _check_memory(settings: Settings, plan: Plan, support: Support, inducing: bool) -> None:
     """Refuse before memory is taken, with the estimate and what to try."""
     (n_rows, width), n_classes = support.x.shape, support.n_classes
-    inducing = options.use_inducing(settings.approximation, plan.kernel, n_rows, width, EXACT_LIMIT)
     rank = min(n_rows, settings.n_inducing or DEFAULT_INDUCING) if inducing else n_rows
-    if not inducing and options.feature_map(plan.kernel, width) is not None:
+    if not inducing and feature_map(plan.kernel, width) is not None:
         rank = min(n_rows, width + 1)
-    n_latents = n_classes * (settings.n_chains if plan.model.inference == "gibbs" else 1)
-    blocks = n_latents if plan.model.inference in ("mean_field", "gibbs", "natural_gradient") else 1
-    entries = entries_by_features(n_rows, rank, n_latents, blocks, n_classes)
-    needed, available = 8.0 * entries, memory_budget(settings.memory_limit)
+    needed, available = 8.0 * plan.model.entries(n_rows, rank, n_classes), memory_budget(settings.memory_limit)
     if needed > available:
         raise MemoryError(
             f"fitting {n_rows} rows, {n_classes} classes and {rank} features would take about "

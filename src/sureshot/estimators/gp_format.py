@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 
-from sureshot.estimators.class_weights import weigh_classes
 from sureshot.estimators.conditioning import INFERENCE_FOR, Model
 from sureshot.estimators.features import FeatureMap
 from sureshot.estimators.fitted import Format
@@ -21,7 +20,7 @@ from sureshot.estimators.posterior_arrays import pack_posterior, unpack_posterio
 from sureshot.estimators.preprocessing import Scaling
 from sureshot.estimators.readers import TableReader
 from sureshot.estimators.settings import Settings
-from sureshot.estimators.validation import Columns, LabelledRows
+from sureshot.estimators.validation import Columns, LabelledRows, weigh_classes
 from sureshot.kernels import Expression
 from sureshot.kernels.config import kernel_config, kernel_from_config, kernel_state
 from sureshot.likelihoods.base import PredictiveRule

@@ -26,7 +26,7 @@ from sureshot.kernels.presets import LENGTHSCALE_NAMES, UNIT_SPHERE_NAMES
 from sureshot.likelihoods.base import PredictiveRule
 
 COMMENSURATE_COLUMNS = 8
-INFERENCE_NAMES = ("mean_field", "gibbs", "natural_gradient", "laplace")
+INFERENCE_NAMES = tuple(dict.fromkeys(name for names in INFERENCE_FOR.values() for name in names if name != "exact"))
 # Temperature of the plug-in rule where every class has a single row and the output scale is the default: the
 # geometric mean of the best ones on one-shot tasks (docs/results/one-shot-defaults.md).
 ONE_SHOT_TEMPERATURE = {
@@ -153,6 +153,12 @@ def one_shot_temperature(kernel: str | Kernel | Expression) -> float:
     if isinstance(kernel, str):
         return ONE_SHOT_TEMPERATURE.get(kernel, ONE_SHOT_TEMPERATURE_ELSEWHERE)
     return ONE_SHOT_TEMPERATURE_ELSEWHERE
+
+
+def starting_temperature(kernel: str | Kernel | Expression, x: Tensor) -> float:
+    """`one_shot_temperature` of a kernel argument, for inputs (N, D)."""
+    automatic = isinstance(kernel, str) and kernel == "auto"
+    return one_shot_temperature(automatic_kernels(x)[0] if automatic else kernel)
 
 
 def rules_for(predictive: str, model: Model) -> tuple[PredictiveRule, ...]:

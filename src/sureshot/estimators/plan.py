@@ -7,9 +7,7 @@ import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 from gpytorch.kernels import Kernel
-from torch import Tensor
 
 from sureshot.estimators import options
 from sureshot.estimators.conditioning import Model
@@ -34,22 +32,17 @@ class Plan:
     temperature: float
     score: float  # mean leave-one-out log probability in nats; NaN where no row could be left out
 
-    def inputs(self, x: np.ndarray, device: torch.device) -> Tensor:
-        """Rows (n, D) as the kernel sees them."""
-        return aligned(self.scaling(x), device)
 
-    def support(self, rows: LabelledRows, n_classes: int, device: torch.device) -> Support:
-        """Labelled rows as tensors."""
-        return Support(self.inputs(rows.x, device), aligned(rows.y, device), aligned(rows.weight, device), n_classes)
-
-
-def choose_plan(settings: Settings, rows: LabelledRows, n_classes: int, matrix: np.ndarray | None) -> Plan:
-    """The plan for labelled rows (their classes' weights multiplied in), all choices made from them.
+def choose_plan(
+    settings: Settings, rows: LabelledRows, n_classes: int, matrix: np.ndarray | None
+) -> tuple[Plan, Support]:
+    """The plan for labelled rows, all choices made from them, and the rows as its kernel sees them.
 
     Parameters
     ----------
     settings : Settings
     rows : LabelledRows
+        The weights of their classes multiplied in.
     n_classes : int
     matrix : ndarray (n, n), optional
         The kernel matrix, if it is precomputed; rows are then positions in it.
@@ -58,11 +51,11 @@ def choose_plan(settings: Settings, rows: LabelledRows, n_classes: int, matrix: 
     options.check_objective(settings.objective, models[0].inference)
     rules = options.rules_for(settings.predictive, models[0])
     scaling = _scaling(settings, rows)
-    x = aligned(scaling(rows.x), settings.device)
+    support = Support.of(rows, n_classes, scaling, settings.device)
     free = settings.standardize == "auto" and bool((scaling.scale != 1).any())
     families = options.families_for(
         settings.kernel,
-        x,
+        support.x,
         None if matrix is None else aligned(matrix, settings.device),
         aligned(scaling.scale, settings.device) if free else None,
     )
@@ -70,8 +63,7 @@ def choose_plan(settings: Settings, rows: LabelledRows, n_classes: int, matrix: 
         rule = "plug_in" if models[0].likelihood == "gaussian" and "plug_in" in rules else rules[0]
         found = Setting(families[0].build(1.0), models[0], rule, 1.0, math.nan)  # columns stay standardised
     else:
-        support = Support(x, aligned(rows.y, settings.device), aligned(rows.weight, settings.device), n_classes)
-        stand_ins = tuple(_deterministic(model) for model in models)
+        stand_ins = tuple(model.stand_in() for model in models)
         objective = "leave_one_out" if settings.objective == "auto" else settings.objective
         rng = np.random.default_rng(settings.seed)
         with one_thread():  # the subset is small by construction
@@ -80,11 +72,22 @@ def choose_plan(settings: Settings, rows: LabelledRows, n_classes: int, matrix: 
             found = replace(found, model=replace(models[0], noise=found.model.noise))
     if found.column_weights is not None:
         scaling = scaling.weighted(found.column_weights.cpu().numpy())
-    return Plan(scaling, found.kernel, found.model, found.rule, found.temperature, found.score)
+        support = Support.of(rows, n_classes, scaling, settings.device)
+    return Plan(scaling, found.kernel, found.model, found.rule, found.temperature, found.score), support
 
 
-def adapted_plan(plan: Plan, settings: Settings, n_classes: int, calibrated: bool) -> Plan:
-    """The plan with the likelihood, and its usual rule, that another number of classes needs."""
+def keep_plan(
+    plan: Plan, settings: Settings, rows: LabelledRows, n_classes: int, calibrated: bool
+) -> tuple[Plan, Support]:
+    """The plan for other labelled rows, and these as its kernel sees them.
+
+    What changes is what another number of classes needs: the likelihood, and its usual rule unless the temperature is
+    `calibrated`.
+    """
+    return _adapted(plan, settings, n_classes, calibrated), Support.of(rows, n_classes, plan.scaling, settings.device)
+
+
+def _adapted(plan: Plan, settings: Settings, n_classes: int, calibrated: bool) -> Plan:
     current = plan.model
     allowed = options.models_for(settings.likelihood, settings.inference, n_classes, **settings.model_settings)
     too_many = current.likelihood == "logistic" and n_classes > 2
@@ -102,10 +105,5 @@ def _scaling(settings: Settings, rows: LabelledRows) -> Scaling:
         return Scaling(np.arange(1), np.zeros(1), np.ones(1))
     scaling, n_columns = fit_scaling(rows.x, rows.weight, settings.standardize), rows.x.shape[1]
     if len(scaling.kept) < n_columns:
-        warnings.warn(f"ignored {n_columns - len(scaling.kept)} constant columns of {n_columns}", stacklevel=7)
+        warnings.warn(f"ignored {n_columns - len(scaling.kept)} constant columns of {n_columns}", stacklevel=6)
     return scaling
-
-
-def _deterministic(model: Model) -> Model:
-    """The stand-in whose leave-one-out predictions choose settings for a sampled or stochastic inference."""
-    return replace(model, inference="mean_field") if model.inference in ("gibbs", "natural_gradient") else model

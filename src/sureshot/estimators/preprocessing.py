@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from sureshot.estimators.layout import aligned
 from sureshot.kernels import is_unit_norm
 
 LARGEST_INPUT = 1e50
@@ -34,6 +35,11 @@ class Scaling:
     def weighted(self, weights: np.ndarray) -> Scaling:
         """The map followed by a factor for each column."""
         return Scaling(self.kept, self.mean, self.scale / weights)
+
+
+def kernel_inputs(kept: np.ndarray, scaling: Scaling | None, device: torch.device) -> torch.Tensor:
+    """What a kernel sees of rows (n, D) in the form in which they are kept."""
+    return aligned(kept if scaling is None else scaling(kept), device)
 
 
 def fit_scaling(x: np.ndarray, weight: np.ndarray, standardize: bool | str) -> Scaling:

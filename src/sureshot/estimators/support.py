@@ -9,6 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sureshot.estimators.layout import aligned
+from sureshot.estimators.preprocessing import Scaling, kernel_inputs
+from sureshot.estimators.validation import LabelledRows
+
 MAX_TUNING_CELLS = 2500  # rows x classes of the subset on which kernels are compared
 MAX_TUNING_ROWS = 500
 MIN_ROWS_PER_CLASS = 5  # on average, whatever the cells
@@ -23,6 +27,12 @@ class Support:
     y: Tensor  # (N,)
     weight: Tensor  # (N,)
     n_classes: int
+
+    @classmethod
+    def of(cls, rows: LabelledRows, n_classes: int, scaling: Scaling | None, device: torch.device) -> Support:
+        """Labelled rows in the form in which they are kept."""
+        x = kernel_inputs(rows.x, scaling, device)
+        return cls(x, aligned(rows.y, device), aligned(rows.weight, device), n_classes)
 
     @cached_property
     def usable(self) -> Tensor:

@@ -30,10 +30,9 @@ from gpytorch.kernels import Kernel, ScaleKernel
 from joblib import Parallel, delayed
 from torch import Tensor
 
-from sureshot.estimators.conditioning import Conditioned, Model, condition
+from sureshot.estimators.conditioning import Model, condition
 from sureshot.estimators.support import Support, tuning_subset
 from sureshot.estimators.temperature import fit_rule, plug_in_temperatures, smoothed_score
-from sureshot.gaussian.posterior import leave_one_out
 from sureshot.inference.label_regression import leave_one_out_path
 from sureshot.kernels import Expression, evaluate
 from sureshot.likelihoods.base import PredictiveRule
@@ -288,7 +287,7 @@ class Search:
             only_means=means,
             tolerance=TUNING_TOLERANCE,
         )
-        mean, variance = leave_one_out_latents(fitted)
+        mean, variance = fitted.leave_one_out()
         log_prior = _log_normal(lengthscale, DEFAULT_LENGTHSCALE, LENGTHSCALE_SPREAD) + _log_normal(
             output_scale, DEFAULT_OUTPUT_SCALE, OUTPUT_SCALE_SPREAD
         )
@@ -365,13 +364,6 @@ class Search:
             features = basis[:, kept] * eigenvalues[kept].sqrt() / self.support.weight.sqrt()[:, None]
             self._bases[lengthscale] = features
         return self._bases[lengthscale]
-
-
-def leave_one_out_latents(fitted: Conditioned) -> tuple[Tensor, Tensor]:
-    """Leave-one-out latent means and variances (C, N) of deterministic inference."""
-    assert fitted.sites is not None
-    assert fitted.moments is not None
-    return leave_one_out(*fitted.moments, *fitted.sites)
 
 
 def scaled(kernel: Kernel, output_scale: float) -> Kernel:

@@ -1,4 +1,4 @@
-"""What every estimator checks before it computes: inputs, labels, weights.
+"""What becomes of inputs, labels and weights before an estimator computes: they are checked, merged, weighed by class.
 
 Messages name the argument, what was expected, what came and what to try. Rows that repeat (same inputs, same label)
 are merged into one row with their summed weight, and rows of weight zero are dropped, so that integer weights equal
@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import torch
 from sklearn.base import BaseEstimator
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
@@ -118,6 +119,32 @@ def merge_rows(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> LabelledRows
     _, first, inverse = np.unique(as_bytes, return_index=True, return_inverse=True)
     merged = np.bincount(inverse.ravel(), weights=weight, minlength=len(first))
     return LabelledRows(x[first], y[first].astype(np.int64), merged)
+
+
+def weigh_classes(
+    rows: LabelledRows,  # with the weights that they came with
+    class_weight: Any,  # a dict by label, "balanced" or None
+    classes: np.ndarray,  # (C,)
+) -> LabelledRows:
+    """The rows with the weights of their classes multiplied in; rows of a class of weight zero are left out.
+
+    "balanced" gives every class that has rows the same total weight and keeps the sum of all weights. It counts a row
+    of weight 2 as two rows.
+    """
+    if class_weight is None:
+        return rows
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        totals = np.bincount(rows.y, rows.weight, minlength=len(classes))
+        of_class = rows.weight.sum() / (np.count_nonzero(totals) * np.where(totals > 0, totals, 1.0))
+    else:
+        of_class = compute_class_weight(class_weight, classes=classes, y=classes[rows.y])
+    if not (np.isfinite(of_class).all() and (of_class >= 0).all()):
+        raise ValueError(f"class_weight must hold finite numbers that are not negative; got {class_weight!r}.")
+    weight = rows.weight * of_class[rows.y]
+    counted = weight > 0
+    if not counted.any():
+        raise ValueError(f"class_weight leaves no row: every class that has rows has weight 0 in {class_weight!r}.")
+    return LabelledRows(rows.x[counted], rows.y[counted], weight[counted])
 
 
 def _check_columns_numeric(frame: pd.DataFrame) -> None:

@@ -8,10 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+
+
+class TaskRows(NamedTuple):
+    """Labelled rows of T tasks."""
+
+    x: Tensor  # (T, N, ...)
+    y: Tensor  # (T, N)
+    mask: Tensor | None  # (T, N), False for padding; None when every row is real
 
 
 @dataclass(frozen=True)
@@ -57,6 +65,15 @@ class Tasks:
     def with_inputs(self, support_x: Tensor, query_x: Tensor) -> Tasks:
         """The same tasks with something else for the same rows, such as their embeddings."""
         return replace(self, support_x=support_x, query_x=query_x)
+
+    def merged(self) -> TaskRows:
+        """Support and query of each task side by side, S + Q rows."""
+        mask = None
+        if self.support_mask is not None or self.query_mask is not None:
+            parts = ((self.support_y, self.support_mask), (self.query_y, self.query_mask))
+            mask = torch.cat([torch.ones_like(y, dtype=torch.bool) if m is None else m for y, m in parts], 1)
+        x, y = torch.cat([self.support_x, self.query_x], 1), torch.cat([self.support_y, self.query_y], 1)
+        return TaskRows(x, y, mask)
 
     @staticmethod
     def joined(parts: Sequence[Tasks]) -> Tasks:

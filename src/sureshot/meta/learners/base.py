@@ -190,17 +190,6 @@ def require_finite(name: str, x: Tensor, mask: Tensor | None) -> None:
         )
 
 
-def joint_mask(tasks: Tasks) -> Tensor | None:
-    """Which rows of support and query, side by side, are real, (T, S + Q); None if all are."""
-    if tasks.support_mask is None and tasks.query_mask is None:
-        return None
-    parts = [
-        torch.ones_like(y, dtype=torch.bool) if mask is None else mask
-        for y, mask in ((tasks.support_y, tasks.support_mask), (tasks.query_y, tasks.query_mask))
-    ]
-    return torch.cat(parts, 1)
-
-
 def mean_over_rows(values: Tensor, mask: Tensor | None) -> Tensor:
     """Mean of (T, N) over the real rows of each task, (T,)."""
     if mask is None:

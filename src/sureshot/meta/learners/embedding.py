@@ -21,7 +21,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from sureshot.meta.learners.base import Latents, Learner, TaskPosterior, joint_mask, require_finite
+from sureshot.meta.learners.base import Latents, Learner, TaskPosterior, require_finite
 from sureshot.meta.tasks import Tasks
 
 Precision = Literal["float32", "bfloat16"]
@@ -157,8 +157,7 @@ class EmbeddingLearner(Learner):
     def embed_tasks(self, tasks: Tasks) -> Tasks:
         """The tasks with embeddings for inputs; support and query of a task pass together, padding does not."""
         n_support = tasks.support_y.shape[1]
-        x = torch.cat([tasks.support_x, tasks.query_x], 1)
-        mask = joint_mask(tasks)
+        x, _, mask = tasks.merged()
         if mask is None:
             embedded = self.embed(x)
         else:

@@ -31,9 +31,8 @@ from sureshot.likelihoods import OneVsEach
 from sureshot.likelihoods.base import Likelihood
 from sureshot.likelihoods.quadrature import marginal_variance
 from sureshot.meta.learners.absent_classes import ABSENT_MEAN
-from sureshot.meta.learners.base import Latents, joint_mask, mean_over_rows
-from sureshot.meta.learners.embedding import EmbeddedPosterior, Precision
-from sureshot.meta.learners.embedding import EmbeddingLearner as Learner
+from sureshot.meta.learners.base import Latents, mean_over_rows
+from sureshot.meta.learners.embedding import EmbeddedPosterior, EmbeddingLearner, Precision
 from sureshot.meta.learners.prediction import TASK_RULES, TaskRule, class_probabilities, temper
 from sureshot.meta.learners.task_inference import TaskInference
 from sureshot.meta.learners.task_kernel import TaskKernel
@@ -109,7 +108,7 @@ def distance_to_classes(kernel: TaskKernel, support: Tensor, membership: Tensor,
     return distance.masked_fill(empty, torch.inf).amin(-2)
 
 
-class GaussianProcessLearner(Learner):
+class GaussianProcessLearner(EmbeddingLearner):
     """A deep-kernel Gaussian-process classifier for tasks.
 
     Parameters
@@ -219,7 +218,7 @@ class GaussianProcessLearner(Learner):
         self.register_buffer("shot_growth", torch.zeros(()))  # its slope in the log of the shots
 
     def set_centre(self, centre: Tensor) -> None:
-        """Subtract a vector from all embeddings in use; see `Learner.set_centre`."""
+        """Subtract a vector from all embeddings in use; see `EmbeddingLearner.set_centre`."""
         self.centre.copy_(centre)
 
     def set_temperature(
@@ -259,14 +258,12 @@ class GaussianProcessLearner(Learner):
         return found
 
     def task_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
-        """Negative objective per row, (T,); see `Learner.task_losses`."""
+        """Negative objective per row, (T,); see `EmbeddingLearner.task_losses`."""
         if self.base_classes is not None:
             losses: Tensor = self.base_classes(tasks)
             return losses
         if self.objective == "marginal":
-            z = torch.cat([tasks.support_x, tasks.query_x], 1)
-            y = torch.cat([tasks.support_y, tasks.query_y], 1)
-            mask = joint_mask(tasks)
+            z, y, mask = tasks.merged()
             weight = None if mask is None else mask.to(z.dtype)
             prior = self._prior(self.kernel, z, tasks.n_classes, tasks.class_mask, self.prior_mean)
             evidence, self.task_state = self.training_inference.evidence_from(
@@ -297,7 +294,7 @@ class GaussianProcessLearner(Learner):
         class_mask: Tensor | None,
         generator: torch.Generator,
     ) -> GaussianProcessTaskPosterior:
-        """See `Learner.condition_embedded`."""
+        """See `EmbeddingLearner.condition_embedded`."""
         return self._condition(support, support_y, n_classes, support_mask, class_mask, generator, training=False)
 
     def _condition(
@@ -359,12 +356,11 @@ def class_major(tasks: Tasks) -> Tasks:
 
     With S support rows these belong to one class at one shot and to two at five: a published mistake.
     """
-    if joint_mask(tasks) is not None or tasks.class_mask is not None:
+    x, y, mask = tasks.merged()
+    if mask is not None or tasks.class_mask is not None:
         raise ValueError("predictive_split='first_rows' needs tasks of one size, without padding")
     n_support = tasks.support_y.shape[1]
-    y = torch.cat([tasks.support_y, tasks.query_y], 1)
     order = y.argsort(dim=1, stable=True)
-    x = torch.cat([tasks.support_x, tasks.query_x], 1)
     x = x.gather(1, order.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
     y = y.gather(1, order)
     return Tasks(x[:, :n_support], y[:, :n_support], x[:, n_support:], y[:, n_support:], tasks.n_classes)
