@@ -197,6 +197,7 @@ def latents(learner: Learner, tasks: Tasks, generator: torch.Generator | None = 
 
 
 def losses(learner: Learner, tasks: Tasks, generator: torch.Generator | None = None) -> Tensor:
+    learner.task_state = None  # a learner that carries something over starts anew: losses of the first step
     with torch.no_grad():
         return learner(tasks, generator)
 
