@@ -27,24 +27,17 @@ def whitening(Kzz: Tensor) -> Tensor:
     return vectors * torch.where(present, values.clamp_min(floor).rsqrt(), 0).unsqueeze(-2)
 
 
-def kmeans_inducing(x: Tensor, y: Tensor, n_per_class: int, random_state: int = 0) -> Tensor:
+def kmeans_inducing(
+    x: Tensor,  # (N, D)
+    y: Tensor,  # (N,) int64
+    n_per_class: int,
+    random_state: int = 0,
+) -> Tensor:
     """Inducing inputs (R, D): for every class the centres of k-means over its rows.
 
-    Parameters
-    ----------
-    x : Tensor (N, D)
-    y : Tensor (N,) int64
-    n_per_class : int
-        A class with no more distinct rows than this contributes these rows themselves. So do, in any class, the few
-        rows that lie a million times farther from its median than half of its rows do: among them k-means, which
-        knows distances to eight digits, could not tell the others apart.
-    random_state : int, default=0
-        Equal seeds give equal centres.
-
-    Raises
-    ------
-    ValueError
-        When `n_per_class` is below 1.
+    A class with no more than ``n_per_class`` distinct rows contributes these rows themselves. So do, in any class, the
+    few rows that lie a million times farther from its median than half of its rows do: among them k-means, which knows
+    distances to eight digits, could not tell the others apart.
     """
     if n_per_class < 1:
         raise ValueError(f"n_per_class must be at least 1, but it is {n_per_class}")

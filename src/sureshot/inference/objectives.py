@@ -38,22 +38,16 @@ from sureshot.likelihoods.sites import MeanFieldLikelihood
 
 
 def evidence_bound(
-    posterior: SitePosterior, likelihood: MeanFieldLikelihood, y: Tensor, weight: Tensor | None = None
+    posterior: SitePosterior,  # over latents (..., C, N)
+    likelihood: MeanFieldLikelihood,
+    y: Tensor,  # (..., N) int64
+    weight: Tensor | None = None,  # (..., N), a datum of weight 2 counts twice
 ) -> Tensor:
     """Lower bound on ``log p(y)`` by a Gaussian posterior, shape (...), in nats.
 
     The auxiliary variables are at their optimum for this posterior, so it is the tightest bound of its
     family. Do not learn the output scale of a kernel from it: its gradient in the scale has the wrong sign
     at moderate scales (see the module's notes).
-
-    Parameters
-    ----------
-    posterior : SitePosterior
-        Over latents (..., C, N).
-    likelihood : MeanFieldLikelihood
-    y : Tensor (..., N) int64
-    weight : Tensor (..., N), optional
-        One by default; a datum of weight 2 counts twice.
     """
     return likelihood.local_bound(posterior.mean, posterior.variance, y, weight) - posterior.kl()
 
@@ -71,20 +65,17 @@ def leave_one_out_log_likelihood(
     return (scores if weight is None else weight * scores).sum(-1)
 
 
-def gibbs_leave_one_out(prior: Prior, sites: Sites, likelihood: Likelihood, y: Tensor) -> Tensor:
+def gibbs_leave_one_out(
+    prior: Prior,
+    sites: Sites,  # posterior draws, (draws, ..., C, N)
+    likelihood: Likelihood,
+    y: Tensor,  # (..., N) int64
+) -> Tensor:
     """Exact ``log p(y_n | the others)`` from posterior draws of the auxiliary variables, (..., N).
 
     Averaging ``p(y_n | cavity)`` over posterior draws would be wrong, since the draws have seen y_n. Exact is
     ``1 / p(y_n | y_-n) = E[1 / p(y_n | y_-n, omega_-n)]`` over draws of omega given all labels. It needs a
     normalised likelihood whose sites are diagonal (logistic, logistic-softmax, Gaussian labels).
-
-    Parameters
-    ----------
-    prior : Prior
-    sites : Sites
-        Posterior draws in the leading dimension, (draws, ..., C, N).
-    likelihood : Likelihood
-    y : Tensor (..., N) int64
     """
     mean, variance = prior.condition(sites).leave_one_out()
     labels = y.expand(*mean.shape[:-2], y.shape[-1])
@@ -93,30 +84,22 @@ def gibbs_leave_one_out(prior: Prior, sites: Sites, likelihood: Likelihood, y: T
 
 
 def predictive_log_likelihood(
-    posterior: SitePosterior,
+    posterior: SitePosterior,  # given the support
     likelihood: Likelihood,
-    cross: Tensor,
+    cross: Tensor,  # this and the next as for `Posterior.query`
     prior_variance: Tensor,
-    y: Tensor,
+    y: Tensor,  # (..., Q) int64, of the queries
     rule: PredictiveRule = "integral",
 ) -> Tensor:
-    """Sum over queries of ``log p(y* | x*, support)``, shape (...), in nats.
-
-    Parameters
-    ----------
-    posterior : SitePosterior
-        Conditioned on the support.
-    cross, prior_variance : Tensor
-        As for ``posterior.query``.
-    y : Tensor (..., Q) int64
-        The queries' labels.
-    rule : {"integral", "expected_log", "plug_in"}
-    """
+    """Sum over queries of ``log p(y* | x*, support)``, shape (...), in nats."""
     mean, variance = posterior.query(cross, prior_variance)
     return _log_probability(likelihood.predict(mean, variance, rule), y).sum(-1)
 
 
-def fisher_surrogate(prior: Prior, sites: Sites) -> Tensor:
+def fisher_surrogate(
+    prior: Prior,  # its kernel matrix, features or mean carry the gradient
+    sites: Sites,  # posterior draws, (draws, ..., C, N)
+) -> Tensor:
     """A value whose *gradient* is a Monte-Carlo estimate of the gradient of ``log p(y)``, shape (...).
 
     Fisher's identity: ``grad log p(y) = E[grad log p(y | omega)]`` with omega drawn from its posterior given
@@ -124,13 +107,6 @@ def fisher_surrogate(prior: Prior, sites: Sites) -> Tensor:
     for draws from the *posterior*: a draw that starts from a prior sample and takes one step learns the
     output scale in the wrong direction. Subtract a second surrogate, with draws given the support alone,
     from one with draws given support and query to get an unbiased gradient of the predictive likelihood.
-
-    Parameters
-    ----------
-    prior : Prior
-        Its kernel matrix, features or mean carry the gradient.
-    sites : Sites
-        Posterior draws in the leading dimension, (draws, ..., C, N).
     """
     constant = Sites(sites.precision.detach(), sites.shift.detach())
     return prior.condition(constant).log_evidence().mean(0)

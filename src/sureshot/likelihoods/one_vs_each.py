@@ -24,13 +24,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from sureshot.gaussian.sites import Sites
-from sureshot.likelihoods.auxiliary import (
-    log_two_cosh_half,
-    one_hot,
-    per_class,
-    require_counts,
-    total,
-)
+from sureshot.likelihoods.auxiliary import log_two_cosh_half, one_hot, per_class, require_counts, total
 from sureshot.likelihoods.base import PredictiveRule
 from sureshot.likelihoods.pairwise import other_classes, pairs_to_classes
 from sureshot.likelihoods.polya_gamma import half_tanh_ratio, sample_polya_gamma
@@ -52,15 +46,11 @@ Normalisation = Literal["expected_likelihood", "pooled_likelihood", "expected_so
 class OneVsEach(AuxiliariesAtOptimum, ClassSites):
     """``L(f | y) = prod over c != y of sigma(f_y - f_c)``.
 
-    Parameters
-    ----------
-    normalisation : {"expected_likelihood", "pooled_likelihood", "expected_softmax"}
-        How `integral` makes probabilities of a likelihood that does not sum to one. "expected_likelihood" (the
-        default) is ``E[L_y] / sum E[L_c]`` for each Gaussian: eq. 42 of Snell & Zemel, which conditions on the
-        Polya-Gamma variables of one chain; the ratios of several chains are averaged. "pooled_likelihood" takes the
-        expectations over all chains together and makes one ratio of them. "expected_softmax" is ``E[L_y / sum L_c]``.
-    n_points : int, default=256
-        Points of the fixed quasi-Monte-Carlo set behind `integral`.
+    `integral` makes probabilities of a likelihood that does not sum to one, by ``normalisation``. "expected_likelihood"
+    is ``E[L_y] / sum E[L_c]`` for each Gaussian: eq. 42 of Snell & Zemel, which conditions on the Polya-Gamma variables
+    of one chain; the ratios of several chains are averaged. "pooled_likelihood" takes the expectations over all chains
+    together and makes one ratio of them. "expected_softmax" is ``E[L_y / sum L_c]``. ``n_points`` are those of the
+    fixed quasi-Monte-Carlo set behind it.
     """
 
     name = "one_vs_each"
@@ -156,13 +146,7 @@ class OneVsEach(AuxiliariesAtOptimum, ClassSites):
         return total(terms.sum(-2), weight)
 
     def sample_omega(self, f: Tensor, y: Tensor, weight: Tensor | None, generator: torch.Generator | None) -> Tensor:
-        """Draw ``omega_c ~ PG(s, f_y - f_c)`` for every class but the label, where it is 0; (..., C, N).
-
-        Raises
-        ------
-        ValueError
-            When a weight is not a whole number.
-        """
+        """Draw ``omega_c ~ PG(s, f_y - f_c)`` for every class but the label, where it is 0; (..., C, N)."""
         require_counts(weight)
         own = one_hot(y, f.shape[-2], f.dtype)
         tilt = (own * f).sum(-2, keepdim=True) - f
