@@ -12,12 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sureshot.estimators.validation import (
-    Columns,
-    check_inputs,
-    check_targets,
-    check_weights,
-)
+from sureshot.estimators.validation import Columns, check_inputs, check_targets, check_weights
 
 
 class Reader(ABC):

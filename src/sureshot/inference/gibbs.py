@@ -89,15 +89,7 @@ def run_gibbs(
     # solution, say) instead of the prior.
     start: tuple[Tensor, Tensor] | None = None,
 ) -> GibbsResult:
-    """Sample the posterior of the latents under a conjugate likelihood.
-
-    Raises
-    ------
-    TypeError
-        For a likelihood without independent sites (one-vs-each).
-    ValueError
-        For fractional, negative or non-finite weights, or counts of chains or sweeps below 1.
-    """
+    """Sample the posterior of the latents under a conjugate likelihood."""
     if not isinstance(likelihood, ConjugateLikelihood):
         raise TypeError(
             "likelihood must have independent sites for each latent (a ConjugateLikelihood), got "

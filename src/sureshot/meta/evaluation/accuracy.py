@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sureshot.meta.evaluation.estimate import Estimate, mean_over_tasks, number
+from sureshot.meta.evaluation.estimate import Estimate, Result, as_json, mean_over_tasks
 
 
 @dataclass(frozen=True)
-class Accuracy:
+class Accuracy(Result):
     """Accuracy of many episodes."""
 
     over_episodes: Estimate  # mean of the episodes' accuracies
@@ -49,7 +49,7 @@ class Accuracy:
         return {
             **self.over_episodes.as_dict(),
             "batch_means": list(self.batch_means),
-            "batch_deviation": number(self.batch_deviation),
+            "batch_deviation": as_json(self.batch_deviation),
         }
 
 

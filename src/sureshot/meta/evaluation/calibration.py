@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sureshot.meta.evaluation.estimate import Estimate, mean_over_queries, number
+from sureshot.meta.evaluation.estimate import Estimate, Result, mean_over_queries
 from sureshot.meta.evaluation.scores import TaskScores
 from sureshot.metrics import ReliabilityCurve, apply_temperature, fit_temperature
 
@@ -25,7 +25,7 @@ RESAMPLES = 200
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Calibration(Result):
     """Scores of probabilities, pooled over all queries of all tasks."""
 
     variant: str  # "none" or "temperature"
@@ -38,17 +38,9 @@ class Calibration:
 
     def as_dict(self) -> dict[str, Any]:
         """Everything by name, ready for JSON."""
-        return {
-            "variant": self.variant,
-            "temperature": self.temperature,
-            **{name: getattr(self, name).as_dict() for name in ("nll", "brier", "ece", "mce")},
-            "bins": {
-                "edges": self.curve.edges.tolist(),
-                "count": self.curve.count.tolist(),
-                "confidence": [number(value) for value in self.curve.confidence.tolist()],
-                "accuracy": [number(value) for value in self.curve.accuracy.tolist()],
-            },
-        }
+        found = super().as_dict()
+        bins = found.pop("curve")
+        return {**found, "bins": bins}
 
 
 def summarise_calibration(

@@ -7,7 +7,8 @@ Standard errors are therefore computed from sums over tasks, also where the quan
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,32 @@ NORMAL_QUANTILE = 1.959963984540054  # two-sided 95 %
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Result:
+    """A part of an evaluation. What its representation leaves out, fields of single tasks, is left out of JSON too."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything by name, ready for JSON."""
+        return {name: as_json(value) for name, value in _shown(self).items()}
+
+
+def as_json(value: Any) -> Any:
+    """The value as JSON has it: lists for tuples and arrays, None for numbers that are not finite."""
+    if isinstance(value, Result):
+        return value.as_dict()
+    if is_dataclass(value) or isinstance(value, Mapping):
+        items = value if isinstance(value, Mapping) else _shown(value)
+        return {name: as_json(item) for name, item in items.items()}
+    if isinstance(value, tuple | np.ndarray):
+        return [as_json(item) for item in (value if isinstance(value, tuple) else value.tolist())]
+    return value if not isinstance(value, float) or math.isfinite(value) else None
+
+
+def _shown(value: Any) -> dict[str, Any]:
+    return {each.name: getattr(value, each.name) for each in fields(value) if each.repr}
+
+
+@dataclass(frozen=True)
+class Estimate(Result):
     """A mean over tasks with its standard error."""
 
     mean: float
@@ -30,25 +56,13 @@ class Estimate:
         return self.mean - half, self.mean + half
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields and the interval by name, ready for JSON (None for NaN)."""
-        error = number(self.standard_error)
-        return {
-            "mean": number(self.mean),
-            "standard_error": error,
-            "interval": None if error is None else list(self.interval),
-        }
-
-
-def number(value: float) -> float | None:
-    """The value as JSON has it: None if it is not finite."""
-    return float(value) if math.isfinite(value) else None
+        """The fields and the interval."""
+        return {**super().as_dict(), "interval": list(self.interval) if math.isfinite(self.standard_error) else None}
 
 
 def mean_over_tasks(values: NDArray[np.float64]) -> Estimate:
     """Mean of one number for each task, (T,), and the standard error of that mean.
 
-    Examples
-    --------
     >>> mean_over_tasks(np.array([0.0, 1.0, 1.0, 0.0])).mean
     0.5
     """
@@ -62,8 +76,6 @@ def mean_over_queries(
 ) -> Estimate:
     """Mean over all queries of a quantity summed within tasks, with tasks as the independent units.
 
-    Notes
-    -----
     The standard error is that of a ratio estimate, ``sd(sums - mean * counts) / (mean count * sqrt(T))``; with
     equally many queries in every task it is the standard error of the tasks' means.
     """

@@ -51,26 +51,14 @@ def task_inputs(
     x: Tensor,  # (N, ...), inputs as a labelled set has them: bytes or floats
     change: Change | None = None,
 ) -> Tensor:
-    """What tasks are looked up in: embeddings (N, D) where they can be computed ahead, else inputs (N, ...).
-
-    Raises
-    ------
-    ValueError
-        As `embed_set`.
-    """
+    """What tasks are looked up in: embeddings (N, D) where they can be computed ahead, else inputs (N, ...)."""
     if isinstance(learner, EmbeddingLearner):
         return embed_set(learner, x, change)
     return x if change is None else torch.cat([change(as_inputs(rows)) for rows in x.split(ROWS_PER_PASS)])
 
 
 def embed_set(learner: EmbeddingLearner, x: Tensor, change: Change | None = None) -> Tensor:
-    """Embeddings (N, D) of inputs (N, ...), on the CPU, in evaluation mode; `change` applies to one pass after another.
-
-    Raises
-    ------
-    ValueError
-        If the inputs are of a shape that the backbone does not take, or an embedding is not finite.
-    """
+    """Embeddings (N, D) of inputs (N, ...), on the CPU; `change` applies to one pass after another."""
     device = device_of(learner)
     parts = []
     with evaluating(learner):

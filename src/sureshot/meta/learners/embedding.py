@@ -132,13 +132,7 @@ class EmbeddingLearner(Learner):
         return InputPosterior(copy.deepcopy(self).eval().requires_grad_(False), found, len(support_y))
 
     def set_centre(self, centre: Tensor) -> None:
-        """Subtract a vector (D,) or number () from all embeddings in use; for learners with `fits_normalisation`.
-
-        Raises
-        ------
-        ValueError
-            For a learner without a centre.
-        """
+        """Subtract a vector (D,) or number () from all embeddings in use; for learners with `fits_normalisation`."""
         raise ValueError(f"{type(self).__name__} does not centre its embeddings")
 
     def embed(self, x: Tensor) -> Tensor:

@@ -31,20 +31,9 @@ from sureshot.meta.learners.task_inference import TaskInference
 
 @dataclass(frozen=True)
 class LabelRegression(TaskInference):
-    """Gaussian likelihood on -1/+1 targets.
+    """Gaussian likelihood on -1/+1 targets."""
 
-    Parameters
-    ----------
-    noise : float or Tensor (), default=0.1
-        Noise variance, positive; a tensor may carry a gradient. 0.1 is what was published.
-
-    Raises
-    ------
-    ValueError
-        When the noise is not positive.
-    """
-
-    noise: float | Tensor = 0.1
+    noise: float | Tensor = 0.1  # variance, as published; a tensor may carry a gradient
     likelihood: GaussianLabels = field(init=False)
 
     n_chains = 1

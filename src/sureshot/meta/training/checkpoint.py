@@ -39,13 +39,7 @@ class Checkpoint:
     artifact: Artifact  # all arrays
 
     def build(self) -> EmbeddingLearner:
-        """The learner, in evaluation mode.
-
-        Raises
-        ------
-        ArtifactError
-            If the configurations or the arrays do not make up a learner.
-        """
+        """The learner, in evaluation mode; `ArtifactError` if configurations and arrays do not make up one."""
         try:
             learner = learner_from_config(self.learner, backbone_from_config(self.backbone))
         except (ValueError, TypeError, KeyError) as error:
@@ -73,13 +67,7 @@ def parts_of(learner: Learner) -> dict[str, Any]:
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
-    """Read a checkpoint, or the best one in the folder of a run.
-
-    Raises
-    ------
-    ArtifactError
-        If the file is missing, damaged or something else; the message says which.
-    """
+    """Read a checkpoint, or the best one in the folder of a run; what is wrong with it is an `ArtifactError`."""
     if Path(path).is_dir():
         path = Path(path) / BEST_NAME
         if not path.is_file():
@@ -100,11 +88,5 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
 
 
 def load_learner(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> EmbeddingLearner:
-    """A meta-trained learner in evaluation mode, from a checkpoint or the folder of a run.
-
-    Raises
-    ------
-    ArtifactError
-        As for `load_checkpoint`, or if the arrays are those of another architecture.
-    """
+    """A meta-trained learner in evaluation mode, from a checkpoint or the folder of a run."""
     return load_checkpoint(path).build().to(device)

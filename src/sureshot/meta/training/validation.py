@@ -91,11 +91,6 @@ class Validator:
 
     Way and shots are those of the training (the largest of a range). If there are fewer classes than the way, tasks
     have all of them; the log says so.
-
-    Raises
-    ------
-    ValueError
-        If the set is too small for such tasks, or has one class only.
     """
 
     def __init__(
@@ -121,11 +116,6 @@ class Validator:
 
         What the learner fits on validation classes (`EmbeddingLearner.fits_normalisation`,
         `Learner.fits_temperature`) it gets here, and is scored with it.
-
-        Raises
-        ------
-        ValueError
-            If an embedding or a probability is not finite.
         """
         if isinstance(learner, EmbeddingLearner) and learner.fits_normalisation:
             fit_normalisation(learner, self._base, self._data, generator_for(self._config.seed, "validation inputs"))
