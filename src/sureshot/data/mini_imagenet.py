@@ -40,9 +40,9 @@ _LAYOUT = (
 )
 _LAYOUT32 = (
     "expected an NPZ file with jpeg (uint8: one JPEG after another, for each class a strip of its images 32 pixels "
-    "wide), offset (101,) of their bounds, label, is_test and is_fscil_shot (N,) of the images, wnid, ravi_split and "
-    "fscil_session (100,) of the classes, made from the photographs of miniimagenet (ILSVRC 2012, image-net.org) by "
-    "the lists of github.com/jakesnell/prototypical-networks (data/miniImagenet/splits/ravi) and "
+    "wide), offset (101,) of their bounds, label and is_test (N,) of the images, wnid and ravi_split (100,) of the "
+    "classes, made from the photographs of miniimagenet (ILSVRC 2012, image-net.org) by the lists of "
+    "github.com/jakesnell/prototypical-networks (data/miniImagenet/splits/ravi) and, for is_test, "
     "github.com/xyutao/fscil (data/index_list/mini_imagenet); or use miniimagenet, which reads the usual 84 x 84 files"
 )
 
@@ -85,13 +85,11 @@ def _find(images: Path, filename: str, label: str) -> Path:
 
 @dataclass(frozen=True, eq=False)
 class MiniImageNet32:
-    """All images of ``miniimagenet32.npz`` and its flags, for the few-shot and the class-incremental protocol."""
+    """All images of ``miniimagenet32.npz`` and what its few-shot split needs to know."""
 
     images: LabelledSet  # 100 classes, 32 x 32
     is_test: np.ndarray  # (N,) bool, 100 of each class
-    is_session_shot: np.ndarray  # (N,) bool, the training images of the class-incremental sessions after the first
     ravi_split: np.ndarray  # (100,) "train", "val" or "test"
-    session: np.ndarray  # (100,) int64, class-incremental session from 1
 
     def few_shot_split(self) -> list[LabelledSet]:
         """Ravi & Larochelle's classes; of validation and test classes the 100 test images each."""
@@ -107,8 +105,7 @@ class MiniImageNet32:
 def load_miniimagenet32(root: Root = None) -> MiniImageNet32:
     """mini-ImageNet at 32 x 32 from ``miniimagenet32.npz``."""
     path = data_file(MINIIMAGENET32_FILE, root, _LAYOUT32)
-    names = ("jpeg", "offset", "label", "is_test", "is_fscil_shot", "wnid", "ravi_split", "fscil_session")
-    arrays = read_arrays(path, names)
+    arrays = read_arrays(path, ("jpeg", "offset", "label", "is_test", "wnid", "ravi_split"))
     bounds = zip(arrays["offset"][:-1].tolist(), arrays["offset"][1:].tolist(), arrays["wnid"], strict=True)
     pixels = np.concatenate([_strip(path, arrays["jpeg"][start:stop], str(wnid)) for start, stop, wnid in bounds])
     classes = tuple(str(wnid) for wnid in arrays["wnid"])
@@ -116,9 +113,7 @@ def load_miniimagenet32(root: Root = None) -> MiniImageNet32:
     return MiniImageNet32(
         images=images,
         is_test=arrays["is_test"].astype(bool),
-        is_session_shot=arrays["is_fscil_shot"].astype(bool),
         ravi_split=arrays["ravi_split"].astype(str),
-        session=arrays["fscil_session"].astype(np.int64),
     )
 
 

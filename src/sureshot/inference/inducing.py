@@ -1,10 +1,4 @@
-"""Inducing inputs, and the features that they span.
-
-A kernel over N data is approximated by ``Kxz Kzz^-1 Kzx = Phi Phi'`` with ``Phi = Kxz T`` and R inducing
-inputs z. The inputs are the centres of k-means in every class (Achituve et al. 2021), T comes from
-`whitening`. The features serve exact inference of low rank (`FeaturePrior`) and stochastic inference
-(`natural_gradient`).
-"""
+"""Inducing inputs: the centres of k-means in every class (Achituve et al. 2021)."""
 
 from __future__ import annotations
 
@@ -13,18 +7,6 @@ from sklearn.cluster import KMeans
 from torch import Tensor
 
 _OUT_OF_PROPORTION = 1e6
-
-
-def whitening(Kzz: Tensor) -> Tensor:
-    """A matrix T (..., R, R) such that ``Kxz T`` are features of the inducing approximation, without jitter.
-
-    From the eigendecomposition of Kzz (..., R, R); directions that are numerically absent (duplicate or
-    almost duplicate inducing inputs) become zero columns instead of noise.
-    """
-    values, vectors = torch.linalg.eigh(Kzz)
-    floor = values[..., -1:] * Kzz.shape[-1] * torch.finfo(Kzz.dtype).eps * 10
-    present = values > floor
-    return vectors * torch.where(present, values.clamp_min(floor).rsqrt(), 0).unsqueeze(-2)
 
 
 def kmeans_inducing(

@@ -130,30 +130,6 @@ def prior_state(prior: InducingPrior, shape: torch.Size) -> NaturalGradientState
     return NaturalGradientState(prior.linear.expand(*shape, rank).clone(), quadratic.expand(*shape, rank, rank).clone())
 
 
-def batch_moments(state: NaturalGradientState, batch: InducingBatch) -> tuple[Tensor, Tensor]:
-    """Mean and variance of the latents of a batch under ``q``, each (..., C, B)."""
-    return _latent_moments(*_moments(state), batch)
-
-
-def inducing_kl(state: NaturalGradientState, prior: InducingPrior) -> Tensor:
-    """``KL(q(u) || p(u))`` summed over the latent functions, (...)."""
-    return _kl(*_moments(state), prior)
-
-
-def natural_gradient_bound(
-    state: NaturalGradientState,
-    prior: InducingPrior,
-    likelihood: MeanFieldLikelihood,
-    batch: InducingBatch,
-    scale: float | Tensor = 1.0,
-) -> Tensor:
-    """Evidence bound (...) in nats, the batch's local terms multiplied by `scale` = N/|B|."""
-    factor, mean = _moments(state)
-    latent_mean, latent_variance = _latent_moments(factor, mean, batch)
-    local = likelihood.local_bound(latent_mean, latent_variance, batch.y, batch.weight)
-    return scale * local - _kl(factor, mean, prior)
-
-
 def natural_gradient_step(
     state: NaturalGradientState,
     prior: InducingPrior,
@@ -183,7 +159,7 @@ def natural_gradient_step(
 
 
 def fit_natural_gradient(
-    features: Tensor,  # (..., 1 or C, N, R), ``Phi = Kxz`` times `inducing.whitening`, or exact low-rank features
+    features: Tensor,  # (..., 1 or C, N, R), ``Kxz`` times a whitening matrix, or exact low-rank ones
     likelihood: MeanFieldLikelihood,
     y: Tensor,  # (..., N) int64
     weight: Tensor | None = None,  # (..., N)

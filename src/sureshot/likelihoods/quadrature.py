@@ -53,26 +53,12 @@ def _logistic_mixture(reach: int) -> tuple[Tensor, Tensor]:
     return nodes, log_density - log_density.logsumexp(0)
 
 
-def expected_sigmoid(mean: Tensor, variance: Tensor) -> Tensor:
-    """``E[sigma(f)]`` for ``f ~ N(mean, variance)``, elementwise; the arguments are broadcast.
+def expected_log_sigmoid(mean: Tensor, variance: Tensor) -> Tensor:
+    """``E[log sigma(f)]`` for ``f ~ N(mean, variance)``, elementwise; the arguments are broadcast.
 
     The absolute error is at most 6e-7 for variances up to 1024. Differentiable; at a variance of zero the gradient with
     respect to it is returned as zero.
     """
-
-    def small(m: Tensor, deviation: Tensor) -> Tensor:
-        x, weights = _like(m, *_gauss_hermite())
-        return (weights * torch.sigmoid(m + deviation * x)).sum(-1)
-
-    def large(m: Tensor, deviation: Tensor) -> Tensor:
-        e, log_weights = _like(m, *_logistic_mixture(20))
-        return (log_weights.exp() * torch.special.ndtr((m - e) / deviation)).sum(-1)
-
-    return _by_variance(small, large, mean, variance, 41)
-
-
-def expected_log_sigmoid(mean: Tensor, variance: Tensor) -> Tensor:
-    """``E[log sigma(f)]`` for ``f ~ N(mean, variance)``, elementwise; see `expected_sigmoid`."""
 
     def small(m: Tensor, deviation: Tensor) -> Tensor:
         x, weights = _like(m, *_gauss_hermite())
@@ -88,7 +74,7 @@ def expected_log_sigmoid(mean: Tensor, variance: Tensor) -> Tensor:
 
 
 def log_expected_sigmoid(mean: Tensor, variance: Tensor) -> Tensor:
-    """``log E[sigma(f)]``, accurate where the expectation itself underflows; see `expected_sigmoid`.
+    """``log E[sigma(f)]``, accurate where the expectation itself underflows; as `expected_log_sigmoid`.
 
     Far in the lower tail the identity ``E[sigma(f)] = exp(m + v/2) E[sigma(-f - v)]`` (from ``sigma(f) = e^f
     sigma(-f)``) moves the integral to where the rules are accurate.
