@@ -32,11 +32,9 @@ class TableReader(Reader):
     """Numeric columns, as they are."""
 
     def check(self, name: str, X: Any, columns: Columns | None) -> tuple[np.ndarray, Columns]:
-        """See `Reader.check`."""
         return check_inputs(name, X, columns)
 
     def keep(self, checked: np.ndarray, fitting: bool) -> np.ndarray:
-        """See `Reader.keep`."""
         return checked
 
 

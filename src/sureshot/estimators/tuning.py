@@ -13,8 +13,6 @@ paired difference in log probability; otherwise the more stable default is kept.
 Breiman et al. 1984, but the winner here is the best of many.)
 
 Large supports are tuned on a stratified subset; the temperature is then refitted on the full posterior.
-
-Why not the evidence bound: its gradient in the output scale has the wrong sign at moderate scales.
 """
 
 from __future__ import annotations

@@ -228,7 +228,6 @@ class ExactSoftmaxLaplace(Posterior):
         return LatentMoments(self.query_mean(cross), torch.diag_embed(diagonal.mT) + whitened.mT @ whitened)
 
     def query_mean(self, cross: Tensor) -> Tensor:
-        """See `Posterior.query_mean`."""
         return self.prior_mean + self.residual @ cross.squeeze(-3)
 
 

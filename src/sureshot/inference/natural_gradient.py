@@ -115,11 +115,9 @@ class NaturalGradientResult(Posterior):
         return torch.cholesky_inverse(self.factor)
 
     def query(self, cross: Tensor, prior_variance: Tensor) -> LatentMoments:
-        """See `Posterior.query`."""
         return weight_query(self.prior_mean, self.mean, self.factor, cross, prior_variance)
 
     def query_mean(self, cross: Tensor) -> Tensor:
-        """See `Posterior.query_mean`."""
         return self.prior_mean + times_vector(cross, self.mean)
 
 

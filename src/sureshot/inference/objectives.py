@@ -3,14 +3,6 @@
 Every objective is a function of a prior and of Gaussian sites, differentiable in the kernel matrix (or
 features) and the prior mean that the prior holds.
 
-==============================  ==========================================================================
-`evidence_bound`                mean field; **wrong sign for the output scale** (below)
-`leave_one_out_log_likelihood`  mean field cavities; approximate, but ranks scales and kernels correctly
-`predictive_log_likelihood`     condition on a support set, score a query set: what meta-learning wants
-`fisher_surrogate`              Monte-Carlo gradient of the exact evidence from posterior Polya-Gamma draws
-`gibbs_leave_one_out`           exact leave-one-out predictive likelihood from posterior draws
-==============================  ==========================================================================
-
 **The output-scale trap.** Mean field treats latents and Polya-Gamma variables as independent, and the price
 of that grows with the output scale of the kernel: at moderate scales the gradient of the bound points to
 *smaller* scales where the evidence grows with the scale. One Gibbs step from a *prior* draw (the published
@@ -46,8 +38,7 @@ def evidence_bound(
     """Lower bound on ``log p(y)`` by a Gaussian posterior, shape (...), in nats.
 
     The auxiliary variables are at their optimum for this posterior, so it is the tightest bound of its
-    family. Do not learn the output scale of a kernel from it: its gradient in the scale has the wrong sign
-    at moderate scales (see the module's notes).
+    family. Do not learn the output scale of a kernel from it (see the module's notes).
     """
     return likelihood.local_bound(posterior.mean, posterior.variance, y, weight) - posterior.kl()
 
@@ -58,7 +49,8 @@ def leave_one_out_log_likelihood(
     """Sum over data of ``log p(y_n | the others)`` from mean-field or Laplace sites, shape (...), in nats.
 
     Approximate: the sites of the other data have seen y_n, so it is optimistic (by 0.2 nats on a toy problem
-    of a few data). A datum of weight 2 is left out as a whole and its term counts twice.
+    of a few data), but it ranks scales and kernels correctly. A datum of weight 2 is left out as a whole and
+    its term counts twice.
     """
     mean, variance = posterior.leave_one_out()
     scores = _log_probability(likelihood.integral(mean, variance), y)
@@ -91,7 +83,7 @@ def predictive_log_likelihood(
     y: Tensor,  # (..., Q) int64, of the queries
     rule: PredictiveRule = "integral",
 ) -> Tensor:
-    """Sum over queries of ``log p(y* | x*, support)``, shape (...), in nats."""
+    """Sum over queries of ``log p(y* | x*, support)``, shape (...), in nats: what meta-learning wants."""
     mean, variance = posterior.query(cross, prior_variance)
     return _log_probability(likelihood.predict(mean, variance, rule), y).sum(-1)
 

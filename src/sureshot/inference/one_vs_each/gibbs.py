@@ -6,10 +6,6 @@ PG(weight, psi). The state is ``omega`` alone: predictions are Gaussian given it
 latent is drawn that is not needed for the next ``omega``. See `sureshot.inference.one_vs_each.structure`
 for the linear algebra.
 
-Chains start independently from the prior, so that split R-hat has something to detect; 20 chains of 50
-sweeps are the published setting for few-shot tasks. The class probabilities are those of each chain's
-Gaussian, averaged over chains.
-
 References: Snell & Zemel 2021, Bayesian few-shot classification with one-vs-each Polya-Gamma augmented
 Gaussian processes, section 3 and appendix B.
 """

@@ -15,7 +15,7 @@ import pandas as pd
 
 from sureshot.data.labelled import LabelledSet
 from sureshot.meta.episodes import EpisodeProtocol
-from sureshot.meta.evaluation.estimate import Estimate, Result, as_json, mean_over_tasks
+from sureshot.meta.evaluation.estimate import Estimate, Result, mean_over_tasks
 from sureshot.meta.evaluation.evaluate import Evaluation, evaluate
 from sureshot.meta.evaluation.passes import Progress
 from sureshot.meta.learners.base import Learner
@@ -37,6 +37,8 @@ class Comparison(Result):
     evaluations: Mapping[str, Evaluation]  # by the learner's name
     reference: str  # the learner that differences are taken from
 
+    also = ("differences",)
+
     @property
     def differences(self) -> dict[str, Difference]:
         """`Difference` from the reference by name, for all other learners."""
@@ -54,10 +56,6 @@ class Comparison(Result):
         differences = self.differences
         rows = {name: _row(found, differences.get(name)) for name, found in self.evaluations.items()}
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("learner")
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields and the differences."""
-        return {**super().as_dict(), "differences": as_json(self.differences)}
 
 
 def compare(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,20 +21,25 @@ NORMAL_QUANTILE = 1.959963984540054  # two-sided 95 %
 class Result:
     """A part of an evaluation. What its representation leaves out, fields of single tasks, is left out of JSON too."""
 
+    also: ClassVar[tuple[str, ...]] = ()  # properties that stand beside the fields in JSON
+
+    @final
     def as_dict(self) -> dict[str, Any]:
         """Everything by name, ready for JSON."""
-        return {name: as_json(value) for name, value in _shown(self).items()}
+        return _as_json(_shown(self) | {name: getattr(self, name) for name in self.also})
 
 
-def as_json(value: Any) -> Any:
-    """The value as JSON has it: lists for tuples and arrays, None for numbers that are not finite."""
+def _as_json(value: Any) -> Any:
+    """Lists for tuples and arrays, None for numbers that are not finite and intervals of them."""
     if isinstance(value, Result):
         return value.as_dict()
-    if is_dataclass(value) or isinstance(value, Mapping):
-        items = value if isinstance(value, Mapping) else _shown(value)
-        return {name: as_json(item) for name, item in items.items()}
+    if is_dataclass(value):
+        value = _shown(value)
+    if isinstance(value, Mapping):
+        return {name: _as_json(item) for name, item in value.items()}
     if isinstance(value, tuple | np.ndarray):
-        return [as_json(item) for item in (value if isinstance(value, tuple) else value.tolist())]
+        items = [_as_json(item) for item in (value if isinstance(value, tuple) else value.tolist())]
+        return None if isinstance(value, tuple) and items == [None, None] else items
     return value if not isinstance(value, float) or math.isfinite(value) else None
 
 
@@ -49,15 +54,13 @@ class Estimate(Result):
     mean: float
     standard_error: float  # NaN if there is only one task
 
+    also = ("interval",)
+
     @property
     def interval(self) -> tuple[float, float]:
         """The 95 % interval: mean plus or minus 1.96 standard errors."""
         half = NORMAL_QUANTILE * self.standard_error
         return self.mean - half, self.mean + half
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields and the interval."""
-        return {**super().as_dict(), "interval": list(self.interval) if math.isfinite(self.standard_error) else None}
 
 
 def mean_over_tasks(values: NDArray[np.float64]) -> Estimate:

@@ -1,8 +1,6 @@
 """Evaluate one learner: accuracy, calibration, out-of-episode detection, robustness, time.
 
-Every row of the labelled set is embedded once, if the learner has embeddings that its tasks do not change; thousands
-of tasks then run on the cached embeddings. All draws come
-from the seed, by purpose, so two learners evaluated with the same arguments meet the same tasks (see
+All draws come from the seed, by purpose, so two learners evaluated with the same arguments meet the same tasks (see
 `sureshot.meta.evaluation.compare`).
 """
 

@@ -2,11 +2,8 @@
 
 Tasks are drawn as row numbers from a stream of their own: they depend on the seed alone, not on the learner, its
 device, or how many tasks are adapted at a time, and the first tasks of a long evaluation are the tasks of a short one.
-That makes comparisons paired.
-
-They are looked up in what the learner adapts to (`task_inputs`): in evaluation mode batch normalisation uses its
-running statistics, so the embedding of a row does not depend on the task it appears in, and one pass over the data
-serves thousands of tasks. A learner that has no such embeddings meets the inputs themselves.
+That makes comparisons paired. They are looked up in what the learner adapts to (`task_inputs`): embeddings of all rows,
+which in evaluation mode do not depend on the task, or inputs where the learner has no such embeddings.
 
 Learners that sample draw from another stream, batch after batch; their predictions, within Monte-Carlo noise only,
 depend on the batch size too.

@@ -56,7 +56,6 @@ class LogisticSoftmaxGibbs(GibbsInference):
     def posterior(
         self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
     ) -> GramPosterior:
-        """See `TaskInference.posterior`."""
         sites = self.sample_sites(prior, y, n_classes, weight, generator, self.n_sweeps_posterior)
         return prior.condition(sites)
 

@@ -48,7 +48,6 @@ class OneVsEachGibbs(GibbsInference):
     def posterior(
         self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
     ) -> OneVsEachPosterior:
-        """See `TaskInference.posterior`."""
         gram, class_mean = _task_prior(prior, y, n_classes)
         result = self._sample(prior, gram, class_mean, y, weight, generator, self.n_sweeps_posterior)
         return OneVsEachPosterior(result, gram, class_mean)

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from sureshot.meta.learners.base import Learner
 from sureshot.meta.learners.embedding import EmbeddingLearner
 from sureshot.meta.learners.registry import learner_from_config
@@ -87,6 +85,6 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     return Checkpoint(artifact.path, episodes=episodes, artifact=artifact, **header)
 
 
-def load_learner(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> EmbeddingLearner:
+def load_learner(path: str | os.PathLike[str]) -> EmbeddingLearner:
     """A meta-trained learner in evaluation mode, from a checkpoint or the folder of a run."""
-    return load_checkpoint(path).build().to(device)
+    return load_checkpoint(path).build()

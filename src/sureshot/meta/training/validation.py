@@ -1,8 +1,6 @@
 """Scores on validation classes, by which a checkpoint is chosen, and what a learner fits to them before it is scored.
 
-In evaluation mode batch normalisation uses running statistics, so the embedding of an image does not depend on the
-task it appears in: all validation images pass the backbone once, and hundreds of tasks are then looked up in the
-embeddings. The tasks are drawn once and are the same at every validation.
+The tasks are drawn once and are the same at every validation.
 """
 
 from __future__ import annotations
