@@ -9,7 +9,6 @@ severity, with noise from a stream of the evaluation's seed: it is the same for 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -26,8 +25,6 @@ from sureshot.meta.evaluation.scores import TaskScores, join, score_tasks
 from sureshot.meta.learners.base import Learner
 from sureshot.meta.tasks import Tasks
 from sureshot.networks.seeds import generator_for
-
-logger = logging.getLogger(__name__)
 
 Corrupted = Literal["both", "query"]
 
