@@ -16,7 +16,11 @@ from torch import Tensor
 
 from sureshot.gaussian.features import FeaturePosterior, FeaturePrior
 from sureshot.gaussian.posterior import Posterior, WithPriorClasses
-from sureshot.gaussian.recomputed import FactorWeightPosterior, SiteWeightPosterior, SoftmaxWeightPosterior
+from sureshot.gaussian.recomputed import (
+    FactorWeightPosterior,
+    SiteWeightPosterior,
+    SoftmaxWeightPosterior,
+)
 from sureshot.gaussian.sites import Sites
 from sureshot.inference.gibbs import run_gibbs
 from sureshot.inference.label_regression import label_targets, regression_log_evidence, regression_sites
