@@ -50,7 +50,7 @@ def test_images_are_upright_in_every_layout(tmp_path: Path, layout: str) -> None
         _write_idx(tmp_path / ("emnist" if layout == "folder" else ""), "test", layout == "idx.gz")
     upright, labels = _sample()
     found = load_emnist(tmp_path)
-    np.testing.assert_array_equal(found.images, upright)
+    np.testing.assert_array_equal(found.x[:, 0], upright)
     np.testing.assert_array_equal(found.y, labels)
     assert found.class_names == EMNIST_CLASSES
     val, test = emnist_split(found)

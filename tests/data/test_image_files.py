@@ -67,7 +67,7 @@ def test_class_folders(tmp_path: Path) -> None:
     images = read_class_folders(tmp_path, side=4, grey=True)
     assert images.class_names == ("ant", "cat")
     assert images.y.tolist() == [0, 1, 1]
-    assert images.images[:, 0, 0].tolist() == [3, 3, 13]
+    assert images.x[:, 0, 0, 0].tolist() == [3, 3, 13]
     assert read_class_folders(tmp_path, side=4, classes=["cat"]).class_names == ("cat",)
     with pytest.raises(DataError, match="no folder for dog"):
         read_class_folders(tmp_path, side=4, classes=["dog"])

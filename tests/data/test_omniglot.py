@@ -65,10 +65,10 @@ def test_the_archive(tmp_path: Path, place: str) -> None:
     found = load_omniglot(tmp_path, side=21)
     assert found.numbers.tolist() == [0, 1, 2, 3, 4]
     assert found.images.class_names == tuple(f"{row[1]}/{row[2]}" for row in CHARACTERS)
-    assert found.images.images.shape == (10, 21, 21)
+    assert found.images.x.shape == (10, 1, 21, 21)
     assert found.is_evaluation.tolist() == [False, False, False, False, True]
     # 105 to 21: five pixels become one, so the bar of character 3 covers rows 9 to 11, and 6 columns for each drawer.
-    for drawer, image in enumerate(found.images.images[found.images.y == 2], start=1):
+    for drawer, image in enumerate(found.images.x[found.images.y == 2, 0], start=1):
         assert (image[10, 1 : 6 * drawer - 1] > 250).all()
         assert image[10, 6 * drawer + 2 :].max() < 5
         assert image[:8].max() < 5

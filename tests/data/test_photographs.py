@@ -77,25 +77,21 @@ def _mini32(root: Path, **changes: np.ndarray) -> None:
         "offset": np.cumsum([0] + [len(strip) for strip in strips]),
         "label": np.repeat(np.arange(4), 3).astype(np.uint8),
         "is_test": np.tile([True, True, False], 4),
-        "is_fscil_shot": np.tile([False, False, True], 4),
         "wnid": np.array([f"n{k}" for k in range(4)]),
         "ravi_split": np.array(["train", "test", "val", "train"]),
-        "fscil_session": np.array([1, 1, 2, 3], dtype=np.uint8),
     }
     np.savez(root / "miniimagenet32.npz", **{**arrays, **changes})
 
 
 def test_miniimagenet_in_one_file(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"no file .*miniimagenet32\.npz: .*fscil_session.*ILSVRC 2012"):
+    with pytest.raises(DataError, match=r"no file .*miniimagenet32\.npz: .*ravi_split.*ILSVRC 2012"):
         load_few_shot("miniimagenet32", tmp_path)
     _mini32(tmp_path)
     data = load_few_shot("miniimagenet32", tmp_path)
     assert [part.class_names for part in data.parts.values()] == [("n0", "n3"), ("n2",), ("n1",)]
     assert [len(part) for part in data.parts.values()] == [6, 2, 2]  # test images only, where settings are chosen too
     assert data.test.x.unique().tolist() == [50]
-    whole = load_miniimagenet32(tmp_path)
-    assert whole.session.tolist() == [1, 1, 2, 3]
-    assert whole.is_session_shot.sum() == 4
+    assert len(load_miniimagenet32(tmp_path).images) == 12
     _mini32(tmp_path, jpeg=np.zeros(100, np.uint8), offset=np.array([0, 25, 50, 75, 100]))
     with pytest.raises(DataError, match="strip of class n0 is no image"):
         load_few_shot("miniimagenet32", tmp_path)

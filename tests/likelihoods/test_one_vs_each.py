@@ -11,7 +11,8 @@ from torch import Tensor
 from sureshot.gaussian.gram import GramPosterior, GramPrior
 from sureshot.gaussian.sites import Sites
 from sureshot.likelihoods import Logistic, OneVsEach, Softmax, quadrature
-from sureshot.likelihoods.pairwise import pairwise_differences
+from sureshot.likelihoods.pairwise import pairs_to_classes, pairwise_differences
+from tests.likelihoods.star import draw_omega, star_precision
 
 D = torch.float64
 
@@ -29,7 +30,7 @@ def test_pairs_are_the_matrix_of_differences_and_its_adjoint() -> None:
     pairs = OneVsEach.to_pairs(F, Y)
     torch.testing.assert_close(pairs, expected)
     beta = normal(2, 15, seed=1)
-    inner = (OneVsEach.from_pairs(beta, Y, 4) * F).sum()
+    inner = (pairs_to_classes(beta, Y, 4) * F).sum()
     torch.testing.assert_close(inner, (beta * pairs).sum())
     chains = OneVsEach.to_pairs(F.unsqueeze(1).expand(2, 3, 4, 5), Y.unsqueeze(1))  # labels broadcast
     torch.testing.assert_close(chains[:, 2], pairs)
@@ -69,10 +70,10 @@ def test_likelihood_is_a_lower_bound_of_softmax() -> None:
 
 def test_star_precision_is_that_of_the_pairs_and_ignores_the_common_mode() -> None:
     weight = torch.tensor([1.0, 2.0, 1.0, 0.0, 3.0], dtype=D).expand(2, 5)
-    omega = OneVsEach().sample_omega(F, Y, weight, torch.Generator().manual_seed(0))
+    omega = draw_omega(F, Y, weight, torch.Generator().manual_seed(0))
     assert not bool(omega.gather(-2, Y.unsqueeze(-2)).any())
     assert not bool(omega[..., 3].any())
-    star = OneVsEach.star_precision(omega, Y)
+    star = star_precision(omega, Y)
     coefficients = pairwise_differences(Y, 4, D)
     pair_omega = -OneVsEach.to_pairs(omega, Y).unflatten(-1, (5, 3))  # omega_y = 0
     expected = torch.einsum("bnpc,bnp,bnpd->bncd", coefficients, pair_omega, coefficients)
@@ -80,7 +81,7 @@ def test_star_precision_is_that_of_the_pairs_and_ignores_the_common_mode() -> No
     torch.testing.assert_close(star.sum(-1), torch.zeros(2, 5, 4, dtype=D), atol=1e-14, rtol=0)
     shift = OneVsEach.shift(Y, 4, weight)
     torch.testing.assert_close(shift.sum(-2), torch.zeros(2, 5, dtype=D), atol=1e-14, rtol=0)
-    torch.testing.assert_close(shift, OneVsEach.from_pairs(0.5 * weight.repeat_interleave(3, -1), Y, 4))
+    torch.testing.assert_close(shift, pairs_to_classes(0.5 * weight.repeat_interleave(3, -1), Y, 4))
 
 
 @pytest.mark.parametrize("weight", [1.0, 2.0])
@@ -90,8 +91,8 @@ def test_sampled_star_sites_reproduce_the_likelihood(weight: float) -> None:
     other = f + 0.3 * normal(3, 2, seed=4)
     s = torch.full((2,), weight, dtype=D)
     likelihood = OneVsEach()
-    omega = likelihood.sample_omega(f.expand(n, 3, 2), y, s, torch.Generator().manual_seed(5))
-    star, shift = likelihood.star_precision(omega, y.expand(n, 2)), likelihood.shift(y, 3, s)
+    omega = draw_omega(f.expand(n, 3, 2), y, s, torch.Generator().manual_seed(5))
+    star, shift = star_precision(omega, y.expand(n, 2)), likelihood.shift(y, 3, s)
     quadratic = torch.einsum("nc,sncd,nd->sn", other.mT, star, other.mT) - torch.einsum(
         "nc,sncd,nd->sn", f.mT, star, f.mT
     )
@@ -183,11 +184,6 @@ def test_blocks_do_not_change_results(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sureshot.likelihoods.one_vs_each.MAX_NUMBERS", 50)
     for a, b in zip(whole, results(), strict=True):
         torch.testing.assert_close(a, b, atol=1e-13, rtol=0)
-
-
-def test_fractional_weights_are_refused_by_gibbs() -> None:
-    with pytest.raises(ValueError, match="mean_field"):
-        OneVsEach().sample_omega(F, Y, torch.full((2, 5), 0.5, dtype=D), None)
 
 
 def test_a_mixture_by_ratios_and_by_one_ratio() -> None:

@@ -144,7 +144,7 @@ def robustness_pictures(evaluations: Mapping[str, Evaluation]) -> list[Picture]:
         if one.robustness is not None:
             found = {(s.kind, s.severity): measured(s.accuracy) for s in one.robustness.scores}
             scores[name] = {kind: [found[kind, severity] for severity in severities] for kind in kinds}
-            clean[name] = measured(one.robustness.clean)
+            clean[name] = measured(one.robustness.clean_accuracy)
     way = first.protocol.way
     return [
         Picture(

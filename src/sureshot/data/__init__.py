@@ -3,7 +3,6 @@
 from sureshot.data.datasets import Clinc150, Digits, load_clinc150, load_digits, load_uci
 from sureshot.data.embeddings import read_npz
 from sureshot.data.few_shot import FEW_SHOT_NAMES, load_few_shot
-from sureshot.data.images import ImageSet
 from sureshot.data.labelled import FewShotData, LabelledSet
 from sureshot.data.root import ENVIRONMENT_VARIABLE, DataError, data_file, data_root
 from sureshot.data.tables import DataTable, column_names, load_table
@@ -16,7 +15,6 @@ __all__ = [
     "DataTable",
     "Digits",
     "FewShotData",
-    "ImageSet",
     "LabelledSet",
     "column_names",
     "data_file",

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from sureshot.data.choice import choice_split, load_choice
 from sureshot.data.emnist import emnist_split, load_emnist
-from sureshot.data.images import ImageSet
-from sureshot.data.labelled import FewShotData
+from sureshot.data.images import with_rotations
+from sureshot.data.labelled import FewShotData, LabelledSet
 from sureshot.data.omniglot import load_omniglot
 from sureshot.data.root import Root
 
@@ -25,14 +25,16 @@ def omniglot_lake(
     """
     parts = load_omniglot(root, side).lake_split(val_alphabets, seed)
     text = f"Omniglot, Lake's split, {val_alphabets} background alphabets for validation (seed {seed})"
-    return image_data("omniglot-lake", text + _rotation(rotations), *(_rotated(part, rotations) for part in parts))
+    return FewShotData.of_parts(
+        "omniglot-lake", text + _rotation(rotations), (_rotated(part, rotations) for part in parts)
+    )
 
 
 def omniglot_vinyals(root: Root = None, *, rotations: bool = True, side: int = 28) -> FewShotData:
     """Omniglot by the 1028, 172 and 423 characters of Vinyals et al. (2016)."""
     parts = load_omniglot(root, side).vinyals_split(root)
     text = "Omniglot, Vinyals's split" + _rotation(rotations)
-    return image_data("omniglot-vinyals", text, *(_rotated(part, rotations) for part in parts))
+    return FewShotData.of_parts("omniglot-vinyals", text, (_rotated(part, rotations) for part in parts))
 
 
 def omniglot_choice(root: Root = None, *, rotations: bool = False, binary: bool = False) -> FewShotData:
@@ -42,7 +44,7 @@ def omniglot_choice(root: Root = None, *, rotations: bool = False, binary: bool 
     """
     train = _rotated(load_omniglot(root).non_latin(), rotations)
     text = f"Omniglot, non-Latin{_rotation(rotations)}, to CHoiCe, even classes for validation and odd for testing"
-    return image_data("omniglot-choice", text, train, *choice_split(load_choice(root, binary)))
+    return FewShotData.of_parts("omniglot-choice", text, [train, *choice_split(load_choice(root, binary))])
 
 
 def omniglot_emnist(root: Root = None, *, rotations: bool = False, part: str = "test") -> FewShotData:
@@ -53,16 +55,11 @@ def omniglot_emnist(root: Root = None, *, rotations: bool = False, part: str = "
     train = _rotated(load_omniglot(root).non_latin(), rotations)
     rotated = _rotation(rotations)
     text = f"Omniglot, non-Latin{rotated}, to EMNIST ({part}), even classes for validation and odd for testing"
-    return image_data("omniglot-emnist", text, train, *emnist_split(load_emnist(root, part)))
+    return FewShotData.of_parts("omniglot-emnist", text, [train, *emnist_split(load_emnist(root, part))])
 
 
-def image_data(name: str, description: str, train: ImageSet, val: ImageSet, test: ImageSet) -> FewShotData:
-    """Three image sets as few-shot data."""
-    return FewShotData(train.to_labelled(), val.to_labelled(), test.to_labelled(), name, description)
-
-
-def _rotated(images: ImageSet, rotations: bool) -> ImageSet:
-    return images.with_rotations() if rotations else images
+def _rotated(images: LabelledSet, rotations: bool) -> LabelledSet:
+    return with_rotations(images) if rotations else images
 
 
 def _rotation(rotations: bool) -> str:

@@ -14,7 +14,8 @@ from __future__ import annotations
 import numpy as np
 
 from sureshot.data.archives import read_arrays
-from sureshot.data.images import ImageSet
+from sureshot.data.images import labelled_images
+from sureshot.data.labelled import LabelledSet
 from sureshot.data.root import Root, data_file
 
 CHOICE_FILE = "choice62.npz"
@@ -29,18 +30,17 @@ _LAYOUT = (
 def load_choice(
     root: Root = None,
     binary: bool = False,  # black and white, as its authors made it, instead of grey
-) -> ImageSet:
+) -> LabelledSet:
     """All 62 classes without the drawings that are in two of them."""
     path = data_file(CHOICE_FILE, root, _LAYOUT)
     arrays = read_arrays(path, ("images", "binary", "label", "ambiguous", "class_names"))
     keep = ~arrays["ambiguous"].astype(bool)
     pixels = arrays["binary"].astype(np.uint8) * 255 if binary else arrays["images"]
-    names = tuple(str(name) for name in arrays["class_names"])
-    return ImageSet(pixels[keep], arrays["label"][keep].astype(np.int64), names, "CHoiCe")
+    return labelled_images(pixels[keep], arrays["label"][keep], [str(name) for name in arrays["class_names"]], "CHoiCe")
 
 
-def choice_split(images: ImageSet) -> tuple[ImageSet, ImageSet]:
+def choice_split(images: LabelledSet) -> list[LabelledSet]:
     """Classes of even number but ``o`` and ``O`` for validation (29), those of odd number for testing (31)."""
     few = [images.class_names.index(name) for name in _FEW if name in images.class_names]
     val = [k for k in range(0, images.n_classes, 2) if k not in few]
-    return images.select_classes(val), images.select_classes(range(1, images.n_classes, 2))
+    return [images.select_classes(val), images.select_classes(range(1, images.n_classes, 2))]

@@ -10,8 +10,8 @@ The authors' layout is read from ``cifar-fs`` (or ``cifarfs``, ``CIFAR-FS``, ``c
 
 from __future__ import annotations
 
-from sureshot.data.image_folders import read_class_folders
-from sureshot.data.images import ImageSet
+from sureshot.data.image_folders import PARTS, read_class_folders
+from sureshot.data.labelled import LabelledSet
 from sureshot.data.lists import read_list
 from sureshot.data.root import DataError, Root, data_root
 
@@ -26,15 +26,15 @@ _LAYOUT = (
 def load_cifar_fs(
     root: Root = None,
     side: int = 32,  # pixels; other than 32 resizes
-) -> tuple[ImageSet, ImageSet, ImageSet]:
+) -> list[LabelledSet]:
     """Training (64 classes), validation (16) and test (20) images."""
     folder = data_root(root, f"{_FOLDERS[0]}/data", _LAYOUT)
     places = [folder / name for name in _FOLDERS if (folder / name / "data").is_dir()]
     if not places:
         raise DataError(f"no folder {folder / _FOLDERS[0] / 'data'}: {_LAYOUT}")
     read = []
-    for part in ("train", "val", "test"):
+    for part in PARTS:
         path = places[0] / "splits" / "bertinetto" / f"{part}.txt"
         classes = read_list(path, _LAYOUT)
         read.append(read_class_folders(places[0] / "data", side=side, classes=classes, name=f"CIFAR-FS {part}"))
-    return read[0], read[1], read[2]
+    return read

@@ -19,7 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from sureshot.data.image_files import read_images
-from sureshot.data.images import ImageSet
+from sureshot.data.images import labelled_images
+from sureshot.data.labelled import LabelledSet
 from sureshot.data.lists import read_list
 from sureshot.data.root import DataError, Root, data_root
 
@@ -33,7 +34,7 @@ _LAYOUT = (
 def load_cub(
     root: Root = None,
     side: int = 84,  # pixels
-) -> ImageSet:
+) -> LabelledSet:
     """All photographs, in the order of ``images.txt``; the root may be ``CUB_200_2011`` itself."""
     folder = data_root(root, f"{_FOLDER}/images.txt", _LAYOUT)
     places = [place for place in (folder / _FOLDER, folder) if (place / "images.txt").is_file()]
@@ -54,14 +55,13 @@ def load_cub(
     number = {key: k for k, key in enumerate(sorted(classes, key=int))}
     y = np.array([number[labels[key]] for key in files], dtype=np.int64)
     pixels = read_images([place / "images" / name for name in files.values()], side=side, margin=1.15)
-    return ImageSet(pixels, y, tuple(classes[key] for key in number), "CUB-200-2011")
+    return labelled_images(pixels, y, [classes[key] for key in number], "CUB-200-2011")
 
 
-def cub_split(images: ImageSet) -> tuple[ImageSet, ImageSet, ImageSet]:
+def cub_split(images: LabelledSet) -> list[LabelledSet]:
     """Training, validation and test classes by their number, as Hilliard et al. (2018) and Chen et al. (2019)."""
     classes = range(images.n_classes)
-    train, val, test = (images.select_classes(chosen) for chosen in (classes[0::2], classes[1::4], classes[3::4]))
-    return train, val, test
+    return [images.select_classes(chosen) for chosen in (classes[0::2], classes[1::4], classes[3::4])]
 
 
 def _numbered(path: Path) -> dict[str, str]:

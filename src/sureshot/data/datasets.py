@@ -63,8 +63,6 @@ class Clinc150:
     y_val: np.ndarray  # (3000,)
     x_test: np.ndarray  # (4500, 384), 30 of each intent
     y_test: np.ndarray  # (4500,)
-    x_oos_train: np.ndarray  # (100, 384) out of scope
-    x_oos_val: np.ndarray  # (100, 384)
     x_oos: np.ndarray  # (1000, 384) out of scope, the test queries
     intent_names: tuple[str, ...]  # 150
 
@@ -99,8 +97,6 @@ def load_clinc150(root: Root = None, dtype: type[np.floating] = np.float64) -> C
         y_val=labels["val"],
         x_test=x["test"],
         y_test=labels["test"],
-        x_oos_train=x["oos_train"],
-        x_oos_val=x["oos_val"],
         x_oos=x["oos_test"],
         intent_names=intents,
     )

@@ -21,7 +21,8 @@ from pathlib import Path
 import numpy as np
 
 from sureshot.data.checks import near
-from sureshot.data.images import ImageSet
+from sureshot.data.images import labelled_images
+from sureshot.data.labelled import LabelledSet
 from sureshot.data.root import DataError, Root, data_root
 
 EMNIST_CLASSES = tuple("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
@@ -29,7 +30,7 @@ _STEM = "emnist-byclass"
 _PARTS = {"train": ("train",), "test": ("test",), "both": ("train", "test")}
 
 
-def load_emnist(root: Root = None, part: str = "test") -> ImageSet:
+def load_emnist(root: Root = None, part: str = "test") -> LabelledSet:
     """EMNIST by class, upright, 28 x 28, bright ink.
 
     ``part`` is "test" (its own 116,323 test images), "train" (697,932) or "both" (640 MB). The default has hundreds of
@@ -54,15 +55,13 @@ def load_emnist(root: Root = None, part: str = "test") -> ImageSet:
         else:
             continue
         images = np.concatenate([pair[0] for pair in read]).transpose(0, 2, 1)
-        return ImageSet(
-            np.ascontiguousarray(images), np.concatenate([pair[1] for pair in read]), EMNIST_CLASSES, "EMNIST"
-        )
+        return labelled_images(images, np.concatenate([pair[1] for pair in read]), EMNIST_CLASSES, "EMNIST")
     raise DataError(f"no file {folder / first}: {layout}")
 
 
-def emnist_split(images: ImageSet) -> tuple[ImageSet, ImageSet]:
+def emnist_split(images: LabelledSet) -> list[LabelledSet]:
     """Classes of even number for validation, of odd number for testing: 31 each."""
-    return images.select_classes(range(0, images.n_classes, 2)), images.select_classes(range(1, images.n_classes, 2))
+    return [images.select_classes(range(first, images.n_classes, 2)) for first in (0, 1)]
 
 
 def _idx_pair(place: Path, part: str) -> tuple[Path, Path] | None:

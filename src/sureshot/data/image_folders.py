@@ -12,7 +12,8 @@ import numpy as np
 
 from sureshot.data.checks import listed
 from sureshot.data.image_files import IMAGE_SUFFIXES, read_images
-from sureshot.data.images import ImageSet
+from sureshot.data.images import labelled_images
+from sureshot.data.labelled import LabelledSet
 from sureshot.data.root import DataError
 
 PARTS = ("train", "val", "test")
@@ -25,7 +26,7 @@ def read_class_folders(
     grey: bool = False,
     classes: list[str] | None = None,  # folders to read, in this order; by default all, sorted by name
     name: str | None = None,  # of the set, for messages; by default the folder
-) -> ImageSet:
+) -> LabelledSet:
     """All images of the class folders in a folder, brought to one size by `sureshot.data.image_files.read_images`.
 
     Files beside the class folders, files that are no images by their name, and names that begin with a dot are left
@@ -38,7 +39,7 @@ def read_class_folders(
     files = [image_files(folder / wanted) for wanted in names]
     pixels = read_images([path for inside in files for path in inside], side=side, grey=grey)
     y = np.repeat(np.arange(len(files), dtype=np.int64), [len(inside) for inside in files])
-    return ImageSet(pixels, y, tuple(names), name or str(folder))
+    return labelled_images(pixels, y, names, name or str(folder))
 
 
 def class_folders(folder: Path) -> list[str]:
@@ -70,7 +71,7 @@ def has_split(folder: Path) -> bool:
     return len(present) == len(PARTS)
 
 
-def read_split_folders(folder: Path, *, side: int, grey: bool = False) -> tuple[ImageSet, ImageSet, ImageSet]:
+def read_split_folders(folder: Path, *, side: int, grey: bool = False) -> list[LabelledSet]:
     """Images of ``train``, ``val`` and ``test``, which must not share a class."""
     names = {part: class_folders(folder / part) for part in PARTS}
     for first, second in (("train", "val"), ("train", "test"), ("val", "test")):
@@ -80,8 +81,7 @@ def read_split_folders(folder: Path, *, side: int, grey: bool = False) -> tuple[
                 f"{folder}: {listed(both)} in both {first} and {second}; few-shot learning holds out whole classes, so "
                 "each class belongs into one of them"
             )
-    train, val, test = (read_class_folders(folder / part, side=side, grey=grey) for part in PARTS)
-    return train, val, test
+    return [read_class_folders(folder / part, side=side, grey=grey) for part in PARTS]
 
 
 def images_in(folder: Path) -> list[Path]:

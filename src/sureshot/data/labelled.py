@@ -11,7 +11,7 @@ neither has seen. `FewShotData` holds the three sets. Each numbers its own class
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -152,27 +152,22 @@ class LabelledSet:
 
     def select_classes(self, classes: Sequence[int]) -> LabelledSet:
         """Only these classes, numbered from 0 in the order given; rows keep their order."""
-        keep, y = renumber(self.y.cpu().numpy(), classes, self.n_classes)
-        rows = torch.from_numpy(keep).to(self.x.device)
-        labels = torch.from_numpy(y).to(self.y.device)
-        return LabelledSet(self.x[rows], labels, tuple(self.class_names[c] for c in classes))
+        chosen = torch.as_tensor(classes, dtype=torch.int64, device=self.y.device)
+        if len(chosen.unique()) != len(chosen):
+            raise DataError("a class is chosen more than once; name each class once")
+        if len(chosen) == 0 or chosen.min() < 0 or chosen.max() >= self.n_classes:
+            which = listed(list(classes)) or "(none)"
+            raise DataError(f"classes {which} chosen, expected some of 0 to {self.n_classes - 1}")
+        new = chosen.new_full((self.n_classes,), -1)
+        new[chosen] = torch.arange(len(chosen), device=chosen.device)
+        keep = new[self.y] >= 0
+        return LabelledSet(
+            self.x[keep.to(self.x.device)], new[self.y][keep], tuple(self.class_names[c] for c in classes)
+        )
 
-
-def renumber(
-    y: np.ndarray,  # (N,) int
-    classes: Sequence[int],
-    n_classes: int,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of the given classes, increasing (n,), and their class numbers in the order given (n,), int64."""
-    chosen = np.asarray(classes, dtype=np.int64)
-    if len(np.unique(chosen)) != len(chosen):
-        raise DataError("a class is chosen more than once; name each class once")
-    if len(chosen) == 0 or chosen.min() < 0 or chosen.max() >= n_classes:
-        raise DataError(f"classes {listed(list(classes)) or '(none)'} chosen, expected some of 0 to {n_classes - 1}")
-    new = np.full(n_classes, -1, dtype=np.int64)
-    new[chosen] = np.arange(len(chosen))
-    rows = np.flatnonzero(new[y] >= 0)
-    return rows, new[y[rows]]
+    def select_rows(self, keep: Tensor) -> LabelledSet:
+        """Only some rows (a mask (N,) or row numbers), of the same classes, each of which must keep one."""
+        return LabelledSet(self.x[keep], self.y[keep], self.class_names)
 
 
 def concatenate(sets: Sequence[LabelledSet]) -> LabelledSet:
@@ -215,6 +210,12 @@ class FewShotData:
                 + ", ".join(f"{part} {shape} {dtype}" for part, (shape, dtype) in kinds.items())
                 + "; read them at one size (option side) and with the same channels"
             )
+
+    @classmethod
+    def of_parts(cls, name: str, description: str, parts: Iterable[LabelledSet]) -> FewShotData:
+        """Of the three sets in their order."""
+        train, val, test = parts
+        return cls(train, val, test, name, description)
 
     @property
     def parts(self) -> dict[str, LabelledSet]:

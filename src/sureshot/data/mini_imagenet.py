@@ -21,11 +21,14 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import torch
 from PIL import Image, UnidentifiedImageError
 
 from sureshot.data.archives import read_arrays
 from sureshot.data.image_files import read_images
-from sureshot.data.images import ImageSet
+from sureshot.data.image_folders import PARTS
+from sureshot.data.images import labelled_images
+from sureshot.data.labelled import LabelledSet
 from sureshot.data.root import DataError, Root, data_file, data_root
 
 MINIIMAGENET32_FILE = "miniimagenet32.npz"
@@ -37,9 +40,9 @@ _LAYOUT = (
 )
 _LAYOUT32 = (
     "expected an NPZ file with jpeg (uint8: one JPEG after another, for each class a strip of its images 32 pixels "
-    "wide), offset (101,) of their bounds, label, is_test and is_fscil_shot (N,) of the images, wnid, ravi_split and "
-    "fscil_session (100,) of the classes, made from the photographs of miniimagenet (ILSVRC 2012, image-net.org) by "
-    "the lists of github.com/jakesnell/prototypical-networks (data/miniImagenet/splits/ravi) and "
+    "wide), offset (101,) of their bounds, label and is_test (N,) of the images, wnid and ravi_split (100,) of the "
+    "classes, made from the photographs of miniimagenet (ILSVRC 2012, image-net.org) by the lists of "
+    "github.com/jakesnell/prototypical-networks (data/miniImagenet/splits/ravi) and, for is_test, "
     "github.com/xyutao/fscil (data/index_list/mini_imagenet); or use miniimagenet, which reads the usual 84 x 84 files"
 )
 
@@ -47,17 +50,16 @@ _LAYOUT32 = (
 def load_miniimagenet(
     root: Root = None,
     side: int = 84,  # pixels; files of another size are resized
-) -> tuple[ImageSet, ImageSet, ImageSet]:
+) -> list[LabelledSet]:
     """Training (64 classes), validation (16) and test (20) photographs from files."""
     folder = data_root(root, f"{_FOLDERS[0]}/train.csv", _LAYOUT)
     places = [folder / name for name in _FOLDERS if (folder / name).is_dir()]
     if not places:
         raise DataError(f"no folder {folder / _FOLDERS[0]}: {_LAYOUT}")
-    train, val, test = (_read_list(places[0], part, side) for part in ("train", "val", "test"))
-    return train, val, test
+    return [_read_list(places[0], part, side) for part in PARTS]
 
 
-def _read_list(place: Path, part: str, side: int) -> ImageSet:
+def _read_list(place: Path, part: str, side: int) -> LabelledSet:
     path = place / f"{part}.csv"
     if not path.is_file():
         raise DataError(f"no file {path}: {_LAYOUT}")
@@ -71,7 +73,7 @@ def _read_list(place: Path, part: str, side: int) -> ImageSet:
     rows = zip(frame["filename"].tolist(), frame["label"].tolist(), strict=True)
     files = [_find(place / "images", str(filename), str(label)) for filename, label in rows]
     pixels = read_images(files, side=side)
-    return ImageSet(pixels, y.astype(np.int64), tuple(names.tolist()), f"mini-ImageNet {part}")
+    return labelled_images(pixels, y, names.tolist(), f"mini-ImageNet {part}")
 
 
 def _find(images: Path, filename: str, label: str) -> Path:
@@ -83,39 +85,35 @@ def _find(images: Path, filename: str, label: str) -> Path:
 
 @dataclass(frozen=True, eq=False)
 class MiniImageNet32:
-    """All images of ``miniimagenet32.npz`` and its flags, for the few-shot and the class-incremental protocol."""
+    """All images of ``miniimagenet32.npz`` and what its few-shot split needs to know."""
 
-    images: ImageSet  # 100 classes, 32 x 32
+    images: LabelledSet  # 100 classes, 32 x 32
     is_test: np.ndarray  # (N,) bool, 100 of each class
-    is_session_shot: np.ndarray  # (N,) bool, the training images of the class-incremental sessions after the first
     ravi_split: np.ndarray  # (100,) "train", "val" or "test"
-    session: np.ndarray  # (100,) int64, class-incremental session from 1
 
-    def few_shot_split(self) -> tuple[ImageSet, ImageSet, ImageSet]:
+    def few_shot_split(self) -> list[LabelledSet]:
         """Ravi & Larochelle's classes; of validation and test classes the 100 test images each."""
-        train = self.images.select_classes(np.flatnonzero(self.ravi_split == "train").tolist())
-        tested = self.images.select_rows(self.is_test)
-        val, test = (
-            tested.select_classes(np.flatnonzero(self.ravi_split == part).tolist()) for part in ("val", "test")
-        )
-        return train, val, test
+        tested = self.images.select_rows(torch.from_numpy(self.is_test))
+        return [
+            (self.images if part == "train" else tested).select_classes(
+                np.flatnonzero(self.ravi_split == part).tolist()
+            )
+            for part in PARTS
+        ]
 
 
 def load_miniimagenet32(root: Root = None) -> MiniImageNet32:
     """mini-ImageNet at 32 x 32 from ``miniimagenet32.npz``."""
     path = data_file(MINIIMAGENET32_FILE, root, _LAYOUT32)
-    names = ("jpeg", "offset", "label", "is_test", "is_fscil_shot", "wnid", "ravi_split", "fscil_session")
-    arrays = read_arrays(path, names)
+    arrays = read_arrays(path, ("jpeg", "offset", "label", "is_test", "wnid", "ravi_split"))
     bounds = zip(arrays["offset"][:-1].tolist(), arrays["offset"][1:].tolist(), arrays["wnid"], strict=True)
     pixels = np.concatenate([_strip(path, arrays["jpeg"][start:stop], str(wnid)) for start, stop, wnid in bounds])
     classes = tuple(str(wnid) for wnid in arrays["wnid"])
-    images = ImageSet(pixels, arrays["label"].astype(np.int64), classes, "mini-ImageNet at 32 x 32")
+    images = labelled_images(pixels, arrays["label"], classes, "mini-ImageNet at 32 x 32")
     return MiniImageNet32(
         images=images,
         is_test=arrays["is_test"].astype(bool),
-        is_session_shot=arrays["is_fscil_shot"].astype(bool),
         ravi_split=arrays["ravi_split"].astype(str),
-        session=arrays["fscil_session"].astype(np.int64),
     )
 
 

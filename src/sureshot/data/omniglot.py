@@ -29,7 +29,9 @@ import pandas as pd
 from sureshot.data.archives import read_arrays
 from sureshot.data.class_splits import shuffled
 from sureshot.data.image_files import read_images
-from sureshot.data.images import ImageSet
+from sureshot.data.image_folders import PARTS
+from sureshot.data.images import labelled_images
+from sureshot.data.labelled import LabelledSet
 from sureshot.data.lists import read_list
 from sureshot.data.root import DataError, Root, data_root
 
@@ -44,7 +46,6 @@ _LAYOUT = (
 )
 
 
-_SPLIT = ("train", "val", "test")
 _LISTS = (
     f"expected {OMNIGLOT_CLASSES} with columns label and vinyals_split, or omniglot/splits/vinyals/{{train,val,test}}"
     ".txt with lines like Greek/character01/rot000, from data/omniglot/splits/vinyals of "
@@ -56,12 +57,12 @@ _LISTS = (
 class Omniglot:
     """All characters found, and what the splits need to know about them."""
 
-    images: ImageSet  # K characters, named ALPHABET/characterNN
+    images: LabelledSet  # K characters, named ALPHABET/characterNN
     numbers: np.ndarray  # (K,) int64, the number in the file's name minus 1
     alphabets: tuple[str, ...]  # K
     is_evaluation: np.ndarray  # (K,) bool
 
-    def lake_split(self, val_alphabets: int, seed: int) -> tuple[ImageSet, ImageSet, ImageSet]:
+    def lake_split(self, val_alphabets: int, seed: int) -> list[LabelledSet]:
         """Background alphabets for training, some of them for validation; evaluation alphabets for testing."""
         alphabets = np.asarray(self.alphabets)
         background = np.unique(alphabets[~self.is_evaluation])
@@ -74,18 +75,17 @@ class Omniglot:
         held_out = np.isin(alphabets, chosen) & ~self.is_evaluation
         return self._three(~self.is_evaluation & ~held_out, held_out, self.is_evaluation)
 
-    def vinyals_split(self, root: Root = None) -> tuple[ImageSet, ImageSet, ImageSet]:
+    def vinyals_split(self, root: Root = None) -> list[LabelledSet]:
         """Training, validation and test characters of Vinyals et al. (2016)."""
         part = _vinyals_list(data_root(root), self.images.class_names, self.numbers)
         return self._three(part == "train", part == "val", part == "test")
 
-    def non_latin(self) -> ImageSet:
+    def non_latin(self) -> LabelledSet:
         """The characters of all alphabets but the Latin: 1597 of the 1623."""
         return self.images.select_classes(np.flatnonzero(np.asarray(self.alphabets) != "Latin").tolist())
 
-    def _three(self, train: np.ndarray, val: np.ndarray, test: np.ndarray) -> tuple[ImageSet, ImageSet, ImageSet]:
-        a, b, c = (self.images.select_classes(np.flatnonzero(mask).tolist()) for mask in (train, val, test))
-        return a, b, c
+    def _three(self, train: np.ndarray, val: np.ndarray, test: np.ndarray) -> list[LabelledSet]:
+        return [self.images.select_classes(np.flatnonzero(mask).tolist()) for mask in (train, val, test)]
 
 
 def load_omniglot(root: Root = None, side: int = 28) -> Omniglot:
@@ -106,7 +106,7 @@ def _from_npz(path: Path) -> Omniglot:
     arrays = read_arrays(path, (*names, "class_is_evaluation"))
     alphabets = tuple(str(arrays["alphabet_names"][i]) for i in arrays["class_alphabet"])
     class_names = tuple(f"{a}/{c}" for a, c in zip(alphabets, arrays["class_character"], strict=True))
-    images = ImageSet(arrays["images"], arrays["label"].astype(np.int64), class_names, "Omniglot")
+    images = labelled_images(arrays["images"], arrays["label"], class_names, "Omniglot")
     return Omniglot(images, np.arange(len(class_names)), alphabets, arrays["class_is_evaluation"].astype(bool))
 
 
@@ -124,7 +124,7 @@ def _from_archive(place: Path, side: int) -> Omniglot:
     alphabets = tuple(folder.parent.name for folder in folders)
     class_names = tuple(f"{folder.parent.name}/{folder.name}" for folder in folders)
     is_evaluation = np.array([folder.parent.parent.name == _PARTS[1] for folder in folders])
-    return Omniglot(ImageSet(pixels, y, class_names, "Omniglot"), numbers[order], alphabets, is_evaluation)
+    return Omniglot(labelled_images(pixels, y, class_names, "Omniglot"), numbers[order], alphabets, is_evaluation)
 
 
 def _number(path: Path) -> int:
@@ -150,7 +150,7 @@ def _vinyals_list(folder: Path, class_names: tuple[str, ...], numbers: np.ndarra
     else:
         by_name = _vinyals_texts(folder)
         found = [by_name.get(name) for name in class_names]
-    absent = [name for name, part in zip(class_names, found, strict=True) if part not in _SPLIT]
+    absent = [name for name, part in zip(class_names, found, strict=True) if part not in PARTS]
     if absent:
         raise DataError(
             f"{folder}: the Vinyals split does not say where {absent[0]} and {len(absent) - 1} others belong"
@@ -161,6 +161,6 @@ def _vinyals_list(folder: Path, class_names: tuple[str, ...], numbers: np.ndarra
 def _vinyals_texts(folder: Path) -> dict[str, str]:
     for place in (folder / "omniglot" / "splits" / "vinyals", folder / "splits" / "vinyals"):
         if place.is_dir():
-            rows = [(line, part) for part in _SPLIT for line in read_list(place / f"{part}.txt", _LISTS)]
+            rows = [(line, part) for part in PARTS for line in read_list(place / f"{part}.txt", _LISTS)]
             return {"/".join(line.split("/")[:2]): part for line, part in rows}
     raise DataError(f"no list of the Vinyals split in {folder}: {_LISTS}")

@@ -15,7 +15,6 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from sureshot.data.characters import image_data
 from sureshot.data.checks import check_class_labels, listed
 from sureshot.data.class_splits import shuffled, split_by_names, split_by_seed
 from sureshot.data.datasets import load_clinc150
@@ -79,11 +78,11 @@ def folder(
     place = Path(root or ".") / path
     if has_split(place):
         text = f"images of {place.name} at {side} px, split as in its folders"
-        return image_data("folder", text, *read_split_folders(place, side=side, grey=grey))
+        return FewShotData.of_parts("folder", text, read_split_folders(place, side=side, grey=grey))
     images = read_class_folders(place, side=side, grey=grey)
     train, val, test = split_by_seed(images.class_names, fractions, seed)
     text = f"images of {place.name} at {side} px, classes {len(train)} / {len(val)} / {len(test)} by seed {seed}"
-    return image_data("folder", text, *(images.select_classes(part) for part in (train, val, test)))
+    return FewShotData.of_parts("folder", text, (images.select_classes(part) for part in (train, val, test)))
 
 
 def embeddings(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from sureshot.data.characters import image_data
 from sureshot.data.cifar_fs import load_cifar_fs
 from sureshot.data.cub import cub_split, load_cub
 from sureshot.data.labelled import FewShotData, concatenate
@@ -12,23 +11,25 @@ from sureshot.data.root import Root
 
 def miniimagenet(root: Root = None, *, side: int = 84) -> FewShotData:
     """mini-ImageNet from files, 64, 16 and 20 classes of Ravi & Larochelle (2017)."""
-    return image_data("miniimagenet", f"mini-ImageNet at {side} px, Ravi's split", *load_miniimagenet(root, side))
+    return FewShotData.of_parts(
+        "miniimagenet", f"mini-ImageNet at {side} px, Ravi's split", load_miniimagenet(root, side)
+    )
 
 
 def miniimagenet32(root: Root = None) -> FewShotData:
     """mini-ImageNet at 32 x 32, the same classes; 100 images of each validation and test class."""
     text = "mini-ImageNet at 32 px (a subset of the images), Ravi's split"
-    return image_data("miniimagenet32", text, *load_miniimagenet32(root).few_shot_split())
+    return FewShotData.of_parts("miniimagenet32", text, load_miniimagenet32(root).few_shot_split())
 
 
 def cub(root: Root = None, *, side: int = 84) -> FewShotData:
     """CUB-200-2011, 100, 50 and 50 classes of Hilliard et al. (2018)."""
-    return image_data("cub", f"CUB-200-2011 at {side} px, Hilliard's split", *cub_split(load_cub(root, side)))
+    return FewShotData.of_parts("cub", f"CUB-200-2011 at {side} px, Hilliard's split", cub_split(load_cub(root, side)))
 
 
 def cifar_fs(root: Root = None, *, side: int = 32) -> FewShotData:
     """CIFAR-FS, 64, 16 and 20 classes of Bertinetto et al. (2019)."""
-    return image_data("cifar-fs", f"CIFAR-FS at {side} px, Bertinetto's split", *load_cifar_fs(root, side))
+    return FewShotData.of_parts("cifar-fs", f"CIFAR-FS at {side} px, Bertinetto's split", load_cifar_fs(root, side))
 
 
 def miniimagenet_cub(root: Root = None, *, side: int = 84, all_classes: bool = True) -> FewShotData:
@@ -40,9 +41,9 @@ def miniimagenet_cub(root: Root = None, *, side: int = 84, all_classes: bool = T
     _, val, test = cub_split(load_cub(root, side))
     if side == 32:
         small = load_miniimagenet32(root)
-        train = (small.images if all_classes else small.few_shot_split()[0]).to_labelled()
+        train = small.images if all_classes else small.few_shot_split()[0]
     else:
         parts = load_miniimagenet(root, side)
-        train = concatenate([part.to_labelled() for part in (parts if all_classes else parts[:1])])
+        train = concatenate(parts if all_classes else parts[:1])
     text = f"mini-ImageNet ({train.n_classes} classes) to CUB-200-2011 at {side} px"
-    return FewShotData(train, val.to_labelled(), test.to_labelled(), "miniimagenet-cub", text)
+    return FewShotData(train, val, test, "miniimagenet-cub", text)

@@ -51,27 +51,14 @@ ONE_FACTOR = ("laplace", "exact")
 
 @dataclass(frozen=True)
 class Model:
-    """What is assumed of the labels and how the posterior is found.
+    """What is assumed of the labels and how the posterior is found."""
 
-    Attributes
-    ----------
-    likelihood, inference : str
-        A pair of `INFERENCE_FOR`.
-    noise : float
-        Noise variance of label regression.
-    likelihood_temperature : float
-        Divides the latents inside softmax and logistic-softmax likelihoods.
-    prior_mean : float
-    n_chains, n_sweeps : int
-        For Gibbs sampling.
-    """
-
-    likelihood: str
+    likelihood: str  # with the inference a pair of `INFERENCE_FOR`
     inference: str
-    noise: float = 1.0
-    likelihood_temperature: float = 1.0
+    noise: float = 1.0  # variance, of label regression
+    likelihood_temperature: float = 1.0  # divides the latents inside softmax and logistic-softmax likelihoods
     prior_mean: float = 0.0
-    n_chains: int = 20
+    n_chains: int = 20  # for Gibbs sampling
     n_sweeps: int = 50
 
     def predictive_likelihood(self) -> Likelihood:
@@ -126,33 +113,17 @@ def training_likelihood(model: Model) -> Likelihood:
 @torch.no_grad()
 def condition(
     model: Model,
-    features: Tensor,
-    y: Tensor,
+    features: Tensor,  # (N, R)
+    y: Tensor,  # (N,), labels 0..n_classes-1; not every class needs rows
     n_classes: int,
-    weight: Tensor,
-    generator: torch.Generator | None = None,
-    start: Tensor | None = None,
+    weight: Tensor,  # (N,), how often each row counts
+    generator: torch.Generator | None = None,  # for Gibbs and natural gradients
+    start: Tensor | None = None,  # (C, N), `Conditioned.dual` of a fit with another kernel, to seek Laplace's mode from
+    # Training variances are needed for leave-one-out means only, which allows short cuts with many classes.
     only_means: bool = False,
-    tolerance: float = 3e-5,
+    tolerance: float = 3e-5,  # of the softmax mode; see `fit_softmax_laplace`
 ) -> Conditioned:
-    """The posterior of the weights given labelled features.
-
-    Parameters
-    ----------
-    features : Tensor (N, R)
-    y : Tensor (N,)
-        Labels 0..n_classes-1; not every class needs rows.
-    weight : Tensor (N,)
-        How often each row counts.
-    generator : torch.Generator, optional
-        For Gibbs and natural gradients.
-    start : Tensor (C, N), optional
-        `Conditioned.dual` of a fit with another kernel, from which Laplace's mode is sought.
-    only_means : bool
-        Training variances are needed for leave-one-out means only, which allows short cuts with many classes.
-    tolerance : float
-        Of the softmax mode; see `fit_softmax_laplace`.
-    """
+    """The posterior of the weights given labelled features."""
     if model.likelihood == "gaussian":
         return _regress(features, y, n_classes, weight, model.noise)
     counts = torch.bincount(y, minlength=n_classes)
@@ -189,15 +160,7 @@ def _condition_present(
         else:
             temperature = model.likelihood_temperature
             fit = fit_softmax_laplace(
-                features,
-                y,
-                n_classes,
-                weight,
-                temperature,
-                start,
-                only_means,
-                tolerance,
-                prior_mean=model.prior_mean,
+                features, y, n_classes, weight, temperature, start, only_means, tolerance, prior_mean=model.prior_mean
             )
         moments = fit.posterior.training_mean[0], fit.variance
         return Conditioned(fit.posterior, moments, fit.sites, float(fit.log_evidence), dual=fit.dual)

@@ -23,20 +23,11 @@ RANK_TOLERANCE = 1e-12
 
 @dataclass(frozen=True)
 class FeatureMap:
-    """Features of a kernel at any inputs.
-
-    Attributes
-    ----------
-    kernel : gpytorch Kernel
-    inducing : Tensor (M, D) or None
-        Inducing inputs; None where the kernel has explicit features.
-    projection : Tensor (M or R_full, R) or None
-        Applied to the kernel against the inducing inputs, or to explicit features to compress them.
-    """
+    """Features of a kernel at any inputs."""
 
     kernel: Kernel
-    inducing: Tensor | None
-    projection: Tensor | None
+    inducing: Tensor | None  # (M, D); None where the kernel has explicit features
+    projection: Tensor | None  # (M or R_full, R), applied to the kernel against these, or compresses explicit features
 
     @torch.no_grad()
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:

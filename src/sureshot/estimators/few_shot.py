@@ -1,9 +1,9 @@
 """`FewShotClassifier`: a few-shot learner, meta-trained or not, as a scikit-learn estimator.
 
-Nothing is tuned in `fit`. What a few labels cannot tell, how far to trust a distance and how sure to be, comes from
-elsewhere: from other classes, by a checkpoint of `sureshot meta-train`, or from documented defaults
-(`sureshot.estimators.few_shot_default`). So `fit` conditions on the labelled rows and is done. `GPClassifier`, in
-contrast, chooses its settings from the labels, which pays from a few labels for each class on.
+What a few labels cannot tell, how far to trust a distance and how sure to be, comes from elsewhere: from other classes,
+by a checkpoint of `sureshot meta-train`, or from documented defaults (`sureshot.estimators.few_shot_default`). So `fit`
+tunes nothing: it conditions on the labelled rows. `GPClassifier`, in contrast, chooses its settings from the labels,
+which pays from a few labels for each class on.
 
 A checkpoint's backbone turns inputs into embeddings, in double precision like everything after it. A network adds up in
 another order when the batch has another size; embeddings are kept in single precision, whose rounding hides that: a row

@@ -39,25 +39,20 @@ class FewShotFitted(Fitted):
 
     @property
     def queries_at_once(self) -> int:
-        """See `Fitted.queries_at_once`."""
         return NUMBERS_AT_ONCE // self.conditioned.numbers_per_query
 
     def inputs(self, kept: np.ndarray) -> Tensor:
-        """See `Fitted.inputs`."""
         if self.default is not None:
             check_directions(self.default, kept)
         return kernel_inputs(kept, self.scaling, self.device)
 
     def moments(self, queries: Tensor) -> tuple[Tensor, ...]:
-        """See `Predictor.moments`."""
         return self.conditioned.moments(queries)
 
     def probabilities(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
-        """See `Predictor.probabilities`."""
         return self.conditioned.probabilities(moments, temperature)
 
     def latents(self, queries: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Predictor.latents`."""
         return self.conditioned.latents(queries)
 
     def outlier_scores(self, queries: Tensor) -> Tensor:
@@ -69,7 +64,6 @@ class FewShotFitted(Fitted):
         return self.conditioned.outlier_scores(queries)
 
     def entropies(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-        """See `Predictor.entropies`."""
         return self.conditioned.entropies(queries, temperature)
 
 

@@ -24,27 +24,14 @@ from sureshot.estimators.settings import device_for
 from sureshot.estimators.validation import Columns, LabelledRows
 from sureshot.meta.learners import EmbeddingLearner
 from sureshot.meta.training.checkpoint import Checkpoint
-from sureshot.persistence import (
-    Artifact,
-    ArtifactError,
-    decode_labels,
-    encode_labels,
-    require,
-    require_header,
-)
+from sureshot.persistence import Artifact, ArtifactError, decode_labels, encode_labels, require, require_header
 
 KIND = "few_shot_classifier"
 _PREFIX_MODEL = "model."  # as in checkpoints
 
 
 def _write(parameters: Mapping[str, Any], fitted: FewShotFitted) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Header and arrays of a fitted estimator.
-
-    Raises
-    ------
-    ArtifactError
-        For labels that cannot be written without pickle.
-    """
+    """Header and arrays of a fitted estimator."""
     rows, scaling, names = fitted.rows, fitted.scaling, fitted.columns.names
     checkpoint, random_state = parameters["checkpoint"], parameters["random_state"]
     header: dict[str, Any] = {

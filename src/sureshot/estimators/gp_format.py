@@ -24,14 +24,7 @@ from sureshot.estimators.validation import Columns, LabelledRows, weigh_classes
 from sureshot.kernels import Expression
 from sureshot.kernels.config import kernel_config, kernel_from_config, kernel_state
 from sureshot.likelihoods.base import PredictiveRule
-from sureshot.persistence import (
-    Artifact,
-    ArtifactError,
-    decode_labels,
-    encode_labels,
-    require,
-    require_header,
-)
+from sureshot.persistence import Artifact, ArtifactError, decode_labels, encode_labels, require, require_header
 
 KIND = "gp_classifier"
 OWN_WEIGHTS = "own"
@@ -42,14 +35,7 @@ _PREFIX_POSTERIOR = "posterior."
 
 
 def _write(parameters: Mapping[str, Any], fitted: GPFitted) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Header and arrays of a fitted estimator.
-
-    Raises
-    ------
-    ArtifactError
-        For a precomputed kernel (the kernel of new rows is not in the model) and kernels or labels that cannot be
-        written without pickle.
-    """
+    """Header and arrays of a fitted estimator; `ArtifactError` for precomputed kernels and what needs pickle."""
     if fitted.precomputed:
         raise ArtifactError(
             "a model with kernel='precomputed' cannot be saved: it would not know the kernel of new rows. "

@@ -49,13 +49,7 @@ def rebuilt(posterior: Posterior) -> Posterior:
 
 
 def unpack_posterior(kind: str, arrays: Mapping[str, np.ndarray], n_rows: int, n_classes: int) -> Posterior:
-    """The posterior that `pack_posterior` took apart.
-
-    Raises
-    ------
-    ArtifactError
-        When arrays are missing or their shapes do not fit together.
-    """
+    """The posterior that `pack_posterior` took apart."""
     try:
         tensors = {name: aligned(value) for name, value in arrays.items()}
         _check_shapes(tensors["features"], tensors["weights"], tensors["prior_mean"], n_rows, n_classes)

@@ -17,7 +17,6 @@ class MatrixReader(Reader):
     """Kernel matrices: between labelled rows on fitting, between queries and labelled rows afterwards."""
 
     def check(self, name: str, X: Any, columns: Columns | None) -> tuple[np.ndarray, Columns]:
-        """See `Reader.check`."""
         checked, found = check_inputs(name, X, columns)
         if columns is None and checked.shape[0] != checked.shape[1]:
             raise ValueError(f"kernel='precomputed' needs a square matrix X to fit; got shape {checked.shape}.")

@@ -12,12 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sureshot.estimators.validation import (
-    Columns,
-    check_inputs,
-    check_targets,
-    check_weights,
-)
+from sureshot.estimators.validation import Columns, check_inputs, check_targets, check_weights
 
 
 class Reader(ABC):
@@ -37,11 +32,9 @@ class TableReader(Reader):
     """Numeric columns, as they are."""
 
     def check(self, name: str, X: Any, columns: Columns | None) -> tuple[np.ndarray, Columns]:
-        """See `Reader.check`."""
         return check_inputs(name, X, columns)
 
     def keep(self, checked: np.ndarray, fitting: bool) -> np.ndarray:
-        """See `Reader.keep`."""
         return checked
 
 

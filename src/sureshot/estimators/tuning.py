@@ -13,8 +13,6 @@ paired difference in log probability; otherwise the more stable default is kept.
 Breiman et al. 1984, but the winner here is the best of many.)
 
 Large supports are tuned on a stratified subset; the temperature is then refitted on the full posterior.
-
-Why not the evidence bound: its gradient in the output scale has the wrong sign at moderate scales.
 """
 
 from __future__ import annotations
@@ -56,29 +54,14 @@ MIN_COMPARISONS = 50  # left-out rows below which a standard error is not truste
 
 @dataclass(frozen=True)
 class Setting:
-    """One complete choice.
+    """One complete choice."""
 
-    Attributes
-    ----------
-    kernel : gpytorch Kernel
-        With its length-scale and output scale.
-    model : Model
-    rule : str
-        Predictive rule.
-    temperature : float
-        Latents are divided by it before the rule is applied.
-    score : float
-        Mean leave-one-out log probability in nats; NaN where no row could be left out.
-    column_weights : Tensor (D,), optional
-        Of the chosen family.
-    """
-
-    kernel: Kernel
+    kernel: Kernel  # with its length-scale and output scale
     model: Model
     rule: PredictiveRule
-    temperature: float
-    score: float
-    column_weights: Tensor | None = None
+    temperature: float  # latents are divided by it before the rule is applied
+    score: float  # mean leave-one-out log probability in nats; NaN where no row could be left out
+    column_weights: Tensor | None = None  # (D,), of the chosen family
 
 
 @dataclass(frozen=True)
@@ -97,26 +80,13 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Family:
-    """A kernel family: builds the kernel at a relative length-scale, with unit output scale.
-
-    Attributes
-    ----------
-    build : callable
-        Maps a relative length-scale to a kernel.
-    lengthscales : tuple of float
-        The lattice; one value for kernels without a length-scale to learn.
-    default_temperature : float
-        Of the plug-in rule at the default scales, where the support cannot tell.
-    column_weights : Tensor (D,), optional
-        Multiplies the columns before the kernel sees them.
-    expression : callable, optional
-        As `build`, without GPyTorch's modules: making those takes longer than a small matrix. The search evaluates it.
-    """
+    """A kernel family: builds the kernel at a relative length-scale, with unit output scale."""
 
     build: Callable[[float], Kernel]
-    lengthscales: tuple[float, ...]
-    default_temperature: float
-    column_weights: Tensor | None = None
+    lengthscales: tuple[float, ...]  # the lattice; one value for kernels without a length-scale to learn
+    default_temperature: float  # of the plug-in rule at the default scales, where the support cannot tell
+    column_weights: Tensor | None = None  # (D,), multiply the columns before the kernel sees them
+    # As `build`, without GPyTorch's modules: making those takes longer than a small matrix. The search evaluates it.
     expression: Callable[[float], Expression] | None = None
 
     def inputs(self, x: Tensor) -> Tensor:
@@ -127,29 +97,13 @@ class Family:
 def tune(
     support: Support,
     families: tuple[Family, ...],
-    models: tuple[Model, ...],
-    rules: tuple[PredictiveRule, ...],
-    objective: str,
-    rng: np.random.Generator,
-    n_jobs: int | None = None,
+    models: tuple[Model, ...],  # the default first; a label-regression model may follow
+    rules: tuple[PredictiveRule, ...],  # the default first
+    objective: str,  # "leave_one_out" or "evidence"
+    rng: np.random.Generator,  # chooses the subset of a large support
+    n_jobs: int | None = None,  # families searched at once
 ) -> Setting:
-    """The best setting for a support.
-
-    Parameters
-    ----------
-    support : Support
-    families : tuple of Family
-    models : tuple of Model
-        The default first; a label-regression model may follow.
-    rules : tuple of str
-        Predictive rules to choose from, the default first.
-    objective : str
-        "leave_one_out" or "evidence".
-    rng : numpy Generator
-        Chooses the subset of a large support.
-    n_jobs : int, optional
-        Families searched at once.
-    """
+    """The best setting for a support."""
     subset = tuning_subset(support, rng)
     searches = screened([Search(subset, k, family, rules, objective) for k, family in enumerate(families)], n_jobs)
     found = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(search.candidates)(models) for search in searches)
@@ -302,16 +256,7 @@ class Search:
                 else float((support.usable * pointwise).sum()) + log_prior
             )
             candidates.append(
-                Candidate(
-                    self.index,
-                    lengthscale,
-                    output_scale,
-                    model,
-                    rule,
-                    temperature,
-                    pointwise,
-                    value,
-                )
+                Candidate(self.index, lengthscale, output_scale, model, rule, temperature, pointwise, value)
             )
         return candidates, fitted.dual
 

@@ -43,13 +43,7 @@ def trace_of_inverse(factor: Tensor) -> Tensor:
 
 
 def cholesky_with_jitter(gram: Tensor) -> Tensor:
-    """Lower Cholesky factor of (..., N, N); members that fail get growing jitter and one warning says how much.
-
-    Raises
-    ------
-    ValueError
-        When a matrix is not positive semi-definite even with jitter of 1e-3 of its mean diagonal.
-    """
+    """Lower Cholesky factor of (..., N, N); members that fail get growing jitter and one warning says how much."""
     factor, info = torch.linalg.cholesky_ex(gram)
     if not bool((info > 0).any()):
         return factor
@@ -78,11 +72,6 @@ def symmetric_root(gram: Tensor) -> Tensor:
     """A float64 factor F (..., N, N) with ``F F' = gram``, also when the matrix is singular; no jitter.
 
     Eigenvalues that are negative by no more than the rounding of the matrix's own dtype count as zero.
-
-    Raises
-    ------
-    ValueError
-        When the matrix has an eigenvalue well below zero.
     """
     wide = gram.to(torch.float64)
     values, vectors = torch.linalg.eigh(0.5 * (wide + wide.mT))

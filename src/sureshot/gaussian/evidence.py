@@ -29,30 +29,17 @@ from torch.autograd.function import once_differentiable
 from sureshot.gaussian.memory import IN_CACHE, blocks
 
 
-def site_log_evidence(gram: Tensor, mean: Tensor | float, precision: Tensor, shift: Tensor) -> Tensor:
-    """``log of the integral of N(f; a, K) exp(b'f - f'W f / 2)`` for each vector of sites, (...).
+def site_log_evidence(
+    gram: Tensor,  # (..., N, N), positive semi-definite, singular if it likes
+    mean: Tensor | float,  # a, broadcastable to (..., N)
+    precision: Tensor,  # (..., N), w >= 0; with a shift of zero 0 means no observation, exactly
+    shift: Tensor,  # (..., N), b
+) -> Tensor:
+    """``log of the integral of N(f; a, K) exp(b'f - f'W f / 2)`` for each vector of sites, (...), in nats.
 
-    Parameters
-    ----------
-    gram : Tensor (..., N, N)
-        Symmetric and positive semi-definite, singular if it likes. Leading dimensions of size 1 are shared:
-        gram (T, 1, N, N) and precision (chains, T, C, N) cost T matrices K and chains x T x C factors.
-    mean : Tensor or float, broadcastable to (..., N)
-        Prior mean a; (..., 1) for a constant.
-    precision, shift : Tensor (..., N)
-        The sites w >= 0 and b; zero for both means no observation, exactly.
-
-    Returns
-    -------
-    Tensor (...)
-        In nats, differentiable once in all four arguments. Classes are not summed.
-
-    Raises
-    ------
-    ValueError
-        When the last dimensions do not agree.
-    torch.linalg.LinAlgError
-        When ``I + W^1/2 K W^1/2`` has no Cholesky factor: NaN in the arguments, or a K with negative eigenvalues.
+    Differentiable once in all four arguments. Leading dimensions of size 1 are shared: gram (T, 1, N, N) and precision
+    (chains, T, C, N) cost T matrices K and chains x T x C factors. Where ``I + W^1/2 K W^1/2`` has no Cholesky factor
+    (NaN in the arguments, or a K with negative eigenvalues) it raises `torch.linalg.LinAlgError`.
     """
     n = precision.shape[-1]
     if gram.shape[-2:] != (n, n) or shift.shape[-1] != n:

@@ -26,12 +26,8 @@ def blocks(count: int, entries: int, at_once: int = AT_ONCE) -> list[slice]:
 def entries_by_kernel_matrix(n_rows: int, n_latents: int, n_kernels: int = 1, in_blocks: bool = False) -> int:
     """Entries held while conditioning on N rows in function space.
 
-    Parameters
-    ----------
-    n_rows, n_latents, n_kernels : int
-        Latents are classes times chains; those that share kernel matrix and precisions count once.
-    in_blocks : bool
-        Of classes, with nothing kept but vectors: `GramBlockPosterior`.
+    Latents are classes times chains; those that share kernel matrix and precisions count once. ``in_blocks`` of classes
+    nothing is kept but vectors (`GramBlockPosterior`).
     """
     matrix = n_rows**2
     factors = n_latents * matrix
@@ -39,17 +35,13 @@ def entries_by_kernel_matrix(n_rows: int, n_latents: int, n_kernels: int = 1, in
     return 7 * (held + n_kernels * matrix)
 
 
-def entries_by_features(n_rows: int, rank: int, n_latents: int, n_factors: int, n_classes: int) -> int:
-    """Entries held while conditioning on N rows by R features.
-
-    Parameters
-    ----------
-    n_latents : int
-        Classes times chains.
-    n_factors : int
-        Factors R x R that are held at a time.
-    n_classes : int
-        C.
-    """
+def entries_by_features(
+    n_rows: int,
+    rank: int,
+    n_latents: int,  # classes times chains
+    n_factors: int,  # R x R, that are held at a time
+    n_classes: int,
+) -> int:
+    """Entries held while conditioning on N rows by R features."""
     optimiser = 25 * rank * n_classes  # of the mode: pairs of steps and gradients
     return 4 * n_rows * rank + 4 * rank * rank * n_factors + 6 * n_rows * n_latents + optimiser

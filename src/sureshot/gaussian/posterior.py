@@ -46,16 +46,13 @@ class Posterior(ABC):
     def query_mean(self, cross: Tensor) -> Tensor:
         """The means of `query` alone, (..., C, Q): no factorisation is needed for them."""
 
-    def query_variance(self, cross: Tensor, prior_variance: Tensor, classes: Tensor | None = None) -> Tensor:
-        """Marginal variances at queries.
-
-        Parameters
-        ----------
-        cross, prior_variance
-            As in `query`.
-        classes : Tensor (Q,), optional
-            One class for each query, whose variance alone is wanted: (..., Q). By default that of all, (..., C, Q).
-        """
+    def query_variance(
+        self,
+        cross: Tensor,
+        prior_variance: Tensor,
+        classes: Tensor | None = None,  # (Q,), one class for each query, whose variance alone is wanted
+    ) -> Tensor:
+        """Marginal variances at queries: of all classes (..., C, Q), or of the class of each, (..., Q)."""
         mean, spread = self.query(cross, prior_variance)
         coupled = spread.dim() > mean.dim()
         variance = spread.diagonal(dim1=-2, dim2=-1).mT.clamp_min(0) if coupled else spread

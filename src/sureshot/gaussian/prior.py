@@ -59,13 +59,7 @@ class Prior(ABC):
         """Columns of the matrix that represents the prior: N or R. What conditioning holds grows with it."""
 
     def queries(self, x: Tensor) -> Queries:
-        """What the prior says of query inputs.
-
-        Raises
-        ------
-        ValueError
-            For a prior made without `covariance`.
-        """
+        """What the prior says of query inputs."""
         if self.covariance is None:
             raise ValueError("this prior does not know its kernel: make it with covariance= to ask about queries")
         return self.covariance(x)
@@ -75,21 +69,15 @@ class Prior(ABC):
         """The posterior under these sites, whose precisions may be shared by the classes, (..., C or 1, N)."""
 
     @abstractmethod
-    def log_density(self, residual: Tensor, precision: Tensor) -> Tensor:
-        """How probable observed values are, given noise of variance ``1 / precision`` on the latents.
+    def log_density(
+        self,
+        residual: Tensor,  # (..., C, N), values less the prior mean
+        precision: Tensor,  # (..., C or 1, N), zero for a value that was not observed
+    ) -> Tensor:
+        """How probable observed values are, given noise of variance ``1 / precision`` on the latents, (..., C).
 
-        Parameters
-        ----------
-        residual : Tensor (..., C, N)
-            Values less the prior mean.
-        precision : Tensor (..., C or 1, N)
-            Zero for a value that was not observed.
-
-        Returns
-        -------
-        Tensor (..., C)
-            ``-1/2 (r' (K + W^-1)^-1 r + log|I + W^1/2 K W^1/2|)`` in nats: the log density less the normaliser of the
-            noise, ``1/2 sum_n log(w_n / 2 pi)``. Residuals are whitened, so small noise does not cancel.
+        ``-1/2 (r' (K + W^-1)^-1 r + log|I + W^1/2 K W^1/2|)`` in nats: the log density less the normaliser of the
+        noise, ``1/2 sum_n log(w_n / 2 pi)``. Residuals are whitened, so small noise does not cancel.
         """
 
     @abstractmethod

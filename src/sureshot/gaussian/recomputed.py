@@ -157,18 +157,17 @@ class TrainingMoments(NamedTuple):
     log_det: Tensor  # scalar, sum_c log|A_c|
 
 
-def training_moments(features: Tensor, precision: Tensor, n_classes: int, only_informative: bool) -> TrainingMoments:
+def training_moments(
+    features: Tensor,  # (N, R)
+    precision: Tensor,  # (C or 1, N), size 1 for classes that share it
+    n_classes: int,
+    only_informative: bool,
+) -> TrainingMoments:
     """Training variances and log determinants, each class factorised once.
 
-    Parameters
-    ----------
-    features : Tensor (N, R)
-    precision : Tensor (C or 1, N)
-        Size 1 for classes that share it.
-    only_informative : bool
-        Skip the posterior variance of rows whose site carries no information on a class and give their prior variance:
-        leave-one-out means move by less than `NEGLIGIBLE_INFORMATION` of it, and with many classes most of the work is
-        saved. For rules that read the means alone.
+    With ``only_informative``, for rules that read the means alone, rows whose site carries no information on a class
+    are given their prior variance: leave-one-out means move by less than `NEGLIGIBLE_INFORMATION` of it, and with many
+    classes most of the work is saved.
     """
     prior_variance = features.square().sum(-1)
     blocks = len(precision)

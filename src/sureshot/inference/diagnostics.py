@@ -24,32 +24,17 @@ from torch import Tensor
 _FEWEST_SWEEPS = 4
 
 
-def split_r_hat(draws: Tensor, rank_normalise: bool = False) -> Tensor:
-    """Potential scale reduction of each quantity, from chains cut in halves.
+def split_r_hat(
+    draws: Tensor,  # (sweeps, chains, ...), at least 4 sweeps; one chain is enough, since it is split
+    rank_normalise: bool = False,
+) -> Tensor:
+    """Potential scale reduction of each quantity, (...), from chains cut in halves; a last odd sweep is left out.
 
-    Parameters
-    ----------
-    draws : Tensor (sweeps, chains, ...)
-        At least 4 sweeps; a last odd sweep is left out. One chain is enough, since it is split.
-    rank_normalise : bool
-        Replace the draws by normal scores of their pooled ranks and return the larger of the value for the
-        scores and for the folded draws ``|draw - median|``, which also sees heavy tails and chains that
-        differ only in scale. The default, False, is the classical statistic, cheaper and enough for
-        near-Gaussian latents.
-
-    Returns
-    -------
-    Tensor (...)
-        1 when the chains agree; infinite when they are constant but different; NaN for one shared constant.
-
-    Raises
-    ------
-    ValueError
-        With fewer than 4 sweeps or without the two leading dimensions.
-
-    References
-    ----------
-    Vehtari et al. 2021, equations 1-4 and section 4.
+    1 when the chains agree; infinite when they are constant but different; NaN for one shared constant. The default is
+    the classical statistic, cheaper and enough for near-Gaussian latents. With ``rank_normalise`` normal scores of
+    the pooled ranks replace the draws; the value is then the larger of that for the scores and that for the folded
+    draws ``|draw - median|``, which also sees heavy tails and chains that differ only in scale (Vehtari et al. 2021,
+    equations 1-4 and section 4).
     """
     halves = _split(draws)
     if not rank_normalise:
@@ -60,33 +45,16 @@ def split_r_hat(draws: Tensor, rank_normalise: bool = False) -> Tensor:
     return torch.maximum(_r_hat(_normal_scores(halves)), _r_hat(_normal_scores(folded)))
 
 
-def effective_sample_size(draws: Tensor, rank_normalise: bool = False) -> Tensor:
-    """Number of independent draws that the chains are worth for each quantity's mean.
+def effective_sample_size(
+    draws: Tensor,  # (sweeps, chains, ...), at least 4 sweeps; a last odd sweep is left out
+    rank_normalise: bool = False,  # measure normal scores of the pooled ranks ("bulk" ESS) instead of the draws
+) -> Tensor:
+    """Number of independent draws that the chains are worth for each quantity's mean, (...).
 
     The autocorrelations of all half-chains are combined (so that chains that disagree count for less) and
     summed in pairs, which are positive and decreasing for a reversible chain, up to the first negative
-    pair.
-
-    Parameters
-    ----------
-    draws : Tensor (sweeps, chains, ...)
-        At least 4 sweeps; a last odd sweep is left out.
-    rank_normalise : bool
-        Measure normal scores of the pooled ranks ("bulk" ESS) instead of the draws.
-
-    Returns
-    -------
-    Tensor (...)
-        At most ``S log10 S`` for S draws in all (antithetic chains exceed S); NaN for a constant quantity.
-
-    Raises
-    ------
-    ValueError
-        With fewer than 4 sweeps or without the two leading dimensions.
-
-    References
-    ----------
-    Geyer 1992, section 3.3; Vehtari et al. 2021, equations 10-13.
+    pair (Geyer 1992, section 3.3; Vehtari et al. 2021, equations 10-13). At most ``S log10 S`` for S draws in all
+    (antithetic chains exceed S); NaN for a constant quantity.
     """
     halves = _split(draws)
     if rank_normalise:

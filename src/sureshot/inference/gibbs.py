@@ -50,51 +50,24 @@ class GibbsInfo(NamedTuple):
 
 @dataclass(frozen=True)
 class GibbsResult:
-    """The last state of every chain.
+    """The last state of every chain, and with ``keep="all"`` that of every sweep."""
 
-    Attributes
-    ----------
-    sites : Sites
-        Each (chains, ..., C, N); condition the prior on them for predictions.
-    latents : Tensor (sweeps, chains, ..., C, N) or None
-        With ``keep="all"``, the latents of every sweep, the first being the start.
-    sites_trace : Sites or None
-        With ``keep="all"``, the sites of every sweep, each (sweeps, chains, ..., C, N).
-    """
-
-    sites: Sites
-    latents: Tensor | None
-    sites_trace: Sites | None
+    sites: Sites  # each (chains, ..., C, N); condition the prior on them for predictions
+    latents: Tensor | None  # (sweeps, chains, ..., C, N), the first being the start
+    sites_trace: Sites | None  # each (sweeps, chains, ..., C, N)
 
 
 @torch.no_grad()
 def gibbs_step(
     state: GibbsState,
     prior: Prior,
-    likelihood: ConjugateLikelihood,
-    y: Tensor,
-    weight: Tensor | None,
+    likelihood: ConjugateLikelihood,  # with diagonal sites
+    y: Tensor,  # (..., N) int64
+    weight: Tensor | None,  # (..., N)
     generator: torch.Generator | None,
-    prior_sampler: Prior | None = None,
+    prior_sampler: Prior | None = None,  # `Prior.sampler`, to spare a factorisation for every sweep
 ) -> tuple[GibbsState, GibbsInfo]:
-    """One sweep: latents given the sites, exactly, then sites given the latents.
-
-    Parameters
-    ----------
-    state : GibbsState
-    prior : Prior
-    likelihood : ConjugateLikelihood
-        With diagonal sites.
-    y : Tensor (..., N) int64
-    weight : Tensor (..., N) or None
-    generator : torch.Generator or None
-    prior_sampler : Prior or None
-        `Prior.sampler`, to spare a factorisation for every sweep.
-
-    References
-    ----------
-    Polson, Scott & Windle 2013, section 3.1.
-    """
+    """One sweep: latents given the sites, exactly, then sites given the latents (Polson, Scott & Windle 2013, 3.1)."""
     latents = draw_latents(prior, state.sites, generator, prior_sampler)
     return GibbsState(likelihood.sample_sites(latents, y, weight, generator)), GibbsInfo(latents)
 
@@ -103,42 +76,20 @@ def gibbs_step(
 def run_gibbs(
     prior: Prior,
     likelihood: ConjugateLikelihood,
-    y: Tensor,
+    y: Tensor,  # (..., N) int64
+    # 20 chains of 50 sweeps are the published setting for few-shot tasks; large kernel variances mix more slowly, so
+    # look at split R-hat.
     n_chains: int = 20,
     n_sweeps: int = 50,
-    weight: Tensor | None = None,
+    weight: Tensor | None = None,  # (..., N), integers: a datum of weight 2 counts as two equal ones, 0 as absent
     generator: torch.Generator | None = None,
-    keep: Literal["last", "all"] = "last",
-    n_classes: int | None = None,
+    keep: Literal["last", "all"] = "last",  # "all" also keeps every sweep, for diagnostics
+    n_classes: int | None = None,  # the largest label plus 1 by default; needed when a class has no data
+    # Mean and variance of the latents, each (..., C, N): start the chains from independent Gaussians (a mean-field
+    # solution, say) instead of the prior.
     start: tuple[Tensor, Tensor] | None = None,
 ) -> GibbsResult:
-    """Sample the posterior of the latents under a conjugate likelihood.
-
-    Parameters
-    ----------
-    prior : Prior
-    likelihood : ConjugateLikelihood
-    y : Tensor (..., N) int64
-    n_chains, n_sweeps : int
-        20 chains of 50 sweeps by default, the published setting for few-shot tasks; large kernel variances
-        mix more slowly, so look at split R-hat.
-    weight : Tensor (..., N) or None
-        Integers: a datum of weight 2 counts as two equal ones, 0 as absent.
-    generator : torch.Generator or None
-    keep : "last" or "all"
-        "all" also keeps every sweep, for diagnostics.
-    n_classes : int or None
-        The largest label plus 1 by default; needed when a class has no data.
-    start : (mean, variance) of the latents, each (..., C, N), or None
-        Start the chains from independent Gaussians (a mean-field solution, say) instead of the prior.
-
-    Raises
-    ------
-    TypeError
-        For a likelihood without independent sites (one-vs-each).
-    ValueError
-        For fractional, negative or non-finite weights, or counts of chains or sweeps below 1.
-    """
+    """Sample the posterior of the latents under a conjugate likelihood."""
     if not isinstance(likelihood, ConjugateLikelihood):
         raise TypeError(
             "likelihood must have independent sites for each latent (a ConjugateLikelihood), got "
@@ -175,18 +126,12 @@ def run_gibbs(
 
 @torch.no_grad()
 def predictive_moments(
-    result: GibbsResult, prior: Prior, cross: Tensor, prior_variance: Tensor
+    result: GibbsResult,
+    prior: Prior,  # the one that was sampled
+    cross: Tensor,  # this and the next: the prior's `Queries`
+    prior_variance: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Each chain's Gaussian over the latents at query inputs: mean and variance, (chains, ..., C, Q).
-
-    Parameters
-    ----------
-    result : GibbsResult
-    prior : Prior
-        The one that was sampled.
-    cross, prior_variance : Tensor
-        The prior's `Queries`.
-    """
+    """Each chain's Gaussian over the latents at query inputs: mean and variance, (chains, ..., C, Q)."""
     parts = [prior.condition(sites).query(cross, prior_variance) for sites in _blocks(prior, result.sites)]
     return torch.cat([mean for mean, _ in parts]), torch.cat([variance for _, variance in parts])
 

@@ -1,10 +1,4 @@
-"""Inducing inputs, and the features that they span.
-
-A kernel over N data is approximated by ``Kxz Kzz^-1 Kzx = Phi Phi'`` with ``Phi = Kxz T`` and R inducing
-inputs z. The inputs are the centres of k-means in every class (Achituve et al. 2021), T comes from
-`whitening`. The features serve exact inference of low rank (`FeaturePrior`) and stochastic inference
-(`natural_gradient`).
-"""
+"""Inducing inputs: the centres of k-means in every class (Achituve et al. 2021)."""
 
 from __future__ import annotations
 
@@ -15,36 +9,17 @@ from torch import Tensor
 _OUT_OF_PROPORTION = 1e6
 
 
-def whitening(Kzz: Tensor) -> Tensor:
-    """A matrix T (..., R, R) such that ``Kxz T`` are features of the inducing approximation, without jitter.
-
-    From the eigendecomposition of Kzz (..., R, R); directions that are numerically absent (duplicate or
-    almost duplicate inducing inputs) become zero columns instead of noise.
-    """
-    values, vectors = torch.linalg.eigh(Kzz)
-    floor = values[..., -1:] * Kzz.shape[-1] * torch.finfo(Kzz.dtype).eps * 10
-    present = values > floor
-    return vectors * torch.where(present, values.clamp_min(floor).rsqrt(), 0).unsqueeze(-2)
-
-
-def kmeans_inducing(x: Tensor, y: Tensor, n_per_class: int, random_state: int = 0) -> Tensor:
+def kmeans_inducing(
+    x: Tensor,  # (N, D)
+    y: Tensor,  # (N,) int64
+    n_per_class: int,
+    random_state: int = 0,
+) -> Tensor:
     """Inducing inputs (R, D): for every class the centres of k-means over its rows.
 
-    Parameters
-    ----------
-    x : Tensor (N, D)
-    y : Tensor (N,) int64
-    n_per_class : int
-        A class with no more distinct rows than this contributes these rows themselves. So do, in any class, the few
-        rows that lie a million times farther from its median than half of its rows do: among them k-means, which
-        knows distances to eight digits, could not tell the others apart.
-    random_state : int, default=0
-        Equal seeds give equal centres.
-
-    Raises
-    ------
-    ValueError
-        When `n_per_class` is below 1.
+    A class with no more than ``n_per_class`` distinct rows contributes these rows themselves. So do, in any class, the
+    few rows that lie a million times farther from its median than half of its rows do: among them k-means, which knows
+    distances to eight digits, could not tell the others apart.
     """
     if n_per_class < 1:
         raise ValueError(f"n_per_class must be at least 1, but it is {n_per_class}")

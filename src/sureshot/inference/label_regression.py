@@ -85,20 +85,14 @@ class LabelRegressionPath:
 
 
 def leave_one_out_path(
-    eigenvalues: Tensor, basis: Tensor, y: Tensor, n_classes: int, weight: Tensor, noise_ratios: Tensor
+    eigenvalues: Tensor,  # (N,), of ``S^1/2 K S^1/2`` with S the weights and K the kernel matrix at unit output scale
+    basis: Tensor,  # (N, N), its eigenvectors
+    y: Tensor,  # (N,)
+    n_classes: int,
+    weight: Tensor,  # (N,)
+    noise_ratios: Tensor,  # (L,), noise variance divided by output scale
 ) -> LabelRegressionPath:
-    """Leave-one-out latents of every datum for many ratios of noise to output scale at once.
-
-    Parameters
-    ----------
-    eigenvalues, basis : Tensor (N,) and (N, N)
-        Of ``S^1/2 K S^1/2`` with S the weights and K the kernel matrix at unit output scale.
-    y : Tensor (N,)
-    n_classes : int
-    weight : Tensor (N,)
-    noise_ratios : Tensor (L,)
-        Noise variance divided by output scale.
-    """
+    """Leave-one-out latents of every datum for many ratios of noise to output scale at once."""
     targets, mean = label_targets(y, n_classes, weight)
     root = weight.sqrt()
     scaled = (targets - mean[:, None]) * root  # (C, N)

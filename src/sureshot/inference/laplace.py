@@ -42,23 +42,12 @@ LOGISTIC_TOLERANCE = 1e-5  # of the gradient at a logistic mode found from a sta
 
 @dataclass(frozen=True)
 class LaplaceFit:
-    """A Laplace posterior in weight space.
-
-    Attributes
-    ----------
-    posterior : SiteWeightPosterior or SoftmaxWeightPosterior
-    sites : Sites
-        The Gaussian factors that stand for the likelihood at the mode, each (C, N).
-    variance : Tensor (C, N)
-        Posterior variances at the training rows.
-    log_evidence : Tensor ()
-        Laplace's approximation of the log evidence.
-    """
+    """A Laplace posterior in weight space."""
 
     posterior: SiteWeightPosterior | SoftmaxWeightPosterior
-    sites: Sites
-    variance: Tensor
-    log_evidence: Tensor
+    sites: Sites  # each (C, N), the Gaussian factors that stand for the likelihood at the mode
+    variance: Tensor  # (C, N), posterior variances at the training rows
+    log_evidence: Tensor  # scalar, Laplace's approximation
 
     @property
     def dual(self) -> Tensor:
@@ -67,31 +56,15 @@ class LaplaceFit:
 
 
 def fit_logistic_laplace(
-    features: Tensor,
-    y: Tensor,
-    weight: Tensor,
+    features: Tensor,  # (N, R), with ``K = Phi Phi'``
+    y: Tensor,  # (N,), 0 and 1
+    weight: Tensor,  # (N,), how often each datum counts
     prior_mean: float = 0.0,
-    start: Tensor | None = None,
+    start: Tensor | None = None,  # (N,), ``K^-1 (f - a)`` as a fit with another kernel found it; zero by default
     max_steps: int = 100,
-    tolerance: float = 1e-10,
+    tolerance: float = 1e-10,  # of the squared Newton decrement
 ) -> LaplaceFit:
-    """Exact Laplace posterior of one latent under the logistic likelihood.
-
-    Parameters
-    ----------
-    features : Tensor (N, R)
-        Features with ``K = Phi Phi'``.
-    y : Tensor (N,)
-        Labels 0 and 1.
-    weight : Tensor (N,)
-        How often each datum counts.
-    prior_mean : float
-        Mean of the latent before any data.
-    start : Tensor (N,), optional
-        ``K^-1 (f - a)`` to start from, as a fit with another kernel found it; zero by default.
-    max_steps, tolerance
-        Newton steps at most; stop when the squared Newton decrement falls below the tolerance.
-    """
+    """Exact Laplace posterior of one latent under the logistic likelihood."""
     target = y.to(features.dtype)
     if start is None:
         w, value = _newton(features, y, weight, prior_mean, max_steps, tolerance)
@@ -161,40 +134,18 @@ def _logistic_mode_from(
 
 
 def fit_softmax_laplace(
-    features: Tensor,
-    y: Tensor,
+    features: Tensor,  # (N, R)
+    y: Tensor,  # (N,), 0..n_classes-1
     n_classes: int,
-    weight: Tensor,
-    temperature: float = 1.0,
-    start: Tensor | None = None,
-    only_informative: bool = False,
-    tolerance: float = 3e-5,
+    weight: Tensor,  # (N,)
+    temperature: float = 1.0,  # divides the latents inside the softmax
+    start: Tensor | None = None,  # (C, N), as in `fit_logistic_laplace`; the mode is unique, so it changes speed only
+    only_informative: bool = False,  # as in `training_moments`
+    tolerance: float = 3e-5,  # of every component of the gradient, in whitened coordinates, so of natural size 1
     max_steps: int = 1000,
-    prior_mean: float = 0.0,
+    prior_mean: float = 0.0,  # without influence on the probabilities: softmax is translation invariant
 ) -> LaplaceFit:
-    """Exact mode and class-diagonal Laplace posterior under the softmax likelihood.
-
-    Parameters
-    ----------
-    features : Tensor (N, R)
-    y : Tensor (N,)
-        Labels 0..n_classes-1.
-    n_classes : int
-    weight : Tensor (N,)
-    temperature : float
-        The latents are divided by it inside the softmax.
-    start : Tensor (C, N), optional
-        ``K^-1 (f - a)`` to start from, as a fit with another kernel found it; zero by default. The mode is unique, so
-        this changes speed only.
-    only_informative : bool
-        As in `sureshot.gaussian.recomputed.training_moments`.
-    tolerance : float
-        L-BFGS stops when no component of the gradient (in whitened coordinates, so of natural size 1) exceeds it.
-    max_steps : int
-        L-BFGS iterations at most.
-    prior_mean : float
-        Of every latent. Has no influence on the probabilities (softmax is translation invariant).
-    """
+    """Exact mode and class-diagonal Laplace posterior under the softmax likelihood."""
     rank = features.shape[1]
     one_hot = torch.nn.functional.one_hot(y, n_classes).to(features.dtype)  # (N, C)
     initial, scale = features.new_zeros(rank, n_classes), features.new_ones(rank, 1)
@@ -259,27 +210,14 @@ def _minimize(
 
 @dataclass(frozen=True)
 class ExactSoftmaxLaplace(Posterior):
-    """The Laplace posterior of all classes together; see `softmax_laplace_exact`.
+    """The Laplace posterior of all classes together; see `softmax_laplace_exact`."""
 
-    Attributes
-    ----------
-    mean : Tensor (..., C, N)
-        The mode.
-    log_evidence : Tensor (...)
-    residual : Tensor (..., C, N)
-        ``y - p`` at the mode, which is ``K^-1 (f - a)``.
-    blocks : Tensor (..., C, N, N)
-        ``E_c = p_c^1/2 B_c^-1 p_c^1/2``.
-    total_factor : Tensor (..., N, N)
-        Cholesky factor of ``sum_c E_c``.
-    """
-
-    prior_mean: Tensor
-    mean: Tensor
-    log_evidence: Tensor
-    residual: Tensor
-    blocks: Tensor
-    total_factor: Tensor
+    prior_mean: Tensor  # scalar
+    mean: Tensor  # (..., C, N), the mode
+    log_evidence: Tensor  # (...)
+    residual: Tensor  # (..., C, N), ``y - p`` at the mode, which is ``K^-1 (f - a)``
+    blocks: Tensor  # (..., C, N, N), ``E_c = p_c^1/2 B_c^-1 p_c^1/2``
+    total_factor: Tensor  # (..., N, N), Cholesky factor of ``sum_c E_c``
 
     def query(self, cross: Tensor, prior_variance: Tensor) -> LatentMoments:
         """See `Posterior.query`; one kernel for all classes, (..., 1, N, Q) and (..., 1, Q)."""
@@ -290,35 +228,21 @@ class ExactSoftmaxLaplace(Posterior):
         return LatentMoments(self.query_mean(cross), torch.diag_embed(diagonal.mT) + whitened.mT @ whitened)
 
     def query_mean(self, cross: Tensor) -> Tensor:
-        """See `Posterior.query_mean`."""
         return self.prior_mean + self.residual @ cross.squeeze(-3)
 
 
 def softmax_laplace_exact(
-    gram: Tensor,
-    y: Tensor,
+    gram: Tensor,  # (..., N, N), shared by the classes
+    y: Tensor,  # (..., N)
     n_classes: int,
-    weight: Tensor | None = None,
-    prior_mean: float = 0.0,
+    weight: Tensor | None = None,  # (..., N), how often each datum counts
+    prior_mean: float = 0.0,  # without influence on the probabilities: softmax is translation invariant
     max_steps: int = 100,
-    tolerance: float = 1e-9,
+    tolerance: float = 1e-9,  # change of the latents at which to stop
 ) -> ExactSoftmaxLaplace:
     """Laplace's method for the softmax likelihood with its full curvature, batched.
 
     Damped Newton: the step is halved for the members of the batch whose log joint would fall.
-
-    Parameters
-    ----------
-    gram : Tensor (..., N, N)
-        Kernel matrix shared by the classes.
-    y : Tensor (..., N)
-    n_classes : int
-    weight : Tensor (..., N), optional
-        How often each datum counts; 1 by default.
-    prior_mean : float
-        Has no influence on the probabilities (softmax is translation invariant).
-    max_steps, tolerance
-        Newton steps at most, and the change of the latents at which to stop.
     """
     s = torch.ones_like(y, dtype=gram.dtype) if weight is None else weight.to(gram.dtype)
     one_hot = torch.nn.functional.one_hot(y, n_classes).to(gram.dtype).mT  # (..., C, N)

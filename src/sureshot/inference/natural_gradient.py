@@ -39,24 +39,12 @@ StepSchedule = Callable[[int], float]
 
 @dataclass(frozen=True)
 class InducingPrior:
-    """Prior ``N(m0, P^-1)`` of the inducing values.
+    """Prior ``N(m0, P^-1)`` of the inducing values."""
 
-    Attributes
-    ----------
-    precision : Tensor (..., R, R)
-        P.
-    linear : Tensor (..., C or 1, R)
-        ``P m0``.
-    mean : Tensor (..., C or 1, R)
-        m0.
-    log_det : Tensor (...)
-        ``log|P|``.
-    """
-
-    precision: Tensor
-    linear: Tensor
-    mean: Tensor
-    log_det: Tensor
+    precision: Tensor  # (..., R, R), P
+    linear: Tensor  # (..., C or 1, R), ``P m0``
+    mean: Tensor  # (..., C or 1, R), m0
+    log_det: Tensor  # (...), ``log|P|``
 
     @classmethod
     def whitened(cls, rank: int, dtype: torch.dtype, device: torch.device | None = None) -> InducingPrior:
@@ -127,11 +115,9 @@ class NaturalGradientResult(Posterior):
         return torch.cholesky_inverse(self.factor)
 
     def query(self, cross: Tensor, prior_variance: Tensor) -> LatentMoments:
-        """See `Posterior.query`."""
         return weight_query(self.prior_mean, self.mean, self.factor, cross, prior_variance)
 
     def query_mean(self, cross: Tensor) -> Tensor:
-        """See `Posterior.query_mean`."""
         return self.prior_mean + times_vector(cross, self.mean)
 
 
@@ -142,51 +128,15 @@ def prior_state(prior: InducingPrior, shape: torch.Size) -> NaturalGradientState
     return NaturalGradientState(prior.linear.expand(*shape, rank).clone(), quadratic.expand(*shape, rank, rank).clone())
 
 
-def batch_moments(state: NaturalGradientState, batch: InducingBatch) -> tuple[Tensor, Tensor]:
-    """Mean and variance of the latents of a batch under ``q``, each (..., C, B)."""
-    return _latent_moments(*_moments(state), batch)
-
-
-def inducing_kl(state: NaturalGradientState, prior: InducingPrior) -> Tensor:
-    """``KL(q(u) || p(u))`` summed over the latent functions, (...)."""
-    return _kl(*_moments(state), prior)
-
-
-def natural_gradient_bound(
-    state: NaturalGradientState,
-    prior: InducingPrior,
-    likelihood: MeanFieldLikelihood,
-    batch: InducingBatch,
-    scale: float | Tensor = 1.0,
-) -> Tensor:
-    """Evidence bound (...) in nats, the batch's local terms multiplied by `scale` = N/|B|."""
-    factor, mean = _moments(state)
-    latent_mean, latent_variance = _latent_moments(factor, mean, batch)
-    local = likelihood.local_bound(latent_mean, latent_variance, batch.y, batch.weight)
-    return scale * local - _kl(factor, mean, prior)
-
-
 def natural_gradient_step(
     state: NaturalGradientState,
     prior: InducingPrior,
     likelihood: MeanFieldLikelihood,
     batch: InducingBatch,
-    scale: float | Tensor = 1.0,
-    step_size: float = 1.0,
+    scale: float | Tensor = 1.0,  # (...), N/|B|, number of data over number in the batch: in a class tree of the node
+    step_size: float = 1.0,  # rho, in (0, 1]; with all data in the batch, 1 is exact coordinate ascent
 ) -> tuple[NaturalGradientState, NaturalGradientInfo]:
-    """One natural-gradient step on a batch.
-
-    Parameters
-    ----------
-    state : NaturalGradientState
-    prior : InducingPrior
-    likelihood : MeanFieldLikelihood
-    batch : InducingBatch
-    scale : float or Tensor (...), default=1
-        N/|B|, number of data over number in the batch: in a class tree those of the node itself.
-    step_size : float, default=1
-        rho, in (0, 1]. With all data in the batch, 1 is exact coordinate ascent.
-    """
+    """One natural-gradient step on a batch."""
     factor, mean = _moments(state)
     latent_mean, latent_variance = _latent_moments(factor, mean, batch)
     sites = likelihood.expected_sites(latent_mean, latent_variance, batch.y, batch.weight)
@@ -207,49 +157,24 @@ def natural_gradient_step(
 
 
 def fit_natural_gradient(
-    features: Tensor,
+    features: Tensor,  # (..., 1 or C, N, R), ``Kxz`` times a whitening matrix, or exact low-rank ones
     likelihood: MeanFieldLikelihood,
-    y: Tensor,
-    weight: Tensor | None = None,
+    y: Tensor,  # (..., N) int64
+    weight: Tensor | None = None,  # (..., N)
     *,
-    prior_mean: Tensor | float = 0.0,
-    residual: Tensor | None = None,
-    n_classes: int | None = None,
-    batch_size: int = 1024,
+    prior_mean: Tensor | float = 0.0,  # scalar or (..., C, 1)
+    residual: Tensor
+    | None = None,  # (..., 1 or C, N), prior variance that the features do not explain; zero by default
+    n_classes: int | None = None,  # ``max(y) + 1`` and at least 2 by default
+    batch_size: int = 1024,  # at most; data are split into batches of nearly equal size
     n_epochs: int = 20,
-    generator: torch.Generator | None = None,
+    generator: torch.Generator | None = None,  # for the order of the data; a fresh one with seed 0 by default
+    # Step size by the number of the step, from 0; by default 1 if one batch holds all data, else `decaying_steps`.
     schedule: StepSchedule | None = None,
 ) -> NaturalGradientResult:
     """Fit whitened inducing values by stochastic natural gradients.
 
     Memory is ``O(C R^2 + B R)`` beyond the features; a step costs ``O(C (B R^2 + R^3))``.
-
-    Parameters
-    ----------
-    features : Tensor (..., 1 or C, N, R)
-        ``Phi = Kxz`` times `sureshot.inference.inducing.whitening`, or exact low-rank features.
-    likelihood : MeanFieldLikelihood
-    y : Tensor (..., N) int64
-    weight : Tensor (..., N), optional
-    prior_mean : float or Tensor, default=0
-        Scalar or (..., C, 1).
-    residual : Tensor (..., 1 or C, N), optional
-        Prior variance that the features do not explain; zero by default.
-    n_classes : int, optional
-        ``max(y) + 1`` and at least 2 by default.
-    batch_size : int, default=1024
-        Data are split into batches of nearly equal size, at most this large.
-    n_epochs : int, default=20
-    generator : torch.Generator, optional
-        Order of the data; a fresh one with seed 0 by default.
-    schedule : callable, optional
-        Step size by the number of the step, from 0; by default 1 if one batch holds all data, else
-        `decaying_steps`.
-
-    Raises
-    ------
-    ValueError
-        When labels, weights or sizes do not fit together, or `batch_size` or `n_epochs` is below 1.
     """
     classes = likelihood.check_targets(y, weight, n_classes)
     if batch_size < 1 or n_epochs < 1:

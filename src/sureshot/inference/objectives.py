@@ -3,14 +3,6 @@
 Every objective is a function of a prior and of Gaussian sites, differentiable in the kernel matrix (or
 features) and the prior mean that the prior holds.
 
-==============================  ==========================================================================
-`evidence_bound`                mean field; **wrong sign for the output scale** (below)
-`leave_one_out_log_likelihood`  mean field cavities; approximate, but ranks scales and kernels correctly
-`predictive_log_likelihood`     condition on a support set, score a query set: what meta-learning wants
-`fisher_surrogate`              Monte-Carlo gradient of the exact evidence from posterior Polya-Gamma draws
-`gibbs_leave_one_out`           exact leave-one-out predictive likelihood from posterior draws
-==============================  ==========================================================================
-
 **The output-scale trap.** Mean field treats latents and Polya-Gamma variables as independent, and the price
 of that grows with the output scale of the kernel: at moderate scales the gradient of the bound points to
 *smaller* scales where the evidence grows with the scale. One Gibbs step from a *prior* draw (the published
@@ -38,22 +30,15 @@ from sureshot.likelihoods.sites import MeanFieldLikelihood
 
 
 def evidence_bound(
-    posterior: SitePosterior, likelihood: MeanFieldLikelihood, y: Tensor, weight: Tensor | None = None
+    posterior: SitePosterior,  # over latents (..., C, N)
+    likelihood: MeanFieldLikelihood,
+    y: Tensor,  # (..., N) int64
+    weight: Tensor | None = None,  # (..., N), a datum of weight 2 counts twice
 ) -> Tensor:
     """Lower bound on ``log p(y)`` by a Gaussian posterior, shape (...), in nats.
 
     The auxiliary variables are at their optimum for this posterior, so it is the tightest bound of its
-    family. Do not learn the output scale of a kernel from it: its gradient in the scale has the wrong sign
-    at moderate scales (see the module's notes).
-
-    Parameters
-    ----------
-    posterior : SitePosterior
-        Over latents (..., C, N).
-    likelihood : MeanFieldLikelihood
-    y : Tensor (..., N) int64
-    weight : Tensor (..., N), optional
-        One by default; a datum of weight 2 counts twice.
+    family. Do not learn the output scale of a kernel from it (see the module's notes).
     """
     return likelihood.local_bound(posterior.mean, posterior.variance, y, weight) - posterior.kl()
 
@@ -64,27 +49,25 @@ def leave_one_out_log_likelihood(
     """Sum over data of ``log p(y_n | the others)`` from mean-field or Laplace sites, shape (...), in nats.
 
     Approximate: the sites of the other data have seen y_n, so it is optimistic (by 0.2 nats on a toy problem
-    of a few data). A datum of weight 2 is left out as a whole and its term counts twice.
+    of a few data), but it ranks scales and kernels correctly. A datum of weight 2 is left out as a whole and
+    its term counts twice.
     """
     mean, variance = posterior.leave_one_out()
     scores = _log_probability(likelihood.integral(mean, variance), y)
     return (scores if weight is None else weight * scores).sum(-1)
 
 
-def gibbs_leave_one_out(prior: Prior, sites: Sites, likelihood: Likelihood, y: Tensor) -> Tensor:
+def gibbs_leave_one_out(
+    prior: Prior,
+    sites: Sites,  # posterior draws, (draws, ..., C, N)
+    likelihood: Likelihood,
+    y: Tensor,  # (..., N) int64
+) -> Tensor:
     """Exact ``log p(y_n | the others)`` from posterior draws of the auxiliary variables, (..., N).
 
     Averaging ``p(y_n | cavity)`` over posterior draws would be wrong, since the draws have seen y_n. Exact is
     ``1 / p(y_n | y_-n) = E[1 / p(y_n | y_-n, omega_-n)]`` over draws of omega given all labels. It needs a
     normalised likelihood whose sites are diagonal (logistic, logistic-softmax, Gaussian labels).
-
-    Parameters
-    ----------
-    prior : Prior
-    sites : Sites
-        Posterior draws in the leading dimension, (draws, ..., C, N).
-    likelihood : Likelihood
-    y : Tensor (..., N) int64
     """
     mean, variance = prior.condition(sites).leave_one_out()
     labels = y.expand(*mean.shape[:-2], y.shape[-1])
@@ -93,30 +76,22 @@ def gibbs_leave_one_out(prior: Prior, sites: Sites, likelihood: Likelihood, y: T
 
 
 def predictive_log_likelihood(
-    posterior: SitePosterior,
+    posterior: SitePosterior,  # given the support
     likelihood: Likelihood,
-    cross: Tensor,
+    cross: Tensor,  # this and the next as for `Posterior.query`
     prior_variance: Tensor,
-    y: Tensor,
+    y: Tensor,  # (..., Q) int64, of the queries
     rule: PredictiveRule = "integral",
 ) -> Tensor:
-    """Sum over queries of ``log p(y* | x*, support)``, shape (...), in nats.
-
-    Parameters
-    ----------
-    posterior : SitePosterior
-        Conditioned on the support.
-    cross, prior_variance : Tensor
-        As for ``posterior.query``.
-    y : Tensor (..., Q) int64
-        The queries' labels.
-    rule : {"integral", "expected_log", "plug_in"}
-    """
+    """Sum over queries of ``log p(y* | x*, support)``, shape (...), in nats: what meta-learning wants."""
     mean, variance = posterior.query(cross, prior_variance)
     return _log_probability(likelihood.predict(mean, variance, rule), y).sum(-1)
 
 
-def fisher_surrogate(prior: Prior, sites: Sites) -> Tensor:
+def fisher_surrogate(
+    prior: Prior,  # its kernel matrix, features or mean carry the gradient
+    sites: Sites,  # posterior draws, (draws, ..., C, N)
+) -> Tensor:
     """A value whose *gradient* is a Monte-Carlo estimate of the gradient of ``log p(y)``, shape (...).
 
     Fisher's identity: ``grad log p(y) = E[grad log p(y | omega)]`` with omega drawn from its posterior given
@@ -124,13 +99,6 @@ def fisher_surrogate(prior: Prior, sites: Sites) -> Tensor:
     for draws from the *posterior*: a draw that starts from a prior sample and takes one step learns the
     output scale in the wrong direction. Subtract a second surrogate, with draws given the support alone,
     from one with draws given support and query to get an unbiased gradient of the predictive likelihood.
-
-    Parameters
-    ----------
-    prior : Prior
-        Its kernel matrix, features or mean carry the gradient.
-    sites : Sites
-        Posterior draws in the leading dimension, (draws, ..., C, N).
     """
     constant = Sites(sites.precision.detach(), sites.shift.detach())
     return prior.condition(constant).log_evidence().mean(0)

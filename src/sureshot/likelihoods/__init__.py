@@ -47,21 +47,8 @@ LIKELIHOODS: dict[str, type[Likelihood]] = {
 
 
 def get_likelihood(name: str, **options: Any) -> Likelihood:
-    """Make a likelihood from its public name.
+    """Make a likelihood from its public name, one of `LIKELIHOODS`, and arguments of its class.
 
-    Parameters
-    ----------
-    name : {"logistic", "one_vs_each", "logistic_softmax", "gaussian", "softmax"}
-    **options
-        Arguments of its class, for instance ``temperature=0.5``.
-
-    Raises
-    ------
-    ValueError
-        For another name, or an option that the likelihood does not have.
-
-    Examples
-    --------
     >>> get_likelihood("logistic_softmax", temperature=0.5).temperature
     0.5
     """

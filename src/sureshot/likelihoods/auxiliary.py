@@ -37,13 +37,7 @@ def total(values: Tensor, weight: Tensor | None) -> Tensor:
 
 
 def require_counts(weight: Tensor | None) -> None:
-    """Check that weights are whole numbers, as exact Polya-Gamma draws need.
-
-    Raises
-    ------
-    ValueError
-        With the first weight that is not.
-    """
+    """Refuse weights that are not whole numbers, as exact Polya-Gamma draws need (`ValueError`)."""
     if weight is None:
         return
     wrong = weight[(weight != weight.round()) | (weight < 0)]
@@ -56,13 +50,7 @@ def require_counts(weight: Tensor | None) -> None:
 
 
 def positive(name: str, value: float | Tensor) -> float | Tensor:
-    """The value of a parameter, checked.
-
-    Raises
-    ------
-    ValueError
-        When it is not a positive finite number; `name` is named.
-    """
+    """The value of a parameter; `ValueError` when it is not a positive finite number."""
     number = float(value.detach()) if isinstance(value, Tensor) else float(value)
     if not 0 < number < math.inf:
         raise ValueError(f"{name} must be a positive number, but it is {number:g}")

@@ -52,15 +52,12 @@ class Likelihood(ABC):
         return torch.softmax(self.class_logits(mean), dim=-2)
 
     @abstractmethod
-    def integral(self, mean: Tensor, covariance: Tensor) -> Tensor:
-        """``E[L(f | y = c)]`` normalised over classes, (..., classes, Q).
-
-        Parameters
-        ----------
-        mean : Tensor (..., C, Q)
-        covariance : Tensor
-            Variances (..., C, Q) of independent latents, or full covariances over the classes (..., Q, C, C).
-        """
+    def integral(
+        self,
+        mean: Tensor,  # (..., C, Q)
+        covariance: Tensor,  # variances (..., C, Q) of independent latents, or over the classes (..., Q, C, C)
+    ) -> Tensor:
+        """``E[L(f | y = c)]`` normalised over classes, (..., classes, Q)."""
 
     @abstractmethod
     def expected_log(self, mean: Tensor, covariance: Tensor) -> Tensor:

@@ -24,15 +24,7 @@ from sureshot.likelihoods.sites import AuxiliariesAtOptimum, ClassSites, Conjuga
 class GaussianNoise(AuxiliariesAtOptimum, ConjugateLikelihood):
     """Regression: real targets ``t ~ N(f, noise)``, (..., N) of one latent function or (..., C, N) of C.
 
-    Parameters
-    ----------
-    noise : float or Tensor ()
-        Noise *variance*, in squared units of the targets (as in GPyTorch).
-
-    Raises
-    ------
-    ValueError
-        When the noise is not positive.
+    ``noise`` is a positive *variance*, in squared units of the targets (as in GPyTorch).
     """
 
     def __init__(self, noise: float | Tensor) -> None:
@@ -79,16 +71,8 @@ def _targets(y: Tensor, like: Tensor) -> Tensor:
 class GaussianLabels(AuxiliariesAtOptimum, ConjugateLikelihood, ClassSites):
     """Label regression: ``t_c ~ N(f_c, noise)`` with targets -1/+1 for each class.
 
-    Parameters
-    ----------
-    noise : float or Tensor (), default=0.1
-        Noise *variance*, in squared units of the targets (as in GPyTorch). 0.1 leaves a small-sample
-        posterior enough doubt; learn it from the evidence, which is exact here.
-
-    Raises
-    ------
-    ValueError
-        When the noise is not positive.
+    ``noise`` is a variance, as in `GaussianNoise`. The default leaves a small-sample posterior enough doubt; learn it
+    from the evidence, which is exact here.
     """
 
     name = "gaussian"

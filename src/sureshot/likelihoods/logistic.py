@@ -14,18 +14,9 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from sureshot.gaussian.sites import Sites
-from sureshot.likelihoods.auxiliary import (
-    log_two_cosh_half,
-    per_class,
-    require_counts,
-    total,
-)
+from sureshot.likelihoods.auxiliary import log_two_cosh_half, per_class, require_counts, total
 from sureshot.likelihoods.polya_gamma import half_tanh_ratio, sample_polya_gamma
-from sureshot.likelihoods.quadrature import (
-    expected_log_sigmoid,
-    log_expected_sigmoid,
-    marginal_variance,
-)
+from sureshot.likelihoods.quadrature import expected_log_sigmoid, log_expected_sigmoid, marginal_variance
 from sureshot.likelihoods.sites import AuxiliariesAtOptimum, ClassSites, ConjugateLikelihood
 
 
@@ -38,13 +29,7 @@ class Logistic(AuxiliariesAtOptimum, ConjugateLikelihood, ClassSites):
     name = "logistic"
 
     def n_latents(self, n_classes: int) -> int:
-        """One latent function.
-
-        Raises
-        ------
-        ValueError
-            For more than two classes.
-        """
+        """One latent function; `ValueError` for more than two classes."""
         if n_classes != 2:
             raise ValueError(
                 f"the logistic likelihood is for 2 classes, but there are {n_classes}: use 'one_vs_each', "
@@ -69,13 +54,7 @@ class Logistic(AuxiliariesAtOptimum, ConjugateLikelihood, ClassSites):
         return torch.softmax(logs, dim=-2)
 
     def sample_sites(self, f: Tensor, y: Tensor, weight: Tensor | None, generator: torch.Generator | None) -> Sites:
-        """Draw ``omega ~ PG(s, f)``; see `ConjugateLikelihood.sample_sites`.
-
-        Raises
-        ------
-        ValueError
-            When a weight is not a whole number: no exact draw exists then; mean field takes any weight.
-        """
+        """Draw ``omega ~ PG(s, f)``; whole numbers s only: no exact draw exists for others."""
         require_counts(weight)
         scale = per_class(weight) * torch.ones_like(f)
         omega = sample_polya_gamma(scale, f, generator)

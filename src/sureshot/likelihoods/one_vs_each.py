@@ -8,8 +8,7 @@ differences of latents count, so adding one function to all of them changes noth
 Given ``omega_c ~ PG(s, f_y - f_c)`` for every class but the label, a datum is a Gaussian factor whose
 precision over the classes is a star graph, ``diag(omega) + (sum omega) e_y e_y' - e_y omega' - omega
 e_y'``: not independent over the classes, so `OneVsEach` has no `sample_sites`; Gibbs works on the
-differences (`sureshot.likelihoods.pairwise`) or with `star_precision`. Mean field factorised over the classes
-does give independent sites.
+differences (`sureshot.likelihoods.pairwise`). Mean field factorised over the classes does give independent sites.
 
 References: Titsias 2016 (the bound); Snell & Zemel 2021 (Polya-Gamma form, eq. 42 for the prediction).
 """
@@ -24,16 +23,10 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from sureshot.gaussian.sites import Sites
-from sureshot.likelihoods.auxiliary import (
-    log_two_cosh_half,
-    one_hot,
-    per_class,
-    require_counts,
-    total,
-)
+from sureshot.likelihoods.auxiliary import log_two_cosh_half, one_hot, per_class, total
 from sureshot.likelihoods.base import PredictiveRule
-from sureshot.likelihoods.pairwise import other_classes, pairs_to_classes
-from sureshot.likelihoods.polya_gamma import half_tanh_ratio, sample_polya_gamma
+from sureshot.likelihoods.pairwise import other_classes
+from sureshot.likelihoods.polya_gamma import half_tanh_ratio
 from sureshot.likelihoods.quadrature import (
     MAX_NUMBERS,
     N_POINTS,
@@ -52,15 +45,11 @@ Normalisation = Literal["expected_likelihood", "pooled_likelihood", "expected_so
 class OneVsEach(AuxiliariesAtOptimum, ClassSites):
     """``L(f | y) = prod over c != y of sigma(f_y - f_c)``.
 
-    Parameters
-    ----------
-    normalisation : {"expected_likelihood", "pooled_likelihood", "expected_softmax"}
-        How `integral` makes probabilities of a likelihood that does not sum to one. "expected_likelihood" (the
-        default) is ``E[L_y] / sum E[L_c]`` for each Gaussian: eq. 42 of Snell & Zemel, which conditions on the
-        Polya-Gamma variables of one chain; the ratios of several chains are averaged. "pooled_likelihood" takes the
-        expectations over all chains together and makes one ratio of them. "expected_softmax" is ``E[L_y / sum L_c]``.
-    n_points : int, default=256
-        Points of the fixed quasi-Monte-Carlo set behind `integral`.
+    `integral` makes probabilities of a likelihood that does not sum to one, by ``normalisation``. "expected_likelihood"
+    is ``E[L_y] / sum E[L_c]`` for each Gaussian: eq. 42 of Snell & Zemel, which conditions on the Polya-Gamma variables
+    of one chain; the ratios of several chains are averaged. "pooled_likelihood" takes the expectations over all chains
+    together and makes one ratio of them. "expected_softmax" is ``E[L_y / sum L_c]``. ``n_points`` are those of the
+    fixed quasi-Monte-Carlo set behind it.
     """
 
     name = "one_vs_each"
@@ -155,35 +144,10 @@ class OneVsEach(AuxiliariesAtOptimum, ClassSites):
         terms = (1 - own) * (0.5 * difference - log_two_cosh_half(difference**2 + spread))
         return total(terms.sum(-2), weight)
 
-    def sample_omega(self, f: Tensor, y: Tensor, weight: Tensor | None, generator: torch.Generator | None) -> Tensor:
-        """Draw ``omega_c ~ PG(s, f_y - f_c)`` for every class but the label, where it is 0; (..., C, N).
-
-        Raises
-        ------
-        ValueError
-            When a weight is not a whole number.
-        """
-        require_counts(weight)
-        own = one_hot(y, f.shape[-2], f.dtype)
-        tilt = (own * f).sum(-2, keepdim=True) - f
-        return sample_polya_gamma((1 - own) * per_class(weight), tilt, generator)
-
     @staticmethod
     def shift(y: Tensor, n_classes: int, weight: Tensor | None = None, dtype: torch.dtype = torch.float64) -> Tensor:
         """Linear coefficients b, (..., C, N): ``s (C - 1)/2`` at the label, ``-s/2`` elsewhere."""
         return (0.5 * n_classes * one_hot(y, n_classes, dtype) - 0.5) * per_class(weight)
-
-    @staticmethod
-    def star_precision(omega: Tensor, y: Tensor) -> Tensor:
-        """Precision over the classes at every datum, (..., N, C, C), from omega (..., C, N) with omega_y = 0.
-
-        Its rows sum to zero: the common mode of the latents is not observed.
-        """
-        own = one_hot(y, omega.shape[-2], omega.dtype).mT  # (..., N, C)
-        values = omega.mT
-        star = torch.diag_embed(values + own * values.sum(-1, keepdim=True))
-        cross = own.unsqueeze(-1) * values.unsqueeze(-2)
-        return star - cross - cross.mT
 
     @staticmethod
     def to_pairs(f: Tensor, y: Tensor) -> Tensor:
@@ -193,11 +157,6 @@ class OneVsEach(AuxiliariesAtOptimum, ClassSites):
         values = f.mT.expand(*batch, *f.mT.shape[-2:])
         label = values.gather(-1, y.unsqueeze(-1).expand(*batch, y.shape[-1], 1))
         return (label - values.gather(-1, others.expand(*batch, *others.shape[-2:]))).flatten(-2)
-
-    @staticmethod
-    def from_pairs(values: Tensor, y: Tensor, n_classes: int) -> Tensor:
-        """The adjoint of `to_pairs`: pairs (..., N (C - 1)) summed into latents (..., C, N)."""
-        return pairs_to_classes(values, y, n_classes)
 
 
 def _sum_over_unordered_pairs(f: Tensor) -> Tensor:

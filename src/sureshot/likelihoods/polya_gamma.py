@@ -91,11 +91,7 @@ def _small_and_large(c_squared: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def half_tanh_ratio(c_squared: Tensor) -> Tensor:
     """``tanh(c/2) / (2c)``, the mean of PG(1, c), as a differentiable function of c^2.
 
-    Parameters
-    ----------
-    c_squared : Tensor (...)
-        c^2 >= 0. In c itself the automatic derivative at 0 would be NaN; here it is -1/48, and higher
-        derivatives are right too.
+    In c itself the automatic derivative at 0 would be NaN; here it is -1/48, and higher derivatives are right too.
     """
     small, near, c = _small_and_large(c_squared)
     return torch.where(small, _polynomial(near, _RATIO), torch.tanh(c / 2) / (2 * c))
@@ -109,18 +105,12 @@ def log_cosh_half(c_squared: Tensor) -> Tensor:
 
 
 def polya_gamma_mean(h: Tensor | float, z: Tensor) -> Tensor:
-    """``E[PG(h, z)] = h tanh(z/2) / (2z)`` for any real h >= 0; h and z broadcast.
-
-    Raises ValueError for a negative or non-finite h.
-    """
+    """``E[PG(h, z)] = h tanh(z/2) / (2z)`` for any real h >= 0; h and z broadcast."""
     return _checked_shape_parameter(h) * half_tanh_ratio(z.square())
 
 
 def polya_gamma_variance(h: Tensor | float, z: Tensor) -> Tensor:
-    """``Var[PG(h, z)] = h (2 tanh(z/2) - z sech^2(z/2)) / (4 z^3)`` for any real h >= 0; h and z broadcast.
-
-    Raises ValueError for a negative or non-finite h.
-    """
+    """``Var[PG(h, z)] = h (2 tanh(z/2) - z sech^2(z/2)) / (4 z^3)`` for any real h >= 0; h and z broadcast."""
     h = _checked_shape_parameter(h)
     small, near, c = _small_and_large(z.square())
     decay = torch.exp(-c)
@@ -129,10 +119,7 @@ def polya_gamma_variance(h: Tensor | float, z: Tensor) -> Tensor:
 
 
 def polya_gamma_kl(h: Tensor | float, c: Tensor) -> Tensor:
-    """``KL(PG(h, c) || PG(h, 0)) = h log cosh(c/2) - (h c / 4) tanh(c/2)``, in nats; h and c broadcast.
-
-    Any real h >= 0: mean field needs no whole number. Raises ValueError for a negative or non-finite h.
-    """
+    """``KL(PG(h, c) || PG(h, 0)) = h log cosh(c/2) - (h c / 4) tanh(c/2)``, in nats, for any real h >= 0."""
     h = _checked_shape_parameter(h)
     small, near, far = _small_and_large(c.square())
     closed = far / 2 + torch.nn.functional.softplus(-far) - math.log(2.0) - far / 4 * torch.tanh(far / 2)
@@ -144,19 +131,8 @@ def polya_gamma_log_density(x: Tensor, h: Tensor | float, z: Tensor | float, ter
 
     The alternating series of Polson et al. (2013, section 2.2) wherever it keeps 12 digits. For large x or h
     its terms cancel; there the Laplace transform is inverted by the trapezoid rule on a parabola through its
-    saddle point, accurate to about 11 digits for every x and h.
-
-    Parameters
-    ----------
-    x, h, z : Tensor or float
-        Broadcast against each other; the density is 0 (its log -inf) at x <= 0.
-    terms : int
-        Terms of the series. 64 suffice wherever it is used for h < 100; with fewer, the inversion takes over.
-
-    Raises
-    ------
-    ValueError
-        If h is not positive and finite (PG(0, z) is a point mass at 0 and has no density).
+    saddle point, accurate to about 11 digits for every x and h. The arguments are broadcast; the log density is -inf at
+    x <= 0. 64 terms suffice wherever the series is used for h < 100; with fewer, the inversion takes over.
     """
     wide = torch.promote_types(x.dtype, torch.float64)
     shape_parameter = torch.as_tensor(_checked_shape_parameter(h), dtype=wide, device=x.device)
@@ -211,30 +187,15 @@ def _inverted_log_density(x: Tensor, h: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def sample_polya_gamma(h: Tensor | int, z: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Draw from PG(h, z), independently for every element.
+def sample_polya_gamma(
+    h: Tensor | int,  # whole numbers 0, 1, 2, ... of any dtype, broadcast with z; PG(0, z) is 0: no observation
+    z: Tensor,  # finite, of any floating dtype; only |z| matters
+    generator: torch.Generator | None = None,  # on the device of z
+) -> Tensor:
+    """Draw from PG(h, z), independently for every element, with the dtype and device of z.
 
-    Exact for h below 256, to 8e-5 in total variation from there on (see the notes of this module).
-
-    Parameters
-    ----------
-    h : Tensor or int
-        Whole numbers 0, 1, 2, ... of any dtype, broadcast with z. PG(0, z) is 0: no observation. A draw costs
-        time proportional to h below 256, and little above.
-    z : Tensor
-        Any floating dtype and device, finite. Only |z| matters.
-    generator : torch.Generator, optional
-        On the device of z; torch's default generator if None. The same generator state gives the same draws.
-
-    Returns
-    -------
-    Tensor
-        The broadcast shape of h and z, dtype and device of z, without gradient.
-
-    Raises
-    ------
-    ValueError
-        If h is negative or fractional, if z is not finite, or if z is not a floating-point tensor.
+    Exact for h below 256, in time proportional to h; from there on to 8e-5 in total variation (see the notes of this
+    module), in little more.
     """
     if not z.is_floating_point():
         raise ValueError(f"z must be a floating-point tensor, got {z.dtype}; try z.to(torch.float64).")

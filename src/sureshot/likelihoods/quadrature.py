@@ -53,34 +53,12 @@ def _logistic_mixture(reach: int) -> tuple[Tensor, Tensor]:
     return nodes, log_density - log_density.logsumexp(0)
 
 
-def expected_sigmoid(mean: Tensor, variance: Tensor) -> Tensor:
-    """``E[sigma(f)]`` for ``f ~ N(mean, variance)``, elementwise.
-
-    Parameters
-    ----------
-    mean, variance : Tensor (...)
-        Broadcast against each other. Variances of zero are allowed; there the gradient with respect to the
-        variance is returned as zero.
-
-    Returns
-    -------
-    Tensor (...)
-        Absolute error at most 6e-7 for variances up to 1024. Differentiable.
-    """
-
-    def small(m: Tensor, deviation: Tensor) -> Tensor:
-        x, weights = _like(m, *_gauss_hermite())
-        return (weights * torch.sigmoid(m + deviation * x)).sum(-1)
-
-    def large(m: Tensor, deviation: Tensor) -> Tensor:
-        e, log_weights = _like(m, *_logistic_mixture(20))
-        return (log_weights.exp() * torch.special.ndtr((m - e) / deviation)).sum(-1)
-
-    return _by_variance(small, large, mean, variance, 41)
-
-
 def expected_log_sigmoid(mean: Tensor, variance: Tensor) -> Tensor:
-    """``E[log sigma(f)]`` for ``f ~ N(mean, variance)``, elementwise; see `expected_sigmoid`."""
+    """``E[log sigma(f)]`` for ``f ~ N(mean, variance)``, elementwise; the arguments are broadcast.
+
+    The absolute error is at most 6e-7 for variances up to 1024. Differentiable; at a variance of zero the gradient with
+    respect to it is returned as zero.
+    """
 
     def small(m: Tensor, deviation: Tensor) -> Tensor:
         x, weights = _like(m, *_gauss_hermite())
@@ -96,7 +74,7 @@ def expected_log_sigmoid(mean: Tensor, variance: Tensor) -> Tensor:
 
 
 def log_expected_sigmoid(mean: Tensor, variance: Tensor) -> Tensor:
-    """``log E[sigma(f)]``, accurate where the expectation itself underflows; see `expected_sigmoid`.
+    """``log E[sigma(f)]``, accurate where the expectation itself underflows; as `expected_log_sigmoid`.
 
     Far in the lower tail the identity ``E[sigma(f)] = exp(m + v/2) E[sigma(-f - v)]`` (from ``sigma(f) = e^f
     sigma(-f)``) moves the integral to where the rules are accurate.
@@ -178,20 +156,8 @@ def standard_normal_points(
 ) -> Tensor:
     """The fixed quasi-Monte-Carlo point set for standard normal variables, (n_points, dimension).
 
-    Parameters
-    ----------
-    dimension : int
-        Number of latents C.
-    n_points : int, default=256
-        Rounded up to a power of two, for which scrambled Sobol points are balanced. (Mirrored points were
-        measured to be less accurate for the likelihoods here.)
-    dtype, device
-        Of the result.
-
-    Raises
-    ------
-    ValueError
-        For more latents than Sobol points exist (21201), or fewer than two points.
+    ``n_points`` is rounded up to a power of two, for which scrambled Sobol points are balanced. (Mirrored points were
+    measured to be less accurate for the likelihoods here.) At most 21201 latents, for which Sobol points exist.
     """
     if n_points < 2 or dimension < 1:
         raise ValueError(
@@ -202,13 +168,7 @@ def standard_normal_points(
 
 
 def is_full_covariance(mean: Tensor, covariance: Tensor) -> bool:
-    """Whether `covariance` is (..., Q, C, C) rather than variances (..., C, Q), for `mean` (..., C, Q).
-
-    Raises
-    ------
-    ValueError
-        When it is neither.
-    """
+    """Whether `covariance` is (..., Q, C, C) rather than variances (..., C, Q), for `mean` (..., C, Q)."""
     if covariance.dim() == mean.dim() and covariance.shape[-2:] == mean.shape[-2:]:
         return False
     n_latents, n_queries = mean.shape[-2:]
@@ -239,30 +199,14 @@ def gaussian_expectation(
 
 
 def log_gaussian_expectation(
-    log_function: Callable[[Tensor], Tensor],
-    mean: Tensor,
-    covariance: Tensor,
+    log_function: Callable[[Tensor], Tensor],  # from latents (points, C, queries) to log values (points, K, queries)
+    mean: Tensor,  # (..., C, Q)
+    covariance: Tensor,  # variances (..., C, Q) or full covariances over the latents (..., Q, C, C)
     n_points: int = N_POINTS,
+    # Intermediate values `log_function` holds for one point and one query, C by default: the size of the blocks.
     numbers_per_query: int | None = None,
 ) -> Tensor:
-    """``log E[exp(log_function(f))]`` at every query by the fixed point set.
-
-    Parameters
-    ----------
-    log_function : callable
-        From latents (points, C, queries) to log values (points, K, queries).
-    mean : Tensor (..., C, Q)
-    covariance : Tensor
-        Variances (..., C, Q) or full covariances over the latents (..., Q, C, C).
-    n_points : int, default=256
-    numbers_per_query : int, optional
-        Intermediate values `log_function` holds for one point and one query, C by default; it sets the size
-        of the blocks, never the result.
-
-    Returns
-    -------
-    Tensor (..., K, Q)
-    """
+    """``log E[exp(log_function(f))]`` at every query by the fixed point set, (..., K, Q)."""
 
     def average(f: Tensor) -> Tensor:
         return log_function(f).logsumexp(0) - math.log(f.shape[0])
@@ -275,11 +219,6 @@ def displacement(mean: Tensor, covariance: Tensor) -> Callable[[Tensor], Tensor]
 
     By a root that is a continuous function of the covariance, unlike one from eigenvectors, which turn where
     eigenvalues meet: an average over a few points must not depend on the last digits.
-
-    Parameters
-    ----------
-    mean, covariance : Tensor
-        As in `log_gaussian_expectation`.
     """
     if is_full_covariance(mean, covariance):
         roots = _root(covariance.flatten(0, -3)).view(covariance.shape)

@@ -32,13 +32,7 @@ class MeanFieldLikelihood(ABC):
         return n_classes
 
     def check_targets(self, y: Tensor, weight: Tensor | None, n_classes: int | None) -> int:
-        """Check targets and weights, and return the number of classes: labels by default.
-
-        Raises
-        ------
-        ValueError
-            When `y` is not what this likelihood observes, or `weight` is negative or of another length.
-        """
+        """The number of classes; `ValueError` for targets that this likelihood does not observe, or wrong weights."""
         check_weight(y, weight)
         return check_class_labels(y, n_classes)
 
@@ -58,15 +52,7 @@ class MeanFieldLikelihood(ABC):
     def step(
         self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None, carried: Carried = None
     ) -> tuple[Sites, Carried]:
-        """Sites of one step of mean field, and what the auxiliary variables carry over to the next one.
-
-        Parameters
-        ----------
-        mean, variance, y, weight
-            As in `expected_sites`.
-        carried : optional
-            From the step before; None for the first.
-        """
+        """Sites of one step of mean field, and what the auxiliary variables carry over to the next one."""
 
     @abstractmethod
     def bound_after_step(
@@ -106,13 +92,7 @@ class ClassSites(MeanFieldLikelihood, Likelihood):
 
 
 def check_class_labels(y: Tensor, n_classes: int | None) -> int:
-    """The number of classes of labels ``y``: ``max(y) + 1`` and at least 2 where it is not given.
-
-    Raises
-    ------
-    ValueError
-        When `y` is not an integer tensor of labels from 0 to ``n_classes - 1``.
-    """
+    """The number of classes of labels ``y``: ``max(y) + 1`` and at least 2 where it is not given."""
     if y.dtype.is_floating_point or y.dtype == torch.bool or y.numel() == 0:
         raise ValueError(
             f"y must be a non-empty int64 tensor of labels 0..n_classes-1, but its dtype is {y.dtype} and "

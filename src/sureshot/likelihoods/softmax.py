@@ -17,20 +17,7 @@ from sureshot.likelihoods.quadrature import N_POINTS, gaussian_expectation, is_f
 
 
 class Softmax(Likelihood):
-    """``p(k | f) = softmax(f / temperature)_k``.
-
-    Parameters
-    ----------
-    temperature : float or Tensor (), default=1.0
-        Divides the latents; the same model as latents scaled by its inverse.
-    n_points : int, default=256
-        Points of the fixed quasi-Monte-Carlo set behind `integral`.
-
-    Raises
-    ------
-    ValueError
-        When the temperature is not positive.
-    """
+    """``p(k | f) = softmax(f / temperature)_k``; ``n_points`` are those of the fixed set behind `integral`."""
 
     name = "softmax"
     translation_invariant = True

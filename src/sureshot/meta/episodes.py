@@ -68,11 +68,6 @@ class EpisodeSampler:
 
         With `out_of_episode` they are the same tasks, with as many queries from as many other classes after their own;
         ``query_y`` of those is -1.
-
-        Raises
-        ------
-        ValueError
-            If queries from other classes are asked for and there are fewer classes than twice the way.
         """
         if n_tasks < 1:
             raise ValueError(f"the number of tasks must be at least 1, got {n_tasks}")

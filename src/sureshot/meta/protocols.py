@@ -23,13 +23,7 @@ Count = int | tuple[int, int]
 
 @dataclass(frozen=True)
 class EpisodeProtocol:
-    """The sizes of episodes.
-
-    Raises
-    ------
-    ValueError
-        If a count is below its least value, a range is empty, or `unbalanced` has no range of shots.
-    """
+    """The sizes of episodes."""
 
     way: Count = 5  # classes of a task; at least 2
     shots: Count = 1  # labelled rows of each class

@@ -17,13 +17,7 @@ LOG_NAME = "metrics.jsonl"
 
 
 class MetricLog:
-    """Appends records to a file, each written through at once.
-
-    Raises
-    ------
-    ImportError
-        If TensorBoard is asked for and not installed.
-    """
+    """Appends records to a file, each written through at once."""
 
     def __init__(
         self,
@@ -66,13 +60,7 @@ class MetricLog:
 
 
 def read_log(folder: str | os.PathLike[str], unit: str) -> list[dict[str, Any]]:
-    """The records of a run's log, in order; a last line that was not completed is left out.
-
-    Raises
-    ------
-    ValueError
-        If a line before the last is no record.
-    """
+    """The records of a run's log, in order; a last line that was not completed is left out."""
     path = Path(folder) / LOG_NAME
     if not path.is_file():
         return []

@@ -14,18 +14,12 @@ import torch
 
 
 def generator_for(
-    seed: int,  # of the run
+    seed: int,  # of the run, a whole number from 0
     purpose: str,  # such as "tasks"; different purposes are independent
     *place: int,  # such as the step and the rank
     device: torch.device | str = "cpu",
 ) -> torch.Generator:
-    """A generator for one purpose at one place.
-
-    Raises
-    ------
-    ValueError
-        For a seed that is no whole number from 0.
-    """
+    """A generator for one purpose at one place."""
     if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or seed < 0:
         raise ValueError(f"the seed must be a whole number from 0, got {seed!r}")
     words = np.random.SeedSequence([seed, zlib.crc32(purpose.encode()), *place]).generate_state(2, np.uint32)

@@ -34,13 +34,7 @@ def _key(name: str, unit: str) -> str:
 
 
 def state_of(checkpoint: Artifact, unit: str) -> State:
-    """How far the run of a checkpoint got.
-
-    Raises
-    ------
-    ValueError
-        If it counts other things.
-    """
+    """How far the run of a checkpoint got."""
     progress = checkpoint.header["progress"]
     names = {_key(f.name, unit): f.name for f in dataclasses.fields(State)}
     if progress.keys() != names.keys():
@@ -52,13 +46,7 @@ def state_of(checkpoint: Artifact, unit: str) -> State:
 
 
 def check_same(checkpoint: Artifact, trainee: Trainable) -> None:
-    """Refuse to resume with other settings than those the run began with.
-
-    Raises
-    ------
-    ValueError
-        Naming the settings that differ.
-    """
+    """Refuse to resume with other settings than those the run began with."""
     differences = trainee.differences(checkpoint.header)
     if differences:
         raise ValueError(

@@ -18,6 +18,7 @@ from sureshot.inference.one_vs_each.query import differentiable_query
 from sureshot.inference.one_vs_each.structure import PairPrior, Pairs
 from sureshot.likelihoods.one_vs_each import OneVsEach
 from sureshot.likelihoods.pairwise import other_classes, pairwise_gram, pairwise_mean
+from tests.likelihoods.star import star_precision
 
 F64 = torch.float64
 Evidence = Callable[..., Tensor]
@@ -70,7 +71,7 @@ class Problem:
         """By the stars of `OneVsEach` and one CN x CN matrix for each chain."""
         (tasks, n), c = self.y.shape, self.n_classes
         gram, cross = self.kernel(x, x), self.kernel(x, z)
-        star = OneVsEach.star_precision(self.result.omega, self.y)  # (S, T, N, C, C)
+        star = star_precision(self.result.omega, self.y)  # (S, T, N, C, C)
         precision = torch.diag_embed(star.permute(0, 1, 3, 4, 2)).permute(0, 1, 2, 4, 3, 5).flatten(-2).flatten(2, 3)
         prior = torch.stack([torch.block_diag(*[gram[t]] * c) for t in range(tasks)])
         gain = torch.linalg.solve(torch.eye(c * n, dtype=F64) + precision @ prior, precision)

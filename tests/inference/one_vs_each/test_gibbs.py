@@ -20,6 +20,7 @@ from sureshot.inference.one_vs_each.gibbs import (
 from sureshot.inference.one_vs_each.structure import PairPrior, Pairs
 from sureshot.likelihoods.one_vs_each import OneVsEach
 from sureshot.likelihoods.pairwise import pairs_to_classes, pairwise_gram, pairwise_mean
+from tests.likelihoods.star import star_precision
 
 F64 = torch.float64
 
@@ -48,7 +49,7 @@ def dense_posterior(
 ) -> tuple[Tensor, Tensor]:
     """Mean and covariance of all latents (C N) by the stars of `OneVsEach` and a plain inverse."""
     n = y.shape[-1]
-    star = OneVsEach.star_precision(omega, y)  # (N, C, C)
+    star = star_precision(omega, y)  # (N, C, C)
     precision = torch.zeros(n_classes, n, n_classes, n, dtype=F64)
     for i in range(n):
         precision[:, i, :, i] = star[i]

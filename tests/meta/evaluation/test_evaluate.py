@@ -175,11 +175,11 @@ def test_robustness_corrupts_support_and_query_alike_for_every_learner(images: L
     assert one == other
     assert one is not None
     assert (one.n_tasks, one.corrupted, len(one.scores)) == (20, "both", 6)
-    assert one.clean.mean == found.evaluations["one"].per_task["none"].accuracy[:20].mean()
+    assert one.clean_accuracy.mean == found.evaluations["one"].per_task["none"].accuracy[:20].mean()
     by = {(scores.kind, scores.severity): scores for scores in one.scores}
     assert by["gaussian_noise", 5].accuracy.mean < by["gaussian_noise", 1].accuracy.mean
     for scores in one.scores:
-        assert scores.accuracy_change.mean == pytest.approx(scores.accuracy.mean - one.clean.mean)
+        assert scores.accuracy_change.mean == pytest.approx(scores.accuracy.mean - one.clean_accuracy.mean)
     queries_only = evaluate(learners["one"], images, PROTOCOL, corrupted="query", **options).robustness
     assert queries_only is not None
     assert queries_only.scores != one.scores

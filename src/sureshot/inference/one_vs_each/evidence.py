@@ -34,22 +34,16 @@ from sureshot.inference.one_vs_each.structure import PairPrior
 _LARGEST_BLOCK = AT_ONCE // 2  # several arrays of this size are held at once
 
 
-def mean_collapsed_log_evidence(gram: Tensor, class_mean: Tensor, prior: PairPrior, omega: Tensor) -> Tensor:
+def mean_collapsed_log_evidence(
+    gram: Tensor,  # (T, N, N), shared by the classes; its gradient is symmetric
+    class_mean: Tensor,  # (T, C)
+    prior: PairPrior,  # prepared from the same kernel and means with the "star" factorisation
+    omega: Tensor,  # (T, S, C, R), constants, as `OneVsEachGibbsResult.last` holds them
+) -> Tensor:
     """Average over the chains of ``log p(Y | omega)``, (T,), in nats.
 
     With omega drawn from its posterior the gradient is an unbiased estimate of that of the log evidence (Fisher's
-    identity). Differentiable once.
-
-    Parameters
-    ----------
-    gram : Tensor (T, N, N)
-        Kernel matrix shared by the classes; carries the gradient, which is symmetric.
-    class_mean : Tensor (T, C)
-        Prior means; carries the gradient.
-    prior : PairPrior
-        Prepared from the same kernel and means with the "star" factorisation.
-    omega : Tensor (T, S, C, R)
-        Polya-Gamma variables as `OneVsEachGibbsResult.last` holds them; constants.
+    identity). Differentiable once, in the first two arguments.
     """
     value: Tensor = _MeanEvidence.apply(gram, class_mean, prior, omega)
     return value

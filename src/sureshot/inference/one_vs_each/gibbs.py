@@ -6,10 +6,6 @@ PG(weight, psi). The state is ``omega`` alone: predictions are Gaussian given it
 latent is drawn that is not needed for the next ``omega``. See `sureshot.inference.one_vs_each.structure`
 for the linear algebra.
 
-Chains start independently from the prior, so that split R-hat has something to detect; 20 chains of 50
-sweeps are the published setting for few-shot tasks. The class probabilities are those of each chain's
-Gaussian, averaged over chains.
-
 References: Snell & Zemel 2021, Bayesian few-shot classification with one-vs-each Polya-Gamma augmented
 Gaussian processes, section 3 and appendix B.
 """
@@ -48,18 +44,10 @@ class OneVsEachInfo(NamedTuple):
 def one_vs_each_gibbs_step(
     state: OneVsEachState, prior: PairPrior, generator: torch.Generator | None
 ) -> tuple[OneVsEachState, OneVsEachInfo]:
-    """One sweep: ``psi | omega`` exactly, then ``omega | psi``.
+    """One sweep for T tasks and S chains: ``psi | omega`` exactly, then ``omega | psi``.
 
-    Parameters
-    ----------
-    state : OneVsEachState
-        T tasks and S chains; data enter through ``prior.pairs``.
-    prior : PairPrior
-    generator : torch.Generator or None
-
-    References
-    ----------
-    Snell & Zemel 2021, equations 9-11; one binary logistic model with all labels 1.
+    One binary logistic model with all labels 1 (Snell & Zemel 2021, equations 9-11); data enter through
+    ``prior.pairs``.
     """
     differences = prior.draw(state.omega, generator)
     return _sample_omega(differences, prior.pairs, generator), OneVsEachInfo(differences)
@@ -69,43 +57,24 @@ def one_vs_each_gibbs_step(
 class OneVsEachGibbsResult:
     """The last state of every chain; its posterior over the latents is a Gaussian per chain.
 
-    Attributes
-    ----------
-    omega : Tensor (chains, ..., C, N)
-        Polya-Gamma variables of the last sweep, zero at each datum's own class.
-    differences : Tensor (sweeps, chains, ..., C, N) or None
-        With ``keep="all"``, every ``f_y - f_c`` that was drawn (zero at the own class), for split R-hat and
-        ESS.
-    omega_trace : Tensor (sweeps, chains, ..., C, N) or None
-        With ``keep="all"``, the Polya-Gamma variables of every sweep.
+    With ``keep="all"`` also what every sweep drew, for split R-hat and ESS.
     """
 
-    omega: Tensor
-    differences: Tensor | None
-    omega_trace: Tensor | None
+    omega: Tensor  # (chains, ..., C, N), of the last sweep, zero at each datum's own class
+    differences: Tensor | None  # (sweeps, chains, ..., C, N), ``f_y - f_c``, zero at the own class
+    omega_trace: Tensor | None  # (sweeps, chains, ..., C, N)
     prior: PairPrior
     last: Tensor  # (T, S, C, R)
     batch: torch.Size
 
-    def predict_latents(self, Kxq: Tensor, Kqq_diag: Tensor) -> tuple[Tensor, Tensor]:
-        """Each chain's Gaussian over the latents at query inputs.
+    def predict_latents(
+        self,
+        Kxq: Tensor,  # (..., N, Q), between data and queries
+        Kqq_diag: Tensor,  # (..., Q), at the queries
+    ) -> tuple[Tensor, Tensor]:
+        """Each chain's Gaussian at queries: means (chains, ..., C, Q), covariances of classes (chains, ..., Q, C, C).
 
-        Parameters
-        ----------
-        Kxq : Tensor (..., N, Q)
-            Kernel between data and queries.
-        Kqq_diag : Tensor (..., Q)
-            The kernel's diagonal at the queries.
-
-        Returns
-        -------
-        mean : Tensor (chains, ..., C, Q)
-        covariance : Tensor (chains, ..., Q, C, C)
-            Over the classes, for each query.
-
-        References
-        ----------
-        Snell & Zemel 2021, section 3.3; ``V* = k** I - (A k*)' W^1/2 B^-1 W^1/2 (A k*)``.
+        Snell & Zemel 2021, section 3.3: ``V* = k** I - (A k*)' W^1/2 B^-1 W^1/2 (A k*)``.
         """
         tasks = self.last.shape[0]
         cross = Kxq.to(self.last.dtype).expand(*self.batch, *Kxq.shape[-2:]).reshape(tasks, *Kxq.shape[-2:])
@@ -132,51 +101,31 @@ class OneVsEachGibbsResult:
 
 @torch.no_grad()
 def run_one_vs_each_gibbs(
-    Kxx: Tensor,
-    prior_mean: Tensor | float,
-    y: Tensor,
+    Kxx: Tensor,  # (..., N, N), one kernel matrix for each task, shared by its classes
+    prior_mean: Tensor | float,  # (..., C)
+    y: Tensor,  # (..., N) int64; a class without data keeps its prior up to what the others' labels say
     n_classes: int,
-    n_chains: int = 20,
+    n_chains: int = 20,  # of 50 sweeps, the published setting at few-shot sizes
     n_sweeps: int = 50,
-    weight: Tensor | None = None,
+    weight: Tensor | None = None,  # (..., N), integers: a datum of weight 2 counts as two equal ones, 0 as absent
     generator: torch.Generator | None = None,
     keep: Literal["last", "all"] = "last",
+    # Mean and variance of latents, each (..., C, N): start the chains from independent Gaussians (a mean-field
+    # solution, say) instead of the prior.
     start: tuple[Tensor, Tensor] | None = None,
-    factorisation: Factorisation = "auto",
+    factorisation: Factorisation = "auto",  # takes the faster: dense for the smallest tasks
 ) -> OneVsEachGibbsResult:
-    """Sample the one-vs-each posterior of a batch of tasks.
+    """Sample the one-vs-each posterior of a batch of tasks (Snell & Zemel 2021, algorithm 1).
 
-    Parameters
-    ----------
-    Kxx : Tensor (..., N, N)
-        One kernel matrix for each task, shared by its classes. Its dtype is that of the whole run: float32
-        takes about half the time; its predictive moments agree with float64's to 2e-6 at kernel variance 1
-        and 2e-3 at 100.
-    prior_mean : Tensor (..., C) or float
-        A class that lies 1000 or more below a datum's own is no rival of it: how to leave a class out.
-    y : Tensor (..., N) int64
-        Labels in 0..n_classes-1; a class without data keeps its prior up to what the others' labels say.
-    n_chains, n_sweeps : int
-        20 chains of 50 sweeps by default, the published setting at few-shot sizes.
-    weight : Tensor (..., N) or None
-        Integers: a datum of weight 2 counts as two equal ones, 0 as absent.
-    generator : torch.Generator or None
-    keep : "last" or "all"
-        "all" also keeps what every sweep drew, for diagnostics.
-    start : (mean, variance) of latents, each (..., C, N), or None
-        Start the chains from independent Gaussians (a mean-field solution, say) instead of the prior.
-    factorisation : "auto", "dense" or "star"
-        "auto" takes the faster: dense for the smallest tasks.
+    The dtype of ``Kxx`` is that of the whole run: float32 takes about half the time; its predictive moments agree with
+    float64's to 2e-6 at kernel variance 1 and 2e-3 at 100. A class whose prior mean lies 1000 or more below that of a
+    datum's own class is no rival of it: how to leave a class out.
 
     Raises
     ------
     ValueError
         For labels out of range, fewer than two classes, fractional or negative weights, or a matrix that is
         not a kernel matrix.
-
-    References
-    ----------
-    Snell & Zemel 2021, algorithm 1.
     """
     _check(Kxx, y, n_classes, n_chains, n_sweeps)
     batch = torch.broadcast_shapes(Kxx.shape[:-2], y.shape[:-1])

@@ -67,7 +67,6 @@ class OneVsEachWeightPosterior(Posterior):
         return LatentMoments(self.query_mean(cross), covariance)
 
     def query_mean(self, cross: Tensor) -> Tensor:
-        """See `Posterior.query_mean`."""
         return self.prior_mean[:, None] + self.weights @ cross.mT
 
 

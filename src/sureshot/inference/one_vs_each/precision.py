@@ -31,21 +31,11 @@ from sureshot.inference.one_vs_each.structure import PairPrior, Pairs, StarFacto
 
 @dataclass(frozen=True)
 class PairPrecision:
-    """``G = blockdiag(blocks) - shared shared'`` for T tasks and S chains.
+    """``G = blockdiag(blocks) - shared shared'`` for T tasks and S chains."""
 
-    Attributes
-    ----------
-    blocks : Tensor (T, S, C, R, R)
-        F.
-    shared : Tensor (T, S, C, R, N)
-        Z.
-    log_det : Tensor (T, S)
-        ``log |B|``.
-    """
-
-    blocks: Tensor
-    shared: Tensor
-    log_det: Tensor
+    blocks: Tensor  # (T, S, C, R, R), F
+    shared: Tensor  # (T, S, C, R, N), Z
+    log_det: Tensor  # (T, S), ``log |B|``
 
     @classmethod
     def of_prior(cls, prior: PairPrior, omega: Tensor) -> PairPrecision:

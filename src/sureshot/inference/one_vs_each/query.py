@@ -31,29 +31,16 @@ _LARGEST_BLOCK = AT_ONCE // 2  # several arrays of this size are held at once
 
 
 def differentiable_query(
-    gram: Tensor, class_mean: Tensor, cross: Tensor, prior_variance: Tensor, prior: PairPrior, omega: Tensor
+    gram: Tensor,  # (T, N, N)
+    class_mean: Tensor,  # (T, C)
+    cross: Tensor,  # (T, N, Q), kernel between data and queries
+    prior_variance: Tensor,  # (T, Q), the kernel's diagonal at the queries
+    prior: PairPrior,  # prepared from the same kernel matrix and means
+    omega: Tensor,  # (T, S, C, R), constants, as `OneVsEachGibbsResult.last` holds them
 ) -> tuple[Tensor, Tensor]:
-    """Each chain's Gaussian over the latents at queries.
+    """Each chain's mean (T, S, C, Q) and covariance (T, S, Q, C, C) of the latents at queries.
 
     Differentiable once, in the first four arguments.
-
-    Parameters
-    ----------
-    gram : Tensor (T, N, N)
-    class_mean : Tensor (T, C)
-    cross : Tensor (T, N, Q)
-        Kernel between data and queries.
-    prior_variance : Tensor (T, Q)
-        The kernel's diagonal at the queries.
-    prior : PairPrior
-        Prepared from the same kernel matrix and means.
-    omega : Tensor (T, S, C, R)
-        Polya-Gamma variables as `OneVsEachGibbsResult.last` holds them; constants.
-
-    Returns
-    -------
-    mean : Tensor (T, S, C, Q)
-    covariance : Tensor (T, S, Q, C, C)
     """
     return _Query.apply(gram, class_mean, cross, prior_variance, prior, omega)
 

@@ -119,18 +119,15 @@ class DenseFactor(PairFactor):
     factor: Tensor  # (T, S, M, M)
 
     def solve(self, values: Tensor) -> Tensor:
-        """See `PairFactor.solve`."""
         return torch.cholesky_solve(values.flatten(2).unsqueeze(-1), self.factor).view_as(values)
 
     def quadratic(self, columns: Tensor) -> Tensor:
-        """See `PairFactor.quadratic`."""
         n_queries, width = columns.shape[-2:]
         scaled = self.root.flatten(2).unsqueeze(-1) * columns.flatten(3).flatten(1, 2).unsqueeze(1)
         half = torch.linalg.solve_triangular(self.factor, scaled, upper=False)
         return _gram_by_query(half, n_queries, width)
 
     def log_det(self) -> Tensor:
-        """See `PairFactor.log_det`."""
         return 2 * self.factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
 
@@ -149,7 +146,6 @@ class StarFactor(PairFactor):
     half_log_det: Tensor  # (T, S)
 
     def solve(self, values: Tensor) -> Tensor:
-        """See `PairFactor.solve`."""
         half = self.inverse @ values.unsqueeze(-1)
         flat = half.flatten(2, 3)
         shared = self.centre.mT @ (self.centre @ (self.loading.mT @ flat))
@@ -157,7 +153,6 @@ class StarFactor(PairFactor):
         return (self.inverse.mT @ half).squeeze(-1)
 
     def quadratic(self, columns: Tensor) -> Tensor:
-        """See `PairFactor.quadratic`."""
         n_queries, width = columns.shape[-2:]
         scaled = self.root.unsqueeze(-1) * columns.flatten(3).unsqueeze(1)
         half = (self.inverse @ scaled).flatten(2, 3)
@@ -165,7 +160,6 @@ class StarFactor(PairFactor):
         return _gram_by_query(half, n_queries, width) - _gram_by_query(shared, n_queries, width)
 
     def log_det(self) -> Tensor:
-        """See `PairFactor.log_det`."""
         return 2 * self.half_log_det
 
 

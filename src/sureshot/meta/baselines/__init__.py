@@ -1,10 +1,7 @@
 """Few-shot learners to compare with: episodic metric learners and transferred classifiers.
 
 Two of them are trained on episodes (`ProtoNet`, `MatchingNet`), two on single images of the base classes
-(`FeatureTransfer`, `BaselinePlusPlus`). Each is one file; what they share is `logits` (from scores to probabilities),
-`full_context` (the recurrent networks of matching networks), `heads` (linear and cosine classification layers),
-`base_classes` (the layer of pretraining), `head_training` (stochastic gradient descent on the heads of many tasks at
-once) and `transfer` (pretraining, then a new head for each task).
+(`FeatureTransfer`, `BaselinePlusPlus`).
 """
 
 # The registry of all learners imports this package's modules, and these import the learners' contract: whoever comes

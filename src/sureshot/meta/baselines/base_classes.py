@@ -30,13 +30,7 @@ class BaseClassifier(nn.Module):
         self.vector = nn.Parameter(vector.clone())
 
     def forward(self, tasks: Tasks) -> Tensor:
-        """Mean cross-entropy of the embeddings of images of base classes, (T,): the support, labelled 0..K-1; no query.
-
-        Raises
-        ------
-        ValueError
-            If the tasks are episodes, or have another number of classes than the layer.
-        """
+        """Mean cross-entropy of the embeddings of images of base classes, (T,): the support; there is no query."""
         n_queries = tasks.query_y.shape[1]
         if n_queries > 0 or tasks.n_classes != self.n_classes:
             raise ValueError(

@@ -4,9 +4,7 @@ Pretraining under a cosine layer makes the embeddings of a class point in one di
 find. The scale of the cosine is fixed, 2 for up to 200 classes and 10 beyond, as in the released code of Chen et al.
 (a softmax over thousands of classes needs the larger one); each class also learns the norm of its weights.
 
-References
-----------
-Chen, Liu, Kira, Wang and Huang (2019), A closer look at few-shot classification, section 3.2 ("Baseline++").
+Reference: Chen, Liu, Kira, Wang and Huang (2019), A closer look at few-shot classification, section 3.2 ("Baseline++").
 """
 
 from __future__ import annotations
@@ -24,10 +22,7 @@ _FEW_CLASSES = 200
 class BaselinePlusPlus(TransferLearner):
     """Cosine classification of the base classes, then of each task on frozen embeddings.
 
-    Raises
-    ------
-    ValueError
-        If a scale is not positive, and as `TransferLearner`, where the other arguments are described.
+    Its other arguments are those of `TransferLearner`.
     """
 
     def __init__(

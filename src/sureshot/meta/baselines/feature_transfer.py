@@ -1,8 +1,6 @@
 """Feature transfer: the plain baseline of pretraining and a new linear layer.
 
-References
-----------
-Chen, Liu, Kira, Wang and Huang (2019), A closer look at few-shot classification, section 3.1 ("Baseline").
+Reference: Chen, Liu, Kira, Wang and Huang (2019), A closer look at few-shot classification, section 3.1 ("Baseline").
 """
 
 from __future__ import annotations

@@ -7,11 +7,8 @@ to, and adds the query to its state, several times over.
 The result depends on the order of the sequence, which is why `MatchingNet` sorts the support rows by class. Tasks of
 different sizes share a batch: the sequence of a task ends, and its reading stops, where its padding begins.
 
-References
-----------
-Vinyals, Blundell, Lillicrap, Kavukcuoglu and Wierstra (2016), Matching networks for one shot learning, section 2.1 and
-appendix A; number of reading steps, sums and normalisation as in Chen, Liu, Kira, Wang and Huang (2019), A closer look
-at few-shot classification.
+References: Vinyals, Blundell, Lillicrap, Kavukcuoglu and Wierstra (2016), Matching networks for one shot learning,
+section 2.1 and appendix A; number of reading steps, sums and normalisation as in Chen et al. (2019).
 """
 
 from __future__ import annotations

@@ -7,10 +7,8 @@ features are scaled to norm one, so that a logit is scale x norm x cosine and th
 The gradient of the cross-entropy of either layer is a few products, so that the layers of thousands of tasks are
 trained without automatic differentiation (`head_training`).
 
-References
-----------
-Chen, Liu, Kira, Wang and Huang (2019), A closer look at few-shot classification, section 3.2 and its released code;
-Salimans and Kingma (2016), Weight normalization, equation 3 (gradients).
+References: Chen et al. (2019), A closer look at few-shot classification, section 3.2 and its released code; Salimans
+and Kingma (2016), Weight normalization, equation 3 (gradients).
 """
 
 from __future__ import annotations

@@ -12,10 +12,8 @@ changes the result a little. Without ``full_context`` neither does.
 Probabilities are kept away from 0 by adding 1e-6 to each before renormalising; the loss is the mean cross-entropy of
 the queries under these probabilities (Chen et al. omit the renormalisation, which is a constant below 1e-5 at 5-way).
 
-References
-----------
-Vinyals et al. (2016), Matching networks for one shot learning; details as in Chen et al. (2019), A closer look at
-few-shot classification, which the published tables of Gaussian-process learners compare with.
+References: Vinyals et al. (2016), Matching networks for one shot learning; details as in Chen et al. (2019), A closer
+look at few-shot classification, which the published tables of Gaussian-process learners compare with.
 """
 
 from __future__ import annotations
@@ -68,13 +66,7 @@ class MatchingPosterior(LogitsPosterior):
 
 
 class MatchingNet(EmbeddingLearner):
-    """Matching networks (Vinyals et al. 2016) as compared by Chen et al. (2019).
-
-    Raises
-    ------
-    ValueError
-        If ``scale`` or ``attention_steps`` is not positive.
-    """
+    """Matching networks (Vinyals et al. 2016) as compared by Chen et al. (2019)."""
 
     def __init__(
         self,
@@ -107,14 +99,8 @@ class MatchingNet(EmbeddingLearner):
 
     def task_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
         """Mean cross-entropy of the queries, (T,)."""
-        posterior = self._attend(
-            tasks.support_x,
-            tasks.support_y,
-            tasks.n_classes,
-            tasks.support_mask,
-            tasks.class_mask,
-            self.query_reader,
-        )
+        support = tasks.support_x, tasks.support_y, tasks.n_classes, tasks.support_mask, tasks.class_mask
+        posterior = self._attend(*support, self.query_reader)
         return mean_cross_entropy(posterior.logits(tasks.query_x), tasks.query_y, tasks.query_mask)
 
     def condition_embedded(

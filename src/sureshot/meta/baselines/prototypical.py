@@ -5,9 +5,7 @@ distance to its prototype. With one covariance for all classes this is linear di
 and the backbone is trained until the covariance may be the identity. The loss is the mean cross-entropy of the
 queries.
 
-References
-----------
-Snell, Swersky and Zemel (2017), Prototypical networks for few-shot learning, equations 1 and 2.
+Reference: Snell, Swersky and Zemel (2017), Prototypical networks for few-shot learning, equations 1 and 2.
 """
 
 from __future__ import annotations

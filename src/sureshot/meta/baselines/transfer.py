@@ -40,13 +40,7 @@ class HeadPosterior(LogitsPosterior):
 
 
 class TransferLearner(EmbeddingLearner):
-    """Pretraining on base classes, then a new layer for each task.
-
-    Raises
-    ------
-    ValueError
-        If ``n_base_classes`` is below 1 or a setting of the head's training is out of range.
-    """
+    """Pretraining on base classes, then a new layer for each task."""
 
     samples_images = True
 
@@ -82,13 +76,6 @@ class TransferLearner(EmbeddingLearner):
     ) -> HeadPosterior:
         """A new layer for each task, trained on the support; gradients stop here."""
         matrix, vector = train_heads(
-            self.task_head,
-            self.head_training,
-            support,
-            support_y,
-            n_classes,
-            support_mask,
-            class_mask,
-            generator,
+            self.task_head, self.head_training, support, support_y, n_classes, support_mask, class_mask, generator
         )
         return HeadPosterior(self.task_head, matrix, vector, class_mask)

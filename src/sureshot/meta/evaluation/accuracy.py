@@ -8,21 +8,22 @@ of 600 episodes moves, and does not shrink. Both are given, under their names.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sureshot.meta.evaluation.estimate import Estimate, mean_over_tasks, number
+from sureshot.meta.evaluation.estimate import Estimate, Result, mean_over_tasks
 
 
 @dataclass(frozen=True)
-class Accuracy:
+class Accuracy(Result):
     """Accuracy of many episodes."""
 
-    over_episodes: Estimate  # mean of the episodes' accuracies
+    over_episodes: Estimate = field(repr=False)  # mean of the episodes' accuracies
     batch_means: tuple[float, ...]  # means of consecutive batches of episodes
+
+    also = ("mean", "standard_error", "interval", "batch_deviation")
 
     @property
     def mean(self) -> float:
@@ -43,14 +44,6 @@ class Accuracy:
     def batch_deviation(self) -> float:
         """Standard deviation of the batches' means (n - 1 in the denominator); NaN for a single batch."""
         return float(np.std(self.batch_means, ddof=1)) if len(self.batch_means) > 1 else math.nan
-
-    def as_dict(self) -> dict[str, Any]:
-        """Everything by name, ready for JSON."""
-        return {
-            **self.over_episodes.as_dict(),
-            "batch_means": list(self.batch_means),
-            "batch_deviation": number(self.batch_deviation),
-        }
 
 
 def summarise_accuracy(

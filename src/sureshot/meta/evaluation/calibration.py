@@ -11,13 +11,12 @@ so both come with a standard error from resampling tasks with replacement (a boo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sureshot.meta.evaluation.estimate import Estimate, mean_over_queries, number
+from sureshot.meta.evaluation.estimate import Estimate, Result, mean_over_queries
 from sureshot.meta.evaluation.scores import TaskScores
 from sureshot.metrics import ReliabilityCurve, apply_temperature, fit_temperature
 
@@ -25,7 +24,7 @@ RESAMPLES = 200
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Calibration(Result):
     """Scores of probabilities, pooled over all queries of all tasks."""
 
     variant: str  # "none" or "temperature"
@@ -34,32 +33,24 @@ class Calibration:
     brier: Estimate  # summed over classes, 0..2
     ece: Estimate  # of equal-width bins (lo, hi]; standard error by resampling tasks
     mce: Estimate  # likewise
-    curve: ReliabilityCurve
+    curve: ReliabilityCurve = field(repr=False)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Everything by name, ready for JSON."""
-        return {
-            "variant": self.variant,
-            "temperature": self.temperature,
-            **{name: getattr(self, name).as_dict() for name in ("nll", "brier", "ece", "mce")},
-            "bins": {
-                "edges": self.curve.edges.tolist(),
-                "count": self.curve.count.tolist(),
-                "confidence": [number(value) for value in self.curve.confidence.tolist()],
-                "accuracy": [number(value) for value in self.curve.accuracy.tolist()],
-            },
-        }
+    also = ("bins",)
+
+    @property
+    def bins(self) -> ReliabilityCurve:
+        """The curve, by its name in JSON."""
+        return self.curve
 
 
 def summarise_calibration(
     scores: TaskScores,
     variant: str = "none",
     temperature: float = 1.0,  # what was applied to the log-probabilities already
-    min_count: int = 1,  # queries that a bin needs to count in the maximum calibration error; 1, the literature's habit
     seed: int = 0,  # of the resampling
 ) -> Calibration:
     """Pool tasks into one set of scores."""
-    ece, mce = _resampled_errors(scores, min_count, seed)
+    ece, mce = _resampled_errors(scores, seed)
     curve = pooled_curve(scores)
     return Calibration(
         variant,
@@ -67,7 +58,7 @@ def summarise_calibration(
         nll=mean_over_queries(scores.log_loss, scores.count),
         brier=mean_over_queries(scores.squared_error, scores.count),
         ece=Estimate(curve.expected_error, ece),
-        mce=Estimate(curve.maximum_error(min_count), mce),
+        mce=Estimate(curve.maximum_error(), mce),
         curve=curve,
     )
 
@@ -78,7 +69,7 @@ def pooled_curve(scores: TaskScores) -> ReliabilityCurve:
     return ReliabilityCurve.from_sums(*(one.sum(axis=0) for one in sums))
 
 
-def _resampled_errors(scores: TaskScores, min_count: int, seed: int) -> tuple[float, float]:
+def _resampled_errors(scores: TaskScores, seed: int) -> tuple[float, float]:
     """Standard errors of ECE and MCE over tasks drawn with replacement."""
     n_tasks = len(scores.count)
     if n_tasks < 2:
@@ -88,7 +79,7 @@ def _resampled_errors(scores: TaskScores, min_count: int, seed: int) -> tuple[fl
     count = times @ scores.bin_count  # (resamples, bins)
     gap = np.abs(times @ (scores.bin_right - scores.bin_confidence))
     ece = gap.sum(axis=1) / count.sum(axis=1)
-    mce = np.where(count >= min_count, gap / np.maximum(count, 1.0), 0.0).max(axis=1)
+    mce = (gap / np.maximum(count, 1.0)).max(axis=1)
     return float(ece.std(ddof=1)), float(mce.std(ddof=1))
 
 

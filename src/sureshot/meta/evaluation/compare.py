@@ -15,35 +15,29 @@ import pandas as pd
 
 from sureshot.data.labelled import LabelledSet
 from sureshot.meta.episodes import EpisodeProtocol
-from sureshot.meta.evaluation.estimate import Estimate, mean_over_tasks
+from sureshot.meta.evaluation.estimate import Estimate, Result, mean_over_tasks
 from sureshot.meta.evaluation.evaluate import Evaluation, evaluate
 from sureshot.meta.evaluation.passes import Progress
 from sureshot.meta.learners.base import Learner
 
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(Result):
     """A learner less the reference, on the same tasks."""
 
     accuracy: Estimate  # above 0: the learner is right more often
     nll: Estimate  # mean over tasks, of variant "none"; below 0: the learner's probabilities are better
     auroc: Estimate | None  # of out-of-episode detection by the primary score, within episodes
 
-    def as_dict(self) -> dict[str, Any]:
-        """Everything by name, ready for JSON."""
-        return {
-            "accuracy": self.accuracy.as_dict(),
-            "nll": self.nll.as_dict(),
-            "auroc": None if self.auroc is None else self.auroc.as_dict(),
-        }
-
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Result):
     """Evaluations of several learners under one protocol, with the same tasks."""
 
     evaluations: Mapping[str, Evaluation]  # by the learner's name
     reference: str  # the learner that differences are taken from
+
+    also = ("differences",)
 
     @property
     def differences(self) -> dict[str, Difference]:
@@ -63,14 +57,6 @@ class Comparison:
         rows = {name: _row(found, differences.get(name)) for name, found in self.evaluations.items()}
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("learner")
 
-    def as_dict(self) -> dict[str, Any]:
-        """Everything by name, ready for JSON."""
-        return {
-            "reference": self.reference,
-            "evaluations": {name: found.as_dict() for name, found in self.evaluations.items()},
-            "differences": {name: difference.as_dict() for name, difference in self.differences.items()},
-        }
-
 
 def compare(
     learners: Mapping[str, Learner],  # learner by name
@@ -81,13 +67,7 @@ def compare(
     progress: Progress | None = None,  # as that of `evaluate`; what is said begins with the learner's name
     **options: Any,  # of `evaluate`, the same for all
 ) -> Comparison:
-    """Evaluate several learners on the same tasks.
-
-    Raises
-    ------
-    ValueError
-        As `evaluate`, naming the learner; or if there is none, or the reference is not among them.
-    """
+    """Evaluate several learners on the same tasks."""
     if not learners:
         raise ValueError("learners: expected at least one")
     chosen = next(iter(learners)) if reference is None else reference

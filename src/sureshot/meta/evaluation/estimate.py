@@ -7,8 +7,9 @@ Standard errors are therefore computed from sums over tasks, also where the quan
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +18,43 @@ NORMAL_QUANTILE = 1.959963984540054  # two-sided 95 %
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Result:
+    """A part of an evaluation. What its representation leaves out, fields of single tasks, is left out of JSON too."""
+
+    also: ClassVar[tuple[str, ...]] = ()  # properties that stand beside the fields in JSON
+
+    @final
+    def as_dict(self) -> dict[str, Any]:
+        """Everything by name, ready for JSON."""
+        return _as_json(_shown(self) | {name: getattr(self, name) for name in self.also})
+
+
+def _as_json(value: Any) -> Any:
+    """Lists for tuples and arrays, None for numbers that are not finite and intervals of them."""
+    if isinstance(value, Result):
+        return value.as_dict()
+    if is_dataclass(value):
+        value = _shown(value)
+    if isinstance(value, Mapping):
+        return {name: _as_json(item) for name, item in value.items()}
+    if isinstance(value, tuple | np.ndarray):
+        items = [_as_json(item) for item in (value if isinstance(value, tuple) else value.tolist())]
+        return None if isinstance(value, tuple) and items == [None, None] else items
+    return value if not isinstance(value, float) or math.isfinite(value) else None
+
+
+def _shown(value: Any) -> dict[str, Any]:
+    return {each.name: getattr(value, each.name) for each in fields(value) if each.repr}
+
+
+@dataclass(frozen=True)
+class Estimate(Result):
     """A mean over tasks with its standard error."""
 
     mean: float
     standard_error: float  # NaN if there is only one task
+
+    also = ("interval",)
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -29,26 +62,10 @@ class Estimate:
         half = NORMAL_QUANTILE * self.standard_error
         return self.mean - half, self.mean + half
 
-    def as_dict(self) -> dict[str, Any]:
-        """The fields and the interval by name, ready for JSON (None for NaN)."""
-        error = number(self.standard_error)
-        return {
-            "mean": number(self.mean),
-            "standard_error": error,
-            "interval": None if error is None else list(self.interval),
-        }
-
-
-def number(value: float) -> float | None:
-    """The value as JSON has it: None if it is not finite."""
-    return float(value) if math.isfinite(value) else None
-
 
 def mean_over_tasks(values: NDArray[np.float64]) -> Estimate:
     """Mean of one number for each task, (T,), and the standard error of that mean.
 
-    Examples
-    --------
     >>> mean_over_tasks(np.array([0.0, 1.0, 1.0, 0.0])).mean
     0.5
     """
@@ -62,8 +79,6 @@ def mean_over_queries(
 ) -> Estimate:
     """Mean over all queries of a quantity summed within tasks, with tasks as the independent units.
 
-    Notes
-    -----
     The standard error is that of a ratio estimate, ``sd(sums - mean * counts) / (mean count * sqrt(T))``; with
     equally many queries in every task it is the standard error of the tasks' means.
     """

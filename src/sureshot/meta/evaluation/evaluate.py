@@ -1,8 +1,6 @@
 """Evaluate one learner: accuracy, calibration, out-of-episode detection, robustness, time.
 
-Every row of the labelled set is embedded once, if the learner has embeddings that its tasks do not change; thousands
-of tasks then run on the cached embeddings. All draws come
-from the seed, by purpose, so two learners evaluated with the same arguments meet the same tasks (see
+All draws come from the seed, by purpose, so two learners evaluated with the same arguments meet the same tasks (see
 `sureshot.meta.evaluation.compare`).
 """
 
@@ -10,9 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 from torch import Tensor
@@ -23,6 +21,7 @@ from sureshot.data.labelled import LabelledSet
 from sureshot.meta.episodes import EpisodeProtocol, EpisodeSampler
 from sureshot.meta.evaluation.accuracy import Accuracy, summarise_accuracy
 from sureshot.meta.evaluation.calibration import Calibration, at_temperature, summarise_calibration, temperature_of
+from sureshot.meta.evaluation.estimate import Result
 from sureshot.meta.evaluation.out_of_episode import OutOfEpisode, detect, outlier_scores
 from sureshot.meta.evaluation.passes import (
     Adapted,
@@ -48,20 +47,16 @@ _VALUES_FOR_TEMPERATURE = 10_000_000  # probabilities held at once while the tem
 
 
 @dataclass(frozen=True)
-class FittedTemperature:
+class FittedTemperature(Result):
     """A temperature and the tasks of validation classes that it was fitted on."""
 
     value: float
     protocol: EpisodeProtocol  # that of the evaluation, but for a lower way if there are fewer validation classes
     n_tasks: int
 
-    def as_dict(self) -> dict[str, Any]:
-        """Everything by name, ready for JSON."""
-        return {"value": self.value, "protocol": asdict(self.protocol), "n_tasks": self.n_tasks}
-
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(Result):
     """What one learner reached under one protocol."""
 
     protocol: EpisodeProtocol
@@ -75,19 +70,6 @@ class Evaluation:
     robustness: Robustness | None
     time: AdaptationTime | None
     per_task: Mapping[str, TaskScores] = field(repr=False)  # by variant, for paired differences
-
-    def as_dict(self) -> dict[str, Any]:
-        """Everything but the single tasks, as JSON values."""
-        parts = ("temperature", "out_of_episode", "robustness", "time")
-        return {
-            "protocol": asdict(self.protocol),
-            "n_tasks": self.n_tasks,
-            "seed": self.seed,
-            "batch_size": self.batch_size,
-            "accuracy": self.accuracy.as_dict(),
-            "calibration": {name: calibration.as_dict() for name, calibration in self.calibration.items()},
-            **{name: None if (part := getattr(self, name)) is None else part.as_dict() for name in parts},
-        }
 
 
 def evaluate(
@@ -190,11 +172,6 @@ def fit_on_validation(
 
     If there are fewer validation classes than the protocol's way, tasks of all of them are used; the result says so.
     Tasks of many ways are fewer than `n_tasks`, so that their probabilities fit into memory.
-
-    Raises
-    ------
-    ValueError
-        If a validation class has too few rows.
     """
     low, high = (min(way, validation.n_classes) for way in protocol.ways)
     used = replace(protocol, way=low if low == high else (low, high))
@@ -299,6 +276,3 @@ def _check_corruptions(corruptions: Sequence[str], severities: Sequence[int], co
             raise ValueError(f"severities: expected whole numbers from 1 to 5, got {severity!r}")
     if corrupted not in get_args(Corrupted):
         raise ValueError(f"corrupted: expected 'both' or 'query', got {corrupted!r}")
-
-
-__all__ = ["CORRUPTIONS", "SEVERITIES", "Evaluation", "FittedTemperature", "evaluate", "fit_on_validation"]

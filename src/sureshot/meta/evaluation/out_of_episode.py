@@ -19,13 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from sureshot.meta.evaluation.estimate import Estimate, mean_over_tasks
+from sureshot.meta.evaluation.estimate import Estimate, Result, mean_over_tasks
 from sureshot.metrics import auroc_unknown
 
 OWN_SCORE = "outlier_score"
@@ -33,7 +32,7 @@ PRIMARY_SCORE = "negative_max_logit"
 
 
 @dataclass(frozen=True)
-class Detection:
+class Detection(Result):
     """How well one score sets out-of-episode queries apart."""
 
     per_episode: Estimate  # area under the ROC curve within an episode, averaged over episodes; primary
@@ -42,13 +41,9 @@ class Detection:
     inside: NDArray[np.float64] = field(repr=False)  # (n,), scores of queries of all episodes, for plots
     outside: NDArray[np.float64] = field(repr=False)  # (m,)
 
-    def as_dict(self) -> dict[str, Any]:
-        """The areas, ready for JSON."""
-        return {"per_episode": self.per_episode.as_dict(), "pooled": self.pooled}
-
 
 @dataclass(frozen=True)
-class OutOfEpisode:
+class OutOfEpisode(Result):
     """Out-of-episode detection by several scores."""
 
     scores: Mapping[str, Detection]  # by the score's name
@@ -69,14 +64,6 @@ class OutOfEpisode:
     def areas(self) -> NDArray[np.float64]:
         """Area of the primary score within each episode, (T,)."""
         return self.scores[self.primary].areas
-
-    def as_dict(self) -> dict[str, Any]:
-        """Everything by name, ready for JSON."""
-        return {
-            "n_tasks": self.n_tasks,
-            "primary": self.primary,
-            "scores": {name: detection.as_dict() for name, detection in self.scores.items()},
-        }
 
 
 def outlier_scores(

@@ -2,11 +2,8 @@
 
 Tasks are drawn as row numbers from a stream of their own: they depend on the seed alone, not on the learner, its
 device, or how many tasks are adapted at a time, and the first tasks of a long evaluation are the tasks of a short one.
-That makes comparisons paired.
-
-They are looked up in what the learner adapts to (`task_inputs`): in evaluation mode batch normalisation uses its
-running statistics, so the embedding of a row does not depend on the task it appears in, and one pass over the data
-serves thousands of tasks. A learner that has no such embeddings meets the inputs themselves.
+That makes comparisons paired. They are looked up in what the learner adapts to (`task_inputs`): embeddings of all rows,
+which in evaluation mode do not depend on the task, or inputs where the learner has no such embeddings.
 
 Learners that sample draw from another stream, batch after batch; their predictions, within Monte-Carlo noise only,
 depend on the batch size too.
@@ -51,26 +48,14 @@ def task_inputs(
     x: Tensor,  # (N, ...), inputs as a labelled set has them: bytes or floats
     change: Change | None = None,
 ) -> Tensor:
-    """What tasks are looked up in: embeddings (N, D) where they can be computed ahead, else inputs (N, ...).
-
-    Raises
-    ------
-    ValueError
-        As `embed_set`.
-    """
+    """What tasks are looked up in: embeddings (N, D) where they can be computed ahead, else inputs (N, ...)."""
     if isinstance(learner, EmbeddingLearner):
         return embed_set(learner, x, change)
     return x if change is None else torch.cat([change(as_inputs(rows)) for rows in x.split(ROWS_PER_PASS)])
 
 
 def embed_set(learner: EmbeddingLearner, x: Tensor, change: Change | None = None) -> Tensor:
-    """Embeddings (N, D) of inputs (N, ...), on the CPU, in evaluation mode; `change` applies to one pass after another.
-
-    Raises
-    ------
-    ValueError
-        If the inputs are of a shape that the backbone does not take, or an embedding is not finite.
-    """
+    """Embeddings (N, D) of inputs (N, ...), on the CPU; `change` applies to one pass after another."""
     device = device_of(learner)
     parts = []
     with evaluating(learner):

@@ -9,10 +9,9 @@ severity, with noise from a stream of the evaluation's seed: it is the same for 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from torch import Tensor
 
@@ -20,20 +19,18 @@ from sureshot.data.corruptions import corrupt
 from sureshot.data.labelled import LabelledSet
 from sureshot.meta.episodes import EpisodeSampler
 from sureshot.meta.evaluation.calibration import pooled_curve
-from sureshot.meta.evaluation.estimate import Estimate, mean_over_queries, mean_over_tasks
+from sureshot.meta.evaluation.estimate import Estimate, Result, mean_over_queries, mean_over_tasks
 from sureshot.meta.evaluation.passes import Progress, adapt, device_of, task_inputs
 from sureshot.meta.evaluation.scores import TaskScores, join, score_tasks
 from sureshot.meta.learners.base import Learner
 from sureshot.meta.tasks import Tasks
 from sureshot.networks.seeds import generator_for
 
-logger = logging.getLogger(__name__)
-
 Corrupted = Literal["both", "query"]
 
 
 @dataclass(frozen=True)
-class CorruptedScores:
+class CorruptedScores(Result):
     """Scores of tasks whose images are corrupted."""
 
     kind: str  # such as "gaussian_noise"
@@ -44,29 +41,15 @@ class CorruptedScores:
     nll: Estimate
     ece: float
 
-    def as_dict(self) -> dict[str, Any]:
-        """Everything by name, ready for JSON."""
-        estimates = {name: getattr(self, name).as_dict() for name in ("accuracy", "accuracy_change", "brier", "nll")}
-        return {"kind": self.kind, "severity": self.severity, **estimates, "ece": self.ece}
-
 
 @dataclass(frozen=True)
-class Robustness:
+class Robustness(Result):
     """Scores for every kind and severity."""
 
     n_tasks: int
     corrupted: Corrupted  # support and query images, or query images only
-    clean: Estimate  # accuracy of the same tasks without corruption
+    clean_accuracy: Estimate  # of the same tasks without corruption
     scores: tuple[CorruptedScores, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Everything by name, ready for JSON."""
-        return {
-            "n_tasks": self.n_tasks,
-            "corrupted": self.corrupted,
-            "clean_accuracy": self.clean.as_dict(),
-            "scores": [scores.as_dict() for scores in self.scores],
-        }
 
 
 def measure_robustness(

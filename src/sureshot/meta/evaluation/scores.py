@@ -59,13 +59,7 @@ def score_tasks(
     mask: NDArray[np.bool_] | None = None,  # (T, Q), False for padded queries
     n_bins: int = DEFAULT_BINS,  # bins of confidence
 ) -> TaskScores:
-    """Sums over the queries of each task.
-
-    Raises
-    ------
-    ValueError
-        If the probabilities of a real query are not finite or do not sum to 1.
-    """
+    """Sums over the queries of each task, whose probabilities must be finite and sum to 1 (`ValueError`)."""
     p = np.asarray(probabilities, dtype=np.float64)
     real = np.ones(y.shape, dtype=bool) if mask is None else mask
     sums = np.where(real, p.sum(axis=-1), 1.0)

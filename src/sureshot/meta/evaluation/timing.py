@@ -9,14 +9,14 @@ part of what a seed determines.
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from sureshot.meta.episodes import EpisodeSampler
+from sureshot.meta.evaluation.estimate import Result
 from sureshot.meta.evaluation.passes import condition, device_of, in_parts
 from sureshot.meta.learners.base import Learner, evaluating
 from sureshot.meta.tasks import Tasks
@@ -28,7 +28,7 @@ _FEWEST = 3
 
 
 @dataclass(frozen=True)
-class AdaptationTime:
+class AdaptationTime(Result):
     """Medians in seconds for each task."""
 
     single: float  # one task at a time
@@ -37,10 +37,6 @@ class AdaptationTime:
     queries: int  # of each task
     threads: int  # of torch
     device: str
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields by name."""
-        return asdict(self)
 
 
 def measure_adaptation(

@@ -39,17 +39,13 @@ class WayGroup(NamedTuple):
         return int(self.classes.shape[1])
 
 
-def groups_by_way(prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None) -> Iterator[WayGroup]:
-    """The batch as groups of equal numbers of classes; one group, as it is, if no class is absent.
-
-    Parameters
-    ----------
-    prior : GramPrior
-        ``gram`` (T, 1 or C, N, N), ``mean`` scalar or (T or 1, C, 1).
-    y : Tensor (T, N) int64
-    n_classes : int
-    weight : Tensor (T, N), optional
-    """
+def groups_by_way(
+    prior: GramPrior,  # `gram` (T, 1 or C, N, N), `mean` scalar or (T or 1, C, 1)
+    y: Tensor,  # (T, N) int64
+    n_classes: int,
+    weight: Tensor | None,  # (T, N)
+) -> Iterator[WayGroup]:
+    """The batch as groups of equal numbers of classes; one group, as it is, if no class is absent."""
     mean = prior.mean.expand(len(y), n_classes, 1)
     present = present_classes(mean).squeeze(-1)
     every = torch.arange(n_classes, device=y.device).expand(len(y), -1)

@@ -5,10 +5,8 @@ class probabilities. Derived classes write the two methods of a learner in terms
 `condition_embedded`, and never see an image; whoever adapts to thousands of tasks passes every row through the
 backbone once and looks the tasks up.
 
-Support and query rows of a task pass the backbone together (batch normalisation sees both, as published); each
-pass holds ``tasks_per_pass`` tasks, one by default, so that the statistics are those of a task and do not depend
-on how tasks are grouped into batches or spread over processes. In evaluation mode the running statistics are used
-and grouping changes nothing.
+In training support and query rows of a task pass the backbone together (batch normalisation sees both, as published),
+``tasks_per_pass`` tasks at a time, by default one. In evaluation mode grouping changes nothing.
 """
 
 from __future__ import annotations
@@ -44,17 +42,14 @@ class InputPosterior(TaskPosterior):
     n_tasks: int
 
     def predict(self, query: Tensor) -> Tensor:
-        """See `TaskPosterior.predict`."""
         with torch.no_grad():
             return self.embedded.predict(self._embed(query))
 
     def latents(self, query: Tensor) -> Latents:
-        """See `TaskPosterior.latents`."""
         with torch.no_grad():
             return self.embedded.latents(self._embed(query))
 
     def outlier_score(self, query: Tensor) -> Tensor:
-        """See `TaskPosterior.outlier_score`."""
         with torch.no_grad():
             return self.embedded.outlier_score(self._embed(query))
 
@@ -114,7 +109,6 @@ class EmbeddingLearner(Learner):
         """`condition` for embeddings; every gradient graph is the caller's business."""
 
     def input_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
-        """See `Learner.input_losses`."""
         return self.task_losses(self.embed_tasks(tasks), generator)
 
     def condition_inputs(
@@ -132,13 +126,7 @@ class EmbeddingLearner(Learner):
         return InputPosterior(copy.deepcopy(self).eval().requires_grad_(False), found, len(support_y))
 
     def set_centre(self, centre: Tensor) -> None:
-        """Subtract a vector (D,) or number () from all embeddings in use; for learners with `fits_normalisation`.
-
-        Raises
-        ------
-        ValueError
-            For a learner without a centre.
-        """
+        """Subtract a vector (D,) or number () from all embeddings in use; for learners with `fits_normalisation`."""
         raise ValueError(f"{type(self).__name__} does not centre its embeddings")
 
     def normalised(self, embedded: Tensor) -> Tensor:

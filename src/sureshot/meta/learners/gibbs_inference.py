@@ -19,29 +19,12 @@ Start = Literal["prior", "mean_field"]
 
 @dataclass(frozen=True)
 class GibbsInference(TaskInference):
-    """Independent chains for each task.
-
-    Parameters
-    ----------
-    n_chains : int, default=20
-        For each task; 20 as published.
-    n_sweeps_evidence : int, default=1
-        Draws of the augmenting variables for `evidence`; the last one counts. 1 as published.
-    n_sweeps_posterior : int, default=50
-        The same for `posterior`.
-    start : {"prior", "mean_field"}, default="prior"
-        Where the latents start: at draws from the prior, as published, or from a mean-field Gaussian.
-
-    Raises
-    ------
-    ValueError
-        For counts below 1 or an unknown start.
-    """
+    """Independent chains for each task; the defaults are as published."""
 
     n_chains: int = 20
-    n_sweeps_evidence: int = 1
+    n_sweeps_evidence: int = 1  # draws of the augmenting variables, of which the last one counts
     n_sweeps_posterior: int = 50
-    start: Start = "prior"
+    start: Start = "prior"  # where the latents start: at draws from the prior, or from a mean-field Gaussian
 
     takes_real_weights = False  # the samplers draw for whole numbers of rows
     compares_classes = True

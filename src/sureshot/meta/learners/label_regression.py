@@ -31,20 +31,9 @@ from sureshot.meta.learners.task_inference import TaskInference
 
 @dataclass(frozen=True)
 class LabelRegression(TaskInference):
-    """Gaussian likelihood on -1/+1 targets.
+    """Gaussian likelihood on -1/+1 targets."""
 
-    Parameters
-    ----------
-    noise : float or Tensor (), default=0.1
-        Noise variance, positive; a tensor may carry a gradient. 0.1 is what was published.
-
-    Raises
-    ------
-    ValueError
-        When the noise is not positive.
-    """
-
-    noise: float | Tensor = 0.1
+    noise: float | Tensor = 0.1  # variance, as published; a tensor may carry a gradient
     likelihood: GaussianLabels = field(init=False)
 
     n_chains = 1
@@ -55,30 +44,16 @@ class LabelRegression(TaskInference):
         object.__setattr__(self, "likelihood", GaussianLabels(self.noise))
 
     def evidence(
-        self,
-        prior: GramPrior,
-        y: Tensor,
-        n_classes: int,
-        weight: Tensor | None,
-        generator: torch.Generator,
-        class_mask: Tensor | None = None,  # (T, C) bool, False for an absent class; by default by the prior mean
+        self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
     ) -> Tensor:
         """Exact log evidence of the targets, summed over the classes, (T,); an absent class contributes nothing."""
-        present = self._present(prior, y, n_classes, class_mask)
-        return regression_log_evidence(prior, y, n_classes, weight, self.noise, present)
+        return regression_log_evidence(prior, y, n_classes, weight, self.noise, _present(prior, y, n_classes))
 
     def posterior(
-        self,
-        prior: GramPrior,
-        y: Tensor,
-        n_classes: int,
-        weight: Tensor | None,
-        generator: torch.Generator,
-        class_mask: Tensor | None = None,
+        self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
     ) -> GramPosterior:
         """The exact posterior; see `TaskInference.posterior`. The mean of an absent class stays at its prior."""
-        present = self._present(prior, y, n_classes, class_mask)
-        sites = regression_sites(prior, y, n_classes, weight, self.noise, present)
+        sites = regression_sites(prior, y, n_classes, weight, self.noise, _present(prior, y, n_classes))
         return prior.condition(Sites(*(part.unsqueeze(0) for part in sites)))
 
     def condition_alone(
@@ -92,9 +67,7 @@ class LabelRegression(TaskInference):
         """See `TaskInference.entries`: a factor for each kernel matrix."""
         return entries_by_kernel_matrix(n_rows, n_kernels)
 
-    @staticmethod
-    def _present(prior: GramPrior, y: Tensor, n_classes: int, class_mask: Tensor | None) -> Tensor:
-        """Which classes are real, (T, C)."""
-        if class_mask is not None:
-            return class_mask
-        return present_classes(prior.mean).expand(len(y), n_classes, 1).squeeze(-1)
+
+def _present(prior: GramPrior, y: Tensor, n_classes: int) -> Tensor:
+    """Which classes are real, (T, C)."""
+    return present_classes(prior.mean).expand(len(y), n_classes, 1).squeeze(-1)

@@ -37,22 +37,9 @@ _START_STEPS = 10  # of mean field; the chains forget where they started
 
 @dataclass(frozen=True)
 class LogisticSoftmaxGibbs(GibbsInference):
-    """Gibbs sampling of the logistic-softmax model.
+    """Gibbs sampling of the logistic-softmax model; one sweep for the evidence is biased (see the module's notes)."""
 
-    Parameters
-    ----------
-    n_chains, n_sweeps_evidence, n_sweeps_posterior, start
-        See `GibbsInference`; one sweep for the evidence is biased (see the module's notes).
-    temperature : float, default=1.0
-        Of the likelihood.
-
-    Raises
-    ------
-    ValueError
-        For counts below 1, a temperature that is not positive, or an unknown start.
-    """
-
-    temperature: float = 1.0
+    temperature: float = 1.0  # of the likelihood
     likelihood: LogisticSoftmax = field(init=False)
 
     def __post_init__(self) -> None:
@@ -69,7 +56,6 @@ class LogisticSoftmaxGibbs(GibbsInference):
     def posterior(
         self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
     ) -> GramPosterior:
-        """See `TaskInference.posterior`."""
         sites = self.sample_sites(prior, y, n_classes, weight, generator, self.n_sweeps_posterior)
         return prior.condition(sites)
 

@@ -31,17 +31,11 @@ _MEAN_FIELD_STEPS = 5  # enough to begin a chain near the posterior
 
 @dataclass(frozen=True)
 class OneVsEachGibbs(GibbsInference):
-    """Gibbs sampling of the one-vs-each model.
+    """Gibbs sampling of the one-vs-each model."""
 
-    Parameters
-    ----------
-    n_chains, n_sweeps_evidence, n_sweeps_posterior, start
-        See `GibbsInference`.
-    likelihood : OneVsEach
-        Its predictive rules; the sampler does not depend on them.
-    """
-
-    likelihood: OneVsEach = field(default_factory=OneVsEach)
+    likelihood: OneVsEach = field(
+        default_factory=OneVsEach
+    )  # for its predictive rules; the sampler does not depend on it
 
     def evidence(
         self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
@@ -54,7 +48,6 @@ class OneVsEachGibbs(GibbsInference):
     def posterior(
         self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
     ) -> OneVsEachPosterior:
-        """See `TaskInference.posterior`."""
         gram, class_mean = _task_prior(prior, y, n_classes)
         result = self._sample(prior, gram, class_mean, y, weight, generator, self.n_sweeps_posterior)
         return OneVsEachPosterior(result, gram, class_mean)

@@ -36,43 +36,20 @@ Scale = Literal["exp", "double_softplus"]
 
 
 class TaskKernel(nn.Module):
-    """A kernel on the embeddings of a batch of tasks.
-
-    Parameters
-    ----------
-    name : str
-        One of `sureshot.kernels.KERNEL_NAMES`.
-    n_features : int
-        D.
-    outputscale : float, default=1.0
-        Initial output scale.
-    learn_outputscale : bool, default=True
-    constant : float, default=0.0
-        Initial variance of an intercept relative to the base, learned; 0 for none, as in the papers.
-    lengthscale : float, optional
-        Initial length-scale; `sureshot.kernels.natural_lengthscale` by default.
-    n_classes : int, optional
-        Separate hyper-parameters for each of this many classes (deep kernel transfer as published). Shared by
-        default, so that the order of the classes does not matter and tasks may have any number of them.
-    scale : {"exp", "double_softplus"}, default="exp"
-        The second is ``softplus(a) softplus(v)``, as published for deep kernel transfer.
-
-    Raises
-    ------
-    ValueError
-        For an unknown kernel or scale, a negative constant, or the length-scale of a kernel that has none.
-    """
+    """A kernel on the embeddings of a batch of tasks."""
 
     def __init__(
         self,
-        name: str,
-        n_features: int,
-        outputscale: float = 1.0,
+        name: str,  # one of `sureshot.kernels.KERNEL_NAMES`
+        n_features: int,  # D
+        outputscale: float = 1.0,  # initial
         learn_outputscale: bool = True,
-        constant: float = 0.0,
-        lengthscale: float | None = None,
+        constant: float = 0.0,  # initial variance of an intercept relative to the base; 0 for none, as in the papers
+        lengthscale: float | None = None,  # initial; `natural_lengthscale` by default
+        # Separate hyper-parameters for each of this many classes (deep kernel transfer as published). By default all
+        # share them: the order of the classes does not matter, and tasks may have any number of classes.
         n_classes: int | None = None,
-        scale: Scale = "exp",
+        scale: Scale = "exp",  # or ``softplus(a) softplus(v)``, as published for deep kernel transfer
     ) -> None:
         super().__init__()
         if scale not in ("exp", "double_softplus"):

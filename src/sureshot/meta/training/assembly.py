@@ -39,13 +39,7 @@ def build_learner(config: TrainingConfig, data: LabelledSet) -> EmbeddingLearner
 
 
 def parameter_groups(learner: Learner, config: TrainingConfig) -> list[dict[str, Any]]:
-    """One learning rate for the learner's network and one for everything else.
-
-    Raises
-    ------
-    ValueError
-        If there is nothing to learn.
-    """
+    """One learning rate for the learner's network and one for everything else."""
     of_network = [] if learner.network is None else list(learner.network.parameters())
     network = [parameter for parameter in of_network if parameter.requires_grad]
     inside = {id(parameter) for parameter in of_network}

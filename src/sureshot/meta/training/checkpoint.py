@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from sureshot.meta.learners.base import Learner
 from sureshot.meta.learners.embedding import EmbeddingLearner
 from sureshot.meta.learners.registry import learner_from_config
@@ -39,13 +37,7 @@ class Checkpoint:
     artifact: Artifact  # all arrays
 
     def build(self) -> EmbeddingLearner:
-        """The learner, in evaluation mode.
-
-        Raises
-        ------
-        ArtifactError
-            If the configurations or the arrays do not make up a learner.
-        """
+        """The learner, in evaluation mode; `ArtifactError` if configurations and arrays do not make up one."""
         try:
             learner = learner_from_config(self.learner, backbone_from_config(self.backbone))
         except (ValueError, TypeError, KeyError) as error:
@@ -73,13 +65,7 @@ def parts_of(learner: Learner) -> dict[str, Any]:
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
-    """Read a checkpoint, or the best one in the folder of a run.
-
-    Raises
-    ------
-    ArtifactError
-        If the file is missing, damaged or something else; the message says which.
-    """
+    """Read a checkpoint, or the best one in the folder of a run; what is wrong with it is an `ArtifactError`."""
     if Path(path).is_dir():
         path = Path(path) / BEST_NAME
         if not path.is_file():
@@ -99,12 +85,6 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     return Checkpoint(artifact.path, episodes=episodes, artifact=artifact, **header)
 
 
-def load_learner(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> EmbeddingLearner:
-    """A meta-trained learner in evaluation mode, from a checkpoint or the folder of a run.
-
-    Raises
-    ------
-    ArtifactError
-        As for `load_checkpoint`, or if the arrays are those of another architecture.
-    """
-    return load_checkpoint(path).build().to(device)
+def load_learner(path: str | os.PathLike[str]) -> EmbeddingLearner:
+    """A meta-trained learner in evaluation mode, from a checkpoint or the folder of a run."""
+    return load_checkpoint(path).build()

@@ -49,13 +49,7 @@ class EpisodesConfig:
         self.to_protocol()
 
     def to_protocol(self) -> EpisodeProtocol:
-        """The sizes.
-
-        Raises
-        ------
-        ValueError
-            If the protocol is unknown, or sizes are given beside it.
-        """
+        """The sizes."""
         if self.protocol is None:
             return EpisodeProtocol(self.way, self.shots, self.queries, self.unbalanced)
         if self.protocol not in PROTOCOLS:
@@ -148,15 +142,7 @@ class TrainingConfig:
 
     @classmethod
     def from_toml(cls, path: str | os.PathLike[str], settings: Sequence[str] = ()) -> TrainingConfig:
-        """Read a TOML file, with some keys replaced by ``section.key=value`` (values in TOML, or plain text).
-
-        Raises
-        ------
-        ValueError
-            If the file is no TOML, or a section, key, type or value is wrong; the message names it.
-        OSError
-            If the file cannot be read.
-        """
+        """Read a TOML file, with some keys replaced by ``section.key=value`` (values in TOML, or plain text)."""
         place = Path(path)
         try:
             tables = tomllib.loads(place.read_text(encoding="utf-8"))
@@ -173,13 +159,7 @@ class TrainingConfig:
 
     @classmethod
     def from_dict(cls, tables: Mapping[str, Any]) -> TrainingConfig:
-        """From nested mappings, such as `as_dict` gives; a ``preset`` among them is filled in.
-
-        Raises
-        ------
-        ValueError
-            As in `from_toml`.
-        """
+        """From nested mappings, such as `as_dict` gives; a ``preset`` among them is filled in."""
         sections = get_type_hints(cls)
         for name, table in tables.items():
             if name == "preset":

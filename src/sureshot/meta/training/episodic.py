@@ -92,13 +92,7 @@ def train(
 
 
 class EpisodicTraining(Trainable):
-    """A learner, the episodes it is trained on, and the validation classes that choose its checkpoint.
-
-    Raises
-    ------
-    ValueError
-        If the data are too small for the episodes, or for those of the validation.
-    """
+    """A learner, the episodes it is trained on, and the validation classes that choose its checkpoint."""
 
     kind = KIND
     unit = _UNIT
@@ -166,13 +160,7 @@ class EpisodicTraining(Trainable):
 
 
 def read_log(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """The records of a run's log, in order; a last line that was not completed is left out.
-
-    Raises
-    ------
-    ValueError
-        If a line before the last is no record.
-    """
+    """The records of a run's log, in order; a last line that was not completed is left out."""
     return read_any_log(folder, _UNIT)
 
 

@@ -32,13 +32,7 @@ def fit_normalisation(
     validation: LabelledSet,
     generator: torch.Generator,  # shuffles the inputs, so that a batch has many classes, and chooses base rows
 ) -> None:
-    """Fit batch statistics and centre; the learner is left in the mode in which it came.
-
-    Raises
-    ------
-    ValueError
-        If an embedding is not finite.
-    """
+    """Fit batch statistics and centre; the learner is left in the mode in which it came."""
     device = device_of(learner)
     parts = torch.randperm(len(validation.x), generator=generator).tensor_split(max(1, len(validation.x) // _ROWS))
     training = learner.training

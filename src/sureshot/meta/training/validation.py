@@ -1,8 +1,6 @@
 """Scores on validation classes, by which a checkpoint is chosen, and what a learner fits to them before it is scored.
 
-In evaluation mode batch normalisation uses running statistics, so the embedding of an image does not depend on the
-task it appears in: all validation images pass the backbone once, and hundreds of tasks are then looked up in the
-embeddings. The tasks are drawn once and are the same at every validation.
+The tasks are drawn once and are the same at every validation.
 """
 
 from __future__ import annotations
@@ -91,11 +89,6 @@ class Validator:
 
     Way and shots are those of the training (the largest of a range). If there are fewer classes than the way, tasks
     have all of them; the log says so.
-
-    Raises
-    ------
-    ValueError
-        If the set is too small for such tasks, or has one class only.
     """
 
     def __init__(
@@ -121,11 +114,6 @@ class Validator:
 
         What the learner fits on validation classes (`EmbeddingLearner.fits_normalisation`,
         `Learner.fits_temperature`) it gets here, and is scored with it.
-
-        Raises
-        ------
-        ValueError
-            If an embedding or a probability is not finite.
         """
         if isinstance(learner, EmbeddingLearner) and learner.fits_normalisation:
             fit_normalisation(learner, self._base, self._data, generator_for(self._config.seed, "validation inputs"))

@@ -33,13 +33,7 @@ def make_backbone(
     input_shape: Sequence[int],  # of one input: (channels, height, width), (length, channels) or (width,)
     **options: Any,  # of the backbone, such as ``seed``; see its class
 ) -> Backbone:
-    """A backbone by name.
-
-    Raises
-    ------
-    ValueError
-        For an unknown name or option, or an input shape or a value that the backbone does not take.
-    """
+    """A backbone by name."""
     check_backbone(name, options)
     try:
         return BACKBONES[name](input_shape, **options)
@@ -49,12 +43,7 @@ def make_backbone(
 
 
 def check_backbone(name: str, options: Mapping[str, Any]) -> None:
-    """Refuse an unknown name or option, or a seed that is none, as `make_backbone` does.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse an unknown name or option, or a seed that is none, as `make_backbone` does."""
     if name not in BACKBONES:
         raise ValueError(f"there is no backbone {name!r}; choose one of {', '.join(BACKBONE_NAMES)}")
     known = [option for option in signature(BACKBONES[name]).parameters if option != "input_shape"]

@@ -41,13 +41,7 @@ class Backbone(nn.Module, ABC):
         self.config = {"name": name, "input_shape": list(self.input_shape), **options}
 
     def forward(self, x: Tensor) -> Tensor:
-        """Features (B, n_features) of rows (B, *input_shape).
-
-        Raises
-        ------
-        ValueError
-            For rows of another shape, or of whole numbers.
-        """
+        """Features (B, n_features) of rows (B, *input_shape)."""
         if tuple(x.shape[1:]) != self.input_shape:
             raise ValueError(f"expected {describe(self.input_shape)}, got {describe(tuple(x.shape[1:]))}")
         if not x.is_floating_point():
