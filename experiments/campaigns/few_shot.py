@@ -115,23 +115,22 @@ def _same_settings(found: object, expected: Mapping[str, Any]) -> bool:
     return found | {"examinations": [defaults | part for part in found["examinations"]]} == expected
 
 
-def train_cell(load: Load, cell: FewShotCell, folder: Path, progress: Progress) -> TrainingResult:
+def train_cell(data: FewShotData, cell: FewShotCell, folder: Path, progress: Progress) -> TrainingResult:
     """Train, or resume training."""
-    config = cell.training
     logger.info("%s: training", cell.key)
     return train(
-        config,
+        cell.training,
         folder,
         progress=lambda what, fraction: progress(what, 0.8 * fraction),
         resume=_same_training(cell, folder),
-        data=load(config.data.name, config.data.options),
+        data=data,
     )
 
 
 def run_few_shot(load: Load, cell: FewShotCell, folder: Path, progress: Progress) -> dict[str, Any]:
     """Train (or resume training) and evaluate; what the record says of it."""
-    trained = train_cell(load, cell, folder, progress)
     data = load(cell.training.data.name, cell.training.data.options)
+    trained = train_cell(data, cell, folder, progress)
     logger.info("%s: evaluating", cell.key)
     started = time.perf_counter()
     learner = load_learner(trained.best)

@@ -99,8 +99,6 @@ _CDKT = {
     "augmentation": "poisson_gamma",
     "n_steps": 2,
     "n_steps_prediction": 20,
-    "warm_start": True,
-    "covariance_first": True,
     "temperature": 0.2,
 }
 _DKT = {
@@ -124,14 +122,12 @@ _PAPER: dict[str, dict[str, Any]] = {
     "dkt": _DKT,
 }
 
-_RELEASED_CDKT = {"n_steps_prediction": 30, "random_shapes": True, "detach_tilting": True}
-
 # What the released code does instead.
 _RELEASED: dict[str, dict[str, Any]] = {
     "ove_gibbs_ml": {"rule": "released_expected_log"},
     "ove_gibbs_pl": {"rule": "released_expected_log"},
-    "cdkt_ml": _RELEASED_CDKT | {"released_bound": True},
-    "cdkt_pl": _RELEASED_CDKT | {"predictive_split": "first_rows"},
+    "cdkt_ml": {"n_steps_prediction": 30},
+    "cdkt_pl": {"n_steps_prediction": 30, "predictive_split": "first_rows"},
 }
 
 _ONE_VS_EACH_MEAN_FIELD = {
