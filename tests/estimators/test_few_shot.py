@@ -371,18 +371,18 @@ def test_calibrate_asks_for_the_moments_of_each_block_once(
 
 @pytest.mark.parametrize("n_classes", [3, 8, 20])
 @pytest.mark.parametrize("weight", [1.0, 2.5])
-def test_log_evidence_is_a_lower_bound_whatever_rivals_count_for(n_classes: int, weight: float, tmp_path: Path) -> None:
+def test_log_evidence_is_a_lower_bound_whatever_pairs_count_for(n_classes: int, weight: float, tmp_path: Path) -> None:
     """One row of each class, all unrelated: the evidence is a product over rows, each an integral over two latents."""
     learner = make_learner("ove_mean_field_ml", make_backbone("identity", (n_classes,)), outputscale=1.0)
     save_checkpoint(tmp_path / "learner.safetensors", learner, {}, {"episodes": 0}, {})
     rows = np.eye(n_classes)
     model = FewShotClassifier(tmp_path / "learner.safetensors")
     model.fit(rows, np.arange(n_classes), sample_weight=np.full(n_classes, weight))
-    assert model.learner_.prediction_inference.rivals == 4
+    assert model.learner_.prediction_inference.pairs_per_row == 4
     gram = model.learner_.kernel.gram(torch.from_numpy(rows)[None])[0, 0]
     torch.testing.assert_close(gram, torch.eye(n_classes, dtype=torch.float64), atol=1e-6, rtol=0)
 
-    # The rivals of a label are independent given its latent.
+    # The classes that a label is compared with are independent given its latent.
     latent = torch.linspace(-8, 8, 1001, dtype=torch.float64)
     density = torch.softmax(-0.5 * latent.square(), 0)
     beats_one = torch.sigmoid(latent[:, None] - latent).pow(weight) @ density

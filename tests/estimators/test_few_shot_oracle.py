@@ -43,8 +43,8 @@ class Case:
         Of the inference and of the predictions.
     steps : int
         Of mean field; 0 for others.
-    rivals : float, optional
-        What the rivals of a class count together.
+    pairs_per_row : float, optional
+        What the pairs of a row count together.
     temperature : tuple of float
         ``T = a C^b S^c`` for C classes and S shots.
     learner, options
@@ -59,7 +59,7 @@ class Case:
     tau: float = 1.0
     noise: float = 1.0
     steps: int = 0
-    rivals: float | None = None
+    pairs_per_row: float | None = None
     temperature: tuple[float, float, float] = (1.0, 0.0, 0.0)
     learner: str | None = None
     kernel_name: str = "rbf"
@@ -82,11 +82,11 @@ CASES = {
         "plug_in",
         "softmax",
         steps=12,
-        rivals=5.0,
+        pairs_per_row=5.0,
         temperature=(0.7, 0.4, -0.3),
         learner="ove_mean_field_pl",
         kernel_name="linear",
-        options={"outputscale": 6.0, "constant": 0.5, "n_steps_prediction": 12, "rivals": 5.0},
+        options={"outputscale": 6.0, "constant": 0.5, "n_steps_prediction": 12, "pairs_per_row": 5.0},
     ),
     "logistic-softmax by mean field": Case(
         dense.rbf(1.25, 5.0),
@@ -213,7 +213,7 @@ def expected_latents(case: Case, model: FewShotClassifier, announced: bool) -> t
         means = np.full(problem.n_classes, case.prior_mean)
         latents, evidence = dense.label_regression(problem, queries, means)
     else:
-        share = 1.0 if case.rivals is None else case.rivals / (problem.n_classes - 1)
+        share = 1.0 if case.pairs_per_row is None else case.pairs_per_row / (problem.n_classes - 1)
         shared = replace(problem, weight=share * problem.weight)
         sites, _ = dense.mean_field(case.likelihood, shared, case.steps, tolerance=0.0)
         latents = dense.given_sites(problem, sites, queries)

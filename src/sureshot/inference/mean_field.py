@@ -34,7 +34,7 @@ from sureshot.gaussian.sites import Sites
 from sureshot.inference.objectives import evidence_bound
 from sureshot.likelihoods.logistic import Logistic
 from sureshot.likelihoods.pairwise import pairs_to_classes, pairwise_differences, pairwise_gram, pairwise_mean
-from sureshot.likelihoods.sites import Carried, MeanFieldLikelihood, check_class_labels, check_weight
+from sureshot.likelihoods.sites import Carried, MeanFieldLikelihood, check_weight, count_classes
 
 
 class MeanFieldInfo(NamedTuple):
@@ -298,7 +298,7 @@ def fit_joint_one_vs_each(
         As in `fit_mean_field`.
     """
     check_weight(y, weight)
-    classes = check_class_labels(y, n_classes)
+    classes = count_classes(y, n_classes)
     prior = GramPrior(pairwise_gram(Kxx, y, classes).unsqueeze(-3), pairwise_mean(prior_mean, y, classes).unsqueeze(-2))
     won = torch.ones_like(y).repeat_interleave(classes - 1, -1)  # the label wins every pair
     pair_weight = None if weight is None else weight.repeat_interleave(classes - 1, -1)

@@ -34,7 +34,7 @@ class MeanFieldLikelihood(ABC):
     def check_targets(self, y: Tensor, weight: Tensor | None, n_classes: int | None) -> int:
         """The number of classes; `ValueError` for targets that this likelihood does not observe, or wrong weights."""
         check_weight(y, weight)
-        return check_class_labels(y, n_classes)
+        return count_classes(y, n_classes)
 
     @abstractmethod
     def expected_sites(self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None) -> Sites:
@@ -91,7 +91,7 @@ class ClassSites(MeanFieldLikelihood, Likelihood):
     """A likelihood of labels: it gives sites, and it predicts classes."""
 
 
-def check_class_labels(y: Tensor, n_classes: int | None) -> int:
+def count_classes(y: Tensor, n_classes: int | None) -> int:
     """The number of classes of labels ``y``: ``max(y) + 1`` and at least 2 where it is not given."""
     if y.dtype.is_floating_point or y.dtype == torch.bool or y.numel() == 0:
         raise ValueError(

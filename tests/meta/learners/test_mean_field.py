@@ -1,4 +1,4 @@
-"""Mean field for tasks: which part of the gradient the inner steps carry, and what rivals count for."""
+"""Mean field for tasks: which part of the gradient the inner steps carry, and what pairs of classes count for."""
 
 from __future__ import annotations
 
@@ -111,12 +111,12 @@ def test_detached_steps_are_constants_of_the_gradient(likelihood: MeanFieldLikel
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 5, 9])
-def test_rivals_count_as_so_many_whatever_their_number(n_classes: int) -> None:
-    """4 rivals among C classes are weights of 4 / (C - 1): whole numbers here, or their inverses."""
+def test_pairs_of_a_row_count_as_so_many_whatever_their_number(n_classes: int) -> None:
+    """4 pairs a row among C classes are weights of 4 / (C - 1): whole numbers here, or their inverses."""
     gram, cross, diagonal = blocks()
     prior = GramPrior(gram, torch.zeros((), dtype=torch.float64))
     share = 4 / (n_classes - 1)
-    counted = MeanField(OneVsEach(), 4, rivals=4.0)
+    counted = MeanField(OneVsEach(), 4, pairs_per_row=4.0)
     plain = MeanField(OneVsEach(), 4)
     own = torch.tensor([1.0, 2.0, 0.0, 1.0, 0.5, 3.0], dtype=torch.float64).expand(T, N)
     for weight in (None, own):
@@ -128,12 +128,12 @@ def test_rivals_count_as_so_many_whatever_their_number(n_classes: int) -> None:
         torch.testing.assert_close(ours, theirs, **CLOSE)
 
 
-def test_rivals_of_a_padded_task_are_those_that_it_has() -> None:
+def test_pairs_of_a_padded_task_are_those_that_it_has() -> None:
     """Three classes padded to five: weights of 4 / 2, which are two copies of each row."""
     gram, cross, diagonal = blocks()
     mean = torch.zeros(1, 5, 1, dtype=torch.float64)
     mean[:, 3:] = ABSENT_MEAN
-    rule = MeanField(OneVsEach(), 4, rivals=4.0)
+    rule = MeanField(OneVsEach(), 4, pairs_per_row=4.0)
     twice = torch.arange(N).repeat_interleave(2)
     copied, labels = GramPrior(gram[..., twice, :][..., twice], mean[:, :3]), Y[:, twice]
     plain = MeanField(OneVsEach(), 4)

@@ -61,7 +61,7 @@ def test_values_that_an_option_does_not_take_are_refused(name: str, option: str,
         ("ove_mean_field_transfer", "n_steps", 2),
         ("ove_mean_field_ml", "predictive_split", "first_rows"),
         ("logistic_softmax_gibbs_pl", "augmentation", "poisson_gamma"),
-        ("cdkt_ml", "rivals", 4.0),
+        ("cdkt_ml", "pairs_per_row", 4.0),
         ("cdkt_ml", "n_base_classes", 7),
         ("dkt", "start", "mean_field"),
         ("ove_mean_field_transfer", "learn_outputscale", True),
@@ -75,12 +75,14 @@ def test_options_that_would_change_nothing_are_refused(name: str, option: str, v
 
 
 def test_a_learner_keeps_the_settings_that_it_was_made_with() -> None:
-    config = make_learner("ove_mean_field_pl", identity(), rivals=3.0).config
-    assert config["options"] == {"rivals": 3.0}
+    config = make_learner("ove_mean_field_pl", identity(), pairs_per_row=3.0).config
+    assert config["options"] == {"pairs_per_row": 3.0}
     config["settings"]["n_steps_prediction"] = 7  # what the preset stood for then
     del config["settings"]["detach_inner"]  # a setting that did not exist then
+    config["settings"]["rivals"] = config["settings"].pop("pairs_per_row")  # and one that had another name
     learner = learner_from_config(config, identity())
     assert isinstance(learner, GaussianProcessLearner)
+    assert learner.prediction_inference.pairs_per_row == 3  # type: ignore[attr-defined]
     assert learner.prediction_inference.n_steps == 7  # type: ignore[attr-defined]
     assert learner.config["settings"]["n_steps_prediction"] == 7
 
@@ -126,10 +128,10 @@ def test_the_released_rule_takes_the_variance_for_a_deviation() -> None:
     logs = np.zeros(3)
     for chain in range(2):
         for own in range(3):
-            for rival in {0, 1, 2} - {own}:
+            for other in {0, 1, 2} - {own}:
                 part = covariance[chain]
-                spread = float(part[own, own] + part[rival, rival] - 2 * part[own, rival])
-                values = float(mean[chain, own] - mean[chain, rival]) + spread * nodes  # the deviation is its root
+                spread = float(part[own, own] + part[other, other] - 2 * part[own, other])
+                values = float(mean[chain, own] - mean[chain, other]) + spread * nodes  # the deviation is its root
                 logs[own] += -(weights * np.logaddexp(0, -values)).sum() / weights.sum() / 2
     expected = np.exp(logs) / np.exp(logs).sum()
     np.testing.assert_allclose(found[0, :, 0].numpy(), expected, atol=1e-4)

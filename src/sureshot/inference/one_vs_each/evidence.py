@@ -114,7 +114,7 @@ def _solve(prior: PairPrior, precision: PairPrecision, omega: Tensor, pull: Tens
 def _within_classes(blocks: Tensor, prior: PairPrior) -> Tensor:
     """Sum over classes of ``[A' blockdiag(F) A]_cc``, (T, N, N), from blocks (T, C, R, R).
 
-    A pair of data meets in class c either as two rivals of it, or, both being of class c, in all other classes.
+    A pair of data meets in class c either as two of other classes, or, both being of class c, in all other classes.
     """
     pairs, n = prior.pairs, prior.gram.shape[-1]
     position = pairs.point.unsqueeze(-1) * n + pairs.point.unsqueeze(-2)

@@ -1,6 +1,6 @@
 """Gibbs sampling of the one-vs-each model: the joint posterior of all classes, many tasks and chains at once.
 
-The sampler alternates between the differences ``psi`` (own latent minus rival latent of every datum) given
+The sampler alternates between the differences ``psi`` (own latent minus that of another class, for every datum) given
 the Polya-Gamma variables ``omega``, a Gaussian, and ``omega`` given ``psi``, independent draws from
 PG(weight, psi). The state is ``omega`` alone: predictions are Gaussian given it (Rao-Blackwellised), so no
 latent is drawn that is not needed for the next ``omega``. See `sureshot.inference.one_vs_each.structure`
@@ -119,7 +119,7 @@ def run_one_vs_each_gibbs(
 
     The dtype of ``Kxx`` is that of the whole run: float32 takes about half the time; its predictive moments agree with
     float64's to 2e-6 at kernel variance 1 and 2e-3 at 100. A class whose prior mean lies 1000 or more below that of a
-    datum's own class is no rival of it: how to leave a class out.
+    datum's own class is not compared with it: how to leave a class out.
 
     Raises
     ------
@@ -171,7 +171,7 @@ def run_one_vs_each_gibbs(
 
 
 def _uncertain(pairs: Pairs, class_mean: Tensor) -> Pairs:
-    """The pairs without rivals whose prior mean is so low that ``sigma(psi)`` is one to the last digit.
+    """The pairs without classes whose prior mean is so low that ``sigma(psi)`` is one to the last digit.
 
     Such as classes that a task of a padded batch does not have.
     """
@@ -193,8 +193,8 @@ def query_moments(prior: PairPrior, omega: Tensor, cross: Tensor, diagonal: Tens
     centred = (latents.flatten(1, 2) @ cross).unflatten(1, latents.shape[1:3])
     mean = prior.class_mean[:, None, :, None] + centred
     identity = torch.eye(n_classes, dtype=omega.dtype, device=omega.device)
-    rival = torch.arange(n_classes, device=omega.device).view(-1, 1).expand(n_classes, rows)
-    sign = identity[pairs.own] - identity[rival]  # (T, C, R, C)
+    other = torch.arange(n_classes, device=omega.device).view(-1, 1).expand(n_classes, rows)
+    sign = identity[pairs.own] - identity[other]  # (T, C, R, C)
     task = torch.arange(cross.shape[0], device=omega.device).view(-1, 1, 1)
     near = cross[task, pairs.point]  # (T, C, R, Q)
     size = max(1, OF_DRAWS // max(omega.numel() * n_classes, 1))

@@ -69,7 +69,7 @@ def to_latent_rows(values: Tensor, pairs: Pairs, n: int) -> Tensor:
     task = torch.arange(tasks, device=device).view(-1, 1, 1)
     datum = torch.arange(n, device=device).view(-1, 1)
     chain = torch.arange(chains, device=device)
-    own = labels_of(pairs, n).unsqueeze(-1)  # a datum is no rival of its own class: what was gathered there goes
+    own = labels_of(pairs, n).unsqueeze(-1)  # a datum is not compared with its own class: what was gathered goes
     gathered[task, datum, chain, own] = 0
     total = gathered.sum(3)
     gathered[task, datum, chain, own] = -total

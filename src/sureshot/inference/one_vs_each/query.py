@@ -77,8 +77,8 @@ def _backward(
     pairs = prior.pairs
     d_gram, d_class_mean, d_cross = (torch.zeros_like(like) for like in (prior.gram, prior.class_mean, cross))
     identity = torch.eye(n_classes, dtype=omega.dtype, device=omega.device)
-    rival = torch.arange(n_classes, device=omega.device).view(-1, 1).expand(n_classes, n_rows)
-    sign = (identity[pairs.own] - identity[rival]).unsqueeze(-2)  # (T, C, R, 1, C)
+    other = torch.arange(n_classes, device=omega.device).view(-1, 1).expand(n_classes, n_rows)
+    sign = (identity[pairs.own] - identity[other]).unsqueeze(-2)  # (T, C, R, 1, C)
     task = torch.arange(tasks, device=omega.device).view(-1, 1, 1)
     near = cross[task, pairs.point]  # (T, C, R, Q)
     chains = max(1, _LARGEST_BLOCK // (tasks * n_classes * n * max(n_queries, n) * n_classes))

@@ -1,14 +1,14 @@
 """The one-vs-each posterior given Polya-Gamma variables, without its M x M matrix.
 
 The one-vs-each likelihood is a binary logistic model on the differences ``psi[c, n] = f_y[n] - f_c[n]``
-between the latent of a datum's own class y and that of a *rival* class c (see
+between the latent of a datum's own class y and that of another class c (see
 `sureshot.likelihoods.pairwise`). With C classes and N data there are ``M = N (C - 1)`` differences, and given
 the Polya-Gamma variables ``omega`` their posterior needs
 
 ``B = I + W^1/2 S W^1/2``,   ``W = diag(omega)``,   ``S = Cov(psi)``  (M x M).
 
 A dense Cholesky factor of B costs ``O(C^3 N^3)`` per draw. The differences are a star graph around the own
-latents ``h[n] = f_y[n]``, and *given h* the rivals' latents are independent between classes. So, with one K
+latents ``h[n] = f_y[n]``, and *given h* the other classes' latents are independent between classes. So, with one K
 shared by the classes,
 
 ``S = V V' + blockdiag(Q_1 ... Q_C)``,
@@ -23,8 +23,8 @@ of a few N machine epsilons (float64), which is equivalent to independent noise 
 latents and changes results by that order only.
 
 Small problems are faster with the dense factor, so there are two implementations of one interface
-(`PairPrior.condition`): `StarFactor` and `DenseFactor`. Rows are laid out by rival class: (C, R), R the
-largest number of data that a class is rival to; unused rows have precision zero.
+(`PairPrior.condition`): `StarFactor` and `DenseFactor`. Rows are laid out by the class compared with: (C, R), R
+the largest number of data of other classes that a class has; unused rows have precision zero.
 
 References: the star structure is that of Snell & Zemel 2021, Bayesian few-shot classification with
 one-vs-each Polya-Gamma augmented Gaussian processes, appendix B; the block elimination used here is the
@@ -50,7 +50,7 @@ _LARGEST_SUBSTITUTION = 48  # rows; measured: above it halving wins
 
 @dataclass(frozen=True)
 class Pairs:
-    """Which datum and which rival class every row stands for; task dimensions flattened to T."""
+    """Which datum and which other class every row stands for; task dimensions flattened to T."""
 
     point: Tensor  # (T, C, R) int64, the datum
     own: Tensor  # (T, C, R) int64, the datum's own class
@@ -72,17 +72,17 @@ class Pairs:
     def differences(self, f: Tensor) -> Tensor:
         """``psi = A f``: from latents (T, S, C, N) to rows (T, S, C, R)."""
         n = f.shape[-1]
-        rival = f.gather(-1, self.point.unsqueeze(1).expand(*f.shape[:-1], -1))
+        other = f.gather(-1, self.point.unsqueeze(1).expand(*f.shape[:-1], -1))
         centre = (self.own * n + self.point).flatten(1).unsqueeze(1).expand(*f.shape[:2], -1)
-        return f.flatten(2).gather(-1, centre).view_as(rival) - rival
+        return f.flatten(2).gather(-1, centre).view_as(other) - other
 
     def to_latents(self, values: Tensor, n: int) -> Tensor:
         """``A' values``: from rows (T, S, C, R) to latents (T, S, C, N). Unused rows must hold 0."""
         shape = values.shape
         latents = torch.zeros(*shape[:2], shape[2] * n, dtype=values.dtype, device=values.device)
         flat = values.flatten(2)
-        rivals = torch.arange(shape[2], device=values.device).view(-1, 1) * n + self.point
-        latents.scatter_add_(-1, rivals.flatten(1).unsqueeze(1).expand_as(flat), flat.neg())
+        others = torch.arange(shape[2], device=values.device).view(-1, 1) * n + self.point
+        latents.scatter_add_(-1, others.flatten(1).unsqueeze(1).expand_as(flat), flat.neg())
         centre = self.own * n + self.point
         latents.scatter_add_(-1, centre.flatten(1).unsqueeze(1).expand_as(flat), flat)
         return latents.view(*shape[:2], shape[2], n)
@@ -133,7 +133,7 @@ class DenseFactor(PairFactor):
 
 @dataclass(frozen=True)
 class StarFactor(PairFactor):
-    """Inverse Cholesky factors of the C blocks of rivals and of one N x N matrix for the own latents.
+    """Inverse Cholesky factors of the C blocks of other classes and of one N x N matrix for the own latents.
 
     Inverses of triangles, not the triangles: a batch of small products is several times as fast as a batch of
     substitutions, and both are backward stable here, where no eigenvalue is below 1.
@@ -182,8 +182,8 @@ class PairPrior:
         n_rows = pairs.point.shape[1] * pairs.point.shape[2]
         root = symmetric_root(Kxx)
         wide = root @ root.mT  # positive semi-definite to the last digit of float64
-        rival_mean = class_mean.unsqueeze(-1).expand(pairs.own.shape)
-        mean = class_mean.gather(-1, pairs.own.flatten(1)).view_as(rival_mean) - rival_mean
+        other_mean = class_mean.unsqueeze(-1).expand(pairs.own.shape)
+        mean = class_mean.gather(-1, pairs.own.flatten(1)).view_as(other_mean) - other_mean
         dense = loading = residual = None
         if method == "dense" or (method == "auto" and n_rows <= _LARGEST_DENSE):
             dense = _dense_covariance(wide, pairs).to(Kxx.dtype)
@@ -286,8 +286,8 @@ def _dense_covariance(gram: Tensor, pairs: Pairs) -> Tensor:
     """S (T, M, M) of the rows."""
     tasks, n_classes, rows = pairs.point.shape
     identity = torch.eye(n_classes, dtype=gram.dtype, device=gram.device)
-    rival = torch.arange(n_classes, device=gram.device).view(-1, 1).expand(n_classes, rows)
-    coefficients = (identity[pairs.own] - identity[rival]).flatten(1, 2)  # (T, M, C)
+    other = torch.arange(n_classes, device=gram.device).view(-1, 1).expand(n_classes, rows)
+    coefficients = (identity[pairs.own] - identity[other]).flatten(1, 2)  # (T, M, C)
     point = pairs.point.flatten(1)
     task = torch.arange(tasks, device=gram.device).view(-1, 1, 1)
     return (coefficients @ coefficients.mT) * gram[task, point.unsqueeze(-1), point.unsqueeze(-2)]
@@ -308,8 +308,8 @@ def _star_covariance(gram: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
     regression = torch.linalg.solve_triangular(factor, gram, upper=False).mT  # K factor^-T
     classes = torch.arange(n_classes, device=gram.device).view(-1, 1)
     of_class = (labels.unsqueeze(1) == classes).to(gram.dtype).unsqueeze(-2)  # (T, C, 1, N)
-    rival = regression[task, pairs.point] * of_class  # (T, C, R, N)
-    loading = factor[task, pairs.point] - rival
+    other = regression[task, pairs.point] * of_class  # (T, C, R, N)
+    loading = factor[task, pairs.point] - other
     point = pairs.point
     between = gram[task.unsqueeze(-1), point.unsqueeze(-1), point.unsqueeze(-2)]
-    return loading, between - rival @ rival.mT
+    return loading, between - other @ other.mT

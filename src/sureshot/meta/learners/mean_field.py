@@ -64,17 +64,17 @@ class MeanField(TaskInference):
         by default they are ``1 + C / 2``.
     covariance_first : bool
         Sigma before omega; see `unrolled_sites`.
-    rivals : float, optional
-        One-vs-each only: the rivals of a class count together as this many, whatever their number (each with weight
-        ``rivals / (C - 1)``). One-vs-each is a composite likelihood in which a row counts once for every rival, so
-        that its latents grow with the number of classes; with this they do not, and a learner trained on tasks of
-        five classes (4 rivals) keeps its calibration on tasks of fifty. By default every rival counts as one.
+    pairs_per_row : float, optional
+        One-vs-each only: the pairs of a row with the other classes count together as this many, whatever their number
+        (each with weight ``pairs_per_row / (C - 1)``). In this composite likelihood a row counts once for every pair,
+        so that its latents grow with the number of classes; with this they do not, and a learner trained on tasks of
+        five classes (4 pairs) keeps its calibration on tasks of fifty. By default every pair counts as one.
     """
 
     likelihood: ClassSites
     n_steps: int = 2
     detach_inner: bool = False
-    rivals: float | None = None
+    pairs_per_row: float | None = None
     tolerance: float | None = None
     warm_start: bool = False
     first_shape: tuple[float, float] | None = None
@@ -87,9 +87,10 @@ class MeanField(TaskInference):
     def __post_init__(self) -> None:
         if self.n_steps < 1:
             raise ValueError(f"n_steps must be at least 1, got {self.n_steps}")
-        if self.rivals is not None and not (self.rivals > 0 and isinstance(self.likelihood, OneVsEach)):
+        if self.pairs_per_row is not None and not (self.pairs_per_row > 0 and isinstance(self.likelihood, OneVsEach)):
             raise ValueError(
-                f"rivals must be positive and belongs to one-vs-each, got {self.rivals} with {self.likelihood.name!r}"
+                f"pairs_per_row must be positive and belongs to one-vs-each, got {self.pairs_per_row} with "
+                f"{self.likelihood.name!r}"
             )
 
         counted = isinstance(self.likelihood, LogisticSoftmax) and self.likelihood.augmentation == "poisson_gamma"
@@ -103,15 +104,15 @@ class MeanField(TaskInference):
 
     def row_weight(self, y: Tensor, n_classes: int, weight: Tensor | None, dtype: torch.dtype) -> Tensor | None:
         """Weights of the rows in the likelihood, in the shape of `y`, from the rows' own; None for ones."""
-        if self.rivals is None:
+        if self.pairs_per_row is None:
             return weight
-        share = self.rivals / (n_classes - 1)
+        share = self.pairs_per_row / (n_classes - 1)
         return torch.full(y.shape, share, dtype=dtype, device=y.device) if weight is None else share * weight
 
     def evidence(
         self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
     ) -> Tensor:
-        """The evidence bound after the steps, (T,); with `rivals` that of the likelihood as they weight it."""
+        """The evidence bound after the steps, (T,); with `pairs_per_row` that of the likelihood so weighted."""
         return self.evidence_from(None, prior, y, n_classes, weight, generator)[0]
 
     def evidence_from(
@@ -170,8 +171,8 @@ class MeanField(TaskInference):
     ) -> tuple[GramBlockPosterior, float]:
         """See `TaskInference.condition_alone`; a block of classes at a time.
 
-        The evidence bound is that of the likelihood itself, also where `rivals` weight it for the posterior: any
-        Gaussian gives a bound, and bounds of weighted likelihoods do not bound the evidence.
+        The evidence bound is that of the likelihood itself, also where `pairs_per_row` weights it for the posterior:
+        any Gaussian gives a bound, and bounds of weighted likelihoods do not bound the evidence.
         """
         shares = self.row_weight(y, n_classes, weight, weight.dtype)
         posterior = mean_field_by_blocks(

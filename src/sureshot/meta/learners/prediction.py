@@ -53,6 +53,6 @@ def _released(mean: Tensor, covariance: Tensor) -> Tensor:
         spread = covariance.unsqueeze(-2) + covariance.unsqueeze(-3)
     centre = mean.unsqueeze(-2) - mean.unsqueeze(-3)  # (S, T, C, C, Q)
     n_classes = mean.shape[-2]
-    rivals = 1 - torch.eye(n_classes, dtype=mean.dtype, device=mean.device).unsqueeze(-1)
-    logs = (expected_log_sigmoid(centre, spread.clamp_min(0) ** 2) * rivals).sum(-2)
+    others = 1 - torch.eye(n_classes, dtype=mean.dtype, device=mean.device).unsqueeze(-1)
+    logs = (expected_log_sigmoid(centre, spread.clamp_min(0) ** 2) * others).sum(-2)
     return torch.softmax(logs.mean(0), -2)

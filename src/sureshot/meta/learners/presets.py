@@ -55,7 +55,7 @@ class GaussianProcessSettings:
     random_shapes: bool = False  # the first ones between 5 and 10 in place of 1 + C / 2
     detach_tilting: bool = False
     released_bound: bool = False
-    rivals: float | None = None  # see `sureshot.meta.learners.mean_field.MeanField`
+    pairs_per_row: float | None = None  # see `sureshot.meta.learners.mean_field.MeanField`
     augmentation: Augmentation = "negative_multinomial"  # of the logistic-softmax by mean field
     # How the rule "integral" makes probabilities of one-vs-each; see `sureshot.likelihoods.OneVsEach`.
     normalisation: Normalisation = "expected_likelihood"
@@ -71,8 +71,8 @@ class GaussianProcessSettings:
     learn_prior_mean: bool = False
     rule: TaskRule = "integral"  # see `sureshot.meta.learners.prediction`
     training_rule: TaskRule | None = None
-    # What turns latents into probabilities: the inference's likelihood or another. One-vs-each counts every rival of a
-    # class on its own, so its confidence grows with the number of classes; the softmax's does not.
+    # What turns latents into probabilities: the inference's likelihood or another. One-vs-each compares a class with
+    # every other on its own, so its confidence grows with the number of classes; the softmax's does not.
     predictive_likelihood: PredictiveLikelihood = "own"
     predictive_split: PredictiveSplit = "support"
     # Initial, in squared units of the latents; what a small learning rate makes of it stays close to it.
@@ -133,7 +133,7 @@ _RELEASED: dict[str, dict[str, Any]] = {
 _ONE_VS_EACH_MEAN_FIELD = {
     "likelihood": "one_vs_each",
     "inference": "mean_field",
-    "rivals": 4.0,
+    "pairs_per_row": 4.0,
     "outputscale": 25.0,
     "rule": "plug_in",
     "predictive_likelihood": "softmax",
@@ -177,7 +177,7 @@ _BELONGS_TO: dict[str, dict[str, tuple[str, ...]]] = {
     "temperature": {"likelihood": ("logistic_softmax",)},
     "augmentation": {"likelihood": ("logistic_softmax",), "inference": ("mean_field",)},
     "normalisation": {"likelihood": ("one_vs_each",)},
-    "rivals": {"likelihood": ("one_vs_each",), "inference": ("mean_field",)},
+    "pairs_per_row": {"likelihood": ("one_vs_each",), "inference": ("mean_field",)},
     "n_steps": {"inference": ("mean_field",), "objective": ("marginal", "predictive")},
     "n_steps_prediction": {"inference": ("mean_field",)},
     "detach_inner": {"inference": ("mean_field",), "objective": ("marginal", "predictive")},
@@ -205,6 +205,14 @@ _BELONGS_TO: dict[str, dict[str, tuple[str, ...]]] = {
 GP_LEARNER_NAMES: tuple[str, ...] = tuple(_RECOMMENDED)
 
 
+_RENAMED = {"rivals": "pairs_per_row"}
+
+
+def with_present_names(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that were written under names of an earlier version."""
+    return {_RENAMED.get(name, name): value for name, value in values.items()}
+
+
 def settings_of(values: Mapping[str, Any]) -> GaussianProcessSettings:
     """Settings as a checkpoint has them, whatever presets stand for now; those that it lacks had their defaults.
 
@@ -213,11 +221,11 @@ def settings_of(values: Mapping[str, Any]) -> GaussianProcessSettings:
     ValueError
         For an unknown setting, or a value of another type.
     """
-    hints = get_type_hints(GaussianProcessSettings)
-    unknown = sorted(values.keys() - hints.keys())
+    hints, found = get_type_hints(GaussianProcessSettings), with_present_names(values)
+    unknown = sorted(found.keys() - hints.keys())
     if unknown:
         raise ValueError(f"unknown settings of a Gaussian-process learner: {', '.join(unknown)}")
-    return GaussianProcessSettings(**{name: typed_value(name, hints[name], value) for name, value in values.items()})
+    return GaussianProcessSettings(**{name: typed_value(name, hints[name], value) for name, value in found.items()})
 
 
 def gaussian_process_settings(name: str, preset: str, **options: Any) -> GaussianProcessSettings:

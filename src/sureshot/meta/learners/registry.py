@@ -194,12 +194,12 @@ def _inference(settings: GaussianProcessSettings) -> tuple[TaskInference, TaskIn
                 detach_tilting=settings.detach_tilting,
                 released_bound=settings.released_bound,
             )
-        in_use = MeanField(likelihood, settings.n_steps_prediction, rivals=settings.rivals)
+        in_use = MeanField(likelihood, settings.n_steps_prediction, pairs_per_row=settings.pairs_per_row)
         training = MeanField(
             likelihood,
             settings.n_steps,
             settings.detach_inner,
-            settings.rivals,
+            settings.pairs_per_row,
             settings.tolerance,
             settings.warm_start,
             RELEASED_SHAPES if settings.random_shapes else None,
