@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sureshot.gaussian.features import FeaturePrior
 from sureshot.gaussian.gram import GramPrior
 from sureshot.gaussian.ragged import size_buckets
 from sureshot.gaussian.sites import Sites
@@ -21,19 +22,41 @@ F64 = torch.float64
     sizes=st.lists(st.integers(1, 300), min_size=1, max_size=60),
     waste=st.floats(1, 4),
     numbers=st.sampled_from([1, 5_000, 200_000]),
+    rank=st.sampled_from([None, 7]),
 )
-def test_every_problem_once_within_the_bounds(sizes: list[int], waste: float, numbers: int) -> None:
+def test_every_problem_once_within_the_bounds(sizes: list[int], waste: float, numbers: int, rank: int | None) -> None:
     members = [torch.arange(k, k + size) for k, size in enumerate(sizes)]
-    found = size_buckets(members, waste, numbers)
+    found = size_buckets(members, waste, numbers, rank)
+
+    def entries(n: int) -> int:
+        return n**2 if rank is None else n * rank
+
     assert sorted(p for bucket in found for p in bucket.problems.tolist()) == list(range(len(sizes)))
     for bucket in found:
         count, n = bucket.rows.shape
         own = [sizes[p] for p in bucket.problems.tolist()]
         assert max(own) == n
-        assert count * n**2 <= waste * sum(size**2 for size in own) * (1 + 1e-12)
-        assert count == 1 or count * n**2 <= numbers
+        assert count * entries(n) <= waste * sum(map(entries, own)) * (1 + 1e-12)
+        assert count == 1 or count * entries(n) <= numbers
         for k, p in enumerate(bucket.problems.tolist()):
             torch.testing.assert_close(bucket.rows[k][bucket.present[k]], members[p])
+
+
+def test_large_nodes_go_by_features() -> None:
+    """10,000 rows and 50 features: half a million entries where the kernel matrix has a hundred million."""
+    sizes = [10_000 // 2**level for level in range(10) for _ in range(2**level)]
+    found = size_buckets([torch.arange(s) for s in sizes], at_once=2**20, rank=50)
+    assert max(bucket.rows.numel() * 50 for bucket in found) <= 2**20
+    features = torch.randn(10_000, 50, dtype=F64, generator=torch.Generator().manual_seed(0)) / 7
+    y = (features[:, 0] > 0).long()
+    for bucket in found[:2]:
+        prior = FeaturePrior(bucket.features(features), torch.tensor(0.0, dtype=F64))
+        weight = bucket.present.to(F64)
+        together = fit_mean_field(prior, Logistic(), bucket.values(y), weight, 2, tolerance=1e-9)
+        rows = torch.arange(sizes[int(bucket.problems[-1])])
+        alone = FeaturePrior(features[rows].unsqueeze(0), torch.tensor(0.0, dtype=F64))
+        expected = fit_mean_field(alone, Logistic(), y[rows], None, 2, tolerance=1e-9)
+        torch.testing.assert_close(together.bound[-1], expected.bound, rtol=1e-9, atol=1e-6)
 
 
 def test_a_tree_of_nodes_wastes_little() -> None:

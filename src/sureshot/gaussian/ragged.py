@@ -3,7 +3,10 @@
 A batch needs one size. Padding every problem to the largest wastes most of the work (nodes of 10 to 10,000 rows:
 fifteenfold and more); one problem at a time wastes the batch. So problems are sorted by size and cut into *buckets*, in
 each of which padding costs a stated factor at most and the matrices fit a stated number of entries. Within a bucket
-padded rows have sites of precision zero, which say nothing, exactly; so `GramPrior` and everything above it serve.
+padded rows have sites of precision zero, which say nothing, exactly; so every prior and all above it serve.
+
+A problem of n rows takes ``n^2`` entries by its kernel matrix and ``n R`` by R features: problems of thousands of rows
+go by features, since the largest one is held whole.
 """
 
 from __future__ import annotations
@@ -33,6 +36,10 @@ class Bucket:
         """The problems' kernel matrices (P, 1, n, n) from that of all rows (N, N)."""
         return shared[self.rows.unsqueeze(-1), self.rows.unsqueeze(-2)].unsqueeze(1)
 
+    def features(self, shared: Tensor) -> Tensor:
+        """The problems' features (P, 1, n, R) from those of all rows (N, R)."""
+        return shared[self.rows].unsqueeze(1)
+
     def values(self, of_rows: Tensor) -> Tensor:
         """What belongs to the rows (N,), for each problem, (P, n); padding repeats a row and must not be used."""
         return of_rows[self.rows]
@@ -47,6 +54,7 @@ def size_buckets(
     members: Sequence[Tensor],  # of each problem its rows, (n_p,) int64, at least one
     largest_waste: float = LARGEST_WASTE,
     at_once: int = 2 * AT_ONCE,  # entries of the matrices of one bucket
+    rank: int | None = None,  # R, of problems by features; by kernel matrices without it
 ) -> list[Bucket]:
     """Cut problems into buckets; a problem too large for the bound is one by itself.
 
@@ -60,12 +68,13 @@ def size_buckets(
         raise ValueError(f"problem {sizes.index(0)} has no rows: leave it out; without data a posterior is its prior.")
     if largest_waste < 1:
         raise ValueError(f"largest_waste must be at least 1, which is none; got {largest_waste:g}.")
+    entries = [n**2 if rank is None else n * rank for n in sizes]
     order = sorted(range(len(members)), key=sizes.__getitem__, reverse=True)
     buckets, begin = [], 0
     while begin < len(order):
-        largest, needed, end = sizes[order[begin]] ** 2, 0, begin
+        largest, needed, end = entries[order[begin]], 0, begin
         while end < len(order):
-            needed += sizes[order[end]] ** 2
+            needed += entries[order[end]]
             held = (end - begin + 1) * largest
             if end > begin and (held > largest_waste * needed or held > at_once):
                 break
