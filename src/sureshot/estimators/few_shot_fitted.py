@@ -16,9 +16,8 @@ from sureshot.estimators.fitted import Fitted, TrainingSet
 from sureshot.estimators.preprocessing import Scaling, kernel_inputs
 from sureshot.estimators.support import Support
 from sureshot.estimators.threads import threads_for
+from sureshot.gaussian.memory import AT_ONCE
 from sureshot.meta.learners import EmbeddingLearner
-
-NUMBERS_AT_ONCE = 2**24
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class FewShotFitted(Fitted):
 
     @property
     def queries_at_once(self) -> int:
-        return NUMBERS_AT_ONCE // self.conditioned.numbers_per_query
+        return 2 * AT_ONCE // self.conditioned.entries_per_query
 
     def inputs(self, kept: np.ndarray) -> Tensor:
         if self.default is not None:

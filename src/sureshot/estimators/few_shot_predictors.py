@@ -37,7 +37,7 @@ class ConditionedLearner(Predictor):
     log_evidence: float
     """Of the support's labels, in nats: exact or a lower bound; NaN where the learner has none."""
 
-    numbers_per_query: int
+    entries_per_query: int
     """Intermediate numbers that a query takes, so that callers can bound memory by asking in blocks."""
 
 
@@ -68,8 +68,8 @@ class GaussianPredictor(ConditionedLearner):
     log_evidence: float
 
     @property
-    def numbers_per_query(self) -> int:  # type: ignore[override]
-        """See `ConditionedLearner.numbers_per_query`."""
+    def entries_per_query(self) -> int:  # type: ignore[override]
+        """See `ConditionedLearner.entries_per_query`."""
         n_chains = self.learner.prediction_inference.n_chains
         return n_chains * self.n_classes * max(self.support.shape[1], self.n_classes)
 
@@ -135,13 +135,13 @@ class ScorePredictor(ConditionedLearner):
     present : Tensor (P,) int64
     n_classes : int
         C.
-    numbers_per_query : int
+    entries_per_query : int
     """
 
     posterior: EmbeddedPosterior
     present: Tensor
     n_classes: int
-    numbers_per_query: int
+    entries_per_query: int
     log_evidence: float = math.nan
 
     def moments(self, query: Tensor) -> tuple[Tensor, ...]:

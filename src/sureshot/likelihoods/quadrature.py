@@ -204,14 +204,14 @@ def log_gaussian_expectation(
     covariance: Tensor,  # variances (..., C, Q) or full covariances over the latents (..., Q, C, C)
     n_points: int = N_POINTS,
     # Intermediate values `log_function` holds for one point and one query, C by default: the size of the blocks.
-    numbers_per_query: int | None = None,
+    entries_per_query: int | None = None,
 ) -> Tensor:
     """``log E[exp(log_function(f))]`` at every query by the fixed point set, (..., K, Q)."""
 
     def average(f: Tensor) -> Tensor:
         return log_function(f).logsumexp(0) - math.log(f.shape[0])
 
-    return _over_points(average, mean, covariance, n_points, numbers_per_query)
+    return _over_points(average, mean, covariance, n_points, entries_per_query)
 
 
 def displacement(mean: Tensor, covariance: Tensor) -> Callable[[Tensor], Tensor]:
@@ -232,7 +232,7 @@ def _over_points(
     mean: Tensor,
     covariance: Tensor,
     n_points: int,
-    numbers_per_query: int | None,
+    entries_per_query: int | None,
 ) -> Tensor:
     full = is_full_covariance(mean, covariance)
     batch, (n_latents, n_queries) = mean.shape[:-2], mean.shape[-2:]
@@ -242,7 +242,7 @@ def _over_points(
         spread = covariance.expand(*batch, n_queries, n_latents, n_latents).reshape(-1, n_latents, n_latents)
     else:
         spread = covariance.expand(mean.shape).movedim(-2, 0).reshape(n_latents, -1).mT  # (M, C)
-    per_query = points.shape[0] * max(n_latents, numbers_per_query or n_latents)
+    per_query = points.shape[0] * max(n_latents, entries_per_query or n_latents)
     size = max(1, MAX_NUMBERS // per_query)
 
     def evaluate(centre: Tensor, scale: Tensor) -> Tensor:
