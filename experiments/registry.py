@@ -35,6 +35,7 @@ _MODULES = {
     "clinc150-transfer": "clinc150_transfer",
     "bfloat16": "bfloat16",
     "cdkt-switches": "cdkt_switches",
+    "cdkt-bound": "cdkt_bound",
 }
 """Modules with one experiment, ``EXPERIMENT``."""
 
