@@ -63,6 +63,22 @@ def test_log_stays_exact_where_the_expectation_underflows() -> None:
     torch.testing.assert_close(log_expected_sigmoid(m, v), m + v / 2, atol=1e-9, rtol=1e-9)
 
 
+def test_the_sum_of_error_functions_is_that_of_logarithms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Down to probabilities of 1e-300, and continuous where one takes over from the other."""
+    m = torch.linspace(-900, 300, 2401, dtype=torch.float64)
+    for variance in (2.0, 9.0, 100.0, 255.9):
+        v = torch.full_like(m, variance)
+        summed = log_expected_sigmoid(m, v)
+        with monkeypatch.context() as patch:
+            patch.setattr(quadrature, "_NARROW", 0.0)
+            torch.testing.assert_close(summed, log_expected_sigmoid(m, v), rtol=1e-11, atol=1e-14)
+    edge = torch.tensor([256.0, 256 * (1 + 1e-12)], dtype=torch.float64)
+    below, above = log_expected_sigmoid(torch.full_like(edge, -128.0), edge)
+    torch.testing.assert_close(below, above, rtol=1e-10, atol=0)
+    single = log_expected_sigmoid(m.float(), torch.full_like(m, 250.0).float())
+    assert bool(torch.isfinite(single).all())
+
+
 @pytest.mark.parametrize("function", [expected_log_sigmoid, log_expected_sigmoid])
 def test_gradients(function: object) -> None:
     assert callable(function)

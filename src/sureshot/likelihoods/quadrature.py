@@ -36,6 +36,7 @@ N_POINTS = 256
 
 _SOBOL_SEED = 20_210_325
 _LARGE_VARIANCE = 2.0
+_NARROW = 16.0  # deviations for which float32 holds exp(-v/8)
 
 
 @lru_cache(maxsize=1)
@@ -90,9 +91,22 @@ def log_expected_sigmoid(mean: Tensor, variance: Tensor) -> Tensor:
 
     def large(m: Tensor, deviation: Tensor) -> Tensor:
         e, log_weights = _like(m, *_logistic_mixture(40))
-        return (log_weights + torch.special.log_ndtr((m - e) / deviation)).logsumexp(-1)
+        # No centre lies below -v/2, so that the sum is at least about exp(-v/8): logarithms of its terms, for twelve
+        # times the work, are needed only where that underflows.
+        narrow = deviation <= _NARROW
+        if bool(narrow.all()):
+            return _log_mixture_of_normals(m, deviation, e, log_weights)
+        summed = _log_mixture_of_normals(torch.where(narrow, m, 0), torch.where(narrow, deviation, 1), e, log_weights)
+        in_logs = (log_weights + torch.special.log_ndtr((m - e) / deviation)).logsumexp(-1)
+        return torch.where(narrow.squeeze(-1), summed, in_logs)
 
     return offset + _by_variance(small, large, centre, variance, 81)
+
+
+def _log_mixture_of_normals(m: Tensor, deviation: Tensor, e: Tensor, log_weights: Tensor) -> Tensor:
+    """``log sum_j d_j Phi((m - e_j) / deviation)`` by error functions, which keep the digits of a tail."""
+    tails = torch.special.erfc((e - m) / (deviation * math.sqrt(2)))
+    return (0.5 * log_weights.exp() * tails).sum(-1).log()
 
 
 def _like(reference: Tensor, *constants: Tensor) -> tuple[Tensor, ...]:

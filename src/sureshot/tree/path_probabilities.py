@@ -1,0 +1,65 @@
+"""From the latents of the nodes to the probabilities of the classes.
+
+The probability of a class is the product, along its path, of the probabilities of the sides taken. Products are sums of
+logarithms here, over all classes at once by the tree's path matrix, and at every node both sides' logarithms keep their
+digits: that of the less likely side is computed, and ``log(1 - p)`` of it is the other's. So the classes' probabilities
+sum to one whatever the latents are.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from sureshot.likelihoods.quadrature import log_expected_sigmoid
+from sureshot.tree.class_tree import ClassTree
+
+NodeRule = Literal["integral", "plug_in"]
+"""``E[sigma(f)]``, or ``sigma(E[f])``; Achituve et al. (appendix C.1) often found the second the better with Gibbs."""
+
+
+class SideLogProbabilities(NamedTuple):
+    """Log probabilities of the two sides of every node; they are those of one coin."""
+
+    left: Tensor  # (..., C - 1, Q)
+    right: Tensor  # (..., C - 1, Q)
+
+
+def side_log_probabilities(
+    mean: Tensor,  # of latents, any shape
+    variance: Tensor,  # of the same shape
+    rule: NodeRule = "integral",
+) -> SideLogProbabilities:
+    """Log probabilities of left, ``sigma(-f)``, and right, ``sigma(f)``, elementwise.
+
+    The integrals are those of `sureshot.likelihoods.Logistic`, `log_expected_sigmoid` of both sides, normalised:
+    20-point Gauss-Hermite quadrature where that is accurate, and a rule that is where it is not.
+    """
+    distance = mean.abs()
+    if rule == "plug_in":
+        less = logsigmoid(-distance)
+    else:
+        less, more = log_expected_sigmoid(-distance, variance), log_expected_sigmoid(distance, variance)
+        less = less - torch.logaddexp(less, more)
+    more = torch.log1p(-less.exp())
+    to_the_left = mean < 0
+    return SideLogProbabilities(torch.where(to_the_left, more, less), torch.where(to_the_left, less, more))
+
+
+def average_of_chains(sides: SideLogProbabilities) -> SideLogProbabilities:
+    """Log of the probabilities averaged over the first dimension."""
+    return SideLogProbabilities(*(part.logsumexp(0) - math.log(len(part)) for part in sides))
+
+
+def class_log_probabilities(
+    tree: ClassTree,
+    sides: SideLogProbabilities,  # (..., C - 1, Q)
+) -> Tensor:
+    """Log probabilities of the classes, (..., C, Q): sums along their paths."""
+    paths = torch.tensor(tree.path_matrix, device=sides.left.device)
+    turns = torch.cat([paths < 0, paths > 0], dim=-1).to(sides.left.dtype)  # (C, 2 (C - 1))
+    return turns @ torch.cat([sides.left, sides.right], dim=-2)

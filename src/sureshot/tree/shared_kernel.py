@@ -1,0 +1,147 @@
+"""One kernel for all nodes of a tree, each of which takes its rows of it.
+
+The nodes' problems are about subsets of the same rows, so what a kernel says of all rows is computed once: the matrix
+of all pairs (`SharedGram`), or features where that matrix is too large (`SharedFeatures`). A node has the prior
+``N(a, s K)`` on its rows, with a prior mean a and an output scale s of its own or those of all nodes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sureshot.gaussian.features import FeaturePrior
+from sureshot.gaussian.gram import GramPrior
+from sureshot.gaussian.prior import Covariance, Prior, Queries
+from sureshot.gaussian.ragged import Bucket
+
+
+class SharedKernel(ABC):
+    """What is known of one kernel at all training rows, and how queries covary with them."""
+
+    covariance: Covariance
+    """What the kernel says of query inputs: `Queries` without leading dimensions."""
+
+    @property
+    @abstractmethod
+    def values(self) -> Tensor:
+        """The matrix that holds the kernel, with one row for each training row."""
+
+    @property
+    @abstractmethod
+    def rank(self) -> int | None:
+        """R of features, None for a kernel matrix: what buckets are cut by."""
+
+    @abstractmethod
+    def prior(self, bucket: Bucket, mean: Tensor, scale: Tensor) -> Prior:
+        """The prior of a bucket's nodes, with prior means and output scales (P,)."""
+
+    @abstractmethod
+    def bucket_queries(self, bucket: Bucket, scale: Tensor, queries: Queries) -> Queries:
+        """What `queries` is to the rows of a bucket's nodes, with leading dimensions (P, 1)."""
+
+    @abstractmethod
+    def cut(self, queries: Queries, part: slice) -> Queries:
+        """Some of the queries."""
+
+    def queries(self, x: Tensor) -> Queries:
+        """What the kernel says of query inputs; ValueError where that is not finite."""
+        queries = self.covariance(x)
+        if not all(bool(torch.isfinite(part).all()) for part in queries):
+            raise ValueError("x must be finite and the kernel defined there, but its covariances hold NaN or infinity.")
+        return queries
+
+
+@dataclass(frozen=True)
+class SharedGram(SharedKernel):
+    """A kernel held as the matrix of all rows."""
+
+    gram: Tensor  # (N, N)
+    covariance: Covariance
+    """Of query inputs: the kernel between rows and queries (N, Q), and prior variances (Q,)."""
+
+    def __post_init__(self) -> None:
+        if self.gram.dim() != 2 or self.gram.shape[0] != self.gram.shape[1]:
+            raise ValueError(f"gram must be a square matrix, got shape {tuple(self.gram.shape)}.")
+        _check_finite("gram", self.gram)
+
+    @property
+    def values(self) -> Tensor:
+        """See `SharedKernel.values`: the matrix (N, N)."""
+        return self.gram
+
+    @property
+    def rank(self) -> None:
+        """See `SharedKernel.rank`."""
+        return None
+
+    def prior(self, bucket: Bucket, mean: Tensor, scale: Tensor) -> GramPrior:
+        """See `SharedKernel.prior`."""
+        return GramPrior(bucket.gram(self.gram) * scale[:, None, None, None], mean[:, None, None])
+
+    def bucket_queries(self, bucket: Bucket, scale: Tensor, queries: Queries) -> Queries:
+        """See `SharedKernel.bucket_queries`."""
+        factor = scale[:, None, None]
+        return Queries(queries.cross[bucket.rows].mul_(factor).unsqueeze(1), factor * queries.variance)
+
+    def cut(self, queries: Queries, part: slice) -> Queries:
+        """See `SharedKernel.cut`."""
+        return Queries(queries.cross[:, part], queries.variance[part])
+
+
+@dataclass(frozen=True)
+class SharedFeatures(SharedKernel):
+    """A kernel held as features, ``K = Phi Phi' + diag(residual)``."""
+
+    features: Tensor  # (N, R)
+    covariance: Covariance
+    """Of query inputs: their features (Q, R), and prior variances (Q,), which features may leave a part of."""
+    residual: Tensor | None = None  # (N,), not negative
+
+    def __post_init__(self) -> None:
+        if self.features.dim() != 2:
+            raise ValueError(f"features must be a matrix (rows, features), got shape {tuple(self.features.shape)}.")
+        _check_finite("features", self.features)
+        if self.residual is not None:
+            _check_finite("residual", self.residual)
+            if self.residual.shape != self.features.shape[:1] or bool((self.residual < 0).any()):
+                raise ValueError(
+                    f"residual must be {len(self.features)} variances, one for each row, got shape "
+                    f"{tuple(self.residual.shape)} and a smallest value of {float(self.residual.min()):g}."
+                )
+
+    @property
+    def values(self) -> Tensor:
+        """See `SharedKernel.values`: the features (N, R)."""
+        return self.features
+
+    @property
+    def rank(self) -> int:
+        """See `SharedKernel.rank`."""
+        return int(self.features.shape[1])
+
+    def prior(self, bucket: Bucket, mean: Tensor, scale: Tensor) -> FeaturePrior:
+        """See `SharedKernel.prior`."""
+        factor = scale[:, None, None]
+        residual = None if self.residual is None else bucket.values(self.residual).unsqueeze(1) * factor
+        features = bucket.features(self.features) * factor.sqrt().unsqueeze(1)
+        return FeaturePrior(features, mean[:, None, None], residual)
+
+    def bucket_queries(self, bucket: Bucket, scale: Tensor, queries: Queries) -> Queries:
+        """See `SharedKernel.bucket_queries`."""
+        factor = scale[:, None, None]
+        return Queries(queries.cross * factor.sqrt().unsqueeze(1), factor * queries.variance)
+
+    def cut(self, queries: Queries, part: slice) -> Queries:
+        """See `SharedKernel.cut`."""
+        return Queries(queries.cross[part], queries.variance[part])
+
+
+def _check_finite(name: str, values: Tensor) -> None:
+    finite = torch.isfinite(values.detach())
+    if not bool(finite.all()):
+        row = int((~finite).flatten(1).any(-1).nonzero()[0]) if values.dim() > 1 else int((~finite).nonzero()[0])
+        raise ValueError(f"{name} must be finite, but row {row} holds NaN or infinity.")
