@@ -46,9 +46,7 @@ def test_means_and_probabilities_are_within_their_standard_errors() -> None:
         n_sweeps=40,
         generator=torch.Generator().manual_seed(0),
     )
-    chains = {int(node): part for nodes, _, part in posterior.parts[0].moments(query) for node in nodes}
-    assert set(chains) == {0, 1}
-    found = posterior.latents(query).mean
+    found, spread_of_mixture = posterior.latents(query)
     right = posterior.side_log_probabilities(query).right.exp()
     cross, _ = shared.covariance(query)
     for node, members, sides in ((0, [0, 1, 2], [1, 0, 1]), (1, [0, 2], [1, 0])):
@@ -56,6 +54,8 @@ def test_means_and_probabilities_are_within_their_standard_errors() -> None:
         mean, probability = by_quadrature(K, cross[members], 0.3, torch.tensor(sides), 4.0)
         nodes, _, moments = next(m for m in posterior.parts[0].moments(query) if node in m[0])
         own = moments.mean[:, nodes.tolist().index(node)]  # chains are independent
+        squares = moments.spread[:, nodes.tolist().index(node)] + own.square()
+        torch.testing.assert_close(spread_of_mixture[node], squares.mean(0) - own.mean(0).square())
         error = own.std(0) / CHAINS**0.5
         assert float(error.max()) < 0.05
         assert float(((found[node] - mean).abs() / error).max()) < 4
