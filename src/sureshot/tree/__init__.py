@@ -21,7 +21,9 @@ from sureshot.tree.build import balanced_random_tree, build_tree, class_prototyp
 from sureshot.tree.class_tree import ClassTree
 from sureshot.tree.distance import robinson_foulds
 from sureshot.tree.drawing import tree_figure, tree_text
+from sureshot.tree.gibbs import run_tree_gibbs
 from sureshot.tree.mean_field import TreeMeanField, fit_tree_mean_field
+from sureshot.tree.natural_gradient import TreeNaturalGradient, fit_tree_natural_gradient, tree_natural_gradient_step
 from sureshot.tree.path_probabilities import NodeRule, SideLogProbabilities, class_log_probabilities
 from sureshot.tree.posterior import TreePosterior
 from sureshot.tree.shared_kernel import SharedFeatures, SharedGram, SharedKernel
@@ -34,14 +36,18 @@ __all__ = [
     "SharedKernel",
     "SideLogProbabilities",
     "TreeMeanField",
+    "TreeNaturalGradient",
     "TreePosterior",
     "balanced_random_tree",
     "build_tree",
     "class_log_probabilities",
     "class_prototypes",
     "fit_tree_mean_field",
+    "fit_tree_natural_gradient",
     "label_order_tree",
     "robinson_foulds",
+    "run_tree_gibbs",
     "tree_figure",
+    "tree_natural_gradient_step",
     "tree_text",
 ]

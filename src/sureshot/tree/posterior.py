@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sureshot.gaussian.memory import AT_ONCE, blocks
+from sureshot.gaussian.memory import AT_ONCE, IN_CACHE, blocks
 from sureshot.gaussian.posterior import LatentMoments, Posterior
 from sureshot.metrics.calibration import fit_temperature
 from sureshot.tree.class_tree import ClassTree
@@ -30,6 +30,8 @@ from sureshot.tree.path_probabilities import (
 )
 from sureshot.tree.problems import NodeBucket, NodeSettings
 from sureshot.tree.shared_kernel import SharedKernel
+
+_NEAR_CACHE = 4 * IN_CACHE
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,9 @@ class TreePart:
             problems = fitted.problems
             count, n = problems.bucket.rows.shape
             width = n if self.shared.rank is None else self.shared.rank
-            for part in blocks(len(queries.variance), count * width, AT_ONCE):
+            # Few enough to stay near the cache, enough that factors are not read for a few queries each time.
+            at_once = min(AT_ONCE, max(_NEAR_CACHE, count * width**2))
+            for part in blocks(len(queries.variance), count * width, at_once):
                 own = self.shared.bucket_queries(problems.bucket, problems.scale, self.shared.cut(queries, part))
                 mean, variance = (values.squeeze(-2) for values in fitted.posterior.query(*own))
                 chains = (-1, *mean.shape[-2:])

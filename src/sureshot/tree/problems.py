@@ -57,6 +57,14 @@ class NodeBucket:
         """The prior of the nodes at their rows."""
         return shared.prior(self.bucket, self.mean, self.scale)
 
+    def some(self, chosen: Tensor) -> NodeBucket:
+        """Those of the nodes that `chosen` (P,) bool says, padded to the size of the largest of them."""
+        present = self.bucket.present[chosen]
+        n = int(present.sum(-1).max())
+        bucket = Bucket(self.bucket.problems[chosen], self.bucket.rows[chosen, :n], present[:, :n])
+        sides, weight = self.sides[chosen, :n], self.weight[chosen, :n]
+        return NodeBucket(self.nodes[chosen], bucket, sides, weight, self.mean[chosen], self.scale[chosen])
+
 
 def node_buckets(
     tree: ClassTree,
