@@ -1,0 +1,141 @@
+"""Classes as draws from a Gaussian: what the classes known already say about one that arrives with a few rows.
+
+In learned coordinates ``z = A' (x - mu)`` the rows of a class are ``z ~ N(m_c, diag w)``, and the means of the classes
+are ``m_c ~ N(0, diag b)``. Both covariances, and the coordinates in which they are diagonal, are shared by all classes
+and come from those that have many rows. A class is then known by how many rows it has and what they add up to: a new one
+is added in O(D) for each row, no other class's probability ratio moves, and with few rows its predictive density
+``N(M_c, w + V_c)`` is as wide as it should be.
+
+This is the two-covariance form of probabilistic linear discriminant analysis (Ioffe 2006; Brummer & de Villiers 2010),
+a Gaussian process over classes, and the empirical-Bayes Gaussian classifier where `estimated` is all that is learnt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import torch
+from torch import Tensor
+
+LEAST_SHRINKAGE = 0.5
+"""Share of the isotropic part in the covariance within classes.
+
+On held-out base classes of sentence embeddings accuracy is the same from 0.1 to 0.7, and outliers are told apart better
+the larger it is.
+"""
+
+
+@dataclass(frozen=True)
+class ClassSums:
+    """All that the model keeps of the classes' rows."""
+
+    sums: Tensor  # (C, D), of the rows of each class
+    counts: Tensor  # (C,), their weights' sums
+
+    @classmethod
+    def of_rows(cls, x: Tensor, y: Tensor, n_classes: int, weight: Tensor | None = None) -> ClassSums:
+        """Of rows (N, D) of classes (N,) below `n_classes`, with weights (N,) or one each."""
+        weight = torch.ones_like(x[:, 0]) if weight is None else weight
+        sums = x.new_zeros(n_classes, x.shape[1]).index_add(0, y, weight.unsqueeze(-1) * x)
+        return cls(sums, x.new_zeros(n_classes).index_add(0, y, weight))
+
+    def plus(self, other: ClassSums) -> ClassSums:
+        """With the rows of another, which may know further classes after the same ones."""
+        more = len(other.counts) - len(self.counts)
+        sums = torch.cat([self.sums, self.sums.new_zeros(more, self.sums.shape[1])])
+        return ClassSums(sums + other.sums, torch.cat([self.counts, self.counts.new_zeros(more)]) + other.counts)
+
+    def of(self, classes: Tensor) -> ClassSums:
+        """Of some classes, by number or mask."""
+        return ClassSums(self.sums[classes], self.counts[classes])
+
+
+@dataclass(frozen=True)
+class PredictiveDensities:
+    """A Gaussian for each class, in the learned coordinates; all (C, R)."""
+
+    mean: Tensor
+    variance: Tensor  # of a new row
+    mean_variance: Tensor  # the part of it that more rows would take away
+
+
+@dataclass(frozen=True)
+class TwoCovariances:
+    """Covariances between and within classes."""
+
+    centre: Tensor  # (D,), mean of the classes' means
+    basis: Tensor  # (D, R), A
+    between: Tensor  # (R,), b
+    within: Tensor  # (R,), w
+    temperature: Tensor  # scalar; divides log densities, whose coordinates are not as independent as the model says
+
+    @classmethod
+    def estimated(
+        cls,
+        x: Tensor,  # (N, D)
+        y: Tensor,  # (N,), each of C classes has a row
+        shrinkage: float = LEAST_SHRINKAGE,
+    ) -> TwoCovariances:
+        """From moments, with as much shrinkage as few rows or few classes ask for.
+
+        The covariance within classes is shrunk to a multiple of the identity by ``max(shrinkage, D / (D + N - C))``;
+        in the coordinates that make it the identity, the variances between classes are shrunk to their mean by
+        ``D / (D + C)``. Where all classes have one row, rows are taken to lie half as far from their class's mean as
+        from the centre.
+        """
+        n_classes, (n_rows, width) = int(y.max()) + 1, x.shape
+        classes = ClassSums.of_rows(x, y, n_classes)
+        means = classes.sums / classes.counts.unsqueeze(-1)
+        centre = means.mean(0)
+        apart, spread = x - means[y], means - centre
+        freedom = n_rows - n_classes
+        within = apart.mT @ apart / max(freedom, 1)
+        size = within.trace() / width
+        if freedom == 0 or float(size) == 0:
+            size = ((x - centre).square().mean() / 4).clamp_min(torch.finfo(x.dtype).tiny ** 0.5)
+        share = max(shrinkage, width / (width + freedom))
+        within = (1 - share) * within + share * size * torch.eye(width, dtype=x.dtype, device=x.device)
+        between = spread.mT @ spread / max(n_classes - 1, 1) - within * (1 / classes.counts).mean()
+        root = torch.linalg.cholesky(within)
+        half = torch.linalg.solve_triangular(root, between, upper=False)
+        white = torch.linalg.solve_triangular(root, half.mT, upper=False)
+        variances, directions = torch.linalg.eigh((white + white.mT) / 2)
+        variances = variances.clamp_min(0)
+        share = width / (width + n_classes)
+        variances = (1 - share) * variances + share * variances.mean()
+        basis = torch.linalg.solve_triangular(root.mT, directions, upper=True)
+        one = torch.ones((), dtype=x.dtype, device=x.device)
+        return cls(centre, basis, variances, torch.ones_like(variances), one)
+
+    def densities(self, classes: ClassSums) -> PredictiveDensities:
+        """Of a new row of each class, given its rows; that of the prior for a class without rows."""
+        count = classes.counts.unsqueeze(-1)
+        total = (classes.sums - count * self.centre) @ self.basis
+        scale = self.between / (self.within + count * self.between)
+        return PredictiveDensities(scale * total, self.within * (1 + scale), self.within * scale)
+
+    def scores(self, densities: PredictiveDensities, x: Tensor) -> Tensor:
+        """Log densities of rows (Q, D) under each class over that of the first, by `temperature`, (Q, C).
+
+        Differences are formed before anything is multiplied by a row, so that a far row keeps its digits.
+        """
+        precision = 1 / densities.variance
+        linear = densities.mean * precision
+        constant = (densities.mean * linear - precision.log()).sum(-1)
+        z = (x - self.centre) @ self.basis
+        square, straight, alone = (part - part[:1] for part in (precision, linear, constant))
+        return -0.5 * (z.square() @ square.mT - 2 * z @ straight.mT + alone) / self.temperature
+
+    def log_densities(self, densities: PredictiveDensities, x: Tensor) -> Tensor:
+        """Log densities of rows (Q, D) in the learned coordinates under each class, by `temperature`, (Q, C)."""
+        z = (x - self.centre) @ self.basis
+        apart = (z - densities.mean[0]).square() / densities.variance[0] + densities.variance[0].log()
+        return self.scores(densities, x) - 0.5 * apart.sum(-1, keepdim=True) / self.temperature
+
+    def tempered(self, factor: float) -> TwoCovariances:
+        """With log densities divided by a further factor."""
+        return replace(self, temperature=self.temperature * factor)
+
+    def to(self, dtype: torch.dtype) -> TwoCovariances:
+        """The same numbers in another type."""
+        return TwoCovariances(*(getattr(self, part.name).to(dtype) for part in fields(self)))
