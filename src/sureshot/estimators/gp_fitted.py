@@ -50,12 +50,10 @@ class GPFitted(Fitted):
     def queries(self, inputs: Tensor) -> Queries:
         """What the prior says of queries: features (1, Q, R) and prior variances (1, Q)."""
         if not self.precomputed:
-            features, residual = self.feature_map(inputs)
-        else:
-            assert self.feature_map.inducing is not None
-            columns = self.feature_map.inducing[:, 0].to(torch.int64)  # merging rows reordered them
-            features, residual = self.feature_map.from_cross(inputs[:, columns] * self.plan.kernel.outputscale.detach())
-        return Queries(features.unsqueeze(0), (features.square().sum(-1) + residual).unsqueeze(0))
+            return self.feature_map(inputs)
+        assert self.feature_map.inducing is not None
+        columns = self.feature_map.inducing[:, 0].to(torch.int64)  # merging rows reordered them
+        return self.feature_map.from_cross(inputs[:, columns] * self.plan.kernel.outputscale.detach())
 
     def moments(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """See `Predictor.moments`: means (S, C, Q) and what the predictive rule needs to know of their spread."""
@@ -137,7 +135,7 @@ def fit_posterior(
         features = _feature_map(settings, plan, support, inducing)
         conditioned = condition(
             plan.model,
-            aligned(features(support.x)[0]),
+            aligned(features(support.x).cross[0]),
             support.y,
             support.n_classes,
             support.weight,
