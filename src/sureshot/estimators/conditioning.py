@@ -17,11 +17,7 @@ from torch import Tensor
 from sureshot.gaussian.features import FeaturePosterior, FeaturePrior
 from sureshot.gaussian.memory import entries_by_features
 from sureshot.gaussian.posterior import Posterior, WithPriorClasses, leave_one_out
-from sureshot.gaussian.recomputed import (
-    FactorWeightPosterior,
-    SiteWeightPosterior,
-    SoftmaxWeightPosterior,
-)
+from sureshot.gaussian.recomputed import FactorWeightPosterior, SiteWeightPosterior
 from sureshot.gaussian.sites import Sites
 from sureshot.inference.gibbs import run_gibbs
 from sureshot.inference.label_regression import label_targets, regression_log_evidence, regression_sites
@@ -140,7 +136,7 @@ def condition(
     found = _condition_present(
         model, features, position[y], len(present), weight, generator, chosen, only_means, tolerance
     )
-    return found if len(present) == n_classes else _spread(model, found, features, present, n_classes)
+    return found if len(present) == n_classes else _with_prior_classes(model, found, features, present, n_classes)
 
 
 def _condition_present(
@@ -215,34 +211,20 @@ def _prior_only(model: Model, features: Tensor, n_latents: int) -> Conditioned:
     return _recomputed(features, prior.condition(Sites(zeros, zeros)), 0.0)
 
 
-def _spread(model: Model, found: Conditioned, features: Tensor, present: Tensor, n_classes: int) -> Conditioned:
-    """Put the classes with rows at their places among all classes; the others keep the prior."""
+def _with_prior_classes(
+    model: Model, found: Conditioned, features: Tensor, present: Tensor, n_classes: int
+) -> Conditioned:
+    """What was found of the classes with rows, `present`, for all classes: the others keep the prior."""
 
-    def place(values: Tensor, dim: int, fill: float = 0.0) -> Tensor:
-        shape = list(values.shape)
-        shape[dim] = n_classes
-        return values.new_full(shape, fill).index_copy(dim, present, values)
+    def place(values: Tensor, fill: float = 0.0) -> Tensor:
+        return values.new_full((n_classes, values.shape[1]), fill).index_copy(0, present, values)
 
-    old = found.posterior
-    posterior: Posterior
-    if isinstance(old, SiteWeightPosterior | SoftmaxWeightPosterior | FactorWeightPosterior):
-        weights, mean = place(old.weights, 1), place(old.prior_mean, 0, model.prior_mean)
-    if isinstance(old, SoftmaxWeightPosterior):
-        mask = torch.zeros(n_classes, dtype=torch.bool, device=present.device).index_fill(0, present, True)
-        posterior = SoftmaxWeightPosterior(old.features, weights, mean, old.row_weight, mask, old.temperature)
-    elif isinstance(old, SiteWeightPosterior):
-        posterior = SiteWeightPosterior(old.features, weights, mean, place(old.precision, 1))
-    elif isinstance(old, FactorWeightPosterior):
-        identity = torch.eye(weights.shape[-1], dtype=weights.dtype, device=weights.device)
-        factors = identity.expand(*weights.shape[:2], -1, -1).clone().index_copy(1, present, old.factors)
-        posterior = FactorWeightPosterior(old.features, weights, mean, factors)
-    else:
-        posterior = WithPriorClasses(old, present, features.new_full((n_classes,), model.prior_mean))
-    sites = None if found.sites is None else Sites(place(found.sites.precision, 0), place(found.sites.shift, 0))
-    dual = None if found.dual is None else place(found.dual, 0)
+    posterior = WithPriorClasses(found.posterior, present, features.new_full((n_classes,), model.prior_mean))
     moments = None
     if found.moments is not None:
         mean, variance = found.moments
         prior = features.square().sum(-1).expand(n_classes, -1)
-        moments = place(mean, 0, model.prior_mean), prior.index_copy(0, present, variance)
+        moments = place(mean, model.prior_mean), prior.index_copy(0, present, variance)
+    sites = None if found.sites is None else Sites(*map(place, found.sites))
+    dual = None if found.dual is None else place(found.dual)
     return Conditioned(posterior, moments, sites, found.log_evidence, found.trace, dual)
