@@ -10,6 +10,7 @@ normalisation of the probabilities with it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from inspect import signature
 
 import torch
 from torch import Tensor
@@ -25,18 +26,11 @@ from sureshot.inference.laplace import fit_logistic_laplace, fit_softmax_laplace
 from sureshot.inference.mean_field import fit_mean_field
 from sureshot.inference.natural_gradient import fit_natural_gradient
 from sureshot.inference.one_vs_each.posterior import sample_one_vs_each
-from sureshot.likelihoods import OneVsEach, get_likelihood
+from sureshot.likelihoods import LIKELIHOODS, GaussianLabels, Logistic, OneVsEach, Softmax, get_likelihood
 from sureshot.likelihoods.base import Likelihood
 from sureshot.likelihoods.sites import ConjugateLikelihood, MeanFieldLikelihood
 
-INFERENCE_FOR = {
-    "logistic": ("laplace", "mean_field", "gibbs", "natural_gradient"),
-    "one_vs_each": ("mean_field", "gibbs", "natural_gradient"),
-    "logistic_softmax": ("mean_field", "gibbs", "natural_gradient"),
-    "gaussian": ("exact",),
-    "softmax": ("laplace",),
-}
-"""Inference schemes of each likelihood, the default first."""
+INFERENCE_NAMES = ("laplace", "mean_field", "gibbs", "natural_gradient")
 
 STAND_IN = {"gibbs": "mean_field", "natural_gradient": "mean_field"}
 """Whose leave-one-out predictions choose the settings of a scheme that has none, or that are noisy."""
@@ -49,8 +43,8 @@ ONE_FACTOR = ("laplace", "exact")
 class Model:
     """What is assumed of the labels and how the posterior is found."""
 
-    likelihood: str  # with the inference a pair of `INFERENCE_FOR`
-    inference: str
+    likelihood: str
+    inference: str  # one of `schemes_for` the likelihood
     noise: float = 1.0  # variance, of label regression
     likelihood_temperature: float = 1.0  # divides the latents inside softmax and logistic-softmax likelihoods
     prior_mean: float = 0.0
@@ -63,10 +57,12 @@ class Model:
         Label regression has no categorical likelihood of its own; its latents pass through a softmax whose
         temperature is chosen on leave-one-out predictions.
         """
-        if self.likelihood in ("gaussian", "softmax"):
-            temperature = self.likelihood_temperature if self.likelihood == "softmax" else 1.0
-            return get_likelihood("softmax", temperature=temperature)
-        return training_likelihood(self)
+        return get_likelihood("softmax") if self.likelihood == "gaussian" else training_likelihood(self)
+
+    @property
+    def one_latent(self) -> bool:
+        """Whether the likelihood tells two classes apart by one latent function."""
+        return training_likelihood(self).n_latents(2) == 1
 
     def stand_in(self) -> Model:
         """The model whose leave-one-out predictions choose the settings."""
@@ -98,12 +94,30 @@ class Conditioned:
 
 
 def training_likelihood(model: Model) -> Likelihood:
-    """The likelihood object of a model."""
-    if model.likelihood in ("logistic_softmax", "softmax"):
-        return get_likelihood(model.likelihood, temperature=model.likelihood_temperature)
-    if model.likelihood == "gaussian":
-        return get_likelihood("gaussian", noise=model.noise)
-    return get_likelihood(model.likelihood)
+    """The likelihood object of a model, with those of the model's parameters that its class takes."""
+    known = {"temperature": model.likelihood_temperature, "noise": model.noise}
+    taken = signature(LIKELIHOODS[model.likelihood]).parameters
+    return get_likelihood(model.likelihood, **{name: value for name, value in known.items() if name in taken})
+
+
+def schemes_for(likelihood: str) -> tuple[str, ...]:
+    """Inference schemes of a likelihood, the default first, which follow from what it gives; none for another name.
+
+    Laplace's approximation is written for the two likelihoods whose curvature it knows, and label regression needs no
+    scheme, since its posterior is exact. One-vs-each gives sites of pairs of classes, for a sampler of its own.
+    """
+    if likelihood not in LIKELIHOODS:
+        return ()
+    kind = LIKELIHOODS[likelihood]
+    if kind is GaussianLabels:
+        return ("exact",)
+    works = {
+        "laplace": kind in (Logistic, Softmax),
+        "mean_field": issubclass(kind, MeanFieldLikelihood),
+        "gibbs": issubclass(kind, ConjugateLikelihood) or kind is OneVsEach,
+        "natural_gradient": issubclass(kind, MeanFieldLikelihood),
+    }
+    return tuple(name for name in INFERENCE_NAMES if works[name])
 
 
 @torch.no_grad()
@@ -124,7 +138,7 @@ def condition(
         return _regress(features, y, n_classes, weight, model.noise)
     counts = torch.bincount(y, minlength=n_classes)
     present = counts.nonzero().squeeze(-1)
-    if model.likelihood == "logistic":
+    if model.one_latent:
         if len(present) < 2:
             return _prior_only(model, features, 1)
         return _condition_present(model, features, y, 2, weight, generator, start, only_means, tolerance)

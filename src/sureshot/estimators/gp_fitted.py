@@ -77,7 +77,7 @@ class GPFitted(Fitted):
         means = self.posterior.query_mean(prior.cross)
         variance = self.posterior.query_variance(*prior).mean(0) + means.var(0, correction=0)
         mean = means.mean(0)
-        if self.plan.model.likelihood == "logistic":
+        if self.plan.model.one_latent:
             mean = torch.cat([-mean / 2, mean / 2])[: len(self.classes)]
             variance = (variance / 4).expand(2, -1)[: len(self.classes)]
         return mean.mT, variance.mT
@@ -88,7 +88,7 @@ class GPFitted(Fitted):
         Where only differences of latents matter, a prior mean common to all of them says nothing, and is taken off.
         """
         common = self.plan.model.prior_mean if training_likelihood(self.plan.model).translation_invariant else 0.0
-        if self.plan.model.likelihood == "logistic" or self.plan.model.inference == "gibbs":
+        if self.plan.model.one_latent or self.plan.model.inference == "gibbs":
             mean, variance = self.latents(queries)
             top, classes = mean.max(1)
             spread = variance.gather(1, classes[:, None]).squeeze(1)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 
-from sureshot.estimators.conditioning import INFERENCE_FOR, Model
+from sureshot.estimators.conditioning import Model, schemes_for
 from sureshot.estimators.features import FeatureMap
 from sureshot.estimators.fitted import Format
 from sureshot.estimators.gp_fitted import GPFitted
@@ -216,7 +216,7 @@ def _model(place: str, values: dict[str, Any]) -> Model:
         isinstance(values[name], type(default)) or (isinstance(default, float) and isinstance(values[name], int))
         for name, default in expected.items()
     )
-    if not right or values["inference"] not in INFERENCE_FOR.get(values["likelihood"], ()):
+    if not right or values["inference"] not in schemes_for(values["likelihood"]):
         raise ArtifactError(f"{place}: malformed likelihood or inference; save the model again.")
     return Model(**values)
 

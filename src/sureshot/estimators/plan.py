@@ -90,7 +90,7 @@ def keep_plan(
 def _adapted(plan: Plan, settings: Settings, n_classes: int, calibrated: bool) -> Plan:
     current = plan.model
     allowed = options.models_for(settings.likelihood, settings.inference, n_classes, **settings.model_settings)
-    too_many = current.likelihood == "logistic" and n_classes > 2
+    too_many = current.one_latent and n_classes > 2
     too_few = current.likelihood == "softmax" and n_classes <= 2 and settings.likelihood == "auto"
     if not (too_many or too_few):
         return plan
