@@ -96,11 +96,7 @@ GAUSSIAN: dict[str, Callable[[], object]] = {
         append_row(gram(), gram().condition(sites()), full(1, N), full(1), Sites(full(C), full(C)))[1].mean
     ),
     "from sites": lambda: SiteWeightPosterior(full(N, R), full(1, C, R), full(C), full(1, C, N)).query_mean(full(Q, R)),
-    "of softmax": lambda: (
-        SoftmaxWeightPosterior(
-            full(N, R), full(1, C, R), full(C), full(N), torch.ones(C, dtype=torch.bool), 1.0
-        ).precision
-    ),
+    "of softmax": lambda: SoftmaxWeightPosterior(full(N, R), full(1, C, R), full(C), full(N), 1.0).precision,
     "label regression": lambda: gram().condition(regression_sites(gram(), labels(), C, full(N), 0.1)).mean,
     "its evidence": lambda: regression_log_evidence(gram(), labels(), C, full(N), 0.1),
     "its path": lambda: leave_one_out_path(full(N), full(N, N), labels(), C, full(N), full(2)).latent,

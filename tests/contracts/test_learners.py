@@ -36,8 +36,10 @@ INTEGRAL = 1e-2
 class Network(Backbone):
     """A small smooth network."""
 
+    name = "network"
+
     def __init__(self, seed: int = 0) -> None:
-        super().__init__("network", (WIDTH,), 5, {})
+        super().__init__((WIDTH,), 5, {})
         generator = seeded(CPU, seed)
         self.hidden = nn.Parameter(torch.randn(8, WIDTH, generator=generator) / math.sqrt(WIDTH))
         self.output = nn.Parameter(torch.randn(5, 8, generator=generator) / math.sqrt(8))

@@ -212,16 +212,16 @@ def by_factors() -> Found:
 
 def of_softmax() -> Found:
     weights = normal(1, C, R, seed=8)
-    present, row_weight = torch.tensor([True, True, False]), 1 + torch.arange(N, dtype=F64)
+    row_weight = 1 + torch.arange(N, dtype=F64)
     latent = (MEANS[:, None] + weights[0] @ PHI[:N].mT) / 0.7
-    p = torch.softmax(latent.masked_fill(~present[:, None], -torch.inf), 0)
+    p = torch.softmax(latent, 0)
     precision = row_weight * p * (1 - p) / 0.7**2
     joint = at_queries_only()
     # The sites whose posterior has these weights as its mean: A w = Phi' (b - W a).
     moved = torch.linalg.pinv(PHI[:N].mT)
     A = torch.eye(R, dtype=F64) + PHI[:N].mT @ (precision.unsqueeze(-1) * PHI[:N])
     shift = (moved @ (A @ weights[0].unsqueeze(-1))).squeeze(-1) + precision * MEANS[:, None]
-    posterior = SoftmaxWeightPosterior(PHI[:N], weights, MEANS, row_weight, present, 0.7)
+    posterior = SoftmaxWeightPosterior(PHI[:N], weights, MEANS, row_weight, 0.7)
     return Found(posterior, weight_queries(), [of_sites(joint, Sites(precision, shift))], (1,))
 
 

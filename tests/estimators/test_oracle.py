@@ -169,8 +169,7 @@ def sampled(model: GPClassifier, likelihood: str, problem: Problem, queries: Arr
     if likelihood == "logistic":
         shifts = [problem.weight * (problem.y - 0.5)[None]] * len(precision)
     else:
-        present = [0, 2, 3] if precision.shape[1] == 4 else [0, 1, 2]
-        precision = precision[:, present]
+        present = [0, 2, 3] if arrays["posterior.weights"].shape[1] == 4 else [0, 1, 2]
         moved = arrays["posterior.weights"][:, present] @ arrays["posterior.features"].T  # m - a, (S, C, N)
         shifts = list(count_shifts(problem, precision, moved))
     return dense.chains([dense.given_sites(problem, state, queries) for state in zip(precision, shifts, strict=True)])

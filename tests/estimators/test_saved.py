@@ -14,7 +14,7 @@ from sureshot.estimators.saved import load_classifier
 from sureshot.meta.learners import make_learner
 from sureshot.meta.training.checkpoint import save_checkpoint
 from sureshot.networks.backbones import make_backbone
-from sureshot.persistence import ArtifactError, save_artifact
+from sureshot.persistence import ArtifactError, load_artifact, save_artifact
 
 
 @pytest.mark.parametrize("model", [GPClassifier(kernel="rbf", objective=None), FewShotClassifier()])
@@ -24,6 +24,24 @@ def test_what_was_saved_comes_back(model: GPClassifier | FewShotClassifier, tmp_
     loaded = load_classifier(tmp_path / "model")
     assert type(loaded) is type(model)
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+
+
+def test_older_files_mask_the_classes_of_a_softmax(tmp_path: Path) -> None:
+    X, y = load_iris(return_X_y=True)
+    model = GPClassifier(kernel="rbf", likelihood="softmax", predictive="integral").fit(X[::10], y[::10])
+    model.partial_fit(X[:1], y[:1], classes=[3]).save(tmp_path / "new")
+    new, old = load_artifact(tmp_path / "new"), tmp_path / "old"
+    assert new.header["posterior"] == "softmax_with_prior"
+
+    def write_old(mask: list[bool]) -> None:
+        arrays = {**new.arrays, "posterior.present": np.array(mask)}
+        save_artifact(old, new.kind, {**new.header, "posterior": "softmax"}, arrays)
+
+    write_old([True, True, True, False])
+    np.testing.assert_array_equal(load_classifier(old).predict_proba(X), model.predict_proba(X))
+    write_old([True, True, False])
+    with pytest.raises(ArtifactError, match="the mask does not fit the classes"):
+        load_classifier(old)
 
 
 def test_a_checkpoint_is_no_classifier_yet(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from sureshot.data import DataTable
-    from sureshot.estimators.saved import Classifier
+    from sureshot.estimators.base import IncrementalClassifier
 
 
 def evaluate(
@@ -71,7 +71,7 @@ _NAMES = {
 
 
 def summarise_rows(
-    model: Classifier, table: DataTable, probabilities: np.ndarray, outlier: np.ndarray
+    model: IncrementalClassifier, table: DataTable, probabilities: np.ndarray, outlier: np.ndarray
 ) -> dict[str, Any]:
     """Scores of the rows of known classes, and how well the outlier score tells the others from them."""
     import numpy as np

@@ -10,7 +10,7 @@ from sureshot.cli import console, options
 
 if TYPE_CHECKING:
     from sureshot.data import DataTable
-    from sureshot.estimators.saved import Classifier
+    from sureshot.estimators.base import IncrementalClassifier
 
 
 def fit(
@@ -41,7 +41,7 @@ def fit(
         assert table.y is not None
         from sureshot.cli.reporting import facts
 
-        model: Classifier
+        model: IncrementalClassifier
         if checkpoint is not None:
             from sureshot.estimators.few_shot import FewShotClassifier
 

@@ -16,10 +16,10 @@ from sureshot.data.root import DataError
 from sureshot.data.tables import META_PREFIX
 
 if TYPE_CHECKING:
-    from sureshot.estimators.saved import Classifier
+    from sureshot.estimators.base import IncrementalClassifier
 
 
-def load_model(path: Path) -> Classifier:
+def load_model(path: Path) -> IncrementalClassifier:
     """The saved classifier."""
     if path.is_dir():
         raise ValueError(f"{path} is a folder: name a model file that `sureshot fit` wrote")
@@ -31,7 +31,7 @@ def load_model(path: Path) -> Classifier:
     return load_classifier(path)
 
 
-def read_for_model(model: Classifier, path: Path, target: str | None, *, with_labels: bool) -> DataTable:
+def read_for_model(model: IncrementalClassifier, path: Path, target: str | None, *, with_labels: bool) -> DataTable:
     """Rows of a file, or images, as the model wants them.
 
     Where no labels are wanted, the column of labels (`target`) is left out.
@@ -67,7 +67,7 @@ def read_for_model(model: Classifier, path: Path, target: str | None, *, with_la
     return table._replace(X=X)
 
 
-def _read_images(model: Classifier, path: Path, with_labels: bool) -> DataTable:
+def _read_images(model: IncrementalClassifier, path: Path, with_labels: bool) -> DataTable:
     from sureshot.estimators.few_shot import FewShotClassifier
 
     shape = model.input_shape_ if isinstance(model, FewShotClassifier) else (int(model.n_features_in_),)
@@ -82,7 +82,7 @@ def _read_images(model: Classifier, path: Path, with_labels: bool) -> DataTable:
     return table._replace(y=labels)
 
 
-def _feature_names(model: Classifier) -> list[str] | None:
+def _feature_names(model: IncrementalClassifier) -> list[str] | None:
     names = getattr(model, "feature_names_in_", None)  # absent, by scikit-learn's rule, without names
     return None if names is None else [str(name) for name in names]
 

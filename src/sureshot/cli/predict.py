@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from sureshot.data import DataTable
-    from sureshot.estimators.saved import Classifier
+    from sureshot.estimators.base import IncrementalClassifier
 
 CHUNK = 4096  # rows held with all their probabilities at once; predictions do not depend on it
 
@@ -45,7 +45,7 @@ def predict(
 
 
 def _predictions(
-    model: Classifier, table: DataTable, proba: bool, outlier: bool, update: Any
+    model: IncrementalClassifier, table: DataTable, proba: bool, outlier: bool, update: Any
 ) -> Iterator[tuple[list[Any], list[Any], np.ndarray | None, np.ndarray | None]]:
     """Row names, classes, probabilities (n, C) and outlier scores (n,) of a piece of the rows at a time."""
     n = len(table.row_ids)
@@ -61,7 +61,7 @@ def _predictions(
         update(f"predicting {n} rows", min(1.0, (start + CHUNK) / n))
 
 
-def _write_csv(model: Classifier, pieces: Any, output: Path | None, proba: bool, outlier: bool) -> None:
+def _write_csv(model: IncrementalClassifier, pieces: Any, output: Path | None, proba: bool, outlier: bool) -> None:
     columns = ["row", "prediction"]
     if proba:
         columns += [f"probability_{label}" for label in model.classes_.tolist()]
@@ -80,7 +80,7 @@ def _write_csv(model: Classifier, pieces: Any, output: Path | None, proba: bool,
                 writer.writerow(cells)
 
 
-def _write_json(model: Classifier, pieces: Any, output: Path | None) -> None:
+def _write_json(model: IncrementalClassifier, pieces: Any, output: Path | None) -> None:
     """One JSON document, a row on each line so that it can be written as it is computed."""
     import json
 

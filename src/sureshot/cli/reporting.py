@@ -14,7 +14,7 @@ from sureshot.report import Predictions, Report, Table, Trace, environment, writ
 
 if TYPE_CHECKING:
     from sureshot.data import DataTable
-    from sureshot.estimators.saved import Classifier
+    from sureshot.estimators.base import IncrementalClassifier
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ HOLD_OUT_ABOVE = 5000  # rows from which one fold is judged instead of all: one 
 
 
 def write_evaluation(
-    model: Classifier,
+    model: IncrementalClassifier,
     table: DataTable,
     probabilities: np.ndarray,
     outlier: np.ndarray,
@@ -41,7 +41,9 @@ def write_evaluation(
     return write_report(folder, _report(model, predictions, title, introduction, command, scores))
 
 
-def cross_validated_report(model: Classifier, table: DataTable, folder: Path, *, title: str, command: str) -> Path:
+def cross_validated_report(
+    model: IncrementalClassifier, table: DataTable, folder: Path, *, title: str, command: str
+) -> Path:
     """Report of a fit, on rows predicted by classifiers that were fitted without them.
 
     A classifier's own rows would flatter it. So the rows are dealt into five folds, class by class, and each
@@ -84,7 +86,7 @@ def cross_validated_report(model: Classifier, table: DataTable, folder: Path, *,
 
 
 def _report(
-    model: Classifier,
+    model: IncrementalClassifier,
     predictions: Predictions | None,
     title: str,
     introduction: str,
@@ -119,7 +121,7 @@ def stratified_folds(y: np.ndarray, n_folds: int, generator: np.random.Generator
     return folds
 
 
-def facts(model: Classifier) -> dict[str, object]:
+def facts(model: IncrementalClassifier) -> dict[str, object]:
     """What the classifier became, for the report."""
     found: dict[str, object] = {**_method(model), "temperature": round(float(model.temperature_), 4)}
     found |= {"classes": len(model.classes_), "features": int(model.n_features_in_)}
@@ -128,9 +130,10 @@ def facts(model: Classifier) -> dict[str, object]:
     return found
 
 
-def _method(model: Classifier) -> dict[str, object]:
+def _method(model: IncrementalClassifier) -> dict[str, object]:
     """What learns: for a meta-trained learner its name, preset and backbone."""
     from sureshot.estimators.classifier import GPClassifier
+    from sureshot.estimators.few_shot import FewShotClassifier
 
     if isinstance(model, GPClassifier):
         return {
@@ -139,6 +142,8 @@ def _method(model: Classifier) -> dict[str, object]:
             "inference": model.inference_,
             "predictive rule": model.predictive_,
         }
+    if not isinstance(model, FewShotClassifier):
+        return {}
     from sureshot.networks.backbones import Backbone
 
     learner = model.learner_

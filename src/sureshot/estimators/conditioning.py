@@ -10,6 +10,7 @@ normalisation of the probabilities with it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from inspect import signature
 
 import torch
 from torch import Tensor
@@ -17,11 +18,7 @@ from torch import Tensor
 from sureshot.gaussian.features import FeaturePosterior, FeaturePrior
 from sureshot.gaussian.memory import entries_by_features
 from sureshot.gaussian.posterior import Posterior, WithPriorClasses, leave_one_out
-from sureshot.gaussian.recomputed import (
-    FactorWeightPosterior,
-    SiteWeightPosterior,
-    SoftmaxWeightPosterior,
-)
+from sureshot.gaussian.recomputed import FactorWeightPosterior, SiteWeightPosterior
 from sureshot.gaussian.sites import Sites
 from sureshot.inference.gibbs import run_gibbs
 from sureshot.inference.label_regression import label_targets, regression_log_evidence, regression_sites
@@ -29,18 +26,11 @@ from sureshot.inference.laplace import fit_logistic_laplace, fit_softmax_laplace
 from sureshot.inference.mean_field import fit_mean_field
 from sureshot.inference.natural_gradient import fit_natural_gradient
 from sureshot.inference.one_vs_each.posterior import sample_one_vs_each
-from sureshot.likelihoods import OneVsEach, get_likelihood
+from sureshot.likelihoods import LIKELIHOODS, GaussianLabels, Logistic, OneVsEach, Softmax, get_likelihood
 from sureshot.likelihoods.base import Likelihood
 from sureshot.likelihoods.sites import ConjugateLikelihood, MeanFieldLikelihood
 
-INFERENCE_FOR = {
-    "logistic": ("laplace", "mean_field", "gibbs", "natural_gradient"),
-    "one_vs_each": ("mean_field", "gibbs", "natural_gradient"),
-    "logistic_softmax": ("mean_field", "gibbs", "natural_gradient"),
-    "gaussian": ("exact",),
-    "softmax": ("laplace",),
-}
-"""Inference schemes of each likelihood, the default first."""
+INFERENCE_NAMES = ("laplace", "mean_field", "gibbs", "natural_gradient")
 
 STAND_IN = {"gibbs": "mean_field", "natural_gradient": "mean_field"}
 """Whose leave-one-out predictions choose the settings of a scheme that has none, or that are noisy."""
@@ -53,8 +43,8 @@ ONE_FACTOR = ("laplace", "exact")
 class Model:
     """What is assumed of the labels and how the posterior is found."""
 
-    likelihood: str  # with the inference a pair of `INFERENCE_FOR`
-    inference: str
+    likelihood: str
+    inference: str  # one of `schemes_for` the likelihood
     noise: float = 1.0  # variance, of label regression
     likelihood_temperature: float = 1.0  # divides the latents inside softmax and logistic-softmax likelihoods
     prior_mean: float = 0.0
@@ -67,10 +57,12 @@ class Model:
         Label regression has no categorical likelihood of its own; its latents pass through a softmax whose
         temperature is chosen on leave-one-out predictions.
         """
-        if self.likelihood in ("gaussian", "softmax"):
-            temperature = self.likelihood_temperature if self.likelihood == "softmax" else 1.0
-            return get_likelihood("softmax", temperature=temperature)
-        return training_likelihood(self)
+        return get_likelihood("softmax") if self.likelihood == "gaussian" else training_likelihood(self)
+
+    @property
+    def one_latent(self) -> bool:
+        """Whether the likelihood tells two classes apart by one latent function."""
+        return training_likelihood(self).n_latents(2) == 1
 
     def stand_in(self) -> Model:
         """The model whose leave-one-out predictions choose the settings."""
@@ -102,12 +94,30 @@ class Conditioned:
 
 
 def training_likelihood(model: Model) -> Likelihood:
-    """The likelihood object of a model."""
-    if model.likelihood in ("logistic_softmax", "softmax"):
-        return get_likelihood(model.likelihood, temperature=model.likelihood_temperature)
-    if model.likelihood == "gaussian":
-        return get_likelihood("gaussian", noise=model.noise)
-    return get_likelihood(model.likelihood)
+    """The likelihood object of a model, with those of the model's parameters that its class takes."""
+    known = {"temperature": model.likelihood_temperature, "noise": model.noise}
+    taken = signature(LIKELIHOODS[model.likelihood]).parameters
+    return get_likelihood(model.likelihood, **{name: value for name, value in known.items() if name in taken})
+
+
+def schemes_for(likelihood: str) -> tuple[str, ...]:
+    """Inference schemes of a likelihood, the default first, which follow from what it gives; none for another name.
+
+    Laplace's approximation is written for the two likelihoods whose curvature it knows, and label regression needs no
+    scheme, since its posterior is exact. One-vs-each gives sites of pairs of classes, for a sampler of its own.
+    """
+    if likelihood not in LIKELIHOODS:
+        return ()
+    kind = LIKELIHOODS[likelihood]
+    if kind is GaussianLabels:
+        return ("exact",)
+    works = {
+        "laplace": kind in (Logistic, Softmax),
+        "mean_field": issubclass(kind, MeanFieldLikelihood),
+        "gibbs": issubclass(kind, ConjugateLikelihood) or kind is OneVsEach,
+        "natural_gradient": issubclass(kind, MeanFieldLikelihood),
+    }
+    return tuple(name for name in INFERENCE_NAMES if works[name])
 
 
 @torch.no_grad()
@@ -128,7 +138,7 @@ def condition(
         return _regress(features, y, n_classes, weight, model.noise)
     counts = torch.bincount(y, minlength=n_classes)
     present = counts.nonzero().squeeze(-1)
-    if model.likelihood == "logistic":
+    if model.one_latent:
         if len(present) < 2:
             return _prior_only(model, features, 1)
         return _condition_present(model, features, y, 2, weight, generator, start, only_means, tolerance)
@@ -140,7 +150,7 @@ def condition(
     found = _condition_present(
         model, features, position[y], len(present), weight, generator, chosen, only_means, tolerance
     )
-    return found if len(present) == n_classes else _spread(model, found, features, present, n_classes)
+    return found if len(present) == n_classes else _with_prior_classes(model, found, features, present, n_classes)
 
 
 def _condition_present(
@@ -215,34 +225,20 @@ def _prior_only(model: Model, features: Tensor, n_latents: int) -> Conditioned:
     return _recomputed(features, prior.condition(Sites(zeros, zeros)), 0.0)
 
 
-def _spread(model: Model, found: Conditioned, features: Tensor, present: Tensor, n_classes: int) -> Conditioned:
-    """Put the classes with rows at their places among all classes; the others keep the prior."""
+def _with_prior_classes(
+    model: Model, found: Conditioned, features: Tensor, present: Tensor, n_classes: int
+) -> Conditioned:
+    """What was found of the classes with rows, `present`, for all classes: the others keep the prior."""
 
-    def place(values: Tensor, dim: int, fill: float = 0.0) -> Tensor:
-        shape = list(values.shape)
-        shape[dim] = n_classes
-        return values.new_full(shape, fill).index_copy(dim, present, values)
+    def place(values: Tensor, fill: float = 0.0) -> Tensor:
+        return values.new_full((n_classes, values.shape[1]), fill).index_copy(0, present, values)
 
-    old = found.posterior
-    posterior: Posterior
-    if isinstance(old, SiteWeightPosterior | SoftmaxWeightPosterior | FactorWeightPosterior):
-        weights, mean = place(old.weights, 1), place(old.prior_mean, 0, model.prior_mean)
-    if isinstance(old, SoftmaxWeightPosterior):
-        mask = torch.zeros(n_classes, dtype=torch.bool, device=present.device).index_fill(0, present, True)
-        posterior = SoftmaxWeightPosterior(old.features, weights, mean, old.row_weight, mask, old.temperature)
-    elif isinstance(old, SiteWeightPosterior):
-        posterior = SiteWeightPosterior(old.features, weights, mean, place(old.precision, 1))
-    elif isinstance(old, FactorWeightPosterior):
-        identity = torch.eye(weights.shape[-1], dtype=weights.dtype, device=weights.device)
-        factors = identity.expand(*weights.shape[:2], -1, -1).clone().index_copy(1, present, old.factors)
-        posterior = FactorWeightPosterior(old.features, weights, mean, factors)
-    else:
-        posterior = WithPriorClasses(old, present, features.new_full((n_classes,), model.prior_mean))
-    sites = None if found.sites is None else Sites(place(found.sites.precision, 0), place(found.sites.shift, 0))
-    dual = None if found.dual is None else place(found.dual, 0)
+    posterior = WithPriorClasses(found.posterior, present, features.new_full((n_classes,), model.prior_mean))
     moments = None
     if found.moments is not None:
         mean, variance = found.moments
         prior = features.square().sum(-1).expand(n_classes, -1)
-        moments = place(mean, 0, model.prior_mean), prior.index_copy(0, present, variance)
+        moments = place(mean, model.prior_mean), prior.index_copy(0, present, variance)
+    sites = None if found.sites is None else Sites(*map(place, found.sites))
+    dual = None if found.dual is None else place(found.dual)
     return Conditioned(posterior, moments, sites, found.log_evidence, found.trace, dual)

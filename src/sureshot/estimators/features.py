@@ -1,8 +1,8 @@
 """Finite features of a kernel: every posterior of the estimators lives in weight space.
 
 ``K = Phi Phi'`` holds exactly when the kernel has a known finite rank (cosine, linear, polynomial), or when all
-distinct training rows serve as inducing inputs; with fewer inducing inputs it is the Nystrom approximation, whose
-lost prior variance is returned as the residual, so that predictions far from the inducing inputs stay uncertain.
+distinct training rows serve as inducing inputs; with fewer inducing inputs it is the Nystrom approximation. The prior
+variance of a query is the kernel's own, so that predictions far from the inducing inputs stay uncertain.
 
 References: Williams & Seeger 2001 (Nystrom); Quinonero-Candela & Rasmussen 2005, section 6 (the residual).
 """
@@ -15,6 +15,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from sureshot.gaussian.prior import Queries
 from sureshot.kernels import evaluate, feature_map
 
 # Eigenvalues below this fraction of the largest carry no information in float64.
@@ -30,32 +31,31 @@ class FeatureMap:
     projection: Tensor | None  # (M or R_full, R), applied to the kernel against these, or compresses explicit features
 
     @torch.no_grad()
-    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Features (Q, R) of inputs (Q, D), and the prior variance outside their span (Q,)."""
+    def __call__(self, x: Tensor) -> Queries:
+        """What the prior says of inputs (Q, D): features (1, Q, R) and prior variances (1, Q)."""
         if self.inducing is None:
             explicit = feature_map(self.kernel, x.shape[-1])
             assert explicit is not None
             full = explicit(x)
             features = full if self.projection is None else full @ self.projection
-            residual = (full.square().sum(-1) - features.square().sum(-1)).clamp_min(0)
-            return features, residual
+            return Queries(features.unsqueeze(0), full.square().sum(-1).unsqueeze(0))
         assert self.projection is not None
         # The inducing inputs first: they set the kernel's origin, so a query's features do not depend on its batch.
         features = evaluate(self.kernel, self.inducing, x).mT @ self.projection
-        prior = evaluate(self.kernel, x, diag=True)
-        return features, (prior - features.square().sum(-1)).clamp_min(0)
+        return Queries(features.unsqueeze(0), evaluate(self.kernel, x, diag=True).unsqueeze(0))
 
     @torch.no_grad()
-    def from_cross(self, cross: Tensor) -> tuple[Tensor, Tensor]:
+    def from_cross(self, cross: Tensor) -> Queries:
         """As a call, from the kernel between queries and inducing inputs (Q, M).
 
-        The kernel's diagonal at the queries is unknown then; the mean diagonal of the inducing inputs stands in.
+        The kernel's diagonal at the queries is unknown then; the mean diagonal of the inducing inputs stands in, where
+        the features do not explain more.
         """
         assert self.inducing is not None
         assert self.projection is not None
         features = cross @ self.projection
         prior = evaluate(self.kernel, self.inducing, diag=True).mean()
-        return features, (prior - features.square().sum(-1)).clamp_min(0)
+        return Queries(features.unsqueeze(0), features.square().sum(-1).clamp_min(prior).unsqueeze(0))
 
 
 @torch.no_grad()

@@ -43,27 +43,13 @@ class ConditionedLearner(Predictor):
 
 @dataclass(frozen=True)
 class GaussianPredictor(ConditionedLearner):
-    """Those of a Gaussian-process learner.
-
-    Attributes
-    ----------
-    learner : GaussianProcessLearner
-    support : Tensor (1, N, D)
-    membership : Tensor (1, P, N)
-        The weight of each row in its own class, zero elsewhere, of the classes that have rows.
-    prior : GramPrior
-        At the support.
-    posterior : Posterior
-        Of all C classes, for one task: moments (S, 1, C, Q).
-    n_classes : int
-        C.
-    """
+    """Those of a Gaussian-process learner."""
 
     learner: GaussianProcessLearner
-    support: Tensor
-    membership: Tensor
-    prior: GramPrior
-    posterior: Posterior
+    support: Tensor  # (1, N, D)
+    membership: Tensor  # (1, P, N), the weight of each row in its own class, zero elsewhere, of classes that have rows
+    prior: GramPrior  # at the support
+    posterior: Posterior  # of all C classes, for one task: moments (S, 1, C, Q)
     n_classes: int
     log_evidence: float
 
@@ -126,20 +112,10 @@ class GaussianPredictor(ConditionedLearner):
 
 @dataclass(frozen=True)
 class ScorePredictor(ConditionedLearner):
-    """Those of a learner without a posterior over its scores.
+    """Those of a learner without a posterior over its scores."""
 
-    Attributes
-    ----------
-    posterior : EmbeddedPosterior
-        Of one task with the classes that have rows.
-    present : Tensor (P,) int64
-    n_classes : int
-        C.
-    entries_per_query : int
-    """
-
-    posterior: EmbeddedPosterior
-    present: Tensor
+    posterior: EmbeddedPosterior  # of one task with the classes that have rows
+    present: Tensor  # (P,) int64
     n_classes: int
     entries_per_query: int
     log_evidence: float = math.nan
@@ -180,23 +156,15 @@ class ScorePredictor(ConditionedLearner):
 
 
 @torch.no_grad()
-def condition_on(learner: EmbeddingLearner, support: Support, seed: int) -> ConditionedLearner:
+def condition_on(
+    learner: EmbeddingLearner,  # in evaluation mode and double precision
+    support: Support,
+    seed: int,  # for learners that sample
+) -> ConditionedLearner:
     """Condition a learner on a support set.
 
-    Parameters
-    ----------
-    learner : EmbeddingLearner
-        In evaluation mode and double precision.
-    support : Support
-    seed : int
-        For learners that sample.
-
-    Raises
-    ------
-    ValueError
-        For weights that are not whole numbers, where the learner cannot use them.
-    MemoryError
-        For a support set that is too large; nothing was allocated.
+    A ValueError refuses weights that are not whole numbers, where the learner cannot use them, and a MemoryError a
+    support set that is too large, before anything is allocated.
     """
     generator = torch.Generator(device=support.x.device).manual_seed(seed)
     present, y = torch.unique(support.y, return_inverse=True)

@@ -50,12 +50,10 @@ class GPFitted(Fitted):
     def queries(self, inputs: Tensor) -> Queries:
         """What the prior says of queries: features (1, Q, R) and prior variances (1, Q)."""
         if not self.precomputed:
-            features, residual = self.feature_map(inputs)
-        else:
-            assert self.feature_map.inducing is not None
-            columns = self.feature_map.inducing[:, 0].to(torch.int64)  # merging rows reordered them
-            features, residual = self.feature_map.from_cross(inputs[:, columns] * self.plan.kernel.outputscale.detach())
-        return Queries(features.unsqueeze(0), (features.square().sum(-1) + residual).unsqueeze(0))
+            return self.feature_map(inputs)
+        assert self.feature_map.inducing is not None
+        columns = self.feature_map.inducing[:, 0].to(torch.int64)  # merging rows reordered them
+        return self.feature_map.from_cross(inputs[:, columns] * self.plan.kernel.outputscale.detach())
 
     def moments(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """See `Predictor.moments`: means (S, C, Q) and what the predictive rule needs to know of their spread."""
@@ -79,7 +77,7 @@ class GPFitted(Fitted):
         means = self.posterior.query_mean(prior.cross)
         variance = self.posterior.query_variance(*prior).mean(0) + means.var(0, correction=0)
         mean = means.mean(0)
-        if self.plan.model.likelihood == "logistic":
+        if self.plan.model.one_latent:
             mean = torch.cat([-mean / 2, mean / 2])[: len(self.classes)]
             variance = (variance / 4).expand(2, -1)[: len(self.classes)]
         return mean.mT, variance.mT
@@ -90,7 +88,7 @@ class GPFitted(Fitted):
         Where only differences of latents matter, a prior mean common to all of them says nothing, and is taken off.
         """
         common = self.plan.model.prior_mean if training_likelihood(self.plan.model).translation_invariant else 0.0
-        if self.plan.model.likelihood == "logistic" or self.plan.model.inference == "gibbs":
+        if self.plan.model.one_latent or self.plan.model.inference == "gibbs":
             mean, variance = self.latents(queries)
             top, classes = mean.max(1)
             spread = variance.gather(1, classes[:, None]).squeeze(1)
@@ -137,7 +135,7 @@ def fit_posterior(
         features = _feature_map(settings, plan, support, inducing)
         conditioned = condition(
             plan.model,
-            aligned(features(support.x)[0]),
+            aligned(features(support.x).cross[0]),
             support.y,
             support.n_classes,
             support.weight,

@@ -10,17 +10,17 @@ import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 
-from sureshot.estimators.conditioning import INFERENCE_FOR, Model
+from sureshot.estimators.conditioning import Model, schemes_for
 from sureshot.estimators.features import FeatureMap
 from sureshot.estimators.fitted import Format
 from sureshot.estimators.gp_fitted import GPFitted
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.plan import Plan
 from sureshot.estimators.posterior_arrays import pack_posterior, unpack_posterior
-from sureshot.estimators.preprocessing import Scaling
 from sureshot.estimators.readers import TableReader
 from sureshot.estimators.settings import Settings
-from sureshot.estimators.validation import Columns, LabelledRows, weigh_classes
+from sureshot.estimators.stored_rows import HEADER, arrays_of, header_of, read_columns, read_rows, read_scaling
+from sureshot.estimators.validation import LabelledRows, weigh_classes
 from sureshot.kernels import Expression
 from sureshot.kernels.config import kernel_config, kernel_from_config, kernel_state
 from sureshot.likelihoods.base import PredictiveRule
@@ -41,35 +41,25 @@ def _write(parameters: Mapping[str, Any], fitted: GPFitted) -> tuple[dict[str, A
             "a model with kernel='precomputed' cannot be saved: it would not know the kernel of new rows. "
             "Fit with the kernel itself, by name or as a gpytorch kernel."
         )
-    plan, scaling, rows = fitted.plan, fitted.plan.scaling, fitted.rows
+    plan = fitted.plan
     try:
         config = kernel_config(plan.kernel)
     except ValueError as error:
         raise ArtifactError(f"the kernel cannot be saved: {error}") from error
     kind, posterior = pack_posterior(fitted.posterior)
-    names = fitted.columns.names
     header = {
+        **header_of(fitted),
         "parameters": _json_parameters(parameters),
-        "classes": encode_labels(fitted.classes),
-        "n_features_in": fitted.columns.n_features,
-        "feature_names_in": None if names is None else [str(name) for name in names],
         "kernel": config,
         "model": asdict(plan.model),
         "posterior": kind,
         "predictive": plan.rule,
-        "temperature": fitted.temperature,
-        "calibrated": fitted.calibrated,
         "row_weights": OWN_WEIGHTS,
         "leave_one_out_score": _finite_or_none(plan.score),
         "log_evidence": _finite_or_none(fitted.log_evidence),
     }
     arrays: dict[str, Any] = {
-        "rows.x": rows.x,
-        "rows.y": rows.y,
-        "rows.weight": rows.weight,
-        "scaling.kept": scaling.kept.astype(np.int64),
-        "scaling.mean": scaling.mean,
-        "scaling.scale": scaling.scale,
+        **arrays_of(fitted.rows, plan.scaling),
         "bound_trace": np.asarray(fitted.trace, dtype=np.float64),
         **{_PREFIX_POSTERIOR + name: value for name, value in posterior.items()},
         **{_PREFIX_KERNEL + name: value for name, value in kernel_state(plan.kernel).items()},
@@ -86,41 +76,22 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], GPFitted]:
     header = require_header(
         artifact,
         {
+            **HEADER,
             "parameters": dict,
-            "classes": dict,
-            "n_features_in": int,
-            "feature_names_in": (list, type(None)),
             "kernel": dict,
             "model": dict,
             "posterior": str,
             "predictive": str,
-            "temperature": float,
             "calibrated": bool,
             "leave_one_out_score": (float, type(None)),
             "log_evidence": (float, type(None)),
         },
     )
-    fixed = require(
-        artifact,
-        {
-            "rows.x": ("float64", ("N", "D")),
-            "rows.y": ("int64", ("N",)),
-            "rows.weight": ("float64", ("N",)),
-            "scaling.kept": ("int64", ("K",)),
-            "scaling.mean": ("float64", ("K",)),
-            "scaling.scale": ("float64", ("K",)),
-            "bound_trace": ("float64", ("T",)),
-        },
-        {"D": header["n_features_in"]},
-    )
-    classes = decode_labels(header["classes"])
-    kept, y = fixed["scaling.kept"], fixed["rows.y"]
-    if (len(kept) and (kept.min() < 0 or kept.max() >= header["n_features_in"])) or not (
-        fixed["scaling.scale"] > 0
-    ).all():
-        raise ArtifactError(f"{artifact.path}: the scaling does not fit the columns; save the model again.")
-    if not len(y) or y.min() < 0 or y.max() >= len(classes) or not (fixed["rows.weight"] > 0).all():
-        raise ArtifactError(f"{artifact.path}: the rows do not fit the classes; save the model again.")
+    classes, rows = read_rows(artifact, header)
+    if rows.x.shape[1] != header["n_features_in"]:
+        raise ArtifactError(f"{artifact.path}: the rows do not fit the columns; save the model again.")
+    scaling = read_scaling(artifact, header["n_features_in"])
+    trace = require(artifact, {"bound_trace": ("float64", ("T",))})["bound_trace"]
     if header["predictive"] not in get_args(PredictiveRule) or not header["temperature"] > 0:
         raise ArtifactError(f"{artifact.path}: unknown predictive rule or temperature; save the model again.")
 
@@ -132,7 +103,6 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], GPFitted]:
         raise ArtifactError(f"{artifact.path}: the kernel is malformed: {error}") from error
     if parameters["kernel"] is None:
         parameters["kernel"] = kernel
-    rows = LabelledRows(fixed["rows.x"], y, fixed["rows.weight"])
     try:
         if artifact.header.get("row_weights") != OWN_WEIGHTS:
             rows = _without_class_weights(rows, parameters["class_weight"], classes)
@@ -145,17 +115,16 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], GPFitted]:
         for name, value in artifact.arrays.items()
         if name.startswith(_PREFIX_POSTERIOR)
     }
-    names = header["feature_names_in"]
     fitted = GPFitted(
         classes=classes,
-        columns=Columns(header["n_features_in"], None if names is None else np.asarray(names, dtype=object)),
+        columns=read_columns(header),
         reader=TableReader(),
         rows=rows,
         temperature=header["temperature"],
         calibrated=header["calibrated"],
         log_evidence=_or_nan(header["log_evidence"]),
         plan=Plan(
-            Scaling(kept, fixed["scaling.mean"], fixed["scaling.scale"]),
+            scaling,
             kernel,
             _model(artifact.path, header["model"]),
             header["predictive"],
@@ -164,7 +133,7 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], GPFitted]:
         ),
         feature_map=FeatureMap(kernel, maps.get("inducing"), maps.get("projection")),
         posterior=unpack_posterior(header["posterior"], posterior_arrays, n_rows, len(classes)),
-        trace=tuple(fixed["bound_trace"].tolist()),
+        trace=tuple(trace.tolist()),
     )
     _check_predicts(artifact.path, fitted)
     return parameters, fitted
@@ -216,7 +185,7 @@ def _model(place: str, values: dict[str, Any]) -> Model:
         isinstance(values[name], type(default)) or (isinstance(default, float) and isinstance(values[name], int))
         for name, default in expected.items()
     )
-    if not right or values["inference"] not in INFERENCE_FOR.get(values["likelihood"], ()):
+    if not right or values["inference"] not in schemes_for(values["likelihood"]):
         raise ArtifactError(f"{place}: malformed likelihood or inference; save the model again.")
     return Model(**values)
 

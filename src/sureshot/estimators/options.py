@@ -9,7 +9,7 @@ from typing import Any
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from sureshot.estimators.conditioning import INFERENCE_FOR, Model
+from sureshot.estimators.conditioning import INFERENCE_NAMES, Model, schemes_for
 from sureshot.estimators.precomputed import PrecomputedKernel
 from sureshot.estimators.settings import check_choice
 from sureshot.estimators.tuning import LENGTHSCALES, Family, scaled
@@ -23,10 +23,10 @@ from sureshot.kernels import (
     preset_kernel,
 )
 from sureshot.kernels.presets import LENGTHSCALE_NAMES, UNIT_SPHERE_NAMES
+from sureshot.likelihoods import LIKELIHOODS
 from sureshot.likelihoods.base import PredictiveRule
 
 COMMENSURATE_COLUMNS = 8
-INFERENCE_NAMES = tuple(dict.fromkeys(name for names in INFERENCE_FOR.values() for name in names if name != "exact"))
 # Temperature of the plug-in rule where every class has a single row and the output scale is the default: the
 # geometric mean of the best ones on one-shot tasks (docs/results/one-shot-defaults.md).
 ONE_SHOT_TEMPERATURE = {
@@ -45,11 +45,11 @@ ONE_SHOT_TEMPERATURE_ELSEWHERE = 0.5
 
 def models_for(likelihood: str, inference: str, n_classes: int, **settings: Any) -> tuple[Model, ...]:
     """The models to choose from, the default first."""
-    check_choice("likelihood", likelihood, ("auto", *INFERENCE_FOR))
+    check_choice("likelihood", likelihood, ("auto", *LIKELIHOODS))
     check_choice("inference", inference, ("auto", *INFERENCE_NAMES))
-    if likelihood == "logistic" and n_classes > 2:
+    if likelihood != "auto" and n_classes > 2 and Model(likelihood, inference).one_latent:
         raise ValueError(
-            f"likelihood='logistic' is for two classes, and there are {n_classes}: "
+            f"likelihood={likelihood!r} is for two classes, and there are {n_classes}: "
             "use 'softmax', 'one_vs_each' or 'logistic_softmax', or leave it on 'auto'."
         )
     if likelihood == "auto":
@@ -64,7 +64,7 @@ def models_for(likelihood: str, inference: str, n_classes: int, **settings: Any)
                 f"likelihood='gaussian' has an exact posterior, so inference={inference!r} does not apply: use 'auto'."
             )
         return (Model("gaussian", "exact", **settings),)
-    schemes = INFERENCE_FOR[likelihood]
+    schemes = schemes_for(likelihood)
     if inference == "auto":
         return (Model(likelihood, schemes[0], **settings),)
     if inference not in schemes:

@@ -34,19 +34,12 @@ class Plan:
 
 
 def choose_plan(
-    settings: Settings, rows: LabelledRows, n_classes: int, matrix: np.ndarray | None
+    settings: Settings,
+    rows: LabelledRows,  # the weights of their classes multiplied in
+    n_classes: int,
+    matrix: np.ndarray | None,  # (n, n), the kernel matrix, if it is precomputed; rows are then positions in it
 ) -> tuple[Plan, Support]:
-    """The plan for labelled rows, all choices made from them, and the rows as its kernel sees them.
-
-    Parameters
-    ----------
-    settings : Settings
-    rows : LabelledRows
-        The weights of their classes multiplied in.
-    n_classes : int
-    matrix : ndarray (n, n), optional
-        The kernel matrix, if it is precomputed; rows are then positions in it.
-    """
+    """The plan for labelled rows, all choices made from them, and the rows as its kernel sees them."""
     models = options.models_for(settings.likelihood, settings.inference, n_classes, **settings.model_settings)
     options.check_objective(settings.objective, models[0].inference)
     rules = options.rules_for(settings.predictive, models[0])
@@ -90,7 +83,7 @@ def keep_plan(
 def _adapted(plan: Plan, settings: Settings, n_classes: int, calibrated: bool) -> Plan:
     current = plan.model
     allowed = options.models_for(settings.likelihood, settings.inference, n_classes, **settings.model_settings)
-    too_many = current.likelihood == "logistic" and n_classes > 2
+    too_many = current.one_latent and n_classes > 2
     too_few = current.likelihood == "softmax" and n_classes <= 2 and settings.likelihood == "auto"
     if not (too_many or too_few):
         return plan

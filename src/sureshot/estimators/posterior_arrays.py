@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from sureshot.estimators.layout import aligned
@@ -15,7 +14,8 @@ from sureshot.gaussian.recomputed import FactorWeightPosterior, SiteWeightPoster
 from sureshot.inference.one_vs_each.posterior import OneVsEachWeightPosterior, restore_chains
 from sureshot.persistence import ArtifactError
 
-KINDS = ("site", "softmax", "factor", "one_vs_each", "one_vs_each_with_prior")
+_WITH_PRIOR = "_with_prior"
+"""Follows the kind of a posterior that classes without rows have joined."""
 
 
 def pack_posterior(posterior: Posterior) -> tuple[str, dict[str, Tensor]]:
@@ -25,7 +25,7 @@ def pack_posterior(posterior: Posterior) -> tuple[str, dict[str, Tensor]]:
         weights = inner["weights"]
         whole = weights.new_zeros(len(weights), len(posterior.prior_mean), weights.shape[-1])
         own = {"weights": whole.index_copy(1, posterior.present, weights), "prior_mean": posterior.prior_mean}
-        return f"{kind}_with_prior", inner | own | {"present": posterior.present}
+        return kind + _WITH_PRIOR, inner | own | {"present": posterior.present}
     assert isinstance(
         posterior, SiteWeightPosterior | SoftmaxWeightPosterior | FactorWeightPosterior | OneVsEachWeightPosterior
     )
@@ -34,8 +34,7 @@ def pack_posterior(posterior: Posterior) -> tuple[str, dict[str, Tensor]]:
         return "site", {**arrays, "precision": posterior.precision}
     if isinstance(posterior, SoftmaxWeightPosterior):
         scale = posterior.features.new_tensor([posterior.temperature])
-        extra = {"row_weight": posterior.row_weight, "present": posterior.present, "likelihood_temperature": scale}
-        return "softmax", {**arrays, **extra}
+        return "softmax", {**arrays, "row_weight": posterior.row_weight, "likelihood_temperature": scale}
     if isinstance(posterior, FactorWeightPosterior):
         return "factor", {**arrays, "factors": posterior.factors}
     extra = {"omega": posterior.result.last, "labels": posterior.y, "row_weight": posterior.row_weight}
@@ -63,6 +62,16 @@ def unpack_posterior(kind: str, arrays: Mapping[str, np.ndarray], n_rows: int, n
 def _build(kind: str, tensors: Mapping[str, Tensor]) -> Posterior:
     features, weights, prior_mean = (tensors[name] for name in ("features", "weights", "prior_mean"))
     n_rows, n_classes = len(features), weights.shape[1]
+    if kind == "softmax" and "present" in tensors:  # older files have a mask of all classes
+        if tensors["present"].shape != (n_classes,):
+            raise ValueError("the mask does not fit the classes")
+        present = tensors["present"].nonzero().squeeze(-1)
+        return _build(kind + _WITH_PRIOR, {**tensors, "present": present})
+    if kind.endswith(_WITH_PRIOR):
+        present = tensors["present"]
+        own = {name: value for name, value in tensors.items() if name != "present"}
+        own |= {"weights": weights.index_select(1, present), "prior_mean": prior_mean.index_select(0, present)}
+        return WithPriorClasses(_build(kind.removesuffix(_WITH_PRIOR), own), present, prior_mean)
     if kind == "site":
         precision = tensors["precision"]
         if precision.shape not in ((len(weights), n_classes, n_rows), (len(weights), 1, n_rows)):
@@ -70,26 +79,22 @@ def _build(kind: str, tensors: Mapping[str, Tensor]) -> Posterior:
         return SiteWeightPosterior(features, weights, prior_mean, precision)
     if kind == "softmax":
         scale = float(tensors["likelihood_temperature"])
-        row_weight, present = tensors["row_weight"], tensors["present"].to(torch.bool)
-        if row_weight.shape != (n_rows,) or present.shape != (n_classes,) or not scale > 0:
-            raise ValueError("row weights, classes or temperature do not fit")
-        return SoftmaxWeightPosterior(features, weights, prior_mean, row_weight, present, scale)
+        row_weight = tensors["row_weight"]
+        if row_weight.shape != (n_rows,) or not scale > 0:
+            raise ValueError("row weights or temperature do not fit")
+        return SoftmaxWeightPosterior(features, weights, prior_mean, row_weight, scale)
     if kind == "factor":
         factors = tensors["factors"]
         if factors.shape != (*weights.shape, weights.shape[-1]):
             raise ValueError(f"factors of shape {tuple(factors.shape)}")
         return FactorWeightPosterior(features, weights, prior_mean, factors)
-    if kind not in KINDS:
+    if kind != "one_vs_each":
         raise ValueError(f"unknown kind {kind!r}")
     y, row_weight, omega = tensors["labels"], tensors["row_weight"], tensors["omega"]
-    present = tensors.get("present", torch.arange(n_classes, device=features.device))
     mean = float(prior_mean[0])
     with one_thread():  # as on fitting: another number of threads would round differently
-        result = restore_chains(features, y, len(present), row_weight, mean, omega)
-        inner = OneVsEachWeightPosterior.of_chains(features, result, mean, y, row_weight)
-    if kind == "one_vs_each":
-        return inner
-    return WithPriorClasses(inner, present, prior_mean)
+        result = restore_chains(features, y, n_classes, row_weight, mean, omega)
+        return OneVsEachWeightPosterior.of_chains(features, result, mean, y, row_weight)
 
 
 def _check_shapes(features: Tensor, weights: Tensor, prior_mean: Tensor, n_rows: int, n_classes: int) -> None:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import os
 
-from sureshot.estimators.classifier import GPClassifier
-from sureshot.estimators.few_shot import FewShotClassifier
+from sureshot.estimators.base import IncrementalClassifier
+from sureshot.estimators.fitted import Format
+from sureshot.members import members
 from sureshot.meta.training.checkpoint import KIND as CHECKPOINT
 from sureshot.persistence import ArtifactError, load_artifact
 
-Classifier = GPClassifier | FewShotClassifier
 
-_CLASSIFIERS: dict[str, type[Classifier]] = {kind._format.kind: kind for kind in (GPClassifier, FewShotClassifier)}
-
-
-def load_classifier(path: str | os.PathLike[str]) -> Classifier:
+def load_classifier(path: str | os.PathLike[str]) -> IncrementalClassifier:
     """Read a model file that the `save` of an estimator wrote."""
     artifact = load_artifact(path)
     if artifact.kind == CHECKPOINT:
@@ -22,6 +19,13 @@ def load_classifier(path: str | os.PathLike[str]) -> Classifier:
             f"{artifact.path} is a meta-trained learner, which knows no classes yet: teach it some with "
             f"`sureshot fit DATA --checkpoint {artifact.path}`, or `FewShotClassifier(checkpoint)` in Python."
         )
-    if artifact.kind not in _CLASSIFIERS:
+    classifiers: dict[str, type[IncrementalClassifier]] = members(IncrementalClassifier, __package__, _kind_of_file)
+    if artifact.kind not in classifiers:
         raise ArtifactError(f"{artifact.path} holds {artifact.kind[:40]!r}, which is no classifier.")
-    return _CLASSIFIERS[artifact.kind].of_artifact(artifact)
+    return classifiers[artifact.kind].of_artifact(artifact)
+
+
+def _kind_of_file(kind: type) -> str | None:
+    """What the files say that an estimator writes; None for a class without files of its own."""
+    own: Format | None = vars(kind).get("_format")
+    return None if own is None else own.kind

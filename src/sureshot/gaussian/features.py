@@ -73,7 +73,8 @@ class FeaturePrior(Prior):
     def condition(self, sites: Sites) -> FeaturePosterior:
         """See `Prior.condition`: ``A = I + Phi' W Phi``, one R x R factor for each class."""
         phi, (w, b) = self.features, sites
-        inner_w, inner_b = self._on_features(sites)
+        spread = self._spread(w)
+        inner_w, inner_b = w / spread, b / spread
         factor = factor_plus_identity(phi.mT @ (inner_w.unsqueeze(-1) * phi))
         projected = times_vector(phi.mT, inner_b - inner_w * self.mean)
         weights = solve_vectors(factor.mT, solve_vectors(factor, projected, upper=False), upper=True)
@@ -83,7 +84,6 @@ class FeaturePrior(Prior):
         log_det = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         variance, quadratic, kept = inside, weights.square().sum(-1), None
         if self.residual is not None:
-            spread = 1 + w * self.residual
             mean = mean + self.residual * (b - w * mean) / spread
             variance = self.residual / spread + inside / spread.square()
             kept = (1 - inner_w * inside) / spread
@@ -104,11 +104,10 @@ class FeaturePrior(Prior):
     def log_density(self, residual: Tensor, precision: Tensor) -> Tensor:
         """See `Prior.log_density`; by the matrix inversion lemma."""
         phi = self.features
-        w, _ = self._on_features(Sites(precision, precision))
+        spread = self._spread(precision)
+        w = precision / spread
         factor = factor_plus_identity(phi.mT @ (w.unsqueeze(-1) * phi))
-        log_det = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        if self.residual is not None:
-            log_det = log_det + (1 + precision * self.residual).log().sum(-1)
+        log_det = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1) + spread.log().sum(-1)
         projected = times_vector(phi.mT, w * residual)
         weights = solve_vectors(factor.mT, solve_vectors(factor, projected, upper=False), upper=True)
         fit = (w * residual * (residual - times_vector(phi, weights))).sum(-1)
@@ -130,7 +129,8 @@ class FeaturePrior(Prior):
     def draw(self, sites: Sites, generator: torch.Generator | None, sampler: Prior) -> Tensor:
         """See `Prior.draw`: ``f = a + Phi v`` with ``v ~ N(A^-1 Phi' (b - w a), A^-1)``, and the residual given it."""
         phi, (w, b) = self.features, sites
-        inner_w, inner_b = self._on_features(sites)
+        spread = self._spread(w)
+        inner_w, inner_b = w / spread, b / spread
         factor = factor_plus_identity(phi.mT @ (inner_w.unsqueeze(-1) * phi))
         noise = torch.randn(*w.shape[:-1], phi.shape[-1], generator=generator, dtype=w.dtype, device=w.device)
         half = solve_vectors(factor, times_vector(phi.mT, inner_b - inner_w * self.mean), upper=False)
@@ -138,15 +138,12 @@ class FeaturePrior(Prior):
         drawn = self.mean + times_vector(phi, weights)
         if self.residual is None:
             return drawn
-        share = self.residual / (1 + w * self.residual)
+        share = self.residual / spread
         return drawn + share * (b - w * drawn) + share.sqrt() * _normal_like(drawn, generator)
 
-    def _on_features(self, sites: Sites) -> Sites:
-        """The sites of the part that the features explain."""
-        if self.residual is None:
-            return sites
-        spread = 1 + sites.precision * self.residual
-        return Sites(sites.precision / spread, sites.shift / spread)
+    def _spread(self, precision: Tensor) -> Tensor:
+        """By how much the residual widens the sites of the part that the features explain: ``s = 1 + w r``."""
+        return torch.ones_like(precision) if self.residual is None else 1 + precision * self.residual
 
 
 def weight_query(

@@ -103,7 +103,7 @@ class WithPriorClasses(Posterior):
     """A posterior over some classes, joined by classes that keep their prior, independent of the others."""
 
     inner: Posterior  # over P of the classes
-    present: Tensor  # (P,) int64, their places
+    present: Tensor  # (P,) int64, their places, increasing
     prior_mean: Tensor  # (C,)
 
     def query(self, cross: Tensor, prior_variance: Tensor) -> LatentMoments:
@@ -120,6 +120,17 @@ class WithPriorClasses(Posterior):
     def query_mean(self, cross: Tensor) -> Tensor:
         """See `Posterior.query_mean`."""
         return self._joined(self.inner.query_mean(cross))
+
+    def query_variance(self, cross: Tensor, prior_variance: Tensor, classes: Tensor | None = None) -> Tensor:
+        """See `Posterior.query_variance`."""
+        if classes is None:
+            own = self.inner.query_variance(cross, prior_variance)
+            whole = prior_variance.expand(*own.shape[:-2], len(self.prior_mean), own.shape[-1])
+            return whole.index_copy(-2, self.present, own)
+        absent = torch.ones_like(self.prior_mean, dtype=torch.bool).index_fill(0, self.present, False)
+        place = absent.logical_not().cumsum(0).sub(1).clamp_min(0)
+        own = self.inner.query_variance(cross, prior_variance, place[classes])
+        return torch.where(absent[classes], prior_variance.squeeze(-2), own)
 
     def _joined(self, mean: Tensor) -> Tensor:
         whole = self.prior_mean.to(mean).unsqueeze(-1).expand(*mean.shape[:-2], -1, mean.shape[-1])

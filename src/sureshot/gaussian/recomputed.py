@@ -111,15 +111,13 @@ class SoftmaxWeightPosterior(WeightPosterior):
     weights: Tensor
     prior_mean: Tensor
     row_weight: Tensor  # (N,)
-    present: Tensor  # (C,) bool, classes that take part in the softmax; the others have no rows and keep their prior
     temperature: float
     shared = False
 
     @property
     def precision(self) -> Tensor:
         """Site precisions (1, C, N), recomputed."""
-        latent = self.training_mean[0] / self.temperature
-        p = torch.softmax(latent.masked_fill(~self.present[:, None], -torch.inf), dim=0)
+        p = torch.softmax(self.training_mean[0] / self.temperature, dim=0)
         return without_negligible(self.features, self.row_weight * p * (1 - p) / self.temperature**2)[None]
 
     def query_variance(self, cross: Tensor, prior_variance: Tensor, classes: Tensor | None = None) -> Tensor:

@@ -172,14 +172,8 @@ def fit_softmax_laplace(
     p = torch.softmax(latent / temperature, dim=0)
     precision = weight * p * (1 - p) / temperature**2
     sites = Sites(precision, precision * latent + weight * (one_hot.mT - p) / temperature)
-    posterior = SoftmaxWeightPosterior(
-        features,
-        w[None],
-        features.new_full((n_classes,), prior_mean),
-        weight,
-        torch.ones(n_classes, dtype=torch.bool, device=features.device),
-        temperature,
-    )
+    means = features.new_full((n_classes,), prior_mean)
+    posterior = SoftmaxWeightPosterior(features, w[None], means, weight, temperature)
     kept = without_negligible(features, precision)
     moments = training_moments(features, kept, n_classes, only_informative)
     return LaplaceFit(posterior, sites, moments.variance, -found.fun - 0.5 * moments.log_det)

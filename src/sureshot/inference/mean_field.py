@@ -55,25 +55,15 @@ class FixedPointGradient(NamedTuple):
 class MeanFieldResult:
     """A converged mean-field posterior.
 
-    Attributes
-    ----------
-    posterior : SitePosterior
-        Differentiable in the prior at fixed sites: by stationarity, autograd through
-        ``evidence_bound(posterior, ...)`` is the total gradient of the converged bound.
-    sites : Sites
-        The likelihood's expected sites, (..., C, N).
-    bound : Tensor (...)
-        Evidence bound of `posterior`, in nats.
-    bound_trace : Tensor (steps, ...)
-        The bound after each step; never falls.
-    converged : Tensor (...) bool
+    The posterior is differentiable in the prior at fixed sites: by stationarity, autograd through
+    ``evidence_bound(posterior, ...)`` is the total gradient of the converged bound.
     """
 
     posterior: SitePosterior
-    sites: Sites
-    bound: Tensor
-    bound_trace: Tensor
-    converged: Tensor
+    sites: Sites  # the likelihood's expected sites, (..., C, N)
+    bound: Tensor  # (...), evidence bound of `posterior`, in nats
+    bound_trace: Tensor  # (steps, ...), the bound after each step; never falls
+    converged: Tensor  # (...) bool
 
 
 @dataclass(frozen=True)
@@ -150,34 +140,18 @@ class Unrolled(NamedTuple):
 
 
 def unrolled_sites(
-    condition: Callable[[Sites], SitePosterior],
+    condition: Callable[[Sites], SitePosterior],  # the posterior under given sites; called between the steps
     likelihood: MeanFieldLikelihood,
-    start: VariationalState,
-    y: Tensor,
-    weight: Tensor | None,
-    n_steps: int,
-    tolerance: float | None = None,
+    start: VariationalState,  # of the first step; the prior as a rule
+    y: Tensor,  # (..., N) int64
+    weight: Tensor | None,  # (..., N)
+    n_steps: int,  # at least 1; with a tolerance, at most so many
+    tolerance: float | None = None,  # stop once no mean moves by more, relative to one plus its size, in a step
+    # Take each step's precisions from the step before, and only then the new ones: Sigma before omega, the order in
+    # which algorithm 1 of Ke et al. prints the updates. The first step of all has none before it.
     covariance_first: bool = False,
 ) -> Unrolled:
-    """Sites after some steps, and what the likelihood's auxiliary variables ended with.
-
-    Parameters
-    ----------
-    condition : callable
-        The posterior under given sites; called between the steps.
-    likelihood : MeanFieldLikelihood
-    start : VariationalState
-        Of the first step; the prior as a rule.
-    y : Tensor (..., N) int64
-    weight : Tensor (..., N), optional
-    n_steps : int
-        At least 1; with a tolerance, at most so many.
-    tolerance : float, optional
-        Stop once no mean moves by more than this, relative to one plus its size, in a step.
-    covariance_first : bool
-        Take each step's precisions from the step before, and only then the new ones: Sigma before omega, the order in
-        which algorithm 1 of Ke et al. prints the updates. The first step of all has none before it.
-    """
+    """Sites after some steps, and what the likelihood's auxiliary variables ended with."""
 
     def in_order(sites: Sites, before: Tensor | None) -> Sites:
         return Sites(before, sites.shift) if covariance_first and before is not None else sites
@@ -196,36 +170,20 @@ def unrolled_sites(
 
 
 def fit_mean_field(
-    prior: Prior,
+    prior: Prior,  # over latents at the N inputs; sizes 1 at the class dimension are shared by the classes
     likelihood: MeanFieldLikelihood,
-    y: Tensor,
-    weight: Tensor | None = None,
-    n_classes: int | None = None,
+    y: Tensor,  # (..., N) int64
+    weight: Tensor | None = None,  # (..., N), one by default; zero means "not observed"
+    n_classes: int | None = None,  # ``max(y) + 1`` and at least 2 by default; give it when a class may have no data
+    # 5 to 40 is usual; factorised one-vs-each at output scales of 10 needs 160, of 100 about 700.
     max_steps: int = 200,
+    # A task stands still when no mean moved by more, relative to one plus its size, in a step: far below what changes a
+    # probability.
     tolerance: float = 1e-4,
 ) -> MeanFieldResult:
     """Iterate `mean_field_step` to the fixed point.
 
-    Parameters
-    ----------
-    prior : Prior
-        Over latents at the N inputs; sizes 1 at the class dimension are shared by the classes.
-    likelihood : MeanFieldLikelihood
-    y : Tensor (..., N) int64
-    weight : Tensor (..., N), optional
-        One by default. Zero means "not observed".
-    n_classes : int, optional
-        ``max(y) + 1`` and at least 2 by default; give it when a class may have no data.
-    max_steps : int, default=200
-        5 to 40 is usual; factorised one-vs-each at output scales of 10 needs 160, of 100 about 700.
-    tolerance : float, default=1e-4
-        A task stands still when no mean moved by more than this, relative to one plus its size, in a step.
-        Far below what changes a probability.
-
-    Raises
-    ------
-    ValueError
-        When `y` is not an integer tensor of labels below `n_classes`, or `weight` is negative.
+    A ValueError says when `y` is not an integer tensor of labels below `n_classes`, or `weight` is negative.
     """
     classes = likelihood.check_targets(y, weight, n_classes)
     with torch.no_grad():
@@ -254,20 +212,16 @@ def fit_mean_field(
     return MeanFieldResult(posterior, sites, bound, bounds, ~active)
 
 
-def fixed_point_gradient(posterior: GramPosterior, shared: bool = True) -> FixedPointGradient:
+def fixed_point_gradient(
+    posterior: GramPosterior,  # at a fixed point, (..., C, N)
+    shared: bool = True,  # sum over the classes, for one kernel matrix shared by them
+) -> FixedPointGradient:
     """Gradient of the converged evidence bound with respect to the kernel matrix and the prior mean.
 
     At a fixed point the sites are stationary, so no autograd through the iterations is needed: ``dK = sum
     over c of (alpha_c alpha_c' - G_c) / 2`` with ``G = W^1/2 B^-1 W^1/2``, and ``da = alpha`` for a mean
     that varies with the datum (sum it over the data for one mean for each class). Mind the warning of
     `objectives` on the output scale.
-
-    Parameters
-    ----------
-    posterior : GramPosterior
-        At a fixed point, (..., C, N).
-    shared : bool, default=True
-        Sum over the classes, for one kernel matrix shared by them.
     """
     alpha, half = posterior.alpha, posterior.half()
     gram = 0.5 * (alpha.unsqueeze(-1) * alpha.unsqueeze(-2) - half.mT @ half)
@@ -275,10 +229,10 @@ def fixed_point_gradient(posterior: GramPosterior, shared: bool = True) -> Fixed
 
 
 def fit_joint_one_vs_each(
-    Kxx: Tensor,
-    prior_mean: Tensor,
-    y: Tensor,
-    n_classes: int | None = None,
+    Kxx: Tensor,  # (..., N, N), kernel matrix shared by the classes
+    prior_mean: Tensor,  # scalar or (..., C)
+    y: Tensor,  # (..., N) int64
+    n_classes: int | None = None,  # this and the following as in `fit_mean_field`
     weight: Tensor | None = None,
     max_steps: int = 200,
     tolerance: float = 1e-4,
@@ -287,15 +241,6 @@ def fit_joint_one_vs_each(
 
     A binary logistic fit to the ``M = N (C - 1)`` differences of latents (see `pairwise`), so it costs
     ``O(M^3)`` time and ``O(M^2)`` memory per task; its bound is at least the factorised one.
-
-    Parameters
-    ----------
-    Kxx : Tensor (..., N, N)
-        Kernel matrix shared by the classes.
-    prior_mean : Tensor, scalar or (..., C)
-    y : Tensor (..., N) int64
-    n_classes, weight, max_steps, tolerance
-        As in `fit_mean_field`.
     """
     check_weight(y, weight)
     classes = count_classes(y, n_classes)

@@ -10,7 +10,7 @@
 ============================  ================================================================
 
 To add one: implement `Likelihood`, and with it `MeanFieldLikelihood` or `ConjugateLikelihood` (as `ClassSites`) when it
-has Gaussian sites, add it here, and list it in ``tests/contracts/test_likelihoods.py``. Read `logistic` first.
+has Gaussian sites, state its `name`, and add a case to ``tests/contracts/test_likelihoods.py``. Read `logistic` first.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from sureshot.likelihoods.logistic_softmax import LogisticSoftmax
 from sureshot.likelihoods.one_vs_each import OneVsEach
 from sureshot.likelihoods.sites import ConjugateLikelihood, MeanFieldLikelihood
 from sureshot.likelihoods.softmax import Softmax
+from sureshot.members import members
 
 __all__ = [
     "LIKELIHOODS",
@@ -40,10 +41,8 @@ __all__ = [
     "get_likelihood",
 ]
 
-LIKELIHOODS: dict[str, type[Likelihood]] = {
-    likelihood.name: likelihood for likelihood in (Logistic, OneVsEach, LogisticSoftmax, GaussianLabels, Softmax)
-}
-"""Every likelihood by its public name."""
+LIKELIHOODS: dict[str, type[Likelihood]] = members(Likelihood, __name__)
+"""Every likelihood of labels by its public name."""
 
 
 def get_likelihood(name: str, **options: Any) -> Likelihood:

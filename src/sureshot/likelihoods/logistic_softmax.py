@@ -67,34 +67,20 @@ class PoissonGammaState(NamedTuple):
 class LogisticSoftmax(ConjugateLikelihood, ClassSites):
     """``p(k | f) = sigma(f_k / temperature) / sum over c of sigma(f_c / temperature)``.
 
-    Parameters
-    ----------
-    temperature : float or Tensor (), default=1.0
-        Divides the latents. It only sets the scale that a learnt kernel starts from.
-    augmentation : {"negative_multinomial", "poisson_gamma"}
-        Of the mean field; the default has the tighter bound.
-    n_points : int, default=256
-        Points of the fixed quasi-Monte-Carlo set behind `integral`.
-    detach_tilting : bool, default=False
-        Steps of "poisson_gamma" with f~ a constant of the gradient, as in the code released with the paper.
-    released_bound : bool, default=False
-        Of "poisson_gamma": alpha_n / C once for each datum where eq. 12f has it for each class, as in that code. It
-        can exceed the evidence and is kept for comparison only.
-
-    Raises
-    ------
-    ValueError
-        When the temperature is not positive, the augmentation unknown, or an option does not belong to it.
+    A ValueError refuses a temperature that is not positive, an unknown augmentation, and options of another one.
     """
 
     name = "logistic_softmax"
 
     def __init__(
         self,
-        temperature: float | Tensor = 1.0,
-        augmentation: Augmentation = "negative_multinomial",
-        n_points: int = N_POINTS,
+        temperature: float | Tensor = 1.0,  # divides the latents; it only sets the scale a learnt kernel starts from
+        augmentation: Augmentation = "negative_multinomial",  # of the mean field; the default has the tighter bound
+        n_points: int = N_POINTS,  # of the fixed quasi-Monte-Carlo set behind `integral`
+        # Steps of "poisson_gamma" with f~ a constant of the gradient, as in the code released with the paper.
         detach_tilting: bool = False,
+        # Of "poisson_gamma": alpha_n / C once for each datum where eq. 12f has it for each class, as in that code. It
+        # can exceed the evidence and is kept for comparison only.
         released_bound: bool = False,
     ) -> None:
         if augmentation not in ("negative_multinomial", "poisson_gamma"):
@@ -209,24 +195,16 @@ class LogisticSoftmax(ConjugateLikelihood, ClassSites):
         return self.poisson_gamma_bound(mean, variance, y, PoissonGammaState(*carried), weight)
 
     def poisson_gamma_step(
-        self, mean: Tensor, variance: Tensor, y: Tensor, shape: Tensor, weight: Tensor | None = None
+        self,
+        mean: Tensor,  # (..., C, N), this and the next
+        variance: Tensor,
+        y: Tensor,  # (..., N)
+        shape: Tensor,  # (..., N), the rate's shape parameter alpha from the step before; ``1 + C/2`` at the start
+        weight: Tensor | None = None,  # (..., N), copies of each datum; 1 by default
     ) -> tuple[Sites, PoissonGammaState]:
         """One update of the papers' mean field: tilting, counts, rate, Polya-Gamma (CDKT eq. 4.4a, b, c, f).
 
-        Parameters
-        ----------
-        mean, variance : Tensor (..., C, N)
-        y : Tensor (..., N)
-        shape : Tensor (..., N)
-            The rate's shape parameter alpha from the step before; ``1 + C/2`` at the start.
-        weight : Tensor (..., N), optional
-            Copies of each datum; 1 by default.
-
-        Returns
-        -------
-        sites : Sites
-        state : PoissonGammaState
-            Pass ``state.shape_parameter`` to the next step; `poisson_gamma_bound` bounds at this state.
+        Pass ``state.shape_parameter`` to the next step; `poisson_gamma_bound` bounds at this state.
         """
         squared, log_counts, _ = self._count_terms(mean, variance)
         if self.detach_tilting:

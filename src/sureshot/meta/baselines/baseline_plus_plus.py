@@ -25,6 +25,8 @@ class BaselinePlusPlus(TransferLearner):
     Its other arguments are those of `TransferLearner`.
     """
 
+    name = "baseline_plus_plus"
+
     def __init__(
         self,
         backbone: Backbone,

@@ -19,6 +19,8 @@ class FeatureTransfer(TransferLearner):
     Its arguments are those of `TransferLearner`.
     """
 
+    name = "feature_transfer"
+
     def __init__(
         self,
         backbone: Backbone,

@@ -68,6 +68,8 @@ class MatchingPosterior(LogitsPosterior):
 class MatchingNet(EmbeddingLearner):
     """Matching networks (Vinyals et al. 2016) as compared by Chen et al. (2019)."""
 
+    name = "matchingnet"
+
     def __init__(
         self,
         backbone: Backbone,

@@ -46,6 +46,8 @@ class PrototypePosterior(LogitsPosterior):
 class ProtoNet(EmbeddingLearner):
     """Prototypical networks (Snell et al. 2017)."""
 
+    name = "protonet"
+
     def task_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
         """Mean cross-entropy of the queries, (T,)."""
         posterior = self.condition_embedded(

@@ -1,7 +1,7 @@
 """Learners by name: `make_learner` builds one, `learner_from_config` builds it again from its checkpoint.
 
-To add a learner: a class under the contract of `base`, a row in `presets` (Gaussian processes) or in `_BASELINES`,
-and nothing else; the contract tests run over `LEARNER_NAMES`.
+To add a learner: a row in `presets` (Gaussian processes), or a class in a module of `sureshot.meta.baselines` that
+states its ``name``, and nothing else; the contract tests run over `LEARNER_NAMES`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,9 @@ from sureshot.data.checks import near
 from sureshot.kernels import KERNEL_NAMES
 from sureshot.likelihoods import Likelihood, LogisticSoftmax, OneVsEach, Softmax
 from sureshot.likelihoods.sites import ClassSites
+from sureshot.members import members
 from sureshot.meta.baselines.base_classes import BaseClassifier
-from sureshot.meta.baselines.baseline_plus_plus import BaselinePlusPlus
-from sureshot.meta.baselines.feature_transfer import FeatureTransfer
 from sureshot.meta.baselines.heads import LinearHead
-from sureshot.meta.baselines.matching import MatchingNet
-from sureshot.meta.baselines.prototypical import ProtoNet
 from sureshot.meta.baselines.transfer import TransferLearner
 from sureshot.meta.learners.embedding import EmbeddingLearner, Precision
 from sureshot.meta.learners.gp import GaussianProcessLearner
@@ -40,12 +37,7 @@ from sureshot.meta.learners.presets import (
 from sureshot.meta.learners.task_inference import TaskInference
 from sureshot.meta.learners.task_kernel import TaskKernel
 
-_BASELINES: dict[str, type[EmbeddingLearner]] = {
-    "protonet": ProtoNet,
-    "matchingnet": MatchingNet,
-    "feature_transfer": FeatureTransfer,
-    "baseline_plus_plus": BaselinePlusPlus,
-}
+_BASELINES: dict[str, type[EmbeddingLearner]] = members(EmbeddingLearner, "sureshot.meta.baselines")
 
 _PREDICTIVE_LIKELIHOODS: dict[str, Likelihood | None] = {
     "own": None,

@@ -10,21 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import Any
 
+from sureshot.members import members
 from sureshot.networks.backbones.base import Backbone, as_inputs
 from sureshot.networks.backbones.conv4 import Conv4
 from sureshot.networks.backbones.lstm import LSTM
 from sureshot.networks.backbones.projections import Identity, LinearProjection, MLPProjection
 from sureshot.networks.backbones.resnet import ResNet12, ResNet18
 
-BACKBONES: dict[str, Callable[..., Backbone]] = {
-    "conv4": Conv4,
-    "resnet12": ResNet12,
-    "resnet18": ResNet18,
-    "identity": Identity,
-    "linear": LinearProjection,
-    "mlp": MLPProjection,
-    "lstm": LSTM,
-}
+BACKBONES: dict[str, Callable[..., Backbone]] = members(Backbone, __name__)
 BACKBONE_NAMES = tuple(BACKBONES)
 
 

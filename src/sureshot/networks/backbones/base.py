@@ -5,15 +5,15 @@ inputs and says so when other ones come, it knows how many features it gives, an
 values from which `sureshot.networks.backbones.backbone_from_config` builds the same network again; the weights are
 its ``state_dict``.
 
-To add one, derive from `Backbone`, write `encode`, draw every initial weight from the given seed with the builders
-of `sureshot.networks.backbones.initialisation`, and enter the class in `sureshot.networks.backbones.BACKBONES`.
+To add one, write a module beside this one: derive from `Backbone`, state the `name`, write `encode`, and draw every
+initial weight from the given seed with the builders of `sureshot.networks.backbones.initialisation`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -22,13 +22,15 @@ from torch import Tensor, nn
 class Backbone(nn.Module, ABC):
     """A network from rows to features."""
 
+    name: ClassVar[str]
+    """The public name, as in ``make_backbone(name, ...)``."""
+
     input_shape: tuple[int, ...]
     n_features: int
     config: dict[str, Any]
 
     def __init__(
         self,
-        name: str,  # by which it is registered
         input_shape: Sequence[int],  # of a row: (channels, height, width), (length, channels) of a sequence or (width,)
         n_features: int,
         options: Mapping[str, Any],  # everything else that rebuilds the network, as JSON values
@@ -38,7 +40,7 @@ class Backbone(nn.Module, ABC):
         if not self.input_shape or min(self.input_shape) < 1:
             raise ValueError(f"input_shape must be the positive sizes of one row, got {tuple(input_shape)}")
         self.n_features = int(n_features)
-        self.config = {"name": name, "input_shape": list(self.input_shape), **options}
+        self.config = {"name": self.name, "input_shape": list(self.input_shape), **options}
 
     def forward(self, x: Tensor) -> Tensor:
         """Features (B, n_features) of rows (B, *input_shape)."""

@@ -36,6 +36,8 @@ class Conv4Block(nn.Module):
 class Conv4(Backbone):
     """Conv4, for images of at least 16x16 pixels."""
 
+    name = "conv4"
+
     def __init__(
         self,
         input_shape: Sequence[int],
@@ -43,12 +45,11 @@ class Conv4(Backbone):
         n_filters: int | Sequence[int] = 64,  # of all blocks, or of each of the four
         seed: int = 0,  # of the initial weights (He normal; batch normalisation starts at weight 1 and bias 0)
     ) -> None:
-        channels, height, width = image_shape("conv4", input_shape, 16)
+        channels, height, width = image_shape(self.name, input_shape, 16)
         widths = [n_filters] * 4 if isinstance(n_filters, int) else [int(n) for n in n_filters]
         if len(widths) != 4 or min(widths) < 1:
             raise ValueError(f"n_filters must be one positive number or four, got {n_filters!r}")
         super().__init__(
-            "conv4",
             input_shape,
             widths[-1] * (height // 16) * (width // 16),
             {"n_filters": n_filters if isinstance(n_filters, int) else widths, "seed": seed},

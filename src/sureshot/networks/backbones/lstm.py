@@ -25,6 +25,8 @@ class LSTM(Backbone):
     forget gates, which are 1 (Jozefowicz et al. 2015).
     """
 
+    name = "lstm"
+
     def __init__(
         self,
         input_shape: Sequence[int],  # length L and number D of values at a step
@@ -47,7 +49,6 @@ class LSTM(Backbone):
         if hidden < 1 or layers < 1:
             raise ValueError(f"hidden and layers must be at least 1, got {hidden} and {layers}")
         super().__init__(
-            "lstm",
             input_shape,
             hidden * (2 if bidirectional else 1),
             {

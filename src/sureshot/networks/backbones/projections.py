@@ -25,8 +25,10 @@ from sureshot.networks.backbones.initialisation import dense, he_normal, orthogo
 class Identity(Backbone):
     """The inputs as they are, flattened; as unit vectors with `normalise`."""
 
+    name = "identity"
+
     def __init__(self, input_shape: Sequence[int], *, normalise: bool = False) -> None:
-        super().__init__("identity", input_shape, math.prod(input_shape), {"normalise": normalise})
+        super().__init__(input_shape, math.prod(input_shape), {"normalise": normalise})
         self.normalise = normalise
 
     def encode(self, x: Tensor) -> Tensor:
@@ -35,6 +37,8 @@ class Identity(Backbone):
 
 class LinearProjection(Backbone):
     """A linear map that starts as an isometry, or as near to one as its width allows."""
+
+    name = "linear"
 
     def __init__(
         self,
@@ -55,7 +59,6 @@ class LinearProjection(Backbone):
                 f"rank must be 1 to {width} and keeps the width of {width}, got rank {rank} with {n_out} features"
             )
         super().__init__(
-            "linear",
             input_shape,
             n_out,
             {"n_features": n_features, "rank": rank, "bias": bias, "normalise": normalise, "seed": seed},
@@ -78,6 +81,8 @@ class LinearProjection(Backbone):
 class MLPProjection(Backbone):
     """A linear map plus a ReLU network: starts as `LinearProjection`, can leave it."""
 
+    name = "mlp"
+
     def __init__(
         self,
         input_shape: Sequence[int],  # D values in all
@@ -93,7 +98,6 @@ class MLPProjection(Backbone):
         if not widths or min(widths) < 1:
             raise ValueError(f"hidden must be at least one positive width, got {hidden!r}: without any take 'linear'")
         super().__init__(
-            "mlp",
             input_shape,
             n_out,
             {"n_features": n_features, "hidden": widths, "normalise": normalise, "seed": seed},

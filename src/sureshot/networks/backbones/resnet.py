@@ -49,6 +49,8 @@ class ResNet12Block(nn.Module):
 class ResNet12(Backbone):
     """ResNet-12, for images of at least 16x16 pixels."""
 
+    name = "resnet12"
+
     def __init__(
         self,
         input_shape: Sequence[int],
@@ -58,13 +60,12 @@ class ResNet12(Backbone):
         average_pool: bool = True,
         seed: int = 0,
     ) -> None:
-        channels, height, width = image_shape("resnet12", input_shape, 16)
+        channels, height, width = image_shape(self.name, input_shape, 16)
         filters = [int(n) for n in widths]
         if len(filters) != 4 or min(filters) < 1:
             raise ValueError(f"widths must be four positive numbers, got {widths!r}")
         n_pixels = 1 if average_pool else (height // 16) * (width // 16)
         super().__init__(
-            "resnet12",
             input_shape,
             filters[-1] * n_pixels,
             {"widths": filters, "average_pool": average_pool, "seed": seed},
@@ -107,6 +108,8 @@ class BasicBlock(nn.Module):
 class ResNet18(Backbone):
     """ResNet-18 with global average pooling; for at least 8x8 pixels (CIFAR stem) or 32x32 (ImageNet stem)."""
 
+    name = "resnet18"
+
     def __init__(
         self,
         input_shape: Sequence[int],
@@ -128,7 +131,6 @@ class ResNet18(Backbone):
         if n_features is not None and n_features < 1:
             raise ValueError(f"n_features must be at least 1, got {n_features}")
         super().__init__(
-            "resnet18",
             input_shape,
             n_features or filters[-1],
             {"stem": chosen, "width": width, "n_features": n_features, "seed": seed},

@@ -1,0 +1,74 @@
+"""What the model files of all estimators have in common: classes, columns, labelled rows and the scaling of columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sureshot.estimators.fitted import Fitted
+from sureshot.estimators.preprocessing import Scaling
+from sureshot.estimators.validation import Columns, LabelledRows
+from sureshot.persistence import Artifact, ArtifactError, decode_labels, encode_labels, require
+
+HEADER: dict[str, Any] = {
+    "classes": dict,
+    "n_features_in": int,
+    "feature_names_in": (list, type(None)),
+    "temperature": float,
+}
+"""Entries of `header_of`, with the types that are read."""
+
+
+def header_of(fitted: Fitted) -> dict[str, Any]:
+    """Header entries of what any estimator has learnt."""
+    names = fitted.columns.names
+    return {
+        "classes": encode_labels(fitted.classes),
+        "n_features_in": int(fitted.columns.n_features),
+        "feature_names_in": None if names is None else [str(name) for name in names],
+        "temperature": fitted.temperature,
+        "calibrated": fitted.calibrated,
+    }
+
+
+def arrays_of(rows: LabelledRows, scaling: Scaling | None) -> dict[str, Any]:
+    """The rows as arrays, and the scaling if there is one."""
+    arrays: dict[str, Any] = {"rows.x": rows.x, "rows.y": rows.y, "rows.weight": rows.weight}
+    if scaling is not None:
+        kept = scaling.kept.astype(np.int64)
+        arrays |= {"scaling.kept": kept, "scaling.mean": scaling.mean, "scaling.scale": scaling.scale}
+    return arrays
+
+
+def read_columns(header: dict[str, Any]) -> Columns:
+    """The columns as the user knows them."""
+    names = header["feature_names_in"]
+    return Columns(header["n_features_in"], None if names is None else np.asarray(names, dtype=object))
+
+
+def read_rows(artifact: Artifact, header: dict[str, Any]) -> tuple[np.ndarray, LabelledRows]:
+    """Classes (C,) and labelled rows; `ArtifactError` where they do not fit together."""
+    x, y, weight = require(
+        artifact,
+        {"rows.x": ("float64", ("N", "D")), "rows.y": ("int64", ("N",)), "rows.weight": ("float64", ("N",))},
+    ).values()
+    classes = decode_labels(header["classes"])
+    if not len(y) or y.min() < 0 or y.max() >= len(classes) or not (weight > 0).all():
+        raise ArtifactError(f"{artifact.path}: the rows do not fit the classes; save the model again.")
+    return classes, LabelledRows(x, y, weight)
+
+
+def read_scaling(artifact: Artifact, n_columns: int) -> Scaling:
+    """The scaling of so many columns; `ArtifactError` where it does not fit them."""
+    kept, mean, scale = require(
+        artifact,
+        {
+            "scaling.kept": ("int64", ("K",)),
+            "scaling.mean": ("float64", ("K",)),
+            "scaling.scale": ("float64", ("K",)),
+        },
+    ).values()
+    if (len(kept) and (kept.min() < 0 or kept.max() >= n_columns)) or not (scale > 0).all():
+        raise ArtifactError(f"{artifact.path}: the scaling does not fit the columns; save the model again.")
+    return Scaling(kept, mean, scale)
