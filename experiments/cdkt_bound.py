@@ -180,7 +180,7 @@ def derivatives(z: Tensor, y: Tensor, seed: int) -> pd.DataFrame:
 def objective(rule: TaskInference, gram: Tensor, y: Tensor, mean: float, seed: int = 0) -> Tensor:
     """What marginal-likelihood training maximises, for each row, (T,)."""
     prior = GramPrior(gram, torch.tensor(mean, dtype=gram.dtype))
-    return rule.evidence(prior, y, 5, None, torch.Generator().manual_seed(seed)) / y.shape[1]
+    return rule.evidence(prior, y, 5, None, torch.Generator().manual_seed(seed))[0] / y.shape[1]
 
 
 def _verdicts(values: pd.DataFrame, slopes: pd.DataFrame) -> tuple[Verdict, ...]:

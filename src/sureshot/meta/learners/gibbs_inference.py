@@ -40,7 +40,7 @@ class GibbsInference(TaskInference):
         self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor, generator: torch.Generator
     ) -> tuple[Posterior, float]:
         """The chains' posterior; draws have no log evidence. See `TaskInference.condition_alone`."""
-        return self.posterior(prior, y, n_classes, weight, generator), math.nan
+        return self.posterior(prior, y, n_classes, weight, generator)[0], math.nan
 
     def entries(self, n_rows: int, n_classes: int, n_kernels: int) -> int:
         """See `TaskInference.entries`: a matrix for each class and chain."""

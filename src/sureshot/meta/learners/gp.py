@@ -266,8 +266,8 @@ class GaussianProcessLearner(EmbeddingLearner):
             z, y, mask = tasks.merged()
             weight = None if mask is None else mask.to(z.dtype)
             prior = self._prior(self.kernel, z, tasks.n_classes, tasks.class_mask, self.prior_mean)
-            evidence, self.task_state = self.training_inference.evidence_from(
-                self.task_state, prior, y, tasks.n_classes, weight, generator
+            evidence, self.task_state = self.training_inference.evidence(
+                prior, y, tasks.n_classes, weight, generator, start=self.task_state
             )
             rows = y.shape[-1] if weight is None else weight.sum(-1)
             return -evidence / rows
@@ -312,11 +312,11 @@ class GaussianProcessLearner(EmbeddingLearner):
         kernel = self.kernel if training else copy.deepcopy(self.kernel).requires_grad_(False)
         prior = self._prior(kernel, support, n_classes, class_mask, mean)
         if training:
-            latent, self.task_state = self.training_inference.posterior_from(
-                self.task_state, prior, support_y, n_classes, weight, generator
+            latent, self.task_state = self.training_inference.posterior(
+                prior, support_y, n_classes, weight, generator, start=self.task_state
             )
         else:
-            latent = self.prediction_inference.posterior(prior, support_y, n_classes, weight, generator)
+            latent, _ = self.prediction_inference.posterior(prior, support_y, n_classes, weight, generator)
         rule = self.training_rule if training else self.rule
         membership = nn.functional.one_hot(support_y, n_classes).to(support.dtype).mT
         if weight is not None:

@@ -26,7 +26,7 @@ from sureshot.gaussian.sites import Sites
 from sureshot.inference.label_regression import regression_log_evidence, regression_sites
 from sureshot.likelihoods.gaussian import GaussianLabels
 from sureshot.meta.learners.absent_classes import present_classes
-from sureshot.meta.learners.task_inference import TaskInference
+from sureshot.meta.learners.task_inference import TaskInference, TaskState
 
 
 @dataclass(frozen=True)
@@ -44,24 +44,38 @@ class LabelRegression(TaskInference):
         object.__setattr__(self, "likelihood", GaussianLabels(self.noise))
 
     def evidence(
-        self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
-    ) -> Tensor:
+        self,
+        prior: GramPrior,
+        y: Tensor,
+        n_classes: int,
+        weight: Tensor | None,
+        generator: torch.Generator,
+        start: TaskState | None = None,
+    ) -> tuple[Tensor, None]:
         """Exact log evidence of the targets, summed over the classes, (T,); an absent class contributes nothing."""
-        return regression_log_evidence(prior, y, n_classes, weight, self.noise, _present(prior, y, n_classes))
+        present = _present(prior, y, n_classes)
+        return regression_log_evidence(prior, y, n_classes, weight, self.noise, present), None
 
     def posterior(
-        self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
-    ) -> GramPosterior:
+        self,
+        prior: GramPrior,
+        y: Tensor,
+        n_classes: int,
+        weight: Tensor | None,
+        generator: torch.Generator,
+        start: TaskState | None = None,
+    ) -> tuple[GramPosterior, None]:
         """The exact posterior; see `TaskInference.posterior`. The mean of an absent class stays at its prior."""
         sites = regression_sites(prior, y, n_classes, weight, self.noise, _present(prior, y, n_classes))
-        return prior.condition(Sites(*(part.unsqueeze(0) for part in sites)))
+        return prior.condition(Sites(*(part.unsqueeze(0) for part in sites))), None
 
     def condition_alone(
         self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor, generator: torch.Generator
     ) -> tuple[GramPosterior, float]:
         """Posterior and log evidence, both exact; see `TaskInference.condition_alone`."""
-        posterior = self.posterior(prior, y, n_classes, weight, generator)
-        return posterior, float(self.evidence(prior, y, n_classes, weight, generator))
+        posterior, _ = self.posterior(prior, y, n_classes, weight, generator)
+        evidence, _ = self.evidence(prior, y, n_classes, weight, generator)
+        return posterior, float(evidence)
 
     def entries(self, n_rows: int, n_classes: int, n_kernels: int) -> int:
         """See `TaskInference.entries`: a factor for each kernel matrix."""

@@ -31,6 +31,7 @@ from sureshot.inference.mean_field import fit_mean_field
 from sureshot.likelihoods.logistic_softmax import LogisticSoftmax
 from sureshot.meta.learners.absent_classes import present_classes
 from sureshot.meta.learners.gibbs_inference import GibbsInference
+from sureshot.meta.learners.task_inference import TaskState
 
 _START_STEPS = 10  # of mean field; the chains forget where they started
 
@@ -47,17 +48,29 @@ class LogisticSoftmaxGibbs(GibbsInference):
         object.__setattr__(self, "likelihood", LogisticSoftmax(self.temperature))
 
     def evidence(
-        self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
-    ) -> Tensor:
+        self,
+        prior: GramPrior,
+        y: Tensor,
+        n_classes: int,
+        weight: Tensor | None,
+        generator: torch.Generator,
+        start: TaskState | None = None,
+    ) -> tuple[Tensor, None]:
         """A value whose gradient estimates that of ``log p(y)``, (T,); see `TaskInference.evidence`."""
         sites = self.sample_sites(prior, y, n_classes, weight, generator, self.n_sweeps_evidence)
-        return site_log_evidence(prior.gram, prior.mean, *sites).sum(-1).mean(0)
+        return site_log_evidence(prior.gram, prior.mean, *sites).sum(-1).mean(0), None
 
     def posterior(
-        self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
-    ) -> GramPosterior:
+        self,
+        prior: GramPrior,
+        y: Tensor,
+        n_classes: int,
+        weight: Tensor | None,
+        generator: torch.Generator,
+        start: TaskState | None = None,
+    ) -> tuple[GramPosterior, None]:
         sites = self.sample_sites(prior, y, n_classes, weight, generator, self.n_sweeps_posterior)
-        return prior.condition(sites)
+        return prior.condition(sites), None
 
     @torch.no_grad()
     def sample_sites(

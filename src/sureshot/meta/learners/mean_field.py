@@ -110,21 +110,15 @@ class MeanField(TaskInference):
         return torch.full(y.shape, share, dtype=dtype, device=y.device) if weight is None else share * weight
 
     def evidence(
-        self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
-    ) -> Tensor:
-        """The evidence bound after the steps, (T,); with `pairs_per_row` that of the likelihood so weighted."""
-        return self.evidence_from(None, prior, y, n_classes, weight, generator)[0]
-
-    def evidence_from(
         self,
-        start: TaskState | None,
         prior: GramPrior,
         y: Tensor,
         n_classes: int,
         weight: Tensor | None,
         generator: torch.Generator,
+        start: TaskState | None = None,
     ) -> tuple[Tensor, TaskState | None]:
-        """See `TaskInference.evidence_from`."""
+        """The evidence bound after the steps, (T,); with `pairs_per_row` that of the likelihood so weighted."""
         total = prior.gram.new_zeros(len(y))
         ended: TaskState | None = None
         for group in groups_by_way(prior, y, n_classes, weight):
@@ -137,21 +131,15 @@ class MeanField(TaskInference):
         return total, ended
 
     def posterior(
-        self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
-    ) -> GramPosterior:
-        """See `TaskInference.posterior`; absent classes keep their prior."""
-        return self.posterior_from(None, prior, y, n_classes, weight, generator)[0]
-
-    def posterior_from(
         self,
-        start: TaskState | None,
         prior: GramPrior,
         y: Tensor,
         n_classes: int,
         weight: Tensor | None,
         generator: torch.Generator,
+        start: TaskState | None = None,
     ) -> tuple[GramPosterior, TaskState | None]:
-        """See `TaskInference.posterior_from`."""
+        """See `TaskInference.posterior`; absent classes keep their prior."""
         size = (len(y), n_classes, y.shape[-1])
         precision, shift = prior.gram.new_zeros(size), prior.gram.new_zeros(size)
         last = None

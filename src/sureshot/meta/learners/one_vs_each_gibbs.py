@@ -25,6 +25,7 @@ from sureshot.inference.one_vs_each.posterior import OneVsEachPosterior
 from sureshot.likelihoods.one_vs_each import OneVsEach
 from sureshot.meta.learners.gibbs_inference import GibbsInference
 from sureshot.meta.learners.mean_field import MeanField
+from sureshot.meta.learners.task_inference import TaskState
 
 _MEAN_FIELD_STEPS = 5  # enough to begin a chain near the posterior
 
@@ -38,19 +39,31 @@ class OneVsEachGibbs(GibbsInference):
     )  # for its predictive rules; the sampler does not depend on it
 
     def evidence(
-        self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
-    ) -> Tensor:
+        self,
+        prior: GramPrior,
+        y: Tensor,
+        n_classes: int,
+        weight: Tensor | None,
+        generator: torch.Generator,
+        start: TaskState | None = None,
+    ) -> tuple[Tensor, None]:
         """``log p(y | omega)`` averaged over the chains, (T,); its gradient is what counts, see the module's notes."""
         gram, class_mean = _task_prior(prior, y, n_classes)
         result = self._sample(prior, gram, class_mean, y, weight, generator, self.n_sweeps_evidence)
-        return mean_collapsed_log_evidence(gram, class_mean, result.prior.star(), result.last)
+        return mean_collapsed_log_evidence(gram, class_mean, result.prior.star(), result.last), None
 
     def posterior(
-        self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
-    ) -> OneVsEachPosterior:
+        self,
+        prior: GramPrior,
+        y: Tensor,
+        n_classes: int,
+        weight: Tensor | None,
+        generator: torch.Generator,
+        start: TaskState | None = None,
+    ) -> tuple[OneVsEachPosterior, None]:
         gram, class_mean = _task_prior(prior, y, n_classes)
         result = self._sample(prior, gram, class_mean, y, weight, generator, self.n_sweeps_posterior)
-        return OneVsEachPosterior(result, gram, class_mean)
+        return OneVsEachPosterior(result, gram, class_mean), None
 
     @torch.no_grad()
     def _sample(
@@ -69,7 +82,8 @@ class OneVsEachGibbs(GibbsInference):
             gram = gram * kept.unsqueeze(-1) * kept.unsqueeze(-2)
         start = None
         if self.start == "mean_field":
-            fitted = MeanField(self.likelihood, _MEAN_FIELD_STEPS).posterior(prior, y, n_classes, weight, generator)
+            first = MeanField(self.likelihood, _MEAN_FIELD_STEPS)
+            fitted, _ = first.posterior(prior, y, n_classes, weight, generator)
             start = fitted.mean.squeeze(0), fitted.variance.squeeze(0)
         return run_one_vs_each_gibbs(
             gram, class_mean, y, n_classes, self.n_chains, n_sweeps, weight, generator, start=start
