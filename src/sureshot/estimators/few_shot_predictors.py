@@ -29,6 +29,7 @@ from sureshot.likelihoods.quadrature import marginal_variance
 from sureshot.meta.learners import EmbeddedPosterior, EmbeddingLearner, GaussianProcessLearner
 from sureshot.meta.learners.gp import distance_to_classes
 from sureshot.meta.learners.prediction import class_probabilities, temper
+from sureshot.meta.learners.task_inference import TaskProblem
 
 
 class ConditionedLearner(Predictor):
@@ -232,9 +233,8 @@ def _gaussian(
         return GaussianPredictor(learner, x, membership, prior, nothing, support.n_classes, 0.0)
     if not inference.takes_real_weights:
         _whole(support.weight, "a learner that samples")
-    posterior, evidence = inference.condition_alone(
-        prior, y.unsqueeze(0), n_present, support.weight.unsqueeze(0), generator
-    )
+    problem = TaskProblem(prior, y.unsqueeze(0), n_present, support.weight.unsqueeze(0))
+    posterior, evidence = inference.condition_alone(problem, generator)
     if n_present < support.n_classes:
         posterior = WithPriorClasses(posterior, present, shift.expand(support.n_classes))
     return GaussianPredictor(learner, x, membership, prior, posterior, support.n_classes, evidence)

@@ -34,7 +34,7 @@ from sureshot.meta.learners.absent_classes import ABSENT_MEAN
 from sureshot.meta.learners.base import Latents, mean_over_rows
 from sureshot.meta.learners.embedding import EmbeddedPosterior, EmbeddingLearner, Precision
 from sureshot.meta.learners.prediction import TASK_RULES, TaskRule, class_probabilities, temper
-from sureshot.meta.learners.task_inference import TaskInference
+from sureshot.meta.learners.task_inference import TaskInference, TaskProblem
 from sureshot.meta.learners.task_kernel import TaskKernel
 from sureshot.meta.tasks import Tasks
 
@@ -85,19 +85,16 @@ class GaussianProcessTaskPosterior(EmbeddedPosterior):
         return self.latent.query(*self.prior.queries(query))
 
 
-def distance_to_classes(kernel: TaskKernel, support: Tensor, membership: Tensor, query: Tensor) -> Tensor:
+def distance_to_classes(
+    kernel: TaskKernel,
+    support: Tensor,  # (T, S, D)
+    membership: Tensor,  # (T, C, S), how often a row counts, in its own class; zero elsewhere
+    query: Tensor,  # (T, Q, D)
+) -> Tensor:
     """Squared distance, in the kernel's feature space, to the nearest class mean of the support, (T, Q).
 
     ``k(x, x) - 2 mean_i k(x, x_i) + mean_ij k(x_i, x_j)`` over the rows of a class. One-vs-each latents cannot say it:
     only their differences are observed, so far from all data they fall back to the prior together.
-
-    Parameters
-    ----------
-    kernel : TaskKernel
-    support : Tensor (T, S, D)
-    membership : Tensor (T, C, S)
-        How often a row counts, in its own class; zero elsewhere.
-    query : Tensor (T, Q, D)
     """
     cross = kernel.cross(support, query)  # (T, 1 or C, S, Q)
     shares = membership / membership.sum(-1, keepdim=True).clamp_min(torch.finfo(membership.dtype).tiny)
@@ -109,45 +106,7 @@ def distance_to_classes(kernel: TaskKernel, support: Tensor, membership: Tensor,
 
 
 class GaussianProcessLearner(EmbeddingLearner):
-    """A deep-kernel Gaussian-process classifier for tasks.
-
-    Parameters
-    ----------
-    backbone : nn.Module
-    kernel : TaskKernel
-    training, prediction : TaskInference
-        For meta-training and for use; they may differ in steps, sweeps and chains only.
-    objective : {"marginal", "predictive", "base_classes"}
-    rule : str
-        Predictive rule, for use and for predictive-likelihood training.
-    training_rule : str, optional
-        Another rule for predictive-likelihood training.
-    predictive_likelihood : Likelihood, optional
-        Turns latents into probabilities; that of the inference by default.
-    prior_mean, prediction_prior_mean : float
-        Of all latents, in training and in use (the same by default).
-    learn_prior_mean : bool
-        Learn the prior mean, starting from `prior_mean`; use then takes the learned one.
-    predictive_split : {"support", "first_rows"}
-        "first_rows" conditions on the first C x shots rows of the class-major array, as released with the paper on
-        mean field; kept to reproduce its numbers.
-    fit_normalisation : bool
-        Meta-learn the normalisation of embeddings: whenever meta-training scores the learner on validation classes,
-        it first fits the statistics of batch normalisation to their inputs, and the centre of embeddings in use to
-        theirs as far as it differs from that of the base classes by more than chance. The classes of use are new, and
-        often of another domain, in which the statistics of the base classes are wrong. The centre matters to kernels
-        of directions (cosine, unit_rbf); to linear and polynomial ones it is another origin, to others nothing.
-    fit_temperature : bool
-        Meta-learn a temperature of the predictive probabilities, likewise: by the likelihood of the tasks of
-        validation classes, of two numbers of classes and of two numbers of shots where there are enough, so that tasks
-        of others have theirs. A learner trained on its base classes is too sure of itself on new ones.
-    base_classes : nn.Module, optional
-        For the objective "base_classes": losses (T,) of tasks of embeddings of single images. Kernel and prior mean
-        then stay as they start, so this is meant for kernels that do not depend on the size of embeddings.
-    batch_norm : bool
-        Normalise every embedding by the batch of its pass (running statistics in use): kernels of directions then see
-        embeddings around their mean, as the cosine kernel of deep kernel transfer does in one of its variants.
-    """
+    """A deep-kernel Gaussian-process classifier for tasks."""
 
     centre: Tensor
     prediction_shift: Tensor
@@ -159,19 +118,33 @@ class GaussianProcessLearner(EmbeddingLearner):
         self,
         backbone: nn.Module,
         kernel: TaskKernel,
-        training: TaskInference,
-        prediction: TaskInference,
+        training: TaskInference,  # for meta-training
+        prediction: TaskInference,  # for use; the two may differ in steps, sweeps and chains only
         objective: Objective = "predictive",
-        rule: TaskRule = "integral",
-        training_rule: TaskRule | None = None,
-        predictive_likelihood: Likelihood | None = None,
-        prior_mean: float = 0.0,
-        prediction_prior_mean: float | None = None,
-        learn_prior_mean: bool = False,
+        rule: TaskRule = "integral",  # for use and for predictive-likelihood training
+        training_rule: TaskRule | None = None,  # another one for that training
+        predictive_likelihood: Likelihood | None = None,  # from latents to probabilities; by default the inference's
+        prior_mean: float = 0.0,  # of all latents
+        prediction_prior_mean: float | None = None,  # in use; the same by default
+        learn_prior_mean: bool = False,  # starting from `prior_mean`; use then takes the learned one
+        # "first_rows" conditions on the first C x shots rows of the class-major array, as released with the paper on
+        # mean field; kept to reproduce its numbers.
         predictive_split: PredictiveSplit = "support",
+        # Meta-learn the normalisation of embeddings: whenever meta-training scores the learner on validation classes,
+        # it first fits the statistics of batch normalisation to their inputs, and the centre of embeddings in use to
+        # theirs as far as it differs from that of the base classes by more than chance. The classes of use are new, and
+        # often of another domain, in which the statistics of the base classes are wrong. The centre matters to kernels
+        # of directions (cosine, unit_rbf); to linear and polynomial ones it is another origin, to others nothing.
         fit_normalisation: bool = False,
+        # Meta-learn a temperature of the predictive probabilities, likewise: by the likelihood of the tasks of
+        # validation classes, of two numbers of classes and of two numbers of shots where there are enough, so that
+        # tasks of others have theirs. A learner trained on its base classes is too sure of itself on new ones.
         fit_temperature: bool = False,
+        # For the objective "base_classes": losses (T,) of tasks of embeddings of single images. Kernel and prior mean
+        # then stay as they start, so this is meant for kernels that do not depend on the size of embeddings.
         base_classes: nn.Module | None = None,
+        # Normalise every embedding by the batch of its pass (running statistics in use): kernels of directions then see
+        # embeddings around their mean, as the cosine kernel of deep kernel transfer does in one of its variants.
         batch_norm: bool = False,
         precision: Precision = "float32",
         tasks_per_pass: int = 1,
@@ -230,19 +203,14 @@ class GaussianProcessLearner(EmbeddingLearner):
         self.log_temperature[1] = growth
         self.shot_growth.fill_(shot_growth)
 
-    def temperature(self, n_classes: Tensor, class_sizes: Tensor) -> Tensor:
-        """The temperature of the predictive probabilities of tasks.
+    def temperature(
+        self,
+        n_classes: Tensor,  # (T,)
+        class_sizes: Tensor,  # (T, P), labelled rows of each class
+    ) -> Tensor:
+        """The temperature of the predictive probabilities of tasks, (T,).
 
-        Parameters
-        ----------
-        n_classes : Tensor (T,)
-        class_sizes : Tensor (T, P)
-            Labelled rows of each class. The geometric mean over the classes that have any counts as the shots of a
-            task, from 1 to `MOST_SHOTS`.
-
-        Returns
-        -------
-        Tensor (T,)
+        The geometric mean over the classes that have any rows counts as the shots of a task, from 1 to `MOST_SHOTS`.
         """
         seen = class_sizes > 0
         log_sizes = torch.where(seen, class_sizes, 1).log().sum(-1) / seen.sum(-1).clamp_min(1)
@@ -266,9 +234,8 @@ class GaussianProcessLearner(EmbeddingLearner):
             z, y, mask = tasks.merged()
             weight = None if mask is None else mask.to(z.dtype)
             prior = self._prior(self.kernel, z, tasks.n_classes, tasks.class_mask, self.prior_mean)
-            evidence, self.task_state = self.training_inference.evidence(
-                prior, y, tasks.n_classes, weight, generator, start=self.task_state
-            )
+            problem = TaskProblem(prior, y, tasks.n_classes, weight)
+            evidence, self.task_state = self.training_inference.evidence(problem, generator, self.task_state)
             rows = y.shape[-1] if weight is None else weight.sum(-1)
             return -evidence / rows
         if self.predictive_split == "first_rows":
@@ -311,12 +278,11 @@ class GaussianProcessLearner(EmbeddingLearner):
         weight = None if support_mask is None else support_mask.to(support.dtype)
         kernel = self.kernel if training else copy.deepcopy(self.kernel).requires_grad_(False)
         prior = self._prior(kernel, support, n_classes, class_mask, mean)
+        problem = TaskProblem(prior, support_y, n_classes, weight)
         if training:
-            latent, self.task_state = self.training_inference.posterior(
-                prior, support_y, n_classes, weight, generator, start=self.task_state
-            )
+            latent, self.task_state = self.training_inference.posterior(problem, generator, self.task_state)
         else:
-            latent, _ = self.prediction_inference.posterior(prior, support_y, n_classes, weight, generator)
+            latent, _ = self.prediction_inference.posterior(problem, generator)
         rule = self.training_rule if training else self.rule
         membership = nn.functional.one_hot(support_y, n_classes).to(support.dtype).mT
         if weight is not None:

@@ -10,6 +10,7 @@ Moments that a posterior gives are (S, T, C, Q), chains leading; deterministic s
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,6 +21,15 @@ from sureshot.likelihoods.base import Likelihood
 
 TaskState = dict[str, Tensor]
 """What a scheme carries from the tasks of one step of training to those of the next, tasks leading; no gradient."""
+
+
+class TaskProblem(NamedTuple):
+    """Labelled rows of T tasks, and the prior of the latents at them."""
+
+    prior: GramPrior  # `gram` (T, 1 or C, N, N), `mean` scalar or (T or 1, C, 1)
+    y: Tensor  # (T, N) int64
+    n_classes: int  # C
+    weight: Tensor | None = None  # (T, N); one by default, zero for padding
 
 
 class TaskInference(ABC):
@@ -50,10 +60,7 @@ class TaskInference(ABC):
     @abstractmethod
     def evidence(
         self,
-        prior: GramPrior,  # `gram` (T, 1 or C, N, N), `mean` scalar or (T or 1, C, 1)
-        y: Tensor,  # (T, N) int64
-        n_classes: int,  # C
-        weight: Tensor | None,  # (T, N); one by default, zero for padding
+        problem: TaskProblem,
         generator: torch.Generator,
         start: TaskState | None = None,  # what the tasks of the step before ended with
     ) -> tuple[Tensor, TaskState | None]:
@@ -65,24 +72,16 @@ class TaskInference(ABC):
 
     @abstractmethod
     def posterior(
-        self,
-        prior: GramPrior,
-        y: Tensor,
-        n_classes: int,
-        weight: Tensor | None,
-        generator: torch.Generator,
-        start: TaskState | None = None,
+        self, problem: TaskProblem, generator: torch.Generator, start: TaskState | None = None
     ) -> tuple[Posterior, TaskState | None]:
-        """The posterior given a support set, and the state for the next step; arguments as in `evidence`."""
+        """The posterior given a support set, and the state for the next step; see `evidence`."""
 
     @abstractmethod
-    def condition_alone(
-        self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor, generator: torch.Generator
-    ) -> tuple[Posterior, float]:
+    def condition_alone(self, problem: TaskProblem, generator: torch.Generator) -> tuple[Posterior, float]:
         """The posterior of one task and its log evidence, in as little memory as the scheme can do with.
 
-        Arguments as in `evidence`, with T = 1, and rows of every class; no gradient is asked for. The log evidence is
-        of the labels, each counted with its weight, in nats: exact or a lower bound; NaN where there is neither.
+        T = 1, and there are rows of every class; no gradient is asked for. The log evidence is that of the labels, each
+        counted with its weight, in nats: exact or a lower bound; NaN where there is neither.
         """
 
     @abstractmethod
