@@ -22,6 +22,32 @@ class TaskRows(NamedTuple):
     mask: Tensor | None  # (T, N), False for padding; None when every row is real
 
 
+class SupportSets(NamedTuple):
+    """What T tasks are adapted to; as in `Tasks`."""
+
+    x: Tensor  # (T, S, ...)
+    y: Tensor  # (T, S)
+    n_classes: int
+    mask: Tensor | None = None  # (T, S)
+    class_mask: Tensor | None = None  # (T, C)
+
+    def one_hot(self) -> Tensor:
+        """Labels (T, S, C) in the type of the rows, zero for padding, so that sums over rows pass it by."""
+        labels = self.y[..., None] == torch.arange(self.n_classes, device=self.y.device)
+        if self.mask is not None:
+            labels = labels & self.mask[..., None]
+        return labels.to(self.x.dtype)
+
+    def without_padding(self) -> Tensor:
+        """The rows (T, S, D) with zeros for padding, whatever it held."""
+        return self.x if self.mask is None else self.x.masked_fill(~self.mask[..., None], 0.0)
+
+    def select(self, index: slice) -> SupportSets:
+        """Those of some of the tasks."""
+        chosen: dict[str, Any] = {k: v[index] for k, v in self._asdict().items() if isinstance(v, Tensor)}
+        return self._replace(**chosen)
+
+
 @dataclass(frozen=True)
 class Tasks:
     """T tasks of at most C classes, S support rows and Q query rows each.
@@ -65,6 +91,11 @@ class Tasks:
     def with_inputs(self, support_x: Tensor, query_x: Tensor) -> Tasks:
         """The same tasks with something else for the same rows, such as their embeddings."""
         return replace(self, support_x=support_x, query_x=query_x)
+
+    @property
+    def support(self) -> SupportSets:
+        """What the tasks are adapted to."""
+        return SupportSets(self.support_x, self.support_y, self.n_classes, self.support_mask, self.class_mask)
 
     def merged(self) -> TaskRows:
         """Support and query of each task side by side, S + Q rows."""

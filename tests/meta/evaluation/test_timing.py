@@ -12,6 +12,7 @@ from sureshot.meta.baselines.prototypical import ProtoNet
 from sureshot.meta.episodes import EpisodeProtocol, EpisodeSampler
 from sureshot.meta.evaluation import timing
 from sureshot.meta.evaluation.passes import draw_tasks
+from sureshot.meta.tasks import SupportSets
 from sureshot.networks.backbones import make_backbone
 
 
@@ -22,9 +23,9 @@ class Counting(ProtoNet):
         super().__init__(make_backbone("identity", (4,)))
         self.adapted: list[int] = []
 
-    def condition_embedded(self, support: torch.Tensor, *others: Any) -> Any:
-        self.adapted.append(len(support))
-        return super().condition_embedded(support, *others)
+    def condition_embedded(self, support: SupportSets, generator: torch.Generator) -> Any:
+        self.adapted.append(len(support.y))
+        return super().condition_embedded(support, generator)
 
 
 @pytest.mark.parametrize(("limit", "times"), [(0.0, 2), (1e6, 22)])

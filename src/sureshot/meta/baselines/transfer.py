@@ -21,7 +21,7 @@ from sureshot.meta.baselines.head_training import HeadTraining, train_heads
 from sureshot.meta.baselines.heads import Head
 from sureshot.meta.baselines.logits import LogitsPosterior, only_present
 from sureshot.meta.learners.embedding import EmbeddingLearner, Precision
-from sureshot.meta.tasks import Tasks
+from sureshot.meta.tasks import SupportSets, Tasks
 from sureshot.networks.backbones.base import Backbone
 
 
@@ -65,17 +65,7 @@ class TransferLearner(EmbeddingLearner):
         losses: Tensor = self.base_classes(tasks)
         return losses
 
-    def condition_embedded(
-        self,
-        support: Tensor,
-        support_y: Tensor,
-        n_classes: int,
-        support_mask: Tensor | None,
-        class_mask: Tensor | None,
-        generator: torch.Generator,
-    ) -> HeadPosterior:
+    def condition_embedded(self, support: SupportSets, generator: torch.Generator) -> HeadPosterior:
         """A new layer for each task, trained on the support; gradients stop here."""
-        matrix, vector = train_heads(
-            self.task_head, self.head_training, support, support_y, n_classes, support_mask, class_mask, generator
-        )
-        return HeadPosterior(self.task_head, matrix, vector, class_mask)
+        matrix, vector = train_heads(self.task_head, self.head_training, support, generator)
+        return HeadPosterior(self.task_head, matrix, vector, support.class_mask)

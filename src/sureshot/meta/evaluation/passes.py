@@ -162,8 +162,9 @@ def pooled_answers(adapted: Iterable[Adapted]) -> tuple[NDArray[np.float64], NDA
 
 def condition(learner: Learner, tasks: Tasks, generator: torch.Generator) -> TaskPosterior:
     """The learner adapted to the support sets of tasks that were looked up in `task_inputs`."""
-    adapted = learner.condition_embedded if isinstance(learner, EmbeddingLearner) else learner.condition
-    return adapted(tasks.support_x, tasks.support_y, tasks.n_classes, tasks.support_mask, tasks.class_mask, generator)
+    if isinstance(learner, EmbeddingLearner):
+        return learner.condition_embedded(tasks.support, generator)
+    return learner.condition(*tasks.support, generator)
 
 
 def in_parts(

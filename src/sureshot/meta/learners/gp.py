@@ -36,7 +36,7 @@ from sureshot.meta.learners.embedding import EmbeddedPosterior, EmbeddingLearner
 from sureshot.meta.learners.prediction import TASK_RULES, TaskRule, class_probabilities, temper
 from sureshot.meta.learners.task_inference import TaskInference, TaskProblem
 from sureshot.meta.learners.task_kernel import TaskKernel
-from sureshot.meta.tasks import Tasks
+from sureshot.meta.tasks import SupportSets, Tasks
 
 MOST_SHOTS = 20
 """More labelled rows of each class than these do not change the temperature any more: fitted at one and five shots, its
@@ -240,67 +240,35 @@ class GaussianProcessLearner(EmbeddingLearner):
             return -evidence / rows
         if self.predictive_split == "first_rows":
             tasks = class_major(tasks)
-        posterior = self._condition(
-            tasks.support_x,
-            tasks.support_y,
-            tasks.n_classes,
-            tasks.support_mask,
-            tasks.class_mask,
-            generator,
-            training=True,
-        )
+        posterior = self._condition(tasks.support, generator, training=True)
         chosen = posterior.predict(tasks.query_x).gather(-1, tasks.query_y.unsqueeze(-1)).squeeze(-1)
         return mean_over_rows(-chosen.clamp_min(torch.finfo(chosen.dtype).tiny).log(), tasks.query_mask)
 
-    def condition_embedded(
-        self,
-        support: Tensor,
-        support_y: Tensor,
-        n_classes: int,
-        support_mask: Tensor | None,
-        class_mask: Tensor | None,
-        generator: torch.Generator,
-    ) -> GaussianProcessTaskPosterior:
+    def condition_embedded(self, support: SupportSets, generator: torch.Generator) -> GaussianProcessTaskPosterior:
         """See `EmbeddingLearner.condition_embedded`."""
-        return self._condition(support, support_y, n_classes, support_mask, class_mask, generator, training=False)
+        return self._condition(support, generator, training=False)
 
     def _condition(
-        self,
-        support: Tensor,
-        support_y: Tensor,
-        n_classes: int,
-        support_mask: Tensor | None,
-        class_mask: Tensor | None,
-        generator: torch.Generator,
-        training: bool,
+        self, support: SupportSets, generator: torch.Generator, training: bool
     ) -> GaussianProcessTaskPosterior:
+        x, y, n_classes, mask, class_mask = support
         mean = self.prior_mean if training else self.prior_mean + self.prediction_shift
-        weight = None if support_mask is None else support_mask.to(support.dtype)
+        weight = None if mask is None else mask.to(x.dtype)
         kernel = self.kernel if training else copy.deepcopy(self.kernel).requires_grad_(False)
-        prior = self._prior(kernel, support, n_classes, class_mask, mean)
-        problem = TaskProblem(prior, support_y, n_classes, weight)
+        prior = self._prior(kernel, x, n_classes, class_mask, mean)
+        problem = TaskProblem(prior, y, n_classes, weight)
         if training:
             latent, self.task_state = self.training_inference.posterior(problem, generator, self.task_state)
         else:
             latent, _ = self.prediction_inference.posterior(problem, generator)
         rule = self.training_rule if training else self.rule
-        membership = nn.functional.one_hot(support_y, n_classes).to(support.dtype).mT
-        if weight is not None:
-            membership = membership * weight.unsqueeze(1)
-        temperature = support.new_ones(len(support))
+        membership = support.one_hot().mT
+        temperature = x.new_ones(len(x))
         if not training:
-            ways = temperature * n_classes if class_mask is None else class_mask.sum(-1).to(support)
+            ways = temperature * n_classes if class_mask is None else class_mask.sum(-1).to(x)
             temperature = self.temperature(ways, membership.sum(-1))
         return GaussianProcessTaskPosterior(
-            support,
-            membership,
-            kernel,
-            prior,
-            latent,
-            self.predictive_likelihood,
-            rule,
-            class_mask,
-            temperature,
+            x, membership, kernel, prior, latent, self.predictive_likelihood, rule, class_mask, temperature
         )
 
     def _prior(
