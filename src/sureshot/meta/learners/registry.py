@@ -18,12 +18,10 @@ from sureshot.kernels import KERNEL_NAMES
 from sureshot.likelihoods import Likelihood, LogisticSoftmax, OneVsEach, Softmax
 from sureshot.likelihoods.sites import ClassSites
 from sureshot.meta.baselines.base_classes import BaseClassifier
-from sureshot.meta.baselines.baseline_plus_plus import BaselinePlusPlus
-from sureshot.meta.baselines.feature_transfer import FeatureTransfer
 from sureshot.meta.baselines.heads import LinearHead
 from sureshot.meta.baselines.matching import MatchingNet
 from sureshot.meta.baselines.prototypical import ProtoNet
-from sureshot.meta.baselines.transfer import TransferLearner
+from sureshot.meta.baselines.transfer import BaselinePlusPlus, FeatureTransfer, TransferLearner
 from sureshot.meta.learners.embedding import EmbeddingLearner, Precision
 from sureshot.meta.learners.gp import GaussianProcessLearner
 from sureshot.meta.learners.label_regression import LabelRegression
