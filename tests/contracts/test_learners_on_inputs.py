@@ -16,7 +16,7 @@ from sureshot.meta.baselines import ProtoNet
 from sureshot.meta.episodes import EpisodeProtocol, EpisodeSampler
 from sureshot.meta.evaluation import Evaluation, compare, evaluate
 from sureshot.meta.learners import EmbeddingLearner, Latents, Learner, TaskPosterior
-from sureshot.meta.tasks import SupportSets, Tasks
+from sureshot.meta.tasks import TaskRows, Tasks
 from sureshot.meta.training import EpisodicTraining, TrainingConfig, load_checkpoint, read_log
 from sureshot.networks import Trained, processes
 from sureshot.networks.backbones import make_backbone
@@ -63,10 +63,10 @@ class OneStep(Learner):
         real = torch.ones_like(chosen) if tasks.query_mask is None else tasks.query_mask.to(chosen)
         return -(chosen.clamp_min(1e-9).log() * real).sum(-1) / real.sum(-1)
 
-    def condition_inputs(self, support: SupportSets, generator: torch.Generator) -> Heads:
+    def condition_inputs(self, support: TaskRows, generator: torch.Generator) -> Heads:
         return self._heads(support)
 
-    def _heads(self, support: SupportSets) -> Heads:
+    def _heads(self, support: TaskRows) -> Heads:
         slope = functional.one_hot(support.y, support.n_classes) - 1 / support.n_classes  # minus that in the logits
         if support.mask is not None:
             slope = slope * support.mask.unsqueeze(-1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import logging
 import math
@@ -253,8 +252,3 @@ def output_text(path: Path | None) -> Iterator[TextIO]:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-
-
-def csv_writer(stream: TextIO) -> Any:
-    """A CSV writer with plain line ends."""
-    return csv.writer(stream, lineterminator="\n")

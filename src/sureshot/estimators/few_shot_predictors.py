@@ -30,7 +30,7 @@ from sureshot.meta.learners import EmbeddedPosterior, EmbeddingLearner, Gaussian
 from sureshot.meta.learners.gp import distance_to_classes
 from sureshot.meta.learners.prediction import class_probabilities, temper
 from sureshot.meta.learners.task_inference import TaskProblem
-from sureshot.meta.tasks import SupportSets
+from sureshot.meta.tasks import TaskRows
 
 
 class ConditionedLearner(Predictor):
@@ -206,7 +206,7 @@ def condition_on(learner: EmbeddingLearner, support: Support, seed: int) -> Cond
         return _gaussian(learner, support, y, present, generator)
     repeats = _whole(support.weight, type(learner).__name__)
     x, y = support.x.repeat_interleave(repeats, 0), y.repeat_interleave(repeats)
-    sets = SupportSets(x.unsqueeze(0), y.unsqueeze(0), len(present))
+    sets = TaskRows(x.unsqueeze(0), y.unsqueeze(0), len(present))
     posterior = learner.condition_embedded(sets, generator)
     return ScorePredictor(posterior, present, support.n_classes, len(x) * max(x.shape[1], len(present)))
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import torch
 
 from sureshot.meta.baselines.logits import mean_cross_entropy, only_present
-from sureshot.meta.tasks import SupportSets
+from sureshot.meta.tasks import TaskRows
 
 
 def test_padding_has_no_label() -> None:
-    support = SupportSets(torch.ones(1, 3, 1), torch.tensor([[2, 0, 1]]), 3, torch.tensor([[True, True, False]]))
+    support = TaskRows(torch.ones(1, 3, 1), torch.tensor([[2, 0, 1]]), 3, torch.tensor([[True, True, False]]))
     assert support.one_hot().tolist() == [[[0, 0, 1], [1, 0, 0], [0, 0, 0]]]
 
 
 def test_padding_may_hold_anything() -> None:
     rows = torch.tensor([[[1.0], [torch.nan]]])
-    support = SupportSets(rows, torch.zeros(1, 2, dtype=torch.int64), 2, torch.tensor([[True, False]]))
+    support = TaskRows(rows, torch.zeros(1, 2, dtype=torch.int64), 2, torch.tensor([[True, False]]))
     assert support.without_padding().tolist() == [[[1.0], [0.0]]]
 
 

@@ -12,7 +12,7 @@ from sureshot.meta.baselines.prototypical import ProtoNet
 from sureshot.meta.episodes import EpisodeProtocol, EpisodeSampler
 from sureshot.meta.evaluation import timing
 from sureshot.meta.evaluation.passes import Exam, draw_tasks
-from sureshot.meta.tasks import SupportSets
+from sureshot.meta.tasks import TaskRows
 from sureshot.networks.backbones import make_backbone
 
 
@@ -23,7 +23,7 @@ class Counting(ProtoNet):
         super().__init__(make_backbone("identity", (4,)))
         self.adapted: list[int] = []
 
-    def condition_embedded(self, support: SupportSets, generator: torch.Generator) -> Any:
+    def condition_embedded(self, support: TaskRows, generator: torch.Generator) -> Any:
         self.adapted.append(len(support.y))
         return super().condition_embedded(support, generator)
 

@@ -25,7 +25,7 @@ from torch import Tensor
 from sureshot.meta.baselines.heads import Head
 from sureshot.meta.baselines.logits import only_present
 from sureshot.meta.learners.base import seeded
-from sureshot.meta.tasks import SupportSets
+from sureshot.meta.tasks import TaskRows
 
 _TASKS_AT_ONCE = 250  # their state fits the processor's cache
 
@@ -55,7 +55,7 @@ class HeadTraining:
 def train_heads(
     head: Head,
     training: HeadTraining,
-    support: SupportSets,  # of embeddings (T, S, D)
+    support: TaskRows,  # of embeddings (T, S, D)
     generator: torch.Generator,  # for the start and the shuffles
 ) -> tuple[Tensor, Tensor]:
     """Matrices (T, C, D) and vectors (T, C) of heads fitted to support embeddings, without gradient."""
@@ -77,7 +77,7 @@ def train_heads(
 def _train_part(
     head: Head,
     training: HeadTraining,
-    support: SupportSets,
+    support: TaskRows,
     start_matrix: Tensor,  # (C, D)
     start_vector: Tensor,  # (C,)
     keys: Tensor,  # (S, epochs)

@@ -29,7 +29,7 @@ from sureshot.meta.baselines.full_context import QueryReader, SupportReader
 from sureshot.meta.baselines.logits import LogitsPosterior, mean_cross_entropy, only_present
 from sureshot.meta.learners.base import seeded
 from sureshot.meta.learners.embedding import EmbeddingLearner, Precision
-from sureshot.meta.tasks import SupportSets, Tasks
+from sureshot.meta.tasks import TaskRows, Tasks
 from sureshot.networks.backbones.base import Backbone
 
 _FLOOR = 1e-6
@@ -96,14 +96,14 @@ class MatchingNet(EmbeddingLearner):
         posterior = self._attend(tasks.support, self.query_reader)
         return mean_cross_entropy(posterior.logits(tasks.query_x), tasks.query_y, tasks.query_mask)
 
-    def condition_embedded(self, support: SupportSets, generator: torch.Generator) -> MatchingPosterior:
+    def condition_embedded(self, support: TaskRows, generator: torch.Generator) -> MatchingPosterior:
         """The support in context; the posterior keeps its own copy of the network that reads queries."""
         reader = copy.deepcopy(self.query_reader)
         if reader is not None:
             reader.requires_grad_(False)
         return self._attend(support, reader)
 
-    def _attend(self, support: SupportSets, reader: QueryReader | None) -> MatchingPosterior:
+    def _attend(self, support: TaskRows, reader: QueryReader | None) -> MatchingPosterior:
         _, y, n_classes, mask, class_mask = support
         # Class by class, padding last: the order in which the recurrent networks read.
         order = y if mask is None else y.masked_fill(~mask, n_classes)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from sureshot.meta.baselines.logits import LogitsPosterior, mean_cross_entropy, only_present
 from sureshot.meta.learners.embedding import EmbeddingLearner
-from sureshot.meta.tasks import SupportSets, Tasks
+from sureshot.meta.tasks import TaskRows, Tasks
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class ProtoNet(EmbeddingLearner):
         posterior = self.condition_embedded(tasks.support, generator)
         return mean_cross_entropy(posterior.logits(tasks.query_x), tasks.query_y, tasks.query_mask)
 
-    def condition_embedded(self, support: SupportSets, generator: torch.Generator) -> PrototypePosterior:
+    def condition_embedded(self, support: TaskRows, generator: torch.Generator) -> PrototypePosterior:
         """Class means; a class without support rows has no prototype and counts as absent."""
         labels = support.one_hot()
         counts = labels.sum(1)

@@ -29,7 +29,7 @@ from sureshot.meta.baselines.head_training import HeadTraining, train_heads
 from sureshot.meta.baselines.heads import CosineHead, Head, LinearHead
 from sureshot.meta.baselines.logits import LogitsPosterior, only_present
 from sureshot.meta.learners.embedding import EmbeddingLearner, Precision
-from sureshot.meta.tasks import SupportSets, Tasks
+from sureshot.meta.tasks import TaskRows, Tasks
 from sureshot.networks.backbones.base import Backbone
 
 _FEW_CLASSES = 200
@@ -75,7 +75,7 @@ class TransferLearner(EmbeddingLearner):
         losses: Tensor = self.base_classes(tasks)
         return losses
 
-    def condition_embedded(self, support: SupportSets, generator: torch.Generator) -> HeadPosterior:
+    def condition_embedded(self, support: TaskRows, generator: torch.Generator) -> HeadPosterior:
         """A new layer for each task, trained on the support; gradients stop here."""
         matrix, vector = train_heads(self.task_head, self.head_training, support, generator)
         return HeadPosterior(self.task_head, matrix, vector, support.class_mask)

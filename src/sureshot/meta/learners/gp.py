@@ -36,7 +36,7 @@ from sureshot.meta.learners.embedding import EmbeddedPosterior, EmbeddingLearner
 from sureshot.meta.learners.prediction import TASK_RULES, TaskRule, class_probabilities, temper
 from sureshot.meta.learners.task_inference import TaskInference, TaskProblem
 from sureshot.meta.learners.task_kernel import TaskKernel
-from sureshot.meta.tasks import SupportSets, Tasks
+from sureshot.meta.tasks import TaskRows, Tasks
 
 MOST_SHOTS = 20
 """More labelled rows of each class than these do not change the temperature any more: fitted at one and five shots, its
@@ -231,12 +231,9 @@ class GaussianProcessLearner(EmbeddingLearner):
             losses: Tensor = self.base_classes(tasks)
             return losses
         if self.objective == "marginal":
-            z, y, mask = tasks.merged()
-            weight = None if mask is None else mask.to(z.dtype)
-            prior = self._prior(self.kernel, z, tasks.n_classes, tasks.class_mask, self.prior_mean)
-            problem = TaskProblem(prior, y, tasks.n_classes, weight)
+            problem = _problem(self.kernel, tasks.merged(), self.prior_mean)
             evidence, self.task_state = self.training_inference.evidence(problem, generator, self.task_state)
-            rows = y.shape[-1] if weight is None else weight.sum(-1)
+            rows = problem.y.shape[-1] if problem.weight is None else problem.weight.sum(-1)
             return -evidence / rows
         if self.predictive_split == "first_rows":
             tasks = class_major(tasks)
@@ -244,19 +241,15 @@ class GaussianProcessLearner(EmbeddingLearner):
         chosen = posterior.predict(tasks.query_x).gather(-1, tasks.query_y.unsqueeze(-1)).squeeze(-1)
         return mean_over_rows(-chosen.clamp_min(torch.finfo(chosen.dtype).tiny).log(), tasks.query_mask)
 
-    def condition_embedded(self, support: SupportSets, generator: torch.Generator) -> GaussianProcessTaskPosterior:
+    def condition_embedded(self, support: TaskRows, generator: torch.Generator) -> GaussianProcessTaskPosterior:
         """See `EmbeddingLearner.condition_embedded`."""
         return self._condition(support, generator, training=False)
 
-    def _condition(
-        self, support: SupportSets, generator: torch.Generator, training: bool
-    ) -> GaussianProcessTaskPosterior:
-        x, y, n_classes, mask, class_mask = support
+    def _condition(self, support: TaskRows, generator: torch.Generator, training: bool) -> GaussianProcessTaskPosterior:
+        x, _, n_classes, _, class_mask = support
         mean = self.prior_mean if training else self.prior_mean + self.prediction_shift
-        weight = None if mask is None else mask.to(x.dtype)
         kernel = self.kernel if training else copy.deepcopy(self.kernel).requires_grad_(False)
-        prior = self._prior(kernel, x, n_classes, class_mask, mean)
-        problem = TaskProblem(prior, y, n_classes, weight)
+        problem = _problem(kernel, support, mean)
         if training:
             latent, self.task_state = self.training_inference.posterior(problem, generator, self.task_state)
         else:
@@ -268,21 +261,23 @@ class GaussianProcessLearner(EmbeddingLearner):
             ways = temperature * n_classes if class_mask is None else class_mask.sum(-1).to(x)
             temperature = self.temperature(ways, membership.sum(-1))
         return GaussianProcessTaskPosterior(
-            x, membership, kernel, prior, latent, self.predictive_likelihood, rule, class_mask, temperature
+            x, membership, kernel, problem.prior, latent, self.predictive_likelihood, rule, class_mask, temperature
         )
 
-    def _prior(
-        self, kernel: TaskKernel, z: Tensor, n_classes: int, class_mask: Tensor | None, mean: Tensor
-    ) -> GramPrior:
-        if kernel.n_classes not in (None, n_classes):
-            raise ValueError(
-                f"the kernel has hyper-parameters for {kernel.n_classes} classes, but the task has {n_classes}: "
-                "use a kernel shared by the classes"
-            )
-        class_mean = mean.expand(1, n_classes, 1)
-        if class_mask is not None:
-            class_mean = class_mean.masked_fill(~class_mask.unsqueeze(-1), ABSENT_MEAN)
-        return kernel.prior(z, class_mean)
+
+def _problem(kernel: TaskKernel, rows: TaskRows, mean: Tensor) -> TaskProblem:
+    """Latents with this prior mean () at labelled rows; those of absent classes lie far below."""
+    n_classes = rows.n_classes
+    if kernel.n_classes not in (None, n_classes):
+        raise ValueError(
+            f"the kernel has hyper-parameters for {kernel.n_classes} classes, but the task has {n_classes}: "
+            "use a kernel shared by the classes"
+        )
+    class_mean = mean.expand(1, n_classes, 1)
+    if rows.class_mask is not None:
+        class_mean = class_mean.masked_fill(~rows.class_mask.unsqueeze(-1), ABSENT_MEAN)
+    weight = None if rows.mask is None else rows.mask.to(rows.x.dtype)
+    return TaskProblem(kernel.prior(rows.x, class_mean), rows.y, n_classes, weight)
 
 
 def class_major(tasks: Tasks) -> Tasks:
@@ -290,7 +285,7 @@ def class_major(tasks: Tasks) -> Tasks:
 
     With S support rows these belong to one class at one shot and to two at five: a published mistake.
     """
-    x, y, mask = tasks.merged()
+    x, y, _, mask, _ = tasks.merged()
     if mask is not None or tasks.class_mask is not None:
         raise ValueError("predictive_split='first_rows' needs tasks of one size, without padding")
     n_support = tasks.support_y.shape[1]
