@@ -8,7 +8,6 @@ import math
 import os
 import shlex
 import sys
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -241,14 +240,7 @@ def output_text(path: Path | None) -> Iterator[TextIO]:
     if path is None:
         yield sys.stdout
         return
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with open(descriptor, "w", encoding="utf-8", newline="") as stream:
-            yield stream
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)  # a temporary file is private; the result is an ordinary file
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    from sureshot.persistence import written_whole
+
+    with written_whole(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as stream:
+        yield stream

@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from sureshot.metrics import auroc_unknown, reliability_curve, selective_risk, summarise
+from sureshot.persistence import written_whole
 from sureshot.report import plots
 from sureshot.report.content import (
     Cell,
@@ -58,21 +59,14 @@ class ShownCell(NamedTuple):
 
 
 def write_report(folder: str | os.PathLike[str], report: Report) -> Path:
-    """Write ``report.html`` into a folder, which is created if need be; returns its path.
-
-    It is renamed from a temporary name when complete, so that a reader never sees half a report.
-    """
+    """Write ``report.html``, whole or not at all, into a folder, which is created if need be; returns its path."""
     target = Path(folder)
     if target.exists() and not target.is_dir():
         raise NotADirectoryError(f"folder: {target} is a file; name a folder for the report.")
     page = render(report)
     target.mkdir(parents=True, exist_ok=True)
-    temporary = target / f".{FILE_NAME}.{os.getpid()}.tmp"
-    try:
+    with written_whole(target / FILE_NAME) as temporary:
         temporary.write_text(page, encoding="utf-8")
-        os.replace(temporary, target / FILE_NAME)
-    finally:
-        temporary.unlink(missing_ok=True)
     return target / FILE_NAME
 
 
