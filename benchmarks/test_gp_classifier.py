@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
-from sureshot.data.datasets import load_digits
 from sureshot.demo.comparison import Split, measure
 from sureshot.demo.peers import TemperatureScaledLogisticRegression, sklearn_gp
 from sureshot.estimators.classifier import GPClassifier
@@ -17,9 +17,9 @@ from sureshot.estimators.classifier import GPClassifier
 
 def digits_split() -> Split:
     digits = load_digits()
-    order = np.random.default_rng(0).permutation(len(digits.y))
-    x = digits.X / 16
-    return Split(x[order[:500]], digits.y[order[:500]], x[order[500:]], digits.y[order[500:]])
+    order = np.random.default_rng(0).permutation(len(digits.target))
+    x = digits.data / 16
+    return Split(x[order[:500]], digits.target[order[:500]], x[order[500:]], digits.target[order[500:]])
 
 
 def test_digits_beside_scikit_learn(benchmark: Any) -> None:
@@ -40,8 +40,8 @@ def test_digits_beside_scikit_learn(benchmark: Any) -> None:
 def test_defaults_beside_scaled_logistic_regression(benchmark: Any, n_rows: int) -> None:
     """Digits with everything on "auto": four kernels, columns as they are and standardised."""
     digits = load_digits()
-    chosen = np.random.default_rng(0).permutation(len(digits.y))[:n_rows]
-    beside_scaled_logistic_regression(benchmark, digits.X[chosen] / 16, digits.y[chosen])
+    chosen = np.random.default_rng(0).permutation(len(digits.target))[:n_rows]
+    beside_scaled_logistic_regression(benchmark, digits.data[chosen] / 16, digits.target[chosen])
 
 
 @pytest.mark.parametrize(("n_classes", "shots"), [(50, 5), (150, 5), (150, 10)])

@@ -27,7 +27,7 @@ from sureshot.meta.episodes import EpisodeProtocol, EpisodeSampler
 from sureshot.meta.learners import EmbeddingLearner, make_learner
 from sureshot.meta.learners.logistic_softmax_gibbs import LogisticSoftmaxGibbs
 from sureshot.meta.learners.mean_field import MeanField
-from sureshot.meta.learners.task_inference import TaskInference
+from sureshot.meta.learners.task_inference import TaskInference, TaskProblem
 from sureshot.meta.tasks import Tasks
 from sureshot.meta.training import TrainingConfig, load_learner, train
 from sureshot.networks.backbones import make_backbone
@@ -180,7 +180,7 @@ def derivatives(z: Tensor, y: Tensor, seed: int) -> pd.DataFrame:
 def objective(rule: TaskInference, gram: Tensor, y: Tensor, mean: float, seed: int = 0) -> Tensor:
     """What marginal-likelihood training maximises, for each row, (T,)."""
     prior = GramPrior(gram, torch.tensor(mean, dtype=gram.dtype))
-    return rule.evidence(prior, y, 5, None, torch.Generator().manual_seed(seed)) / y.shape[1]
+    return rule.evidence(TaskProblem(prior, y, 5), torch.Generator().manual_seed(seed))[0] / y.shape[1]
 
 
 def _verdicts(values: pd.DataFrame, slopes: pd.DataFrame) -> tuple[Verdict, ...]:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
-from sureshot.data.datasets import Clinc150, load_clinc150
+from sureshot.data.clinc150 import Clinc150, load_clinc150
 from sureshot.demo.comparison import Split, means_and_errors, measure
 from sureshot.demo.peers import TemperatureScaledLogisticRegression, logistic_regression
 from sureshot.estimators.classifier import GPClassifier

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.datasets import load_digits
 
 from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
 from experiments.peers import DirichletGP
-from sureshot.data.datasets import load_digits
 from sureshot.demo.comparison import Split, means_and_errors, measure
 from sureshot.demo.peers import sklearn_gp
 from sureshot.estimators.classifier import GPClassifier
@@ -43,14 +43,14 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
         "Dirichlet GP (GPyTorch), RBF": DirichletGP,
     }
     records = []
-    few = Split(digits.X[:60] / 16, digits.y[:60], digits.X[60:120] / 16, digits.y[60:120])
+    few = Split(digits.data[:60] / 16, digits.target[:60], digits.data[60:120] / 16, digits.target[60:120])
     for make in classifiers.values():
         measure(make, few)  # what is loaded at a method's first call is no part of its speed
     for number, seed in enumerate(settings.seeds):
-        order = np.random.default_rng(seed).permutation(len(digits.y))
+        order = np.random.default_rng(seed).permutation(len(digits.target))
         train, test = order[: settings.n_train], order[settings.n_train :]
-        x = digits.X / 16
-        split = Split(x[train], digits.y[train], x[test], digits.y[test])
+        x = digits.data / 16
+        split = Split(x[train], digits.target[train], x[test], digits.target[test])
         for k, (name, make) in enumerate(classifiers.items()):
             progress(f"seed {seed}: {name}", (number + k / len(classifiers)) / len(settings.seeds))
             records.append({"method": name, "seed": seed, **measure(make, split)[0]})

@@ -16,7 +16,8 @@ import numpy as np
 import pandas as pd
 
 from experiments.experiment import Experiment, Outcome, Progress, Table, configure
-from sureshot.data.datasets import load_clinc150, load_uci
+from experiments.uci import load
+from sureshot.data.clinc150 import load_clinc150
 from sureshot.estimators.classifier import GPClassifier
 from sureshot.estimators.options import one_shot_temperature
 from sureshot.estimators.tuning import DEFAULT_OUTPUT_SCALE, scaled
@@ -61,8 +62,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
     records = []
     for number, name in enumerate(settings.datasets):
         progress(name, number / (len(settings.datasets) + 1))
-        table = load_uci(name, data_root)
-        x, y = np.asarray(table.X, dtype=np.float64), np.asarray(table.y).astype(str)
+        x, y = load(name, data_root)
         x = x[:, x.std(axis=0) > 0]
         for seed in settings.seeds:
             rng = np.random.default_rng(seed)

@@ -15,13 +15,20 @@ from sklearn.preprocessing import StandardScaler
 
 from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
 from experiments.peers import DirichletGP, random_forest, svm_with_probabilities
-from sureshot.data.datasets import load_uci
+from sureshot.data import DataError, DataTable, data_root, load_table
+from sureshot.data.checks import near
+from sureshot.data.root import Root
 from sureshot.demo.comparison import Split, means_and_errors, measure
 from sureshot.demo.peers import logistic_regression, sklearn_gp
 from sureshot.estimators.classifier import GPClassifier
 
 OURS = "sureshot"
 OTHERS = ("scikit-learn GP", "SVM", "random forest", "logistic regression")
+
+_UCI_LAYOUT = (
+    "expected CSV files with a header, the class in the column label and numbers in all others: most are sets of the "
+    "UCI Machine Learning Repository (archive.ics.uci.edu)"
+)
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,23 @@ class Settings:
     gp_rows: int = 1000
     dirichlet: bool = True
     seed: int = 0
+
+
+def load_uci(
+    name: str,  # such as ``"ionosphere"``: the name of the file without ``.csv`` or ``.csv.gz``
+    root: Root = None,
+) -> DataTable:
+    """One of the small classification sets in the folder ``uci`` of the data root.
+
+    Rows are in the file's order, often sorted by class; missing cells are NaN, to be filled in inside the training
+    fold.
+    """
+    folder = data_root(root, f"uci/{name}.csv", _UCI_LAYOUT) / "uci"
+    for suffix in (".csv", ".csv.gz"):
+        if (folder / f"{name}{suffix}").is_file():
+            return load_table(folder / f"{name}{suffix}", "label", allow_missing=True)
+    known = sorted(path.name.split(".csv")[0] for path in folder.glob("*.csv*"))
+    raise DataError(f"{folder} has no {name}.csv or {name}.csv.gz{near(name, known)}; {_UCI_LAYOUT}")
 
 
 def load(name: str, data_root: Path | None) -> tuple[np.ndarray, np.ndarray]:

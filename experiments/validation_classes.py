@@ -22,7 +22,7 @@ from sureshot.data.labelled import LabelledSet
 from sureshot.data.own_classes import all_intents
 from sureshot.meta.episodes import EpisodeSampler
 from sureshot.meta.evaluation.calibration import at_temperature, temperature_of
-from sureshot.meta.evaluation.passes import adapt, default_batch_size, draw_tasks, embed_set, pooled_answers
+from sureshot.meta.evaluation.passes import Exam, embed_set
 from sureshot.meta.learners import EmbeddingLearner, GaussianProcessLearner, make_learner
 from sureshot.meta.protocols import EpisodeProtocol
 from sureshot.metrics import expected_calibration_error
@@ -115,17 +115,8 @@ def task_predictions(
     learner: EmbeddingLearner, pool: LabelledSet, protocol: EpisodeProtocol, tasks: int, seed: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Class probabilities (n, way) and true classes (n,) of the queries of tasks from a pool of classes."""
-    sampler = EpisodeSampler(pool, protocol)
-    return pooled_answers(
-        adapt(
-            learner,
-            sampler,
-            draw_tasks(sampler, tasks, generator_for(seed, "tasks")),
-            embed_set(learner, pool.x),
-            batch_size=default_batch_size(protocol),
-            generator=generator_for(seed, "adaptation"),
-        )
-    )
+    exam = Exam.draw(EpisodeSampler(pool, protocol), tasks, seed)
+    return exam.answers(learner, embed_set(learner, pool.x), generator_for(seed, "adaptation"))
 
 
 def _scores(probabilities: NDArray[np.float64], y: NDArray[np.int64], fitted: float, best: float) -> dict[str, float]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ import torch
 from experiments.experiment import Progress, plain_value
 from experiments.tables import hardware_and_versions
 from sureshot.networks import DivergedError
+from sureshot.persistence import written_whole
 
 logger = logging.getLogger(__name__)
 
@@ -169,6 +169,5 @@ def _claimed(folder: Path) -> Iterator[bool]:
 def write_record(path: Path, record: dict[str, Any]) -> None:
     """Whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.part")
-    temporary.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
+    with written_whole(path) as temporary:
+        temporary.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")

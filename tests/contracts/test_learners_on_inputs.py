@@ -16,7 +16,7 @@ from sureshot.meta.baselines import ProtoNet
 from sureshot.meta.episodes import EpisodeProtocol, EpisodeSampler
 from sureshot.meta.evaluation import Evaluation, compare, evaluate
 from sureshot.meta.learners import EmbeddingLearner, Latents, Learner, TaskPosterior
-from sureshot.meta.tasks import Tasks
+from sureshot.meta.tasks import TaskRows, Tasks
 from sureshot.meta.training import EpisodicTraining, TrainingConfig, load_checkpoint, read_log
 from sureshot.networks import Trained, processes
 from sureshot.networks.backbones import make_backbone
@@ -58,29 +58,19 @@ class OneStep(Learner):
         return None
 
     def input_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
-        heads = self._heads(tasks.support_x, tasks.support_y, tasks.n_classes, tasks.support_mask, tasks.class_mask)
+        heads = self._heads(tasks.support)
         chosen = heads.predict(tasks.query_x).gather(-1, tasks.query_y.unsqueeze(-1)).squeeze(-1)
         real = torch.ones_like(chosen) if tasks.query_mask is None else tasks.query_mask.to(chosen)
         return -(chosen.clamp_min(1e-9).log() * real).sum(-1) / real.sum(-1)
 
-    def condition_inputs(
-        self,
-        support_x: Tensor,
-        support_y: Tensor,
-        n_classes: int,
-        support_mask: Tensor | None,
-        class_mask: Tensor | None,
-        generator: torch.Generator,
-    ) -> Heads:
-        return self._heads(support_x, support_y, n_classes, support_mask, class_mask)
+    def condition_inputs(self, support: TaskRows, generator: torch.Generator) -> Heads:
+        return self._heads(support)
 
-    def _heads(
-        self, x: Tensor, y: Tensor, n_classes: int, support_mask: Tensor | None, class_mask: Tensor | None
-    ) -> Heads:
-        slope = functional.one_hot(y, n_classes) - 1 / n_classes  # minus the gradient in the logits
-        if support_mask is not None:
-            slope = slope * support_mask.unsqueeze(-1)
-        return Heads(self.rate.unsqueeze(-1) * (x.flatten(2).mT @ slope), class_mask)
+    def _heads(self, support: TaskRows) -> Heads:
+        slope = functional.one_hot(support.y, support.n_classes) - 1 / support.n_classes  # minus that in the logits
+        if support.mask is not None:
+            slope = slope * support.mask.unsqueeze(-1)
+        return Heads(self.rate.unsqueeze(-1) * (support.x.flatten(2).mT @ slope), support.class_mask)
 
 
 def labelled(n_classes: int, seed: int) -> LabelledSet:

@@ -86,9 +86,7 @@ def test_joined_sets_keep_their_classes_apart() -> None:
 
 def test_parts_have_inputs_of_one_shape() -> None:
     data = FewShotData(_set(), _set(), _set(4), "own", "text")
-    assert data.part("test").n_classes == 4
-    with pytest.raises(DataError, match="did you mean 'test'"):
-        data.part("tset")
+    assert data.parts["test"].n_classes == 4
     with pytest.raises(DataError, match=r"val \(3,\)"):
         FewShotData(_set(), _set(width=3), _set(), "own", "text")
     with pytest.raises(DataError, match="out_of_scope"):

@@ -28,6 +28,7 @@ from sureshot.data.labelled import FewShotData, LabelledSet
 from sureshot.estimators import base
 from sureshot.meta.learners import LEARNER_NAMES, TaskKernel, make_learner
 from sureshot.meta.learners.registry import learns_base_classes
+from sureshot.meta.tasks import TaskRows
 from sureshot.meta.training import TrainingConfig, load_learner, train
 from sureshot.meta.training.checkpoint import save_checkpoint
 from sureshot.networks.backbones import LinearProjection, as_inputs, make_backbone
@@ -141,7 +142,7 @@ def test_it_says_what_the_learner_says(name: str, checkpoints: dict[str, Path | 
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         posterior = learner.condition_embedded(
-            torch.from_numpy(rows.x)[None], torch.from_numpy(rows.y)[None], 4, None, None, generator
+            TaskRows(torch.from_numpy(rows.x)[None], torch.from_numpy(rows.y)[None], 4), generator
         )
         queries = learner.embed(torch.from_numpy(X_test)[None])
         expected, latents = posterior.predict(queries)[0], posterior.latents(queries)

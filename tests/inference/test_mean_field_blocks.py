@@ -10,6 +10,7 @@ from sureshot.inference.objectives import evidence_bound
 from sureshot.likelihoods import LogisticSoftmax, OneVsEach
 from sureshot.likelihoods.sites import MeanFieldLikelihood
 from sureshot.meta.learners.mean_field import MeanField
+from sureshot.meta.learners.task_inference import TaskProblem
 
 LIKELIHOODS: dict[str, MeanFieldLikelihood] = {
     "one_vs_each": OneVsEach(),
@@ -40,12 +41,11 @@ def test_blocks_change_nothing(name: str, n_classes: int, n: int, n_kernels: int
     n_steps = 3
     found = mean_field_by_blocks(prior, likelihood, y, n_classes, weight, n_steps)
     expected = MeanField(likelihood, n_steps).posterior(
-        GramPrior(prior.gram.unsqueeze(0), prior.mean.unsqueeze(0)),
-        y.unsqueeze(0),
-        n_classes,
-        weight.unsqueeze(0),
+        TaskProblem(
+            GramPrior(prior.gram.unsqueeze(0), prior.mean.unsqueeze(0)), y.unsqueeze(0), n_classes, weight.unsqueeze(0)
+        ),
         torch.Generator(),
-    )
+    )[0]
     close = {"rtol": 1e-8, "atol": 1e-8}
     for part in ("mean", "variance", "log_det", "quadratic", "alpha"):
         torch.testing.assert_close(getattr(found, part), getattr(expected, part)[0, 0], **close)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+from sureshot.cli.console import command_line
 from sureshot.cli.few_shot import LoadedLearner
 from sureshot.cli.few_shot_report import (
     READ_RELIABILITY,
@@ -27,7 +28,7 @@ Better = Literal["higher", "lower"] | None
 
 
 def write_comparison_page(
-    found: Comparison, loaded: Mapping[str, LoadedLearner], description: str, split: str, folder: Path, command: str
+    found: Comparison, loaded: Mapping[str, LoadedLearner], description: str, split: str, folder: Path
 ) -> Path:
     """The page of several learners."""
     some = next(iter(found.evaluations.values()))
@@ -50,7 +51,7 @@ def write_comparison_page(
             name: f"{one.path}, {one.episodes:,} training episodes, {_settings(one)}" for name, one in loaded.items()
         },
         environment=environment(),
-        command=command,
+        command=command_line(),
         tables=tuple(_comparison_tables(found)),
         pictures=tuple(_comparison_pictures(found)),
     )

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import logging
 import math
 import os
 import shlex
 import sys
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -242,19 +240,7 @@ def output_text(path: Path | None) -> Iterator[TextIO]:
     if path is None:
         yield sys.stdout
         return
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with open(descriptor, "w", encoding="utf-8", newline="") as stream:
-            yield stream
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)  # a temporary file is private; the result is an ordinary file
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    from sureshot.persistence import written_whole
 
-
-def csv_writer(stream: TextIO) -> Any:
-    """A CSV writer with plain line ends."""
-    return csv.writer(stream, lineterminator="\n")
+    with written_whole(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as stream:
+        yield stream

@@ -40,18 +40,9 @@ def evaluate(
         if report is not None:
             from sureshot.cli.reporting import write_evaluation
 
-            summary["report"] = str(
-                write_evaluation(
-                    classifier,
-                    table,
-                    probabilities,
-                    outlier,
-                    summary,
-                    report,
-                    title=f"{model.name} on {data.resolve().name}",
-                    command=console.command_line(),
-                )
-            )
+            title = f"{model.name} on {data.resolve().name}"
+            page = write_evaluation(classifier, table, probabilities, outlier, summary, report, title)
+            summary["report"] = str(page)
         if as_json:
             console.print_json(summary)
         else:

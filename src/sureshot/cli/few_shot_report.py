@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sureshot.cli.console import command_line
 from sureshot.cli.few_shot import LoadedLearner
 from sureshot.meta.evaluation import Estimate, Evaluation
 from sureshot.meta.evaluation.out_of_episode import OutOfEpisode
@@ -22,9 +23,7 @@ SCORES = (("nll", "NLL"), ("brier", "Brier"), ("ece", "ECE"), ("mce", "MCE"))
 VARIANTS = {"none": "as they are", "temperature": "with temperature"}
 
 
-def write_evaluation_page(
-    found: Evaluation, loaded: LoadedLearner, description: str, split: str, folder: Path, command: str
-) -> Path:
+def write_evaluation_page(found: Evaluation, loaded: LoadedLearner, description: str, split: str, folder: Path) -> Path:
     """The page of one learner."""
     name = str(loaded.learner.config["name"])
     plain = found.calibration["none"]
@@ -54,7 +53,7 @@ def write_evaluation_page(
         ),
         model=_facts(loaded),
         environment=environment(),
-        command=command,
+        command=command_line(),
         verdict=_verdict(found),
         tiles=tuple(tiles),
         tables=tuple(_evaluation_tables(found)),

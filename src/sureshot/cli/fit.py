@@ -75,9 +75,7 @@ def fit(
             from sureshot.cli.reporting import cross_validated_report
 
             with console.progress("fitting again for the report", quiet):
-                page = cross_validated_report(
-                    model, table, report, title=f"Classifier of {data.resolve().name}", command=console.command_line()
-                )
+                page = cross_validated_report(model, table, report, title=f"Classifier of {data.resolve().name}")
             summary["report"] = str(page)
         if as_json:
             console.print_json(summary)

@@ -44,9 +44,7 @@ def meta_compare(
         if report is not None:
             from sureshot.cli.comparison_report import write_comparison_page
 
-            page = str(
-                write_comparison_page(found, loaded, data.description, asked.split, report, console.command_line())
-            )
+            page = str(write_comparison_page(found, loaded, data.description, asked.split, report))
         if as_json:
             summary: dict[str, Any] = {"data": data.name, "split": asked.split, **found.as_dict()}
             summary["checkpoints"] = {name: one.path for name, one in loaded.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,7 +69,7 @@ def _write_csv(model: IncrementalClassifier, pieces: Any, output: Path | None, p
     if outlier:
         columns.append("outlier")
     with console.output_text(output) as stream:
-        writer = console.csv_writer(stream)
+        writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(columns)
         for rows, predicted, p, scores in pieces:
             for i, row in enumerate(rows):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
+from sureshot.cli.console import command_line
 from sureshot.report import Predictions, Report, Table, Trace, environment, write_report
 
 if TYPE_CHECKING:
@@ -29,21 +30,17 @@ def write_evaluation(
     outlier: np.ndarray,
     summary: dict[str, Any],
     folder: Path,
-    *,
     title: str,
-    command: str,
 ) -> Path:
     """Report of a saved model on labelled rows."""
     names = [name for name, value in summary.items() if isinstance(value, int | float)]
     predictions = Predictions(probabilities, model.classes_, y=table.y, outlier_score=outlier, row_names=table.row_ids)
     introduction = f"A saved classifier of {len(model.classes_)} classes on {len(table.row_ids)} labelled rows."
     scores = Table(tuple(names), (tuple(summary[name] for name in names),))
-    return write_report(folder, _report(model, predictions, title, introduction, command, scores))
+    return write_report(folder, _report(model, predictions, title, introduction, scores))
 
 
-def cross_validated_report(
-    model: IncrementalClassifier, table: DataTable, folder: Path, *, title: str, command: str
-) -> Path:
+def cross_validated_report(model: IncrementalClassifier, table: DataTable, folder: Path, title: str) -> Path:
     """Report of a fit, on rows predicted by classifiers that were fitted without them.
 
     A classifier's own rows would flatter it. So the rows are dealt into five folds, class by class, and each
@@ -82,7 +79,7 @@ def cross_validated_report(
     else:
         _log.warning("every class has one row, so none can be held out: the report has no scores")
         introduction += "Every class has one row, so none could be held out to judge it."
-    return write_report(folder, _report(model, predictions, title, introduction, command))
+    return write_report(folder, _report(model, predictions, title, introduction))
 
 
 def _report(
@@ -90,7 +87,6 @@ def _report(
     predictions: Predictions | None,
     title: str,
     introduction: str,
-    command: str,
     summary: Table | None = None,
 ) -> Report:
     trace = getattr(model, "bound_trace_", ())  # few-shot classifiers tune nothing
@@ -102,7 +98,7 @@ def _report(
         trace=Trace(trace) if len(trace) else None,
         model=facts(model),
         environment=environment(),
-        command=command,
+        command=command_line(),
     )
 
 

@@ -1,6 +1,6 @@
-"""Reading data: the data root, tables, embeddings and images from files, and the data sets of the experiments."""
+"""Reading data: the data root, tables, embeddings and images from files, and few-shot data by name."""
 
-from sureshot.data.datasets import Clinc150, Digits, load_clinc150, load_digits, load_uci
+from sureshot.data.clinc150 import Clinc150, load_clinc150
 from sureshot.data.embeddings import read_npz
 from sureshot.data.few_shot import FEW_SHOT_NAMES, load_few_shot
 from sureshot.data.labelled import FewShotData, LabelledSet
@@ -13,16 +13,13 @@ __all__ = [
     "Clinc150",
     "DataError",
     "DataTable",
-    "Digits",
     "FewShotData",
     "LabelledSet",
     "column_names",
     "data_file",
     "data_root",
     "load_clinc150",
-    "load_digits",
     "load_few_shot",
     "load_table",
-    "load_uci",
     "read_npz",
 ]

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from sureshot.data.arrays import number_classes, to_inputs
-from sureshot.data.checks import listed, near
+from sureshot.data.checks import listed
 from sureshot.data.root import DataError
 
 # Pixels scaled in float32 miss 0 and 1 by about 1e-7 for each step of arithmetic.
@@ -221,9 +221,3 @@ class FewShotData:
     def parts(self) -> dict[str, LabelledSet]:
         """The three sets by name."""
         return {"train": self.train, "val": self.val, "test": self.test}
-
-    def part(self, name: str) -> LabelledSet:
-        """One of the three sets by its name, ``train``, ``val`` or ``test``."""
-        if name not in self.parts:
-            raise DataError(f"{self.name} has no split {name!r}{near(name, self.parts)}; splits: train, val, test")
-        return self.parts[name]

@@ -1,8 +1,11 @@
-"""Lists that come with image sets: text files with one entry on a line."""
+"""Lists that come with image sets: one entry on a line, or columns of a CSV file."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+
+import pandas as pd
 
 from sureshot.data.root import DataError
 
@@ -22,3 +25,20 @@ def read_list(
     if not lines:
         raise DataError(f"{path} is empty: {expected}")
     return lines
+
+
+def read_columns(
+    path: Path,
+    columns: Sequence[str],
+    expected: str,  # as in `read_list`
+) -> list[list[str]]:
+    """Columns of a CSV file by their names, as text."""
+    if not path.is_file():
+        raise DataError(f"no file {path}: {expected}")
+    try:
+        frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    except ValueError as error:
+        raise DataError(f"{path} cannot be read as CSV ({error}): {expected}") from None
+    if not set(columns) <= set(frame.columns) or not len(frame):
+        raise DataError(f"{path} has columns {', '.join(frame.columns)} and {len(frame)} rows: {expected}")
+    return [frame[name].tolist() for name in columns]

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import torch
 from PIL import Image, UnidentifiedImageError
 
@@ -29,6 +28,7 @@ from sureshot.data.image_files import read_images
 from sureshot.data.image_folders import PARTS
 from sureshot.data.images import labelled_images
 from sureshot.data.labelled import LabelledSet
+from sureshot.data.lists import read_columns
 from sureshot.data.root import DataError, Root, data_file, data_root
 
 MINIIMAGENET32_FILE = "miniimagenet32.npz"
@@ -61,17 +61,9 @@ def load_miniimagenet(
 
 def _read_list(place: Path, part: str, side: int) -> LabelledSet:
     path = place / f"{part}.csv"
-    if not path.is_file():
-        raise DataError(f"no file {path}: {_LAYOUT}")
-    try:
-        frame = pd.read_csv(path, dtype=str, keep_default_na=False)
-    except (ValueError, pd.errors.ParserError) as error:
-        raise DataError(f"{path} cannot be read as CSV ({error}): {_LAYOUT}") from None
-    if not {"filename", "label"} <= set(frame.columns) or not len(frame):
-        raise DataError(f"{path} has columns {', '.join(frame.columns)} and {len(frame)} rows: {_LAYOUT}")
-    names, y = np.unique(frame["label"].to_numpy(dtype=str), return_inverse=True)
-    rows = zip(frame["filename"].tolist(), frame["label"].tolist(), strict=True)
-    files = [_find(place / "images", str(filename), str(label)) for filename, label in rows]
+    filenames, labels = read_columns(path, ("filename", "label"), _LAYOUT)
+    names, y = np.unique(np.array(labels), return_inverse=True)
+    files = [_find(place / "images", *row) for row in zip(filenames, labels, strict=True)]
     pixels = read_images(files, side=side)
     return labelled_images(pixels, y, names.tolist(), f"mini-ImageNet {part}")
 

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from sureshot.data.archives import read_arrays
 from sureshot.data.class_splits import shuffled
@@ -32,7 +31,7 @@ from sureshot.data.image_files import read_images
 from sureshot.data.image_folders import PARTS
 from sureshot.data.images import labelled_images
 from sureshot.data.labelled import LabelledSet
-from sureshot.data.lists import read_list
+from sureshot.data.lists import read_columns, read_list
 from sureshot.data.root import DataError, Root, data_root
 
 OMNIGLOT_FILE = "omniglot28.npz"
@@ -138,15 +137,8 @@ def _vinyals_list(folder: Path, class_names: tuple[str, ...], numbers: np.ndarra
     """ "train", "val" or "test" for each character, (K,)."""
     table = folder / OMNIGLOT_CLASSES
     if table.is_file():
-        try:
-            frame = pd.read_csv(table)
-        except ValueError as error:
-            raise DataError(f"{table} cannot be read as CSV ({error}): {_LISTS}") from None
-        missing = [name for name in ("label", "vinyals_split") if name not in frame.columns]
-        if missing:
-            raise DataError(f"{table} has no column {', '.join(missing)}; expected label and vinyals_split")
-        by_number = dict(zip(frame["label"].tolist(), frame["vinyals_split"].tolist(), strict=True))
-        found = [by_number.get(int(number)) for number in numbers]
+        by_number = dict(zip(*read_columns(table, ("label", "vinyals_split"), _LISTS), strict=True))
+        found = [by_number.get(str(number)) for number in numbers]
     else:
         by_name = _vinyals_texts(folder)
         found = [by_name.get(name) for name in class_names]

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from sureshot.data.checks import check_class_labels, listed
 from sureshot.data.class_splits import shuffled, split_by_names, split_by_seed
-from sureshot.data.datasets import load_clinc150
+from sureshot.data.clinc150 import load_clinc150
 from sureshot.data.embeddings import read_npz
 from sureshot.data.image_folders import has_split, read_class_folders, read_split_folders
 from sureshot.data.labelled import FewShotData, LabelledSet

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.datasets import load_digits
+from sklearn.utils import Bunch
 
-from sureshot.data.datasets import Digits, load_digits
 from sureshot.demo.comparison import HIGHER_IS_BETTER, METRICS, Split, means_and_errors, measure
 from sureshot.demo.peers import TemperatureScaledLogisticRegression, logistic_regression, sklearn_gp
 from sureshot.estimators.classifier import GPClassifier
@@ -33,16 +34,16 @@ class DemoResult:
         return {"methods": self.table.to_dict("records"), "report": self.report.as_posix()}
 
 
-def few_label_split(digits: Digits, seed: int, shots: int = SHOTS) -> tuple[Split, np.ndarray]:
+def few_label_split(digits: Bunch, seed: int, shots: int = SHOTS) -> tuple[Split, np.ndarray]:
     """Seven known classes with a few labels each, three unknown; also the test rows' positions, known first."""
     rng = np.random.default_rng(seed)
     known = np.sort(rng.permutation(10)[:N_KNOWN])
-    train = np.concatenate([rng.choice(np.flatnonzero(digits.y == c), shots, replace=False) for c in known])
-    rest = np.setdiff1d(np.arange(len(digits.y)), train)
-    is_known = np.isin(digits.y[rest], known)
+    train = np.concatenate([rng.choice(np.flatnonzero(digits.target == c), shots, replace=False) for c in known])
+    rest = np.setdiff1d(np.arange(len(digits.target)), train)
+    is_known = np.isin(digits.target[rest], known)
     test, unknown = rest[is_known], rest[~is_known]
-    x = digits.X / 16
-    split = Split(x[train], digits.y[train], x[test], digits.y[test], x[unknown])
+    x = digits.data / 16
+    split = Split(x[train], digits.target[train], x[test], digits.target[test], x[unknown])
     return split, np.concatenate([test, unknown])
 
 
@@ -79,8 +80,8 @@ def run_demo(
     return DemoResult(table, write_report(output, _report(table, digits, *shown)))
 
 
-def _report(table: pd.DataFrame, digits: Digits, model: GPClassifier, positions: np.ndarray) -> Report:
-    x = digits.X[positions] / 16
+def _report(table: pd.DataFrame, digits: Bunch, model: GPClassifier, positions: np.ndarray) -> Report:
+    x = digits.data[positions] / 16
     rows = tuple(
         (row["method"], *(Measured(row[name], row[f"{name} s.e."]) for name in METRICS))
         for row in table.to_dict("records")
@@ -104,7 +105,7 @@ def _report(table: pd.DataFrame, digits: Digits, model: GPClassifier, positions:
         predictions=Predictions(
             model.predict_proba(x),
             model.classes_,
-            digits.y[positions],
+            digits.target[positions],
             model.uncertainty(x).total,
             model.outlier_score(x),
             digits.images[positions],

@@ -29,6 +29,8 @@ from sureshot.likelihoods.quadrature import marginal_variance
 from sureshot.meta.learners import EmbeddedPosterior, EmbeddingLearner, GaussianProcessLearner
 from sureshot.meta.learners.gp import distance_to_classes
 from sureshot.meta.learners.prediction import class_probabilities, temper
+from sureshot.meta.learners.task_inference import TaskProblem
+from sureshot.meta.tasks import TaskRows
 
 
 class ConditionedLearner(Predictor):
@@ -172,7 +174,8 @@ def condition_on(
         return _gaussian(learner, support, y, present, generator)
     repeats = _whole(support.weight, type(learner).__name__)
     x, y = support.x.repeat_interleave(repeats, 0), y.repeat_interleave(repeats)
-    posterior = learner.condition_embedded(x.unsqueeze(0), y.unsqueeze(0), len(present), None, None, generator)
+    sets = TaskRows(x.unsqueeze(0), y.unsqueeze(0), len(present))
+    posterior = learner.condition_embedded(sets, generator)
     return ScorePredictor(posterior, present, support.n_classes, len(x) * max(x.shape[1], len(present)))
 
 
@@ -200,9 +203,8 @@ def _gaussian(
         return GaussianPredictor(learner, x, membership, prior, nothing, support.n_classes, 0.0)
     if not inference.takes_real_weights:
         _whole(support.weight, "a learner that samples")
-    posterior, evidence = inference.condition_alone(
-        prior, y.unsqueeze(0), n_present, support.weight.unsqueeze(0), generator
-    )
+    problem = TaskProblem(prior, y.unsqueeze(0), n_present, support.weight.unsqueeze(0))
+    posterior, evidence = inference.condition_alone(problem, generator)
     if n_present < support.n_classes:
         posterior = WithPriorClasses(posterior, present, shift.expand(support.n_classes))
     return GaussianPredictor(learner, x, membership, prior, posterior, support.n_classes, evidence)

@@ -15,11 +15,29 @@ from torch import Tensor
 
 
 class TaskRows(NamedTuple):
-    """Labelled rows of T tasks."""
+    """Labelled rows of T tasks, such as their support; see `Tasks`."""
 
     x: Tensor  # (T, N, ...)
     y: Tensor  # (T, N)
-    mask: Tensor | None  # (T, N), False for padding; None when every row is real
+    n_classes: int
+    mask: Tensor | None = None  # (T, N)
+    class_mask: Tensor | None = None  # (T, C)
+
+    def one_hot(self) -> Tensor:
+        """Labels (T, N, C) in the type of the rows, zero for padding, so that sums over rows pass it by."""
+        labels = self.y[..., None] == torch.arange(self.n_classes, device=self.y.device)
+        if self.mask is not None:
+            labels = labels & self.mask[..., None]
+        return labels.to(self.x.dtype)
+
+    def without_padding(self) -> Tensor:
+        """The rows (T, N, D) with zeros for padding, whatever it held."""
+        return self.x if self.mask is None else self.x.masked_fill(~self.mask[..., None], 0.0)
+
+    def select(self, index: slice) -> TaskRows:
+        """Those of some of the tasks."""
+        chosen: dict[str, Any] = {k: v[index] for k, v in self._asdict().items() if isinstance(v, Tensor)}
+        return self._replace(**chosen)
 
 
 @dataclass(frozen=True)
@@ -66,6 +84,11 @@ class Tasks:
         """The same tasks with something else for the same rows, such as their embeddings."""
         return replace(self, support_x=support_x, query_x=query_x)
 
+    @property
+    def support(self) -> TaskRows:
+        """What the tasks are adapted to."""
+        return TaskRows(self.support_x, self.support_y, self.n_classes, self.support_mask, self.class_mask)
+
     def merged(self) -> TaskRows:
         """Support and query of each task side by side, S + Q rows."""
         mask = None
@@ -73,7 +96,7 @@ class Tasks:
             parts = ((self.support_y, self.support_mask), (self.query_y, self.query_mask))
             mask = torch.cat([torch.ones_like(y, dtype=torch.bool) if m is None else m for y, m in parts], 1)
         x, y = torch.cat([self.support_x, self.query_x], 1), torch.cat([self.support_y, self.query_y], 1)
-        return TaskRows(x, y, mask)
+        return TaskRows(x, y, self.n_classes, mask, self.class_mask)
 
     @staticmethod
     def joined(parts: Sequence[Tasks]) -> Tasks:

@@ -8,8 +8,7 @@ tasks, or reads data.
 
 from sureshot.networks.distributed import Processes, processes
 from sureshot.networks.divergence import DivergedError
-from sureshot.networks.loop import Progress, Trained, train
-from sureshot.networks.settings import LoopSettings
+from sureshot.networks.loop import LoopSettings, Progress, Trained, train
 from sureshot.networks.trainable import Scores, Trainable, differing_settings
 
 __all__ = [

@@ -13,6 +13,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from sureshot.persistence import written_whole
+
 LOG_NAME = "metrics.jsonl"
 
 
@@ -29,9 +31,8 @@ class MetricLog:
         self._path, self._unit = folder / LOG_NAME, unit
         self._board = _board(folder / "tensorboard", start) if tensorboard else None
         kept = [record for record in read_log(folder, unit) if record[unit] <= start] if start else []
-        temporary = self._path.with_suffix(".tmp")
-        temporary.write_text("".join(_line(record) for record in kept), encoding="utf-8")
-        os.replace(temporary, self._path)
+        with written_whole(self._path) as temporary:
+            temporary.write_text("".join(_line(record) for record in kept), encoding="utf-8")
         self._stream = open(self._path, "a", encoding="utf-8")  # noqa: SIM115 - open while the run lasts
 
     def write(

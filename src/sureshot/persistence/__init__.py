@@ -3,6 +3,7 @@
 from sureshot.persistence.artifact import Artifact, ArtifactError, load_artifact, save_artifact
 from sureshot.persistence.checks import require, require_header
 from sureshot.persistence.labels import decode_labels, encode_labels
+from sureshot.persistence.whole import written_whole
 
 __all__ = [
     "Artifact",
@@ -13,4 +14,5 @@ __all__ = [
     "require",
     "require_header",
     "save_artifact",
+    "written_whole",
 ]

@@ -17,7 +17,6 @@ import hashlib
 import json
 import math
 import os
-import secrets
 import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -29,6 +28,8 @@ import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
+
+from sureshot.persistence.whole import written_whole
 
 FORMAT = "sureshot"
 FORMAT_VERSION = 1
@@ -80,19 +81,15 @@ def save_artifact(
             f"the header of {kind!r} would change on saving: use strings as keys and lists instead of tuples."
         )
     content |= {"format_version": FORMAT_VERSION, "digest": _digest(canonical, stored)}
-    temporary = target.with_name(f".sureshot-{secrets.token_hex(8)}.tmp")
     try:
         # Opened here and not by safetensors, so that the user's umask decides who may read the file.
-        with open(temporary, "xb") as file:
+        with written_whole(target) as temporary, open(temporary, "xb") as file:
             file.write(save(stored, metadata={FORMAT: json.dumps(content, sort_keys=True)}))
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, target)
         _flush_folder(target.parent)
     except (OSError, SafetensorError) as error:
         raise ArtifactError(f"cannot save to {target}: {_one_line(error)}.") from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def load_artifact(

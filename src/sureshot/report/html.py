@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from sureshot.metrics import auroc_unknown, reliability_curve, selective_risk, summarise
+from sureshot.persistence import written_whole
 from sureshot.report import plots
 from sureshot.report.content import (
     Cell,
@@ -49,22 +50,6 @@ class Drawing(NamedTuple):
     explanation: str
 
 
-class Row(NamedTuple):
-    """One row of the data in a table of rows."""
-
-    name: str
-    image: str | None
-    predicted: str
-    probability: str
-    second: str | None
-    second_probability: str
-    true: str | None
-    known: bool
-    right: bool | None
-    uncertainty: str
-    outlier_score: str | None
-
-
 class ShownCell(NamedTuple):
     """A cell of a table of results."""
 
@@ -74,21 +59,14 @@ class ShownCell(NamedTuple):
 
 
 def write_report(folder: str | os.PathLike[str], report: Report) -> Path:
-    """Write ``report.html`` into a folder, which is created if need be; returns its path.
-
-    It is renamed from a temporary name when complete, so that a reader never sees half a report.
-    """
+    """Write ``report.html``, whole or not at all, into a folder, which is created if need be; returns its path."""
     target = Path(folder)
     if target.exists() and not target.is_dir():
         raise NotADirectoryError(f"folder: {target} is a file; name a folder for the report.")
     page = render(report)
     target.mkdir(parents=True, exist_ok=True)
-    temporary = target / f".{FILE_NAME}.{os.getpid()}.tmp"
-    try:
+    with written_whole(target / FILE_NAME) as temporary:
         temporary.write_text(page, encoding="utf-8")
-        os.replace(temporary, target / FILE_NAME)
-    finally:
-        temporary.unlink(missing_ok=True)
     return target / FILE_NAME
 
 
@@ -219,31 +197,31 @@ def _drawing(heading: str, figure: Figure, alternative: str, explanation: str) -
     return Drawing(heading, plots.figure_to_data_uri(figure), width, wide, alternative, explanation)
 
 
-def _rows(predictions: Predictions, view: View, score: NDArray[np.float64], n_shown: int) -> list[Row]:
+def _rows(predictions: Predictions, view: View, score: NDArray[np.float64], n_shown: int) -> list[dict[str, object]]:
     """The rows of largest score."""
     order = np.argsort(-score, kind="stable")[:n_shown]
     classes = np.asarray(predictions.classes)
     names = np.arange(score.size) if predictions.row_names is None else np.asarray(predictions.row_names)
     images = None if predictions.images is None else np.asarray(predictions.images)
     top = None if images is None else float(images.max())
-    rows = []
+    rows: list[dict[str, object]] = []
     for i in order.tolist():
         p = view.probabilities[i]
         runner_up = int(np.argsort(-p, kind="stable")[1]) if p.size > 1 else None
         rows.append(
-            Row(
-                name=str(names[i]),
-                image=None if images is None else plots.image_to_data_uri(images[i], top),
-                predicted=str(classes[view.predicted[i]]),
-                probability=f"{view.confidence[i]:.3f}",
-                second=None if runner_up is None else str(classes[runner_up]),
-                second_probability="" if runner_up is None else f"{p[runner_up]:.3f}",
-                true=None if predictions.y is None else str(np.asarray(predictions.y)[i]),
-                known=bool(view.known[i]),
-                right=None if view.truth is None else bool(view.truth[i] == view.predicted[i]),
-                uncertainty=f"{view.uncertainty[i]:.3f}",
-                outlier_score=None if view.outlier_score is None else f"{view.outlier_score[i]:.3f}",
-            )
+            {
+                "name": str(names[i]),
+                "image": None if images is None else plots.image_to_data_uri(images[i], top),
+                "predicted": str(classes[view.predicted[i]]),
+                "probability": f"{view.confidence[i]:.3f}",
+                "second": None if runner_up is None else str(classes[runner_up]),
+                "second_probability": "" if runner_up is None else f"{p[runner_up]:.3f}",
+                "true": None if predictions.y is None else str(np.asarray(predictions.y)[i]),
+                "known": bool(view.known[i]),
+                "right": None if view.truth is None else bool(view.truth[i] == view.predicted[i]),
+                "uncertainty": f"{view.uncertainty[i]:.3f}",
+                "outlier_score": None if view.outlier_score is None else f"{view.outlier_score[i]:.3f}",
+            }
         )
     return rows
 

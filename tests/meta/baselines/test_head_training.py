@@ -11,6 +11,7 @@ from sureshot.meta.baselines import HeadTraining
 from sureshot.meta.baselines.head_training import train_heads
 from sureshot.meta.baselines.heads import CosineHead, Head, LinearHead
 from sureshot.meta.learners.base import seeded
+from sureshot.meta.tasks import TaskRows
 
 CPU = torch.device("cpu")
 HEADS = [LinearHead(), CosineHead(2.0)]
@@ -49,7 +50,7 @@ def by_torch(head: Head, training: HeadTraining, support: Tensor, y: Tensor, n_c
 def test_equals_the_optimiser(head: Head, width: int) -> None:
     support = normal(2, 9, width)
     y = torch.tensor([[2, 0, 1, 1, 2, 0, 0, 1, 2], [0, 0, 0, 1, 1, 1, 2, 2, 2]])
-    found = train_heads(head, SHORT, support, y, 3, None, None, seeded(CPU, 5))
+    found = train_heads(head, SHORT, TaskRows(support, y, 3), seeded(CPU, 5))
     for task in range(2):
         expected = by_torch(head, SHORT, support[task], y[task], 3, 5)
         # In the cosine layer only the direction of a row matters, but both are compared.
@@ -63,7 +64,7 @@ def test_tasks_of_different_sizes_train_as_if_alone(head: Head) -> None:
     mask = torch.tensor([[True] * 9, [True, False, True, False, True, False, True, False, False]])
     classes = torch.tensor([[True, True, True], [True, True, False]])
     y = torch.where(mask, y, 2)
-    found = train_heads(head, SHORT, support, y, 3, mask, classes, seeded(CPU, 5))
+    found = train_heads(head, SHORT, TaskRows(support, y, 3, mask, classes), seeded(CPU, 5))
     expected = by_torch(head, SHORT, support[1, mask[1]], y[1, mask[1]], 2, 5)
     torch.testing.assert_close([value[1, :2] for value in found], expected)
     torch.testing.assert_close([value[0] for value in found], by_torch(head, SHORT, support[0], y[0], 3, 5))
@@ -71,15 +72,15 @@ def test_tasks_of_different_sizes_train_as_if_alone(head: Head) -> None:
 
 def test_many_tasks_are_trained_in_parts() -> None:
     support, y = normal(260, 3, 4), torch.tensor([[0, 1, 0]]).expand(260, 3)
-    matrix, vector = train_heads(LinearHead(), SHORT, support, y, 2, None, None, seeded(CPU))
-    alone = train_heads(LinearHead(), SHORT, support[255:256], y[:1], 2, None, None, seeded(CPU))
+    matrix, vector = train_heads(LinearHead(), SHORT, TaskRows(support, y, 2), seeded(CPU))
+    alone = train_heads(LinearHead(), SHORT, TaskRows(support[255:256], y[:1], 2), seeded(CPU))
     torch.testing.assert_close([matrix[255:256], vector[255:256]], list(alone))
 
 
 def test_published_settings_fit_separated_classes() -> None:
     y = torch.arange(5).repeat_interleave(5)[None]
     support = 8 * torch.eye(5, dtype=torch.float64).repeat_interleave(5, 0)[None] + normal(1, 25, 5)
-    matrix, vector = train_heads(LinearHead(), HeadTraining(), support, y, 5, None, None, seeded(CPU))
+    matrix, vector = train_heads(LinearHead(), HeadTraining(), TaskRows(support, y, 5), seeded(CPU))
     assert LinearHead().logits(support, matrix, vector).argmax(-1).equal(y)
 
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import torch
 
-from sureshot.meta.baselines.logits import label_matrix, mean_cross_entropy, only_present, without_padding
+from sureshot.meta.baselines.logits import mean_cross_entropy, only_present
+from sureshot.meta.tasks import TaskRows
 
 
-def test_label_matrix() -> None:
-    matrix = label_matrix(torch.tensor([[2, 0, 1]]), 3, torch.tensor([[True, True, False]]), torch.float32)
-    assert matrix.tolist() == [[[0, 0, 1], [1, 0, 0], [0, 0, 0]]]
+def test_padding_has_no_label() -> None:
+    support = TaskRows(torch.ones(1, 3, 1), torch.tensor([[2, 0, 1]]), 3, torch.tensor([[True, True, False]]))
+    assert support.one_hot().tolist() == [[[0, 0, 1], [1, 0, 0], [0, 0, 0]]]
 
 
 def test_padding_may_hold_anything() -> None:
-    support = torch.tensor([[[1.0], [torch.nan]]])
-    assert without_padding(support, torch.tensor([[True, False]])).tolist() == [[[1.0], [0.0]]]
+    rows = torch.tensor([[[1.0], [torch.nan]]])
+    support = TaskRows(rows, torch.zeros(1, 2, dtype=torch.int64), 2, torch.tensor([[True, False]]))
+    assert support.without_padding().tolist() == [[[1.0], [0.0]]]
 
 
 def test_loss_ignores_padded_rows_and_absent_classes() -> None:

@@ -9,6 +9,7 @@ from torch import Tensor
 from sureshot.meta.baselines import MatchingNet
 from sureshot.meta.baselines.full_context import QueryReader, SupportReader
 from sureshot.meta.learners.base import seeded
+from sureshot.meta.tasks import TaskRows
 from sureshot.networks.backbones import Backbone, make_backbone
 
 CPU = torch.device("cpu")
@@ -27,7 +28,7 @@ def normal(*size: int, seed: int = 0) -> Tensor:
 def test_attention_by_hand() -> None:
     learner = MatchingNet(unchanged(), full_context=False, scale=2.0)
     support = torch.tensor([[[1.0, 0, 0], [0, 5.0, 0], [-1.0, 0, 0]]])
-    posterior = learner.condition_embedded(support, torch.tensor([[0, 1, 1]]), 2, None, None, seeded(CPU))
+    posterior = learner.condition_embedded(TaskRows(support, torch.tensor([[0, 1, 1]]), 2), seeded(CPU))
     weights = torch.tensor([2 * 0.6, 2 * 0.8, 0.0]).exp()  # the opposite direction counts as a right angle
     expected = torch.stack([weights[0], weights[1] + weights[2]]) / weights.sum()
     torch.testing.assert_close(posterior.predict(torch.tensor([[[3.0, 4.0, 0.0]]]))[0, 0], expected)
@@ -36,7 +37,7 @@ def test_attention_by_hand() -> None:
 def test_probabilities_have_a_floor() -> None:
     learner = MatchingNet(unchanged(), full_context=False)
     support = torch.tensor([[[1.0, 0, 0], [0, 1.0, 0]]])
-    posterior = learner.condition_embedded(support, torch.tensor([[0, 1]]), 2, None, None, seeded(CPU))
+    posterior = learner.condition_embedded(TaskRows(support, torch.tensor([[0, 1]]), 2), seeded(CPU))
     probabilities = posterior.predict(torch.tensor([[[1.0, 0.0, 0.0]]]))[0, 0]
     torch.testing.assert_close(probabilities, torch.tensor([1 - 1e-6, 1e-6]), rtol=1e-3, atol=0)
 
@@ -85,10 +86,10 @@ def test_tasks_of_different_sizes_are_read_to_their_own_ends(steps: int | None) 
     support, query = normal(2, 5, WIDTH, seed=1), normal(2, 3, WIDTH, seed=2)
     y = torch.tensor([[0, 1, 2, 0, 1], [2, 0, 1, 1, 0]])
     mask = torch.tensor([[True] * 5, [True, False, True, True, False]])
-    both = learner.condition_embedded(support, y, 3, mask, None, seeded(CPU)).predict(query)
+    both = learner.condition_embedded(TaskRows(support, y, 3, mask), seeded(CPU)).predict(query)
     for task in range(2):
         real = mask[task]
-        alone = learner.condition_embedded(support[[task]][:, real], y[[task]][:, real], 3, None, None, seeded(CPU))
+        alone = learner.condition_embedded(TaskRows(support[[task]][:, real], y[[task]][:, real], 3), seeded(CPU))
         torch.testing.assert_close(both[[task]], alone.predict(query[[task]]))
 
 

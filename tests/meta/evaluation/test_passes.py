@@ -11,13 +11,7 @@ from torch import nn
 
 from sureshot.data.labelled import LabelledSet
 from sureshot.meta.episodes import EpisodeProtocol, EpisodeSampler
-from sureshot.meta.evaluation.passes import (
-    adapt,
-    default_batch_size,
-    draw_tasks,
-    embed_set,
-    queries_per_pass,
-)
+from sureshot.meta.evaluation.passes import Exam, default_batch_size, draw_tasks, embed_set, queries_per_pass
 from sureshot.meta.learners import Learner, make_learner
 from sureshot.networks.backbones import make_backbone
 
@@ -67,7 +61,7 @@ def test_the_batch_size_changes_nothing(data: LabelledSet, learner: Learner, pro
     rows, embeddings = draw_tasks(sampler, 11, generator()), embed_set(learner, data.x)
 
     def run(batch_size: int) -> np.ndarray:
-        batches = adapt(learner, sampler, rows, embeddings, batch_size=batch_size, generator=generator())
+        batches = Exam(sampler, rows, batch_size).adapt(learner, embeddings, generator())
         return np.concatenate([batch.probabilities for batch in batches])
 
     np.testing.assert_allclose(run(11), run(3), atol=1e-6)
@@ -81,7 +75,7 @@ def test_queries_are_predicted_in_parts_when_there_are_many_classes() -> None:
     assert queries_per_pass(210) < 210  # so one task takes several parts
     learner = make_learner("protonet", nn.Identity())
     rows = draw_tasks(sampler, 2, generator())
-    (found,) = adapt(learner, sampler, rows, data.x, batch_size=2, generator=generator(), with_latents=True)
+    (found,) = Exam(sampler, rows, 2).adapt(learner, data.x, generator(), with_latents=True)
     tasks = sampler.gather(rows)
     expected = learner.eval().condition(tasks.support_x, tasks.support_y, 210).predict(tasks.query_x)
     np.testing.assert_allclose(found.probabilities, expected.numpy(), atol=1e-6)

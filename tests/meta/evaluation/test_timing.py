@@ -11,7 +11,8 @@ from sureshot.data.labelled import LabelledSet
 from sureshot.meta.baselines.prototypical import ProtoNet
 from sureshot.meta.episodes import EpisodeProtocol, EpisodeSampler
 from sureshot.meta.evaluation import timing
-from sureshot.meta.evaluation.passes import draw_tasks
+from sureshot.meta.evaluation.passes import Exam, draw_tasks
+from sureshot.meta.tasks import TaskRows
 from sureshot.networks.backbones import make_backbone
 
 
@@ -22,9 +23,9 @@ class Counting(ProtoNet):
         super().__init__(make_backbone("identity", (4,)))
         self.adapted: list[int] = []
 
-    def condition_embedded(self, support: torch.Tensor, *others: Any) -> Any:
-        self.adapted.append(len(support))
-        return super().condition_embedded(support, *others)
+    def condition_embedded(self, support: TaskRows, generator: torch.Generator) -> Any:
+        self.adapted.append(len(support.y))
+        return super().condition_embedded(support, generator)
 
 
 @pytest.mark.parametrize(("limit", "times"), [(0.0, 2), (1e6, 22)])
@@ -35,7 +36,7 @@ def test_a_slow_learner_is_not_repeated(
     sampler = EpisodeSampler(data, EpisodeProtocol(3, 1, 2))
     rows = draw_tasks(sampler, 4, torch.Generator().manual_seed(0))
     learner = Counting()
-    found = timing.measure_adaptation(learner, sampler, rows, data.x, batch_size=4)
+    found = timing.measure_adaptation(learner, Exam(sampler, rows, 4), data.x)
     assert learner.adapted == [1] * times + [4] * times
     assert found.single > 0
     assert found.batched > 0

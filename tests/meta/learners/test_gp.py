@@ -11,7 +11,7 @@ from sureshot.meta.learners.base import seeded
 from sureshot.meta.learners.gp import GaussianProcessLearner, GaussianProcessTaskPosterior, distance_to_classes
 from sureshot.meta.learners.registry import make_learner
 from sureshot.meta.learners.task_kernel import TaskKernel
-from sureshot.meta.tasks import Tasks
+from sureshot.meta.tasks import TaskRows, Tasks
 from sureshot.networks.backbones import make_backbone
 
 D = 4
@@ -56,7 +56,7 @@ def test_latents_have_the_moments_of_the_mixture_of_chains(name: str) -> None:
     """``E[f]`` and ``E[f^2] - E[f]^2`` over chains that differ."""
     found = learner(name, n_chains=3, n_sweeps_prediction=2)
     x, y = normal(2, 6, D), torch.arange(3).repeat(2, 2)
-    posterior = found.condition_embedded(x, y, 3, None, None, seeded(CPU))
+    posterior = found.condition_embedded(TaskRows(x, y, 3), seeded(CPU))
     assert isinstance(posterior, GaussianProcessTaskPosterior)
     query = normal(2, 5, D, seed=1)
     mean, covariance = posterior.latent.query(found.kernel.cross(x, query), found.kernel.variance(query))
@@ -74,7 +74,7 @@ def test_probabilities_are_averaged_over_chains(name: str, rule: str) -> None:
     """Those of each chain's Gaussian by itself."""
     found = learner(name, n_chains=3, n_sweeps_prediction=2, rule=rule)
     x, y, query = normal(2, 6, D), torch.arange(3).repeat(2, 2), normal(2, 5, D, seed=1)
-    posterior = found.condition_embedded(x, y, 3, None, None, seeded(CPU))
+    posterior = found.condition_embedded(TaskRows(x, y, 3), seeded(CPU))
     assert isinstance(posterior, GaussianProcessTaskPosterior)
     mean, covariance = posterior.latent.query(found.kernel.cross(x, query), found.kernel.variance(query))
     chains = [found.predictive_likelihood.predict(mean[s], covariance[s], rule) for s in range(3)]

@@ -15,6 +15,7 @@ from sureshot.inference.objectives import evidence_bound
 from sureshot.likelihoods.logistic_softmax import LogisticSoftmax
 from sureshot.meta.learners.absent_classes import ABSENT_MEAN
 from sureshot.meta.learners.label_regression import LabelRegression
+from sureshot.meta.learners.task_inference import TaskProblem
 
 T, C, N, Q = 2, 3, 6, 4
 Y = torch.tensor([[0, 1, 2, 0, 1, 2], [2, 2, 0, 1, 1, 1]])
@@ -47,7 +48,7 @@ MEANS = {
 @pytest.mark.parametrize("classes", [1, C], ids=["shared", "own kernels"])
 def test_evidence_is_that_of_dense_gaussians(classes: int, mean: Tensor) -> None:
     gram, _, _ = blocks(features(classes))
-    evidence = RULE.evidence(GramPrior(gram, mean), Y, C, None, generator())
+    evidence = RULE.evidence(TaskProblem(GramPrior(gram, mean), Y, C), generator())[0]
     for task in range(T):
         expected = 0.0
         for c in range(C):
@@ -65,7 +66,7 @@ def test_evidence_is_the_tight_bound_of_its_likelihood() -> None:
     zeros = torch.zeros(T, C, N, dtype=torch.float64)
     posterior = prior.condition(RULE.likelihood.expected_sites(zeros, zeros, Y, None))
     bound = evidence_bound(posterior, RULE.likelihood, Y)
-    torch.testing.assert_close(RULE.evidence(prior, Y, C, None, generator()), bound)
+    torch.testing.assert_close(RULE.evidence(TaskProblem(prior, Y, C), generator())[0], bound)
 
 
 def test_posterior_is_that_of_scikit_learn() -> None:
@@ -74,7 +75,7 @@ def test_posterior_is_that_of_scikit_learn() -> None:
     full = torch.from_numpy(kernel(x)).expand(T, 1, N + Q, N + Q)
     gram, cross = full[..., :N, :N], full[..., :N, N:]
     prior = GramPrior(gram, torch.zeros((), dtype=torch.float64))
-    posterior = RULE.posterior(prior, Y, C, None, generator())
+    posterior = RULE.posterior(TaskProblem(prior, Y, C), generator())[0]
     mean, variance = posterior.query(cross, torch.full((T, 1, Q), 1.7, dtype=torch.float64))
     assert mean.shape == variance.shape == (1, T, C, Q)
     for task in range(T):
@@ -89,9 +90,11 @@ def test_posterior_is_that_of_scikit_learn() -> None:
 def test_own_kernels_that_are_equal_give_what_a_shared_one_gives() -> None:
     gram, cross, diagonal = blocks(features(1))
     mean = MEANS["of task and class"]
-    shared = RULE.posterior(GramPrior(gram, mean), Y, C, None, generator()).query(cross, diagonal)
+    shared = RULE.posterior(TaskProblem(GramPrior(gram, mean), Y, C), generator())[0].query(cross, diagonal)
     prior = GramPrior(gram.expand(T, C, N, N), mean)
-    own = RULE.posterior(prior, Y, C, None, generator()).query(cross.expand(T, C, N, Q), diagonal.expand(T, C, Q))
+    own = RULE.posterior(TaskProblem(prior, Y, C), generator())[0].query(
+        cross.expand(T, C, N, Q), diagonal.expand(T, C, Q)
+    )
     for one, other in zip(shared, own, strict=True):
         torch.testing.assert_close(one, other)
 
@@ -103,8 +106,8 @@ def test_gradients_by_finite_differences(classes: int) -> None:
     def outputs(phi: Tensor, mean: Tensor, noise: Tensor) -> tuple[Tensor, ...]:
         gram, cross, diagonal = blocks(phi)
         prior, rule = GramPrior(gram, mean), LabelRegression(noise)
-        moments = rule.posterior(prior, Y, C, None, generator()).query(cross, diagonal)
-        return rule.evidence(prior, Y, C, None, generator()), *moments
+        moments = rule.posterior(TaskProblem(prior, Y, C), generator())[0].query(cross, diagonal)
+        return rule.evidence(TaskProblem(prior, Y, C), generator())[0], *moments
 
     leaves = [features(classes), MEANS["of class"].clone(), torch.tensor(0.2, dtype=torch.float64)]
     assert torch.autograd.gradcheck(outputs, [leaf.requires_grad_() for leaf in leaves])
@@ -118,14 +121,14 @@ def test_padding_changes_nothing(classes: int) -> None:
     mean = MEANS["of class"]
     weight = torch.ones(T, N, dtype=torch.float64)
     weight[1, 4:] = 0
-    evidence = RULE.evidence(GramPrior(gram, mean), Y, C, weight, generator())
+    evidence = RULE.evidence(TaskProblem(GramPrior(gram, mean), Y, C, weight), generator())[0]
     (gradient,) = torch.autograd.grad(evidence.sum(), gram)
     assert not gradient[1, :, 4:].any()
-    moments = RULE.posterior(GramPrior(gram, mean), Y, C, weight, generator()).query(cross, diagonal)
+    moments = RULE.posterior(TaskProblem(GramPrior(gram, mean), Y, C, weight), generator())[0].query(cross, diagonal)
 
     small = GramPrior(gram[1:, :, :4, :4], mean)
-    torch.testing.assert_close(evidence[1:], RULE.evidence(small, Y[1:, :4], C, None, generator()))
-    alone = RULE.posterior(small, Y[1:, :4], C, None, generator()).query(cross[1:, :, :4], diagonal[1:])
+    torch.testing.assert_close(evidence[1:], RULE.evidence(TaskProblem(small, Y[1:, :4], C), generator())[0])
+    alone = RULE.posterior(TaskProblem(small, Y[1:, :4], C), generator())[0].query(cross[1:, :, :4], diagonal[1:])
     for padded, single in zip(moments, alone, strict=True):
         torch.testing.assert_close(padded[:, 1:], single)
 
@@ -137,11 +140,11 @@ def test_absent_classes_contribute_nothing() -> None:
     mask = torch.tensor([[True, True, False]]).expand(T, C)
     mean = torch.zeros(T, C, 1, dtype=torch.float64)
     prior = GramPrior(gram, mean.masked_fill(~mask.unsqueeze(-1), ABSENT_MEAN))
-    evidence = RULE.evidence(prior, y, C, None, generator())
+    evidence = RULE.evidence(TaskProblem(prior, y, C), generator())[0]
     two = GramPrior(gram, mean[:, :2])
-    torch.testing.assert_close(evidence, RULE.evidence(two, y, 2, None, generator()))
-    moments = RULE.posterior(prior, y, C, None, generator()).query(cross, diagonal)
-    expected = RULE.posterior(two, y, 2, None, generator()).query(cross, diagonal)
+    torch.testing.assert_close(evidence, RULE.evidence(TaskProblem(two, y, 2), generator())[0])
+    moments = RULE.posterior(TaskProblem(prior, y, C), generator())[0].query(cross, diagonal)
+    expected = RULE.posterior(TaskProblem(two, y, 2), generator())[0].query(cross, diagonal)
     for padded, small in zip(moments, expected, strict=True):
         assert torch.isfinite(padded).all()
         torch.testing.assert_close(padded[:, :, :2], small)
@@ -151,10 +154,10 @@ def test_permuting_the_classes_permutes_the_latents() -> None:
     gram, cross, diagonal = blocks(features(1))
     prior = GramPrior(gram, torch.tensor(-0.3, dtype=torch.float64))
     permutation = torch.tensor([2, 0, 1])
-    evidence = RULE.evidence(prior, Y, C, None, generator())
-    torch.testing.assert_close(evidence, RULE.evidence(prior, permutation[Y], C, None, generator()))
-    mean, variance = RULE.posterior(prior, Y, C, None, generator()).query(cross, diagonal)
-    moved, spread = RULE.posterior(prior, permutation[Y], C, None, generator()).query(cross, diagonal)
+    evidence = RULE.evidence(TaskProblem(prior, Y, C), generator())[0]
+    torch.testing.assert_close(evidence, RULE.evidence(TaskProblem(prior, permutation[Y], C), generator())[0])
+    mean, variance = RULE.posterior(TaskProblem(prior, Y, C), generator())[0].query(cross, diagonal)
+    moved, spread = RULE.posterior(TaskProblem(prior, permutation[Y], C), generator())[0].query(cross, diagonal)
     torch.testing.assert_close(moved[:, :, permutation], mean)
     torch.testing.assert_close(spread[:, :, permutation], variance)
 
@@ -164,8 +167,8 @@ def test_float32_is_close_to_float64() -> None:
     for dtype in (torch.float64, torch.float32):
         gram, cross, diagonal = blocks(features(1).to(dtype))
         prior = GramPrior(gram, MEANS["of class"].to(dtype))
-        evidence = RULE.evidence(prior, Y, C, None, generator())
-        results.append([evidence, *RULE.posterior(prior, Y, C, None, generator()).query(cross, diagonal)])
+        evidence = RULE.evidence(TaskProblem(prior, Y, C), generator())[0]
+        results.append([evidence, *RULE.posterior(TaskProblem(prior, Y, C), generator())[0].query(cross, diagonal)])
     for exact, rounded in zip(*results, strict=True):
         assert rounded.dtype == torch.float32
         torch.testing.assert_close(rounded.double(), exact, rtol=1e-4, atol=1e-5)

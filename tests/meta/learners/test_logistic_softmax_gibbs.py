@@ -15,6 +15,7 @@ from sureshot.inference.objectives import fisher_surrogate
 from sureshot.likelihoods.logistic_softmax import LogisticSoftmax
 from sureshot.meta.learners.absent_classes import ABSENT_MEAN
 from sureshot.meta.learners.logistic_softmax_gibbs import LogisticSoftmaxGibbs
+from sureshot.meta.learners.task_inference import TaskProblem
 
 COPIES = 25
 Y = torch.tensor([0, 0, 1, 2])
@@ -78,7 +79,7 @@ def test_posterior_is_that_of_importance_sampling(start: str, oracle: dict[str, 
     full = kernel()
     rule = LogisticSoftmaxGibbs(n_chains=40, n_sweeps_posterior=20, start=start)
     prior = GramPrior(full[:4, :4].expand(COPIES, 1, 4, 4), MEAN)
-    posterior = rule.posterior(prior, Y.expand(COPIES, 4), 3, None, generator(7))
+    posterior = rule.posterior(TaskProblem(prior, Y.expand(COPIES, 4), 3), generator(7))[0]
     mean, variance = posterior.query(full[:4, 4:].expand(COPIES, 1, 4, 2), full.diagonal()[4:].expand(COPIES, 1, 2))
     assert mean.shape == variance.shape == (40, COPIES, 3, 2)
     within(mean.mean(0), oracle["mean"], oracle["mean_error"])
@@ -93,7 +94,7 @@ def test_gradient_is_that_of_the_log_evidence(start: str, oracle: dict[str, Tens
     mean = MEAN.repeat(COPIES, 1, 1).requires_grad_()
     rule = LogisticSoftmaxGibbs(n_chains=40, n_sweeps_evidence=20, start=start)
     prior = GramPrior(log_scale.exp() * kernel()[:4, :4], mean)
-    evidence = rule.evidence(prior, Y.expand(COPIES, 4), 3, None, generator(8))
+    evidence = rule.evidence(TaskProblem(prior, Y.expand(COPIES, 4), 3), generator(8))[0]
     d_scale, d_mean = torch.autograd.grad(evidence.sum(), [log_scale, mean])
     within(d_scale.flatten(), oracle["d_scale"], 1 / oracle["effective"].sqrt())
     within(d_mean.squeeze(-1), oracle["d_mean"], 1 / oracle["effective"].sqrt())
@@ -107,9 +108,9 @@ def test_evidence_is_the_surrogate_of_the_drawn_sites(classes: int) -> None:
     y = Y.expand(2, 4)
     rule = LogisticSoftmaxGibbs(n_chains=5)
     prior = GramPrior(root @ root.mT, mean)
-    value = rule.evidence(prior, y, 3, None, generator(4))
+    value = rule.evidence(TaskProblem(prior, y, 3), generator(4))[0]
     assert value.shape == (2,)
-    sites = rule.sample_sites(prior, y, 3, None, generator(4), 1)
+    sites = rule.sample_sites(TaskProblem(prior, y, 3), generator(4), 1)
     expected = fisher_surrogate(GramPrior(root @ root.mT, mean), sites)
     torch.testing.assert_close(value, expected)
     ours = torch.autograd.grad(value[0] - 2 * value[1], [root, mean])
@@ -126,13 +127,13 @@ def test_padded_rows_have_no_sites(start: str) -> None:
     weight = torch.tensor([[1.0] * 6, [1.0] * 4 + [0.0] * 2], dtype=torch.float64)
     rule = LogisticSoftmaxGibbs(n_chains=3, n_sweeps_evidence=4, n_sweeps_posterior=4, start=start)
     prior = GramPrior(gram, MEAN)
-    sites = rule.sample_sites(prior, y, 3, weight, generator(), 4)
+    sites = rule.sample_sites(TaskProblem(prior, y, 3, weight), generator(), 4)
     assert not sites.precision[:, 1, :, 4:].any()
     assert not sites.shift[:, 1, :, 4:].any()
-    (gradient,) = torch.autograd.grad(rule.evidence(prior, y, 3, weight, generator()).sum(), gram)
+    (gradient,) = torch.autograd.grad(rule.evidence(TaskProblem(prior, y, 3, weight), generator())[0].sum(), gram)
     assert not gradient[1, :, 4:].any()
     assert not gradient[1, :, :, 4:].any()
-    posterior = rule.posterior(prior, y, 3, weight, generator())
+    posterior = rule.posterior(TaskProblem(prior, y, 3, weight), generator())[0]
     assert not posterior.alpha[:, 1, :, 4:].any()
     assert not posterior.half()[:, 1, :, :, 4:].any()
 
@@ -143,7 +144,7 @@ def test_padded_task_has_the_gradient_of_the_small_one(oracle: dict[str, Tensor]
     rule = LogisticSoftmaxGibbs(n_chains=40, n_sweeps_evidence=20, start="mean_field")
     y = torch.tensor([0, 0, 1, 2, 1, 1]).expand(COPIES, 6)
     weight = torch.tensor([1.0, 1.0, 1.0, 1.0, 0.0, 0.0], dtype=torch.float64).expand(COPIES, 6)
-    evidence = rule.evidence(GramPrior(log_scale.exp() * kernel(), MEAN), y, 3, weight, generator(9))
+    evidence = rule.evidence(TaskProblem(GramPrior(log_scale.exp() * kernel(), MEAN), y, 3, weight), generator(9))[0]
     (d_scale,) = torch.autograd.grad(evidence.sum(), log_scale)
     within(d_scale.flatten(), oracle["d_scale"], 1 / oracle["effective"].sqrt())
 
@@ -158,7 +159,7 @@ def test_absent_classes_drop_out(start: str, oracle: dict[str, Tensor]) -> None:
     prior = GramPrior(log_scale.exp() * full[:4, :4], mean)
     y = Y.expand(COPIES, 4)
     rule = LogisticSoftmaxGibbs(n_chains=40, n_sweeps_evidence=20, n_sweeps_posterior=20, start=start)
-    evidence = rule.evidence(prior, y, 5, None, generator(10))
+    evidence = rule.evidence(TaskProblem(prior, y, 5), generator(10))[0]
     assert torch.isfinite(evidence).all()
     d_scale, d_mean = torch.autograd.grad(evidence.sum(), [log_scale, mean])
     within(d_scale.flatten().double(), oracle["d_scale"], 1 / oracle["effective"].sqrt())
@@ -166,7 +167,7 @@ def test_absent_classes_drop_out(start: str, oracle: dict[str, Tensor]) -> None:
     assert not d_mean[:, 3:].any()
 
     with torch.no_grad():
-        posterior = rule.posterior(prior, y, 5, None, generator(11))
+        posterior = rule.posterior(TaskProblem(prior, y, 5), generator(11))[0]
         cross, diagonal = full[:4, 4:].expand(COPIES, 1, 4, 2), full.diagonal()[4:].expand(COPIES, 1, 2)
         mean_, variance = posterior.query(cross, diagonal)
         probability = rule.likelihood.integral(mean_, variance).mean(0)
@@ -184,7 +185,7 @@ def test_permuting_the_classes_permutes_the_posterior(oracle: dict[str, Tensor])
     mean[:, permutation] = MEAN
     prior = GramPrior(full[:4, :4].expand(COPIES, 1, 4, 4), mean)
     rule = LogisticSoftmaxGibbs(n_chains=40, n_sweeps_posterior=20)
-    posterior = rule.posterior(prior, permutation[Y].expand(COPIES, 4), 3, None, generator(12))
+    posterior = rule.posterior(TaskProblem(prior, permutation[Y].expand(COPIES, 4), 3), generator(12))[0]
     moments = posterior.query(full[:4, 4:].expand(COPIES, 1, 4, 2), full.diagonal()[4:].expand(COPIES, 1, 2))
     within(moments[0].mean(0)[:, permutation], oracle["mean"], oracle["mean_error"])
 
@@ -194,7 +195,7 @@ def test_posterior_is_differentiable_in_the_prior() -> None:
     full = kernel().expand(2, 1, 6, 6).clone().requires_grad_()
     mean = MEAN.clone().requires_grad_()
     rule = LogisticSoftmaxGibbs(n_chains=3, n_sweeps_posterior=2)
-    posterior = rule.posterior(GramPrior(full[..., :4, :4], mean), Y.expand(2, 4), 3, None, generator())
+    posterior = rule.posterior(TaskProblem(GramPrior(full[..., :4, :4], mean), Y.expand(2, 4), 3), generator())[0]
     latent, variance = posterior.query(full[..., :4, 4:], full.diagonal(dim1=-2, dim2=-1)[..., 4:])
     gradients = torch.autograd.grad(latent.square().sum() + variance.sum(), [full, mean])
     for gradient in gradients:
@@ -208,7 +209,7 @@ def test_one_seed_gives_one_result_in_each_dtype() -> None:
     rule = LogisticSoftmaxGibbs(n_chains=3, n_sweeps_posterior=3)
     for dtype in (torch.float32, torch.float64):
         prior = GramPrior(kernel()[:4, :4].expand(2, 1, 4, 4).to(dtype), MEAN.to(dtype))
-        first, second = (rule.posterior(prior, Y.expand(2, 4), 3, None, generator(1)) for _ in range(2))
+        first, second = (rule.posterior(TaskProblem(prior, Y.expand(2, 4), 3), generator(1))[0] for _ in range(2))
         assert first.mean.dtype == dtype
         assert torch.equal(first.mean, second.mean)
 

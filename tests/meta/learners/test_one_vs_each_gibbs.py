@@ -11,6 +11,7 @@ from torch import Tensor
 from sureshot.gaussian.gram import GramPrior
 from sureshot.inference.one_vs_each.gibbs import run_one_vs_each_gibbs
 from sureshot.meta.learners.one_vs_each_gibbs import OneVsEachGibbs
+from sureshot.meta.learners.task_inference import TaskProblem
 
 F64 = torch.float64
 ZERO = torch.tensor(0.0, dtype=F64)
@@ -37,7 +38,7 @@ def few_shot(
 def test_evidence_is_that_of_the_drawn_variables(collapsed_evidence: Callable[..., Tensor]) -> None:
     _, gram, y = few_shot()
     mean = torch.randn(2, 4, 1, generator=seeded(3), dtype=F64)
-    value = OneVsEachGibbs(5, n_sweeps_evidence=3).evidence(GramPrior(gram, mean), y, 4, None, seeded(0))
+    value = OneVsEachGibbs(5, n_sweeps_evidence=3).evidence(TaskProblem(GramPrior(gram, mean), y, 4), seeded(0))[0]
     drawn = run_one_vs_each_gibbs(gram.squeeze(1), mean.squeeze(-1), y, 4, 5, 3, generator=seeded(0))
     expected = collapsed_evidence(gram.squeeze(1), mean.squeeze(-1), y, 4, drawn.omega).mean(0)
     torch.testing.assert_close(value, expected, rtol=1e-10, atol=1e-10)
@@ -47,7 +48,7 @@ def test_the_posterior_is_that_of_its_own_number_of_sweeps() -> None:
     _, gram, y = few_shot()
     mean = torch.randn(2, 4, 1, generator=seeded(3), dtype=F64)
     inference = OneVsEachGibbs(5, n_sweeps_evidence=1, n_sweeps_posterior=4)
-    found = inference.posterior(GramPrior(gram, mean), y, 4, None, seeded(0))
+    found = inference.posterior(TaskProblem(GramPrior(gram, mean), y, 4), seeded(0))[0]
     expected = run_one_vs_each_gibbs(gram.squeeze(1), mean.squeeze(-1), y, 4, 5, 4, generator=seeded(0))
     torch.testing.assert_close(found.result.omega, expected.omega, rtol=0, atol=0)
 
@@ -58,7 +59,7 @@ def test_shapes_and_repetition(start: str, mean: Tensor) -> None:
     _, gram, y = few_shot()
     inference = OneVsEachGibbs(3, 2, 2, start)  # type: ignore[arg-type]
     gram, mean = gram.requires_grad_(), mean.clone().requires_grad_()
-    values = [inference.evidence(GramPrior(gram, mean), y, 4, None, seeded(seed)) for seed in (0, 0, 1)]
+    values = [inference.evidence(TaskProblem(GramPrior(gram, mean), y, 4), seeded(seed))[0] for seed in (0, 0, 1)]
     assert values[0].shape == (2,)
     torch.testing.assert_close(values[1], values[0], rtol=0, atol=0)
     assert not torch.equal(values[2], values[0])
@@ -67,11 +68,11 @@ def test_shapes_and_repetition(start: str, mean: Tensor) -> None:
     assert gradients[1].shape == mean.shape
     torch.testing.assert_close(gradients[1].sum(), ZERO, atol=1e-9, rtol=0)  # a common shift changes nothing
 
-    posterior = inference.posterior(GramPrior(gram, mean), y, 4, None, seeded(0))
+    posterior = inference.posterior(TaskProblem(GramPrior(gram, mean), y, 4), seeded(0))[0]
     m, v = posterior.query(gram[..., :5], gram.diagonal(dim1=-2, dim2=-1)[..., :5])
     assert m.shape == (3, 2, 4, 5)
     assert v.shape == (3, 2, 5, 4, 4)
-    again = inference.posterior(GramPrior(gram, mean), y, 4, None, seeded(0))
+    again = inference.posterior(TaskProblem(GramPrior(gram, mean), y, 4), seeded(0))[0]
     torch.testing.assert_close(again.query(gram[..., :5], gram.diagonal(dim1=-2, dim2=-1)[..., :5])[0], m)
     assert all(bool((part.abs() > 0).any()) for part in torch.autograd.grad(m[..., 0, :].sum(), (gram, mean)))
 
@@ -79,7 +80,7 @@ def test_shapes_and_repetition(start: str, mean: Tensor) -> None:
 def test_query_without_a_graph_builds_none() -> None:
     _, gram, y = few_shot()
     with torch.no_grad():
-        posterior = OneVsEachGibbs(3).posterior(GramPrior(gram, ZERO), y, 4, None, seeded(0))
+        posterior = OneVsEachGibbs(3).posterior(TaskProblem(GramPrior(gram, ZERO), y, 4), seeded(0))[0]
         mean, covariance = posterior.query(gram, gram.diagonal(dim1=-2, dim2=-1))
     assert not mean.requires_grad
     assert not covariance.requires_grad
@@ -95,8 +96,8 @@ def test_padded_rows_change_nothing_but_the_random_stream(collapsed_evidence: Ca
     weight = torch.cat([torch.ones(1, 12, dtype=F64), torch.zeros(1, 3, dtype=F64)], -1)
     inference = OneVsEachGibbs(4, 2, 2)
     padded.requires_grad_()
-    value = inference.evidence(GramPrior(padded, ZERO), labels, 4, weight, seeded(0))
-    posterior = inference.posterior(GramPrior(padded, ZERO), labels, 4, weight, seeded(0))
+    value = inference.evidence(TaskProblem(GramPrior(padded, ZERO), labels, 4, weight), seeded(0))[0]
+    posterior = inference.posterior(TaskProblem(GramPrior(padded, ZERO), labels, 4, weight), seeded(0))[0]
     omega = posterior.result.omega
     assert float(omega[..., 12:].abs().max()) == 0
     plain = gram.squeeze(1).clone().requires_grad_()
@@ -119,7 +120,7 @@ def test_float32_is_close_to_float64_on_average() -> None:
     values = []
     for dtype in (F64, torch.float32):
         prior = GramPrior(gram.to(dtype), ZERO.to(dtype))
-        drawn = [OneVsEachGibbs(20).evidence(prior, y, 4, None, seeded(seed)) for seed in range(10)]
+        drawn = [OneVsEachGibbs(20).evidence(TaskProblem(prior, y, 4), seeded(seed))[0] for seed in range(10)]
         assert drawn[0].dtype == dtype
         values.append(torch.stack(drawn).double())
     error = (values[0].var(0) / 10 + values[1].var(0) / 10).sqrt()
@@ -133,7 +134,7 @@ def test_posterior_draws_and_a_prior_draw_disagree_about_the_output_scale() -> N
 
     def slope(inference: OneVsEachGibbs) -> Tensor:
         gram = log_scale.exp() * (x @ x.mT).unsqueeze(1)
-        value = inference.evidence(GramPrior(gram, ZERO), y, 4, None, seeded(0))
+        value = inference.evidence(TaskProblem(GramPrior(gram, ZERO), y, 4), seeded(0))[0]
         return torch.autograd.grad(value.sum(), log_scale)[0].flatten()
 
     published, ours = slope(OneVsEachGibbs(20)), slope(OneVsEachGibbs(20, 20, start="mean_field"))
@@ -154,4 +155,4 @@ def test_bad_arguments() -> None:
             OneVsEachGibbs(**wrong)  # type: ignore[arg-type]
     _, gram, y = few_shot()
     with pytest.raises(ValueError, match="one kernel for all classes"):
-        OneVsEachGibbs(2).evidence(GramPrior(gram.expand(-1, 4, -1, -1), ZERO), y, 4, None, seeded(0))
+        OneVsEachGibbs(2).evidence(TaskProblem(GramPrior(gram.expand(-1, 4, -1, -1), ZERO), y, 4), seeded(0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import torch
 
 from sureshot.data.labelled import FewShotData, LabelledSet
 from sureshot.meta.evaluation.calibration import temperature_of
-from sureshot.meta.evaluation.passes import adapt, embed_set
+from sureshot.meta.evaluation.passes import embed_set
 from sureshot.meta.learners.gp import GaussianProcessLearner
 from sureshot.meta.training import TrainingConfig
 from sureshot.meta.training.assembly import build_learner
@@ -88,10 +89,11 @@ def test_temperatures_are_those_of_tasks_of_two_sizes_and_two_numbers_of_shots()
     embeddings = embed_set(learner, data.x)
     for exam, temperature, way, n in zip(validator._temperature_exams, temperatures, ways, shots, strict=True):
         assert exam is not None
-        assert (exam.way, exam.shots) == (way, n)
-        assert len(exam.rows) * exam.way >= 1500
-        batches = list(adapt(learner, exam.sampler, exam.rows, embeddings, batch_size=70, generator=torch.Generator()))
-        probabilities = np.concatenate([batch.probabilities.reshape(-1, exam.way) for batch in batches])
+        protocol = exam.sampler.protocol
+        assert (protocol.way, protocol.shots) == (way, n)
+        assert len(exam.rows) * way >= 1500
+        batches = list(replace(exam, batch_size=70).adapt(learner, embeddings, torch.Generator()))
+        probabilities = np.concatenate([batch.probabilities.reshape(-1, protocol.ways[1]) for batch in batches])
         y = np.concatenate([batch.query_y.ravel() for batch in batches])
         assert temperature_of(probabilities, y) == pytest.approx(float(temperature), rel=1e-4)
     learner.set_temperature(float(temperatures[0]), 3, growth, 1, shot_growth)

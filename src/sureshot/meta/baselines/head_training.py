@@ -23,8 +23,9 @@ import torch
 from torch import Tensor
 
 from sureshot.meta.baselines.heads import Head
-from sureshot.meta.baselines.logits import label_matrix, only_present, without_padding
+from sureshot.meta.baselines.logits import only_present
 from sureshot.meta.learners.base import seeded
+from sureshot.meta.tasks import TaskRows
 
 _TASKS_AT_ONCE = 250  # their state fits the processor's cache
 
@@ -54,38 +55,21 @@ class HeadTraining:
 def train_heads(
     head: Head,
     training: HeadTraining,
-    support: Tensor,  # (T, S, D)
-    support_y: Tensor,  # (T, S)
-    n_classes: int,
-    support_mask: Tensor | None,  # (T, S)
-    class_mask: Tensor | None,  # (T, C)
+    support: TaskRows,  # of embeddings (T, S, D)
     generator: torch.Generator,  # for the start and the shuffles
 ) -> tuple[Tensor, Tensor]:
     """Matrices (T, C, D) and vectors (T, C) of heads fitted to support embeddings, without gradient."""
-    n_rows, width = support.shape[1:]
-    device = support.device
+    n_rows, width = support.x.shape[1:]
+    device = support.x.device
     # Two generators, so that padded classes leave the shuffles alone; float32, so that double precision has the same.
     first, second = torch.randint(2**62, (2,), generator=generator, device=device).tolist()
-    start = torch.rand(n_classes, width + 1, generator=seeded(device, first), device=device)
+    start = torch.rand(support.n_classes, width + 1, generator=seeded(device, first), device=device)
     keys = torch.rand(n_rows, training.epochs, generator=seeded(device, second), device=device)
-    parts = [slice(begin, begin + _TASKS_AT_ONCE) for begin in range(0, len(support), _TASKS_AT_ONCE)]
     with torch.no_grad():
-        matrix, vector = head.initial(start.to(support.dtype))
+        matrix, vector = head.initial(start.to(support.x.dtype))
         fitted = [
-            _train_part(
-                head,
-                training,
-                head.features(without_padding(support[part], None if support_mask is None else support_mask[part])),
-                label_matrix(
-                    support_y[part], n_classes, None if support_mask is None else support_mask[part], support.dtype
-                ),
-                None if support_mask is None else support_mask[part],
-                None if class_mask is None else class_mask[part],
-                matrix,
-                vector,
-                keys,
-            )
-            for part in parts
+            _train_part(head, training, support.select(slice(begin, begin + _TASKS_AT_ONCE)), matrix, vector, keys)
+            for begin in range(0, len(support.x), _TASKS_AT_ONCE)
         ]
     return torch.cat([each[0] for each in fitted]), torch.cat([each[1] for each in fitted])
 
@@ -93,17 +77,15 @@ def train_heads(
 def _train_part(
     head: Head,
     training: HeadTraining,
-    features: Tensor,  # (T, S, D)
-    labels: Tensor,  # (T, S, C)
-    support_mask: Tensor | None,  # (T, S)
-    class_mask: Tensor | None,  # (T, C)
+    support: TaskRows,
     start_matrix: Tensor,  # (C, D)
     start_vector: Tensor,  # (C,)
     keys: Tensor,  # (S, epochs)
 ) -> tuple[Tensor, Tensor]:
-    real = torch.ones_like(labels[..., 0]) if support_mask is None else support_mask.to(labels.dtype)
-    if support_mask is not None:  # real rows first, since the shuffles of a small task are the first of a large one's
-        order = support_mask.long().argsort(dim=1, descending=True, stable=True)
+    features, labels, mask = head.features(support.without_padding()), support.one_hot(), support.mask
+    real = torch.ones_like(labels[..., 0]) if mask is None else mask.to(labels.dtype)
+    if mask is not None:  # real rows first, since the shuffles of a small task are the first of a large one's
+        order = mask.long().argsort(dim=1, descending=True, stable=True)
         features, labels = (x.take_along_dim(order[..., None], 1) for x in (features, labels))
         real = real.take_along_dim(order, 1)
 
@@ -121,10 +103,10 @@ def _train_part(
         shuffled = [x.take_along_dim(order[..., None], 1) for x in (features, labels, real[..., None])]
         for x, y, weight in zip(*(x.split(training.batch_size, 1) for x in shuffled), strict=True):
             rows = weight.sum(1, keepdim=True)
-            probabilities = only_present(head.logits(x, matrix, vector), class_mask).softmax(-1)
+            probabilities = only_present(head.logits(x, matrix, vector), support.class_mask).softmax(-1)
             error = (probabilities - y) * (weight / rows.clamp_min(1))
             gradients = head.gradient(x, error, matrix, vector)
-            at_work = None if support_mask is None else rows[:, 0] > 0
+            at_work = None if mask is None else rows[:, 0] > 0
             updated = []
             for value, velocity, gradient in zip((matrix, vector), velocities, gradients, strict=True):
                 moved = training.momentum * velocity + fresh * (gradient + training.weight_decay * value)

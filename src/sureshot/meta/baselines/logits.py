@@ -1,7 +1,6 @@
 """Learners whose answer is one logit for each class: probabilities, loss and masks in one place.
 
 A class that a task lacks has the logit minus infinity: it gets probability 0, no gradient, and never is the largest.
-Padded support rows have an all-zero row in the label matrix, so that sums over rows pass them by.
 """
 
 from __future__ import annotations
@@ -31,27 +30,6 @@ class LogitsPosterior(EmbeddedPosterior):
         """The logits, with variance 0."""
         logits = self.logits(query)
         return Latents(logits, torch.zeros_like(logits))
-
-
-def label_matrix(
-    support_y: Tensor,  # (T, S)
-    n_classes: int,
-    support_mask: Tensor | None,  # (T, S)
-    dtype: torch.dtype,
-) -> Tensor:
-    """One-hot labels (T, S, C), zero for padded rows."""
-    labels = support_y[..., None] == torch.arange(n_classes, device=support_y.device)
-    if support_mask is not None:
-        labels = labels & support_mask[..., None]
-    return labels.to(dtype)
-
-
-def without_padding(
-    support: Tensor,  # (T, S, D)
-    support_mask: Tensor | None,  # (T, S)
-) -> Tensor:
-    """The support with zeros in padded rows, whatever they held."""
-    return support if support_mask is None else support.masked_fill(~support_mask[..., None], 0.0)
 
 
 def only_present(

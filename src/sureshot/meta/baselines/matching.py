@@ -26,16 +26,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sureshot.meta.baselines.full_context import QueryReader, SupportReader
-from sureshot.meta.baselines.logits import (
-    LogitsPosterior,
-    label_matrix,
-    mean_cross_entropy,
-    only_present,
-    without_padding,
-)
+from sureshot.meta.baselines.logits import LogitsPosterior, mean_cross_entropy, only_present
 from sureshot.meta.learners.base import seeded
 from sureshot.meta.learners.embedding import EmbeddingLearner, Precision
-from sureshot.meta.tasks import Tasks
+from sureshot.meta.tasks import TaskRows, Tasks
 from sureshot.networks.backbones.base import Backbone
 
 _FLOOR = 1e-6
@@ -101,40 +95,23 @@ class MatchingNet(EmbeddingLearner):
 
     def task_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
         """Mean cross-entropy of the queries, (T,)."""
-        support = tasks.support_x, tasks.support_y, tasks.n_classes, tasks.support_mask, tasks.class_mask
-        posterior = self._attend(*support, self.query_reader)
+        posterior = self._attend(tasks.support, self.query_reader)
         return mean_cross_entropy(posterior.logits(tasks.query_x), tasks.query_y, tasks.query_mask)
 
-    def condition_embedded(
-        self,
-        support: Tensor,
-        support_y: Tensor,
-        n_classes: int,
-        support_mask: Tensor | None,
-        class_mask: Tensor | None,
-        generator: torch.Generator,
-    ) -> MatchingPosterior:
+    def condition_embedded(self, support: TaskRows, generator: torch.Generator) -> MatchingPosterior:
         """The support in context; the posterior keeps its own copy of the network that reads queries."""
         reader = copy.deepcopy(self.query_reader)
         if reader is not None:
             reader.requires_grad_(False)
-        return self._attend(support, support_y, n_classes, support_mask, class_mask, reader)
+        return self._attend(support, reader)
 
-    def _attend(
-        self,
-        support: Tensor,
-        support_y: Tensor,
-        n_classes: int,
-        support_mask: Tensor | None,
-        class_mask: Tensor | None,
-        reader: QueryReader | None,
-    ) -> MatchingPosterior:
+    def _attend(self, support: TaskRows, reader: QueryReader | None) -> MatchingPosterior:
+        _, y, n_classes, mask, class_mask = support
         # Class by class, padding last: the order in which the recurrent networks read.
-        order = support_y if support_mask is None else support_y.masked_fill(~support_mask, n_classes)
+        order = y if mask is None else y.masked_fill(~mask, n_classes)
         order = order.argsort(dim=1, stable=True)[..., None]
-        lengths = None if support_mask is None else support_mask.sum(1)
-        support = without_padding(support, support_mask).take_along_dim(order, 1)
-        labels = label_matrix(support_y, n_classes, support_mask, support.dtype).take_along_dim(order, 1)
+        lengths = None if mask is None else mask.sum(1)
+        rows, labels = (x.take_along_dim(order, 1) for x in (support.without_padding(), support.one_hot()))
         if self.support_reader is not None:
-            support = self.support_reader(support, lengths)
-        return MatchingPosterior(support, labels, lengths, class_mask, self.scale, reader, self.attention_steps)
+            rows = self.support_reader(rows, lengths)
+        return MatchingPosterior(rows, labels, lengths, class_mask, self.scale, reader, self.attention_steps)

@@ -15,15 +15,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sureshot.meta.baselines.logits import (
-    LogitsPosterior,
-    label_matrix,
-    mean_cross_entropy,
-    only_present,
-    without_padding,
-)
+from sureshot.meta.baselines.logits import LogitsPosterior, mean_cross_entropy, only_present
 from sureshot.meta.learners.embedding import EmbeddingLearner
-from sureshot.meta.tasks import Tasks
+from sureshot.meta.tasks import TaskRows, Tasks
 
 
 @dataclass(frozen=True)
@@ -50,23 +44,13 @@ class ProtoNet(EmbeddingLearner):
 
     def task_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
         """Mean cross-entropy of the queries, (T,)."""
-        posterior = self.condition_embedded(
-            tasks.support_x, tasks.support_y, tasks.n_classes, tasks.support_mask, tasks.class_mask, generator
-        )
+        posterior = self.condition_embedded(tasks.support, generator)
         return mean_cross_entropy(posterior.logits(tasks.query_x), tasks.query_y, tasks.query_mask)
 
-    def condition_embedded(
-        self,
-        support: Tensor,
-        support_y: Tensor,
-        n_classes: int,
-        support_mask: Tensor | None,
-        class_mask: Tensor | None,
-        generator: torch.Generator,
-    ) -> PrototypePosterior:
+    def condition_embedded(self, support: TaskRows, generator: torch.Generator) -> PrototypePosterior:
         """Class means; a class without support rows has no prototype and counts as absent."""
-        labels = label_matrix(support_y, n_classes, support_mask, support.dtype)
+        labels = support.one_hot()
         counts = labels.sum(1)
-        sums = labels.transpose(1, 2) @ without_padding(support, support_mask)
-        present = counts > 0 if class_mask is None else (counts > 0) & class_mask
+        sums = labels.transpose(1, 2) @ support.without_padding()
+        present = counts > 0 if support.class_mask is None else (counts > 0) & support.class_mask
         return PrototypePosterior(sums / counts.clamp_min(1)[..., None], present)

@@ -5,6 +5,14 @@ base classes (`base_classes`). Afterwards that layer is dropped, and `condition`
 embeddings.
 
 No gradient flows from a task's new layer to the backbone.
+
+The two learners differ in the kind of layer. Pretraining under a cosine layer makes the embeddings of a class point in
+one direction, which a few examples then find. The scale of the cosine is fixed, 2 for up to 200 classes and 10 beyond,
+as in the released code (a softmax over thousands of classes needs the larger one); each class also learns the norm of
+its weights.
+
+Reference: Chen, Liu, Kira, Wang and Huang (2019), A closer look at few-shot classification, section 3.1 ("Baseline")
+and 3.2 ("Baseline++").
 """
 
 from __future__ import annotations
@@ -18,11 +26,13 @@ from torch import Tensor
 
 from sureshot.meta.baselines.base_classes import BaseClassifier
 from sureshot.meta.baselines.head_training import HeadTraining, train_heads
-from sureshot.meta.baselines.heads import Head
+from sureshot.meta.baselines.heads import CosineHead, Head, LinearHead
 from sureshot.meta.baselines.logits import LogitsPosterior, only_present
 from sureshot.meta.learners.embedding import EmbeddingLearner, Precision
-from sureshot.meta.tasks import Tasks
+from sureshot.meta.tasks import TaskRows, Tasks
 from sureshot.networks.backbones.base import Backbone
+
+_FEW_CLASSES = 200
 
 
 @dataclass(frozen=True)
@@ -65,17 +75,52 @@ class TransferLearner(EmbeddingLearner):
         losses: Tensor = self.base_classes(tasks)
         return losses
 
-    def condition_embedded(
-        self,
-        support: Tensor,
-        support_y: Tensor,
-        n_classes: int,
-        support_mask: Tensor | None,
-        class_mask: Tensor | None,
-        generator: torch.Generator,
-    ) -> HeadPosterior:
+    def condition_embedded(self, support: TaskRows, generator: torch.Generator) -> HeadPosterior:
         """A new layer for each task, trained on the support; gradients stop here."""
-        matrix, vector = train_heads(
-            self.task_head, self.head_training, support, support_y, n_classes, support_mask, class_mask, generator
-        )
-        return HeadPosterior(self.task_head, matrix, vector, class_mask)
+        matrix, vector = train_heads(self.task_head, self.head_training, support, generator)
+        return HeadPosterior(self.task_head, matrix, vector, support.class_mask)
+
+
+class FeatureTransfer(TransferLearner):
+    """Linear classification of the base classes, then of each task on frozen embeddings."""
+
+    name = "feature_transfer"
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        *,
+        n_base_classes: int,
+        head_training: dict[str, Any] | None = None,
+        seed: int = 0,
+        precision: Precision = "float32",
+        tasks_per_pass: int = 1,
+    ) -> None:
+        heads = LinearHead(), LinearHead()
+        super().__init__(backbone, *heads, n_base_classes, head_training, seed, precision, tasks_per_pass)
+
+
+class BaselinePlusPlus(TransferLearner):
+    """Cosine classification of the base classes, then of each task on frozen embeddings ("Baseline++")."""
+
+    name = "baseline_plus_plus"
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        *,
+        n_base_classes: int,
+        task_scale: float = 2.0,  # of the cosine in a task's layer, as released for tasks of up to 200 classes
+        base_scale: float | None = None,  # in the base classes' layer; 2 for up to 200 base classes and 10 beyond
+        head_training: dict[str, Any] | None = None,
+        seed: int = 0,
+        precision: Precision = "float32",
+        tasks_per_pass: int = 1,
+    ) -> None:
+        if base_scale is None:
+            base_scale = 2.0 if n_base_classes <= _FEW_CLASSES else 10.0
+        for name, value in (("task_scale", task_scale), ("base_scale", base_scale)):
+            if not value > 0:
+                raise ValueError(f"{name} must be positive, got {value}")
+        heads = CosineHead(base_scale), CosineHead(task_scale)
+        super().__init__(backbone, *heads, n_base_classes, head_training, seed, precision, tasks_per_pass)

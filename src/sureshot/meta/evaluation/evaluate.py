@@ -23,16 +23,7 @@ from sureshot.meta.evaluation.accuracy import Accuracy, summarise_accuracy
 from sureshot.meta.evaluation.calibration import Calibration, at_temperature, summarise_calibration, temperature_of
 from sureshot.meta.evaluation.estimate import Result
 from sureshot.meta.evaluation.out_of_episode import OutOfEpisode, detect, outlier_scores
-from sureshot.meta.evaluation.passes import (
-    Adapted,
-    Progress,
-    adapt,
-    default_batch_size,
-    device_of,
-    draw_tasks,
-    pooled_answers,
-    task_inputs,
-)
+from sureshot.meta.evaluation.passes import Adapted, Exam, Progress, device_of, task_inputs
 from sureshot.meta.evaluation.robustness import Corrupted, Robustness, measure_robustness
 from sureshot.meta.evaluation.scores import TaskScores, join, score_tasks
 from sureshot.meta.evaluation.timing import AdaptationTime, measure_adaptation
@@ -103,7 +94,6 @@ def evaluate(
     """
     _check_counts(n_tasks, n_batches, batch_size, validation_tasks, out_of_episode, robustness)
     _check_corruptions(corruptions, severities, corrupted)
-    batch = default_batch_size(protocol) if batch_size is None else batch_size
     tell = progress or (lambda what, fraction: None)
     sampler = EpisodeSampler(data, protocol)
     tell("embedding", 0.0)
@@ -114,9 +104,8 @@ def evaluate(
         fitted = fit_on_validation(
             learner, validation, protocol, n_tasks=validation_tasks, seed=seed, batch_size=batch_size
         )
-    rows = draw_tasks(sampler, n_tasks, generator_for(seed, "tasks"))
-    noise = generator_for(seed, "adaptation", device=device_of(learner))
-    adapted = adapt(learner, sampler, rows, inputs, batch_size=batch, generator=noise)
+    exam = Exam.draw(sampler, n_tasks, seed, batch_size=batch_size)
+    adapted = exam.adapt(learner, inputs, generator_for(seed, "adaptation", device=device_of(learner)))
     per_task = _score_variants(_reported(adapted, n_tasks, tell), fitted)
     temperatures = {"none": 1.0, "temperature": 1.0 if fitted is None else fitted.value}
     plain = per_task["none"]
@@ -128,7 +117,7 @@ def evaluate(
         protocol=protocol,
         n_tasks=n_tasks,
         seed=seed,
-        batch_size=batch,
+        batch_size=exam.batch_size,
         accuracy=summarise_accuracy(plain.accuracy, n_batches),
         calibration=MappingProxyType(
             {
@@ -137,24 +126,21 @@ def evaluate(
             }
         ),
         temperature=fitted,
-        out_of_episode=_out_of_episode(learner, sampler, inputs, out_of_episode, batch, seed, tell),
+        out_of_episode=_out_of_episode(learner, sampler, inputs, out_of_episode, batch_size, seed, tell),
         robustness=measure_robustness(
             learner,
-            data,
-            sampler,
-            rows.select(slice(n_robust)),
+            exam.first(n_robust),
             inputs,
             plain.select(slice(n_robust)),
             corruptions=corruptions,
             severities=severities,
             corrupted=corrupted,
-            batch_size=batch,
             seed=seed,
             progress=tell,
         )
         if n_robust and corruptions and severities
         else None,
-        time=measure_adaptation(learner, sampler, rows, inputs, batch) if timing else None,
+        time=measure_adaptation(learner, exam, inputs) if timing else None,
         per_task=MappingProxyType(per_task),
     )
 
@@ -182,12 +168,10 @@ def fit_on_validation(
     except ValueError as error:
         raise ValueError(f"validation classes, for the temperature: {error}") from error
     wanted = min(n_tasks, max(1, _VALUES_FOR_TEMPERATURE // (high**2 * used.query_range[1])))
-    rows = draw_tasks(sampler, wanted, generator_for(seed, "validation tasks"))
-    batch = default_batch_size(used) if batch_size is None else batch_size
-    inputs = task_inputs(learner, validation.x)
+    exam = Exam.draw(sampler, wanted, seed, "validation tasks", batch_size=batch_size)
     noise = generator_for(seed, "validation adaptation", device=device_of(learner))
-    adapted = adapt(learner, sampler, rows, inputs, batch_size=batch, generator=noise)
-    return FittedTemperature(temperature_of(*pooled_answers(adapted)), used, wanted)
+    answers = exam.answers(learner, task_inputs(learner, validation.x), noise)
+    return FittedTemperature(temperature_of(*answers), used, wanted)
 
 
 def _score_variants(adapted: Iterator[Adapted], fitted: FittedTemperature | None) -> dict[str, TaskScores]:
@@ -205,7 +189,7 @@ def _out_of_episode(
     sampler: EpisodeSampler,
     inputs: Tensor,
     n_tasks: int,
-    batch_size: int,
+    batch_size: int | None,
     seed: int,
     tell: Progress,
 ) -> OutOfEpisode | None:
@@ -217,9 +201,9 @@ def _out_of_episode(
             "out-of-episode detection is left out: it needs %d classes, there are %d", needed, sampler.n_classes
         )
         return None
-    rows = draw_tasks(sampler, n_tasks, generator_for(seed, "out-of-episode tasks"), out_of_episode=True)
+    exam = Exam.draw(sampler, n_tasks, seed, "out-of-episode tasks", batch_size=batch_size, out_of_episode=True)
     noise = generator_for(seed, "out-of-episode adaptation", device=device_of(learner))
-    adapted = adapt(learner, sampler, rows, inputs, batch_size=batch_size, generator=noise, with_latents=True)
+    adapted = exam.adapt(learner, inputs, noise, with_latents=True)
     found: dict[str, list[np.ndarray]] = {}
     for batch in _reported(adapted, n_tasks, tell, "out-of-episode detection"):
         assert batch.mean is not None
@@ -227,8 +211,8 @@ def _out_of_episode(
         scores = outlier_scores(batch.mean, batch.variance, batch.probabilities, batch.class_mask, batch.outlier)
         for name, values in scores.items():
             found.setdefault(name, []).append(values)
-    outside = (rows.query_y < 0).numpy()
-    mask = None if rows.query_mask is None else rows.query_mask.numpy()
+    outside = (exam.rows.query_y < 0).numpy()
+    mask = None if exam.rows.query_mask is None else exam.rows.query_mask.numpy()
     complete = {name: np.concatenate(values) for name, values in found.items()}
     return OutOfEpisode(
         MappingProxyType(

@@ -11,8 +11,8 @@ depend on the batch size too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -25,6 +25,7 @@ from sureshot.meta.learners.base import Learner, TaskPosterior, evaluating
 from sureshot.meta.learners.embedding import ROWS_PER_PASS, EmbeddingLearner
 from sureshot.meta.tasks import Tasks
 from sureshot.networks.backbones import as_inputs
+from sureshot.networks.seeds import generator_for
 
 Progress = Callable[[str, float], None]
 
@@ -127,43 +128,69 @@ class Adapted:
         return self.tasks.query_y.cpu().numpy()
 
 
-def adapt(
-    learner: Learner,
-    sampler: EpisodeSampler,
-    rows: Tasks,  # of row numbers
-    inputs: Tensor,  # (N, ...), what `task_inputs` gives
-    *,
-    batch_size: int,
-    generator: torch.Generator,  # on the learner's device
-    query_inputs: Tensor | None = None,  # (N, ...), if other than those of the support
-    with_latents: bool = False,
-) -> Iterator[Adapted]:
-    """Condition and predict all tasks, ``batch_size`` at a time."""
-    device = device_of(learner)
-    for start in range(0, len(rows), batch_size):
-        chosen = rows.select(slice(start, start + batch_size))
-        tasks = sampler.gather(chosen, inputs, query_inputs).to(device)
-        with evaluating(learner):
-            posterior = condition(learner, tasks, generator)
-            probabilities = in_parts(posterior, tasks, "probabilities")
-            latents = in_parts(posterior, tasks, "latents") if with_latents else (None, None, None)
-        yield Adapted(tasks, probabilities[0], *latents)
+@dataclass(frozen=True)
+class Exam:
+    """Tasks of one protocol, drawn once, that any number of learners are asked."""
 
+    sampler: EpisodeSampler
+    rows: Tasks  # of row numbers
+    batch_size: int  # tasks adapted at a time
 
-def pooled_answers(adapted: Iterable[Adapted]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Class probabilities (n, C) of the queries of all tasks, and their true classes (n,); padding is left out."""
-    probabilities, y = [], []
-    for batch in adapted:
-        real = np.ones(batch.query_y.shape, dtype=bool) if batch.query_mask is None else batch.query_mask
-        probabilities.append(batch.probabilities[real])
-        y.append(batch.query_y[real])
-    return np.concatenate(probabilities), np.concatenate(y)
+    @classmethod
+    def draw(
+        cls,
+        sampler: EpisodeSampler,
+        n_tasks: int,
+        seed: int,
+        purpose: str = "tasks",  # tasks of different purposes are independent
+        *,
+        batch_size: int | None = None,  # by default so many that memory stays bounded
+        out_of_episode: bool = False,  # with queries of other classes, see `EpisodeSampler.draw`
+    ) -> Exam:
+        """So many tasks, which the seed and the purpose determine."""
+        rows = draw_tasks(sampler, n_tasks, generator_for(seed, purpose), out_of_episode)
+        return cls(sampler, rows, default_batch_size(sampler.protocol) if batch_size is None else batch_size)
+
+    def first(self, n_tasks: int) -> Exam:
+        """Its first tasks."""
+        return replace(self, rows=self.rows.select(slice(n_tasks)))
+
+    def adapt(
+        self,
+        learner: Learner,
+        inputs: Tensor,  # (N, ...), what `task_inputs` gives
+        generator: torch.Generator,  # on the learner's device
+        query_inputs: Tensor | None = None,  # (N, ...), if other than those of the support
+        with_latents: bool = False,
+    ) -> Iterator[Adapted]:
+        """Condition and predict all tasks, a batch at a time."""
+        device = device_of(learner)
+        for start in range(0, len(self.rows), self.batch_size):
+            chosen = self.rows.select(slice(start, start + self.batch_size))
+            tasks = self.sampler.gather(chosen, inputs, query_inputs).to(device)
+            with evaluating(learner):
+                posterior = condition(learner, tasks, generator)
+                probabilities = in_parts(posterior, tasks, "probabilities")
+                latents = in_parts(posterior, tasks, "latents") if with_latents else (None, None, None)
+            yield Adapted(tasks, probabilities[0], *latents)
+
+    def answers(
+        self, learner: Learner, inputs: Tensor, generator: torch.Generator
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Class probabilities (n, C) of the queries of all tasks, and their true classes (n,); without padding."""
+        probabilities, y = [], []
+        for batch in self.adapt(learner, inputs, generator):
+            real = np.ones(batch.query_y.shape, dtype=bool) if batch.query_mask is None else batch.query_mask
+            probabilities.append(batch.probabilities[real])
+            y.append(batch.query_y[real])
+        return np.concatenate(probabilities), np.concatenate(y)
 
 
 def condition(learner: Learner, tasks: Tasks, generator: torch.Generator) -> TaskPosterior:
     """The learner adapted to the support sets of tasks that were looked up in `task_inputs`."""
-    adapted = learner.condition_embedded if isinstance(learner, EmbeddingLearner) else learner.condition
-    return adapted(tasks.support_x, tasks.support_y, tasks.n_classes, tasks.support_mask, tasks.class_mask, generator)
+    if isinstance(learner, EmbeddingLearner):
+        return learner.condition_embedded(tasks.support, generator)
+    return learner.condition(*tasks.support, generator)
 
 
 def in_parts(

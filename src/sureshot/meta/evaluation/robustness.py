@@ -16,14 +16,11 @@ from typing import Literal
 from torch import Tensor
 
 from sureshot.data.corruptions import corrupt
-from sureshot.data.labelled import LabelledSet
-from sureshot.meta.episodes import EpisodeSampler
 from sureshot.meta.evaluation.calibration import pooled_curve
 from sureshot.meta.evaluation.estimate import Estimate, Result, mean_over_queries, mean_over_tasks
-from sureshot.meta.evaluation.passes import Progress, adapt, device_of, task_inputs
+from sureshot.meta.evaluation.passes import Exam, Progress, device_of, task_inputs
 from sureshot.meta.evaluation.scores import TaskScores, join, score_tasks
 from sureshot.meta.learners.base import Learner
-from sureshot.meta.tasks import Tasks
 from sureshot.networks.seeds import generator_for
 
 Corrupted = Literal["both", "query"]
@@ -54,16 +51,13 @@ class Robustness(Result):
 
 def measure_robustness(
     learner: Learner,
-    data: LabelledSet,  # of images
-    sampler: EpisodeSampler,
-    rows: Tasks,  # of row numbers
+    exam: Exam,  # on images
     inputs: Tensor,  # (N, ...), of the clean images; what `task_inputs` gives
     clean: TaskScores,  # of the same tasks, clean
     *,
     corruptions: Sequence[str],
     severities: Sequence[int],
     corrupted: Corrupted,
-    batch_size: int,
     seed: int,
     progress: Progress,
 ) -> Robustness:
@@ -72,16 +66,9 @@ def measure_robustness(
     settings = [(kind, severity) for kind in corruptions for severity in severities]
     for done, (kind, severity) in enumerate(settings):
         progress(f"{kind.replace('_', ' ')}, severity {severity}", done / len(settings))
-        noisy = corrupted_inputs(learner, data.x, kind, severity, seed)
-        batches = adapt(
-            learner,
-            sampler,
-            rows,
-            noisy if corrupted == "both" else inputs,
-            query_inputs=noisy,
-            batch_size=batch_size,
-            generator=generator_for(seed, "adaptation", device=device_of(learner)),
-        )
+        noisy = corrupted_inputs(learner, exam.sampler.data.x, kind, severity, seed)
+        noise = generator_for(seed, "adaptation", device=device_of(learner))
+        batches = exam.adapt(learner, noisy if corrupted == "both" else inputs, noise, query_inputs=noisy)
         scores = join(score_tasks(batch.probabilities, batch.query_y, batch.query_mask) for batch in batches)
         found.append(
             CorruptedScores(
@@ -94,7 +81,7 @@ def measure_robustness(
                 ece=pooled_curve(scores).expected_error,
             )
         )
-    return Robustness(len(rows), corrupted, mean_over_tasks(clean.accuracy), tuple(found))
+    return Robustness(len(exam.rows), corrupted, mean_over_tasks(clean.accuracy), tuple(found))
 
 
 def corrupted_inputs(learner: Learner, images: Tensor, kind: str, severity: int, seed: int) -> Tensor:

@@ -15,9 +15,8 @@ from statistics import median
 import torch
 from torch import Tensor
 
-from sureshot.meta.episodes import EpisodeSampler
 from sureshot.meta.evaluation.estimate import Result
-from sureshot.meta.evaluation.passes import condition, device_of, in_parts
+from sureshot.meta.evaluation.passes import Exam, condition, device_of, in_parts
 from sureshot.meta.learners.base import Learner, evaluating
 from sureshot.meta.tasks import Tasks
 
@@ -39,12 +38,10 @@ class AdaptationTime(Result):
     device: str
 
 
-def measure_adaptation(
-    learner: Learner, sampler: EpisodeSampler, rows: Tasks, inputs: Tensor, batch_size: int
-) -> AdaptationTime:
+def measure_adaptation(learner: Learner, exam: Exam, inputs: Tensor) -> AdaptationTime:
     """Time the learner on the first tasks."""
     device = device_of(learner)
-    batch = sampler.gather(rows.select(slice(batch_size)), inputs).to(device)
+    batch = exam.sampler.gather(exam.first(exam.batch_size).rows, inputs).to(device)
     single = _median_seconds(learner, batch.select(slice(1)))
     return AdaptationTime(
         single=single,

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from sureshot.gaussian.gram import GramPrior
+from sureshot.meta.learners.task_inference import TaskProblem
 
 ABSENT_MEAN = -1e4
 """Prior mean of a class that a task does not have."""
@@ -29,28 +30,17 @@ class WayGroup(NamedTuple):
 
     tasks: Tensor  # (t,) their places in the batch
     classes: Tensor  # (t, k) their classes' places among the C
-    prior: GramPrior  # over k classes
-    y: Tensor  # (t, N) labels 0..k-1
-    weight: Tensor | None  # (t, N)
-
-    @property
-    def n_classes(self) -> int:
-        """k."""
-        return int(self.classes.shape[1])
+    problem: TaskProblem  # of k classes, labels 0..k-1
 
 
-def groups_by_way(
-    prior: GramPrior,  # `gram` (T, 1 or C, N, N), `mean` scalar or (T or 1, C, 1)
-    y: Tensor,  # (T, N) int64
-    n_classes: int,
-    weight: Tensor | None,  # (T, N)
-) -> Iterator[WayGroup]:
+def groups_by_way(problem: TaskProblem) -> Iterator[WayGroup]:
     """The batch as groups of equal numbers of classes; one group, as it is, if no class is absent."""
+    prior, y, n_classes, weight = problem
     mean = prior.mean.expand(len(y), n_classes, 1)
     present = present_classes(mean).squeeze(-1)
     every = torch.arange(n_classes, device=y.device).expand(len(y), -1)
     if bool(present.all()):
-        yield WayGroup(torch.arange(len(y), device=y.device), every, prior, y, weight)
+        yield WayGroup(torch.arange(len(y), device=y.device), every, problem)
         return
     ways = present.sum(-1)
     for way in ways.unique().tolist():
@@ -61,10 +51,6 @@ def groups_by_way(
         gram = prior.gram[tasks]
         if gram.shape[1] > 1:
             gram = gram.gather(1, place.unsqueeze(-1).expand(-1, -1, *gram.shape[2:]))
-        yield WayGroup(
-            tasks,
-            classes,
-            GramPrior(gram, mean[tasks].gather(1, place)),
-            renumbered.gather(1, y[tasks]),
-            None if weight is None else weight[tasks],
-        )
+        of_tasks = None if weight is None else weight[tasks]
+        smaller = GramPrior(gram, mean[tasks].gather(1, place))
+        yield WayGroup(tasks, classes, TaskProblem(smaller, renumbered.gather(1, y[tasks]), way, of_tasks))

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sureshot.meta.tasks import Tasks
+from sureshot.meta.tasks import TaskRows, Tasks
 
 
 @dataclass(frozen=True)
@@ -78,15 +78,7 @@ class Learner(nn.Module, ABC):
         """`forward` for inputs that are finite."""
 
     @abstractmethod
-    def condition_inputs(
-        self,
-        support_x: Tensor,  # (T, S, ...)
-        support_y: Tensor,  # (T, S)
-        n_classes: int,
-        support_mask: Tensor | None,
-        class_mask: Tensor | None,
-        generator: torch.Generator,
-    ) -> TaskPosterior:
+    def condition_inputs(self, support: TaskRows, generator: torch.Generator) -> TaskPosterior:
         """`condition` for what was checked, in evaluation mode and without gradients."""
 
     def forward(
@@ -137,10 +129,9 @@ class Learner(nn.Module, ABC):
                 "support_y has one class only: there is nothing to tell apart; pass n_classes if more exist"
             )
         require_finite("support_x", support_x, support_mask)
+        support = TaskRows(support_x, support_y, classes, support_mask, class_mask)
         with evaluating(self):
-            return self.condition_inputs(
-                support_x, support_y, classes, support_mask, class_mask, generator or seeded(support_y.device)
-            )
+            return self.condition_inputs(support, generator or seeded(support_y.device))
 
     def set_temperature(
         self,

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from sureshot.meta.learners.base import Latents, Learner, TaskPosterior, require_finite
-from sureshot.meta.tasks import Tasks
+from sureshot.meta.tasks import TaskRows, Tasks
 
 Precision = Literal["float32", "bfloat16"]
 
@@ -97,33 +97,16 @@ class EmbeddingLearner(Learner):
         """`forward` for tasks of embeddings, (T,)."""
 
     @abstractmethod
-    def condition_embedded(
-        self,
-        support: Tensor,  # (T, S, D)
-        support_y: Tensor,  # (T, S)
-        n_classes: int,
-        support_mask: Tensor | None,
-        class_mask: Tensor | None,
-        generator: torch.Generator,
-    ) -> EmbeddedPosterior:
-        """`condition` for embeddings; every gradient graph is the caller's business."""
+    def condition_embedded(self, support: TaskRows, generator: torch.Generator) -> EmbeddedPosterior:
+        """`condition` for embeddings (T, S, D); every gradient graph is the caller's business."""
 
     def input_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
         return self.task_losses(self.embed_tasks(tasks), generator)
 
-    def condition_inputs(
-        self,
-        support_x: Tensor,
-        support_y: Tensor,
-        n_classes: int,
-        support_mask: Tensor | None,
-        class_mask: Tensor | None,
-        generator: torch.Generator,
-    ) -> InputPosterior:
+    def condition_inputs(self, support: TaskRows, generator: torch.Generator) -> InputPosterior:
         """See `Learner.condition_inputs`; the posterior has a copy of the backbone."""
-        embedded = self.embed(support_x)
-        found = self.condition_embedded(embedded, support_y, n_classes, support_mask, class_mask, generator)
-        return InputPosterior(copy.deepcopy(self).eval().requires_grad_(False), found, len(support_y))
+        found = self.condition_embedded(support._replace(x=self.embed(support.x)), generator)
+        return InputPosterior(copy.deepcopy(self).eval().requires_grad_(False), found, len(support.y))
 
     def set_centre(self, centre: Tensor) -> None:
         """Subtract a vector (D,) or number () from all embeddings in use; for learners with `fits_normalisation`."""
@@ -145,7 +128,7 @@ class EmbeddingLearner(Learner):
     def embed_tasks(self, tasks: Tasks) -> Tasks:
         """The tasks with embeddings for inputs; support and query of a task pass together, padding does not."""
         n_support = tasks.support_y.shape[1]
-        x, _, mask = tasks.merged()
+        x, _, _, mask, _ = tasks.merged()
         if mask is None:
             embedded = self.embed(x)
         else:

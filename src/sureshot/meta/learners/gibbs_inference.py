@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
-from torch import Tensor
 
-from sureshot.gaussian.gram import GramPrior
 from sureshot.gaussian.memory import entries_by_kernel_matrix
 from sureshot.gaussian.posterior import Posterior
-from sureshot.meta.learners.task_inference import TaskInference
+from sureshot.meta.learners.task_inference import TaskInference, TaskProblem
 
 Start = Literal["prior", "mean_field"]
 
@@ -36,11 +34,9 @@ class GibbsInference(TaskInference):
         if self.start not in get_args(Start):
             raise ValueError(f"start must be one of {', '.join(map(repr, get_args(Start)))}, got {self.start!r}")
 
-    def condition_alone(
-        self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor, generator: torch.Generator
-    ) -> tuple[Posterior, float]:
+    def condition_alone(self, problem: TaskProblem, generator: torch.Generator) -> tuple[Posterior, float]:
         """The chains' posterior; draws have no log evidence. See `TaskInference.condition_alone`."""
-        return self.posterior(prior, y, n_classes, weight, generator), math.nan
+        return self.posterior(problem, generator)[0], math.nan
 
     def entries(self, n_rows: int, n_classes: int, n_kernels: int) -> int:
         """See `TaskInference.entries`: a matrix for each class and chain."""

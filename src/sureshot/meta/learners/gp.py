@@ -34,9 +34,9 @@ from sureshot.meta.learners.absent_classes import ABSENT_MEAN
 from sureshot.meta.learners.base import Latents, mean_over_rows
 from sureshot.meta.learners.embedding import EmbeddedPosterior, EmbeddingLearner, Precision
 from sureshot.meta.learners.prediction import TASK_RULES, TaskRule, class_probabilities, temper
-from sureshot.meta.learners.task_inference import TaskInference
+from sureshot.meta.learners.task_inference import TaskInference, TaskProblem
 from sureshot.meta.learners.task_kernel import TaskKernel
-from sureshot.meta.tasks import Tasks
+from sureshot.meta.tasks import TaskRows, Tasks
 
 MOST_SHOTS = 20
 """More labelled rows of each class than these do not change the temperature any more: fitted at one and five shots, its
@@ -85,19 +85,16 @@ class GaussianProcessTaskPosterior(EmbeddedPosterior):
         return self.latent.query(*self.prior.queries(query))
 
 
-def distance_to_classes(kernel: TaskKernel, support: Tensor, membership: Tensor, query: Tensor) -> Tensor:
+def distance_to_classes(
+    kernel: TaskKernel,
+    support: Tensor,  # (T, S, D)
+    membership: Tensor,  # (T, C, S), how often a row counts, in its own class; zero elsewhere
+    query: Tensor,  # (T, Q, D)
+) -> Tensor:
     """Squared distance, in the kernel's feature space, to the nearest class mean of the support, (T, Q).
 
     ``k(x, x) - 2 mean_i k(x, x_i) + mean_ij k(x_i, x_j)`` over the rows of a class. One-vs-each latents cannot say it:
     only their differences are observed, so far from all data they fall back to the prior together.
-
-    Parameters
-    ----------
-    kernel : TaskKernel
-    support : Tensor (T, S, D)
-    membership : Tensor (T, C, S)
-        How often a row counts, in its own class; zero elsewhere.
-    query : Tensor (T, Q, D)
     """
     cross = kernel.cross(support, query)  # (T, 1 or C, S, Q)
     shares = membership / membership.sum(-1, keepdim=True).clamp_min(torch.finfo(membership.dtype).tiny)
@@ -109,45 +106,7 @@ def distance_to_classes(kernel: TaskKernel, support: Tensor, membership: Tensor,
 
 
 class GaussianProcessLearner(EmbeddingLearner):
-    """A deep-kernel Gaussian-process classifier for tasks.
-
-    Parameters
-    ----------
-    backbone : nn.Module
-    kernel : TaskKernel
-    training, prediction : TaskInference
-        For meta-training and for use; they may differ in steps, sweeps and chains only.
-    objective : {"marginal", "predictive", "base_classes"}
-    rule : str
-        Predictive rule, for use and for predictive-likelihood training.
-    training_rule : str, optional
-        Another rule for predictive-likelihood training.
-    predictive_likelihood : Likelihood, optional
-        Turns latents into probabilities; that of the inference by default.
-    prior_mean, prediction_prior_mean : float
-        Of all latents, in training and in use (the same by default).
-    learn_prior_mean : bool
-        Learn the prior mean, starting from `prior_mean`; use then takes the learned one.
-    predictive_split : {"support", "first_rows"}
-        "first_rows" conditions on the first C x shots rows of the class-major array, as released with the paper on
-        mean field; kept to reproduce its numbers.
-    fit_normalisation : bool
-        Meta-learn the normalisation of embeddings: whenever meta-training scores the learner on validation classes,
-        it first fits the statistics of batch normalisation to their inputs, and the centre of embeddings in use to
-        theirs as far as it differs from that of the base classes by more than chance. The classes of use are new, and
-        often of another domain, in which the statistics of the base classes are wrong. The centre matters to kernels
-        of directions (cosine, unit_rbf); to linear and polynomial ones it is another origin, to others nothing.
-    fit_temperature : bool
-        Meta-learn a temperature of the predictive probabilities, likewise: by the likelihood of the tasks of
-        validation classes, of two numbers of classes and of two numbers of shots where there are enough, so that tasks
-        of others have theirs. A learner trained on its base classes is too sure of itself on new ones.
-    base_classes : nn.Module, optional
-        For the objective "base_classes": losses (T,) of tasks of embeddings of single images. Kernel and prior mean
-        then stay as they start, so this is meant for kernels that do not depend on the size of embeddings.
-    batch_norm : bool
-        Normalise every embedding by the batch of its pass (running statistics in use): kernels of directions then see
-        embeddings around their mean, as the cosine kernel of deep kernel transfer does in one of its variants.
-    """
+    """A deep-kernel Gaussian-process classifier for tasks."""
 
     centre: Tensor
     prediction_shift: Tensor
@@ -159,19 +118,33 @@ class GaussianProcessLearner(EmbeddingLearner):
         self,
         backbone: nn.Module,
         kernel: TaskKernel,
-        training: TaskInference,
-        prediction: TaskInference,
+        training: TaskInference,  # for meta-training
+        prediction: TaskInference,  # for use; the two may differ in steps, sweeps and chains only
         objective: Objective = "predictive",
-        rule: TaskRule = "integral",
-        training_rule: TaskRule | None = None,
-        predictive_likelihood: Likelihood | None = None,
-        prior_mean: float = 0.0,
-        prediction_prior_mean: float | None = None,
-        learn_prior_mean: bool = False,
+        rule: TaskRule = "integral",  # for use and for predictive-likelihood training
+        training_rule: TaskRule | None = None,  # another one for that training
+        predictive_likelihood: Likelihood | None = None,  # from latents to probabilities; by default the inference's
+        prior_mean: float = 0.0,  # of all latents
+        prediction_prior_mean: float | None = None,  # in use; the same by default
+        learn_prior_mean: bool = False,  # starting from `prior_mean`; use then takes the learned one
+        # "first_rows" conditions on the first C x shots rows of the class-major array, as released with the paper on
+        # mean field; kept to reproduce its numbers.
         predictive_split: PredictiveSplit = "support",
+        # Meta-learn the normalisation of embeddings: whenever meta-training scores the learner on validation classes,
+        # it first fits the statistics of batch normalisation to their inputs, and the centre of embeddings in use to
+        # theirs as far as it differs from that of the base classes by more than chance. The classes of use are new, and
+        # often of another domain, in which the statistics of the base classes are wrong. The centre matters to kernels
+        # of directions (cosine, unit_rbf); to linear and polynomial ones it is another origin, to others nothing.
         fit_normalisation: bool = False,
+        # Meta-learn a temperature of the predictive probabilities, likewise: by the likelihood of the tasks of
+        # validation classes, of two numbers of classes and of two numbers of shots where there are enough, so that
+        # tasks of others have theirs. A learner trained on its base classes is too sure of itself on new ones.
         fit_temperature: bool = False,
+        # For the objective "base_classes": losses (T,) of tasks of embeddings of single images. Kernel and prior mean
+        # then stay as they start, so this is meant for kernels that do not depend on the size of embeddings.
         base_classes: nn.Module | None = None,
+        # Normalise every embedding by the batch of its pass (running statistics in use): kernels of directions then see
+        # embeddings around their mean, as the cosine kernel of deep kernel transfer does in one of its variants.
         batch_norm: bool = False,
         precision: Precision = "float32",
         tasks_per_pass: int = 1,
@@ -230,19 +203,14 @@ class GaussianProcessLearner(EmbeddingLearner):
         self.log_temperature[1] = growth
         self.shot_growth.fill_(shot_growth)
 
-    def temperature(self, n_classes: Tensor, class_sizes: Tensor) -> Tensor:
-        """The temperature of the predictive probabilities of tasks.
+    def temperature(
+        self,
+        n_classes: Tensor,  # (T,)
+        class_sizes: Tensor,  # (T, P), labelled rows of each class
+    ) -> Tensor:
+        """The temperature of the predictive probabilities of tasks, (T,).
 
-        Parameters
-        ----------
-        n_classes : Tensor (T,)
-        class_sizes : Tensor (T, P)
-            Labelled rows of each class. The geometric mean over the classes that have any counts as the shots of a
-            task, from 1 to `MOST_SHOTS`.
-
-        Returns
-        -------
-        Tensor (T,)
+        The geometric mean over the classes that have any rows counts as the shots of a task, from 1 to `MOST_SHOTS`.
         """
         seen = class_sizes > 0
         log_sizes = torch.where(seen, class_sizes, 1).log().sum(-1) / seen.sum(-1).clamp_min(1)
@@ -263,92 +231,53 @@ class GaussianProcessLearner(EmbeddingLearner):
             losses: Tensor = self.base_classes(tasks)
             return losses
         if self.objective == "marginal":
-            z, y, mask = tasks.merged()
-            weight = None if mask is None else mask.to(z.dtype)
-            prior = self._prior(self.kernel, z, tasks.n_classes, tasks.class_mask, self.prior_mean)
-            evidence, self.task_state = self.training_inference.evidence_from(
-                self.task_state, prior, y, tasks.n_classes, weight, generator
-            )
-            rows = y.shape[-1] if weight is None else weight.sum(-1)
+            problem = _problem(self.kernel, tasks.merged(), self.prior_mean)
+            evidence, self.task_state = self.training_inference.evidence(problem, generator, self.task_state)
+            rows = problem.y.shape[-1] if problem.weight is None else problem.weight.sum(-1)
             return -evidence / rows
         if self.predictive_split == "first_rows":
             tasks = class_major(tasks)
-        posterior = self._condition(
-            tasks.support_x,
-            tasks.support_y,
-            tasks.n_classes,
-            tasks.support_mask,
-            tasks.class_mask,
-            generator,
-            training=True,
-        )
+        posterior = self._condition(tasks.support, generator, training=True)
         chosen = posterior.predict(tasks.query_x).gather(-1, tasks.query_y.unsqueeze(-1)).squeeze(-1)
         return mean_over_rows(-chosen.clamp_min(torch.finfo(chosen.dtype).tiny).log(), tasks.query_mask)
 
-    def condition_embedded(
-        self,
-        support: Tensor,
-        support_y: Tensor,
-        n_classes: int,
-        support_mask: Tensor | None,
-        class_mask: Tensor | None,
-        generator: torch.Generator,
-    ) -> GaussianProcessTaskPosterior:
+    def condition_embedded(self, support: TaskRows, generator: torch.Generator) -> GaussianProcessTaskPosterior:
         """See `EmbeddingLearner.condition_embedded`."""
-        return self._condition(support, support_y, n_classes, support_mask, class_mask, generator, training=False)
+        return self._condition(support, generator, training=False)
 
-    def _condition(
-        self,
-        support: Tensor,
-        support_y: Tensor,
-        n_classes: int,
-        support_mask: Tensor | None,
-        class_mask: Tensor | None,
-        generator: torch.Generator,
-        training: bool,
-    ) -> GaussianProcessTaskPosterior:
+    def _condition(self, support: TaskRows, generator: torch.Generator, training: bool) -> GaussianProcessTaskPosterior:
+        x, _, n_classes, _, class_mask = support
         mean = self.prior_mean if training else self.prior_mean + self.prediction_shift
-        weight = None if support_mask is None else support_mask.to(support.dtype)
         kernel = self.kernel if training else copy.deepcopy(self.kernel).requires_grad_(False)
-        prior = self._prior(kernel, support, n_classes, class_mask, mean)
+        problem = _problem(kernel, support, mean)
         if training:
-            latent, self.task_state = self.training_inference.posterior_from(
-                self.task_state, prior, support_y, n_classes, weight, generator
-            )
+            latent, self.task_state = self.training_inference.posterior(problem, generator, self.task_state)
         else:
-            latent = self.prediction_inference.posterior(prior, support_y, n_classes, weight, generator)
+            latent, _ = self.prediction_inference.posterior(problem, generator)
         rule = self.training_rule if training else self.rule
-        membership = nn.functional.one_hot(support_y, n_classes).to(support.dtype).mT
-        if weight is not None:
-            membership = membership * weight.unsqueeze(1)
-        temperature = support.new_ones(len(support))
+        membership = support.one_hot().mT
+        temperature = x.new_ones(len(x))
         if not training:
-            ways = temperature * n_classes if class_mask is None else class_mask.sum(-1).to(support)
+            ways = temperature * n_classes if class_mask is None else class_mask.sum(-1).to(x)
             temperature = self.temperature(ways, membership.sum(-1))
         return GaussianProcessTaskPosterior(
-            support,
-            membership,
-            kernel,
-            prior,
-            latent,
-            self.predictive_likelihood,
-            rule,
-            class_mask,
-            temperature,
+            x, membership, kernel, problem.prior, latent, self.predictive_likelihood, rule, class_mask, temperature
         )
 
-    def _prior(
-        self, kernel: TaskKernel, z: Tensor, n_classes: int, class_mask: Tensor | None, mean: Tensor
-    ) -> GramPrior:
-        if kernel.n_classes not in (None, n_classes):
-            raise ValueError(
-                f"the kernel has hyper-parameters for {kernel.n_classes} classes, but the task has {n_classes}: "
-                "use a kernel shared by the classes"
-            )
-        class_mean = mean.expand(1, n_classes, 1)
-        if class_mask is not None:
-            class_mean = class_mean.masked_fill(~class_mask.unsqueeze(-1), ABSENT_MEAN)
-        return kernel.prior(z, class_mean)
+
+def _problem(kernel: TaskKernel, rows: TaskRows, mean: Tensor) -> TaskProblem:
+    """Latents with this prior mean () at labelled rows; those of absent classes lie far below."""
+    n_classes = rows.n_classes
+    if kernel.n_classes not in (None, n_classes):
+        raise ValueError(
+            f"the kernel has hyper-parameters for {kernel.n_classes} classes, but the task has {n_classes}: "
+            "use a kernel shared by the classes"
+        )
+    class_mean = mean.expand(1, n_classes, 1)
+    if rows.class_mask is not None:
+        class_mean = class_mean.masked_fill(~rows.class_mask.unsqueeze(-1), ABSENT_MEAN)
+    weight = None if rows.mask is None else rows.mask.to(rows.x.dtype)
+    return TaskProblem(kernel.prior(rows.x, class_mean), rows.y, n_classes, weight)
 
 
 def class_major(tasks: Tasks) -> Tasks:
@@ -356,7 +285,7 @@ def class_major(tasks: Tasks) -> Tasks:
 
     With S support rows these belong to one class at one shot and to two at five: a published mistake.
     """
-    x, y, mask = tasks.merged()
+    x, y, _, mask, _ = tasks.merged()
     if mask is not None or tasks.class_mask is not None:
         raise ValueError("predictive_split='first_rows' needs tasks of one size, without padding")
     n_support = tasks.support_y.shape[1]

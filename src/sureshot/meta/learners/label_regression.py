@@ -20,13 +20,13 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from sureshot.gaussian.gram import GramPosterior, GramPrior
+from sureshot.gaussian.gram import GramPosterior
 from sureshot.gaussian.memory import entries_by_kernel_matrix
 from sureshot.gaussian.sites import Sites
 from sureshot.inference.label_regression import regression_log_evidence, regression_sites
 from sureshot.likelihoods.gaussian import GaussianLabels
 from sureshot.meta.learners.absent_classes import present_classes
-from sureshot.meta.learners.task_inference import TaskInference
+from sureshot.meta.learners.task_inference import TaskInference, TaskProblem, TaskState
 
 
 @dataclass(frozen=True)
@@ -44,30 +44,29 @@ class LabelRegression(TaskInference):
         object.__setattr__(self, "likelihood", GaussianLabels(self.noise))
 
     def evidence(
-        self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
-    ) -> Tensor:
+        self, problem: TaskProblem, generator: torch.Generator, start: TaskState | None = None
+    ) -> tuple[Tensor, None]:
         """Exact log evidence of the targets, summed over the classes, (T,); an absent class contributes nothing."""
-        return regression_log_evidence(prior, y, n_classes, weight, self.noise, _present(prior, y, n_classes))
+        return regression_log_evidence(*problem, self.noise, _present(problem)), None
 
     def posterior(
-        self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
-    ) -> GramPosterior:
+        self, problem: TaskProblem, generator: torch.Generator, start: TaskState | None = None
+    ) -> tuple[GramPosterior, None]:
         """The exact posterior; see `TaskInference.posterior`. The mean of an absent class stays at its prior."""
-        sites = regression_sites(prior, y, n_classes, weight, self.noise, _present(prior, y, n_classes))
-        return prior.condition(Sites(*(part.unsqueeze(0) for part in sites)))
+        sites = regression_sites(*problem, self.noise, _present(problem))
+        return problem.prior.condition(Sites(*(part.unsqueeze(0) for part in sites))), None
 
-    def condition_alone(
-        self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor, generator: torch.Generator
-    ) -> tuple[GramPosterior, float]:
+    def condition_alone(self, problem: TaskProblem, generator: torch.Generator) -> tuple[GramPosterior, float]:
         """Posterior and log evidence, both exact; see `TaskInference.condition_alone`."""
-        posterior = self.posterior(prior, y, n_classes, weight, generator)
-        return posterior, float(self.evidence(prior, y, n_classes, weight, generator))
+        posterior, _ = self.posterior(problem, generator)
+        evidence, _ = self.evidence(problem, generator)
+        return posterior, float(evidence)
 
     def entries(self, n_rows: int, n_classes: int, n_kernels: int) -> int:
         """See `TaskInference.entries`: a factor for each kernel matrix."""
         return entries_by_kernel_matrix(n_rows, n_kernels)
 
 
-def _present(prior: GramPrior, y: Tensor, n_classes: int) -> Tensor:
+def _present(problem: TaskProblem) -> Tensor:
     """Which classes are real, (T, C)."""
-    return present_classes(prior.mean).expand(len(y), n_classes, 1).squeeze(-1)
+    return present_classes(problem.prior.mean).expand(len(problem.y), problem.n_classes, 1).squeeze(-1)

@@ -24,13 +24,14 @@ import torch
 from torch import Tensor
 
 from sureshot.gaussian.evidence import site_log_evidence
-from sureshot.gaussian.gram import GramPosterior, GramPrior
+from sureshot.gaussian.gram import GramPosterior
 from sureshot.gaussian.sites import Sites
 from sureshot.inference.gibbs import run_gibbs
 from sureshot.inference.mean_field import fit_mean_field
 from sureshot.likelihoods.logistic_softmax import LogisticSoftmax
 from sureshot.meta.learners.absent_classes import present_classes
 from sureshot.meta.learners.gibbs_inference import GibbsInference
+from sureshot.meta.learners.task_inference import TaskProblem, TaskState
 
 _START_STEPS = 10  # of mean field; the chains forget where they started
 
@@ -47,29 +48,22 @@ class LogisticSoftmaxGibbs(GibbsInference):
         object.__setattr__(self, "likelihood", LogisticSoftmax(self.temperature))
 
     def evidence(
-        self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
-    ) -> Tensor:
+        self, problem: TaskProblem, generator: torch.Generator, start: TaskState | None = None
+    ) -> tuple[Tensor, None]:
         """A value whose gradient estimates that of ``log p(y)``, (T,); see `TaskInference.evidence`."""
-        sites = self.sample_sites(prior, y, n_classes, weight, generator, self.n_sweeps_evidence)
-        return site_log_evidence(prior.gram, prior.mean, *sites).sum(-1).mean(0)
+        sites = self.sample_sites(problem, generator, self.n_sweeps_evidence)
+        return site_log_evidence(problem.prior.gram, problem.prior.mean, *sites).sum(-1).mean(0), None
 
     def posterior(
-        self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
-    ) -> GramPosterior:
-        sites = self.sample_sites(prior, y, n_classes, weight, generator, self.n_sweeps_posterior)
-        return prior.condition(sites)
+        self, problem: TaskProblem, generator: torch.Generator, start: TaskState | None = None
+    ) -> tuple[GramPosterior, None]:
+        sites = self.sample_sites(problem, generator, self.n_sweeps_posterior)
+        return problem.prior.condition(sites), None
 
     @torch.no_grad()
-    def sample_sites(
-        self,
-        prior: GramPrior,
-        y: Tensor,
-        n_classes: int,
-        weight: Tensor | None,
-        generator: torch.Generator,
-        n_sweeps: int,
-    ) -> Sites:
+    def sample_sites(self, problem: TaskProblem, generator: torch.Generator, n_sweeps: int) -> Sites:
         """The sites of every chain after some sweeps, each (S, T, C, N); zero for absent classes."""
+        prior, y, n_classes, weight = problem
         start = None
         if self.start == "mean_field":
             fit = fit_mean_field(prior, self.likelihood, y, weight, n_classes, max_steps=_START_STEPS)

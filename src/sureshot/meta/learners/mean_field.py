@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sureshot.gaussian.gram import GramPosterior, GramPrior
+from sureshot.gaussian.gram import GramPosterior
 from sureshot.gaussian.gram_blocks import GramBlockPosterior
 from sureshot.gaussian.memory import entries_by_kernel_matrix
 from sureshot.gaussian.sites import Sites
@@ -36,7 +36,7 @@ from sureshot.likelihoods.logistic_softmax import LogisticSoftmax, PoissonGammaS
 from sureshot.likelihoods.one_vs_each import OneVsEach
 from sureshot.likelihoods.sites import ClassSites
 from sureshot.meta.learners.absent_classes import WayGroup, groups_by_way
-from sureshot.meta.learners.task_inference import TaskInference, TaskState
+from sureshot.meta.learners.task_inference import TaskInference, TaskProblem, TaskState
 
 RELEASED_SHAPES = (5.0, 10.0)
 """Between which the code released with the paper draws the first shapes of the rate."""
@@ -44,41 +44,23 @@ RELEASED_SHAPES = (5.0, 10.0)
 
 @dataclass(frozen=True)
 class MeanField(TaskInference):
-    """Mean field with a fixed number of steps.
+    """Mean field with a fixed number of steps."""
 
-    Parameters
-    ----------
-    likelihood : ClassSites
-        A `LogisticSoftmax` with ``augmentation="poisson_gamma"`` takes the paper's steps one by one.
-    n_steps : int
-        Steps for `evidence` (and for the posterior of predictive-likelihood training, which is the caller's choice);
-        with a tolerance, at most so many.
-    detach_inner : bool
-        Whether the sites are constants of the gradient.
-    tolerance : float, optional
-        Steps until no mean moves by more than this, relative to one plus its size; by default so many as `n_steps`.
-    warm_start : bool
-        Carry what the steps end with from one step of training to the next; see the module's notes.
-    first_shape : (float, float), optional
-        Draw the first shapes of "poisson_gamma" uniformly between these, (5, 10) in the code released with the paper;
-        by default they are ``1 + C / 2``.
-    covariance_first : bool
-        Sigma before omega; see `unrolled_sites`.
-    pairs_per_row : float, optional
-        One-vs-each only: the pairs of a row with the other classes count together as this many, whatever their number
-        (each with weight ``pairs_per_row / (C - 1)``). In this composite likelihood a row counts once for every pair,
-        so that its latents grow with the number of classes; with this they do not, and a learner trained on tasks of
-        five classes (4 pairs) keeps its calibration on tasks of fifty. By default every pair counts as one.
-    """
-
-    likelihood: ClassSites
-    n_steps: int = 2
-    detach_inner: bool = False
+    likelihood: ClassSites  # a `LogisticSoftmax` of ``augmentation="poisson_gamma"`` takes the paper's steps one by one
+    n_steps: int = 2  # at most so many, with a tolerance
+    detach_inner: bool = False  # whether the sites are constants of the gradient
+    # One-vs-each only: the pairs of a row with the other classes count together as this many, whatever their number
+    # (each with weight ``pairs_per_row / (C - 1)``). In this composite likelihood a row counts once for every pair, so
+    # that its latents grow with the number of classes; with this they do not, and a learner trained on tasks of five
+    # classes (4 pairs) keeps its calibration on tasks of fifty. By default every pair counts as one.
     pairs_per_row: float | None = None
+    # Steps until no mean moves by more than this, relative to one plus its size; by default so many as `n_steps`.
     tolerance: float | None = None
-    warm_start: bool = False
+    warm_start: bool = False  # carry what the steps end with to the next step of training; see the module's notes
+    # Draw the first shapes of "poisson_gamma" uniformly between these, (5, 10) in the code released with the paper; by
+    # default they are ``1 + C / 2``.
     first_shape: tuple[float, float] | None = None
-    covariance_first: bool = False
+    covariance_first: bool = False  # Sigma before omega; see `unrolled_sites`
 
     n_chains = 1
     takes_real_weights = True
@@ -102,61 +84,39 @@ class MeanField(TaskInference):
         if self.tolerance is not None and not self.tolerance > 0:
             raise ValueError(f"tolerance must be positive, got {self.tolerance}; leave it out for n_steps steps")
 
-    def row_weight(self, y: Tensor, n_classes: int, weight: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-        """Weights of the rows in the likelihood, in the shape of `y`, from the rows' own; None for ones."""
+    def row_weight(self, problem: TaskProblem) -> Tensor | None:
+        """Weights of the rows in the likelihood, (T, N), from the rows' own; None for ones."""
+        prior, y, n_classes, weight = problem
         if self.pairs_per_row is None:
             return weight
         share = self.pairs_per_row / (n_classes - 1)
-        return torch.full(y.shape, share, dtype=dtype, device=y.device) if weight is None else share * weight
+        return prior.gram.new_full(y.shape, share) if weight is None else share * weight
 
     def evidence(
-        self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
-    ) -> Tensor:
-        """The evidence bound after the steps, (T,); with `pairs_per_row` that of the likelihood so weighted."""
-        return self.evidence_from(None, prior, y, n_classes, weight, generator)[0]
-
-    def evidence_from(
-        self,
-        start: TaskState | None,
-        prior: GramPrior,
-        y: Tensor,
-        n_classes: int,
-        weight: Tensor | None,
-        generator: torch.Generator,
+        self, problem: TaskProblem, generator: torch.Generator, start: TaskState | None = None
     ) -> tuple[Tensor, TaskState | None]:
-        """See `TaskInference.evidence_from`."""
-        total = prior.gram.new_zeros(len(y))
+        """The evidence bound after the steps, (T,); with `pairs_per_row` that of the likelihood so weighted."""
+        total = problem.prior.gram.new_zeros(len(problem.y))
         ended: TaskState | None = None
-        for group in groups_by_way(prior, y, n_classes, weight):
-            found = self._unrolled(group, start, generator)
-            posterior = group.prior.condition(found.sites)
-            counts = self.row_weight(group.y, group.n_classes, group.weight, posterior.mean.dtype)
-            local = self.likelihood.bound_after_step(posterior.mean, posterior.variance, group.y, counts, found.carried)
+        for group in groups_by_way(problem):
+            found = self._unrolled(group.problem, start, generator)
+            posterior = group.problem.prior.condition(found.sites)
+            counts, y = self.row_weight(group.problem), group.problem.y
+            local = self.likelihood.bound_after_step(posterior.mean, posterior.variance, y, counts, found.carried)
             total = total.index_add(0, group.tasks, local - posterior.kl())
             ended = self._ended(group, posterior.mean, posterior.variance, found)
         return total, ended
 
     def posterior(
-        self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
-    ) -> GramPosterior:
-        """See `TaskInference.posterior`; absent classes keep their prior."""
-        return self.posterior_from(None, prior, y, n_classes, weight, generator)[0]
-
-    def posterior_from(
-        self,
-        start: TaskState | None,
-        prior: GramPrior,
-        y: Tensor,
-        n_classes: int,
-        weight: Tensor | None,
-        generator: torch.Generator,
+        self, problem: TaskProblem, generator: torch.Generator, start: TaskState | None = None
     ) -> tuple[GramPosterior, TaskState | None]:
-        """See `TaskInference.posterior_from`."""
+        """See `TaskInference.posterior`; absent classes keep their prior."""
+        prior, y, n_classes, _ = problem
         size = (len(y), n_classes, y.shape[-1])
         precision, shift = prior.gram.new_zeros(size), prior.gram.new_zeros(size)
         last = None
-        for group in groups_by_way(prior, y, n_classes, weight):
-            found = self._unrolled(group, start, generator)
+        for group in groups_by_way(problem):
+            found = self._unrolled(group.problem, start, generator)
             place = group.classes.unsqueeze(-1).expand_as(found.sites.precision)
             none = torch.zeros_like(precision[group.tasks])
             precision = precision.index_add(0, group.tasks, none.scatter(1, place, found.sites.precision))
@@ -166,65 +126,58 @@ class MeanField(TaskInference):
         assert last is not None
         return posterior, self._ended(last[0], posterior.mean[0], posterior.variance[0], last[1])
 
-    def condition_alone(
-        self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor, generator: torch.Generator
-    ) -> tuple[GramBlockPosterior, float]:
+    def condition_alone(self, problem: TaskProblem, generator: torch.Generator) -> tuple[GramBlockPosterior, float]:
         """See `TaskInference.condition_alone`; a block of classes at a time.
 
         The evidence bound is that of the likelihood itself, also where `pairs_per_row` weights it for the posterior:
         any Gaussian gives a bound, and bounds of weighted likelihoods do not bound the evidence.
         """
-        shares = self.row_weight(y, n_classes, weight, weight.dtype)
-        posterior = mean_field_by_blocks(
-            prior,
-            self.likelihood,
-            y.unsqueeze(0),
-            n_classes,
-            None if shares is None else shares.unsqueeze(0),
-            self.n_steps,
-        )
+        prior, y, n_classes, weight = problem
+        shares = self.row_weight(problem)
+        if shares is not None:
+            shares = shares.unsqueeze(0)
+        posterior = mean_field_by_blocks(prior, self.likelihood, y.unsqueeze(0), n_classes, shares, self.n_steps)
         return posterior, float(evidence_bound(posterior, self.likelihood, y, weight))
 
     def entries(self, n_rows: int, n_classes: int, n_kernels: int) -> int:
         """See `TaskInference.entries`: a matrix for each class of a block."""
         return entries_by_kernel_matrix(n_rows, n_classes, in_blocks=True)
 
-    def _unrolled(self, group: WayGroup, before: TaskState | None, generator: torch.Generator) -> Unrolled:
-        """The steps of one group, from the prior or from where the tasks before ended."""
-        prior = group.prior
-        size = (len(group.y), group.n_classes, group.y.shape[-1])
+    def _unrolled(self, problem: TaskProblem, before: TaskState | None, generator: torch.Generator) -> Unrolled:
+        """The steps of tasks of one size, from the prior or from where the tasks before ended."""
+        prior, y, n_classes, _ = problem
         with torch.no_grad() if self.detach_inner else nullcontext():
-            weight = self.row_weight(group.y, group.n_classes, group.weight, prior.gram.dtype)
-            start = VariationalState.of_prior(prior, size)
+            weight = self.row_weight(problem)
+            start = VariationalState.of_prior(prior, (len(y), n_classes, y.shape[-1]))
             if self.first_shape is not None:
-                start = start._replace(carried=self._drawn_shapes(group, generator))
+                start = start._replace(carried=self._drawn_shapes(problem, generator))
             if self.warm_start and before is not None:
-                start = _continued(start, group.y, before)
+                start = _continued(start, y, before)
             return unrolled_sites(
                 prior.condition,
                 self.likelihood,
                 start,
-                group.y,
+                y,
                 weight,
                 self.n_steps,
                 self.tolerance,
                 self.covariance_first,
             )
 
-    def _drawn_shapes(self, group: WayGroup, generator: torch.Generator) -> PoissonGammaState:
+    def _drawn_shapes(self, problem: TaskProblem, generator: torch.Generator) -> PoissonGammaState:
         """First shapes between the bounds; tilting and counts are those of the first step."""
         assert self.first_shape is not None
         low, high = self.first_shape
-        gram = group.prior.gram
-        drawn = torch.rand(group.y.shape, generator=generator, dtype=gram.dtype, device=gram.device)
-        empty = gram.new_zeros(len(group.y), group.n_classes, group.y.shape[-1])
+        gram, y = problem.prior.gram, problem.y
+        drawn = torch.rand(y.shape, generator=generator, dtype=gram.dtype, device=gram.device)
+        empty = gram.new_zeros(len(y), problem.n_classes, y.shape[-1])
         return PoissonGammaState(empty, empty, low + (high - low) * drawn)
 
     def _ended(self, group: WayGroup, mean: Tensor, variance: Tensor, found: Unrolled) -> TaskState | None:
         """What the tasks of a batch end with, rows in the order of their classes; None for tasks of several sizes."""
-        if not self.warm_start or len(group.tasks) < len(mean) or group.weight is not None:
+        if not self.warm_start or len(group.tasks) < len(mean) or group.problem.weight is not None:
             return None
-        y, order = group.y.sort(dim=-1, stable=True)
+        y, order = group.problem.y.sort(dim=-1, stable=True)
         state = {"y": y, "mean": mean, "variance": variance, "precision": found.precision}
         if found.carried is not None:
             state["shape"] = PoissonGammaState(*found.carried).shape_parameter

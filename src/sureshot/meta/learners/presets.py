@@ -157,9 +157,8 @@ _RECOMMENDED: dict[str, dict[str, Any]] = {
     "cdkt_ml": {
         "likelihood": "logistic_softmax",
         "objective": "marginal",
-        "n_steps": 3,
-        "outputscale": 25.0,
-        "learn_outputscale": False,
+        "n_steps": 2,
+        "temperature": 0.2,
         "prior_mean": -5.0,
     },
     "cdkt_pl": {"likelihood": "logistic_softmax", "objective": "predictive", "outputscale": 25.0, "prior_mean": -5.0},

@@ -10,6 +10,7 @@ Moments that a posterior gives are (S, T, C, Q), chains leading; deterministic s
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,6 +21,15 @@ from sureshot.likelihoods.base import Likelihood
 
 TaskState = dict[str, Tensor]
 """What a scheme carries from the tasks of one step of training to those of the next, tasks leading; no gradient."""
+
+
+class TaskProblem(NamedTuple):
+    """Labelled rows of T tasks, and the prior of the latents at them."""
+
+    prior: GramPrior  # `gram` (T, 1 or C, N, N), `mean` scalar or (T or 1, C, 1)
+    y: Tensor  # (T, N) int64
+    n_classes: int  # C
+    weight: Tensor | None = None  # (T, N); one by default, zero for padding
 
 
 class TaskInference(ABC):
@@ -49,71 +59,29 @@ class TaskInference(ABC):
 
     @abstractmethod
     def evidence(
-        self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
-    ) -> Tensor:
-        """What marginal-likelihood training maximises, (T,), in nats: log evidence, bound, or a surrogate of it.
+        self,
+        problem: TaskProblem,
+        generator: torch.Generator,
+        start: TaskState | None = None,  # what the tasks of the step before ended with
+    ) -> tuple[Tensor, TaskState | None]:
+        """What marginal-likelihood training maximises, and the state for the next step.
 
-        Parameters
-        ----------
-        prior : GramPrior
-            ``gram`` (T, 1 or C, N, N), ``mean`` scalar or (T or 1, C, 1).
-        y : Tensor (T, N) int64
-        n_classes : int
-            C.
-        weight : Tensor (T, N), optional
-            One by default, zero for padding.
-        generator : torch.Generator
+        The first is (T,), in nats: log evidence, bound, or a surrogate of it. A scheme that carries nothing over starts
+        every task anew, and its state is None.
         """
 
     @abstractmethod
     def posterior(
-        self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor | None, generator: torch.Generator
-    ) -> Posterior:
-        """The posterior given a support set; arguments as in `evidence`."""
-
-    def evidence_from(
-        self,
-        start: TaskState | None,
-        prior: GramPrior,
-        y: Tensor,
-        n_classes: int,
-        weight: Tensor | None,
-        generator: torch.Generator,
-    ) -> tuple[Tensor, TaskState | None]:
-        """`evidence` from the state that the tasks of the step before ended with, and the state of these.
-
-        A scheme that carries nothing over starts every task anew, and has no state.
-        """
-        return self.evidence(prior, y, n_classes, weight, generator), None
-
-    def posterior_from(
-        self,
-        start: TaskState | None,
-        prior: GramPrior,
-        y: Tensor,
-        n_classes: int,
-        weight: Tensor | None,
-        generator: torch.Generator,
+        self, problem: TaskProblem, generator: torch.Generator, start: TaskState | None = None
     ) -> tuple[Posterior, TaskState | None]:
-        """`posterior`, likewise."""
-        return self.posterior(prior, y, n_classes, weight, generator), None
+        """The posterior given a support set, and the state for the next step; see `evidence`."""
 
     @abstractmethod
-    def condition_alone(
-        self, prior: GramPrior, y: Tensor, n_classes: int, weight: Tensor, generator: torch.Generator
-    ) -> tuple[Posterior, float]:
+    def condition_alone(self, problem: TaskProblem, generator: torch.Generator) -> tuple[Posterior, float]:
         """The posterior of one task and its log evidence, in as little memory as the scheme can do with.
 
-        Parameters
-        ----------
-        prior, y, n_classes, weight, generator
-            As in `evidence`, with T = 1, and rows of every class; no gradient is asked for.
-
-        Returns
-        -------
-        posterior : Posterior
-        log_evidence : float
-            Of the labels, each counted with its weight, in nats: exact or a lower bound; NaN where there is neither.
+        T = 1, and there are rows of every class; no gradient is asked for. The log evidence is that of the labels, each
+        counted with its weight, in nats: exact or a lower bound; NaN where there is neither.
         """
 
     @abstractmethod

@@ -20,7 +20,7 @@ References: Snell & Zemel 2021, appendix H; Patacchiola et al. 2020, eq. 46 of t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import gpytorch
@@ -104,7 +104,11 @@ class TaskKernel(nn.Module):
 
     def prior(self, z: Tensor, mean: Tensor) -> GramPrior:
         """The prior of latents with this mean (scalar or (T or 1, C, 1)) at embeddings (T, N, D)."""
-        return GramPrior(self.gram(z), mean, WithRows(self, z))
+        return GramPrior(self.gram(z), mean, partial(self._queries, z))
+
+    def _queries(self, z: Tensor, query: Tensor) -> Queries:
+        """How query embeddings (T, Q, D) covary with rows (T, N, D); see `Prior.queries`."""
+        return Queries(self.cross(z, query), self.variance(query))
 
     def _rows(self, z: Tensor) -> Tensor:
         """Embeddings with a class dimension; kernels of directions get one where all is zero (every rectifier off)."""
@@ -113,17 +117,6 @@ class TaskKernel(nn.Module):
             if bool(silent.any()):
                 z = torch.where(silent, torch.ones_like(z), z)
         return z.unsqueeze(1)
-
-
-@dataclass(frozen=True)
-class WithRows:
-    """How query embeddings (T, Q, D) covary with rows; see `Prior.queries`."""
-
-    kernel: TaskKernel
-    rows: Tensor  # (T, N, D)
-
-    def __call__(self, query: Tensor) -> Queries:
-        return Queries(self.kernel.cross(self.rows, query), self.kernel.variance(query))
 
 
 def _learn_logarithms(kernel: gpytorch.kernels.Kernel) -> None:

@@ -18,18 +18,10 @@ from torch import Tensor
 
 from sureshot.meta.episodes import EpisodeSampler
 from sureshot.meta.evaluation.calibration import at_temperature, temperature_of
-from sureshot.meta.evaluation.passes import (
-    adapt,
-    default_batch_size,
-    device_of,
-    draw_tasks,
-    pooled_answers,
-    task_inputs,
-)
+from sureshot.meta.evaluation.passes import Exam, device_of, task_inputs
 from sureshot.meta.learners.base import Learner
 from sureshot.meta.learners.embedding import EmbeddingLearner
 from sureshot.meta.protocols import EpisodeProtocol
-from sureshot.meta.tasks import Tasks
 from sureshot.meta.training.config import ValidationConfig
 from sureshot.meta.training.normalisation import fit_normalisation
 from sureshot.networks.seeds import generator_for
@@ -54,34 +46,6 @@ class ValidationScores:
 
     accuracy: float  # fraction right
     nll: float  # negative log probability of the true class, in nats
-
-
-@dataclass(frozen=True)
-class _Exam:
-    """Tasks of one size."""
-
-    sampler: EpisodeSampler
-    rows: Tasks  # of row numbers
-    batch_size: int
-
-    @property
-    def way(self) -> int:
-        return self.sampler.protocol.ways[1]
-
-    @property
-    def shots(self) -> int:
-        return self.sampler.protocol.shot_range[1]
-
-    def answers(
-        self, learner: Learner, inputs: Tensor, noise: torch.Generator
-    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Class probabilities (n, C) of all queries, and their classes (n,); a ValueError if they are not finite."""
-        batches = adapt(learner, self.sampler, self.rows, inputs, batch_size=self.batch_size, generator=noise)
-        probabilities, y = pooled_answers(batches)
-        broken = ~np.isfinite(probabilities).all(-1)
-        if broken.any():
-            raise ValueError(f"the probabilities of {broken.sum()} of {len(probabilities)} queries are not finite")
-        return probabilities, y
 
 
 class Validator:
@@ -121,7 +85,7 @@ class Validator:
         noise = generator_for(self._config.seed, "validation noise", device=device_of(learner))
         if learner.fits_temperature:
             learner.set_temperature(1.0)
-        probabilities, y = self._exam.answers(learner, inputs, noise)
+        probabilities, y = _finite_answers(self._exam, learner, inputs, noise)
         if learner.fits_temperature:
             temperature = self._fit_temperature(learner, inputs, noise, (probabilities, y))
             probabilities = at_temperature(probabilities[None], temperature)[0]
@@ -138,20 +102,22 @@ class Validator:
     ) -> float:
         """Set the temperature of a learner that has none yet, and its growth; returns that for tasks of the scores."""
 
-        def fitted(exam: _Exam) -> float:
-            return temperature_of(*(scored if exam is self._exam else exam.answers(learner, inputs, noise)))
+        def fitted(exam: Exam) -> float:
+            return temperature_of(*(scored if exam is self._exam else _finite_answers(exam, learner, inputs, noise)))
 
         usual, other_way, other_shots = self._temperature_exams
         temperature, growth, shot_growth = fitted(usual), 0.0, 0.0
         if other_way is not None:
-            growth = _growth(fitted(other_way) / temperature, other_way.way / usual.way, -_MOST_GROWTH)
+            ways = other_way.sampler.protocol.ways[1] / self._way
+            growth = _growth(fitted(other_way) / temperature, ways, -_MOST_GROWTH)
         if other_shots is not None:
-            shot_growth = _growth(fitted(other_shots) / temperature, other_shots.shots / usual.shots, 0.0)
-        learner.set_temperature(temperature, usual.way, growth, usual.shots, shot_growth)
+            shots = other_shots.sampler.protocol.shot_range[1] / self._shots
+            shot_growth = _growth(fitted(other_shots) / temperature, shots, 0.0)
+        learner.set_temperature(temperature, self._way, growth, self._shots, shot_growth)
         return temperature
 
     @cached_property
-    def _temperature_exams(self) -> tuple[_Exam, _Exam | None, _Exam | None]:
+    def _temperature_exams(self) -> tuple[Exam, Exam | None, Exam | None]:
         """Tasks of the size of the scores, of another number of classes, and of another number of shots.
 
         Each with about as many queries in all; None where there are too few classes or rows.
@@ -170,14 +136,24 @@ class Validator:
             of_other_shots = self._draw(way, other_shots, tasks, "tasks of other shots")
         return usual, of_other_way, of_other_shots
 
-    def _draw(self, way: int, shots: int, tasks: int, purpose: str) -> _Exam:
+    def _draw(self, way: int, shots: int, tasks: int, purpose: str) -> Exam:
         protocol = EpisodeProtocol(way, shots, self._config.queries)
         try:
             sampler = EpisodeSampler(self._data, protocol)
         except ValueError as error:
             raise ValueError(f"validation classes: {error}") from None
-        rows = draw_tasks(sampler, tasks, generator_for(self._config.seed, purpose))
-        return _Exam(sampler, rows, default_batch_size(protocol))
+        return Exam.draw(sampler, tasks, self._config.seed, purpose)
+
+
+def _finite_answers(
+    exam: Exam, learner: Learner, inputs: Tensor, noise: torch.Generator
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """`Exam.answers`; a ValueError if they are not finite."""
+    probabilities, y = exam.answers(learner, inputs, noise)
+    broken = ~np.isfinite(probabilities).all(-1)
+    if broken.any():
+        raise ValueError(f"the probabilities of {broken.sum()} of {len(probabilities)} queries are not finite")
+    return probabilities, y
 
 
 def _growth(temperatures: float, sizes: float, least: float) -> float:

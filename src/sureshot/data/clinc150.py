@@ -1,7 +1,6 @@
-"""Data sets that the experiments use, each by one call.
+"""CLINC150: sentence embeddings of 150 intents, and of queries that have none of them (Larson et al. 2019).
 
-Those on disk are read from the data root (see `sureshot.data.root`); `load_digits` ships with scikit-learn. Every
-loader checks shapes and counts, so that a wrong or partial file is noticed here and not as an odd number in a table.
+Shapes and counts are checked, so that a wrong or partial file is noticed here and not as an odd number in a table.
 """
 
 from __future__ import annotations
@@ -10,10 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sureshot.data.checks import near
 from sureshot.data.embeddings import read_npz
-from sureshot.data.root import DataError, Root, data_file, data_root
-from sureshot.data.tables import DataTable, load_table
+from sureshot.data.root import DataError, Root, data_file
 
 CLINC150_FILE = "clinc150_minilm.npz"
 _CLINC150_SIZES = {
@@ -30,27 +27,6 @@ _CLINC150_LAYOUT = (
     "CLINC150 (data/data_full.json of github.com/clinc/oos-eval, Larson et al. 2019), embedded with all-MiniLM-L6-v2 "
     "of sentence-transformers (www.sbert.net) and normalised to unit length"
 )
-_UCI_LAYOUT = (
-    "expected CSV files with a header, the class in the column label and numbers in all others: most are sets of the "
-    "UCI Machine Learning Repository (archive.ics.uci.edu)"
-)
-
-
-def load_uci(
-    name: str,  # such as ``"ionosphere"``: the name of the file without ``.csv`` or ``.csv.gz``
-    root: Root = None,
-) -> DataTable:
-    """One of the small classification sets in the folder ``uci`` of the data root.
-
-    Rows are in the file's order, often sorted by class; missing cells are NaN, to be filled in inside the training
-    fold.
-    """
-    folder = data_root(root, f"uci/{name}.csv", _UCI_LAYOUT) / "uci"
-    for suffix in (".csv", ".csv.gz"):
-        if (folder / f"{name}{suffix}").is_file():
-            return load_table(folder / f"{name}{suffix}", "label", allow_missing=True)
-    known = sorted(path.name.split(".csv")[0] for path in folder.glob("*.csv*"))
-    raise DataError(f"{folder} has no {name}.csv or {name}.csv.gz{near(name, known)}; {_UCI_LAYOUT}")
 
 
 @dataclass(frozen=True)
@@ -99,25 +75,4 @@ def load_clinc150(root: Root = None, dtype: type[np.floating] = np.float64) -> C
         y_test=labels["test"],
         x_oos=x["oos_test"],
         intent_names=intents,
-    )
-
-
-@dataclass(frozen=True)
-class Digits:
-    """Handwritten digits of 8 by 8 grey levels."""
-
-    X: np.ndarray  # (1797, 64) float64, 0 to 16
-    y: np.ndarray  # (1797,) int64, 0 to 9
-    images: np.ndarray  # (1797, 8, 8)
-
-
-def load_digits() -> Digits:
-    """The handwritten digits that ship with scikit-learn (Alpaydin & Kaynak 1998); no data root needed."""
-    from sklearn.datasets import load_digits as sklearn_digits
-
-    bunch = sklearn_digits()
-    return Digits(
-        X=np.asarray(bunch.data, dtype=np.float64),
-        y=np.asarray(bunch.target, dtype=np.int64),
-        images=np.asarray(bunch.images, dtype=np.float64),
     )
