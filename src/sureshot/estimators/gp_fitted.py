@@ -17,7 +17,7 @@ from sureshot.estimators.plan import Plan
 from sureshot.estimators.posterior_arrays import rebuilt
 from sureshot.estimators.precomputed import MatrixReader
 from sureshot.estimators.preprocessing import kernel_inputs
-from sureshot.estimators.settings import Settings, memory_budget
+from sureshot.estimators.settings import Settings, in_bytes, memory_budget
 from sureshot.estimators.support import Support
 from sureshot.estimators.temperature import fit_rule
 from sureshot.estimators.threads import threads_for
@@ -192,6 +192,6 @@ def _check_memory(settings: Settings, plan: Plan, support: Support, inducing: bo
     if needed > available:
         raise MemoryError(
             f"fitting {n_rows} rows, {n_classes} classes and {rank} features would take about "
-            f"{needed / 1e9:.1f} GB, and {available / 1e9:.1f} GB may be used: try approximation='inducing' with a "
+            f"{in_bytes(needed)}, and {in_bytes(available)} may be used: try approximation='inducing' with a "
             "smaller n_inducing, inference='laplace', fewer rows, or raise memory_limit."
         )
