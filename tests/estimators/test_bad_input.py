@@ -159,6 +159,36 @@ def test_a_zero_row_on_the_unit_sphere_is_named() -> None:
         GPClassifier(kernel="cosine", standardize=False).fit(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), [0, 1, 1])
 
 
+GRAM = np.exp(-((X[:, None] - X) ** 2).sum(-1))
+LOPSIDED = GRAM + np.eye(4, k=2) * np.array([0, 0, 0.5, 0])
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        (-GRAM, r"diagonal is not negative; got -1 in row 0.*exp"),
+        (0 * GRAM, r"values other than zero; got zeros only"),
+        (LOPSIDED, r"symmetric matrix X; got X\[0, 2\] = 0.5\d+ and X\[2, 0\] = 0.00\d+.*\(X \+ X.T\) / 2"),
+        (((X[:, None] - X) ** 2).sum(-1) ** 0.5, r"smallest eigenvalue is -\d\.\d+.*exp"),
+        (GRAM - 0.95 * np.eye(4), r"semi-definite matrix X; its smallest eigenvalue is -0\.\d+.*eigh"),
+        (np.where(np.eye(4) > 0, np.nan, GRAM), "contains NaN"),
+    ],
+)
+def test_matrices_that_no_kernel_gives_are_named(matrix: np.ndarray, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        GPClassifier(kernel="precomputed").fit(matrix, Y)
+
+
+def test_kernel_matrices_may_be_rounded_and_of_low_rank() -> None:
+    wide = np.random.default_rng(0).normal(size=(40, 3))
+    centred = (wide - wide[0]) @ (wide - wide[0]).T
+    centred[0, 0] = -1e-17
+    for gram in (wide @ wide.T, (wide @ wide.T).astype(np.float32), 1e-8 * wide @ wide.T, np.ones((40, 40)), centred):
+        GPClassifier(kernel="precomputed").fit(gram, np.arange(40) % 2)
+    queries = GPClassifier(kernel="precomputed").fit(GRAM, Y).predict(-GRAM[:1])  # what is asked need not be definite
+    assert queries.shape == (1,)
+
+
 LABELS = st.sampled_from(["int", "negative", "str", "bool", "float"])
 
 
