@@ -89,6 +89,12 @@ def test_settings_that_do_not_exist(files: Path, tmp_path: Path, run: Run, optio
     assert not (tmp_path / "m").exists()
 
 
+def test_a_near_kernel_is_suggested(files: Path, tmp_path: Path, run: Run) -> None:
+    result = run("fit", files / "iris.csv", "-t", "species", "-o", tmp_path / "m", "-q", "--kernel", "rfb")
+    assert_refused(result, "got 'rfb' (did you mean 'rbf'")
+    assert "precomputed" not in result.stderr
+
+
 def test_places_that_cannot_be_written(files: Path, tmp_path: Path, run: Run) -> None:
     fit = ("fit", files / "iris.csv", "-t", "species", *QUICK)
     assert_refused(run(*fit, "-o", tmp_path / "no" / "m"), "does not exist")
