@@ -14,7 +14,6 @@ from sureshot.estimators.precomputed import PrecomputedKernel
 from sureshot.estimators.tuning import LENGTHSCALES, Family, scaled
 from sureshot.kernels import (
     Expression,
-    feature_map,
     is_unit_norm,
     make_kernel,
     natural_lengthscale,
@@ -157,9 +156,8 @@ def rules_for(predictive: str, model: Model) -> tuple[PredictiveRule, ...]:
     return ("integral", "plug_in") if model.likelihood != "softmax" else ("plug_in",)
 
 
-def use_inducing(approximation: str, kernel: Kernel, n_rows: int, width: int, limit: int) -> bool:
-    """Whether to stand in inducing inputs for the rows."""
-    finite = feature_map(kernel, width) is not None
+def use_inducing(approximation: str, finite: bool, n_rows: int, limit: int) -> bool:
+    """Whether to stand in inducing inputs for the rows, by a kernel that has a `finite` rank or has not."""
     if approximation == "low_rank" and not finite:
         raise ValueError(
             "approximation='low_rank' needs a kernel with explicit features ('cosine', 'linear', 'polynomial1', "
