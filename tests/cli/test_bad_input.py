@@ -89,6 +89,12 @@ def test_settings_that_do_not_exist(files: Path, tmp_path: Path, run: Run, optio
     assert not (tmp_path / "m").exists()
 
 
+def test_a_near_kernel_is_suggested(files: Path, tmp_path: Path, run: Run) -> None:
+    result = run("fit", files / "iris.csv", "-t", "species", "-o", tmp_path / "m", "-q", "--kernel", "rfb")
+    assert_refused(result, "got 'rfb' (did you mean 'rbf'")
+    assert "precomputed" not in result.stderr
+
+
 def test_places_that_cannot_be_written(files: Path, tmp_path: Path, run: Run) -> None:
     fit = ("fit", files / "iris.csv", "-t", "species", *QUICK)
     assert_refused(run(*fit, "-o", tmp_path / "no" / "m"), "does not exist")
@@ -128,12 +134,41 @@ def test_columns_that_are_not_the_models(files: Path, iris: pd.DataFrame, tmp_pa
     renamed = iris.rename(columns={"petal_width": "width"})
     renamed.to_csv(tmp_path / "r.csv", index=False)
     result = run("predict", files / "iris.safetensors", tmp_path / "r.csv")
-    assert_refused(result, "missing: petal_width; unexpected: width, species")
+    assert_refused(result, "missing: petal_width; unexpected: width")
+    assert "species" not in result.stderr
     for command in ("evaluate", "update"):
         result = run(command, files / "iris.safetensors", tmp_path / "r.csv", "-t", "species")
         assert_refused(result, "missing: petal_width; unexpected: width")
     np.savez(tmp_path / "narrow.npz", X=np.ones((2, 3)))
     assert_refused(run("predict", files / "iris.safetensors", tmp_path / "narrow.npz"), "3 columns, expected 4")
+
+
+def test_another_column_is_blamed_and_not_the_labels(files: Path, iris: pd.DataFrame, tmp_path: Path, run: Run) -> None:
+    """The labels are known by what they hold, whatever is wrong beside them, and named if nothing is."""
+    predict = ("predict", files / "iris.safetensors", tmp_path / "d.csv")
+    iris.drop(columns="petal_width").to_csv(tmp_path / "d.csv", index=False)
+    result = run(*predict)
+    assert_refused(result, "missing: petal_width")
+    assert "unexpected" not in result.stderr
+    with_cell(iris, "petal_width", "wide").to_csv(tmp_path / "d.csv", index=False)
+    assert_refused(run(*predict), "not numeric: column petal_width (for instance 'wide' in row 3")
+    with_cell(iris, "petal_width", None).to_csv(tmp_path / "d.csv", index=False)
+    assert_refused(run(*predict), "missing cells in column petal_width")
+    iris.assign(colour="red").to_csv(tmp_path / "d.csv", index=False)
+    result = run(*predict)
+    assert_refused(result, "unexpected: colour")
+    assert "species" not in result.stderr
+    with_cell(iris, "species", None).to_csv(tmp_path / "d.csv", index=False)
+    result = run(*predict)  # labels that are known in part are labels still
+    assert result.exit_code == 0
+    assert "left out the column species" in result.stderr
+
+
+def with_cell(table: pd.DataFrame, column: str, value: Any) -> pd.DataFrame:
+    """A copy with another value in row 3."""
+    changed = table.astype({column: object})
+    changed.loc[3, column] = value
+    return changed
 
 
 def test_widths_that_are_not_the_models(files: Path, tmp_path: Path, run: Run) -> None:

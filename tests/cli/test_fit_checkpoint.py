@@ -79,7 +79,8 @@ def test_there_is_nothing_to_tune(run: Run, files: Path, checkpoint: Path, tmp_p
     before = model.read_bytes()
     result = run("update", model, files / "third.csv", "-t", "species", "--retune")
     assert result.exit_code == 1
-    assert "--retune" in result.stderr
+    assert "--retune is for the models of GPClassifier" in result.stderr
+    assert "holds a FewShotClassifier" in result.stderr
     assert model.read_bytes() == before
 
 

@@ -4,6 +4,8 @@
   one block.
 * A call that fails, at any point and for any reason, changes nothing.
 * Everything that predictions are computed from has one layout in memory.
+
+A new estimator is a few lines of `CASES`.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import dataclasses
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -26,6 +29,7 @@ from sklearn.datasets import load_iris
 from sureshot import FewShotClassifier, GPClassifier
 from sureshot.estimators import base
 from sureshot.estimators.base import IncrementalClassifier
+from sureshot.estimators.saved import classifiers
 from sureshot.likelihoods.base import Likelihood
 from sureshot.meta.learners import make_learner
 from sureshot.meta.training.checkpoint import save_checkpoint
@@ -55,8 +59,39 @@ GP_CASES: dict[str, dict[str, Any]] = {
     "balanced classes": {"class_weight": "balanced", "kernel": "linear"},
 }
 LEARNERS = ("ove_mean_field_pl", "ove_gibbs_pl", "cdkt_pl", "dkt", "protonet", "matchingnet", "baseline_plus_plus")
-FEW_SHOT_CASES = ("few-shot, table", "few-shot, unit rows", *(f"few-shot, {name}" for name in LEARNERS))
-CASES = (*GP_CASES, *FEW_SHOT_CASES)
+FEW_SHOT_CASES = {
+    "few-shot, table": None,
+    "few-shot, unit rows": None,
+    **{f"few-shot, {name}": name for name in LEARNERS},
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """An estimator, the arguments that it is made with, and rows and labels that suit it."""
+
+    estimator: type[IncrementalClassifier]
+    arguments: dict[str, Any] = field(default_factory=dict)
+    rows: np.ndarray = field(default_factory=lambda: X)
+    labels: np.ndarray = field(default_factory=lambda: Y)
+    learner: str | None = None  # whose checkpoint is an argument too
+
+
+CASES: dict[str, Case] = {
+    **{
+        name: Case(
+            GPClassifier,
+            arguments,
+            UNIT if name in ("cosine", "kernel unit_rbf") else X,
+            np.minimum(Y, 1) if "two classes" in name else Y,
+        )
+        for name, arguments in GP_CASES.items()
+    },
+    **{
+        name: Case(FewShotClassifier, rows=UNIT if "unit rows" in name else X, learner=learner)
+        for name, learner in FEW_SHOT_CASES.items()
+    },
+}
 
 METHODS = ("predict", "predict_proba", "predict_log_proba", "predict_latent", "outlier_score", "uncertainty")
 
@@ -76,12 +111,13 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def unfitted(case: str, checkpoints: dict[str, Path]) -> tuple[IncrementalClassifier, np.ndarray, np.ndarray]:
     """An estimator that has not been fitted, and rows and labels that suit it."""
-    if case in GP_CASES:
-        rows = UNIT if case in ("cosine", "kernel unit_rbf") else X
-        return GPClassifier(**GP_CASES[case]), rows, np.minimum(Y, 1) if "two classes" in case else Y
-    name = case.removeprefix("few-shot, ")
-    rows = UNIT if name == "unit rows" else X
-    return FewShotClassifier(checkpoints.get(name)), rows, Y
+    made = CASES[case]
+    arguments = made.arguments if made.learner is None else made.arguments | {"checkpoint": checkpoints[made.learner]}
+    return made.estimator(**arguments), made.rows, made.labels
+
+
+def test_every_estimator_has_a_case() -> None:
+    assert set(classifiers().values()) == {case.estimator for case in CASES.values()}
 
 
 def answers(model: IncrementalClassifier, rows: np.ndarray) -> dict[str, np.ndarray]:
@@ -264,7 +300,6 @@ def test_one_layout_on_fitting_and_on_loading(case: str, checkpoints: dict[str, 
     model, rows, labels = unfitted(case, checkpoints)
     columns_first = np.asfortranarray(rows[TRAIN])
     model.fit(columns_first, labels[TRAIN])
-    assert isinstance(model, GPClassifier | FewShotClassifier)
     model.save(tmp_path / "model")
     loaded = type(model).load(tmp_path / "model")
     held, read = (list(tensors_in(vars(each), set())) for each in (model, loaded))

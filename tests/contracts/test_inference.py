@@ -1,7 +1,8 @@
 """The contract of every inference scheme: by every kind of prior, one table or a batch of tasks, against brute force.
 
 `PRIORS` are the representations: add a prior by adding a line. A scheme is a test by `every_prior` that says what dense
-algebra in function space finds in its place: `test_label_regression` is the shortest.
+algebra in function space finds in its place: `test_label_regression` is the shortest. It stands in `CHECKED` by the
+name that estimators know it by.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from sureshot.estimators.conditioning import INFERENCE_NAMES
 from sureshot.gaussian import FeaturePrior, GramPrior, Prior, SitePosterior, Sites
 from sureshot.inference.gibbs import run_gibbs
 from sureshot.inference.label_regression import regression_log_evidence, regression_sites
@@ -289,3 +291,15 @@ def test_real_targets_must_be_real() -> None:
             fit_mean_field(problem.prior, GaussianNoise(0.3), y)
     with pytest.raises(ValueError, match="encode labels"):
         fit_mean_field(problem.prior, Logistic(), normal(T, N, seed=9))
+
+
+CHECKED = {
+    "mean_field": test_mean_field,
+    "gibbs": test_gibbs_sampling,
+    "natural_gradient": test_natural_gradients_of_all_rows_are_mean_field,
+}
+
+
+def test_every_scheme_is_checked() -> None:
+    """But for Laplace's approximation, which is written for features: `tests/inference/test_laplace.py`."""
+    assert set(INFERENCE_NAMES) == {"laplace", *CHECKED}

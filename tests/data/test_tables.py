@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_iris
 
 from sureshot.data import DataError, column_names, load_table
+from sureshot.data.tables import columns_of_classes
 
 
 def write(path: Path, text: str, encoding: str = "utf-8") -> Path:
@@ -129,6 +130,10 @@ BAD_CSV = {
     "empty": ("", "is empty"),
     "blank": ("\n \n", "is empty"),
     "header only": ("a,b,y\n", "has a header but no rows"),
+    "one cell of text": (
+        "a,b,y\n1,2,x\n2,,z\n3,1e5,x\n4,12 mm,z\n5,?,x\n",
+        r"\(for instance '12 mm' in row 3, .*'b'\)",
+    ),
     "text column": ("a,b,y\n1,red,x\n2,blue,z\n", r"not numeric: column b \(for instance 'red'.*meta_"),
     "missing cells": ("a,b,y\n1,,x\n2,,z\n", r"missing cells in column b \(2\); .*SimpleImputer"),
     "empty column": ("a,b,y\n1,,x\n2,,z\n", "missing cells"),
@@ -265,3 +270,15 @@ def test_any_bytes_give_a_table_or_a_clear_line(
         message, X = str(error), np.zeros((1, 1))
     assert "\n" not in message
     assert np.isfinite(X).all()
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_columns_of_classes_are_known_by_their_cells(tmp_path: Path, suffix: str) -> None:
+    frame = pd.DataFrame(
+        {"whole": [1, 0, 1], "part": [1, None, 0], "other": [0, 1, 2], "share": [0.5, 1, 0], "empty": [None] * 3}
+    )
+    path = tmp_path / f"t{suffix}"
+    frame.to_csv(path, index=False) if suffix == ".csv" else frame.to_parquet(path)
+    whole = ["whole"] if suffix == ".csv" else ["whole", "part"]  # of a CSV file "1.0" is text that is no class
+    assert columns_of_classes(path, list(frame), [0, 1]) == whole
+    assert columns_of_classes(path, ["whole", "other"], [0, 1, 2]) == ["whole", "other"]

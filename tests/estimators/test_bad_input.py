@@ -7,10 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+import torch
+from gpytorch.kernels import RBFKernel
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sureshot import GPClassifier
+from sureshot import FewShotClassifier, GPClassifier
+from sureshot.estimators.settings import in_bytes
 
 X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 2.0], [3.0, 1.0]])
 Y = np.array([0, 1, 0, 1])
@@ -34,7 +37,9 @@ def with_value(value: float) -> np.ndarray:
             ValueError,
             r"non-numeric.*colour.*OneHot",
         ),
-        (X, [0, 0, 0, 0], ValueError, "at least two classes"),
+        ([[0.0, "1"], [1.0, "red"]], [0, 1], ValueError, "'red' in row 1, column 1 is text.*OneHot"),
+        (np.array([["0", "?"], ["1", "2"]]), [0, 1], ValueError, r"'\?' in row 0, column 1 is text"),
+        (X, [0, 0, 0, 0], ValueError, "at least two classes.*y has only one class, 0.*partial_fit takes one"),
         (X, [0, 1], ValueError, "X has 4, y has 2"),
         (X, None, ValueError, "y is None"),
         (X, [0.1, 0.2, 0.3, 0.4], ValueError, "continuous"),
@@ -74,11 +79,40 @@ def test_bad_data_is_named(x: Any, y: Any, error: type[Exception], message: str)
         ({"n_inducing": 0, "approximation": "inducing", "kernel": "rbf"}, "n_inducing must be a positive integer"),
         ({"memory_limit": -1}, "memory_limit must be"),
         ({"device": "abacus"}, "device must be"),
+        ({"kernel": RBFKernel}, r"not the class RBFKernel: try RBFKernel\("),
+        ({"objective": np.arange(3)}, "objective must be one of"),
+        ({"n_chains": True}, "n_chains must be a positive integer; got True"),
+        ({"n_jobs": "two"}, "n_jobs must be .*got 'two'"),
+        ({"n_jobs": 0}, "n_jobs must be .*got 0"),
+        ({"class_weight": "even"}, "class_weight must be None, 'balanced' or a dict.*got 'even'"),
+        ({"class_weight": {"a": 2}}, r"class_weight has weights for \['a'\], which y does not have.*\[0, 1\]"),
+        ({"class_weight": {0: "much"}}, "class_weight must hold numbers; got {0: 'much'}"),
+        ({"random_state": -1}, "random_state must be .*got -1"),
+        ({"random_state": "a"}, "random_state must be .*got 'a'"),
+        ({"random_state": np.random.default_rng(0)}, r"random_state must be .*generator.integers"),
     ],
 )
 def test_bad_arguments_are_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         GPClassifier(**options).fit(X, Y)
+
+
+@pytest.mark.parametrize("estimator", [GPClassifier, FewShotClassifier])
+@pytest.mark.parametrize("device", ["abacus", "meta", "cuda:99", 3])
+def test_devices_that_are_not_here_are_named(estimator: Any, device: Any) -> None:
+    with pytest.raises(ValueError, match=f"device must be 'auto' or .*'cpu'.*got '?{device}'?"):
+        estimator(device=device).fit(X, Y)
+
+
+def test_numpys_false_is_false() -> None:
+    model = GPClassifier(standardize=np.False_, kernel="rbf", objective=None).fit(X, Y)  # type: ignore[arg-type]
+    assert model._fitted.plan.scaling.scale.tolist() == [1, 1]
+
+
+def test_memory_is_refused_in_units_that_say_something() -> None:
+    with pytest.raises(MemoryError, match=r"about \d\.\d kB, and 1 bytes may be used"):
+        GPClassifier(memory_limit=1).fit(X, Y)
+    assert [in_bytes(number) for number in (12, 2.5e6, 0.96e9, 3e12)] == ["12 bytes", "2.5 MB", "1.0 GB", "3000.0 GB"]
 
 
 def test_logistic_is_for_two_classes() -> None:
@@ -93,18 +127,66 @@ def test_bad_weights_and_queries_are_named() -> None:
         GPClassifier().fit(X, Y, sample_weight=[0, 0, 0, 0])
     with pytest.raises(ValueError, match=r"[Ii]nteger|whole"):
         GPClassifier(inference="gibbs").fit(X, Y, sample_weight=[0.5, 1, 1, 1])
+    with pytest.raises(ValueError, match=r"sample_weight must be None or a number for each row.*\['a', "):
+        GPClassifier().fit(X, Y, sample_weight=["a", "b", "a", "b"])
+    with pytest.raises(ValueError, match=r"sample_weight is 0 in all rows but those of one class, 1.*partial_fit"):
+        GPClassifier().fit(X, Y, sample_weight=[0, 1, 0, 1])
     model = GPClassifier().fit(X, Y)
     with pytest.raises(ValueError, match="features"):
         model.predict(np.ones((2, 3)))
     with pytest.raises(ValueError, match="NaN"):
         model.outlier_score(with_value(np.nan))
-    with pytest.raises(TypeError, match="labels changed type"):
+    with pytest.raises(TypeError, match=r"labels changed type.*as 0, and 'a' came. Name the classes of y as the model"):
         model.partial_fit(X, ["a", "b", "a", "b"])
+    with pytest.raises(ValueError, match=r"does not know: 'c'. It knows 0, 1"):
+        model.forget(["c"])
+    for name in (None, 3):
+        with pytest.raises(ValueError, match=f"path must name a model file.*got {name}"):
+            GPClassifier.load(name)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match=f"path must name a model file.*got {name}"):
+            model.save(name)  # type: ignore[arg-type]
+
+
+def test_a_number_and_a_tensor_are_weights_too() -> None:
+    expected = GPClassifier(kernel="rbf").fit(X, Y, sample_weight=[2, 2, 2, 2]).predict_proba(X)
+    for weight in (2, np.float64(2), np.array(2), torch.full((4,), 2.0)):
+        found = GPClassifier(kernel="rbf").fit(X, Y, sample_weight=weight).predict_proba(X)
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_a_zero_row_on_the_unit_sphere_is_named() -> None:
     with pytest.raises(ValueError, match="zero"):
         GPClassifier(kernel="cosine", standardize=False).fit(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), [0, 1, 1])
+
+
+GRAM = np.exp(-((X[:, None] - X) ** 2).sum(-1))
+LOPSIDED = GRAM + np.eye(4, k=2) * np.array([0, 0, 0.5, 0])
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        (-GRAM, r"diagonal is not negative; got -1 in row 0.*exp"),
+        (0 * GRAM, r"values other than zero; got zeros only"),
+        (LOPSIDED, r"symmetric matrix X; got X\[0, 2\] = 0.5\d+ and X\[2, 0\] = 0.00\d+.*\(X \+ X.T\) / 2"),
+        (((X[:, None] - X) ** 2).sum(-1) ** 0.5, r"smallest eigenvalue is -\d\.\d+.*exp"),
+        (GRAM - 0.95 * np.eye(4), r"semi-definite matrix X; its smallest eigenvalue is -0\.\d+.*eigh"),
+        (np.where(np.eye(4) > 0, np.nan, GRAM), "contains NaN"),
+    ],
+)
+def test_matrices_that_no_kernel_gives_are_named(matrix: np.ndarray, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        GPClassifier(kernel="precomputed").fit(matrix, Y)
+
+
+def test_kernel_matrices_may_be_rounded_and_of_low_rank() -> None:
+    wide = np.random.default_rng(0).normal(size=(40, 3))
+    centred = (wide - wide[0]) @ (wide - wide[0]).T
+    centred[0, 0] = -1e-17
+    for gram in (wide @ wide.T, (wide @ wide.T).astype(np.float32), 1e-8 * wide @ wide.T, np.ones((40, 40)), centred):
+        GPClassifier(kernel="precomputed").fit(gram, np.arange(40) % 2)
+    queries = GPClassifier(kernel="precomputed").fit(GRAM, Y).predict(-GRAM[:1])  # what is asked need not be definite
+    assert queries.shape == (1,)
 
 
 LABELS = st.sampled_from(["int", "negative", "str", "bool", "float"])

@@ -359,6 +359,12 @@ def test_constant_columns_are_ignored_with_one_warning() -> None:
         GPClassifier().fit(np.zeros((4, 2)), [0, 1, 0, 1]).predict_proba(np.ones((1, 2)))
 
 
+def test_memory_is_asked_for_all_features_of_the_kernel() -> None:
+    X, y, _, _ = iris()
+    with pytest.raises(MemoryError, match=rf"{len(X)} rows, 3 classes and 15 features"):  # of degree 2 in 4 columns
+        fixed(kernel="polynomial2", memory_limit=1000).fit(X, y)
+
+
 def test_memory_after_fitting_is_rows_features_and_one_vector_for_each_class() -> None:
     rng = np.random.default_rng(0)
     n_rows, n_columns, n_classes = 600, 30, 60

@@ -21,7 +21,8 @@ import torch
 from safetensors.numpy import load_file
 
 from sureshot import GPClassifier
-from sureshot.likelihoods import get_likelihood
+from sureshot.estimators.conditioning import schemes_for
+from sureshot.likelihoods import LIKELIHOODS, get_likelihood
 
 from . import dense_oracle as dense
 from .dense_oracle import Array, Latents, Problem
@@ -220,6 +221,10 @@ def library_probabilities(likelihood: str, rule: str, latents: Latents, tau: flo
 def with_announced(posteriors: list[Any]) -> list[Any]:
     """Every posterior as it is and, where a third class makes sense, with an announced class."""
     return [(*p, False) for p in posteriors] + [(*p, True) for p in posteriors if p[0] != "logistic"]
+
+
+def test_every_likelihood_and_scheme_is_a_cell() -> None:
+    assert {name: schemes_for(name) for name in LIKELIHOODS} == INFERENCES
 
 
 @pytest.mark.parametrize(("likelihood", "inference", "rule", "announced"), with_announced(CELLS))

@@ -50,7 +50,7 @@ def fit(
             from sureshot.estimators.classifier import GPClassifier
 
             model = GPClassifier(
-                kernel=_not_precomputed(kernel),
+                kernel=_kernel(kernel),
                 likelihood=likelihood,
                 inference=inference,
                 objective=None if objective == "none" else objective,
@@ -127,12 +127,18 @@ def _read_images(path: Path, checkpoint: Path | None) -> DataTable:
     return table
 
 
-def _not_precomputed(kernel: str) -> str:
-    if kernel == "precomputed":
+def _kernel(name: str) -> str:
+    """The name of a kernel, if it is one that can be named here; `precomputed` needs matrices."""
+    from sureshot.data.checks import near
+
+    known = options.KERNELS.split(", ")
+    if name == "precomputed":
         raise ValueError(
-            "--kernel precomputed needs matrices and works in Python only; expected one of " + options.KERNELS
+            f"--kernel precomputed needs matrices and works in Python only; expected one of {options.KERNELS}"
         )
-    return kernel
+    if name not in known:
+        raise ValueError(f"--kernel: expected one of {options.KERNELS}; got {name!r}{near(name, known)}")
+    return name
 
 
 def _check_alone(**settings: str) -> None:

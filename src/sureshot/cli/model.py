@@ -13,7 +13,7 @@ from sureshot.data import DataTable, column_names, load_table
 from sureshot.data.checks import listed, near
 from sureshot.data.image_tables import is_image_source, load_image_table
 from sureshot.data.root import DataError
-from sureshot.data.tables import META_PREFIX
+from sureshot.data.tables import META_PREFIX, columns_of_classes
 
 if TYPE_CHECKING:
     from sureshot.estimators.base import IncrementalClassifier
@@ -44,14 +44,18 @@ def read_for_model(model: IncrementalClassifier, path: Path, target: str | None,
     features = _feature_names(model)
     names = column_names(path)
     ignore: list[str] = []
+    found: list[str] = []
     if names is not None and not with_labels:
         ignore = [target] if target is not None else _label_column(path, names, features, classes)
+        found = ignore if target is None else []
         target = None
     if names is not None and with_labels and target is None:
         raise DataError(f"{path}: name the column of labels with --target; columns: {listed(names)}")
     if names is None and not with_labels and target is not None:
         target = None  # the labels of an NPZ file are an array of their own
     table = load_table(path, target, features=features, ignore=ignore, text_labels=text_labels)
+    for name in found:
+        note(f"{path}: left out the column {name} (it holds the model's classes)")
     if with_labels and table.y is None:
         raise DataError(f"{path} has no array y or label: name the array of labels with --target")
     if with_labels and table.y is not None:
@@ -88,20 +92,12 @@ def _feature_names(model: IncrementalClassifier) -> list[str] | None:
 
 
 def _label_column(path: Path, names: list[str], features: list[str] | None, classes: np.ndarray) -> list[str]:
-    """The one column too many, if all it holds are classes of the model: the labels of the file."""
+    """The one column that is no feature of the model and holds nothing but its classes: the labels of the file."""
     if features is None:
         return []
     extra = [name for name in names if name not in set(features) and not name.startswith(META_PREFIX)]
-    if len(extra) != 1 or len(names) < len(features) + 1:
-        return []
-    try:
-        y = load_table(path, extra[0], features=features, text_labels=True, allow_missing=True).y
-    except DataError:
-        return []
-    if y is None or not set(y.tolist()) <= {str(label) for label in classes.tolist()}:
-        return []
-    note(f"{path}: left out the column {extra[0]} (it holds the model's classes)")
-    return extra
+    found = columns_of_classes(path, extra, classes.tolist()) if extra else []
+    return found if len(found) == 1 else []
 
 
 def _check_same_kind(path: Path, labels: np.ndarray, classes: np.ndarray) -> None:

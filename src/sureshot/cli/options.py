@@ -1,4 +1,8 @@
-"""The arguments and options of the commands, each once: a command lists names and defaults only."""
+"""The arguments and options of the commands, each once: a command lists names and defaults only.
+
+Names of kernels, likelihoods, schemes and objectives are written out, since asking for them imports torch;
+`tests/cli/test_options.py` says where they differ from those that there are.
+"""
 
 from __future__ import annotations
 

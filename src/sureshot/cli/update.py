@@ -27,7 +27,10 @@ def update(
 
         classifier = load_model(model)
         if retune and not isinstance(classifier, GPClassifier):
-            raise ValueError(f"--retune: {model} is of a few-shot learner, which tunes nothing to labels; leave it out")
+            raise ValueError(
+                f"--retune is for the models of GPClassifier, and {model} holds a {type(classifier).__name__}: "
+                "leave it out"
+            )
         with console.progress(f"reading {data}", quiet):
             table = read_for_model(classifier, data, target, with_labels=True)
         assert table.y is not None

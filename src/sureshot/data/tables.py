@@ -66,7 +66,7 @@ def load_table(
     kind = _check_file(path)
     if kind == ".npz":
         return _from_npz(path, target, features, text_labels, allow_missing)
-    frame, row_ids = _read_frame(path, kind, target, text_labels)
+    frame, row_ids = _read_frame(path, kind, () if target is None else (target,), text_labels)
     names = [str(name) for name in frame.columns]
     if target is not None and target not in names:
         raise DataError(f"{path}: no column {target!r}{near(target, names)}; columns: {listed(names)}")
@@ -87,6 +87,26 @@ def column_names(path: str | os.PathLike[str]) -> list[str] | None:
         return [str(name) for name in _read_parquet(path).columns]
     header = _read_header(_open_text(path, kind), path)
     return [name for name in header if name]
+
+
+def columns_of_classes(
+    path: str | os.PathLike[str],  # CSV or Parquet
+    names: Sequence[str],  # of its columns
+    classes: Iterable[object],
+) -> list[str]:
+    """Those of the named columns that hold nothing but classes, compared as text, and perhaps missing cells."""
+    path = Path(path)
+    frame, _ = _read_frame(path, _check_file(path), names, text_labels=True)
+    known = {str(label) for label in classes}
+    cells = {name: frame[name].dropna() for name in names if name in frame}
+    return [name for name, given in cells.items() if len(given) and set(_as_text(given)) <= known]
+
+
+def _as_text(cells: pd.Series) -> list[str]:
+    """Cells as labels are compared: a whole number has no fraction."""
+    if pd.api.types.is_float_dtype(cells.dtype):
+        return [str(int(cell)) if float(cell).is_integer() else str(cell) for cell in cells]
+    return [str(cell) for cell in cells]
 
 
 def _check_file(path: Path) -> str:
@@ -138,27 +158,32 @@ def _read_header(text: str, path: Path) -> list[str]:
     return header
 
 
-def _read_frame(path: Path, kind: str, target: str | None, text_labels: bool) -> tuple[pd.DataFrame, np.ndarray]:
+def _read_frame(
+    path: Path,
+    kind: str,
+    labels: Sequence[str],  # columns of labels
+    text_labels: bool,
+) -> tuple[pd.DataFrame, np.ndarray]:
     """All columns but the index and notes, and the index."""
-    frame = _read_parquet(path) if kind == ".parquet" else _read_csv(path, kind, target, text_labels)
+    frame = _read_parquet(path) if kind == ".parquet" else _read_csv(path, kind, labels, text_labels)
     if frame.shape[0] == 0:
         raise DataError(f"{path} has a header but no rows")
     row_ids = np.asarray(frame.index)
     if frame.columns[0] == "":
         row_ids = np.asarray(frame[""])
         frame = frame.drop(columns="")
-    notes = [name for name in frame.columns if name.startswith(META_PREFIX) and name != target]
+    notes = [name for name in frame.columns if name.startswith(META_PREFIX) and name not in labels]
     if notes:
         _log.info("%s: left out the columns %s (names beginning %s)", path, listed(notes), META_PREFIX)
         frame = frame.drop(columns=notes)
     return frame, row_ids
 
 
-def _read_csv(path: Path, kind: str, target: str | None, text_labels: bool) -> pd.DataFrame:
+def _read_csv(path: Path, kind: str, labels: Sequence[str], text_labels: bool) -> pd.DataFrame:
     text = _open_text(path, kind)
     header = _read_header(text, path)
-    missing = {name: [""] if name == target else list(_MISSING) for name in header}
-    options: dict[str, Any] = {"dtype": {target: str}} if text_labels and target in header else {}
+    missing = {name: [""] if name in labels else list(_MISSING) for name in header}
+    options: dict[str, Any] = {"dtype": {name: str for name in labels if name in header}} if text_labels else {}
     try:
         with warnings.catch_warnings():
             # A row longer than the header only warns, and would silently lose its last cells.
@@ -218,11 +243,11 @@ def _features(
     X = frame[chosen]
     other = [name for name in chosen if not _is_number(X[name])]
     if other:
-        example = X[other[0]].dropna()
-        cell = f" (for instance {str(example.iloc[0])[:40]!r} in {other[0]!r})" if len(example) else ""
+        cell = _first_other(X[other[0]])
         raise DataError(
-            f"{path}: not numeric: {_columns(other)}{cell}; encode as numbers (pandas.get_dummies or a "
-            "scikit-learn OneHotEncoder in a pipeline), drop, or prefix the name with meta_ to leave it out"
+            f"{path}: not numeric: {_columns(other)} ({cell} in {other[0]!r}); encode as numbers "
+            "(pandas.get_dummies or a scikit-learn OneHotEncoder in a pipeline), drop, or prefix the name with meta_ "
+            "to leave it out"
         )
     X = pd.DataFrame({name: X[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in chosen})
     values = X.to_numpy()
@@ -263,6 +288,15 @@ def _is_number(column: pd.Series) -> bool:
     if column.isna().all():  # an empty column is missing cells, not text
         return True
     return bool(kinds.is_numeric_dtype(column.dtype))
+
+
+def _first_other(column: pd.Series) -> str:
+    """The first cell that is neither missing nor a number, and its row."""
+    present = column.notna().to_numpy(dtype=bool)
+    number = pd.to_numeric(column, errors="coerce").notna().to_numpy(dtype=bool)
+    odd = np.flatnonzero(present & ~number)
+    first = int(odd[0] if len(odd) else np.flatnonzero(present)[0])
+    return f"for instance {str(column.iloc[first])[:40]!r} in row {first}, counted from 0,"
 
 
 def _columns(names: Sequence[str]) -> str:

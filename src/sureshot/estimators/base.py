@@ -105,9 +105,10 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
         data = read_labelled(reader, type(self).__name__, None, X, y, sample_weight)
         classes, codes = np.unique(data.labels, return_inverse=True)
         if len(classes) < 2:
+            only = "sample_weight is 0 in all rows but those of" if data.weightless else "y has only"
             raise ValueError(
-                f"{type(self).__name__} needs at least two classes to tell apart; y has only one class, "
-                f"{classes.tolist()[0]!r}."
+                f"{type(self).__name__} needs at least two classes to tell apart; {only} one class, "
+                f"{classes.tolist()[0]!r}. partial_fit takes one class, and others later."
             )
         rows = merge_rows(data.kept, codes, data.weight)
         return self._commit(TrainingSet(reader, data.columns, classes, rows, data.checked), None)
@@ -247,7 +248,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
         """Learn with a seed, and take the result over; a random state of the user's moves on only if that succeeds."""
         given = self.random_state
         drawn = copy.deepcopy(given) if isinstance(given, np.random.RandomState) else given
-        seed = 0 if drawn is None else int(check_random_state(drawn).randint(2**31 - 1))
+        seed = 0 if drawn is None else int(_random_state(drawn).randint(2**31 - 1))
         self._fitted = self._learn(training, known, seed)
         if isinstance(given, np.random.RandomState):
             given.set_state(drawn.get_state())
@@ -271,6 +272,16 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
         with torch.no_grad():
             parts = [predict(fitted, block) for block in self._blocks(fitted, X)]
         return tuple(torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True))
+
+
+def _random_state(given: Any) -> np.random.RandomState:
+    try:
+        return check_random_state(given)
+    except ValueError as error:
+        raise ValueError(
+            "random_state must be None, a whole number from 0 to 4294967295 or a numpy.random.RandomState; "
+            f"got {given!r}. Of a Generator take a number: int(generator.integers(2**32))."
+        ) from error
 
 
 def _probabilities(fitted: Fitted, queries: Tensor) -> tuple[Tensor]:

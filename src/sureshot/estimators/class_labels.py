@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
+
+from sureshot.estimators.validation import MAX_NAMES
 
 
 def extend_classes(known: np.ndarray | None, arriving: np.ndarray) -> np.ndarray:
@@ -19,7 +22,8 @@ def extend_classes(known: np.ndarray | None, arriving: np.ndarray) -> np.ndarray
     if (known.dtype.kind in text) != (arriving.dtype.kind in text):
         raise TypeError(
             f"labels changed type: the model knows labels such as {known.tolist()[0]!r}, and "
-            f"{arriving.tolist()[0]!r} came."
+            f"{arriving.tolist()[0]!r} came. Name the classes of y as the model does, or call fit to learn from "
+            "these alone."
         )
     seen = set(known.tolist())
     fresh = [label for label in arriving.tolist() if label not in seen]
@@ -43,8 +47,16 @@ def kept_classes(classes: np.ndarray, leaving: Any) -> np.ndarray:
     names = set(np.atleast_1d(np.asarray(leaving)).tolist())
     unknown = names - set(classes.tolist())
     if unknown:
-        raise ValueError(f"cannot forget classes the model does not know: {sorted(map(str, unknown))[:5]}.")
+        raise ValueError(
+            f"cannot forget classes the model does not know: {_some(unknown)}. It knows {_some(classes.tolist())}."
+        )
     stays = np.array([label not in names for label in classes.tolist()])
     if not stays.any():
-        raise ValueError("cannot forget every class: at least one must stay.")
+        raise ValueError("cannot forget every class: at least one must stay. To start anew, call fit.")
     return stays
+
+
+def _some(labels: Collection[Any]) -> str:
+    """The first of some labels, as Python writes them."""
+    shown = ", ".join(sorted(map(repr, labels))[:MAX_NAMES])
+    return shown if len(labels) <= MAX_NAMES else f"{shown} and {len(labels) - MAX_NAMES} more"

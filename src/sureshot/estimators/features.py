@@ -16,7 +16,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from sureshot.gaussian.prior import Queries
-from sureshot.kernels import evaluate, feature_map
+from sureshot.kernels import ExplicitFeatures, evaluate, feature_map
 
 # Eigenvalues below this fraction of the largest carry no information in float64.
 RANK_TOLERANCE = 1e-12
@@ -59,11 +59,12 @@ class FeatureMap:
 
 
 @torch.no_grad()
-def explicit_features(kernel: Kernel, x: Tensor) -> FeatureMap | None:
-    """The exact map of a finite-rank kernel, rotated onto the data's span when that is smaller; else None."""
-    explicit = feature_map(kernel, x.shape[-1])
-    if explicit is None:
-        return None
+def explicit_features(
+    kernel: Kernel,
+    explicit: ExplicitFeatures,  # of the kernel
+    x: Tensor,
+) -> FeatureMap:
+    """The exact map of a finite-rank kernel, rotated onto the data's span when that is smaller."""
     full = explicit(x)
     n, rank = full.shape
     if rank <= n:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from sureshot.estimators.fitted import Predictor
-from sureshot.estimators.settings import memory_budget
+from sureshot.estimators.settings import in_bytes, memory_budget
 from sureshot.estimators.support import Support
 from sureshot.estimators.uncertainty import entropies, entropy
 from sureshot.gaussian.gram import GramPrior
@@ -227,7 +227,7 @@ def _check_memory(learner: GaussianProcessLearner, n: int, n_present: int) -> No
     available = memory_budget("auto")
     if needed > available:
         raise MemoryError(
-            f"conditioning on {n} distinct rows of {n_present} classes would take about {needed / 1e9:.1f} GB, and "
-            f"{available / 1e9:.1f} GB are free: FewShotClassifier is for a few rows of each class; use GPClassifier, "
+            f"conditioning on {n} distinct rows of {n_present} classes would take about {in_bytes(needed)}, and "
+            f"{in_bytes(available)} are free: FewShotClassifier is for a few rows of each class; use GPClassifier, "
             "on this checkpoint's embeddings if need be, or fewer rows."
         )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from sureshot.estimators import options
@@ -17,7 +18,7 @@ from sureshot.estimators.plan import Plan
 from sureshot.estimators.posterior_arrays import rebuilt
 from sureshot.estimators.precomputed import MatrixReader
 from sureshot.estimators.preprocessing import kernel_inputs
-from sureshot.estimators.settings import Settings, memory_budget
+from sureshot.estimators.settings import Settings, in_bytes, memory_budget
 from sureshot.estimators.support import Support
 from sureshot.estimators.temperature import fit_rule
 from sureshot.estimators.threads import threads_for
@@ -129,10 +130,18 @@ def fit_posterior(
 ) -> GPFitted:
     """The posterior for a plan, and the temperature that suits it."""
     n_rows, width = support.x.shape
-    inducing = options.use_inducing(settings.approximation, plan.kernel, n_rows, width, EXACT_LIMIT)
-    _check_memory(settings, plan, support, inducing)
+    explicit = feature_map(plan.kernel, width)
+    finite = None if explicit is None else explicit.rank
+    inducing = options.use_inducing(settings.approximation, finite is not None, n_rows, EXACT_LIMIT)
+    most = settings.n_inducing or DEFAULT_INDUCING
+    _check_memory(settings, plan, support, most if inducing else finite or n_rows)
     with threads_for(n_rows):
-        features = _feature_map(settings, plan, support, inducing)
+        if inducing:
+            features = _inducing_features(plan.kernel, support, most)
+        elif explicit is not None:
+            features = explicit_features(plan.kernel, explicit, support.x)
+        else:
+            features = nystrom_features(plan.kernel, support.x)
         conditioned = condition(
             plan.model,
             aligned(features(support.x).cross[0]),
@@ -172,26 +181,20 @@ def _with_temperature(settings: Settings, plan: Plan, support: Support, conditio
     return replace(plan, temperature=temperature, score=score)
 
 
-def _feature_map(settings: Settings, plan: Plan, support: Support, inducing: bool) -> FeatureMap:
-    x, kernel = support.x, plan.kernel
-    if not inducing:
-        direct = settings.approximation == "exact" and settings.precomputed
-        return (None if direct else explicit_features(kernel, x)) or nystrom_features(kernel, x)
+def _inducing_features(kernel: Kernel, support: Support, most: int) -> FeatureMap:
+    """By inducing inputs of each class that has rows, `most` in all."""
     n_present = int((torch.bincount(support.y) > 0).sum())
-    per_class = max(1, (settings.n_inducing or DEFAULT_INDUCING) // n_present)
-    return nystrom_features(kernel, kmeans_inducing(x, support.y, per_class))
+    return nystrom_features(kernel, kmeans_inducing(support.x, support.y, max(1, most // n_present)))
 
 
-def _check_memory(settings: Settings, plan: Plan, support: Support, inducing: bool) -> None:
-    """Refuse before memory is taken, with the estimate and what to try."""
-    (n_rows, width), n_classes = support.x.shape, support.n_classes
-    rank = min(n_rows, settings.n_inducing or DEFAULT_INDUCING) if inducing else n_rows
-    if not inducing and feature_map(plan.kernel, width) is not None:
-        rank = min(n_rows, width + 1)
+def _check_memory(settings: Settings, plan: Plan, support: Support, rank: int) -> None:
+    """Refuse before memory is taken, with the estimate and what to try; of so many features, or as many as rows."""
+    n_rows, n_classes = len(support.y), support.n_classes
+    rank = min(n_rows, rank)
     needed, available = 8.0 * plan.model.entries(n_rows, rank, n_classes), memory_budget(settings.memory_limit)
     if needed > available:
         raise MemoryError(
             f"fitting {n_rows} rows, {n_classes} classes and {rank} features would take about "
-            f"{needed / 1e9:.1f} GB, and {available / 1e9:.1f} GB may be used: try approximation='inducing' with a "
+            f"{in_bytes(needed)}, and {in_bytes(available)} may be used: try approximation='inducing' with a "
             "smaller n_inducing, inference='laplace', fewer rows, or raise memory_limit."
         )

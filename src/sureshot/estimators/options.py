@@ -9,21 +9,17 @@ from typing import Any
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from sureshot.estimators.conditioning import INFERENCE_NAMES, Model, schemes_for
+from sureshot.estimators.conditioning import Model, schemes_for
 from sureshot.estimators.precomputed import PrecomputedKernel
-from sureshot.estimators.settings import check_choice
 from sureshot.estimators.tuning import LENGTHSCALES, Family, scaled
 from sureshot.kernels import (
-    KERNEL_NAMES,
     Expression,
-    feature_map,
     is_unit_norm,
     make_kernel,
     natural_lengthscale,
     preset_kernel,
 )
 from sureshot.kernels.presets import LENGTHSCALE_NAMES, UNIT_SPHERE_NAMES
-from sureshot.likelihoods import LIKELIHOODS
 from sureshot.likelihoods.base import PredictiveRule
 
 COMMENSURATE_COLUMNS = 8
@@ -45,8 +41,6 @@ ONE_SHOT_TEMPERATURE_ELSEWHERE = 0.5
 
 def models_for(likelihood: str, inference: str, n_classes: int, **settings: Any) -> tuple[Model, ...]:
     """The models to choose from, the default first."""
-    check_choice("likelihood", likelihood, ("auto", *LIKELIHOODS))
-    check_choice("inference", inference, ("auto", *INFERENCE_NAMES))
     if likelihood != "auto" and n_classes > 2 and Model(likelihood, inference).one_latent:
         raise ValueError(
             f"likelihood={likelihood!r} is for two classes, and there are {n_classes}: "
@@ -99,12 +93,6 @@ def families_for(
         kernel = kernel.to_gpytorch()
     if isinstance(kernel, Kernel):
         return (Family(lambda _: copy.deepcopy(kernel).double(), (1.0,), ONE_SHOT_TEMPERATURE_ELSEWHERE),)
-    if not isinstance(kernel, str):
-        raise ValueError(
-            "kernel must be a name or a gpytorch.kernels.Kernel or a sureshot.kernels.Expression; "
-            f"got {type(kernel).__name__}."
-        )
-    check_choice("kernel", kernel, ("auto", *KERNEL_NAMES, "precomputed"))
     families = tuple(named_family(name, x) for name in (automatic_kernels(x) if kernel == "auto" else (kernel,)))
     if column_scale is None or not share_a_unit(column_scale):
         return families
@@ -168,9 +156,8 @@ def rules_for(predictive: str, model: Model) -> tuple[PredictiveRule, ...]:
     return ("integral", "plug_in") if model.likelihood != "softmax" else ("plug_in",)
 
 
-def use_inducing(approximation: str, kernel: Kernel, n_rows: int, width: int, limit: int) -> bool:
-    """Whether to stand in inducing inputs for the rows."""
-    finite = feature_map(kernel, width) is not None
+def use_inducing(approximation: str, finite: bool, n_rows: int, limit: int) -> bool:
+    """Whether to stand in inducing inputs for the rows, by a kernel that has a `finite` rank or has not."""
     if approximation == "low_rank" and not finite:
         raise ValueError(
             "approximation='low_rank' needs a kernel with explicit features ('cosine', 'linear', 'polynomial1', "

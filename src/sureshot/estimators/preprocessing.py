@@ -47,8 +47,6 @@ def fit_scaling(x: np.ndarray, weight: np.ndarray, standardize: bool | str) -> S
 
     "auto" standardises unless every row has unit length (embeddings, whose geometry is their meaning).
     """
-    if standardize not in (True, False, "auto"):
-        raise ValueError(f"standardize must be True, False or 'auto'; got {standardize!r}.")
     n_columns = x.shape[1]
     if standardize is False or (standardize == "auto" and is_unit_norm(torch.from_numpy(x))):
         return Scaling(np.arange(n_columns), np.zeros(n_columns), np.ones(n_columns))

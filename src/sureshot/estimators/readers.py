@@ -47,6 +47,7 @@ class LabelledData:
     labels: np.ndarray  # (m,)
     weight: np.ndarray  # (m,), positive
     columns: Columns
+    weightless: bool  # whether a class of y has weight zero in all its rows
 
 
 def read_labelled(
@@ -58,4 +59,5 @@ def read_labelled(
     weight = check_weights(sample_weight, checked)
     counted = weight > 0
     kept = reader.keep(checked, fitting=True)[counted]
-    return LabelledData(checked, kept, labels[counted], weight[counted], found)
+    weightless = len(np.unique(labels)) > len(np.unique(labels[counted]))
+    return LabelledData(checked, kept, labels[counted], weight[counted], found, weightless)

@@ -19,10 +19,15 @@ def load_classifier(path: str | os.PathLike[str]) -> IncrementalClassifier:
             f"{artifact.path} is a meta-trained learner, which knows no classes yet: teach it some with "
             f"`sureshot fit DATA --checkpoint {artifact.path}`, or `FewShotClassifier(checkpoint)` in Python."
         )
-    classifiers: dict[str, type[IncrementalClassifier]] = members(IncrementalClassifier, __package__, _kind_of_file)
-    if artifact.kind not in classifiers:
+    known = classifiers()
+    if artifact.kind not in known:
         raise ArtifactError(f"{artifact.path} holds {artifact.kind[:40]!r}, which is no classifier.")
-    return classifiers[artifact.kind].of_artifact(artifact)
+    return known[artifact.kind].of_artifact(artifact)
+
+
+def classifiers() -> dict[str, type[IncrementalClassifier]]:
+    """Every estimator that writes files, by what these say they hold."""
+    return members(IncrementalClassifier, __package__, _kind_of_file)
 
 
 def _kind_of_file(kind: type) -> str | None:

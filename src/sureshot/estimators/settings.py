@@ -1,4 +1,8 @@
-"""The arguments of `GPClassifier`, checked and definite."""
+"""The arguments of `GPClassifier`, checked and definite.
+
+Every argument is checked here for itself; what depends on the data or on two arguments together (`options`, and
+`validation` for the weights of classes) is checked where it is used.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,16 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any, get_args
 
 import numpy as np
 import torch
+from gpytorch.kernels import Kernel
 
+from sureshot.estimators.conditioning import INFERENCE_NAMES
+from sureshot.kernels import KERNEL_NAMES, Expression
+from sureshot.likelihoods import LIKELIHOODS
 from sureshot.likelihoods.base import PredictiveRule
 
 OBJECTIVES = ("auto", "leave_one_out", "evidence", None)
@@ -47,7 +56,7 @@ class Settings:
             value = given[name]
             if name == "n_inducing" and value is None:
                 continue
-            if not isinstance(value, int | np.integer) or value < 1:
+            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{name} must be a positive integer; got {value!r}.")
             given[name] = int(value)
         temperature, mean = given["likelihood_temperature"], given["prior_mean"]
@@ -58,6 +67,22 @@ class Settings:
                 f"prior_mean must be a finite number; got {mean!r}. It is not learned: softmax and one-vs-each do not "
                 "depend on it; for the others compare a few values by leave_one_out_score_."
             )
+        jobs = given["n_jobs"]
+        if jobs is not None and (not isinstance(jobs, int | np.integer) or isinstance(jobs, bool) or jobs == 0):
+            raise ValueError(
+                f"n_jobs must be None, a positive number of jobs, or a negative one to count from all cores (-1); "
+                f"got {jobs!r}."
+            )
+        weights = given["class_weight"]
+        if not (isinstance(weights, Mapping | NoneType) or (isinstance(weights, str) and weights == "balanced")):
+            raise ValueError(
+                f"class_weight must be None, 'balanced' or a dict that gives labels their weights; got {weights!r}."
+            )
+        _check_kernel(given["kernel"])
+        check_choice("likelihood", given["likelihood"], ("auto", *LIKELIHOODS))
+        check_choice("inference", given["inference"], ("auto", *INFERENCE_NAMES))
+        scale = check_choice("standardize", given["standardize"], (True, False, "auto"))
+        given["standardize"] = scale if isinstance(scale, str) else bool(scale)
         check_choice("objective", given["objective"], OBJECTIVES)
         check_choice("approximation", given["approximation"], APPROXIMATIONS)
         check_choice("predictive", given["predictive"], ("auto", *get_args(PredictiveRule)))
@@ -87,9 +112,21 @@ def is_precomputed(kernel: Any) -> bool:
 
 def check_choice(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
     """The value if it is allowed, else an error that lists what is."""
-    if value not in allowed:
+    if not isinstance(value, str | int | np.bool_ | NoneType) or value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(repr(item) for item in allowed)}; got {value!r}.")
     return value
+
+
+def _check_kernel(kernel: Any) -> None:
+    if isinstance(kernel, str):
+        check_choice("kernel", kernel, ("auto", *KERNEL_NAMES, "precomputed"))
+    elif isinstance(kernel, type) and issubclass(kernel, Kernel | Expression):
+        raise ValueError(f"kernel must be an instance, not the class {kernel.__name__}: try {kernel.__name__}(...).")
+    elif not isinstance(kernel, Kernel | Expression):
+        raise ValueError(
+            "kernel must be a name or a gpytorch.kernels.Kernel or a sureshot.kernels.Expression; "
+            f"got {kernel!r}. Names are 'auto', {', '.join(map(repr, KERNEL_NAMES))} and 'precomputed'."
+        )
 
 
 def memory_budget(limit: Any) -> float:
@@ -101,11 +138,28 @@ def memory_budget(limit: Any) -> float:
     return float(limit)
 
 
+def in_bytes(number: float) -> str:
+    """A number of bytes for people, such as "3.2 GB"."""
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if number >= 0.95 * size:
+            return f"{number / size:.1f} {unit}"
+    return f"{number:.0f} bytes"
+
+
 def device_for(name: Any) -> torch.device:
-    """The torch device; "auto" takes CUDA when it is there."""
-    if name == "auto":
+    """The torch device; "auto" takes CUDA when it is there.
+
+    A ValueError refuses a device that this machine lacks, or that cannot hold numbers in double precision.
+    """
+    if isinstance(name, str) and name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        return torch.device(name)
-    except (RuntimeError, TypeError) as error:
-        raise ValueError(f"device must be 'auto' or a torch device such as 'cpu' or 'cuda:0'; got {name!r}.") from error
+        device = torch.device(name)
+        float(torch.zeros((), dtype=torch.float64, device=device))
+    except (RuntimeError, TypeError, AssertionError, ImportError) as error:
+        there = ["cpu", *(f"cuda:{k}" for k in range(torch.cuda.device_count()))]
+        raise ValueError(
+            f"device must be 'auto' or a torch device that is here and computes in double precision "
+            f"({', '.join(map(repr, there))}); got {name!r}."
+        ) from error
+    return device

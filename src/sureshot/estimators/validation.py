@@ -1,14 +1,16 @@
 """What becomes of inputs, labels and weights before an estimator computes: they are checked, merged, weighed by class.
 
-Messages name the argument, what was expected, what came and what to try. Rows that repeat (same inputs, same label)
-are merged into one row with their summed weight, and rows of weight zero are dropped, so that integer weights equal
-repeated rows exactly. Merged rows are kept in a canonical order: the fitted model does not depend on the order in
-which rows arrive.
+Messages name the argument, what was expected, what came and what to try. Rows of weight zero are dropped (in
+`readers`), and rows that repeat (same inputs, same label) are merged into one row with their summed weight, so that
+integer weights equal repeated rows exactly. Merged rows are kept in a canonical order: the fitted model does not depend
+on the order in which rows arrive.
 """
 
 from __future__ import annotations
 
+import reprlib
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +18,6 @@ import numpy as np
 import pandas as pd
 import torch
 from sklearn.base import BaseEstimator
-from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
@@ -68,7 +69,15 @@ def check_inputs(
         X = X.detach().cpu().numpy()
     if isinstance(X, pd.DataFrame):
         _check_columns_numeric(X)
-    checked, found = validated(name, X, columns, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=1)
+    try:
+        checked, found = validated(name, X, columns, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=1)
+    except ValueError as error:
+        if (text := _first_text(X)) is None:
+            raise
+        raise ValueError(
+            f"X must hold numbers, but {text} is text: encode it first, for example with a OneHotEncoder in a "
+            "pipeline, or drop that column."
+        ) from error
     _check_finite(checked, X)
     return checked, found
 
@@ -102,6 +111,16 @@ def check_targets(y: Any, n_rows: int) -> np.ndarray:
 
 def check_weights(sample_weight: Any, x: np.ndarray) -> np.ndarray:
     """Weights as finite, non-negative floats with at least one positive."""
+    if isinstance(sample_weight, torch.Tensor):
+        sample_weight = sample_weight.detach().cpu().numpy()
+    if sample_weight is not None:
+        try:
+            numbers = np.asarray(sample_weight, dtype=np.float64)
+        except (ValueError, TypeError) as error:
+            raise ValueError(
+                f"sample_weight must be None or a number for each row of X; got {reprlib.repr(sample_weight)}."
+            ) from error
+        sample_weight = numbers if numbers.ndim else float(numbers)
     weight = _check_sample_weight(sample_weight, x, dtype=np.float64)
     if (weight < 0).any():
         raise ValueError(
@@ -111,9 +130,8 @@ def check_weights(sample_weight: Any, x: np.ndarray) -> np.ndarray:
 
 
 def merge_rows(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> LabelledRows:
-    """Drop rows of weight zero, merge equal labelled rows, sort canonically."""
-    kept = weight > 0
-    x, y, weight = x[kept] + 0.0, y[kept], weight[kept]  # + 0.0 turns -0.0 into 0.0
+    """Merge equal labelled rows of positive weight, sort canonically."""
+    x = x + 0.0  # turns -0.0 into 0.0
     keyed = np.ascontiguousarray(np.column_stack([x, y.astype(np.float64)]))
     as_bytes = keyed.view(np.dtype((np.void, keyed.dtype.itemsize * keyed.shape[1]))).ravel()
     _, first, inverse = np.unique(as_bytes, return_index=True, return_inverse=True)
@@ -137,7 +155,7 @@ def weigh_classes(
         totals = np.bincount(rows.y, rows.weight, minlength=len(classes))
         of_class = rows.weight.sum() / (np.count_nonzero(totals) * np.where(totals > 0, totals, 1.0))
     else:
-        of_class = compute_class_weight(class_weight, classes=classes, y=classes[rows.y])
+        of_class = _stated_weights(class_weight, classes)
     if not (np.isfinite(of_class).all() and (of_class >= 0).all()):
         raise ValueError(f"class_weight must hold finite numbers that are not negative; got {class_weight!r}.")
     weight = rows.weight * of_class[rows.y]
@@ -145,6 +163,29 @@ def weigh_classes(
     if not counted.any():
         raise ValueError(f"class_weight leaves no row: every class that has rows has weight 0 in {class_weight!r}.")
     return LabelledRows(rows.x[counted], rows.y[counted], weight[counted])
+
+
+def _stated_weights(
+    class_weight: Mapping[Any, Any],  # by label
+    classes: np.ndarray,  # (C,)
+) -> np.ndarray:
+    """The weight of each class (C,), 1 where none is stated.
+
+    Weights of labels that are no classes are for classes to come, and an error where a class has no weight: then a
+    label is misspelt.
+    """
+    labels = classes.tolist()
+    unknown = [label for label in class_weight if label not in labels]
+    unweighted = [label for label in labels if label not in class_weight]
+    if unknown and unweighted:
+        raise ValueError(
+            f"class_weight has weights for {_shorten(list(map(repr, unknown)))}, which y does not have, and none for "
+            f"{_shorten(list(map(repr, unweighted)))}: name the labels as y does, 1 for those that keep their weight."
+        )
+    try:
+        return np.array([float(class_weight.get(label, 1.0)) for label in labels])
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"class_weight must hold numbers; got {class_weight!r}.") from error
 
 
 def _check_columns_numeric(frame: pd.DataFrame) -> None:
@@ -158,6 +199,21 @@ def _check_columns_numeric(frame: pd.DataFrame) -> None:
             f"X has non-numeric columns {_shorten(bad)}: encode them first, for example with "
             "make_column_transformer((OneHotEncoder(), columns), remainder='passthrough') in a pipeline."
         )
+
+
+def _first_text(X: Any) -> str | None:
+    """The first cell of a table (n, D) that is text and stands for no number, and where it is."""
+    try:
+        cells = np.asarray(X, dtype=object)
+    except ValueError:  # rows of different lengths
+        return None
+    for place, cell in np.ndenumerate(cells) if cells.ndim == 2 else ():
+        if isinstance(cell, str | bytes):
+            try:
+                float(cell)
+            except ValueError:
+                return f"{str(cell)[:40]!r} in row {place[0]}, column {place[1]}"
+    return None
 
 
 def _check_finite(x: np.ndarray, original: Any) -> None:

@@ -63,7 +63,7 @@ def save_artifact(
     A process killed on the way leaves the old file as it was. The same content gives the same bytes. Whatever keeps the
     file from being written is an `ArtifactError`.
     """
-    target = Path(os.path.realpath(path))
+    target = Path(os.path.realpath(_path(path)))
     if os.path.isdir(target):
         raise ArtifactError(f"cannot save to {target}: it is a folder; give the name of a file inside it.")
     if not os.path.isdir(target.parent):
@@ -101,7 +101,7 @@ def load_artifact(
     An `ArtifactError` says if it is missing, truncated, damaged, from another program, of a newer format or another
     kind.
     """
-    place = os.fspath(path)
+    place = _path(path)
     _check_beginning(place)
     try:
         with safe_open(place, framework="numpy") as file:
@@ -129,6 +129,12 @@ def load_artifact(
     if digest != content["digest"]:
         raise ArtifactError(_damaged(place, "its content does not match its digest"))
     return Artifact(place, content["kind"], content["package_version"], content["header"], arrays)
+
+
+def _path(path: Any) -> str:
+    if not isinstance(path, str | os.PathLike):
+        raise ArtifactError(f"path must name a model file, as text or a pathlib.Path; got {path!r}.")
+    return os.fspath(path)
 
 
 def _array_name(name: Any) -> str:

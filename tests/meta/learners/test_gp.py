@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from scipy.stats import multivariate_normal
 from torch import Tensor
 
+from sureshot.gaussian.posterior import LatentMoments, Posterior
 from sureshot.meta.learners.base import seeded
 from sureshot.meta.learners.gp import GaussianProcessLearner, GaussianProcessTaskPosterior, distance_to_classes
 from sureshot.meta.learners.registry import make_learner
@@ -80,6 +83,41 @@ def test_probabilities_are_averaged_over_chains(name: str, rule: str) -> None:
     chains = [found.predictive_likelihood.predict(mean[s], covariance[s], rule) for s in range(3)]
     expected = (chains[0] + chains[1] + chains[2]) / 3
     torch.testing.assert_close(posterior.predict(query), expected.mT, rtol=1e-10, atol=1e-12)
+
+
+class MeansOnly(Posterior):
+    """Refuses to be asked for what the plug-in rule does not read."""
+
+    def __init__(self, inner: Posterior) -> None:
+        self.inner = inner
+
+    def query(self, cross: Tensor, prior_variance: Tensor) -> LatentMoments:
+        raise AssertionError("covariances were asked for")
+
+    def query_mean(self, cross: Tensor) -> Tensor:
+        return self.inner.query_mean(cross)
+
+
+@pytest.mark.parametrize("name", ["dkt", "ove_mean_field_pl", "ove_gibbs_pl", "logistic_softmax_gibbs_pl"])
+@pytest.mark.parametrize("learning", [False, True])
+def test_the_plug_in_rule_asks_for_means_alone(name: str, learning: bool) -> None:
+    """Probabilities, and gradients in kernel, support and query, are those by all moments."""
+    options = {} if name in ("dkt", "ove_mean_field_pl") else {"n_chains": 3, "n_sweeps_prediction": 2}
+    found = learner(name, rule="plug_in", **options)
+    x, y, query = normal(2, 6, D), torch.arange(3).repeat(2, 2), normal(2, 5, D, seed=1)
+    leaves = [x.requires_grad_(learning), query.requires_grad_(learning)]
+    leaves += [parameter for parameter in found.kernel.parameters() if learning and parameter.requires_grad]
+    posterior = found._condition(TaskRows(x, y, 3), seeded(CPU), training=learning)
+    mean, covariance = posterior.latent.query(*posterior.prior.queries(query))
+    by_all = found.predictive_likelihood.predict_mixture(mean, covariance, "plug_in").mT
+    by_means = replace(posterior, rule="plug_in", latent=MeansOnly(posterior.latent)).predict(query)
+    torch.testing.assert_close(by_means, by_all, rtol=1e-10, atol=1e-12)
+    if learning:
+        weight = normal(*by_all.shape, seed=2)
+        gradients = [torch.autograd.grad((p * weight).sum(), leaves, retain_graph=True) for p in (by_means, by_all)]
+        for one, other in zip(*gradients, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-10)
+            assert bool((one != 0).any())
 
 
 @pytest.mark.parametrize("padded", [False, True])

@@ -29,15 +29,25 @@ class OneVsEachPosterior(Posterior):
     def query(self, cross: Tensor, prior_variance: Tensor) -> LatentMoments:
         """See `Posterior.query`; one kernel for all classes, (T, 1, N, Q) and (T, 1, Q)."""
         between, diagonal = cross.squeeze(-3), prior_variance.squeeze(-2)
-        leaves = (self.gram, self.class_mean, between, diagonal)
-        if not (torch.is_grad_enabled() and any(leaf.requires_grad for leaf in leaves)):
+        if not self._learning(between, diagonal):
             return LatentMoments(*self.result.predict_latents(between, diagonal))
-        mean, covariance = differentiable_query(*leaves, self.result.prior, self.result.last)
-        return LatentMoments(mean.transpose(0, 1), covariance.transpose(0, 1))
+        return self._differentiable(between, diagonal)
 
     def query_mean(self, cross: Tensor) -> Tensor:
-        """See `Posterior.query_mean`; not differentiable."""
-        return self.class_mean.unsqueeze(-1) + self.result.dual() @ cross.squeeze(-3)
+        """See `Posterior.query_mean`; where gradients are wanted it costs as much as `query`."""
+        between = cross.squeeze(-3)
+        if not self._learning(between):
+            return self.class_mean.unsqueeze(-1) + self.result.dual() @ between
+        return self._differentiable(between, between.new_zeros(between.shape[:-2] + between.shape[-1:])).mean
+
+    def _learning(self, *queries: Tensor) -> bool:
+        leaves = (self.gram, self.class_mean, *queries)
+        return torch.is_grad_enabled() and any(leaf.requires_grad for leaf in leaves)
+
+    def _differentiable(self, between: Tensor, diagonal: Tensor) -> LatentMoments:
+        leaves = (self.gram, self.class_mean, between, diagonal)
+        mean, covariance = differentiable_query(*leaves, self.result.prior, self.result.last)
+        return LatentMoments(mean.transpose(0, 1), covariance.transpose(0, 1))
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ class GaussianProcessTaskPosterior(EmbeddedPosterior):
 
     def predict(self, query: Tensor) -> Tensor:
         """Differentiable in the query and the kernel; see `EmbeddedPosterior.predict`."""
-        mean, covariance = self._query(query)
+        mean, covariance = self._means(query) if self.rule == "plug_in" else self._query(query)
         found = class_probabilities(self.likelihood, mean, covariance, self.rule)
         probabilities = temper(found.mT, self.temperature[:, None, None])
         if self.class_mask is None:
@@ -83,6 +83,11 @@ class GaussianProcessTaskPosterior(EmbeddedPosterior):
 
     def _query(self, query: Tensor) -> LatentMoments:
         return self.latent.query(*self.prior.queries(query))
+
+    def _means(self, query: Tensor) -> LatentMoments:
+        """Means, which are all that the plug-in rule reads and need no factor, with variances of zero."""
+        mean = self.latent.query_mean(self.prior.queries(query).cross)
+        return LatentMoments(mean, torch.zeros_like(mean))
 
 
 def distance_to_classes(

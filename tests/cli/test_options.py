@@ -1,0 +1,38 @@
+"""What the help and the docstring say there is, there is, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from typing import get_args
+
+import pytest
+
+from sureshot import GPClassifier
+from sureshot.cli import options
+from sureshot.estimators.conditioning import INFERENCE_NAMES
+from sureshot.estimators.settings import APPROXIMATIONS, OBJECTIVES
+from sureshot.kernels import KERNEL_NAMES
+from sureshot.likelihoods import LIKELIHOODS
+from sureshot.likelihoods.base import PredictiveRule
+
+NAMES = {
+    "kernel": {"auto", *KERNEL_NAMES},
+    "likelihood": {"auto", *LIKELIHOODS},
+    "inference": {"auto", *INFERENCE_NAMES},
+    "objective": {str(name).lower() for name in OBJECTIVES},
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_help_names_what_there_is(name: str) -> None:
+    stated = get_args(getattr(options, name.title()))[1].help
+    assert sorted(re.findall(r"\w+", stated)) == sorted(NAMES[name])
+
+
+def test_the_docstring_names_what_there_is() -> None:
+    parameters = (GPClassifier.__doc__ or "").split("Attributes\n")[0]
+    in_python = {"approximation": set(APPROXIMATIONS), "predictive": {"auto", *get_args(PredictiveRule)}}
+    for name, known in (NAMES | in_python).items():
+        section = re.split(r"\n    \w+(?:, \w+)? : ", parameters.split(f"\n    {name} : ")[1])[0]
+        quoted = known - {"none"} | ({"precomputed"} if name == "kernel" else set())
+        assert set(re.findall(r'"(\w+)"', section)) == quoted, name
