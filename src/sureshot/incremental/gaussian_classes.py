@@ -18,7 +18,7 @@ from torch import Tensor
 
 from sureshot.incremental.class_beam import DEFAULT_BEAM, DENSE_CLASSES, ClassBeam
 from sureshot.incremental.simulated_sessions import learn_by_sessions
-from sureshot.incremental.strategy import ClassRows, Leading, SessionModel, Strategy
+from sureshot.incremental.strategy import ClassRows, Leading, SessionModel, Strategy, most_probable
 from sureshot.incremental.two_covariances import ClassSums, Discriminants, PredictiveDensities, TwoCovariances
 from sureshot.tree.build import build_tree
 from sureshot.tree.class_tree import ClassTree
@@ -111,7 +111,7 @@ class GaussianClassesModel(SessionModel):
     def leading(self, x: Tensor, k: int, beam: int | None, temperature: float = 1.0) -> Leading:
         """See `SessionModel.leading`: probabilities are normalised over the classes that the beam has reached."""
         if beam is None and self.n_classes <= DENSE_CLASSES:
-            return Leading(*torch.log_softmax(self.scores(x) / temperature, -1).topk(k, dim=-1))
+            return most_probable(torch.log_softmax(self.log_probabilities(x) / temperature, -1), k)
         z = self.covariances.coordinates(x)
         scores, numbers = self._beam.candidates(z, self._beam.enough(beam or DEFAULT_BEAM, k))
         logs = torch.log_softmax(scores / (self.covariances.temperature * temperature), -1)

@@ -90,7 +90,7 @@ def left_out_temperature(x: Tensor, y: Tensor, generator: torch.Generator) -> fl
         classes = ClassSums.of_rows(x[others], y[others], len(counts))
         scores.append(found.scores(found.densities(classes), x[queries]))
         labels.append(y[queries])
-    return loss_and_temperature(torch.cat(scores), torch.cat(labels), smooth=True)[1]
+    return loss_and_temperature(torch.cat(scores), torch.cat(labels))[1]
 
 
 def _learnt(x: Tensor, y: Tensor, steps: int, seed: int) -> Iterator[TwoCovariances]:

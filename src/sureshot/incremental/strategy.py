@@ -40,6 +40,12 @@ class Leading(NamedTuple):
     classes: Tensor  # int64
 
 
+def most_probable(log_probabilities: Tensor, k: int) -> Leading:
+    """Of all classes (Q, C); of equally probable ones the first comes first."""
+    found = log_probabilities.sort(stable=True, dim=-1, descending=True)
+    return Leading(found.values[:, :k], found.indices[:, :k])
+
+
 class SessionModel(ABC):
     """All classes so far, ready to be asked."""
 

@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from sureshot.metrics.calibration import fit_temperature
-
-_MOST_SMOOTHED = 2**24  # numbers; where rows are so many, one row's worth of mistakes makes no difference
+_COLDEST, _HOTTEST = 1e-3, 1e3
+_HALVINGS = 45  # of the interval of log temperatures: to ten digits
 
 
 def loss_and_temperature(
     scores: Tensor,  # (N, C)
     y: Tensor,  # (N,)
-    smooth: bool = False,
 ) -> tuple[float, float]:
     """Mean log loss in nats at the temperature that suits scores best, and that temperature.
 
-    ``smooth`` counts one row in all as labelled at random: without it a few rows that are all named right ask for
-    certainty.
+    One row in all is counted as labelled at random: without it rows that are all named right ask for certainty.
     """
     scores = scores.double()
-    n, n_classes = scores.shape
-    if smooth and n * n_classes**2 <= _MOST_SMOOTHED:
-        share = 1 / (1 + n)
-        labels = torch.cat([y, torch.arange(n_classes, device=y.device).repeat_interleave(n)])
-        weight = torch.cat([scores.new_full((n,), 1 - share), scores.new_full((n * n_classes,), share / n_classes)])
-        suits = fit_temperature(scores.repeat(n_classes + 1, 1).cpu().numpy(), labels.cpu().numpy(), weight.cpu())
-    else:
-        suits = fit_temperature(scores.cpu().numpy(), y.cpu().numpy())
-    return float(cross_entropy(scores / suits, y)), suits
+    scores = scores - scores.amax(-1, keepdim=True)
+    share = 1 / (1 + len(y))
+    own = scores.gather(-1, y.unsqueeze(-1)).squeeze(-1)
+    observed = float(((1 - share) * own + share * scores.mean(-1)).mean())
+
+    def expected(log_temperature: float) -> float:
+        return float((torch.softmax(scores / math.exp(log_temperature), -1) * scores).sum(-1).mean())
+
+    # The mean score by the probabilities falls as the temperature rises, and at the best one it is that of the labels.
+    cold, hot = math.log(_COLDEST), math.log(_HOTTEST)
+    if expected(hot) == observed:  # all scores are equal
+        return float(cross_entropy(scores, y)), 1.0
+    for _ in range(_HALVINGS):
+        middle = (cold + hot) / 2
+        cold, hot = (middle, hot) if expected(middle) > observed else (cold, middle)
+    found = math.exp((cold + hot) / 2)
+    return float(cross_entropy(scores / found, y)), found

@@ -33,7 +33,7 @@ from torch import Tensor
 
 from sureshot.gaussian.prior import Queries
 from sureshot.incremental.representatives import representative_groups
-from sureshot.incremental.strategy import ClassRows, Leading, SessionModel, Strategy
+from sureshot.incremental.strategy import ClassRows, Leading, SessionModel, Strategy, most_probable
 from sureshot.incremental.temperature import loss_and_temperature
 from sureshot.kernels.expression import Expression
 from sureshot.kernels.leaves import RBF, Linear, Matern
@@ -43,7 +43,8 @@ from sureshot.tree.gibbs import run_tree_gibbs
 from sureshot.tree.mean_field import fit_tree_mean_field
 from sureshot.tree.natural_gradient import fit_tree_natural_gradient
 from sureshot.tree.path_probabilities import SideLogProbabilities, class_log_probabilities, side_log_probabilities
-from sureshot.tree.posterior import TreePosterior
+from sureshot.tree.posterior import TreePart, TreePosterior
+from sureshot.tree.problems import NodeSettings
 from sureshot.tree.shared_kernel import SharedFeatures, SharedGram
 
 TreeStrategyName = Literal["shared_root", "session", "rebuild"]
@@ -178,7 +179,7 @@ class TreeModel(SessionModel):
 
     def leading(self, x: Tensor, k: int, beam: int | None, temperature: float = 1.0) -> Leading:
         """See `SessionModel.leading`: all classes are looked at."""
-        return Leading(*torch.log_softmax(self.log_probabilities(x) / temperature, -1).topk(k, dim=-1))
+        return most_probable(torch.log_softmax(self.log_probabilities(x) / temperature, -1), k)
 
 
 @dataclass(frozen=True)
@@ -207,7 +208,7 @@ class TreeSessions(Strategy):
         if len(rows.y) == len(kept.y) or rows.n_classes < 2:  # no row but those that the tree knows
             return model
         logs = torch.cat([model.log_probabilities(part) for part in rows.x[chosen].split(_QUERIES)])
-        temperature = loss_and_temperature(logs, rows.y[chosen], smooth=True)[1]
+        temperature = loss_and_temperature(logs, rows.y[chosen])[1]
         return model if temperature >= _LONG else _tempered(model, temperature)
 
     def later_session(
@@ -231,14 +232,14 @@ class TreeSessions(Strategy):
             number[classes] = torch.arange(len(classes), device=number.device)
             own = number[kept.y] >= 0
             problem = Problem(x[own], number[kept.y[own]], kept.weight[own], len(classes))
-            solved = self._solved(problem, bool(kept.sessions[classes[0]] == 0), seed + len(blocks), known)
+            solved = self._solved(problem, bool(kept.sessions[classes[0]] == 0), seed + block, known)
             if posterior is None:
                 posterior = solved.posterior
             else:
                 earlier = torch.isin(kept.y, torch.cat(order))
                 both = earlier | own
                 split = Problem(x[both], own[both].long(), kept.weight[both], 2)
-                root = self._solved(split, False, seed - 1 - len(roots), known, is_root=True)
+                root = self._solved(split, False, seed - block, known, is_root=True)
                 roots.append(root)
                 posterior = posterior.joined(solved.posterior, root.posterior)
             blocks.append(solved)
@@ -276,6 +277,8 @@ class TreeSessions(Strategy):
             ClassTree(((0, 1),)) if is_root else build_tree(class_prototypes(x, y, problem.n_classes, problem.weight))
         )
         kernel = _kernel(self.kernel, x)
+        if not len(x):
+            return Solved(problem, _without_rows(tree, kernel, x, scale), 0.0)
         # A kept row counts once, however many it stands for, as an inducing input does in the paper's sessions.
         if inference == "natural_gradient":
             gram = kernel(x)
@@ -303,6 +306,14 @@ class TreeSessions(Strategy):
 
 def _tempered(model: TreeModel, temperature: float) -> TreeModel:
     return replace(model, posterior=replace(model.posterior, temperature=temperature))
+
+
+def _without_rows(tree: ClassTree, kernel: Expression, x: Tensor, scale: float) -> TreePosterior:
+    """The prior of the nodes of classes none of which has rows."""
+    covariance = KernelAtRows(kernel, x.new_zeros(1, x.shape[1]))  # a row that no node has
+    shared = SharedGram(kernel(covariance.x), covariance)
+    parts = (TreePart(0, shared, NodeSettings.of(tree, x, 0.0, scale), ()),) if tree.n_nodes else ()
+    return TreePosterior(tree, parts)
 
 
 def _kernel(name: str, like: Tensor) -> Expression:
