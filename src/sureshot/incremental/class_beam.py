@@ -16,10 +16,10 @@ from torch import Tensor
 from sureshot.incremental.two_covariances import Discriminants, PredictiveDensities, TwoCovariances
 from sureshot.tree.class_tree import ClassTree
 
-DENSE_CLASSES = 500
+DENSE_CLASSES = 2000
 """With so many classes or fewer, all of them are looked at unless a beam is asked for: it is as fast."""
 
-DEFAULT_BEAM = 8
+DEFAULT_BEAM = 32
 
 
 @dataclass(frozen=True)
