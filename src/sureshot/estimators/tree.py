@@ -137,8 +137,8 @@ class TreeGPClassifier(IncrementalClassifier):
         """The k most probable classes of each row, or all if there are fewer.
 
         With very many classes and "recommended" only branches of ``tree_`` that suit a row are looked at, the `beam`;
-        None is all classes up to 2,000 of them and 32 branches beyond. Probabilities are then normalised over the classes
-        that the beam has reached. The strategies of trees look at all classes.
+        None is all classes up to 2,000 of them and 32 branches beyond. Probabilities are then normalised over the
+        classes that the beam has reached. The strategies of trees look at all classes.
         """
         for name, value in (("k", k), ("beam", 1 if beam is None else beam)):
             if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
