@@ -27,7 +27,7 @@ def update(
 
         classifier = load_model(model)
         if retune and not isinstance(classifier, GPClassifier):
-            raise ValueError(f"--retune: {model} is of a few-shot learner, which tunes nothing to labels; leave it out")
+            raise ValueError(f"--retune: {model} is of a classifier that tunes nothing to later labels; leave it out")
         with console.progress(f"reading {data}", quiet):
             table = read_for_model(classifier, data, target, with_labels=True)
         assert table.y is not None
