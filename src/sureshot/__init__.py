@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sureshot.estimators import FewShotClassifier, GPClassifier
+    from sureshot.estimators import FewShotClassifier, GPClassifier, TreeGPClassifier
 
-__all__ = ["FewShotClassifier", "GPClassifier"]
+__all__ = ["FewShotClassifier", "GPClassifier", "TreeGPClassifier"]
 
 
 def __getattr__(name: str) -> Any:

@@ -223,3 +223,23 @@ def test_help_and_version(run: Run) -> None:
         result = run(command, "--help")
         assert result.exit_code == 0
         assert "--json" in result.stdout
+
+
+def test_classes_that_come_over_time(run: Run, files: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model.safetensors"
+    fitted = run("fit", files / "two.csv", "-t", "species", "-o", model, "--strategy", "recommended", "--json")
+    assert fitted.exit_code == 0, fitted.stderr
+    summary = json.loads(fitted.stdout)
+    assert summary["settings"]["strategy"] == "recommended"
+    assert "for 2 classes" in summary["settings"]["memory"]
+    assert summary["log_evidence"] is None
+    updated = run("update", model, files / "third.csv", "-t", "species", "--json")
+    assert json.loads(updated.stdout)["new_classes"] == ["virginica"]
+    evaluated = run("evaluate", model, files / "iris.csv", "-t", "species", "--json")
+    assert json.loads(evaluated.stdout)["accuracy"] > 0.9
+    for option, words in (("--kernel", "--kernel and --strategy exclude"), ("--checkpoint", "exclude each other")):
+        refused = run("fit", files / "two.csv", "-t", "species", "-o", model, "--strategy", "session", option, "rbf")
+        assert refused.exit_code != 0
+        assert words in refused.stderr
+    refused = run("update", model, files / "third.csv", "-t", "species", "--retune")
+    assert "tunes nothing to later labels" in refused.stderr

@@ -23,6 +23,9 @@ from sureshot.gaussian.posterior import WithPriorClasses
 from sureshot.gaussian.ragged import size_buckets
 from sureshot.gaussian.recomputed import SiteWeightPosterior, SoftmaxWeightPosterior
 from sureshot.gaussian.sites import Sites
+from sureshot.incremental.gaussian_classes import GaussianClassesModel
+from sureshot.incremental.strategy import ClassRows
+from sureshot.incremental.two_covariances import TwoCovariances
 from sureshot.inference.gibbs import GibbsState, gibbs_step
 from sureshot.inference.label_regression import leave_one_out_path, regression_log_evidence, regression_sites
 from sureshot.inference.mean_field import initial_posterior, mean_field_step
@@ -161,6 +164,25 @@ def test_steps(name: str) -> None:
 def test_kernels(name: str) -> None:
     on_device(lambda: evaluate(make_kernel(name, R), full(N, R), full(Q, R)))
     on_device(lambda: evaluate(make_kernel(name, R), full(N, R), diag=True))
+
+
+def arrived() -> GaussianClassesModel:
+    covariances = TwoCovariances(full(R), full(R, R), full(R), full(R), full(1).squeeze())
+    return GaussianClassesModel.of(covariances, ClassRows(full(N, R), labels(), full(N), torch.zeros(C).long()))
+
+
+SESSIONS: dict[str, Callable[[], object]] = {
+    "estimated": lambda: TwoCovariances.estimated(full(N, R), torch.arange(N) // 2).basis,
+    "probabilities": lambda: arrived().log_probabilities(full(Q, R)),
+    "latents": lambda: list(arrived().class_latents(full(Q, R))),
+    "over the prior": lambda: arrived().covariances.first_over_prior(arrived().densities, full(Q, R)),
+    "most probable": lambda: list(arrived().leading(full(Q, R), 2, None)),
+}
+
+
+@pytest.mark.parametrize("name", SESSIONS)
+def test_sessions(name: str) -> None:
+    on_device(SESSIONS[name])
 
 
 def test_the_pretence_notices_a_tensor_on_the_wrong_side() -> None:

@@ -26,7 +26,7 @@ import torch
 from gpytorch.kernels import Kernel
 from sklearn.datasets import load_iris
 
-from sureshot import FewShotClassifier, GPClassifier
+from sureshot import FewShotClassifier, GPClassifier, TreeGPClassifier
 from sureshot.estimators import base
 from sureshot.estimators.base import IncrementalClassifier
 from sureshot.estimators.saved import classifiers
@@ -64,6 +64,15 @@ FEW_SHOT_CASES = {
     "few-shot, unit rows": None,
     **{f"few-shot, {name}": name for name in LEARNERS},
 }
+TREE_CASES: dict[str, dict[str, Any]] = {
+    "sessions": {},
+    "sessions, unit rows": {},
+    "sessions, shared root": {"strategy": "shared_root", "n_representatives": 3, **CHAINS},
+    "sessions, shared root by mean field": {"strategy": "shared_root", "inference": "mean_field"},
+    "sessions, shared root by natural gradients": {"strategy": "shared_root", "inference": "natural_gradient"},
+    "sessions, a sub-tree each": {"strategy": "session", "kernel": "cosine", **CHAINS},
+    "sessions, rebuilt": {"strategy": "rebuild", "kernel": "unit_matern32", **CHAINS},
+}
 
 
 @dataclass(frozen=True)
@@ -90,6 +99,9 @@ CASES: dict[str, Case] = {
     **{
         name: Case(FewShotClassifier, rows=UNIT if "unit rows" in name else X, learner=learner)
         for name, learner in FEW_SHOT_CASES.items()
+    },
+    **{
+        name: Case(TreeGPClassifier, arguments, UNIT if "unit" in name else X) for name, arguments in TREE_CASES.items()
     },
 }
 
@@ -222,6 +234,8 @@ FAILING_CASES = (
     "few-shot, table",
     "few-shot, ove_gibbs_pl",
     "few-shot, protonet",
+    "sessions",
+    "sessions, shared root",
 )
 PLACES = 12  # of a call at which it is made to fail
 

@@ -4,9 +4,19 @@ from typing import Any
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from sureshot import GPClassifier
+from sureshot import GPClassifier, TreeGPClassifier
+
+CHAINS: dict[str, Any] = {"n_chains": 5, "n_sweeps": 5}
+ESTIMATORS = [
+    GPClassifier(),
+    GPClassifier(likelihood="softmax", kernel="rbf"),
+    TreeGPClassifier(),
+    TreeGPClassifier(strategy="shared_root", **CHAINS),
+    TreeGPClassifier(strategy="session", **CHAINS),
+    TreeGPClassifier(strategy="rebuild", **CHAINS),
+]
 
 
-@parametrize_with_checks([GPClassifier(), GPClassifier(likelihood="softmax", kernel="rbf")])
+@parametrize_with_checks(ESTIMATORS)
 def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
     check(estimator)

@@ -23,6 +23,7 @@ def fit(
     objective: options.Objective = "auto",
     standardize: options.Standardize = "auto",
     checkpoint: options.Run = None,
+    strategy: options.Strategy = None,
     seed: options.FitSeed = 0,
     report: options.ReportFolder = None,
     quiet: console.QuietOption = False,
@@ -32,9 +33,15 @@ def fit(
     with console.guarded(as_json, quiet):
         console.check_output(output, data)
         console.check_folder(report)
-        if checkpoint is not None:
+        if checkpoint is not None or strategy is not None:
             _check_alone(
-                kernel=kernel, likelihood=likelihood, inference=inference, objective=objective, standardize=standardize
+                "--checkpoint" if checkpoint is not None else "--strategy",
+                kernel=kernel,
+                likelihood=likelihood,
+                inference=inference,
+                objective=objective,
+                standardize=standardize,
+                strategy="auto" if checkpoint is None or strategy is None else strategy,
             )
         with console.progress(f"reading {data}", quiet):
             table = read_labelled(data, target, checkpoint)
@@ -46,6 +53,10 @@ def fit(
             from sureshot.estimators.few_shot import FewShotClassifier
 
             model = FewShotClassifier(checkpoint, seed)
+        elif strategy is not None:
+            from sureshot.estimators.tree import TreeGPClassifier
+
+            model = TreeGPClassifier(strategy, random_state=seed)
         else:
             from sureshot.estimators.classifier import GPClassifier
 
@@ -141,11 +152,12 @@ def _kernel(name: str) -> str:
     return name
 
 
-def _check_alone(**settings: str) -> None:
-    """Refuse settings that a meta-trained learner has already."""
+def _check_alone(option: str, **settings: str) -> None:
+    """Refuse settings that have no meaning beside an option that says which classifier it is."""
     chosen = [name for name, value in settings.items() if value != "auto"]
     if chosen:
-        raise ValueError(f"--{chosen[0]} and --checkpoint exclude each other: the learner was trained with its own")
+        why = "the learner was trained with its own" if option == "--checkpoint" else "it is for the default classifier"
+        raise ValueError(f"--{chosen[0]} and {option} exclude each other: {why}")
 
 
 def _standardize(value: str) -> str | bool:

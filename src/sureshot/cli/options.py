@@ -59,6 +59,14 @@ Run = Annotated[
         help="Adapt a learner that `sureshot meta-train` trained, in place of all the above: its folder or file.",
     ),
 ]
+Strategy = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="For classes that come over time, in place of all the above (docs/incremental.md): recommended, "
+        "shared_root, session, rebuild.",
+    ),
+]
 FitSeed = Annotated[int, typer.Option(min=0, help="Fixes everything that is random.")]
 
 # predict and update

@@ -130,6 +130,7 @@ def _method(model: IncrementalClassifier) -> dict[str, object]:
     """What learns: for a meta-trained learner its name, preset and backbone."""
     from sureshot.estimators.classifier import GPClassifier
     from sureshot.estimators.few_shot import FewShotClassifier
+    from sureshot.estimators.tree import TreeGPClassifier
 
     if isinstance(model, GPClassifier):
         return {
@@ -138,6 +139,8 @@ def _method(model: IncrementalClassifier) -> dict[str, object]:
             "inference": model.inference_,
             "predictive rule": model.predictive_,
         }
+    if isinstance(model, TreeGPClassifier):
+        return {"strategy": model.strategy, "memory": str(model.memory_)}
     if not isinstance(model, FewShotClassifier):
         return {}
     from sureshot.networks.backbones import Backbone

@@ -3,5 +3,17 @@
 from sureshot.estimators.base import LatentPrediction, Uncertainty
 from sureshot.estimators.classifier import GPClassifier
 from sureshot.estimators.few_shot import FewShotClassifier
+from sureshot.estimators.tree import TopClasses, TreeGPClassifier
+from sureshot.estimators.tree_fitted import Memory
+from sureshot.estimators.tree_settings import TREE_PRESETS
 
-__all__ = ["FewShotClassifier", "GPClassifier", "LatentPrediction", "Uncertainty"]
+__all__ = [
+    "TREE_PRESETS",
+    "FewShotClassifier",
+    "GPClassifier",
+    "LatentPrediction",
+    "Memory",
+    "TopClasses",
+    "TreeGPClassifier",
+    "Uncertainty",
+]

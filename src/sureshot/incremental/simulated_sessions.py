@@ -1,10 +1,10 @@
 """What new classes will look like, learnt by pretending that some of the known ones are new.
 
-`learn_by_sessions` improves `TwoCovariances` on the task they are for. In every step some of the classes keep a few rows
-only, as if they had just arrived, the others keep most of theirs, and the model is to name rows of all classes that it
-has not seen. What is learnt (coordinates, both variances, temperature) is shared by all classes, so it holds for classes
-that are still to come. Classes and rows kept aside say when to stop, and how sure to be of classes that took no part in
-the learning: no row of a class that is really new is needed.
+`learn_by_sessions` improves `TwoCovariances` on the task they are for. In every step some of the classes keep a few
+rows only, as if they had just arrived, the others keep most of theirs, and the model is to name rows of all classes
+that it has not seen. What is learnt (coordinates, both variances, temperature) is shared by all classes, so it holds
+for classes that are still to come. Classes and rows kept aside say when to stop, and how sure to be of classes that
+took no part in the learning: no row of a class that is really new is needed.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from sureshot.incremental.temperature import loss_and_temperature
 from sureshot.incremental.two_covariances import ClassSums, TwoCovariances
-from sureshot.metrics.calibration import fit_temperature
 
-FEWEST_CLASSES = 10
-"""With fewer classes nothing is learnt by sessions; the temperature is that of left-out rows."""
+FEWEST_CLASSES, FEWEST_ROWS = 10, 4
+"""With fewer classes of so many rows nothing is learnt by sessions; the temperature is that of left-out rows."""
 
 SHOTS = (1, 10)
 """Rows of a class that has just arrived, at least and at most."""
@@ -31,6 +31,7 @@ _RATE = 1e-2  # of Adam; for the basis relative to the mean size of its entries
 _NEW_CLASSES = (0.1, 0.5)  # share of the classes that are new in a step, at least and at most
 _QUERIES, _QUERIES_OF_A_CLASS = 1200, 12  # rows to name in a step
 _CLASSES_ASIDE, _ROWS_ASIDE, _SESSIONS_ASIDE = 0.2, 15, 4
+_FOLDS, _MOST_LEFT_OUT = 5, 2000
 
 
 @dataclass(frozen=True)
@@ -43,17 +44,16 @@ class _Session:
 
 
 def learn_by_sessions(x: Tensor, y: Tensor, generator: torch.Generator) -> TwoCovariances:
-    """Covariances from rows (N, D) of classes (N,), each of which has a row.
+    """Covariances from rows (N, D) of classes (N,), each of which has a row; the generator is one of the CPU.
 
     Learnt in single precision: seconds for 10,000 rows of 384 columns.
     """
     counts = torch.bincount(y)
-    if len(counts) < FEWEST_CLASSES:
-        found = TwoCovariances.estimated(x, y)
-        return found.tempered(_loss_and_temperature(_left_out_scores(found, x, y), y)[1])
+    if int((counts >= FEWEST_ROWS).sum()) < FEWEST_CLASSES:
+        return TwoCovariances.estimated(x, y).tempered(left_out_temperature(x, y, generator))
     single = x.float()
-    new = _some(len(counts), _CLASSES_ASIDE, generator)
-    asked = (counts // 4).clamp(1, _ROWS_ASIDE)
+    new = _some(counts, _CLASSES_ASIDE, generator)
+    asked = (counts // 4).clamp(max=_ROWS_ASIDE)
     place = _places(y, generator)
     sessions = [
         _session(single, y, torch.where(new[y], _places(y, generator), place), asked, _kept(new, generator))
@@ -61,10 +61,10 @@ def learn_by_sessions(x: Tensor, y: Tensor, generator: torch.Generator) -> TwoCo
     ]
     labels = torch.cat([session.y for session in sessions])
     learning = ~new[y] & (place >= asked[y])
-    numbers = torch.unique(y[learning], return_inverse=True)[1]  # a class of one row has none to learn from
+    numbers = torch.unique(y[learning], return_inverse=True)[1]
     seed = int(torch.randint(2**31, (), generator=generator))
     trials = [
-        _loss_and_temperature(torch.cat([_scores(found, session) for session in sessions]), labels)
+        loss_and_temperature(torch.cat([_scores(found, session) for session in sessions]), labels)
         for found in _learnt(single[learning], numbers, STEPS, seed)
     ]
     best = min(range(len(trials)), key=lambda trial: trials[trial][0])
@@ -72,19 +72,40 @@ def learn_by_sessions(x: Tensor, y: Tensor, generator: torch.Generator) -> TwoCo
     return found.to(x.dtype).tempered(trials[best][1])
 
 
+def left_out_temperature(x: Tensor, y: Tensor, generator: torch.Generator) -> float:
+    """What to divide log densities by, by what covariances of other rows say of rows.
+
+    Rows of classes that have no other row tell nothing; where there are no others it is ``sqrt(D)``, about what base
+    classes of embeddings ask for.
+    """
+    counts, place = torch.bincount(y), _places(y, generator)
+    asked = (counts[y] > 1) & (_rank(len(y), generator, y.device) < _MOST_LEFT_OUT)
+    if len(counts) < 2 or not bool(asked.any()):
+        return x.shape[-1] ** 0.5
+    scores, labels = [], []
+    for fold in range(min(_FOLDS, int(counts.max()))):
+        left_out = (counts[y] > 1) & (place % _FOLDS == fold)
+        others, queries = ~left_out, left_out & asked
+        found = TwoCovariances.estimated(x[others], y[others])
+        classes = ClassSums.of_rows(x[others], y[others], len(counts))
+        scores.append(found.scores(found.densities(classes), x[queries]))
+        labels.append(y[queries])
+    return loss_and_temperature(torch.cat(scores), torch.cat(labels))[1]
+
+
 def _learnt(x: Tensor, y: Tensor, steps: int, seed: int) -> Iterator[TwoCovariances]:
     """Covariances at the start and after every `SNAPSHOT_EVERY` steps."""
     generator = torch.Generator().manual_seed(seed)
     counts = torch.bincount(y)
-    asked = (counts // 2).clamp(1, max(1, min(_QUERIES_OF_A_CLASS, _QUERIES // len(counts))))
+    asked = (counts // 2).clamp(max=max(1, min(_QUERIES_OF_A_CLASS, _QUERIES // len(counts))))
 
     def pretended() -> _Session:
         share = torch.empty(()).uniform_(*_NEW_CLASSES, generator=generator)
-        new = _some(len(counts), float(share), generator)
+        new = _some(counts, float(share), generator)
         return _session(x, y, _places(y, generator), asked, _kept(new, generator))
 
     start, first = TwoCovariances.estimated(x, y), pretended()
-    start = start.tempered(_loss_and_temperature(_scores(start, first), first.y)[1])
+    start = start.tempered(loss_and_temperature(_scores(start, first), first.y)[1])
     basis = start.basis.clone().requires_grad_()
     logs = [part.clamp_min(1e-6).log().requires_grad_() for part in (start.between, start.within, start.temperature)]
     optimizer = torch.optim.Adam(
@@ -114,40 +135,27 @@ def _scores(found: TwoCovariances, session: _Session) -> Tensor:
     return found.scores(found.densities(session.classes), session.x)
 
 
-def _left_out_scores(found: TwoCovariances, x: Tensor, y: Tensor) -> Tensor:
-    """Scores (N, C) of each row by the sums of all others."""
-    classes = ClassSums.of_rows(x, y, int(y.max()) + 1)
-    parts = []
-    for row, own in zip(x, y, strict=True):
-        others = ClassSums(classes.sums.clone(), classes.counts.clone())
-        others.sums[own] -= row
-        others.counts[own] -= 1
-        parts.append(found.scores(found.densities(others), row.unsqueeze(0)))
-    return torch.cat(parts)
-
-
-def _loss_and_temperature(scores: Tensor, y: Tensor) -> tuple[float, float]:
-    """Mean log loss of scores at the temperature that suits them best."""
-    suits = fit_temperature(scores.double().cpu().numpy(), y.cpu().numpy())
-    return float(cross_entropy(scores.double() / suits, y)), suits
-
-
-def _some(n: int, share: float, generator: torch.Generator) -> Tensor:
-    """A mask of about this share of n things, at least one of them."""
-    return torch.randperm(n, generator=generator) < max(1, round(share * n))
+def _some(classes: Tensor, share: float, generator: torch.Generator) -> Tensor:
+    """A mask of about this share of the classes, at least one of them."""
+    return _rank(len(classes), generator, classes.device) < max(1, round(share * len(classes)))
 
 
 def _kept(new: Tensor, generator: torch.Generator) -> Tensor:
     """Rows of each class that are known: a few of new ones, all of the others."""
     least, most = SHOTS
-    shots = torch.randint(least, most + 1, new.shape, generator=generator)
+    shots = torch.randint(least, most + 1, new.shape, generator=generator).to(new.device)
     return torch.where(new, shots, 2**31)
 
 
 def _places(y: Tensor, generator: torch.Generator) -> Tensor:
     """Place of each row in a random order of its class's rows, from 0."""
-    order = torch.randperm(len(y), generator=generator)
+    order = _rank(len(y), generator, y.device)
     order = order[y[order].argsort(stable=True)]
     counts = torch.bincount(y)
     first = torch.cumsum(counts, 0) - counts
-    return torch.empty_like(y).scatter(0, order, torch.arange(len(y)) - first[y[order]])
+    return torch.empty_like(y).scatter(0, order, torch.arange(len(y), device=y.device) - first[y[order]])
+
+
+def _rank(n: int, generator: torch.Generator, device: torch.device) -> Tensor:
+    """The numbers below n in random order; the same ones on every device."""
+    return torch.randperm(n, generator=generator).to(device)

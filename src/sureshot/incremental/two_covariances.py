@@ -2,8 +2,8 @@
 
 In learned coordinates ``z = A' (x - mu)`` the rows of a class are ``z ~ N(m_c, diag w)``, and the means of the classes
 are ``m_c ~ N(0, diag b)``. Both covariances, and the coordinates in which they are diagonal, are shared by all classes
-and come from those that have many rows. A class is then known by how many rows it has and what they add up to: a new one
-is added in O(D) for each row, no other class's probability ratio moves, and with few rows its predictive density
+and come from those that have many rows. A class is then known by how many rows it has and what they add up to: a new
+one is added in O(D) for each row, no other class's probability ratio moves, and with few rows its predictive density
 ``N(M_c, w + V_c)`` is as wide as it should be.
 
 This is the two-covariance form of probabilistic linear discriminant analysis (Ioffe 2006; Brummer & de Villiers 2010),
@@ -23,6 +23,12 @@ LEAST_SHRINKAGE = 0.5
 On held-out base classes of sentence embeddings accuracy is the same from 0.1 to 0.7, and outliers are told apart better
 the larger it is.
 """
+
+LEAST_BETWEEN = 0.01
+"""Variance between classes in units of that within, at least: classes that come later may differ where these do not."""
+
+_NO_SPREAD = 1e-8  # within classes, relative to that of all rows
+_UNKNOWN_WITHIN = 0.25  # of the variance of all rows, where no class shows any spread
 
 
 @dataclass(frozen=True)
@@ -45,9 +51,10 @@ class ClassSums:
         sums = torch.cat([self.sums, self.sums.new_zeros(more, self.sums.shape[1])])
         return ClassSums(sums + other.sums, torch.cat([self.counts, self.counts.new_zeros(more)]) + other.counts)
 
-    def of(self, classes: Tensor) -> ClassSums:
-        """Of some classes, by number or mask."""
-        return ClassSums(self.sums[classes], self.counts[classes])
+    @classmethod
+    def none(cls, like: Tensor) -> ClassSums:
+        """Of one class without rows, as wide as the rows of `like`."""
+        return cls(like.new_zeros(1, like.shape[-1]), like.new_zeros(1))
 
 
 @dataclass(frozen=True)
@@ -57,6 +64,31 @@ class PredictiveDensities:
     mean: Tensor
     variance: Tensor  # of a new row
     mean_variance: Tensor  # the part of it that more rows would take away
+
+
+@dataclass(frozen=True)
+class Discriminants:
+    """Log densities of classes over that of a reference, as quadratic functions of the learned coordinates.
+
+    Differences are formed before anything is multiplied by a row, so that a far row keeps its digits.
+    """
+
+    square: Tensor  # (C, R)
+    straight: Tensor  # (C, R)
+    alone: Tensor  # (C,)
+
+    def at(self, z: Tensor) -> Tensor:
+        """At rows (Q, R) of coordinates, (Q, C)."""
+        return -0.5 * (z.square() @ self.square.mT - 2 * z @ self.straight.mT + self.alone)
+
+    def each(self, z: Tensor) -> Tensor:
+        """The same, added up in an order that does not depend on how many rows and classes there are."""
+        z = z.unsqueeze(1)
+        return -0.5 * ((z.square() * self.square - 2 * z * self.straight).sum(-1) + self.alone)
+
+    def of(self, classes: Tensor | slice) -> Discriminants:
+        """Those of some classes."""
+        return Discriminants(self.square[classes], self.straight[classes], self.alone[classes])
 
 
 @dataclass(frozen=True)
@@ -80,8 +112,8 @@ class TwoCovariances:
 
         The covariance within classes is shrunk to a multiple of the identity by ``max(shrinkage, D / (D + N - C))``;
         in the coordinates that make it the identity, the variances between classes are shrunk to their mean by
-        ``D / (D + C)``. Where all classes have one row, rows are taken to lie half as far from their class's mean as
-        from the centre.
+        ``D / (D + C)``. Where no class shows any spread, because each has one row, say, rows are taken to lie half as
+        far from their class's mean as from the centre; and so they are where there is one class only.
         """
         n_classes, (n_rows, width) = int(y.max()) + 1, x.shape
         classes = ClassSums.of_rows(x, y, n_classes)
@@ -90,9 +122,9 @@ class TwoCovariances:
         apart, spread = x - means[y], means - centre
         freedom = n_rows - n_classes
         within = apart.mT @ apart / max(freedom, 1)
-        size = within.trace() / width
-        if freedom == 0 or float(size) == 0:
-            size = ((x - centre).square().mean() / 4).clamp_min(torch.finfo(x.dtype).tiny ** 0.5)
+        size, total = within.trace() / width, (x - centre).square().mean()
+        if freedom == 0 or bool(size <= _NO_SPREAD * total):
+            size = (_UNKNOWN_WITHIN * total).clamp_min(torch.finfo(x.dtype).tiny ** 0.5)
         share = max(shrinkage, width / (width + freedom))
         within = (1 - share) * within + share * size * torch.eye(width, dtype=x.dtype, device=x.device)
         between = spread.mT @ spread / max(n_classes - 1, 1) - within * (1 / classes.counts).mean()
@@ -102,7 +134,9 @@ class TwoCovariances:
         variances, directions = torch.linalg.eigh((white + white.mT) / 2)
         variances = variances.clamp_min(0)
         share = width / (width + n_classes)
-        variances = (1 - share) * variances + share * variances.mean()
+        variances = ((1 - share) * variances + share * variances.mean()).clamp_min(LEAST_BETWEEN)
+        if n_classes == 1:
+            variances = torch.full_like(variances, 1 / _UNKNOWN_WITHIN - 1)
         basis = torch.linalg.solve_triangular(root.mT, directions, upper=True)
         one = torch.ones((), dtype=x.dtype, device=x.device)
         return cls(centre, basis, variances, torch.ones_like(variances), one)
@@ -114,23 +148,24 @@ class TwoCovariances:
         scale = self.between / (self.within + count * self.between)
         return PredictiveDensities(scale * total, self.within * (1 + scale), self.within * scale)
 
+    def discriminants(self, densities: PredictiveDensities, reference: PredictiveDensities) -> Discriminants:
+        """What tells these classes from the first one of `reference`."""
+        (square, straight, alone), first = _coefficients(densities), _coefficients(reference)
+        return Discriminants(square - first[0][:1], straight - first[1][:1], alone - first[2][:1])
+
+    def coordinates(self, x: Tensor) -> Tensor:
+        """Rows (Q, D) in the learned coordinates, (Q, R)."""
+        return (x - self.centre) @ self.basis
+
     def scores(self, densities: PredictiveDensities, x: Tensor) -> Tensor:
-        """Log densities of rows (Q, D) under each class over that of the first, by `temperature`, (Q, C).
+        """Log densities of rows (Q, D) under each class over that of the first, by `temperature`, (Q, C)."""
+        return self.discriminants(densities, densities).at(self.coordinates(x)) / self.temperature
 
-        Differences are formed before anything is multiplied by a row, so that a far row keeps its digits.
-        """
-        precision = 1 / densities.variance
-        linear = densities.mean * precision
-        constant = (densities.mean * linear - precision.log()).sum(-1)
-        z = (x - self.centre) @ self.basis
-        square, straight, alone = (part - part[:1] for part in (precision, linear, constant))
-        return -0.5 * (z.square() @ square.mT - 2 * z @ straight.mT + alone) / self.temperature
-
-    def log_densities(self, densities: PredictiveDensities, x: Tensor) -> Tensor:
-        """Log densities of rows (Q, D) in the learned coordinates under each class, by `temperature`, (Q, C)."""
-        z = (x - self.centre) @ self.basis
-        apart = (z - densities.mean[0]).square() / densities.variance[0] + densities.variance[0].log()
-        return self.scores(densities, x) - 0.5 * apart.sum(-1, keepdim=True) / self.temperature
+    def first_over_prior(self, densities: PredictiveDensities, x: Tensor) -> Tensor:
+        """Log density of rows (Q, D) under the first class over that under a class without rows, (Q,)."""
+        prior = self.densities(ClassSums.none(x))
+        found = self.discriminants(PredictiveDensities(*(part[:1] for part in _parts(densities))), prior)
+        return found.each(self.coordinates(x)).squeeze(-1) / self.temperature
 
     def tempered(self, factor: float) -> TwoCovariances:
         """With log densities divided by a further factor."""
@@ -139,3 +174,14 @@ class TwoCovariances:
     def to(self, dtype: torch.dtype) -> TwoCovariances:
         """The same numbers in another type."""
         return TwoCovariances(*(getattr(self, part.name).to(dtype) for part in fields(self)))
+
+
+def _coefficients(densities: PredictiveDensities) -> tuple[Tensor, Tensor, Tensor]:
+    """Of ``-2 log N(z; mean, variance)`` without its constant: of z^2, of -2 z, and alone."""
+    precision = 1 / densities.variance
+    straight = densities.mean * precision
+    return precision, straight, (densities.mean * straight - precision.log()).sum(-1)
+
+
+def _parts(densities: PredictiveDensities) -> tuple[Tensor, Tensor, Tensor]:
+    return densities.mean, densities.variance, densities.mean_variance

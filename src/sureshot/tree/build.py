@@ -69,7 +69,7 @@ def build_tree(
         raise ValueError(f"prototypes must be finite, but that of class {label} holds NaN or infinity.")
     if n_starts < 1:
         raise ValueError(f"n_starts must be at least 1, got {n_starts}.")
-    directions = _directions(prototypes.detach().cpu().to(torch.float64))
+    directions = directions_of(prototypes.detach().cpu().to(torch.float64))
     rank = np.empty(len(directions), dtype=np.int64)
     rank[np.lexsort(directions.numpy().T[::-1])] = np.arange(len(directions))
     generator = torch.Generator().manual_seed(seed)
@@ -99,7 +99,7 @@ def label_order_tree(n_classes: int) -> ClassTree:
     return grow(n_classes, lambda classes: (classes[:1], classes[1:]))
 
 
-def _directions(prototypes: Tensor) -> Tensor:
+def directions_of(prototypes: Tensor) -> Tensor:
     """Rows at unit length, whatever their size; those of zero stay zero."""
     largest = prototypes.abs().amax(-1, keepdim=True)
     scaled = prototypes / torch.where(largest > 0, largest, 1)

@@ -1,0 +1,163 @@
+"""`TreeGPClassifier`: classes that arrive over time with a handful of examples, as a scikit-learn estimator.
+
+`fit` learns from the classes of a first session how classes differ and how rows of a class spread. Every
+`partial_fit` is a session: nothing is trained again, nothing of the classes known is forgotten, and no row is kept.
+`GPClassifier` and `FewShotClassifier`, in contrast, keep all rows and condition on all of them anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from sureshot.estimators.base import FittedAttribute, IncrementalClassifier
+from sureshot.estimators.fitted import TrainingSet
+from sureshot.estimators.readers import Reader, TableReader
+from sureshot.estimators.settings import device_for
+from sureshot.estimators.tree_fitted import TreeFitted, first_session, later_session
+from sureshot.estimators.tree_format import TREE_FORMAT
+from sureshot.estimators.tree_settings import strategy_of
+
+
+@dataclass(frozen=True)
+class TopClasses:
+    """The most probable classes of rows, first the most probable."""
+
+    labels: np.ndarray  # (n, k)
+    probabilities: np.ndarray  # (n, k)
+
+
+class TreeGPClassifier(IncrementalClassifier):
+    """Classification with classes that arrive over time, a few examples each, in memory that does not grow with rows.
+
+    Parameters
+    ----------
+    strategy : {"recommended", "shared_root", "session", "rebuild"}, default="recommended"
+        "recommended" keeps of each class the mean of its rows and their number, and of the first session's classes what
+        they say about any class: how its rows spread, and how its mean differs from others'. The other three are trees
+        of binary Gaussian processes as published: the first session's tree with one sub-tree for all later classes
+        ("shared_root"), with a sub-tree for every session ("session"), or one tree built anew every time ("rebuild").
+    n_representatives : int, default=5
+        Rows that the strategies of trees keep of each class, centres of k-means.
+    kernel : {"auto", "unit_rbf", "unit_matern32", "cosine"}, default="auto"
+        Of the strategies of trees, on rows scaled to unit length; "auto" is "unit_rbf".
+    inference : {"auto", "mean_field", "gibbs", "natural_gradient"}, default="auto"
+        Of the strategies of trees; "auto" is mean field for the tree of the first session and Gibbs sampling for all
+        else, and for "rebuild" Gibbs sampling.
+    random_state : int, RandomState or None, default=None
+        None is a fixed seed too: equal calls give equal models.
+    device : str, default="auto"
+        A torch device; "auto" takes CUDA when it is there.
+    base_scale, novel_scale : float, default=4.0 and 8.0
+        Output scales of the tree of the first session, and of all else.
+    n_chains, n_sweeps : int, default=30 and 10
+        Of Gibbs sampling.
+
+    Attributes
+    ----------
+    classes_ : ndarray (C,)
+        In sorted order after `fit`; `partial_fit` appends new ones.
+    memory_ : Memory
+        How many numbers are kept for later sessions, for each class and for all together.
+    tree_ : ClassTree
+        The tree of the classes, numbered in the order of ``classes_``.
+    temperature_ : float
+        What log probabilities are divided by; 1 until `calibrate` sets it. (What the first session taught about how
+        sure to be is inside the model.)
+    log_evidence_ : float
+        Of the kept rows' classes in nats, a lower bound; NaN where a sampler has been at work, and for "recommended".
+    n_features_in_, feature_names_in_
+        Of the columns.
+
+    Notes
+    -----
+    Memory is bounded, so `partial_fit` is not `fit` on all rows. With "recommended" it gives exactly what all rows so
+    far, in any order, give with what the first session taught; with the strategies of trees a class's representatives
+    are chosen anew among the old ones and its new rows. A first session should have many classes, ten at least, with
+    several rows each: they are what everything said about later ones comes from.
+
+    Rows of unit length in the first session are used as they are, else columns are standardised by the first session.
+    A sample weight is a whole number, of how many rows it stands for.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = TreeGPClassifier().fit(X[y < 8], y[y < 8])
+    >>> later = X[y >= 8][:10], y[y >= 8][:10]
+    >>> model.partial_fit(*later).classes_
+    array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
+    >>> print(model.memory_)
+    4,677 numbers: 650 for 10 classes (65 each), 4,027 for all of them
+    >>> model.predict_topk(X[:2], 2).labels[:, 0]
+    array([0, 1])
+    """
+
+    def __init__(
+        self,
+        strategy: str = "recommended",
+        n_representatives: int = 5,
+        kernel: str = "auto",
+        inference: str = "auto",
+        random_state: Any = None,
+        device: str = "auto",
+        base_scale: float = 4.0,
+        novel_scale: float = 8.0,
+        n_chains: int = 30,
+        n_sweeps: int = 10,
+    ) -> None:
+        self.strategy = strategy
+        self.n_representatives = n_representatives
+        self.kernel = kernel
+        self.inference = inference
+        self.random_state = random_state
+        self.device = device
+        self.base_scale = base_scale
+        self.novel_scale = novel_scale
+        self.n_chains = n_chains
+        self.n_sweeps = n_sweeps
+
+    memory_ = FittedAttribute("memory")
+    tree_ = FittedAttribute("tree")
+
+    _format = TREE_FORMAT
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> TreeGPClassifier:
+        """A session: add labelled rows, of old or new classes.
+
+        A first call is a `fit` that may have one class only. `classes` are further ones to make room for; a class
+        without rows predicts from its prior. New classes are appended to ``classes_``; old columns never move.
+        """
+        return self._extend(X, y, classes, sample_weight)
+
+    def predict_topk(self, X: Any, k: int = 5, beam: int | None = None) -> TopClasses:
+        """The k most probable classes of each row, or all if there are fewer.
+
+        With very many classes and "recommended" only branches of ``tree_`` that suit a row are looked at, the `beam`;
+        None is all classes up to 2,000 of them and 32 branches beyond. Probabilities are then normalised over the
+        classes that the beam has reached. The strategies of trees look at all classes.
+        """
+        for name, value in (("k", k), ("beam", 1 if beam is None else beam)):
+            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{name} must be a positive integer; got {value!r}.")
+        fitted: TreeFitted = self._current()
+        k = min(int(k), len(fitted.classes))
+
+        def leading(fitted: Any, queries: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            found: tuple[torch.Tensor, ...] = fitted.leading(queries, k, beam)
+            return found
+
+        probabilities, numbers = self._predict_in_blocks(fitted, X, leading)
+        return TopClasses(fitted.classes[numbers], probabilities)
+
+    def _reader(self) -> Reader:
+        return TableReader()
+
+    def _learn(self, training: TrainingSet, known: TreeFitted | None, seed: int) -> TreeFitted:
+        """Later sessions have the seed and the strategy of the first."""
+        if known is None:
+            return first_session(training, strategy_of(vars(self)), seed, device_for(self.device))
+        return replace(later_session(training, known), temperature=known.temperature, calibrated=known.calibrated)

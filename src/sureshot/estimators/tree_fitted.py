@@ -1,0 +1,228 @@
+"""What `TreeGPClassifier` has learnt: the rows that are kept, and a strategy's model of them.
+
+The kept rows are means of rows as they came, with weights that say of how many. The strategy sees them scaled like all
+inputs; with the numbers of the sessions and what the first session taught they make the model, so they are all that a
+model file holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sureshot.estimators.fitted import Fitted, TrainingSet
+from sureshot.estimators.layout import aligned
+from sureshot.estimators.preprocessing import Scaling, fit_scaling, kernel_inputs
+from sureshot.estimators.settings import memory_budget
+from sureshot.estimators.threads import one_thread
+from sureshot.estimators.uncertainty import entropies
+from sureshot.estimators.validation import LabelledRows, merge_rows
+from sureshot.gaussian.memory import AT_ONCE
+from sureshot.incremental.strategy import ClassRows, SessionModel, Strategy
+from sureshot.tree.class_tree import ClassTree
+
+
+@dataclass(frozen=True)
+class Memory:
+    """How many numbers a model keeps for its later sessions.
+
+    >>> print(Memory(of_class=np.array([385, 385]), shared=148_225))
+    148,995 numbers: 770 for 2 classes (385 each), 148,225 for all of them
+    """
+
+    of_class: np.ndarray  # (C,) int64, for each class in the order of ``classes_``
+    shared: int  # for all classes together
+
+    @property
+    def total(self) -> int:
+        """Of all classes and what they share."""
+        return int(self.of_class.sum()) + self.shared
+
+    def __str__(self) -> str:
+        least, most = int(self.of_class.min()), int(self.of_class.max())
+        each = f"{least:,} each" if least == most else f"{least:,} to {most:,} each"
+        classes = f"{len(self.of_class):,} class{'es' if len(self.of_class) > 1 else ''}"
+        return (
+            f"{self.total:,} numbers: {int(self.of_class.sum()):,} for {classes} ({each}), "
+            f"{self.shared:,} for all of them"
+        )
+
+
+@dataclass(frozen=True)
+class TreeFitted(Fitted):
+    """See `Fitted`; ``rows`` are those that are kept."""
+
+    scaling: Scaling
+    strategy: Strategy
+    sessions: np.ndarray  # (C,) int64, in which each class came: 0 for those that had rows in the first one
+    model: SessionModel
+    seed: int
+    device: torch.device
+
+    @property
+    def tree(self) -> ClassTree:
+        """The tree of the classes, numbered as in ``classes_``."""
+        return self.model.tree
+
+    @property
+    def memory(self) -> Memory:
+        """Numbers kept: a weight and a row for each kept row; covariances or a temperature, and the scaling."""
+        width = self.rows.x.shape[1]
+        kept = np.bincount(self.rows.y, minlength=len(self.classes))
+        shared = sum(part.numel() for part in self.model.shared.values())
+        return Memory(kept * (width + 1), shared + 2 * len(self.scaling.kept))
+
+    @property
+    def queries_at_once(self) -> int:
+        """See `Fitted.queries_at_once`."""
+        return 2 * AT_ONCE // self.model.entries_per_query
+
+    def inputs(self, kept: np.ndarray) -> Tensor:
+        """See `Fitted.inputs`."""
+        return kernel_inputs(kept, self.scaling, self.device)
+
+    def moments(self, queries: Tensor) -> tuple[Tensor]:
+        """See `Predictor.moments`: log probabilities (Q, C)."""
+        return (self.model.log_probabilities(queries),)
+
+    def probabilities(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
+        """See `Predictor.probabilities`."""
+        return torch.softmax(moments[0] / temperature, -1)
+
+    def latents(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Predictor.latents`."""
+        return self.model.class_latents(queries)
+
+    def outlier_scores(self, queries: Tensor) -> Tensor:
+        """See `Predictor.outlier_scores`."""
+        return self.model.outlier_scores(queries)
+
+    def entropies(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        """See `Predictor.entropies`."""
+        mean, variance = self.model.latents(queries)
+        if not len(mean):  # one class
+            return (queries.new_zeros(len(queries)),) * 2
+        return entropies(
+            mean[None], variance[None], lambda drawn: torch.softmax(self.model.class_logits(drawn) / temperature, 1)
+        )
+
+    def leading(self, queries: Tensor, k: int, beam: int | None) -> tuple[Tensor, Tensor]:
+        """Probabilities and numbers of the k most probable classes, each (Q, k)."""
+        found = self.model.leading(queries, k, beam, self.temperature)
+        return found.log_probabilities.exp(), found.classes
+
+
+def first_session(training: TrainingSet, strategy: Strategy, seed: int, device: torch.device) -> TreeFitted:
+    """Learn from the rows of the first session, which say how inputs are scaled."""
+    scaling = fit_scaling(training.rows.x, training.rows.weight, "auto")
+    sessions = np.ones(len(training.classes), dtype=np.int64)
+    sessions[training.rows.y] = 0
+    _check_counts(training.rows)
+    _check_memory(training.rows)
+    with one_thread():
+        inputs = _inputs(training.rows, sessions, scaling, device)
+        rows = _condensed(training.rows, strategy.groups(inputs))
+        kept = _inputs(rows, sessions, scaling, device)
+        taught = strategy.first_session(inputs, kept, seed)
+        shared = {name: aligned(part) for name, part in taught.shared.items()}  # laid out as in a model file
+        model = strategy.later_session(shared, kept, seed, taught)
+    return _fitted(training, rows, scaling, strategy, sessions, model, seed, device)
+
+
+def later_session(training: TrainingSet, known: TreeFitted) -> TreeFitted:
+    """Learn from kept rows and new ones, or from fewer kept rows; what the first session taught stays."""
+    _check_counts(training.rows)
+    number = {label: k for k, label in enumerate(known.classes.tolist())}
+    new = int(known.sessions.max()) + 1
+    labels = training.classes.tolist()
+    sessions = np.array([known.sessions[number[label]] if label in number else new for label in labels], dtype=np.int64)
+    with one_thread():
+        inputs = _inputs(training.rows, sessions, known.scaling, known.device)
+        rows = _condensed(training.rows, known.strategy.groups(inputs))
+        kept = _inputs(rows, sessions, known.scaling, known.device)
+        model = known.strategy.later_session(known.model.shared, kept, known.seed, known.model)
+    return _fitted(training, rows, known.scaling, known.strategy, sessions, model, known.seed, known.device)
+
+
+def restored(
+    training: TrainingSet,
+    scaling: Scaling,
+    strategy: Strategy,
+    sessions: np.ndarray,
+    shared: Mapping[str, np.ndarray],
+    seed: int,
+    device: torch.device,
+) -> TreeFitted:
+    """What a model file holds, whose rows are kept ones."""
+    with one_thread():  # as when it was learnt: the bits are the same
+        kept = _inputs(training.rows, sessions, scaling, device)
+        model = strategy.later_session({name: aligned(part, device) for name, part in shared.items()}, kept, seed, None)
+    return _fitted(training, training.rows, scaling, strategy, sessions, model, seed, device)
+
+
+def _fitted(
+    training: TrainingSet,
+    rows: LabelledRows,
+    scaling: Scaling,
+    strategy: Strategy,
+    sessions: np.ndarray,
+    model: SessionModel,
+    seed: int,
+    device: torch.device,
+) -> TreeFitted:
+    return TreeFitted(
+        classes=training.classes,
+        columns=training.columns,
+        reader=training.reader,
+        rows=rows,
+        temperature=1.0,
+        calibrated=False,
+        log_evidence=model.log_evidence,
+        scaling=scaling,
+        strategy=strategy,
+        sessions=sessions,
+        model=model,
+        seed=seed,
+        device=device,
+    )
+
+
+def _inputs(rows: LabelledRows, sessions: np.ndarray, scaling: Scaling, device: torch.device) -> ClassRows:
+    x = kernel_inputs(rows.x, scaling, device)
+    return ClassRows(x, *(aligned(part, device) for part in (rows.y, rows.weight, sessions)))
+
+
+def _condensed(rows: LabelledRows, groups: Tensor) -> LabelledRows:
+    """Every group of rows replaced by its mean; a row that is its whole group stays as it is, to the last bit."""
+    numbers = np.unique(groups.cpu().numpy(), return_inverse=True)[1]
+    order = np.argsort(numbers, kind="stable")
+    numbers = numbers[order]
+    starts, sizes = np.flatnonzero(np.diff(numbers, prepend=-1)), np.bincount(numbers)
+    weight = np.add.reduceat(rows.weight[order], starts)
+    share = np.where(sizes[numbers] == 1, 1.0, rows.weight[order] / weight[numbers])
+    x = np.add.reduceat(share[:, None] * rows.x[order], starts, axis=0)  # shares first: sums stay within range
+    return merge_rows(x, rows.y[order][starts], weight)
+
+
+def _check_counts(rows: LabelledRows) -> None:
+    """Refuse weights that are not whole numbers."""
+    wrong = rows.weight[rows.weight != np.round(rows.weight)]
+    if len(wrong):
+        raise ValueError(
+            "sample_weight must hold whole numbers for TreeGPClassifier, of how many rows each stands for, but it "
+            f"holds {wrong[0]:g}: leave it out, or round it."
+        )
+
+
+def _check_memory(rows: LabelledRows) -> None:
+    """Refuse weights so large that the rows they stand for do not fit in memory."""
+    needed, available = 40.0 * rows.weight.sum() * rows.x.shape[1], memory_budget("auto")
+    if needed > available:
+        raise MemoryError(
+            f"learning from {rows.weight.sum():g} rows would take about {needed / 1e9:.1f} GB, and "
+            f"{available / 1e9:.1f} GB may be used: use smaller weights, or fewer rows of each class."
+        )

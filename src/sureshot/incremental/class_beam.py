@@ -1,0 +1,97 @@
+"""The most probable of many Gaussian classes without looking at all of them.
+
+Classes that hang together in a tree are merged into one Gaussian, by its moments. A query meets the merged Gaussians of
+the branches that hold at most some number of classes each, and then the classes of the branches that suit it best, each
+by its own density. With C classes a query costs about the square root of C in the place of C. How many branches are
+followed is the width of the beam: with all of them the answer is the dense one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sureshot.incremental.two_covariances import Discriminants, PredictiveDensities, TwoCovariances
+from sureshot.tree.class_tree import ClassTree
+
+DENSE_CLASSES = 2000
+"""With so many classes or fewer, all of them are looked at unless a beam is asked for: it is as fast."""
+
+DEFAULT_BEAM = 32
+
+
+@dataclass(frozen=True)
+class ClassBeam:
+    """Branches of a tree of classes, merged."""
+
+    members: tuple[Tensor, ...]  # of each branch its classes, int64
+    merged: Discriminants  # of the branches
+    classes: Discriminants
+
+    @classmethod
+    def of(
+        cls, tree: ClassTree, covariances: TwoCovariances, densities: PredictiveDensities, classes: Discriminants
+    ) -> ClassBeam:
+        """Branches of at most about ``sqrt(C / beam)`` classes."""
+        most = max(2, round((tree.n_classes / DEFAULT_BEAM) ** 0.5))
+        leaves = torch.tensor(tree.leaves, device=densities.mean.device)
+        members = tuple(leaves[begin:end] for begin, end in _branches(tree, most))
+        merged = [_merged(densities, own) for own in members]
+        whole = PredictiveDensities(*(torch.stack(part) for part in zip(*merged, strict=True)))
+        return cls(members, covariances.discriminants(whole, densities), classes)
+
+    def candidates(self, z: Tensor, beam: int) -> tuple[Tensor, Tensor]:
+        """Scores of the classes on the beam at queries (Q, R), and which they are, each (Q, K).
+
+        Minus infinity where a query has fewer than K.
+        """
+        sizes = torch.tensor([len(own) for own in self.members], device=z.device)
+        chosen = self.merged.at(z).topk(min(beam, len(sizes)), dim=-1).indices  # (Q, B)
+        widest = int(sizes.max())
+        scores = z.new_full((*chosen.shape, widest), -torch.inf)
+        numbers = chosen.new_zeros(scores.shape)
+        flat = chosen.flatten()
+        order = flat.argsort(stable=True)
+        for branch, own in enumerate(order.split(torch.bincount(flat, minlength=len(sizes)).tolist())):
+            if not len(own):
+                continue
+            classes = self.members[branch]
+            found = self.classes.of(classes).at(z[own // chosen.shape[1]])
+            scores.view(-1, widest)[own, : len(classes)] = found
+            numbers.view(-1, widest)[own, : len(classes)] = classes
+        return scores.flatten(1), numbers.flatten(1)
+
+    def enough(self, beam: int, k: int) -> int:
+        """The beam, or the wider one whose branches hold k classes whichever they are."""
+        smallest = torch.tensor(sorted(len(own) for own in self.members)).cumsum(0)
+        return max(beam, int((smallest < k).sum()) + 1)
+
+
+def _branches(tree: ClassTree, most: int) -> list[tuple[int, int]]:
+    """Places among the leaves of the largest branches that hold at most so many classes."""
+    found, waiting = [], [tree.n_classes if tree.n_nodes else 0]
+    while waiting:
+        child = waiting.pop()
+        if child < tree.n_classes:
+            place = int(tree.positions[child])
+            begin, end = place, place + 1
+        else:
+            begin, end = (int(part[child - tree.n_classes]) for part in (tree.spans.begin, tree.spans.end))
+        if end - begin <= most:
+            found.append((begin, end))
+        else:
+            left, right = tree.children[child - tree.n_classes]
+            waiting += [right, left]
+    return found
+
+
+def _merged(densities: PredictiveDensities, own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The Gaussian with the moments of an equal mixture of some classes."""
+    mean = densities.mean[own]
+    return (
+        mean.mean(0),
+        densities.variance[own].mean(0) + mean.var(0, correction=0),
+        densities.mean_variance[own].mean(0),
+    )

@@ -1,0 +1,123 @@
+"""What a strategy for classes that arrive over time is, and what it has learnt after any number of sessions.
+
+A session brings rows of classes, new ones as a rule. Of all rows a strategy keeps few: the means of the groups that it
+puts each class's rows into (`Strategy.groups`), weighted by how many rows they stand for. What the next session starts
+from is these, the number of the session in which each class came, and what is `SessionModel.shared`; everything else is
+a function of the three, so that a model file holds nothing else.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor
+
+from sureshot.tree.class_tree import ClassTree
+
+
+@dataclass(frozen=True)
+class ClassRows:
+    """Weighted rows of classes, some of which may have none."""
+
+    x: Tensor  # (N, D)
+    y: Tensor  # (N,) int64
+    weight: Tensor  # (N,), how many rows each stands for
+    sessions: Tensor  # (C,) int64, in which each class came: 0 for the classes that had rows in the first one
+
+    @property
+    def n_classes(self) -> int:
+        """C."""
+        return len(self.sessions)
+
+
+class Leading(NamedTuple):
+    """The most probable classes of queries, first the most probable; both (Q, k)."""
+
+    log_probabilities: Tensor
+    classes: Tensor  # int64
+
+
+def most_probable(log_probabilities: Tensor, k: int) -> Leading:
+    """Of all classes (Q, C); of equally probable ones the first comes first."""
+    found = log_probabilities.sort(stable=True, dim=-1, descending=True)
+    return Leading(found.values[:, :k], found.indices[:, :k])
+
+
+class SessionModel(ABC):
+    """All classes so far, ready to be asked."""
+
+    n_classes: int
+
+    @property
+    @abstractmethod
+    def shared(self) -> Mapping[str, Tensor]:
+        """What the first session taught that is kept for all later ones."""
+
+    @property
+    @abstractmethod
+    def tree(self) -> ClassTree:
+        """The tree of the classes."""
+
+    @property
+    @abstractmethod
+    def log_evidence(self) -> float:
+        """Of the kept rows' classes, in nats; NaN where there is none."""
+
+    @property
+    @abstractmethod
+    def entries_per_query(self) -> int:
+        """Intermediate numbers that a query takes, so that callers can bound memory by asking in blocks."""
+
+    @abstractmethod
+    def log_probabilities(self, x: Tensor) -> Tensor:
+        """Of the classes at queries (Q, D), (Q, C)."""
+
+    @abstractmethod
+    def class_latents(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Means and variances of one latent for each class, each (Q, C)."""
+
+    @abstractmethod
+    def latents(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Means and variances of the independent latents that the classes' probabilities are made of, each (L, Q)."""
+
+    @abstractmethod
+    def class_logits(self, latents: Tensor) -> Tensor:
+        """Log probabilities of the classes given latents (P, L, Q), up to a number for each query; (P, C, Q)."""
+
+    @abstractmethod
+    def outlier_scores(self, x: Tensor) -> Tensor:
+        """How little queries are like any class that has rows, (Q,)."""
+
+    @abstractmethod
+    def leading(self, x: Tensor, k: int, beam: int | None, temperature: float = 1.0) -> Leading:
+        """The k most probable classes, by a search that looks at a beam of so many branches; None: as it suits.
+
+        Log probabilities are divided by the temperature and normalised again.
+        """
+
+
+class Strategy(ABC):
+    """How classes that arrive are remembered and told apart."""
+
+    @abstractmethod
+    def groups(self, rows: ClassRows) -> Tensor:
+        """Which rows are replaced by their mean: numbers (N,); rows of one group have one class.
+
+        A class whose rows need no replacing has a group for each of them.
+        """
+
+    @abstractmethod
+    def first_session(self, rows: ClassRows, kept: ClassRows, seed: int) -> SessionModel:
+        """From all rows of the first session, and those of them that are kept."""
+
+    @abstractmethod
+    def later_session(
+        self, shared: Mapping[str, Tensor], kept: ClassRows, seed: int, before: SessionModel | None
+    ) -> SessionModel:
+        """From what was shared before and the rows that are kept now.
+
+        What is known `before` may be used again, where it is what would be found anew.
+        """

@@ -1,0 +1,40 @@
+"""The temperature of scores by rows that took no part in making them."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+_COLDEST, _HOTTEST = 1e-3, 1e3
+_HALVINGS = 45  # of the interval of log temperatures: to ten digits
+
+
+def loss_and_temperature(
+    scores: Tensor,  # (N, C)
+    y: Tensor,  # (N,)
+) -> tuple[float, float]:
+    """Mean log loss in nats at the temperature that suits scores best, and that temperature.
+
+    One row in all is counted as labelled at random: without it rows that are all named right ask for certainty.
+    """
+    scores = scores.double()
+    scores = scores - scores.amax(-1, keepdim=True)
+    share = 1 / (1 + len(y))
+    own = scores.gather(-1, y.unsqueeze(-1)).squeeze(-1)
+    observed = float(((1 - share) * own + share * scores.mean(-1)).mean())
+
+    def expected(log_temperature: float) -> float:
+        return float((torch.softmax(scores / math.exp(log_temperature), -1) * scores).sum(-1).mean())
+
+    # The mean score by the probabilities falls as the temperature rises, and at the best one it is that of the labels.
+    cold, hot = math.log(_COLDEST), math.log(_HOTTEST)
+    if expected(hot) == observed:  # all scores are equal
+        return float(cross_entropy(scores, y)), 1.0
+    for _ in range(_HALVINGS):
+        middle = (cold + hot) / 2
+        cold, hot = (middle, hot) if expected(middle) > observed else (cold, middle)
+    found = math.exp((cold + hot) / 2)
+    return float(cross_entropy(scores / found, y)), found

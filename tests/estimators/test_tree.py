@@ -1,0 +1,240 @@
+"""`TreeGPClassifier`: sessions, what is kept, what stays as it was."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sureshot import TreeGPClassifier
+from sureshot.estimators import TREE_PRESETS, base
+from sureshot.incremental.two_covariances import ClassSums, TwoCovariances
+from sureshot.persistence import ArtifactError, load_artifact, save_artifact
+
+D = 6
+CENTRES = 2 * np.random.default_rng(0).normal(size=(20, D))
+NAMES = np.array([f"class {k:02}" for k in range(20)])
+FAST: dict[str, Any] = {"n_chains": 3, "n_sweeps": 3, "n_representatives": 3}
+STRATEGIES = ("recommended", "shared_root", "session", "rebuild")
+QUERIES = 2 * np.random.default_rng(1).normal(size=(30, D))
+
+
+def rows(classes: Any, n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    labels = np.repeat(np.asarray(classes), n)
+    return CENTRES[labels] + np.random.default_rng(seed).normal(size=(len(labels), D)), NAMES[labels]
+
+
+def fitted(strategy: str = "recommended", n_classes: int = 12, **settings: Any) -> TreeGPClassifier:
+    return TreeGPClassifier(strategy=strategy, **FAST, **settings).fit(*rows(range(n_classes), 8))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_sessions_of_new_classes(strategy: str, tmp_path: Path) -> None:
+    model = fitted(strategy)
+    model.partial_fit(*rows([15, 13], 5)).partial_fit(*rows([14], 1))
+    assert model.classes_.tolist() == [*NAMES[:12], NAMES[13], NAMES[15], NAMES[14]]
+    x, y = rows([*range(12), 13, 14, 15], 10, seed=5)
+    assert model.score(x, y) > (0.75 if strategy == "recommended" else 0.6)  # chance is 0.07
+    model.save(tmp_path / "model")
+    loaded = TreeGPClassifier.load(tmp_path / "model")
+    for name in ("predict_proba", "outlier_score"):
+        np.testing.assert_array_equal(getattr(loaded, name)(x), getattr(model, name)(x))
+    assert loaded.memory_.total == model.memory_.total
+    assert loaded.get_params() == model.get_params()
+    more = rows([16], 3)
+    expected = model.partial_fit(*more).predict_proba(x)
+    np.testing.assert_array_equal(loaded.partial_fit(*more).predict_proba(x), expected)
+
+
+@pytest.mark.parametrize("strategy", ["shared_root", "session"])
+def test_first_classes_keep_their_sub_tree(strategy: str) -> None:
+    model = fitted(strategy)
+    before = model._fitted.model.posterior
+    model.partial_fit(*rows([15, 13], 5)).partial_fit(*rows([14, 16], 5))
+    after, tree = model._fitted.model.posterior, model.tree_
+    node = next(k for k in range(tree.n_nodes) if sorted(tree.classes_below(k)) == list(range(12)))
+    inputs = model._fitted.inputs(QUERIES)
+    x = inputs / inputs.norm(dim=-1, keepdim=True)
+    assert torch.equal(after.log_probabilities(x, below=node), before.log_probabilities(x))
+
+
+def test_recommended_in_any_order_is_all_rows_at_once() -> None:
+    x, y = rows([15, 13, 2], 5)
+    at_once, one_by_one = fitted().partial_fit(x, y), fitted()
+    for place in np.random.default_rng(0).permutation(len(y)):
+        one_by_one.partial_fit(x[place : place + 1], y[place : place + 1])
+    same = [one_by_one.classes_.tolist().index(name) for name in at_once.classes_]
+    for name in ("predict_proba", "predict_log_proba"):
+        one, other = (getattr(model, name)(QUERIES) for model in (at_once, one_by_one))
+        np.testing.assert_allclose(one, other[:, same], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(at_once.outlier_score(QUERIES), one_by_one.outlier_score(QUERIES), rtol=1e-9)
+
+
+def test_recommended_is_two_covariances_of_scaled_rows() -> None:
+    model = fitted().partial_fit(*rows([15], 5))
+    covariances = TwoCovariances(**model._fitted.model.shared)
+    x, y = (np.concatenate(pair) for pair in zip(rows(range(12), 8), rows([15], 5), strict=True))
+    inputs = model._fitted.inputs(x)
+    codes = torch.tensor([model.classes_.tolist().index(label) for label in y])
+    densities = covariances.densities(ClassSums.of_rows(inputs, codes, 13))
+    queries = model._fitted.inputs(QUERIES)
+    expected = torch.softmax(covariances.scores(densities, queries), -1)
+    np.testing.assert_allclose(model.predict_proba(QUERIES), expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_forgotten_classes_leave_the_others_as_they_were(strategy: str) -> None:
+    model, never = fitted(strategy), fitted(strategy)
+    model.partial_fit(*rows([15, 13], 5)).forget([NAMES[15], NAMES[13]])
+    if strategy == "recommended":
+        np.testing.assert_allclose(model.predict_proba(QUERIES), never.predict_proba(QUERIES), rtol=1e-12)
+        np.testing.assert_array_equal(model._fitted.rows.x, never._fitted.rows.x)
+        odds = np.log(model.predict_proba(QUERIES))
+        odds = odds[:, 1:] - odds[:, :1]
+        model.forget(NAMES[1])
+        fewer = np.log(model.predict_proba(QUERIES))
+        np.testing.assert_allclose(fewer[:, 1:] - fewer[:, :1], odds[:, 1:], rtol=1e-9, atol=1e-9)
+    else:
+        np.testing.assert_array_equal(model.predict_proba(QUERIES), never.predict_proba(QUERIES))
+
+
+def test_what_is_kept() -> None:
+    model = fitted()
+    assert model.memory_.of_class.tolist() == [D + 1] * 12
+    assert model.memory_.shared == D + D * D + D + D + 1 + 2 * D
+    model.partial_fit(*rows([13, 2], 500))
+    assert model.memory_.of_class.tolist() == [D + 1] * 13
+    assert str(model.memory_) == "158 numbers: 91 for 13 classes (7 each), 67 for all of them"
+    with pytest.raises(FrozenInstanceError):
+        model.memory_.shared = 0  # type: ignore[misc]
+    tree = fitted("shared_root").partial_fit(*rows([13, 2], 50)).partial_fit(*rows([14], 1))
+    assert tree.memory_.of_class.tolist() == [3 * (D + 1)] * 13 + [D + 1]
+    assert "7 to 21 each" in str(tree.memory_)
+    assert tree.memory_.total == 39 * 7 + 7 + tree.memory_.shared
+    assert tree._fitted.rows.weight.sum() == 12 * 8 + 101
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_classes_without_rows_predict_from_the_prior(strategy: str) -> None:
+    model = TreeGPClassifier(strategy=strategy, **FAST)
+    model.partial_fit(*rows(range(1, 6), 5), classes=NAMES[[0, 9]])
+    assert model.classes_.tolist() == NAMES[[0, 1, 2, 3, 4, 5, 9]].tolist()
+    p = model.predict_proba(QUERIES)
+    assert (p[:, [0, 6]] > 0).all()
+    assert (p[:, [0, 6]] < 1).all()
+    if strategy == "recommended":
+        np.testing.assert_allclose(p[:, 0], p[:, 6])
+    scores = model.outlier_score(QUERIES)
+    model.partial_fit(*rows([9], 4))
+    assert (model.outlier_score(QUERIES) <= scores + 1e-9).all()
+    x, y = rows([*range(1, 6), 9], 10, seed=5)
+    assert model.score(x, y) > 0.6
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_most_probable_classes(strategy: str) -> None:
+    model = fitted(strategy).partial_fit(*rows([13], 3)).calibrate(*rows([*range(12), 13], 3, seed=9))
+    p, found = model.predict_proba(QUERIES), model.predict_topk(QUERIES, 4)
+    order = np.argsort(-p, axis=1, kind="stable")[:, :4]
+    np.testing.assert_array_equal(found.labels, model.classes_[order])
+    np.testing.assert_allclose(found.probabilities, np.take_along_axis(p, order, 1), rtol=1e-9)
+    wide = model.predict_topk(QUERIES, 4, beam=13)
+    np.testing.assert_array_equal(wide.labels, found.labels)
+    np.testing.assert_allclose(wide.probabilities, found.probabilities, rtol=1e-9)
+    assert model.predict_topk(QUERIES, 99).labels.shape == (30, 13)
+    for wrong in ({"k": 0}, {"k": 2.0}, {"k": True}, {"beam": 0}):
+        with pytest.raises(ValueError, match="must be a positive integer"):
+            model.predict_topk(QUERIES, **wrong)  # type: ignore[arg-type]
+
+
+def test_unknown_classes_are_recognised() -> None:
+    model = fitted().partial_fit(*rows([12, 13], 5))
+    known, unknown = rows(range(14), 10, seed=3)[0], rows(range(14, 20), 20, seed=3)[0]
+    scores = model.outlier_score(known), model.outlier_score(unknown)
+    assert np.mean(scores[1][:, None] > scores[0]) > 0.8
+
+
+def test_epistemic_uncertainty_falls_with_rows() -> None:
+    model = fitted().partial_fit(*rows([13], 1))
+    x = rows([13], 20, seed=4)[0]
+    few = model.uncertainty(x).epistemic.mean()
+    model.partial_fit(*rows([13], 50, seed=6))
+    assert model.uncertainty(x).epistemic.mean() < few
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_weights_are_counts(strategy: str) -> None:
+    x, y = rows(range(4), 6)
+    weight = np.random.default_rng(0).integers(0, 3, len(y))
+    settings = {**FAST, "n_representatives": 20}
+    weighted = TreeGPClassifier(strategy=strategy, **settings).fit(x, y, sample_weight=weight)
+    repeated = TreeGPClassifier(strategy=strategy, **settings).fit(x.repeat(weight, 0), y.repeat(weight))
+    np.testing.assert_array_equal(weighted.predict_proba(QUERIES), repeated.predict_proba(QUERIES))
+    for call in (weighted.fit, weighted.partial_fit):
+        with pytest.raises(ValueError, match="whole numbers"):
+            call(x, y, sample_weight=np.full(len(y), 0.5))
+
+
+def test_weights_beyond_memory_are_refused() -> None:
+    x, y = rows(range(4), 6)
+    with pytest.raises(MemoryError, match="use smaller weights"):
+        TreeGPClassifier().fit(x, y, sample_weight=np.full(len(y), 1e12))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"strategy": "best"}, "strategy must be one of 'recommended', 'shared_root'"),
+        ({"kernel": "unit_rbf"}, "is for the strategies of trees"),
+        ({"inference": "gibbs"}, "is for the strategies of trees"),
+        ({"strategy": "session", "kernel": "rbf"}, "kernel must be one of"),
+        ({"n_representatives": 0}, "n_representatives must be a positive integer"),
+        ({"n_chains": 2.5}, "n_chains must be a positive integer"),
+        ({"novel_scale": 0}, "novel_scale must be a positive number"),
+        ({"base_scale": "wide"}, "base_scale must be a positive number"),
+        ({"device": "toaster"}, "device must be"),
+    ],
+)
+def test_bad_settings(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        TreeGPClassifier(**settings).fit(*rows(range(3), 3))
+
+
+def test_presets_are_arguments() -> None:
+    for preset in TREE_PRESETS.values():
+        assert TreeGPClassifier(**preset).get_params().items() >= preset.items()
+    small = TreeGPClassifier(**{**TREE_PRESETS["released"], **FAST}).fit(*rows(range(4), 5))
+    assert small.partial_fit(*rows([5], 5)).predict_proba(QUERIES).shape == (30, 5)
+
+
+@pytest.mark.parametrize("change", ["sessions", "within", "basis", "settings", "temperature"])
+def test_malformed_files_are_refused(change: str, tmp_path: Path) -> None:
+    fitted().save(tmp_path / "model")
+    artifact = load_artifact(tmp_path / "model")
+    header, arrays = dict(artifact.header), dict(artifact.arrays)
+    if change == "settings":
+        header["settings"] = {**header["settings"], "strategy": "best"}
+    elif change == "sessions":
+        arrays["sessions"] = arrays["sessions"][:-1]
+    elif change == "basis":
+        arrays["shared.basis"] = arrays["shared.basis"][:, :-1]
+    elif change == "temperature":
+        arrays["shared.temperature"] = -arrays["shared.temperature"]
+    else:
+        arrays["shared.within"] = -arrays["shared.within"]
+    for name in ("format", "kind", "version"):
+        header.pop(name, None)
+    save_artifact(tmp_path / "changed", artifact.kind, header, arrays)
+    with pytest.raises(ArtifactError):
+        TreeGPClassifier.load(tmp_path / "changed")
+
+
+def test_blocks_of_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = fitted()
+    whole = model.predict_topk(QUERIES, 3)
+    monkeypatch.setattr(base, "LARGEST_BLOCK", 4)
+    np.testing.assert_array_equal(model.predict_topk(QUERIES, 3).labels, whole.labels)

@@ -1,0 +1,147 @@
+"""What is learnt by pretending that classes are new, on classes that are."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from sureshot.incremental import simulated_sessions
+from sureshot.incremental.simulated_sessions import learn_by_sessions, left_out_temperature
+from sureshot.incremental.temperature import loss_and_temperature
+from sureshot.incremental.two_covariances import ClassSums, TwoCovariances
+
+
+def drawn(n_classes: int, n_rows: int, seed: int, width: int = 30, directions: int = 4) -> tuple[Tensor, Tensor]:
+    """Classes that differ in a few directions; tails are heavy, so that moments are not the best there is."""
+    fixed = torch.Generator().manual_seed(99)
+    mixing = torch.randn(width, width, dtype=torch.float64, generator=fixed) / width**0.5
+    generator = torch.Generator().manual_seed(seed)
+    means = torch.zeros(n_classes, width, dtype=torch.float64)
+    means[:, :directions] = 3 * torch.randn(n_classes, directions, dtype=torch.float64, generator=generator)
+    y = torch.arange(n_classes).repeat_interleave(n_rows)
+    noise = torch.randn(len(y), width, dtype=torch.float64, generator=generator)
+    scale = torch.rand(len(y), 1, dtype=torch.float64, generator=generator).clamp_min(0.1) ** -0.5
+    return (means[y] + scale * noise) @ mixing, y
+
+
+def loss_on_new_classes(found: TwoCovariances, seed: int) -> tuple[float, float]:
+    """Mean log loss and accuracy on classes that took no part, of five rows each."""
+    x, y = drawn(20, 25, seed)
+    place = torch.arange(len(y)) % 25
+    classes = ClassSums.of_rows(x[place < 5], y[place < 5], 20)
+    scores, truth = found.scores(found.densities(classes), x[place >= 5]), y[place >= 5]
+    return float(cross_entropy(scores, truth)), float((scores.argmax(-1) == truth).double().mean())
+
+
+def test_places_are_a_random_order_of_every_classs_rows() -> None:
+    y = torch.tensor([0, 2, 0, 1, 2, 2, 0, 0])
+    found = [simulated_sessions._places(y, torch.Generator().manual_seed(seed)) for seed in range(300)]
+    for place in found:
+        for label in range(3):
+            assert place[y == label].sort().values.tolist() == list(range(int((y == label).sum())))
+    first = torch.stack(found)[:, y == 0].argmin(-1)  # which of the four rows of class 0 is at place 0
+    counts = torch.bincount(first, minlength=4)
+    assert bool(((counts - 75).abs() < 4 * (300 * 0.25 * 0.75) ** 0.5).all())
+
+
+def test_equal_generators_learn_equal_covariances() -> None:
+    x, y = drawn(12, 8, 0)
+    one, two, other = (learn_by_sessions(x, y, torch.Generator().manual_seed(seed)) for seed in (1, 1, 2))
+    for part in fields(TwoCovariances):
+        assert torch.equal(getattr(one, part.name), getattr(two, part.name))
+        assert getattr(one, part.name).dtype == torch.float64
+    assert not torch.equal(one.basis, other.basis)
+
+
+def test_what_is_learnt_names_rows_of_new_classes_better() -> None:
+    x, y = drawn(40, 20, 0)
+    learnt = learn_by_sessions(x, y, torch.Generator().manual_seed(0))
+    estimated = TwoCovariances.estimated(x, y)
+    x_new, y_new = drawn(20, 25, 5)
+    classes = ClassSums.of_rows(x_new[::5], y_new[::5], 20)
+    scores = estimated.scores(estimated.densities(classes), x_new)
+    best = estimated.tempered(loss_and_temperature(scores, y_new)[1])  # at a temperature that new classes chose
+    for seed in (3, 4):
+        (loss, accuracy), (loss_before, accuracy_before) = (
+            loss_on_new_classes(found, seed) for found in (learnt, best)
+        )
+        assert loss < loss_before - 0.02
+        assert accuracy > accuracy_before
+
+
+@pytest.mark.parametrize("n_rows", [1, 2, 3, 5])
+@pytest.mark.parametrize("n_classes", [1, 2, 9, 11])
+def test_few_classes_and_few_rows(n_classes: int, n_rows: int) -> None:
+    x, y = drawn(n_classes, n_rows, 0)
+    found = learn_by_sessions(x, y, torch.Generator().manual_seed(0))
+    assert all(bool(torch.isfinite(getattr(found, part.name)).all()) for part in fields(found))
+    assert float(found.temperature) > 0
+    if n_classes == 1 or n_rows == 1:
+        assert float(found.temperature) == pytest.approx(30**0.5)
+
+
+def test_classes_of_one_row_among_others() -> None:
+    x, y = drawn(14, 6, 0)
+    kept = (y < 11) | (torch.arange(len(y)) % 6 == 0)
+    found = learn_by_sessions(x[kept], y[kept], torch.Generator().manual_seed(0))
+    assert bool(torch.isfinite(found.basis).all())
+
+
+def test_left_out_rows_say_how_sure_to_be() -> None:
+    """Five classes: the temperature is near the one that new rows of them ask for."""
+    x, y = drawn(5, 40, 1)
+    train = torch.arange(len(y)) % 40 < 12
+    found = TwoCovariances.estimated(x[train], y[train])
+    temperature = left_out_temperature(x[train], y[train], torch.Generator().manual_seed(0))
+    scores = found.scores(found.densities(ClassSums.of_rows(x[train], y[train], 5)), x[~train])
+    best = loss_and_temperature(scores, y[~train])[0]
+    assert float(cross_entropy(scores / temperature, y[~train])) < best + 0.05
+
+
+def test_temperature_against_a_grid_with_one_random_label() -> None:
+    generator = torch.Generator().manual_seed(0)
+    scores = 5 * torch.randn(20, 4, dtype=torch.float64, generator=generator)
+    y = torch.distributions.Categorical(logits=scores / 2).sample()
+
+    def smoothed(temperature: float) -> float:
+        logs = torch.log_softmax(scores / temperature, -1)
+        own = logs.gather(-1, y[:, None]).mean()
+        return float(-(20 * own + logs.mean()) / 21)
+
+    loss, found = loss_and_temperature(scores, y)
+    assert loss == pytest.approx(float(cross_entropy(scores / found, y)))
+    assert all(smoothed(found) <= smoothed(found * factor) for factor in (0.9, 0.999, 1.001, 1.1))
+    assert loss_and_temperature(torch.zeros(3, 2), torch.zeros(3, dtype=torch.int64))[1] == 1
+    assert loss_and_temperature(scores, scores.argmax(-1))[1] > 0.3  # all are right, and yet not certain
+
+
+@pytest.mark.real_data
+def test_intents_of_sentences() -> None:
+    """Forty base intents, then twenty of five sentences each: above nearest class means, and about as sure as right."""
+    with np.load(Path(os.environ["SURESHOT_DATA"]) / "clinc150_minilm.npz") as file:
+        embedding, label, split = file["embedding"], file["label"], file["split"]
+    x, y = torch.tensor(embedding, dtype=torch.float64), torch.tensor(label, dtype=torch.int64)
+    x = x / x.norm(dim=-1, keepdim=True)
+
+    def some(which: int, classes: range, n: int) -> Tensor:
+        generator = torch.Generator().manual_seed(0)
+        own = [(torch.tensor(split == which) & (y == c)).nonzero().flatten() for c in classes]
+        return torch.cat([rows[torch.randperm(len(rows), generator=generator)[:n]] for rows in own])
+
+    base, novel, test = some(0, range(40), 40), some(0, range(40, 60), 5), some(2, range(60), 20)
+    found = learn_by_sessions(x[base], y[base], torch.Generator().manual_seed(0))
+    known = torch.cat([base, novel])
+    classes = ClassSums.of_rows(x[known], y[known], 60)
+    p = torch.softmax(found.scores(found.densities(classes), x[test]), -1)
+    right = (p.argmax(-1) == y[test]).double()
+    means = classes.sums / classes.sums.norm(dim=-1, keepdim=True)
+    nearest = ((x[test] @ means.mT).argmax(-1) == y[test]).double()
+    assert float(right.mean()) > float(nearest.mean()) + 0.01
+    assert abs(float(p.amax(-1).mean() - right.mean())) < 0.05
