@@ -1,7 +1,8 @@
 """What is learnt and what is forgotten while classes arrive in sessions.
 
-``R[k, j]`` is the accuracy on the test rows of session j's classes after session k, among all classes seen so far; it is
-defined for j <= k, and everything here is a function of it or of a column of it. Sessions count from 0, the base session.
+``R[k, j]`` is the accuracy on the test rows of session j's classes after session k, among all classes seen so far; it
+is defined for j <= k, and everything here is a function of it or of a column of it. Sessions count from 0, the base
+session.
 
 Forgetting only counts what was known once: a class that is never learnt forgets nothing. So it is read beside the
 accuracy. The harmonic mean of the accuracies on base and on novel classes, both among all classes, is high only if both
