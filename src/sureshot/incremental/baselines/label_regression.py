@@ -1,12 +1,12 @@
-"""Incremental label regression: a Gaussian process on -1/+1 targets, whose rows are appended and never factorised again.
+"""Incremental label regression: a Gaussian process on -1/+1 targets; rows are appended, nothing is factorised again.
 
 All classes share one kernel matrix, so one Cholesky factor serves them: a new row borders it in O(N^2)
 (`sureshot.gaussian.append`), a new class is one more right-hand side. The prior mean is -1, "not this class", so rows
 that came before a class are -1 to it at no cost.
 
 Rows are bounded: `rows_per_class` of each class are kept, the first ones chosen by herding (Welling 2009), which keeps
-their mean near that of all; a class that has so many takes no more. With equally many rows of old and new classes neither
-is preferred: on sentence embeddings with five-shot novel classes five rows of each of the base classes gave better
+their mean near that of all; a class that has so many takes no more. With as many rows of old classes as of new ones
+neither is preferred: on sentence embeddings with five-shot novel classes, five rows of each base class gave better
 accuracy after all sessions than twenty. The base session's other rows choose the temperature.
 
 References: Rasmussen & Williams 2006, section 6.5; Rebuffi et al., "iCaRL" (2017), for herding in sessions.

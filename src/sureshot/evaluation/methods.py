@@ -1,0 +1,124 @@
+"""Methods of class-incremental learning by name: baselines, and estimators with `partial_fit`.
+
+Every baseline of `sureshot.incremental.baselines` is here by its name; estimators get theirs from the functions below,
+whose keyword arguments are the options. An estimator that is to be offered is one function and one entry.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+from sklearn.base import clone
+
+from sureshot.data.call_options import check_call_options
+from sureshot.data.checks import near
+from sureshot.incremental.baselines import BASELINES, make_baseline
+from sureshot.incremental.method import Memory, SessionMethod
+from sureshot.persistence import load_artifact
+
+OutlierScore = Callable[[Any, Any], np.ndarray]
+"""Of a fitted estimator and rows."""
+
+
+class EstimatorMethod(SessionMethod):
+    """Any estimator with ``fit``, ``partial_fit``, ``predict_proba`` and ``classes_``."""
+
+    def __init__(
+        self,
+        estimator: Any,  # as its constructor left it; a copy is taught
+        outlier_score: OutlierScore | None = None,
+        memory: Callable[[Any], Memory | None] = lambda estimator: None,  # of a fitted estimator
+    ) -> None:
+        self.estimator = estimator
+        self._outlier_score, self._memory = outlier_score, memory
+        self._fitted: Any = None
+
+    @property
+    def classes_(self) -> np.ndarray:  # type: ignore[override]
+        """Labels of the columns."""
+        return np.asarray(self._fitted.classes_)
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Teach a copy of the estimator."""
+        self._fitted = clone(self.estimator).fit(X, y)
+        return self
+
+    def partial_fit(self, X: Any, y: Any) -> Self:
+        """Teach it more; whether a call that fails changes nothing is the estimator's promise."""
+        if self._fitted is None:
+            return self.fit(X, y)
+        self._fitted.partial_fit(X, y)
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities (n, C)."""
+        found: np.ndarray = self._fitted.predict_proba(X)
+        return found
+
+    def outlier_score(self, X: Any) -> np.ndarray | None:
+        """Outlier scores (n,), if the estimator has any."""
+        return None if self._outlier_score is None else self._outlier_score(self._fitted, X)
+
+    def memory(self) -> Memory | None:
+        """What the estimator keeps, if it says."""
+        return self._memory(self._fitted)
+
+
+def make_method(
+    name: str,
+    seed: int = 0,  # of estimators that draw; baselines draw nothing
+    **options: Any,
+) -> SessionMethod:
+    """A method by one of `METHOD_NAMES`, with its options; `ValueError` for what it does not take."""
+    if name in BASELINES:
+        return make_baseline(name, **options)
+    if not isinstance(name, str) or name not in _ESTIMATORS:
+        raise ValueError(f"no method called {name!r}{near(str(name), METHOD_NAMES)}; names: {', '.join(METHOD_NAMES)}")
+    check_call_options(name, _ESTIMATORS[name], options, given_otherwise=("seed",))
+    return _ESTIMATORS[name](seed=seed, **options)
+
+
+def gp(
+    *,
+    seed: int = 0,
+    kernel: str = "auto",
+    likelihood: str = "auto",
+    inference: str = "auto",
+    objective: str | None = "auto",
+    class_weight: Literal["balanced"] | None = None,
+) -> SessionMethod:
+    """`GPClassifier`, which keeps all rows and conditions on them anew in each session, with the kernel kept."""
+    from sureshot.estimators.classifier import GPClassifier
+
+    estimator = GPClassifier(kernel, likelihood, inference, objective, class_weight=class_weight, random_state=seed)
+    return EstimatorMethod(estimator, GPClassifier.outlier_score, model_file_numbers)
+
+
+def tree(
+    *,
+    seed: int = 0,
+    strategy: Literal["recommended", "shared_root", "session", "rebuild"] = "recommended",
+) -> SessionMethod:
+    """`TreeGPClassifier` by one of its strategies."""
+    kind = import_module("sureshot.estimators.tree").TreeGPClassifier
+    return EstimatorMethod(kind(strategy=strategy, random_state=seed), kind.outlier_score, model_file_numbers)
+
+
+def model_file_numbers(estimator: Any) -> Memory:
+    """Numbers in the model file of an estimator of ours, none of them apart as shared."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model"
+        estimator.save(path)
+        arrays = load_artifact(path).arrays
+    return Memory(0, sum(array.size for array in arrays.values()), len(estimator.classes_))
+
+
+_ESTIMATORS: dict[str, Callable[..., SessionMethod]] = {"gp": gp, "tree": tree}
+
+METHOD_NAMES = (*BASELINES, *_ESTIMATORS)
+"""Names of `make_method`."""
