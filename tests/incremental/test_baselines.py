@@ -10,7 +10,7 @@ from scipy.special import softmax
 from scipy.stats import multivariate_normal
 
 from sureshot.incremental.baselines import make_baseline
-from sureshot.incremental.baselines.label_regression import _herded
+from sureshot.incremental.herding import herded, herded_rows
 from sureshot.incremental.two_covariances import ClassSums, TwoCovariances
 
 RNG = np.random.default_rng(0)
@@ -82,7 +82,10 @@ def test_herding_by_hand() -> None:
     # The mean is 1. First 1.2 is nearest; with it 0 makes .6 and -.2 makes .5; then 3 makes 1.4 and -.2 makes .33.
     rows = torch.tensor([[0.0], [1.2], [-0.2], [3.0]])
     assert rows.mean() == 1.0
-    assert _herded(rows, 4).tolist() == [1, 0, 3, 2]
+    assert herded(rows, 4).tolist() == [1, 0, 3, 2]
+    assert herded(rows, 0).tolist() == []
+    two = herded_rows(torch.cat([rows, rows]), torch.tensor([1, 1, 1, 1, 0, 0, 0, 0]), torch.tensor([1, 2, 5]))
+    assert two.tolist() == [5, 1, 0]
 
 
 def test_discriminant_analysis_that_streamed_is_that_of_all_rows() -> None:

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
+import torch
 from sklearn.base import clone
 
 from sureshot.data.call_options import check_call_options
 from sureshot.data.checks import near
 from sureshot.incremental.baselines import BASELINES, make_baseline
+from sureshot.incremental.herding import herded_rows
 from sureshot.incremental.method import Memory, SessionMethod
 from sureshot.persistence import load_artifact
 
@@ -69,6 +71,49 @@ class EstimatorMethod(SessionMethod):
         return self._memory(self._fitted)
 
 
+class FewRows(SessionMethod):
+    """A method that is shown a few rows of each class of a session only, those that herding chooses."""
+
+    def __init__(self, method: SessionMethod, rows_per_class: int) -> None:
+        if rows_per_class < 1:
+            raise ValueError(f"rows_per_class must be at least 1, got {rows_per_class}")
+        self.method, self.rows_per_class = method, rows_per_class
+
+    @property
+    def classes_(self) -> np.ndarray:  # type: ignore[override]
+        """Labels of the columns."""
+        return self.method.classes_
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn a few rows of the base session."""
+        self.method.fit(*self._few(X, y))
+        return self
+
+    def partial_fit(self, X: Any, y: Any) -> Self:
+        """Learn a few rows of a later session."""
+        self.method.partial_fit(*self._few(X, y))
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities (n, C)."""
+        return self.method.predict_proba(X)
+
+    def outlier_score(self, X: Any) -> np.ndarray | None:
+        """Outlier scores (n,), if the method has any."""
+        return self.method.outlier_score(X)
+
+    def memory(self) -> Memory | None:
+        """What the method keeps."""
+        return self.method.memory()
+
+    def _few(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        rows, labels = np.asarray(X), np.asarray(y)
+        codes = np.unique(labels, return_inverse=True)[1]
+        room = torch.full((int(codes.max(initial=0)) + 1,), self.rows_per_class)
+        chosen = herded_rows(torch.from_numpy(rows.astype(np.float64)), torch.from_numpy(codes), room).numpy()
+        return rows[chosen], labels[chosen]
+
+
 def make_method(
     name: str,
     seed: int = 0,  # of estimators that draw; baselines draw nothing
@@ -90,13 +135,14 @@ def gp(
     likelihood: str = "auto",
     inference: str = "auto",
     objective: str | None = "auto",
-    class_weight: Literal["balanced"] | None = None,
+    rows_per_class: int | None = None,  # shown to it; all by default, minutes for ten thousand
 ) -> SessionMethod:
     """`GPClassifier`, which keeps all rows and conditions on them anew in each session, with the kernel kept."""
     from sureshot.estimators.classifier import GPClassifier
 
-    estimator = GPClassifier(kernel, likelihood, inference, objective, class_weight=class_weight, random_state=seed)
-    return EstimatorMethod(estimator, GPClassifier.outlier_score, model_file_numbers)
+    estimator = GPClassifier(kernel, likelihood, inference, objective, random_state=seed)
+    method = EstimatorMethod(estimator, GPClassifier.outlier_score, model_file_numbers)
+    return method if rows_per_class is None else FewRows(method, rows_per_class)
 
 
 def tree(

@@ -4,12 +4,12 @@ All classes share one kernel matrix, so one Cholesky factor serves them: a new r
 (`sureshot.gaussian.append`), a new class is one more right-hand side. The prior mean is -1, "not this class", so rows
 that came before a class are -1 to it at no cost.
 
-Rows are bounded: `rows_per_class` of each class are kept, the first ones chosen by herding (Welling 2009), which keeps
+Rows are bounded: `rows_per_class` of each class are kept, the first ones chosen by herding, which keeps
 their mean near that of all; a class that has so many takes no more. With as many rows of old classes as of new ones
 neither is preferred: on sentence embeddings with five-shot novel classes, five rows of each base class gave better
 accuracy after all sessions than twenty. The base session's other rows choose the temperature.
 
-References: Rasmussen & Williams 2006, section 6.5; Rebuffi et al., "iCaRL" (2017), for herding in sessions.
+Reference: Rasmussen & Williams 2006, section 6.5.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from torch import Tensor
 
 from sureshot.gaussian.append import append_to_factor
 from sureshot.incremental.baselines.base import Baseline
+from sureshot.incremental.herding import herded_rows
 from sureshot.incremental.method import Memory
 from sureshot.kernels.compositions import UnitSphere
 from sureshot.kernels.expression import Expression
@@ -104,27 +105,8 @@ class LabelRegression(Baseline[Regression]):
         return self._kernel(state.x, x).mT @ state.weights - 1
 
     def _kept(self, x: Tensor, y: Tensor, have: Tensor) -> Tensor:
-        """Numbers of the rows to keep, class by class, where classes have so many already."""
-        unit = unit_rows(x)
-        parts = [torch.empty(0, dtype=torch.int64)]
-        for own in y.unique().tolist():
-            room = self.rows_per_class - int(have[own])
-            rows = (y == own).nonzero().flatten()
-            if room > 0:
-                parts.append(rows[_herded(unit[rows], min(room, len(rows)))])
-        return torch.cat(parts)
-
-
-def _herded(rows: Tensor, n: int) -> Tensor:
-    """Numbers of n rows, each the one that brings the mean of those chosen so far nearest to the mean of all."""
-    mean, total = rows.mean(0), torch.zeros_like(rows[0])
-    chosen: list[int] = []
-    for count in range(1, n + 1):
-        distance = (mean - (total + rows) / count).square().sum(-1)
-        distance[chosen] = float("inf")
-        chosen.append(int(distance.argmin()))
-        total = total + rows[chosen[-1]]
-    return torch.tensor(chosen)
+        """Numbers of the rows to keep, where classes have so many already."""
+        return herded_rows(unit_rows(x), y, self.rows_per_class - have)
 
 
 def _solved(x: Tensor, y: Tensor, factor: Tensor, n_classes: int, temperature: float) -> Regression:
