@@ -10,6 +10,7 @@ from scipy.special import softmax
 from scipy.stats import multivariate_normal
 
 from sureshot.incremental.baselines import make_baseline
+from sureshot.incremental.baselines.base import careful_temperature
 from sureshot.incremental.herding import herded, herded_rows
 from sureshot.incremental.two_covariances import ClassSums, TwoCovariances
 
@@ -42,13 +43,20 @@ def test_the_scale_is_the_best_for_rows_that_are_left_out_of_their_class() -> No
     cosines = np.stack(
         [unit(X[i : i + 1])[0] @ unit(class_means(np.delete(unit(X), i, 0), np.delete(Y, i))).T for i in range(len(X))]
     )
-    best = minimize_scalar(
-        lambda scale: -np.log(softmax(scale * cosines, axis=1)[np.arange(len(Y)), Y]).mean(),
-        bounds=(0.1, 1000),
-        method="bounded",
-        options={"xatol": 1e-6},
-    ).x
+    typical = cosines[np.argsort(np.diff(np.sort(cosines)[:, -2:])[:, 0])[len(Y) // 2]]
+
+    def loss(scale: float) -> float:
+        of_rows = -np.log(softmax(scale * cosines, axis=1)[np.arange(len(Y)), Y]).sum()
+        return float(of_rows - np.log(softmax(scale * typical)).mean())  # and one row of any label
+
+    best = minimize_scalar(loss, bounds=(0.1, 1000), method="bounded", options={"xatol": 1e-6}).x
     assert found._known.state.scale == pytest.approx(best, rel=1e-3)
+
+
+def test_right_rows_make_as_sure_as_the_rule_of_succession() -> None:
+    scores = torch.tensor([[3.0, 0.0], [0.0, 3.0]], dtype=torch.float64).repeat(5, 1)
+    temperature = careful_temperature(scores, torch.tensor([0, 1]).repeat(5))
+    assert float(torch.softmax(scores[0] / temperature, 0)[0]) == pytest.approx(10.5 / 11, abs=1e-6)
 
 
 def test_label_regression_that_grew_is_the_regression_on_all_kept_rows() -> None:
@@ -113,11 +121,19 @@ def test_empirical_bayes_is_two_covariances_of_the_base_session() -> None:
 
 
 @pytest.mark.parametrize("name", ["streaming_lda", "empirical_bayes"])
-def test_the_temperature_makes_up_for_repeated_columns(name: str) -> None:
-    # Every column four times: the model counts the same evidence more than once, left-out rows show it.
-    y = np.tile(np.arange(3), 20)
-    x = np.repeat(np.eye(3)[y] + np.random.default_rng(1).normal(scale=0.7, size=(60, 3)), 4, axis=1)
-    x += np.random.default_rng(2).normal(scale=0.01, size=x.shape)
-    sure = make_baseline(name).fit(x, y).predict_proba(x).max(1).mean()
-    right = (make_baseline(name).fit(x, y).predict_proba(x).argmax(1) == y).mean()
-    assert abs(sure - right) < 0.12
+def test_confidence_is_that_of_rows_that_were_left_out(name: str) -> None:
+    # Fewer rows than columns: rows that were learnt from are all right, others are not.
+    rng = np.random.default_rng(1)
+    y = np.tile(np.arange(3), 210)
+    x = 0.5 * rng.normal(size=(3, 40))[y] + rng.normal(size=(630, 40))
+    learnt = make_baseline(name).fit(x[:30], y[:30])
+    p = learnt.predict_proba(x[30:])
+    assert (learnt.predict_proba(x[:30]).argmax(1) == y[:30]).all()
+    assert (p.argmax(1) == y[30:]).mean() < 0.9
+    assert abs(p.max(1).mean() - (p.argmax(1) == y[30:]).mean()) < 0.12
+
+
+def test_where_no_class_has_two_rows_there_is_nothing_to_leave_out() -> None:
+    for name in ("streaming_lda", "empirical_bayes"):
+        state = make_baseline(name).fit(X[::6], Y[::6])._known.state
+        assert getattr(state, "temperature", None) == 1 or float(state.shared.temperature) == 1

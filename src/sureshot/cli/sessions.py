@@ -57,16 +57,21 @@ SHOWN = ("accuracy", "average_accuracy", "forgetting", "base_accuracy", "novel_a
 
 
 def _print(study: SessionStudy) -> None:
-    from sureshot.evaluation.session_study import SUMMARY, averaged
+    from sureshot.evaluation.session_study import averaged
 
-    table = averaged(study.summary(), ["method"])
-    columns = [column for column in (*SHOWN, "out_of_scope_auroc") if table[column].notna().any()]
-    rows = [
-        [record["method"], *(_shown(table, place, column) for column in columns)]
-        for place, record in enumerate(table.to_dict("records"))
-    ]
     last = next(iter(next(iter(study.evaluations.values())).values())).last
     title = f"After the last session ({last.session}), {last.n_classes} classes: {study.description}"
+    print_summary(averaged(study.summary(), ["method"]), title)
+
+
+def print_summary(table: DataFrame, title: str) -> None:
+    """A line for each method: what was measured of it after the last session."""
+    from sureshot.evaluation.session_study import SUMMARY
+
+    columns = [column for column in (*SHOWN, "out_of_scope_auroc") if table[column].notna().any()]
+    rows = [
+        [method, *(_shown(table, place, column) for column in columns)] for place, method in enumerate(table["method"])
+    ]
     console.print_table(("method", *(SUMMARY[column] for column in columns)), rows, title=title)
 
 

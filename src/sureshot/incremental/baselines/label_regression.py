@@ -20,14 +20,13 @@ import torch
 from torch import Tensor
 
 from sureshot.gaussian.append import append_to_factor
-from sureshot.incremental.baselines.base import Baseline
+from sureshot.incremental.baselines.base import Baseline, careful_temperature
 from sureshot.incremental.herding import herded_rows
 from sureshot.incremental.method import Memory
 from sureshot.kernels.compositions import UnitSphere
 from sureshot.kernels.expression import Expression
 from sureshot.kernels.leaves import RBF
 from sureshot.kernels.unit_sphere import unit_rows
-from sureshot.metrics.calibration import fit_temperature
 
 ROWS_PER_CLASS, LENGTHSCALE, NOISE = 5, 1.0, 0.1
 
@@ -70,7 +69,7 @@ class LabelRegression(Baseline[Regression]):
         spare = torch.ones(len(x), dtype=torch.bool).index_fill(0, kept, False)
         temperature = _DEFAULT_TEMPERATURE
         if bool(spare.any()) and n_classes > 1:
-            temperature = fit_temperature(self._latents(state, x[spare]).numpy(), y[spare].numpy())
+            temperature = careful_temperature(self._latents(state, x[spare]), y[spare])
         return state._replace(temperature=temperature)
 
     def _grown(self, state: Regression, x: Tensor, y: Tensor, n_classes: int) -> Regression:

@@ -14,10 +14,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sureshot.incremental.baselines.base import Baseline
+from sureshot.incremental.baselines.base import Baseline, careful_temperature
 from sureshot.incremental.method import Memory
 from sureshot.kernels.unit_sphere import unit_rows
-from sureshot.metrics.calibration import fit_temperature
 
 SCALE = 16.0
 """What cosines are multiplied by where nothing can be learnt about it, the habit of the literature."""
@@ -54,7 +53,7 @@ class NearestClassMean(Baseline[CosineMeans]):
             own = sums[y] - unit  # of the other rows of a row's class
             cosines = unit @ _directions(sums).mT
             cosines.scatter_(1, y.unsqueeze(1), (unit * _directions(own)).sum(-1, keepdim=True))
-            scale = 1 / fit_temperature(cosines[shown].numpy(), y[shown].numpy(), bounds=(1e-3, 10.0))
+            scale = 1 / careful_temperature(cosines[shown], y[shown])
         return CosineMeans(sums, counts, scale)
 
     def _grown(self, state: CosineMeans, x: Tensor, y: Tensor, n_classes: int) -> CosineMeans:
