@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from sureshot.data import LabelledSet
 from sureshot.evaluation.methods import METHOD_NAMES, EstimatorMethod, make_method
-from sureshot.evaluation.sessions import evaluate_sessions
+from sureshot.evaluation.sessions import SessionsEvaluation, evaluate_sessions
 from sureshot.incremental.method import Memory, SessionMethod
 from sureshot.incremental.session_data import load_sessions
 from sureshot.incremental.sessions import Session, Sessions
@@ -47,10 +48,10 @@ class Scripted(SessionMethod):
 
 
 def protocol(out_of_scope: bool = True) -> Sessions:
-    """Classes 0 and 1, then 2, then 3; test rows 0 to 7, two of each class, training rows 10 to 13."""
+    """Classes 0 and 1, then 2, then 3; training rows 10 to 13, test rows 0 to 8: two of a class, three of the last."""
     names = ("a", "b", "c", "d")
     train = LabelledSet(torch.arange(10.0, 14.0).unsqueeze(1), torch.arange(4), names)
-    test = LabelledSet(torch.arange(8.0).unsqueeze(1), torch.arange(4).repeat_interleave(2), names)
+    test = LabelledSet(torch.arange(9.0).unsqueeze(1), torch.tensor([0, 0, 1, 1, 2, 2, 3, 3, 3]), names)
     sessions = (Session((1, 0), (0, 1)), Session((2,), (2,)), Session((3,), (3,)))
     outside = torch.tensor([[3.5], [100.0]]) if out_of_scope else None
     return Sessions(train, test, sessions, "hand", "", outside)
@@ -59,7 +60,7 @@ def protocol(out_of_scope: bool = True) -> Sessions:
 ANSWERS = [
     {0: 0, 1: 0, 2: 1, 3: 1},
     {0: 0, 1: 2, 2: 1, 3: 1, 4: 2, 5: 0},
-    {0: 0, 1: 2, 2: 3, 3: 1, 4: 2, 5: 2, 6: 0, 7: 3},
+    {0: 0, 1: 2, 2: 3, 3: 1, 4: 2, 5: 2, 6: 0, 7: 3, 8: 3},
 ]
 CLASSES = [[1, 0], [1, 0, 2], [1, 0, 2, 3]]
 
@@ -69,24 +70,24 @@ def test_scores_by_hand() -> None:
     found = evaluate_sessions(method, protocol())
     assert method.taught == [([10, 11], [0, 1]), ([12], [2]), ([13], [3])]
     nan = np.nan
-    np.testing.assert_allclose(found.matrix, [[1, nan, nan], [0.75, 0.5, nan], [0.5, 1, 0.5]])
-    np.testing.assert_allclose(found.accuracies, [1, 4 / 6, 5 / 8])
-    assert found.average_accuracy == pytest.approx((1 + 4 / 6 + 5 / 8) / 3)
-    assert found.performance_drop == pytest.approx(3 / 8)
+    np.testing.assert_allclose(found.matrix, [[1, nan, nan], [0.75, 0.5, nan], [0.5, 1, 2 / 3]])
+    np.testing.assert_allclose(found.accuracies, [1, 4 / 6, 6 / 9])
+    assert found.average_accuracy == pytest.approx((1 + 4 / 6 + 6 / 9) / 3)
+    assert found.performance_drop == pytest.approx(3 / 9)
     base, first, last = found.sessions
     assert (base.novel_accuracy, base.harmonic_mean, base.forgetting) == (None, None, None)
     assert (first.base_accuracy, first.novel_accuracy) == (0.75, 0.5)
     assert first.harmonic_mean == pytest.approx(2 * 0.75 * 0.5 / 1.25)
     assert first.forgetting == pytest.approx(0.25)
-    assert last.novel_accuracy == 0.75  # classes 2 and 3 together: 2, 2, 0, 3
+    assert last.novel_accuracy == 0.8  # classes 2 and 3 together, rows count alike: 2, 2, 0, 3, 3
     assert last.forgetting == pytest.approx((1 - 0.5 + 0.5 - 1) / 2)
-    assert last.nll == pytest.approx(-(5 * np.log(0.8) + 3 * np.log(0.2 / 3)) / 8)
-    assert last.ece == pytest.approx(0.8 - 5 / 8)
+    assert last.nll == pytest.approx(-(6 * np.log(0.8) + 3 * np.log(0.2 / 3)) / 9)
+    assert last.ece == pytest.approx(0.8 - 6 / 9)
     right, wrong = 0.2**2 + 3 * (0.2 / 3) ** 2, (1 - 0.2 / 3) ** 2 + 0.8**2 + 2 * (0.2 / 3) ** 2
-    assert last.brier == pytest.approx((5 * right + 3 * wrong) / 8)
-    # 3.5 is above 4 of the 8 known rows (0 to 3), 100 above all.
-    assert last.out_of_scope_auroc == pytest.approx(12 / 16)
-    assert (last.shared_numbers, last.numbers_per_class, last.n_classes, last.n_rows) == (7, 6, 4, 8)
+    assert last.brier == pytest.approx((6 * right + 3 * wrong) / 9)
+    # 3.5 is above 4 of the 9 known rows (0 to 3), 100 above all.
+    assert last.out_of_scope_auroc == pytest.approx(13 / 18)
+    assert (last.shared_numbers, last.numbers_per_class, last.n_classes, last.n_rows) == (7, 6, 4, 9)
     assert last.learn_seconds >= 0
 
 
@@ -103,10 +104,14 @@ def test_a_method_that_knows_other_classes_is_an_error() -> None:
 
 
 def test_as_dict_is_json_values() -> None:
-    found = evaluate_sessions(Scripted(ANSWERS, CLASSES), protocol()).as_dict()
-    assert found["matrix"] == [[1.0], [0.75, 0.5], [0.5, 1.0, 0.5]]
+    evaluation = evaluate_sessions(Scripted(ANSWERS, CLASSES), protocol())
+    found = json.loads(json.dumps(evaluation.as_dict()))
+    again = SessionsEvaluation.from_dict(found)
+    assert again.sessions == evaluation.sessions
+    np.testing.assert_array_equal(again.matrix, evaluation.matrix)
+    assert found["matrix"] == [[1.0], [0.75, 0.5], [0.5, 1.0, pytest.approx(2 / 3)]]
     assert found["sessions"][2]["session"] == 2
-    assert found["performance_drop"] == pytest.approx(3 / 8)
+    assert found["performance_drop"] == pytest.approx(3 / 9)
 
 
 @pytest.mark.filterwarnings("ignore:ignored .* constant columns:UserWarning")

@@ -22,6 +22,10 @@ def test_forgetting_is_negative_where_earlier_sessions_improve_and_ignores_what_
     np.testing.assert_allclose(forgetting([[0.5, 7.0], [0.6, 0.2]]), [np.nan, -0.1])
 
 
+def test_forgetting_is_from_the_best_so_far_which_need_not_be_the_first() -> None:
+    np.testing.assert_allclose(forgetting([[0.5, 0, 0], [0.7, 0.4, 0], [0.6, 0.4, 0.9]]), [np.nan, -0.2, 0.05])
+
+
 def test_accuracy_by_session_by_hand() -> None:
     found = accuracy_by_session([True, False, True, True], [0, 0, 2, 2], 3)
     np.testing.assert_allclose(found, [0.5, np.nan, 1.0])

@@ -152,7 +152,12 @@ def tree(
 ) -> SessionMethod:
     """`TreeGPClassifier` by one of its strategies."""
     kind = import_module("sureshot.estimators.tree").TreeGPClassifier
-    return EstimatorMethod(kind(strategy=strategy, random_state=seed), kind.outlier_score, model_file_numbers)
+    return EstimatorMethod(kind(strategy=strategy, random_state=seed), kind.outlier_score, _stated_memory)
+
+
+def _stated_memory(estimator: Any) -> Memory | None:
+    """``memory_``, where an estimator states it as a `Memory`."""
+    return estimator.memory_ if isinstance(estimator.memory_, Memory) else None
 
 
 def model_file_numbers(estimator: Any) -> Memory:

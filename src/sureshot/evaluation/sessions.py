@@ -10,7 +10,7 @@ threshold, no choice of a session.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -93,6 +93,15 @@ class SessionsEvaluation:
             "sessions": [one.as_dict() for one in self.sessions],
             "matrix": [[float(value) for value in row[: k + 1]] for k, row in enumerate(self.matrix)],
         }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> SessionsEvaluation:
+        """What `as_dict` gave."""
+        n = len(values["sessions"])
+        matrix = np.full((n, n), np.nan)
+        for k, row in enumerate(values["matrix"]):
+            matrix[k, : k + 1] = row
+        return cls(tuple(SessionScores(**one) for one in values["sessions"]), matrix)
 
 
 def evaluate_sessions(
