@@ -109,16 +109,18 @@ def _table(frame: pd.DataFrame, wanted: tuple[str, ...], several: bool, heading:
 def _by_session(study: SessionStudy, column: str, heading: str) -> Table:
     frame = averaged(study.by_session(), ["method", "session"]).pivot(index="method", columns="session", values=column)
     frame = frame.loc[list(study.evaluations)].dropna(axis=1, how="all")
+    columns, better = [str(session) for session in frame.columns], [_better(column)] * len(frame.columns)
+    note = "Columns are sessions, 0 the base session; means over the seeds."
+    if column == "accuracy" and len(columns) > 1:
+        frame = frame.assign(drop=frame.iloc[:, 0] - frame.iloc[:, -1])
+        columns, better = [*columns, "drop"], [*better, "lower"]
+        note += " Drop: from the first to the last."
     rows = tuple(
         (str(method), *(None if value != value else round(float(value), 3) for value in values))
         for method, values in zip(frame.index, frame.to_numpy(), strict=True)
     )
     return Table(
-        ("method", *(str(session) for session in frame.columns)),
-        rows,
-        better=(None, *[_better(column)] * len(frame.columns)),
-        note="Columns are sessions, 0 the base session; means over the seeds.",
-        heading=heading[0].upper() + heading[1:],
+        ("method", *columns), rows, better=(None, *better), note=note, heading=heading[0].upper() + heading[1:]
     )
 
 
