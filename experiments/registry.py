@@ -33,6 +33,7 @@ _MODULES = {
     "validation-classes": "validation_classes",
     "shot-temperatures": "shot_temperatures",
     "clinc150-transfer": "clinc150_transfer",
+    "fscil-clinc150": "fscil_clinc150",
     "bfloat16": "bfloat16",
     "cdkt-switches": "cdkt_switches",
     "cdkt-bound": "cdkt_bound",
@@ -42,7 +43,7 @@ _MODULES = {
 _IMAGE_CAMPAIGNS = ("omniglot-choice", "omniglot-emnist", "cub", "miniimagenet", "miniimagenet-cub", "miniimagenet32")
 """Experiments of `experiments.campaigns.images`."""
 
-CAMPAIGN_NAMES = ("clinc150-transfer", "bfloat16", "cdkt-switches", *_IMAGE_CAMPAIGNS)
+CAMPAIGN_NAMES = ("clinc150-transfer", "fscil-clinc150", "bfloat16", "cdkt-switches", *_IMAGE_CAMPAIGNS)
 """Experiments of many cells, with the settings ``budget`` and ``train``."""
 
 

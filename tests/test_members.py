@@ -1,4 +1,4 @@
-"""A new likelihood, learner, backbone or estimator is one file."""
+"""A new likelihood, learner, backbone, incremental baseline or estimator is one file."""
 
 from __future__ import annotations
 
@@ -25,6 +25,12 @@ from sureshot.meta.baselines.prototypical import ProtoNet
 
 class Nearest(ProtoNet):
     name = "nearest"
+""",
+    "incremental/baselines/farthest.py": """
+from sureshot.incremental.baselines.nearest_class_mean import NearestClassMean
+
+class Farthest(NearestClassMean):
+    name = "farthest"
 """,
     "networks/backbones/doubled.py": """
 from sureshot.networks.backbones.base import Backbone
@@ -72,6 +78,9 @@ except ValueError as error:
 new.save("model")
 assert type(load_classifier("model")) is Renamed
 assert "nearest" in LEARNER_NAMES
+from sureshot.evaluation.methods import METHOD_NAMES, make_method
+assert "farthest" in METHOD_NAMES
+assert make_method("farthest", scale=2.0).fit(x, y).partial_fit(x[:1], [5]).classes_.tolist() == [0, 1, 5]
 learner = make_learner("nearest", make_backbone("doubled", (3,)))
 assert learner.backbone(torch.ones(1, 3)).tolist() == [[2.0, 2.0, 2.0]]
 """

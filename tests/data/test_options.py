@@ -7,11 +7,12 @@ import inspect
 import pytest
 
 from sureshot.data import FEW_SHOT_NAMES
-from sureshot.data.few_shot import _ASSEMBLERS, check_options
+from sureshot.data.call_options import check_values
+from sureshot.data.few_shot import _ASSEMBLERS
 
 
 @pytest.mark.parametrize("name", FEW_SHOT_NAMES)
 def test_every_default_is_of_the_kind_that_its_annotation_says(name: str) -> None:
     parameters = inspect.signature(_ASSEMBLERS[name]).parameters
     values = {key: "text" if value.default is value.empty else value.default for key, value in parameters.items()}
-    check_options(name, _ASSEMBLERS[name], values)
+    check_values(name, _ASSEMBLERS[name], values)

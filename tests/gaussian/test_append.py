@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sureshot.gaussian.append import append_row
+from sureshot.gaussian.append import append_row, append_to_factor
 from sureshot.gaussian.gram import GramPosterior, GramPrior
 from sureshot.gaussian.sites import Sites
 
@@ -68,3 +68,10 @@ def test_a_row_without_a_label_changes_nothing_before_it() -> None:
     moments = posterior.query(gram[..., :4, 4:], gram[..., 4:, 4])
     for entry, expected in zip((more.mean, more.variance), moments, strict=True):
         torch.testing.assert_close(entry[..., 4:], expected, **CLOSE)
+
+
+def test_a_factor_bordered_by_a_block_is_that_of_the_whole_matrix() -> None:
+    x = normal(9, 4)
+    whole = x @ x.mT + torch.eye(9, dtype=F64)
+    grown_factor = append_to_factor(torch.linalg.cholesky(whole[:6, :6]), whole[:6, 6:], whole[6:, 6:])
+    torch.testing.assert_close(grown_factor, torch.linalg.cholesky(whole), **CLOSE)

@@ -1,4 +1,4 @@
-"""``sureshot demo``: handwritten digits, five labels for each of seven classes, three classes unknown."""
+"""``sureshot demo``: handwritten digits, few labels for each, classes unknown and classes that arrive later."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sureshot.cli import console, options
+from sureshot.cli.sessions import print_summary
 
 if TYPE_CHECKING:
     from sureshot.demo.digits import DemoResult
@@ -35,6 +36,7 @@ def demo(
 def _print(result: DemoResult) -> None:
     from sureshot.demo.comparison import METRICS
     from sureshot.demo.digits import N_KNOWN, SEEDS, SHOTS
+    from sureshot.demo.sessions import N_BASE, WAY
 
     rows = [
         [record["method"], *(f"{record[name]:.3f} ± {record[f'{name} s.e.']:.3f}" for name in METRICS)]
@@ -42,4 +44,5 @@ def _print(result: DemoResult) -> None:
     ]
     title = f"{N_KNOWN} digits known from {SHOTS} labels each, {10 - N_KNOWN} unknown, {len(SEEDS)} seeds"
     console.print_table(("method", *METRICS), rows, title=title)
+    print_summary(result.sessions, f"Digits in sessions: {N_BASE} known well, then {WAY} at a time with {SHOTS} labels")
     console.print_text(f"The digits it is least sure of: {result.report}")

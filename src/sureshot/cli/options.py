@@ -100,6 +100,15 @@ Resume = Annotated[
     bool, typer.Option("--resume/--no-resume", help="Go on from the folder's last checkpoint, or start anew.")
 ]
 
+# sessions
+SessionsFile = Annotated[
+    Path, typer.Argument(metavar="CONFIG.toml", help="Data, methods and seeds; docs/sessions.md has all.")
+]
+SessionsFolder = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FOLDER", help="Where results go; by default sessions/ and CONFIG's name."),
+]
+
 # meta-evaluate and meta-compare
 Checkpoint = Annotated[
     Path, typer.Argument(metavar="CHECKPOINT", help="What `sureshot meta-train` wrote: a file, or a run's folder.")

@@ -36,11 +36,7 @@ def load_cub(
     side: int = 84,  # pixels
 ) -> LabelledSet:
     """All photographs, in the order of ``images.txt``; the root may be ``CUB_200_2011`` itself."""
-    folder = data_root(root, f"{_FOLDER}/images.txt", _LAYOUT)
-    places = [place for place in (folder / _FOLDER, folder) if (place / "images.txt").is_file()]
-    if not places:
-        raise DataError(f"no file {folder / _FOLDER / 'images.txt'}: {_LAYOUT}")
-    place = places[0]
+    place = _place(root)
     classes = _numbered(place / "classes.txt")
     files = _numbered(place / "images.txt")
     labels = _numbered(place / "image_class_labels.txt")
@@ -58,10 +54,23 @@ def load_cub(
     return labelled_images(pixels, y, [classes[key] for key in number], "CUB-200-2011")
 
 
+def cub_image_names(root: Root = None) -> list[str]:
+    """Paths of the photographs below ``images``, in the order of `load_cub`."""
+    return list(_numbered(_place(root) / "images.txt").values())
+
+
 def cub_split(images: LabelledSet) -> list[LabelledSet]:
     """Training, validation and test classes by their number, as Hilliard et al. (2018) and Chen et al. (2019)."""
     classes = range(images.n_classes)
     return [images.select_classes(chosen) for chosen in (classes[0::2], classes[1::4], classes[3::4])]
+
+
+def _place(root: Root) -> Path:
+    folder = data_root(root, f"{_FOLDER}/images.txt", _LAYOUT)
+    places = [place for place in (folder / _FOLDER, folder) if (place / "images.txt").is_file()]
+    if not places:
+        raise DataError(f"no file {folder / _FOLDER / 'images.txt'}: {_LAYOUT}")
+    return places[0]
 
 
 def _numbered(path: Path) -> dict[str, str]:

@@ -25,17 +25,16 @@ kind than its annotation says (see `sureshot.data.typed_values`). To add a data 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, get_type_hints
+from typing import Any
 
+from sureshot.data.call_options import check_call_options, check_values
 from sureshot.data.characters import omniglot_choice, omniglot_emnist, omniglot_lake, omniglot_vinyals
-from sureshot.data.checks import listed, near
+from sureshot.data.checks import near
 from sureshot.data.labelled import FewShotData, LabelledSet, concatenate
 from sureshot.data.own_classes import clinc150, embeddings, folder
 from sureshot.data.photographs import cifar_fs, cub, miniimagenet, miniimagenet32, miniimagenet_cub
 from sureshot.data.root import DataError, Root
-from sureshot.data.typed_values import typed_value
 
 __all__ = ["FEW_SHOT_NAMES", "FewShotData", "LabelledSet", "load_few_shot"]
 
@@ -51,26 +50,9 @@ def _assembled(name: str, root: Root, options: Mapping[str, Any]) -> FewShotData
             f"no few-shot data called {name!r}{near(str(name), _ASSEMBLERS)}; names: {', '.join(_ASSEMBLERS)}"
         )
     assemble = _ASSEMBLERS[name]
-    parameters = {key: value for key, value in inspect.signature(assemble).parameters.items() if key != "root"}
-    for option in options:
-        if option not in parameters:
-            known = listed(list(parameters)) or "none"
-            raise DataError(f"{name} has no option {option!r}{near(str(option), parameters)}; options: {known}")
-    absent = [key for key, value in parameters.items() if value.default is value.empty and key not in options]
-    if absent:
-        raise DataError(f"{name} needs the option {listed(absent)}")
-    check_options(name, assemble, {"root": root, **options})
+    check_call_options(name, assemble, options, given_otherwise=("root",))
+    check_values(name, assemble, {"root": root})
     return assemble(root, **options)
-
-
-def check_options(name: str, assemble: Callable[..., object], options: Mapping[str, object]) -> None:
-    """Refuse values of another type than the annotations of the function that assembles the data say."""
-    hints = get_type_hints(assemble)
-    for option, value in options.items():
-        try:
-            typed_value(option, hints[option], value)
-        except ValueError as error:
-            raise DataError(f"{name}: {error}") from None
 
 
 def transfer(

@@ -66,7 +66,7 @@ def _in_words(hint: Any, plural: bool = False) -> str:
     if _is_range(hint):
         return "a range of two whole numbers such as [1, 5]"
     if origin in (tuple, Sequence):
-        return f"a list of {_in_words(of[0], plural=True)}"
+        return f"{'lists' if plural else 'a list'} of {_in_words(of[0], plural=True)}"
     one, many, _ = _KINDS[origin or hint]
     return many if plural else one
 

@@ -1,9 +1,12 @@
-"""Handwritten digits, five labels each of seven classes, three classes unknown: sureshot beside its neighbours."""
+"""Handwritten digits, five labels each of seven classes, three classes unknown: sureshot beside its neighbours.
+
+A second part has the digits arrive in sessions (`sureshot.demo.sessions`); both are on one page.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +17,18 @@ from sklearn.utils import Bunch
 
 from sureshot.demo.comparison import HIGHER_IS_BETTER, METRICS, Split, means_and_errors, measure
 from sureshot.demo.peers import TemperatureScaledLogisticRegression, logistic_regression, sklearn_gp
+from sureshot.demo.sessions import N_BASE, WAY, run_session_demo
+from sureshot.demo.sessions import SEEDS as SESSION_SEEDS
+from sureshot.demo.sessions import SHOTS as SESSION_SHOTS
 from sureshot.estimators.classifier import GPClassifier
+from sureshot.evaluation.session_study import SessionStudy, averaged
 from sureshot.report import Measured, Predictions, Report, Table, environment, write_report
+from sureshot.report.session_tables import session_curves, session_tables
 
 N_KNOWN = 7
 SHOTS = 5
 SEEDS = (0, 1, 2, 3, 4)
+_FIRST_PART = 0.8  # of the time
 
 
 @dataclass(frozen=True)
@@ -27,11 +36,16 @@ class DemoResult:
     """What the demo measured."""
 
     table: pd.DataFrame  # a row for each method: means over the seeds and their standard errors
+    sessions: pd.DataFrame  # a row for each method on digits in sessions, as `table`
     report: Path  # the HTML report
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
-        return {"methods": self.table.to_dict("records"), "report": self.report.as_posix()}
+        return {
+            "methods": self.table.to_dict("records"),
+            "sessions": self.sessions.to_dict("records"),
+            "report": self.report.as_posix(),
+        }
 
 
 def few_label_split(digits: Bunch, seed: int, shots: int = SHOTS) -> tuple[Split, np.ndarray]:
@@ -69,18 +83,24 @@ def run_demo(
     for number, seed in enumerate(SEEDS):
         split, positions = few_label_split(digits, seed)
         for k, (name, make) in enumerate(classifiers.items()):
-            progress(f"seed {seed}: {name}", (number * len(classifiers) + k) / (len(SEEDS) * len(classifiers)))
+            progress(
+                f"seed {seed}: {name}", _FIRST_PART * (number * len(classifiers) + k) / (len(SEEDS) * len(classifiers))
+            )
             scores, model = measure(make, split)
             records.append({"method": name, **scores})
             if shown is None:
                 shown = model, positions
     table = means_and_errors(records, ["method"])
     assert shown is not None
+    study = run_session_demo(lambda what, fraction: progress(f"sessions, {what}", _FIRST_PART + 0.15 * fraction))
     progress("writing the report", 0.99)
-    return DemoResult(table, write_report(output, _report(table, digits, *shown)))
+    page = write_report(output, _report(table, digits, *shown, study))
+    return DemoResult(table, averaged(study.summary(), ["method"]), page)
 
 
-def _report(table: pd.DataFrame, digits: Bunch, model: GPClassifier, positions: np.ndarray) -> Report:
+def _report(
+    table: pd.DataFrame, digits: Bunch, model: GPClassifier, positions: np.ndarray, study: SessionStudy
+) -> Report:
     x = digits.data[positions] / 16
     rows = tuple(
         (row["method"], *(Measured(row[name], row[f"{name} s.e."]) for name in METRICS))
@@ -111,6 +131,8 @@ def _report(table: pd.DataFrame, digits: Bunch, model: GPClassifier, positions: 
             digits.images[positions],
             positions,
         ),
+        tables=_session_tables(study),
+        pictures=(session_curves(study),),
         model={
             "likelihood": model.likelihood_,
             "inference": model.inference_,
@@ -120,4 +142,17 @@ def _report(table: pd.DataFrame, digits: Bunch, model: GPClassifier, positions: 
         },
         environment=environment(),
         command="sureshot demo",
+    )
+
+
+def _session_tables(study: SessionStudy) -> tuple[Table, ...]:
+    """What is known and how sure methods are after the last session."""
+    known, sure, *_ = session_tables(study)
+    introduction = (
+        f"{N_BASE} digits are known from half of their rows, the others arrive {WAY} at a time with {SESSION_SHOTS} "
+        f"labels each; {len(SESSION_SEEDS)} random orders. "
+    )
+    return (
+        replace(known, heading="Digits that arrive in sessions", note=introduction + known.note),
+        replace(sure, heading="Digits that arrive in sessions: probabilities"),
     )

@@ -56,6 +56,18 @@ def append_row(
     return GramPrior(_bordered(prior.gram, cross, cross, prior_variance), prior.mean), grown
 
 
+def append_to_factor(
+    factor: Tensor,  # (N, N), lower Cholesky factor of a matrix A
+    cross: Tensor,  # (N, M)
+    corner: Tensor,  # (M, M)
+) -> Tensor:
+    """The factor of ``[[A, cross], [cross', corner]]``, (N + M, N + M), in O(N^2 M)."""
+    own = torch.linalg.solve_triangular(factor, cross, upper=False)  # L^-1 cross
+    last = torch.linalg.cholesky(corner - own.mT @ own)
+    above = torch.cat([factor, torch.zeros_like(cross)], -1)
+    return torch.cat([above, torch.cat([own.mT, last], -1)], -2)
+
+
 def _back_substituted(factor: Tensor, values: Tensor) -> Tensor:
     """``L'^-1 values`` (..., N)."""
     return torch.linalg.solve_triangular(factor.mT, values.unsqueeze(-1), upper=True).squeeze(-1)

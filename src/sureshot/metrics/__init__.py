@@ -22,6 +22,7 @@ from sureshot.metrics.calibration import (
 )
 from sureshot.metrics.detection import RiskCoverage, auroc_unknown, selective_risk
 from sureshot.metrics.scores import Scores, accuracy, brier, negative_log_likelihood, summarise
+from sureshot.metrics.sessions import accuracy_by_session, forgetting, harmonic_mean, performance_drop
 
 __all__ = [
     "DEFAULT_BINS",
@@ -29,14 +30,18 @@ __all__ = [
     "RiskCoverage",
     "Scores",
     "accuracy",
+    "accuracy_by_session",
     "apply_temperature",
     "auroc_unknown",
     "brier",
     "classwise_ece",
     "expected_calibration_error",
     "fit_temperature",
+    "forgetting",
+    "harmonic_mean",
     "maximum_calibration_error",
     "negative_log_likelihood",
+    "performance_drop",
     "reliability_curve",
     "selective_risk",
     "summarise",

@@ -89,7 +89,7 @@ def render(report: Report) -> str:
         "uncertain": None,
         "outlying": None,
     }
-    drawings = [_drawing(*picture) for picture in report.pictures]
+    drawings: list[Drawing] = []
     if predictions is not None and view is not None:
         context["verdict"] = report.verdict or _verdict(view)
         context["tiles"] = [*report.tiles, *_tiles(view)]
@@ -114,7 +114,7 @@ def render(report: Report) -> str:
                 f"{span}. A flat end means it has converged.",
             )
         )
-    context["drawings"] = drawings
+    context["drawings"] = [*drawings, *(_drawing(*picture) for picture in report.pictures)]
     return engine.from_string(source).render(context)
 
 

@@ -15,16 +15,14 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 from sureshot.data.checks import listed, near
-from sureshot.data.typed_values import typed_value
+from sureshot.data.settings_files import read_toml, section
 from sureshot.meta.protocols import PROTOCOLS, TRAINING_PRESETS, Count, EpisodeProtocol
 from sureshot.networks import LoopSettings
 
 SelectBy = Literal["accuracy", "nll"]
-
-Section = TypeVar("Section")
 
 
 @dataclass(frozen=True)
@@ -143,19 +141,13 @@ class TrainingConfig:
     @classmethod
     def from_toml(cls, path: str | os.PathLike[str], settings: Sequence[str] = ()) -> TrainingConfig:
         """Read a TOML file, with some keys replaced by ``section.key=value`` (values in TOML, or plain text)."""
-        place = Path(path)
-        try:
-            tables = tomllib.loads(place.read_text(encoding="utf-8"))
-        except UnicodeDecodeError:
-            raise ValueError(f"{place} is not a TOML file: it is no text") from None
-        except tomllib.TOMLDecodeError as error:
-            raise ValueError(f"{place} is not a TOML file: {error}") from None
+        tables = read_toml(path)
         for setting in settings:
             _replace(tables, setting)
         try:
             return cls.from_dict(tables)
         except ValueError as error:
-            raise ValueError(f"{place}: {error}") from None
+            raise ValueError(f"{Path(path)}: {error}") from None
 
     @classmethod
     def from_dict(cls, tables: Mapping[str, Any]) -> TrainingConfig:
@@ -173,7 +165,7 @@ class TrainingConfig:
         for name in required:
             if name not in tables:
                 raise ValueError(f"the section [{name}] is missing: it must have at least the key name")
-        return cls(**{name: _section(name, sections[name], table) for name, table in tables.items()})
+        return cls(**{name: section(name, sections[name], table) for name, table in tables.items()})
 
     def loop_settings(self) -> LoopSettings:
         """What the training loop takes of them."""
@@ -225,19 +217,6 @@ def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]
         if isinstance(under[key], Mapping) and isinstance(over[key], Mapping):
             found[key] = _merged(under[key], over[key])
     return found
-
-
-def _section(name: str, kind: type[Section], table: Mapping[str, Any]) -> Section:
-    """One section from its table."""
-    hints = get_type_hints(kind)
-    known = dataclasses.fields(kind)  # type: ignore[arg-type]
-    for key in table:
-        if key not in hints:
-            raise ValueError(f"unknown key {name}.{key}{near(key, hints)}; keys of [{name}]: {', '.join(hints)}")
-    for f in known:
-        if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING and f.name not in table:
-            raise ValueError(f"the key {name}.{f.name} is missing")
-    return kind(**{key: typed_value(f"{name}.{key}", hints[key], value) for key, value in table.items()})
 
 
 def _replace(tables: dict[str, Any], setting: str) -> None:

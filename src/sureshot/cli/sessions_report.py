@@ -1,0 +1,77 @@
+"""The page of ``sessions``, and the figures beside it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from sureshot.evaluation.session_config import SessionsConfig
+from sureshot.evaluation.session_study import SessionStudy, averaged
+from sureshot.report import Picture, Report, environment, write_report
+from sureshot.report.session_tables import matrices_picture, session_curves, session_tables
+
+_CLOSE = 2  # standard errors between two methods, below which neither is called the better one
+
+
+def write_sessions_page(study: SessionStudy, config: SessionsConfig, folder: Path, command: str) -> Path:
+    """Write ``report.html`` and its figures as ``curves.png`` and ``matrices.png``."""
+    pictures = {"curves": session_curves(study), "matrices": matrices_picture(study)}
+    page = write_report(folder, _report(study, config, command, tuple(pictures.values())))
+    for name, picture in pictures.items():
+        _write_figure(picture.figure, folder / f"{name}.png")
+    return page
+
+
+def _report(study: SessionStudy, config: SessionsConfig, command: str, pictures: tuple[Picture, ...]) -> Report:
+    summary, *tables = session_tables(study)
+    seeds = config.run.seeds
+    last = next(iter(next(iter(study.evaluations.values())).values())).last
+    return Report(
+        title=f"{len(config.methods)} {'methods' if len(config.methods) > 1 else 'method'} on classes in sessions",
+        introduction=(
+            f"{study.description}{'' if len(seeds) == 1 else f' (and {len(seeds) - 1} more)'}. After each session a "
+            f"method is asked about test rows of all classes seen so far, {last.n_classes} in the end."
+        ),
+        verdict=_verdict(study),
+        summary=summary,
+        tables=tuple(tables),
+        pictures=pictures,
+        model={one.shown: _settings(one.name, one.options) for one in config.methods},
+        environment=environment(),
+        command=command,
+    )
+
+
+def _verdict(study: SessionStudy) -> str:
+    """The best by accuracy after the last session, and whether the second is far from it."""
+    table = averaged(study.summary(), ["method"]).sort_values("accuracy", ascending=False)
+    best = table.iloc[0]
+    words = f"{best['method']} knows most after the last session: {best['accuracy']:.1%} of the test rows"
+    if len(table) == 1:
+        return f"After the last session {best['accuracy']:.1%} of the test rows are right."
+    second = table.iloc[1]
+    paired = study.summary().pivot(index="seed", columns="method", values="accuracy")
+    gap = paired[best["method"]] - paired[second["method"]]
+    tail = f"; {second['method']} follows with {second['accuracy']:.1%}"
+    if len(gap) > 1:
+        error = float(gap.std(ddof=1) / np.sqrt(len(gap)))
+        tail += f", {100 * gap.mean():.1f} ± {100 * error:.1f} points behind on the same seeds"
+        if gap.mean() < _CLOSE * error:
+            tail += ", too little to tell them apart"
+    return words + tail + "."
+
+
+def _settings(name: str, options: dict[str, object]) -> str:
+    return ", ".join([name, *(f"{key} {value}" for key, value in options.items())])
+
+
+def _write_figure(figure: Figure, path: Path) -> None:
+    temporary = path.with_name(f".{path.name}.part")
+    try:
+        figure.savefig(temporary, format="png", dpi=150)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,43 @@
+"""Files of settings: TOML whose tables are the fields of frozen dataclasses.
+
+What can be set is what is written in the dataclasses; a key that is not there is refused with the nearest names, and a
+value of another type by `sureshot.data.typed_values`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+from sureshot.data.checks import near
+from sureshot.data.typed_values import typed_value
+
+Section = TypeVar("Section")
+
+
+def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The tables of a TOML file; a ValueError in one line for what is none."""
+    place = Path(path)
+    try:
+        return tomllib.loads(place.read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        raise ValueError(f"{place} is not a TOML file: it is no text") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{place} is not a TOML file: {error}") from None
+
+
+def section(name: str, kind: type[Section], table: Mapping[str, Any]) -> Section:
+    """A dataclass from its table, which is called `name` in messages."""
+    hints = get_type_hints(kind)
+    known = dataclasses.fields(kind)  # type: ignore[arg-type]
+    for key in table:
+        if key not in hints:
+            raise ValueError(f"unknown key {name}.{key}{near(key, hints)}; keys of [{name}]: {', '.join(hints)}")
+    for f in known:
+        if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING and f.name not in table:
+            raise ValueError(f"the key {name}.{f.name} is missing")
+    return kind(**{key: typed_value(f"{name}.{key}", hints[key], value) for key, value in table.items()})

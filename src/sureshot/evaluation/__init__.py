@@ -1,0 +1,5 @@
+"""Classifiers under a protocol, and the scores that come of it.
+
+`sessions` runs one method through classes that arrive in sessions, `methods` makes methods by name, `session_study`
+runs several methods with several seeds.
+"""

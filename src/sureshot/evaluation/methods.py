@@ -1,0 +1,175 @@
+"""Methods of class-incremental learning by name: baselines, and estimators with `partial_fit`.
+
+Every baseline of `sureshot.incremental.baselines` is here by its name; estimators get theirs from the functions below,
+whose keyword arguments are the options. An estimator that is to be offered is one function and one entry.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from sklearn.base import clone
+
+from sureshot.data.call_options import check_call_options
+from sureshot.data.checks import near
+from sureshot.incremental.baselines import BASELINES, make_baseline
+from sureshot.incremental.herding import herded_rows
+from sureshot.incremental.method import Memory, SessionMethod
+from sureshot.persistence import load_artifact
+
+OutlierScore = Callable[[Any, Any], np.ndarray]
+"""Of a fitted estimator and rows."""
+
+
+class EstimatorMethod(SessionMethod):
+    """Any estimator with ``fit``, ``partial_fit``, ``predict_proba`` and ``classes_``."""
+
+    def __init__(
+        self,
+        estimator: Any,  # as its constructor left it; a copy is taught
+        outlier_score: OutlierScore | None = None,
+        memory: Callable[[Any], Memory | None] = lambda estimator: None,  # of a fitted estimator
+    ) -> None:
+        self.estimator = estimator
+        self._outlier_score, self._memory = outlier_score, memory
+        self._fitted: Any = None
+
+    @property
+    def classes_(self) -> np.ndarray:  # type: ignore[override]
+        """Labels of the columns."""
+        return np.asarray(self._fitted.classes_)
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Teach a copy of the estimator."""
+        self._fitted = clone(self.estimator).fit(X, y)
+        return self
+
+    def partial_fit(self, X: Any, y: Any) -> Self:
+        """Teach it more; whether a call that fails changes nothing is the estimator's promise."""
+        if self._fitted is None:
+            return self.fit(X, y)
+        self._fitted.partial_fit(X, y)
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities (n, C)."""
+        found: np.ndarray = self._fitted.predict_proba(X)
+        return found
+
+    def outlier_score(self, X: Any) -> np.ndarray | None:
+        """Outlier scores (n,), if the estimator has any."""
+        return None if self._outlier_score is None else self._outlier_score(self._fitted, X)
+
+    def memory(self) -> Memory | None:
+        """What the estimator keeps, if it says."""
+        return self._memory(self._fitted)
+
+
+class FewRows(SessionMethod):
+    """A method that is shown a few rows of each class of a session only, those that herding chooses."""
+
+    def __init__(self, method: SessionMethod, rows_per_class: int) -> None:
+        if rows_per_class < 1:
+            raise ValueError(f"rows_per_class must be at least 1, got {rows_per_class}")
+        self.method, self.rows_per_class = method, rows_per_class
+
+    @property
+    def classes_(self) -> np.ndarray:  # type: ignore[override]
+        """Labels of the columns."""
+        return self.method.classes_
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn a few rows of the base session."""
+        self.method.fit(*self._few(X, y))
+        return self
+
+    def partial_fit(self, X: Any, y: Any) -> Self:
+        """Learn a few rows of a later session."""
+        self.method.partial_fit(*self._few(X, y))
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities (n, C)."""
+        return self.method.predict_proba(X)
+
+    def outlier_score(self, X: Any) -> np.ndarray | None:
+        """Outlier scores (n,), if the method has any."""
+        return self.method.outlier_score(X)
+
+    def memory(self) -> Memory | None:
+        """What the method keeps."""
+        return self.method.memory()
+
+    def _few(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        rows, labels = np.asarray(X), np.asarray(y)
+        codes = np.unique(labels, return_inverse=True)[1]
+        room = torch.full((int(codes.max(initial=0)) + 1,), self.rows_per_class)
+        chosen = herded_rows(torch.from_numpy(rows.astype(np.float64)), torch.from_numpy(codes), room).numpy()
+        return rows[chosen], labels[chosen]
+
+
+def make_method(
+    name: str,
+    seed: int = 0,  # of estimators that draw; baselines draw nothing
+    **options: Any,
+) -> SessionMethod:
+    """A method by one of `METHOD_NAMES`, with its options; `ValueError` for what it does not take."""
+    if name in BASELINES:
+        return make_baseline(name, **options)
+    if not isinstance(name, str) or name not in _ESTIMATORS:
+        raise ValueError(f"no method called {name!r}{near(str(name), METHOD_NAMES)}; names: {', '.join(METHOD_NAMES)}")
+    check_call_options(name, _ESTIMATORS[name], options, given_otherwise=("seed",))
+    return _ESTIMATORS[name](seed=seed, **options)
+
+
+def gp(
+    *,
+    seed: int = 0,
+    kernel: str = "auto",
+    likelihood: str = "auto",
+    inference: str = "auto",
+    objective: str | None = "auto",
+    rows_per_class: int | None = None,  # shown to it; all by default, minutes for ten thousand
+) -> SessionMethod:
+    """`GPClassifier`, which keeps all rows and conditions on them anew in each session, with the kernel kept."""
+    from sureshot.estimators.classifier import GPClassifier
+
+    estimator = GPClassifier(kernel, likelihood, inference, objective, random_state=seed)
+    method = EstimatorMethod(estimator, GPClassifier.outlier_score, model_file_numbers)
+    return method if rows_per_class is None else FewRows(method, rows_per_class)
+
+
+def tree(
+    *,
+    seed: int = 0,
+    strategy: Literal["recommended", "shared_root", "session", "rebuild"] = "recommended",
+) -> SessionMethod:
+    """`TreeGPClassifier` by one of its strategies."""
+    kind = import_module("sureshot.estimators.tree").TreeGPClassifier
+    return EstimatorMethod(kind(strategy=strategy, random_state=seed), kind.outlier_score, _stated_memory)
+
+
+def _stated_memory(estimator: Any) -> Memory | None:
+    """``memory_``, where an estimator states it as a `Memory`."""
+    return estimator.memory_ if isinstance(estimator.memory_, Memory) else None
+
+
+def model_file_numbers(estimator: Any) -> Memory:
+    """Numbers in the model file of an estimator of ours, none of them apart as shared."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model"
+        estimator.save(path)
+        arrays = load_artifact(path).arrays
+    return Memory(0, sum(array.size for array in arrays.values()), len(estimator.classes_))
+
+
+_ESTIMATORS: dict[str, Callable[..., SessionMethod]] = {"gp": gp, "tree": tree}
+
+METHOD_NAMES = (*BASELINES, *_ESTIMATORS)
+"""Names of `make_method`."""

@@ -1,0 +1,152 @@
+"""Several methods, several seeds, the same sessions: what a table of class-incremental learning is made of.
+
+A seed draws the order of the classes and the shots; all methods meet the same. Averages over seeds come with their
+standard error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from sureshot.data.root import Root
+from sureshot.evaluation.methods import make_method
+from sureshot.evaluation.session_config import SessionsConfig
+from sureshot.evaluation.sessions import Progress, SessionsEvaluation, evaluate_sessions
+from sureshot.incremental.session_data import load_sessions
+
+SUMMARY = {
+    "accuracy": "accuracy",
+    "average_accuracy": "average accuracy",
+    "performance_drop": "drop",
+    "forgetting": "forgetting",
+    "base_accuracy": "base",
+    "novel_accuracy": "novel",
+    "harmonic_mean": "harmonic mean",
+    "nll": "NLL",
+    "ece": "ECE",
+    "brier": "Brier",
+    "out_of_scope_auroc": "out-of-scope AUROC",
+    "numbers_per_class": "numbers per class",
+    "shared_numbers": "numbers shared",
+    "learn_seconds": "s to learn",
+    "predict_seconds": "s to predict",
+}
+"""Columns of the summary, and how people read them. After the last session, but for the average accuracy, the drop and
+the seconds to learn, which are of all sessions."""
+
+HIGHER_IS_BETTER = {
+    "accuracy",
+    "average_accuracy",
+    "base_accuracy",
+    "novel_accuracy",
+    "harmonic_mean",
+    "out_of_scope_auroc",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class SessionStudy:
+    """What was measured."""
+
+    description: str  # of the data, of the first seed
+    evaluations: Mapping[str, Mapping[int, SessionsEvaluation]]  # by method, then by seed
+
+    def by_session(self) -> pd.DataFrame:
+        """A row for each method, seed and session."""
+        return pd.DataFrame(
+            [
+                {"method": method, "seed": seed, **one.as_dict()}
+                for method, by_seed in self.evaluations.items()
+                for seed, found in by_seed.items()
+                for one in found.sessions
+            ]
+        )
+
+    def matrix(self) -> pd.DataFrame:
+        """A row for each method, seed, session and earlier session: the accuracy on the latter's classes."""
+        return pd.DataFrame(
+            [
+                {"method": method, "seed": seed, "after": k, "classes_of": j, "accuracy": found.matrix[k, j]}
+                for method, by_seed in self.evaluations.items()
+                for seed, found in by_seed.items()
+                for k in range(len(found.matrix))
+                for j in range(k + 1)
+            ]
+        )
+
+    def summary(self) -> pd.DataFrame:
+        """A row for each method and seed, with the columns of `SUMMARY`."""
+        return pd.DataFrame(
+            [
+                {"method": method, "seed": seed, **summarised(found)}
+                for method, by_seed in self.evaluations.items()
+                for seed, found in by_seed.items()
+            ]
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "description": self.description,
+            "summary": averaged(self.summary(), ["method"]).to_dict("records"),
+            "evaluations": {
+                method: {str(seed): found.as_dict() for seed, found in by_seed.items()}
+                for method, by_seed in self.evaluations.items()
+            },
+        }
+
+
+def run_study(
+    config: SessionsConfig, root: Root = None, progress: Progress = lambda what, fraction: None
+) -> SessionStudy:
+    """Every method with every seed."""
+    seeds, methods = config.run.seeds, config.methods
+    found: dict[str, dict[int, SessionsEvaluation]] = {one.shown: {} for one in methods}
+    described = ""
+    for number, seed in enumerate(seeds):
+        sessions = load_sessions(config.data.name, root, seed=seed, **config.data.options)
+        described = described or sessions.description
+        for place, one in enumerate(methods):
+            start = (number * len(methods) + place) / (len(seeds) * len(methods))
+
+            def tell(
+                what: str, fraction: float, start: float = start, label: str = f"seed {seed}, {one.shown}"
+            ) -> None:
+                progress(f"{label}: {what}", start + fraction / (len(seeds) * len(methods)))
+
+            found[one.shown][seed] = evaluate_sessions(make_method(one.name, seed, **one.options), sessions, tell)
+    return SessionStudy(described, found)
+
+
+def summarised(found: SessionsEvaluation) -> dict[str, float | None]:
+    """One number for each column of `SUMMARY`."""
+    of_all = {
+        "average_accuracy": found.average_accuracy,
+        "performance_drop": found.performance_drop,
+        "learn_seconds": float(sum(one.learn_seconds for one in found.sessions)),
+    }
+    last = found.last.as_dict()
+    return {column: of_all.get(column, last.get(column)) for column in SUMMARY}
+
+
+def averaged(
+    frame: pd.DataFrame,  # with a column seed
+    keys: list[str],
+) -> pd.DataFrame:
+    """Means over the seeds, and in columns with the ending ``s.e.`` their standard errors (NaN for one seed)."""
+    rows = []
+    columns = [column for column in frame if column not in (*keys, "seed")]
+    for values, group in frame.groupby(keys, sort=False):
+        row: dict[str, Any] = dict(zip(keys, values, strict=True))
+        for column in columns:
+            numbers = pd.to_numeric(group[column]).to_numpy(dtype=np.float64)
+            row[str(column)] = float(numbers.mean())
+            error = numbers.std(ddof=1) / np.sqrt(len(numbers)) if len(numbers) > 1 else np.nan
+            row[f"{column} s.e."] = float(error)
+        rows.append(row)
+    return pd.DataFrame(rows)

@@ -1,0 +1,192 @@
+"""What all baselines on frozen features share: checks, labels that come, and a state that is replaced whole.
+
+A baseline says what it learns from the base session, how that grows by later rows, and what it scores and keeps: four
+short methods on tensors and class numbers. Here rows are checked and labels numbered; the next state is complete before
+it takes the place of the last one, so a call that fails changes nothing.
+
+Baselines are yardsticks, not estimators of scikit-learn: no weights, no DataFrames, no model files.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sureshot.data.checks import listed
+from sureshot.incremental.method import Memory, SessionMethod
+from sureshot.metrics.calibration import fit_temperature
+
+State = TypeVar("State")
+
+_TEMPERATURES = (1e-3, 1e6)  # cosines ask for small ones, densities in many dimensions for large ones
+_FOLDS = 5  # of the base session's rows, to find a temperature
+
+
+@dataclass(frozen=True)
+class _Known(Generic[State]):
+    """All that a baseline has learnt."""
+
+    classes: np.ndarray  # (C,)
+    n_features: int
+    state: State
+
+
+class Baseline(SessionMethod, Generic[State]):
+    """A baseline on rows of numbers (n, D)."""
+
+    name: ClassVar[str]
+    _known: _Known[State] | None = None
+
+    @abstractmethod
+    def _learnt(self, x: Tensor, y: Tensor, n_classes: int) -> State:
+        """What the base session teaches: rows (N, D) in float64 of classes (N,), each with a row."""
+
+    @abstractmethod
+    def _grown(self, state: State, x: Tensor, y: Tensor, n_classes: int) -> State:
+        """The state with further rows; classes from the number known so far on are new, each with a row."""
+
+    @abstractmethod
+    def _scores(self, state: State, x: Tensor) -> Tensor:
+        """Log probabilities of rows (Q, D), up to a number for each row, (Q, C)."""
+
+    @abstractmethod
+    def _outlier(self, state: State, x: Tensor) -> Tensor:
+        """Outlier scores (Q,)."""
+
+    @abstractmethod
+    def _memory(self, state: State, n_classes: int) -> Memory:
+        """What the state holds."""
+
+    @property
+    def classes_(self) -> np.ndarray:  # type: ignore[override]
+        """Labels of the columns."""
+        return self._current().classes
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn the base session; one class is enough, and one row."""
+        x, labels = self._rows(X, None), _labels(y, len(np.asarray(X)))
+        classes, codes = np.unique(labels, return_inverse=True)
+        with torch.no_grad():
+            state = self._learnt(x, torch.from_numpy(codes), len(classes))
+        self._known = _Known(classes, x.shape[1], state)
+        return self
+
+    def partial_fit(self, X: Any, y: Any) -> Self:
+        """Learn a later session."""
+        known = self._known
+        if known is None:
+            return self.fit(X, y)
+        x, labels = self._rows(X, known.n_features), _labels(y, len(np.asarray(X)))
+        if (labels.dtype.kind in "US") != (known.classes.dtype.kind in "US"):
+            raise ValueError(
+                f"y has labels such as {labels.tolist()[0]!r}, but the classes known so far are such as "
+                f"{known.classes.tolist()[0]!r}: give labels of one type."
+            )
+        new = np.setdiff1d(labels, known.classes)
+        classes = np.concatenate([known.classes, new])
+        number = {label: place for place, label in enumerate(classes.tolist())}
+        codes = torch.tensor([number[label] for label in labels.tolist()])
+        with torch.no_grad():
+            state = self._grown(known.state, x, codes, len(classes))
+        self._known = _Known(classes, known.n_features, state)
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities (n, C)."""
+        known = self._current()
+        with torch.no_grad():
+            return torch.softmax(self._scores(known.state, self._rows(X, known.n_features)), -1).numpy()
+
+    def outlier_score(self, X: Any) -> np.ndarray:
+        """Outlier scores (n,)."""
+        known = self._current()
+        with torch.no_grad():
+            return self._outlier(known.state, self._rows(X, known.n_features)).numpy()
+
+    def memory(self) -> Memory:
+        """What is kept between sessions."""
+        known = self._current()
+        return self._memory(known.state, len(known.classes))
+
+    def _current(self) -> _Known[State]:
+        if self._known is None:
+            raise ValueError(f"{type(self).__name__} has learnt nothing yet: call fit() with the base session first.")
+        return self._known
+
+    def _rows(self, X: Any, n_features: int | None) -> Tensor:
+        """Rows as a finite float64 matrix."""
+        values = np.asarray(X)
+        if values.ndim != 2 or 0 in values.shape or values.dtype.kind not in "fiub":
+            raise ValueError(
+                f"X: expected rows of numbers (n, D), got shape {values.shape} and type {values.dtype}. Baselines take "
+                "embeddings: pass images through an encoder first."
+            )
+        if n_features is not None and values.shape[1] != n_features:
+            raise ValueError(f"X: expected {n_features} columns, as in the base session, got {values.shape[1]}.")
+        bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
+        if len(bad):
+            raise ValueError(
+                f"X: NaN or infinite numbers in {len(bad)} of {len(values)} rows (the first is row {bad[0]}): fill "
+                "them in or drop these rows."
+            )
+        return torch.from_numpy(values.astype(np.float64))
+
+
+def _labels(y: Any, n_rows: int) -> np.ndarray:
+    """Labels (n,), whole numbers, booleans or text."""
+    labels = np.asarray(y)
+    if labels.dtype.kind == "O" and all(isinstance(label, str) for label in labels.ravel().tolist()):
+        labels = labels.astype(str)
+    if labels.shape != (n_rows,):
+        raise ValueError(f"y: expected {n_rows} labels, one for each row of X, got shape {labels.shape}.")
+    if labels.dtype.kind not in "iubU":
+        some = listed([repr(label) for label in labels[:3].tolist()])
+        raise ValueError(f"y: expected whole numbers or text, got type {labels.dtype} ({some}).")
+    return labels
+
+
+def left_out_temperature(
+    x: Tensor,  # (N, D)
+    y: Tensor,  # (N,), each of C classes has a row
+    scores_of_others: Callable[[Tensor, Tensor, Tensor], Tensor],  # of (queries, rows, classes): (Q, C)
+) -> float:
+    """What to divide scores by, so that rows are predicted best from others: five folds, class by class.
+
+    The only row of a class is never left out; 1 where no class has two rows, or there is one class.
+    """
+    place = torch.zeros_like(y)
+    counts = torch.bincount(y)
+    order = y.argsort(stable=True)
+    first = torch.cumsum(counts, 0) - counts
+    place[order] = torch.arange(len(y)) - first[y[order]]
+    scores, labels = [], []
+    for fold in range(_FOLDS):
+        out = (place % _FOLDS == fold) & (counts[y] > 1)
+        if bool(out.any()) and len(counts) > 1:
+            scores.append(scores_of_others(x[out], x[~out], y[~out]))
+            labels.append(y[out])
+    return careful_temperature(torch.cat(scores), torch.cat(labels)) if scores else 1.0
+
+
+def careful_temperature(
+    scores: Tensor,  # (N, C), log probabilities up to a number for each row
+    y: Tensor,  # (N,)
+) -> float:
+    """What to divide scores by, by log score, with one more row whose label is anybody's guess.
+
+    Where all rows are right, ever surer would be ever better; with that row, which has the scores of the row with the
+    median margin, N right rows of two classes make (N + 1/2) / (N + 1) sure, as the rule of succession would.
+    """
+    n_classes = scores.shape[1]
+    best = scores.topk(2).values
+    typical = scores[(best[:, 0] - best[:, 1]).argsort()[len(scores) // 2]].expand(n_classes, -1)
+    labels = torch.cat([y, torch.arange(n_classes)])
+    weight = torch.cat([scores.new_ones(len(scores)), scores.new_full((n_classes,), 1 / n_classes)])
+    both = torch.cat([scores, typical])
+    return fit_temperature(both.numpy(), labels.numpy(), weight.numpy(), bounds=_TEMPERATURES)

@@ -1,0 +1,49 @@
+"""What may be asked of anything that learns classes in sessions, whatever it keeps and however it learns."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Numbers kept between sessions."""
+
+    shared: int  # whatever the number of classes is
+    of_classes: int  # for all classes together
+    n_classes: int
+
+    @property
+    def per_class(self) -> float:
+        """Numbers kept for a class, on average."""
+        return self.of_classes / self.n_classes
+
+
+class SessionMethod(ABC):
+    """A classifier of classes that come in sessions."""
+
+    classes_: np.ndarray  # labels of the columns; new ones come last, old ones never move
+
+    @abstractmethod
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn the base session: rows X (n, ...) with labels y (n,). What was known before is dropped."""
+
+    @abstractmethod
+    def partial_fit(self, X: Any, y: Any) -> Self:
+        """Learn a later session, of new classes or more rows of old ones; a first call is `fit`."""
+
+    @abstractmethod
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities (n, C) of all classes seen so far, in the order of ``classes_``."""
+
+    @abstractmethod
+    def outlier_score(self, X: Any) -> np.ndarray | None:
+        """How little each row is like any class seen so far (n,); larger is less like any. None if it has none."""
+
+    @abstractmethod
+    def memory(self) -> Memory | None:
+        """What is kept between sessions; None if it does not say."""

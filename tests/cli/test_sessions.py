@@ -1,0 +1,147 @@
+"""``sureshot sessions``: files, page, JSON, and one line for whatever is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+Run = Callable[..., Any]
+
+CONFIG = """
+[data]
+name = "digits"
+options = { base_shots = 20, shots = 3 }
+
+[[methods]]
+name = "nearest_class_mean"
+
+[[methods]]
+name = "streaming_lda"
+label = "LDA <shrunk>"
+options = { shrinkage = 0.3 }
+
+[run]
+seeds = [0, 1]
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "few.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_files_page_and_table(tmp_path: Path, run: Run) -> None:
+    result = run("sessions", written(tmp_path, CONFIG), "-o", tmp_path / "out")
+    assert result.exit_code == 0, result.stderr
+    assert "nearest_class_mean" in result.stdout
+    assert "After the last session (3), 10 classes" in result.stdout
+    out = tmp_path / "out"
+    assert sorted(path.name for path in out.iterdir()) == [
+        "curves.png",
+        "matrices.png",
+        "matrix.csv",
+        "report.html",
+        "sessions.csv",
+        "sessions.json",
+        "summary.csv",
+    ]
+    sessions = pd.read_csv(out / "sessions.csv")
+    assert len(sessions) == 2 * 2 * 4
+    assert set(sessions["method"]) == {"nearest_class_mean", "LDA <shrunk>"}
+    matrix = pd.read_csv(out / "matrix.csv")
+    assert len(matrix) == 2 * 2 * 10
+    last = sessions[sessions["session"] == 3].set_index(["method", "seed"])
+    summary = pd.read_csv(out / "summary.csv").set_index(["method", "seed"])
+    np.testing.assert_allclose(summary["accuracy"], last["accuracy"])
+    assert summary["accuracy"].min() > 0.6
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "LDA &lt;shrunk&gt;" in page
+    assert "LDA <shrunk>" not in page
+    assert "knows most after the last session" in page
+    assert '<th class="number">drop</th>' in page
+    assert "out-of-scope" not in page  # digits have no such rows
+    record = json.loads((out / "sessions.json").read_text(encoding="utf-8"))
+    assert record["config"]["run"]["seeds"] == [0, 1]
+    assert len(record["evaluations"]["LDA <shrunk>"]["1"]["matrix"][3]) == 4
+
+
+def test_json(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, CONFIG.replace("[0, 1]", "[2]"))
+    result = run("sessions", "few.toml", "--json", "--quiet")
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr == ""
+    found = json.loads(result.stdout)
+    assert Path(found["report"]) == Path("sessions/few/report.html")
+    assert {row["method"] for row in found["summary"]} == {"nearest_class_mean", "LDA <shrunk>"}
+    assert found["summary"][0]["accuracy s.e."] is None
+
+
+def test_own_embeddings_with_queries_of_no_class(tmp_path: Path, run: Run) -> None:
+    rng = np.random.default_rng(0)
+    y = np.repeat(["a", "b", "c", "d", "none"], 12)
+    means = 3 * np.eye(5)[np.unique(y, return_inverse=True)[1]]
+    np.savez(tmp_path / "rows.npz", X=means + 0.3 * rng.normal(size=means.shape), y=y)
+    text = """
+    data = { name = "embeddings", options = { path = "rows.npz", base_classes = ["c", "a"], novel_classes = [["d"],
+      ["b"]], shots = 4, out_of_scope_label = "none" } }
+    methods = [{ name = "empirical_bayes" }]
+    """.replace("\n      ", " ")
+    result = run("sessions", written(tmp_path, text), "-o", tmp_path / "out", "--data", tmp_path)
+    assert result.exit_code == 0, result.stderr
+    summary = pd.read_csv(tmp_path / "out" / "summary.csv")
+    assert summary["out_of_scope_auroc"].iloc[0] > 0.95
+    assert "of the test rows are right" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("[data]", "[dat]", "few.toml: unknown section [dat] (did you mean 'data'?); sessions: "),
+        ('name = "digits"', "", "few.toml: the key data.name is missing"),
+        ('"digits"', '"digit"', "no sessions called 'digit' (did you mean 'digits'?)"),
+        ("shots = 3", "shot = 3", "digits has no option 'shot' (did you mean 'shots'"),
+        ("shots = 3", "shots = 'three'", "digits: shots must be a whole number, got 'three'"),
+        ("shots = 3", "shots = 300", "training rows, but 300 shots are asked for"),
+        ("shots = 3", "seed = 3", "few.toml: data.options has a seed: give run.seeds"),
+        ('"streaming_lda"', '"lda"', "few.toml: no method called 'lda'"),
+        ("shrinkage", "shrink", "few.toml: streaming_lda has no option 'shrink' (did you mean 'shrinkage'?)"),
+        ("0.3", "0", "few.toml: shrinkage must be above 0 and at most 1, got 0"),
+        ("LDA <shrunk>", "nearest_class_mean", "few.toml: two methods are called 'nearest_class_mean'"),
+        ("label", "lable", "few.toml: unknown key methods.lable (did you mean 'label'?)"),
+        ("[[methods]]", "[methods]", "few.toml is not a TOML file"),
+        ("[0, 1]", "[0, 0]", "few.toml: run.seeds must be different whole numbers, 0 or more, got [0, 0]"),
+        ("[0, 1]", '"0"', "few.toml: run.seeds must be a list of whole numbers, got '0'"),
+        ("[0, 1]", "[]", "few.toml: run.seeds must be different whole numbers"),
+        ("[run]", "[run", "few.toml is not a TOML file"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, run: Run, before: str, after: str, message: str) -> None:
+    assert before in CONFIG
+    result = run("sessions", written(tmp_path, CONFIG.replace(before, after)), "-o", tmp_path / "out", "--quiet")
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1
+    assert message.replace("sessions: ", "sections: ") in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_method_table_is_needed_and_the_folder_must_be_one(tmp_path: Path, run: Run) -> None:
+    path = written(tmp_path, '[data]\nname = "digits"\n')
+    assert "no methods: add at least one table [[methods]]" in run("sessions", path).stderr
+    path = written(tmp_path, CONFIG.replace("[[methods]]", "[[method]]"))
+    assert "unknown section [method] (did you mean 'methods'?)" in run("sessions", path).stderr
+    path = written(tmp_path, CONFIG)
+    result = run("sessions", path, "-o", path)
+    assert result.exit_code == 1
+    assert "is a file: name a folder" in result.stderr
+    result = run("sessions", tmp_path / "gone.toml")
+    assert result.exit_code == 1
+    assert "gone.toml: No such file or directory" in result.stderr
