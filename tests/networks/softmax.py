@@ -10,7 +10,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sureshot.networks import LoopSettings, Progress, Scores, Trainable, Trained, differing_settings, processes, train
+from sureshot.networks import (
+    LoopSettings,
+    Progress,
+    Scores,
+    Trainable,
+    Trained,
+    differing_settings,
+    milestones,
+    processes,
+    train,
+)
 from sureshot.networks.backbones import make_backbone
 from sureshot.networks.seeds import generator_for
 
@@ -56,6 +66,16 @@ class SoftmaxTraining(Trainable):
             nll = float(functional.cross_entropy(self.module(x), y))
         self.module.train(training)
         return Scores({"nll": nll}, by="nll", larger_is_better=False)
+
+
+class SoftmaxByDescent(SoftmaxTraining):
+    """The same by gradient descent with momentum, at rates that fall twice."""
+
+    def optimiser(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameter_groups(), momentum=0.9, weight_decay=1e-3)
+
+    def learning_rate_factor(self, units: int) -> float:
+        return milestones(units, (60, 150))
 
 
 SETTINGS = LoopSettings(length=240, checkpoint_every=90, log_every=30, validate_every=60)

@@ -18,4 +18,4 @@ def test_only_networks_and_model_files_are_imported(path: Path) -> None:
             names.append(node.module or "")
         for name in names:
             if name.split(".")[0] == "sureshot":
-                assert name.startswith(("sureshot.networks", "sureshot.persistence")), name
+                assert name.startswith(("sureshot.networks", "sureshot.persistence", "sureshot.members")), name

@@ -15,11 +15,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from sureshot.networks import LoopSettings, Scores, Trained
-from sureshot.networks.checkpoint import load_checkpoint, restore
+from sureshot.networks import LoopSettings, Scores, Trained, milestones
+from sureshot.networks.checkpoint import load_checkpoint, moment_names, restore, restore_optimiser
 from sureshot.networks.log import read_log
+from sureshot.networks.seeds import generator_for
 from sureshot.persistence import ArtifactError, load_artifact
-from tests.networks.softmax import SETTINGS, SoftmaxTraining, run
+from tests.networks.softmax import SETTINGS, SoftmaxByDescent, SoftmaxTraining, run
 
 HERE = Path(__file__).parent
 
@@ -73,6 +74,47 @@ def test_a_killed_run_is_resumed_to_the_same_bits(whole: Trained, tmp_path: Path
     torch.rand(3)  # the state of the global generator is of no account
     run(tmp_path)
     assert contents(tmp_path) == contents(whole.best.parent)
+
+
+def test_descent_with_momentum_is_torchs_own_loop(tmp_path: Path) -> None:
+    trainee = SoftmaxByDescent()
+    run(tmp_path, trainee, replace(SETTINGS, length=180, validate_every=0))
+    other = SoftmaxByDescent()
+    optimiser = other.optimiser()
+    schedule = torch.optim.lr_scheduler.MultiStepLR(optimiser, [10, 25])  # steps of six rows
+    for step in range(30):
+        optimiser.zero_grad()
+        other.losses(step, slice(0, 6), generator_for(0, "noise", step, 0)).mean().backward()
+        optimiser.step()
+        schedule.step()
+    for name, value in other.module.state_dict().items():
+        torch.testing.assert_close(trainee.module.state_dict()[name], value, msg=name)
+
+
+def test_descent_with_momentum_is_resumed_to_the_same_bits(tmp_path: Path) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    run(whole, SoftmaxByDescent())
+    for length in (120, 240):
+        run(parts, SoftmaxByDescent(), replace(SETTINGS, length=length))
+    assert contents(parts) == contents(whole)
+
+
+def test_an_optimiser_takes_over_its_own_moments_only(tmp_path: Path) -> None:
+    run(tmp_path, SoftmaxByDescent(), replace(SETTINGS, length=12))
+    trainee = SoftmaxTraining()
+    checkpoint = load_checkpoint(tmp_path / "last.safetensors", trainee.kind)
+    with pytest.raises(ArtifactError, match=r"lacks the array 'optimiser\.step\."):
+        restore_optimiser(checkpoint, trainee.module, trainee.optimiser())
+    plain = torch.optim.SGD(trainee.parameter_groups())
+    restore_optimiser(checkpoint, trainee.module, plain)
+    assert not plain.state
+    with pytest.raises(ValueError, match="state of Adagrad cannot be saved: use Adam, AdamW or SGD"):
+        moment_names(torch.optim.Adagrad(trainee.parameter_groups()))
+
+
+def test_milestones() -> None:
+    assert [milestones(units, (10, 20)) for units in (0, 9, 10, 20)] == pytest.approx([1, 1, 0.1, 0.01])
+    assert milestones(5, ()) == 1
 
 
 def test_other_settings_do_not_resume(tmp_path: Path) -> None:

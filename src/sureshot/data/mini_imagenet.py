@@ -15,17 +15,16 @@ The photographs are ImageNet's: for research and teaching, not to be passed on.
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image, UnidentifiedImageError
 
 from sureshot.data.archives import read_arrays
 from sureshot.data.image_files import read_images
 from sureshot.data.image_folders import PARTS
+from sureshot.data.image_strips import read_strips
 from sureshot.data.images import labelled_images
 from sureshot.data.labelled import LabelledSet
 from sureshot.data.lists import read_columns
@@ -98,24 +97,11 @@ def load_miniimagenet32(root: Root = None) -> MiniImageNet32:
     """mini-ImageNet at 32 x 32 from ``miniimagenet32.npz``."""
     path = data_file(MINIIMAGENET32_FILE, root, _LAYOUT32)
     arrays = read_arrays(path, ("jpeg", "offset", "label", "is_test", "wnid", "ravi_split"))
-    bounds = zip(arrays["offset"][:-1].tolist(), arrays["offset"][1:].tolist(), arrays["wnid"], strict=True)
-    pixels = np.concatenate([_strip(path, arrays["jpeg"][start:stop], str(wnid)) for start, stop, wnid in bounds])
     classes = tuple(str(wnid) for wnid in arrays["wnid"])
+    pixels = read_strips(path, arrays["jpeg"], arrays["offset"], classes)
     images = labelled_images(pixels, arrays["label"], classes, "mini-ImageNet at 32 x 32")
     return MiniImageNet32(
         images=images,
         is_test=arrays["is_test"].astype(bool),
         ravi_split=arrays["ravi_split"].astype(str),
     )
-
-
-def _strip(path: Path, data: np.ndarray, wnid: str) -> np.ndarray:
-    """The images of one class, (n, 32, 32, 3)."""
-    try:
-        with Image.open(io.BytesIO(data.tobytes())) as file:
-            strip = np.asarray(file.convert("RGB"))
-    except (UnidentifiedImageError, OSError, ValueError, SyntaxError) as error:
-        raise DataError(f"{path}: the strip of class {wnid} is no image ({error}): fetch or write it again") from None
-    if strip.shape[1] != 32 or strip.shape[0] % 32:
-        raise DataError(f"{path}: the strip of class {wnid} is {strip.shape[1]} x {strip.shape[0]}, expected 32 x 32 n")
-    return strip.reshape(-1, 32, 32, 3)

@@ -31,8 +31,8 @@ from torch import Tensor
 from sureshot.data.call_options import check_call_options, check_values
 from sureshot.data.checks import check_class_labels, listed, near
 from sureshot.data.class_splits import shuffled
-from sureshot.data.cub import load_cub
 from sureshot.data.clinc150 import load_clinc150
+from sureshot.data.cub import load_cub
 from sureshot.data.embeddings import read_npz
 from sureshot.data.labelled import LabelledSet
 from sureshot.data.mini_imagenet import load_miniimagenet32

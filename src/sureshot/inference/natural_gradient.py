@@ -156,6 +156,22 @@ def natural_gradient_step(
     return updated, info
 
 
+def batch_bound(
+    state: NaturalGradientState,
+    prior: InducingPrior,
+    likelihood: MeanFieldLikelihood,
+    batch: InducingBatch,
+    scale: float | Tensor = 1.0,  # as in `natural_gradient_step`
+) -> Tensor:
+    """The estimate of the evidence bound from a batch, (...), differentiable in the batch's projection and residual.
+
+    The auxiliary variables are at their optimum, so this also is the gradient of the bound as they stand.
+    """
+    factor, mean = _moments(state)
+    local = likelihood.local_bound(*_latent_moments(factor, mean, batch), batch.y, batch.weight)
+    return scale * local - _kl(factor, mean, prior)
+
+
 def fit_natural_gradient(
     features: Tensor,  # (..., 1 or C, N, R), ``Kxz`` times a whitening matrix, or exact low-rank ones
     likelihood: MeanFieldLikelihood,

@@ -42,7 +42,7 @@ _NARROW = 16.0  # deviations for which float32 holds exp(-v/8)
 
 
 @lru_cache(maxsize=1)
-def _gauss_hermite() -> tuple[Tensor, Tensor]:
+def gauss_hermite() -> tuple[Tensor, Tensor]:
     """Nodes and weights of the 20-point rule for a standard normal variable, float64."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(20)
     return torch.from_numpy(nodes), torch.from_numpy(weights / weights.sum())
@@ -64,7 +64,7 @@ def expected_log_sigmoid(mean: Tensor, variance: Tensor) -> Tensor:
     """
 
     def small(m: Tensor, deviation: Tensor) -> Tensor:
-        x, weights = _like(m, *_gauss_hermite())
+        x, weights = _like(m, *gauss_hermite())
         return (weights * logsigmoid(m + deviation * x)).sum(-1)
 
     def large(m: Tensor, deviation: Tensor) -> Tensor:
@@ -88,7 +88,7 @@ def log_expected_sigmoid(mean: Tensor, variance: Tensor) -> Tensor:
     offset = torch.where(tilted, mean + half, torch.zeros_like(mean))
 
     def small(m: Tensor, deviation: Tensor) -> Tensor:
-        x, weights = _like(m, *_gauss_hermite())
+        x, weights = _like(m, *gauss_hermite())
         return (weights.log() + logsigmoid(m + deviation * x)).logsumexp(-1)
 
     def large(m: Tensor, deviation: Tensor) -> Tensor:

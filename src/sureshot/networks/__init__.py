@@ -1,15 +1,15 @@
 """Networks and how they are trained, whatever they are for.
 
 `backbones` turn images, embeddings and sequences into features. `train` trains any `Trainable` (a module, its data and
-its loss) by Adam: with a log, with checkpoints from which a killed run is resumed to the same bits, in several
-processes if `torchrun` started them. Few-shot learners are trained so (`sureshot.meta.training`). Nothing here knows of
-tasks, or reads data.
+its loss) by Adam or by gradient descent with momentum: with a log, with checkpoints from which a killed run is resumed
+to the same bits, in several processes if `torchrun` started them. Few-shot learners are trained so
+(`sureshot.meta.training`). Nothing here knows of tasks, or reads data.
 """
 
 from sureshot.networks.distributed import Processes, processes
 from sureshot.networks.divergence import DivergedError
 from sureshot.networks.loop import LoopSettings, Progress, Trained, train
-from sureshot.networks.trainable import Scores, Trainable, differing_settings
+from sureshot.networks.trainable import Scores, Trainable, differing_settings, milestones
 
 __all__ = [
     "DivergedError",
@@ -20,6 +20,7 @@ __all__ = [
     "Trainable",
     "Trained",
     "differing_settings",
+    "milestones",
     "processes",
     "train",
 ]

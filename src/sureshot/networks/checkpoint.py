@@ -2,7 +2,8 @@
 
 A checkpoint is a model file (`sureshot.persistence`). Its header has the settings of the run, what builds the module
 again, and how far the run got; its arrays are the module's parameters and buffers and, in the checkpoint that training
-resumes from, Adam's moments. Loading runs nothing and checks every array against the module that it is for.
+resumes from, the optimiser's moments (of Adam, or of gradient descent with momentum). Loading runs nothing and checks
+every array against the module that it is for.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ LAST_NAME = "last.safetensors"
 BEST_NAME = "best.safetensors"
 
 _MODEL, _OPTIMISER, _CARRIED = "model.", "optimiser.", "carried."
-_MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
 def save_checkpoint(
@@ -53,7 +53,7 @@ def load_checkpoint(path: Path, kind: str) -> Artifact:
 
 
 def arrays_of(module: nn.Module, optimiser: torch.optim.Optimizer | None = None) -> dict[str, Tensor]:
-    """What a checkpoint holds by name: parameters and buffers and, if Adam is given, its moments."""
+    """What a checkpoint holds by name: parameters and buffers and, if an optimiser is given, its moments."""
     arrays = {_MODEL + name: value for name, value in module.state_dict().items()}
     if optimiser is not None:
         arrays |= dict(_moments(module, optimiser))
@@ -90,28 +90,49 @@ def restore(checkpoint: Artifact, module: nn.Module, added_state: Collection[str
     module.load_state_dict(state | {name: torch.from_numpy(arrays[_MODEL + name]) for name in learnt})
 
 
-def restore_optimiser(checkpoint: Artifact, module: nn.Module, optimiser: torch.optim.Adam) -> None:
-    """Give Adam the moments that it had.
+def restore_optimiser(checkpoint: Artifact, module: nn.Module, optimiser: torch.optim.Optimizer) -> None:
+    """Give an optimiser the moments that it had.
 
     Raises
     ------
     ArtifactError
-        If the checkpoint is one to use, not one to resume from.
+        If the checkpoint is one to use, not one to resume from, or is of another optimiser.
     """
-    arrays = checkpoint.arrays
+    arrays, names = checkpoint.arrays, moment_names(optimiser)
+    if not names:
+        return
     if not any(name.startswith(_OPTIMISER) for name in arrays):
         raise ArtifactError(f"{checkpoint.path} has no state of an optimiser: resume from {LAST_NAME}")
+    moved = {key.removeprefix(_OPTIMISER).partition(".")[2] for key in arrays if key.startswith(_OPTIMISER)}
     for name, parameter in module.named_parameters():
-        if f"{_OPTIMISER}step.{name}" not in arrays:
+        if name not in moved:
             continue  # it had no gradient
         shape = tuple(parameter.shape)
-        wanted = {f"{_OPTIMISER}{moment}.{name}": ("float", () if moment == "step" else shape) for moment in _MOMENTS}
+        wanted = {f"{_OPTIMISER}{moment}.{name}": ("float", () if moment == "step" else shape) for moment in names}
         found = {key: torch.from_numpy(value) for key, value in require(checkpoint, wanted).items()}
         # Same memory format as the parameter, so that the same arithmetic follows.
         optimiser.state[parameter] = {
-            "step": found[f"{_OPTIMISER}step.{name}"],
-            **{m: torch.empty_like(parameter).copy_(found[f"{_OPTIMISER}{m}.{name}"]) for m in _MOMENTS[1:]},
+            moment: value if moment == "step" else torch.empty_like(parameter).copy_(value)
+            for moment, value in zip(names, found.values(), strict=True)
         }
+
+
+def moment_names(optimiser: torch.optim.Optimizer) -> tuple[str, ...]:
+    """What an optimiser keeps for each parameter.
+
+    Raises
+    ------
+    ValueError
+        For an optimiser whose state is not known here.
+    """
+    if type(optimiser) in (torch.optim.Adam, torch.optim.AdamW):
+        return ("step", "exp_avg", "exp_avg_sq")
+    if type(optimiser) is torch.optim.SGD:
+        return ("momentum_buffer",) if any(group["momentum"] for group in optimiser.param_groups) else ()
+    raise ValueError(
+        f"the state of {type(optimiser).__name__} cannot be saved: use Adam, AdamW or SGD, or say in "
+        "sureshot.networks.checkpoint what it keeps for each parameter"
+    )
 
 
 def carried_of(checkpoint: Artifact, share: slice) -> dict[str, Tensor]:
@@ -129,5 +150,7 @@ def _described(value: Tensor) -> tuple[str, tuple[int, ...]]:
 
 def _moments(module: nn.Module, optimiser: torch.optim.Optimizer) -> Iterable[tuple[str, Tensor]]:
     for name, parameter in module.named_parameters():
-        for moment, value in optimiser.state.get(parameter, {}).items():
-            yield f"{_OPTIMISER}{moment}.{name}", value
+        state = optimiser.state.get(parameter, {})
+        for moment in moment_names(optimiser):
+            if moment in state:
+                yield f"{_OPTIMISER}{moment}.{name}", state[moment]

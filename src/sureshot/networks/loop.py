@@ -1,8 +1,9 @@
 """The training loop.
 
-A step averages the trainee's losses and lets Adam follow the gradient; every so many units the trainee is scored, the
-best module is kept, and everything is saved so that a run that was killed resumes from its last checkpoint to the
-result that it would have had, to the last bit (on the same machine with the same number of threads).
+A step averages the trainee's losses and lets its optimiser (Adam, unless it says otherwise) follow the gradient; every
+so many units the trainee is scored, the best module is kept, and everything is saved so that a run that was killed
+resumes from its last checkpoint to the result that it would have had, to the last bit (on the same machine with the
+same number of threads).
 
 A folder holds a run::
 
@@ -147,7 +148,8 @@ class Run:
         self.trainee, self.settings, self.folder, self.group = trainee, settings, folder, group
         self.last = folder / LAST_NAME
         self.module = trainee.module
-        self.optimiser = torch.optim.Adam(trainee.parameter_groups())
+        self.optimiser = trainee.optimiser()
+        self._rates = [group["lr"] for group in self.optimiser.param_groups]
         self.state = State()
         self.log: MetricLog | None = None
         # What is infinite before training is a constant, the bound of a constraint.
@@ -215,6 +217,9 @@ class Run:
                 raise self._diverged(f"the {name} is {value}")
         if values[0] > LARGEST_LOSS:
             raise self._diverged(f"the loss is {values[0]:.2g} nats for each row")
+        factor = self.trainee.learning_rate_factor(state.units)
+        for group, rate in zip(self.optimiser.param_groups, self._rates, strict=True):
+            group["lr"] = rate * factor
         with self._watched("the step"):
             self.optimiser.step()
         state.units += self.trainee.units_per_step

@@ -13,7 +13,7 @@ place in the run (`sureshot.networks.seeds`): then a resumed run is the run that
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,13 +72,24 @@ class Trainable(ABC):
 
     @abstractmethod
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """Adam's: parameters under ``params``, their learning rate under ``lr``.
+        """The optimiser's: parameters under ``params``, their learning rate under ``lr``, other options by name.
 
         Raises
         ------
         ValueError
             If there is nothing to learn.
         """
+
+    def optimiser(self) -> torch.optim.Optimizer:
+        """What follows the gradient: Adam by default. `sureshot.networks.checkpoint` says whose state is saved."""
+        return torch.optim.Adam(self.parameter_groups())
+
+    def learning_rate_factor(self, units: int) -> float:
+        """What the learning rates of all groups are multiplied by in the step after so many units; 1 by default.
+
+        A function of the place in the run alone, so a schedule has nothing to save. See `milestones`.
+        """
+        return 1.0
 
     @abstractmethod
     def losses(
@@ -116,6 +127,15 @@ class Trainable(ABC):
         The writing process alone is asked, and takes into the module's buffers what is fitted here.
         """
         raise NotImplementedError(f"{self.name} has no validation: validate_every must be 0")
+
+
+def milestones(
+    units: int,  # trained
+    places: Sequence[int],  # in units
+    factor: float = 0.1,
+) -> float:
+    """A schedule for `Trainable.learning_rate_factor`: rates are multiplied by `factor` at each of the places."""
+    return float(factor ** sum(units >= place for place in places))
 
 
 def differing_settings(

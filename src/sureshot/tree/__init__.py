@@ -24,12 +24,15 @@ from sureshot.tree.drawing import tree_figure, tree_text
 from sureshot.tree.gibbs import run_tree_gibbs
 from sureshot.tree.mean_field import TreeMeanField, fit_tree_mean_field
 from sureshot.tree.natural_gradient import TreeNaturalGradient, fit_tree_natural_gradient, tree_natural_gradient_step
+from sureshot.tree.node_inducing import InducingNodes, NodeInducing, rows_below
 from sureshot.tree.path_probabilities import NodeRule, SideLogProbabilities, class_log_probabilities
 from sureshot.tree.posterior import TreePosterior
 from sureshot.tree.shared_kernel import SharedFeatures, SharedGram, SharedKernel
 
 __all__ = [
     "ClassTree",
+    "InducingNodes",
+    "NodeInducing",
     "NodeRule",
     "SharedFeatures",
     "SharedGram",
@@ -46,6 +49,7 @@ __all__ = [
     "fit_tree_natural_gradient",
     "label_order_tree",
     "robinson_foulds",
+    "rows_below",
     "run_tree_gibbs",
     "tree_figure",
     "tree_natural_gradient_step",

@@ -1,0 +1,74 @@
+"""Labelled images of one set of classes, to train on and to test on, by name.
+
+==================  =====================================================================  ============
+name                classes                                                                read in
+==================  =====================================================================  ============
+cifar10             10 kinds of things, 5000 training and 1000 test images of each         `cifar`
+cifar100            100 kinds of things, 500 training and 100 test images of each          `cifar`
+cifar10-subset      10 kinds of things, 1000 training and 200 test images of each          `cifar`
+omniglot-drawers    100 handwritten characters; 15 drawings to train on, 5 to test         `omniglot`
+==================  =====================================================================  ============
+
+Unlike few-shot data (`sureshot.data.few_shot`) the classes are the same on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from sureshot.data.checks import near
+from sureshot.data.cifar import load_cifar10, load_cifar10_subset, load_cifar100
+from sureshot.data.class_splits import shuffled
+from sureshot.data.labelled import LabelledSet
+from sureshot.data.omniglot import load_omniglot
+from sureshot.data.root import DataError, Root
+
+_CHARACTERS = 100
+_DRAWINGS = 15  # of 20, to train on
+
+
+@dataclass(frozen=True, eq=False)
+class TrainTestData:
+    """Two labelled sets of the same classes."""
+
+    train: LabelledSet
+    test: LabelledSet
+    name: str
+    description: str  # one line for tables
+
+    def __post_init__(self) -> None:
+        if self.train.class_names != self.test.class_names or self.train.x.shape[1:] != self.test.x.shape[1:]:
+            raise DataError(f"{self.name}: training and test rows must have the same classes and the same shape")
+
+
+def load_train_test(name: str, root: Root = None) -> TrainTestData:
+    """Data by a name of the table above."""
+    if name not in _READERS:
+        raise DataError(f"no data called {name!r}{near(name, _READERS)}; names: {', '.join(_READERS)}")
+    read, description = _READERS[name]
+    return TrainTestData(*read(root), name, description)
+
+
+def _omniglot_drawers(root: Root) -> tuple[LabelledSet, LabelledSet]:
+    """A hundred characters of all alphabets, chosen once and for all; the first drawings of each to train on."""
+    images = load_omniglot(root).images
+    chosen = images.select_classes(np.sort(shuffled(images.n_classes, 0)[:_CHARACTERS]).tolist())
+    order = chosen.y.argsort(stable=True)
+    sizes = chosen.class_sizes
+    place = torch.empty_like(chosen.y)
+    place[order] = torch.arange(len(chosen)) - (sizes.cumsum(0) - sizes)[chosen.y[order]]
+    return chosen.select_rows(place < _DRAWINGS), chosen.select_rows(place >= _DRAWINGS)
+
+
+_READERS: dict[str, tuple[Callable[[Root], tuple[LabelledSet, LabelledSet]], str]] = {
+    "cifar10": (load_cifar10, "CIFAR-10"),
+    "cifar100": (load_cifar100, "CIFAR-100"),
+    "cifar10-subset": (load_cifar10_subset, "CIFAR-10, 1000 training and 200 test images of a class"),
+    "omniglot-drawers": (_omniglot_drawers, "100 characters of Omniglot, 15 drawings to train on and 5 to test"),
+}
+
+TRAIN_TEST_NAMES = tuple(_READERS)

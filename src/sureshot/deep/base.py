@@ -1,0 +1,101 @@
+"""What every deep classifier offers: losses of labelled rows to train by, and log probabilities of classes.
+
+A deep classifier owns its backbone. It is trained on batches of rows in training mode, where batch normalisation takes
+its statistics from the batch; whoever asks it for embeddings or probabilities gets them in evaluation mode, so that an
+answer depends on its row alone.
+
+To add one, write a module beside this one: derive from `DeepClassifier`, state the `name`, and write `losses`,
+`predictor` and `from_config`; `tests/deep/test_contract.py` has a case for each.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from sureshot.networks.backbones import Backbone, as_inputs
+
+Predictor = Callable[[Tensor], Tensor]
+"""From embeddings (B, D) to log probabilities of the classes (B, C)."""
+
+
+class DeepClassifier(nn.Module, ABC):
+    """A backbone, and what makes probabilities of its embeddings."""
+
+    name: ClassVar[str]
+    """The public name; `load_deep_classifier` finds the class by it."""
+
+    one_process: ClassVar[str | None] = None
+    """Why it cannot be trained by several processes; None if it can."""
+
+    config: dict[str, Any]
+    """What `from_config` builds it again from, as JSON values; the name and the backbone's are among them."""
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        n_classes: int,
+        options: Mapping[str, Any],  # everything else of the config
+    ) -> None:
+        super().__init__()
+        if n_classes < 2:
+            raise ValueError(f"n_classes must be at least 2, got {n_classes}")
+        self.backbone = backbone
+        self.n_classes = n_classes
+        self.config = {"name": self.name, "backbone": backbone.config, "n_classes": n_classes, **options}
+
+    @classmethod
+    @abstractmethod
+    def from_config(cls, config: Mapping[str, Any]) -> DeepClassifier:
+        """A classifier of the same architecture, whose state is to be loaded."""
+
+    @abstractmethod
+    def losses(
+        self,
+        x: Tensor,  # (B, ...), as the backbone takes them
+        y: Tensor,  # (B,) int64
+        generator: torch.Generator,  # for what is sampled, on the module's device
+        n_rows: int,  # N, how many rows are trained on in all
+    ) -> Tensor:
+        """Losses (B,), differentiable, whose mean is the loss of the step.
+
+        What is not learnt along the gradient takes its own step here.
+        """
+
+    @abstractmethod
+    def predictor(self) -> Predictor:
+        """A function for many batches of embeddings, by the parameters as they are now."""
+
+    def own_parameters(self) -> list[nn.Parameter]:
+        """Those that are no weights of a network: of kernels, of Gaussians, inducing points.
+
+        They have a learning rate of their own and no weight decay.
+        """
+        return []
+
+    @torch.no_grad()
+    def embeddings(self, x: Tensor, at_once: int = 512) -> Tensor:
+        """Embeddings (N, D) of rows (N, ...), bytes or floats, in evaluation mode."""
+        with self._evaluating():
+            return torch.cat([self.backbone(as_inputs(part)) for part in x.split(at_once)])
+
+    @torch.no_grad()
+    def log_probabilities(self, x: Tensor, at_once: int = 512) -> Tensor:
+        """Log probabilities (N, C) of the classes at rows (N, ...), in evaluation mode."""
+        with self._evaluating():
+            predict = self.predictor()
+            return torch.cat([predict(self.backbone(as_inputs(part))) for part in x.split(at_once)])
+
+    @contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        training = self.training
+        self.eval()
+        try:
+            yield
+        finally:
+            self.train(training)

@@ -1,0 +1,34 @@
+"""Deep classifiers from the checkpoints of their training."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sureshot.deep.base import DeepClassifier
+from sureshot.deep.training import KIND
+from sureshot.members import members
+from sureshot.networks.checkpoint import load_checkpoint, restore
+from sureshot.persistence import ArtifactError, require_header
+
+
+def load_deep_classifier(path: str | os.PathLike[str]) -> DeepClassifier:
+    """The classifier that a checkpoint holds, in evaluation mode, on the CPU.
+
+    Raises
+    ------
+    ArtifactError
+        If the file is damaged or something else; the message says which.
+    """
+    checkpoint = load_checkpoint(Path(path), KIND)
+    config = require_header(checkpoint, {"classifier": dict})["classifier"]
+    known = members(DeepClassifier, "sureshot.deep")
+    try:
+        kind: type[DeepClassifier] = known[config["name"]]
+        classifier = kind.from_config(config)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ArtifactError(
+            f"{checkpoint.path} describes no deep classifier known here ({error!r}; known: {', '.join(known)})"
+        ) from None
+    restore(checkpoint, classifier)
+    return classifier.eval()

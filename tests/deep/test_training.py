@@ -1,0 +1,138 @@
+"""Epochs, rows kept aside, augmentation, groups of parameters, and refusals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from sureshot.deep import (
+    ClassifierSettings,
+    ClassifierTraining,
+    SoftmaxNetwork,
+    held_out_rows,
+    load_deep_classifier,
+    random_crops,
+    random_flips,
+)
+from sureshot.networks import Processes, train
+from sureshot.networks.backbones import make_backbone
+from sureshot.persistence import ArtifactError, save_artifact
+from tests.deep.digits import network
+
+ALONE = Processes(0, 1, torch.device("cpu"))
+SETTINGS = ClassifierSettings(epochs=3, batch_size=4, validate_every=0, milestones=(1, 2), weight_decay=0.1)
+
+
+def trainee(settings: ClassifierSettings = SETTINGS, n: int = 10) -> ClassifierTraining:
+    x = torch.arange(n * 3, dtype=torch.float32).reshape(n, 3)
+    backbone = make_backbone("linear", (3,))
+    return ClassifierTraining(SoftmaxNetwork(backbone, 2), x, torch.arange(n) % 2, settings, ALONE)
+
+
+def test_an_epoch_is_whole_batches_of_different_rows() -> None:
+    training = trainee()
+    assert (training.units_per_step, training.rows_per_epoch, training.loop_settings().length) == (4, 8, 24)
+    epochs = [torch.cat([training._batch(2 * epoch + place) for place in range(2)]) for epoch in range(3)]
+    for rows in epochs:
+        assert len(rows.unique()) == 8
+    assert not torch.equal(epochs[0], epochs[1])
+    assert torch.equal(training._batch(0), epochs[0][:4])  # whatever was asked in between
+    assert [training.learning_rate_factor(units) for units in (0, 4, 8, 16)] == pytest.approx([1, 1, 0.1, 0.01])
+    assert trainee(n=3).units_per_step == 3
+
+
+def test_kernels_have_a_rate_of_their_own_and_no_weight_decay() -> None:
+    settings = replace(SETTINGS, learning_rate=0.2, own_learning_rate=0.01)
+    tree = network("class_tree")
+    x = torch.zeros(12, 64)
+    groups = ClassifierTraining(tree, x, torch.arange(12) % 10, settings, ALONE).parameter_groups()
+    assert [(group["lr"], group["weight_decay"]) for group in groups] == [(0.2, 0.1), (0.01, 0.0)]
+    assert sum(len(group["params"]) for group in groups) == len(list(tree.parameters()))
+    assert {id(p) for p in groups[1]["params"]} == {id(p) for p in tree.own_parameters()}
+
+
+def test_held_out_rows_are_of_every_class() -> None:
+    y = torch.tensor([0] * 20 + [1] * 4 + [2] * 2 + [3])[torch.randperm(27, generator=torch.Generator().manual_seed(1))]
+    held_out = held_out_rows(y, 0.1, seed=3)
+    assert torch.bincount(y[held_out], minlength=4).tolist() == [2, 1, 1, 0]
+    assert torch.equal(held_out_rows(y, 0.1, seed=3), held_out)
+    assert not torch.equal(held_out_rows(y, 0.1, seed=4), held_out)
+    with pytest.raises(ValueError, match="fraction must lie between 0 and 1"):
+        held_out_rows(y, 1.0)
+
+
+def test_crops_are_the_image_moved() -> None:
+    images = torch.arange(2 * 3 * 4 * 5, dtype=torch.uint8).reshape(2, 3, 4, 5) + 1
+    found = set()
+    for seed in range(40):
+        cropped = random_crops(images, 1, torch.Generator().manual_seed(seed))
+        assert cropped.shape == images.shape
+        assert cropped.dtype == torch.uint8
+        for image, moved in zip(images, cropped, strict=True):
+            padded = torch.nn.functional.pad(image, (1, 1, 1, 1))
+            places = [(i, j) for i in range(3) for j in range(3) if torch.equal(padded[:, i : i + 4, j : j + 5], moved)]
+            assert len(places) == 1
+            found.add(places[0])
+    assert len(found) == 9
+    assert torch.equal(random_crops(images, 0, torch.Generator()), images)
+
+
+def test_half_of_the_images_are_mirrored() -> None:
+    images = torch.arange(200, dtype=torch.uint8).reshape(100, 1, 1, 2)
+    flipped = random_flips(images, torch.Generator().manual_seed(0))
+    mirrored = (flipped != images).flatten(1).all(1)
+    assert torch.equal(flipped[mirrored], images[mirrored].flip(-1))
+    assert torch.equal(flipped[~mirrored], images[~mirrored])
+    assert 30 < int(mirrored.sum()) < 70
+    with pytest.raises(ValueError, match=r"only images .* leave crop and flip out"):
+        random_flips(torch.zeros(3, 4), torch.Generator())
+
+
+def test_augmented_images_are_trained_on(tmp_path: Path) -> None:
+    x = torch.randint(256, (24, 1, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    classifier = SoftmaxNetwork(make_backbone("conv4", (1, 16, 16), n_filters=4), 2)
+    training = ClassifierTraining(classifier, x, torch.arange(24) % 2, replace(SETTINGS, crop=2, flip=True), ALONE)
+    train(training, training.loop_settings(), tmp_path, ALONE)
+    found = load_deep_classifier(tmp_path / "last.safetensors").train()
+    logs = found.log_probabilities(x)
+    assert logs.shape == (24, 2)
+    # By running statistics: what else is in the batch does not matter, in whatever mode it came.
+    torch.testing.assert_close(found.log_probabilities(x, at_once=1), logs, rtol=1e-4, atol=1e-4)
+    assert found.training
+
+
+def test_refusals(tmp_path: Path) -> None:
+    x, y = torch.zeros(4, 3), torch.tensor([0, 1, 0, 2])
+    softmax = SoftmaxNetwork(make_backbone("linear", (3,)), 2)
+    with pytest.raises(ValueError, match="y must hold labels from 0 to 1, got 0 to 2"):
+        ClassifierTraining(softmax, x, y, SETTINGS, ALONE)
+    with pytest.raises(ValueError, match="x and y must have the same number of rows"):
+        ClassifierTraining(softmax, x, y[:2], SETTINGS, ALONE)
+    with pytest.raises(ValueError, match="validation rows are missing"):
+        ClassifierTraining(softmax, x, y % 2, replace(SETTINGS, validate_every=1), ALONE)
+    two = Processes(0, 2, torch.device("cpu"))
+    with pytest.raises(ValueError, match="class_tree is trained by one process, not 2"):
+        ClassifierTraining(network("class_tree"), torch.zeros(4, 64), y, SETTINGS, two)
+    for name, value in (
+        ("epochs", 0),
+        ("batch_size", 0),
+        ("learning_rate", 0.0),
+        ("optimiser", "x"),
+        ("select_by", "x"),
+    ):
+        with pytest.raises(ValueError, match=name):
+            replace(SETTINGS, **{name: value})
+    training = trainee()
+    train(training, training.loop_settings(), tmp_path, ALONE)
+    other = trainee(replace(SETTINGS, learning_rate=0.2))
+    with pytest.raises(ValueError, match=r"training\.learning_rate = 0\.1 then, 0\.2 now"):
+        train(other, other.loop_settings(), tmp_path, ALONE)
+    path = tmp_path / "strange.safetensors"
+    save_artifact(
+        path, "deep_classifier", {"config": {}, "progress": {}, "metrics": {}, "classifier": {"name": "x"}}, {}
+    )
+    with pytest.raises(ArtifactError, match="describes no deep classifier known here"):
+        load_deep_classifier(path)
