@@ -104,16 +104,16 @@ def test_forgotten_classes_leave_the_others_as_they_were(strategy: str) -> None:
 
 def test_what_is_kept() -> None:
     model = fitted()
-    assert model.memory_.of_class.tolist() == [D + 1] * 12
+    assert model.memory_.of_classes == 12 * (D + 1)
     assert model.memory_.shared == D + D * D + D + D + 1 + 2 * D
     model.partial_fit(*rows([13, 2], 500))
-    assert model.memory_.of_class.tolist() == [D + 1] * 13
+    assert model.memory_.of_classes == 13 * (D + 1)
     assert str(model.memory_) == "158 numbers: 91 for 13 classes (7 each), 67 for all of them"
     with pytest.raises(FrozenInstanceError):
         model.memory_.shared = 0  # type: ignore[misc]
     tree = fitted("shared_root").partial_fit(*rows([13, 2], 50)).partial_fit(*rows([14], 1))
-    assert tree.memory_.of_class.tolist() == [3 * (D + 1)] * 13 + [D + 1]
-    assert "7 to 21 each" in str(tree.memory_)
+    assert tree.memory_.of_classes == (13 * 3 + 1) * (D + 1)
+    assert "(20 each)" in str(tree.memory_)
     assert tree.memory_.total == 39 * 7 + 7 + tree.memory_.shared
     assert tree._fitted.rows.weight.sum() == 12 * 8 + 101
 

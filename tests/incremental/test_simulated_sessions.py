@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from sureshot.incremental import simulated_sessions
-from sureshot.incremental.simulated_sessions import learn_by_sessions, left_out_temperature
+from sureshot.incremental.simulated_sessions import learn_by_sessions
 from sureshot.incremental.temperature import loss_and_temperature
 from sureshot.incremental.two_covariances import ClassSums, TwoCovariances
 
@@ -99,7 +99,7 @@ def test_left_out_rows_say_how_sure_to_be() -> None:
     x, y = drawn(5, 40, 1)
     train = torch.arange(len(y)) % 40 < 12
     found = TwoCovariances.estimated(x[train], y[train])
-    temperature = left_out_temperature(x[train], y[train], torch.Generator().manual_seed(0))
+    temperature = float(TwoCovariances.estimated_and_tempered(x[train], y[train]).temperature)
     scores = found.scores(found.densities(ClassSums.of_rows(x[train], y[train], 5)), x[~train])
     best = loss_and_temperature(scores, y[~train])[0]
     assert float(cross_entropy(scores / temperature, y[~train])) < best + 0.05

@@ -8,7 +8,8 @@ from sureshot.evaluation.session_config import MethodConfig, RunConfig, SessionD
 from sureshot.evaluation.session_study import SessionStudy, run_study
 
 METHODS = (
-    MethodConfig("gp", "sureshot"),
+    MethodConfig("tree", "sureshot, for sessions"),
+    MethodConfig("gp", "sureshot, all rows"),
     MethodConfig("empirical_bayes", "empirical Bayes"),
     MethodConfig("nearest_class_mean", "nearest class mean"),
 )

@@ -22,34 +22,9 @@ from sureshot.estimators.threads import one_thread
 from sureshot.estimators.uncertainty import entropies
 from sureshot.estimators.validation import LabelledRows, merge_rows
 from sureshot.gaussian.memory import AT_ONCE
+from sureshot.incremental.method import Memory
 from sureshot.incremental.strategy import ClassRows, SessionModel, Strategy
 from sureshot.tree.class_tree import ClassTree
-
-
-@dataclass(frozen=True)
-class Memory:
-    """How many numbers a model keeps for its later sessions.
-
-    >>> print(Memory(of_class=np.array([385, 385]), shared=148_225))
-    148,995 numbers: 770 for 2 classes (385 each), 148,225 for all of them
-    """
-
-    of_class: np.ndarray  # (C,) int64, for each class in the order of ``classes_``
-    shared: int  # for all classes together
-
-    @property
-    def total(self) -> int:
-        """Of all classes and what they share."""
-        return int(self.of_class.sum()) + self.shared
-
-    def __str__(self) -> str:
-        least, most = int(self.of_class.min()), int(self.of_class.max())
-        each = f"{least:,} each" if least == most else f"{least:,} to {most:,} each"
-        classes = f"{len(self.of_class):,} class{'es' if len(self.of_class) > 1 else ''}"
-        return (
-            f"{self.total:,} numbers: {int(self.of_class.sum()):,} for {classes} ({each}), "
-            f"{self.shared:,} for all of them"
-        )
 
 
 @dataclass(frozen=True)
@@ -72,9 +47,8 @@ class TreeFitted(Fitted):
     def memory(self) -> Memory:
         """Numbers kept: a weight and a row for each kept row; covariances or a temperature, and the scaling."""
         width = self.rows.x.shape[1]
-        kept = np.bincount(self.rows.y, minlength=len(self.classes))
-        shared = sum(part.numel() for part in self.model.shared.values())
-        return Memory(kept * (width + 1), shared + 2 * len(self.scaling.kept))
+        shared = sum(part.numel() for part in self.model.shared.values()) + 2 * len(self.scaling.kept)
+        return Memory(shared, len(self.rows.y) * (width + 1), len(self.classes))
 
     @property
     def queries_at_once(self) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -151,13 +150,15 @@ def tree(
     strategy: Literal["recommended", "shared_root", "session", "rebuild"] = "recommended",
 ) -> SessionMethod:
     """`TreeGPClassifier` by one of its strategies."""
-    kind = import_module("sureshot.estimators.tree").TreeGPClassifier
-    return EstimatorMethod(kind(strategy=strategy, random_state=seed), kind.outlier_score, _stated_memory)
+    from sureshot.estimators.tree import TreeGPClassifier
+
+    estimator = TreeGPClassifier(strategy, random_state=seed)
+    return EstimatorMethod(estimator, TreeGPClassifier.outlier_score, _stated_memory)
 
 
-def _stated_memory(estimator: Any) -> Memory | None:
-    """``memory_``, where an estimator states it as a `Memory`."""
-    return estimator.memory_ if isinstance(estimator.memory_, Memory) else None
+def _stated_memory(estimator: Any) -> Memory:
+    found: Memory = estimator.memory_
+    return found
 
 
 def model_file_numbers(estimator: Any) -> Memory:

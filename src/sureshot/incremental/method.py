@@ -11,16 +11,33 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Memory:
-    """Numbers kept between sessions."""
+    """How many numbers are kept for later sessions.
+
+    >>> print(Memory(shared=148_225, of_classes=770, n_classes=2))
+    148,995 numbers: 770 for 2 classes (385 each), 148,225 for all of them
+    """
 
     shared: int  # whatever the number of classes is
     of_classes: int  # for all classes together
     n_classes: int
 
     @property
+    def total(self) -> int:
+        """Of all classes and what they share."""
+        return self.shared + self.of_classes
+
+    @property
     def per_class(self) -> float:
         """Numbers kept for a class, on average."""
         return self.of_classes / self.n_classes
+
+    def __str__(self) -> str:
+        each = f"{self.per_class:,.1f}".removesuffix(".0") + " each"
+        even = "" if self.of_classes % self.n_classes == 0 else " on average"
+        classes = f"{self.n_classes:,} class{'es' if self.n_classes > 1 else ''}"
+        return (
+            f"{self.total:,} numbers: {self.of_classes:,} for {classes} ({each}{even}), {self.shared:,} for all of them"
+        )
 
 
 class SessionMethod(ABC):

@@ -31,7 +31,6 @@ _RATE = 1e-2  # of Adam; for the basis relative to the mean size of its entries
 _NEW_CLASSES = (0.1, 0.5)  # share of the classes that are new in a step, at least and at most
 _QUERIES, _QUERIES_OF_A_CLASS = 1200, 12  # rows to name in a step
 _CLASSES_ASIDE, _ROWS_ASIDE, _SESSIONS_ASIDE = 0.2, 15, 4
-_FOLDS, _MOST_LEFT_OUT = 5, 2000
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ def learn_by_sessions(x: Tensor, y: Tensor, generator: torch.Generator) -> TwoCo
     """
     counts = torch.bincount(y)
     if int((counts >= FEWEST_ROWS).sum()) < FEWEST_CLASSES:
-        return TwoCovariances.estimated(x, y).tempered(left_out_temperature(x, y, generator))
+        return TwoCovariances.estimated_and_tempered(x, y)
     single = x.float()
     new = _some(counts, _CLASSES_ASIDE, generator)
     asked = (counts // 4).clamp(max=_ROWS_ASIDE)
@@ -70,27 +69,6 @@ def learn_by_sessions(x: Tensor, y: Tensor, generator: torch.Generator) -> TwoCo
     best = min(range(len(trials)), key=lambda trial: trials[trial][0])
     *_, found = _learnt(single, y, best * SNAPSHOT_EVERY, seed)
     return found.to(x.dtype).tempered(trials[best][1])
-
-
-def left_out_temperature(x: Tensor, y: Tensor, generator: torch.Generator) -> float:
-    """What to divide log densities by, by what covariances of other rows say of rows.
-
-    Rows of classes that have no other row tell nothing; where there are no others it is ``sqrt(D)``, about what base
-    classes of embeddings ask for.
-    """
-    counts, place = torch.bincount(y), _places(y, generator)
-    asked = (counts[y] > 1) & (_rank(len(y), generator, y.device) < _MOST_LEFT_OUT)
-    if len(counts) < 2 or not bool(asked.any()):
-        return x.shape[-1] ** 0.5
-    scores, labels = [], []
-    for fold in range(min(_FOLDS, int(counts.max()))):
-        left_out = (counts[y] > 1) & (place % _FOLDS == fold)
-        others, queries = ~left_out, left_out & asked
-        found = TwoCovariances.estimated(x[others], y[others])
-        classes = ClassSums.of_rows(x[others], y[others], len(counts))
-        scores.append(found.scores(found.densities(classes), x[queries]))
-        labels.append(y[queries])
-    return loss_and_temperature(torch.cat(scores), torch.cat(labels))[1]
 
 
 def _learnt(x: Tensor, y: Tensor, steps: int, seed: int) -> Iterator[TwoCovariances]:

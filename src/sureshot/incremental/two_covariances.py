@@ -17,6 +17,8 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
+from sureshot.incremental.temperature import left_out_temperature
+
 LEAST_SHRINKAGE = 0.5
 """Share of the isotropic part in the covariance within classes.
 
@@ -140,6 +142,20 @@ class TwoCovariances:
         basis = torch.linalg.solve_triangular(root.mT, directions, upper=True)
         one = torch.ones((), dtype=x.dtype, device=x.device)
         return cls(centre, basis, variances, torch.ones_like(variances), one)
+
+    @classmethod
+    def estimated_and_tempered(cls, x: Tensor, y: Tensor, shrinkage: float = LEAST_SHRINKAGE) -> TwoCovariances:
+        """Those `estimated`, with the temperature that left-out rows ask for.
+
+        Where no row can be left out it is ``sqrt(D)``, about what classes of embeddings ask for.
+        """
+
+        def scores_of_others(queries: Tensor, rows: Tensor, classes: Tensor) -> Tensor:
+            found = cls.estimated(rows, classes, shrinkage)
+            return found.scores(found.densities(ClassSums.of_rows(rows, classes, int(y.max()) + 1)), queries)
+
+        temperature = left_out_temperature(x, y, scores_of_others, x.shape[-1] ** 0.5)
+        return cls.estimated(x, y, shrinkage).tempered(temperature)
 
     def densities(self, classes: ClassSums) -> PredictiveDensities:
         """Of a new row of each class, given its rows; that of the prior for a class without rows."""

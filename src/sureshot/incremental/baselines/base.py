@@ -10,7 +10,6 @@ Baselines are yardsticks, not estimators of scikit-learn: no weights, no DataFra
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -20,12 +19,8 @@ from torch import Tensor
 
 from sureshot.data.checks import listed
 from sureshot.incremental.method import Memory, SessionMethod
-from sureshot.metrics.calibration import fit_temperature
 
 State = TypeVar("State")
-
-_TEMPERATURES = (1e-3, 1e6)  # cosines ask for small ones, densities in many dimensions for large ones
-_FOLDS = 5  # of the base session's rows, to find a temperature
 
 
 @dataclass(frozen=True)
@@ -149,44 +144,3 @@ def _labels(y: Any, n_rows: int) -> np.ndarray:
         some = listed([repr(label) for label in labels[:3].tolist()])
         raise ValueError(f"y: expected whole numbers or text, got type {labels.dtype} ({some}).")
     return labels
-
-
-def left_out_temperature(
-    x: Tensor,  # (N, D)
-    y: Tensor,  # (N,), each of C classes has a row
-    scores_of_others: Callable[[Tensor, Tensor, Tensor], Tensor],  # of (queries, rows, classes): (Q, C)
-) -> float:
-    """What to divide scores by, so that rows are predicted best from others: five folds, class by class.
-
-    The only row of a class is never left out; 1 where no class has two rows, or there is one class.
-    """
-    place = torch.zeros_like(y)
-    counts = torch.bincount(y)
-    order = y.argsort(stable=True)
-    first = torch.cumsum(counts, 0) - counts
-    place[order] = torch.arange(len(y)) - first[y[order]]
-    scores, labels = [], []
-    for fold in range(_FOLDS):
-        out = (place % _FOLDS == fold) & (counts[y] > 1)
-        if bool(out.any()) and len(counts) > 1:
-            scores.append(scores_of_others(x[out], x[~out], y[~out]))
-            labels.append(y[out])
-    return careful_temperature(torch.cat(scores), torch.cat(labels)) if scores else 1.0
-
-
-def careful_temperature(
-    scores: Tensor,  # (N, C), log probabilities up to a number for each row
-    y: Tensor,  # (N,)
-) -> float:
-    """What to divide scores by, by log score, with one more row whose label is anybody's guess.
-
-    Where all rows are right, ever surer would be ever better; with that row, which has the scores of the row with the
-    median margin, N right rows of two classes make (N + 1/2) / (N + 1) sure, as the rule of succession would.
-    """
-    n_classes = scores.shape[1]
-    best = scores.topk(2).values
-    typical = scores[(best[:, 0] - best[:, 1]).argsort()[len(scores) // 2]].expand(n_classes, -1)
-    labels = torch.cat([y, torch.arange(n_classes)])
-    weight = torch.cat([scores.new_ones(len(scores)), scores.new_full((n_classes,), 1 / n_classes)])
-    both = torch.cat([scores, typical])
-    return fit_temperature(both.numpy(), labels.numpy(), weight.numpy(), bounds=_TEMPERATURES)

@@ -17,8 +17,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sureshot.incremental.baselines.base import Baseline, left_out_temperature
+from sureshot.incremental.baselines.base import Baseline
 from sureshot.incremental.method import Memory
+from sureshot.incremental.temperature import left_out_temperature
 
 SHRINKAGE = 1e-4
 """Share of the identity in the covariance, as published."""
@@ -53,7 +54,7 @@ class StreamingDiscriminantAnalysis(Baseline[DiscriminantState]):
         def scores_of_others(queries: Tensor, rows: Tensor, classes: Tensor) -> Tensor:
             return self._scores(_from_nothing(rows, classes, n_classes), queries)
 
-        chosen = left_out_temperature(x, y, scores_of_others) if self.temperature is None else self.temperature
+        chosen = left_out_temperature(x, y, scores_of_others, 1.0) if self.temperature is None else self.temperature
         return _from_nothing(x, y, n_classes)._replace(temperature=chosen)
 
     def _grown(self, state: DiscriminantState, x: Tensor, y: Tensor, n_classes: int) -> DiscriminantState:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from sureshot.incremental.baselines.base import Baseline, left_out_temperature
+from sureshot.incremental.baselines.base import Baseline
 from sureshot.incremental.method import Memory
 from sureshot.incremental.two_covariances import LEAST_SHRINKAGE, ClassSums, PredictiveDensities, TwoCovariances
 
@@ -38,12 +38,7 @@ class EmpiricalBayesGaussian(Baseline[GaussianClasses]):
         self.shrinkage = shrinkage
 
     def _learnt(self, x: Tensor, y: Tensor, n_classes: int) -> GaussianClasses:
-        def scores_of_others(queries: Tensor, rows: Tensor, classes: Tensor) -> Tensor:
-            found = TwoCovariances.estimated(rows, classes, self.shrinkage)
-            return found.scores(found.densities(ClassSums.of_rows(rows, classes, n_classes)), queries)
-
-        shared = TwoCovariances.estimated(x, y, self.shrinkage)
-        shared = shared.tempered(left_out_temperature(x, y, scores_of_others))
+        shared = TwoCovariances.estimated_and_tempered(x, y, self.shrinkage)
         return _with_densities(shared, ClassSums.of_rows(x, y, n_classes))
 
     def _grown(self, state: GaussianClasses, x: Tensor, y: Tensor, n_classes: int) -> GaussianClasses:

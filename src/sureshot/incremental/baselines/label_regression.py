@@ -20,9 +20,10 @@ import torch
 from torch import Tensor
 
 from sureshot.gaussian.append import append_to_factor
-from sureshot.incremental.baselines.base import Baseline, careful_temperature
+from sureshot.incremental.baselines.base import Baseline
 from sureshot.incremental.herding import herded_rows
 from sureshot.incremental.method import Memory
+from sureshot.incremental.temperature import loss_and_temperature
 from sureshot.kernels.compositions import UnitSphere
 from sureshot.kernels.expression import Expression
 from sureshot.kernels.leaves import RBF
@@ -69,7 +70,7 @@ class LabelRegression(Baseline[Regression]):
         spare = torch.ones(len(x), dtype=torch.bool).index_fill(0, kept, False)
         temperature = _DEFAULT_TEMPERATURE
         if bool(spare.any()) and n_classes > 1:
-            temperature = careful_temperature(self._latents(state, x[spare]), y[spare])
+            temperature = loss_and_temperature(self._latents(state, x[spare]), y[spare])[1]
         return state._replace(temperature=temperature)
 
     def _grown(self, state: Regression, x: Tensor, y: Tensor, n_classes: int) -> Regression:

@@ -14,8 +14,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sureshot.incremental.baselines.base import Baseline, careful_temperature
+from sureshot.incremental.baselines.base import Baseline
 from sureshot.incremental.method import Memory
+from sureshot.incremental.temperature import loss_and_temperature
 from sureshot.kernels.unit_sphere import unit_rows
 
 SCALE = 16.0
@@ -53,7 +54,7 @@ class NearestClassMean(Baseline[CosineMeans]):
             own = sums[y] - unit  # of the other rows of a row's class
             cosines = unit @ _directions(sums).mT
             cosines.scatter_(1, y.unsqueeze(1), (unit * _directions(own)).sum(-1, keepdim=True))
-            scale = 1 / careful_temperature(cosines[shown], y[shown])
+            scale = 1 / loss_and_temperature(cosines[shown], y[shown])[1]
         return CosineMeans(sums, counts, scale)
 
     def _grown(self, state: CosineMeans, x: Tensor, y: Tensor, n_classes: int) -> CosineMeans:
