@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sureshot.estimators.preprocessing import LARGEST_INPUT, fit_scaling, within_range
+from sureshot.estimators.preprocessing import LARGEST_INPUT, fit_scaling, with_rare_values, within_range
 
 RNG = np.random.default_rng(0)
 
@@ -31,3 +31,20 @@ def test_rows_beyond_all_bounds_keep_their_direction_and_stay_numbers() -> None:
 def test_rows_within_bounds_are_left_alone() -> None:
     x = RNG.normal(size=(4, 2))
     assert within_range(x) is x
+
+
+def test_columns_of_rare_values_are_divided_by_their_range() -> None:
+    x = np.zeros((40, 3))
+    x[:, 0] = RNG.normal(size=40)
+    x[0, 1], x[:20, 2] = 5.0, 1.0
+    weight = np.ones(40)
+    plain = fit_scaling(x, weight, "auto")
+    scaling = with_rare_values(plain, x, weight)
+    np.testing.assert_array_equal(scaling.scale[[0, 2]], plain.scale[[0, 2]])
+    assert plain.scale[1] < 1 < scaling.scale[1] == 5
+    weight[0] = 100  # the value is then no rare one
+    plain = fit_scaling(x, weight, "auto")
+    assert with_rare_values(plain, x, weight).scale[1] == 5  # nor is the other
+    unit = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-9)
+    as_they_are = fit_scaling(unit[:20], weight[:20], "auto")
+    assert with_rare_values(as_they_are, unit[:20], weight[:20]) is as_they_are

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_digits
 
 from sureshot import TreeGPClassifier
 from sureshot.estimators import TREE_PRESETS, base
@@ -238,3 +239,16 @@ def test_blocks_of_queries(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = model.predict_topk(QUERIES, 3)
     monkeypatch.setattr(base, "LARGEST_BLOCK", 4)
     np.testing.assert_array_equal(model.predict_topk(QUERIES, 3).labels, whole.labels)
+
+
+def test_columns_that_only_later_classes_use() -> None:
+    """Handwritten digits, four classes first, in which some pixels are all but empty: the others are not misjudged."""
+    x, y = load_digits(return_X_y=True)
+    base, test = (y < 4) & (np.arange(len(y)) % 2 == 0), np.arange(len(y)) % 2 == 1
+    model = TreeGPClassifier().fit(x[base], y[base])
+    for first in (4, 6, 8):
+        session = np.concatenate([np.flatnonzero((y == c) & ~test)[:5] for c in (first, first + 1)])
+        model.partial_fit(x[session], y[session])
+    log_loss = -np.log(model.predict_proba(x[test])[np.arange(test.sum()), y[test]]).mean()
+    assert model.score(x[test], y[test]) > 0.8
+    assert log_loss < 0.7

@@ -18,6 +18,8 @@ from sureshot.kernels import is_unit_norm
 LARGEST_INPUT = 1e50
 """Largest entry of a kernel input: its fourth power, the variance of a quadratic kernel, is a number still."""
 
+RARE = 0.7
+
 
 @dataclass(frozen=True)
 class Scaling:
@@ -60,6 +62,25 @@ def fit_scaling(x: np.ndarray, weight: np.ndarray, standardize: bool | str) -> S
         return Scaling(np.arange(n_columns), mean, np.ones(n_columns))
     kept = np.flatnonzero(varies)
     return Scaling(kept, mean[kept], scale[kept])
+
+
+def with_rare_values(scaling: Scaling, x: np.ndarray, weight: np.ndarray) -> Scaling:
+    """The map with columns that nearly always have the same value divided by their range.
+
+    In more than `RARE` of the rows (n, D): such a column's deviation says how rare the other values are, not how large,
+    and rows of classes to come, to which they are common, would lie a hundred deviations away. (Handwritten digits in
+    sessions, four classes first: log loss .48 in place of 1.92.)
+    """
+    if not scaling.mean.any() and (scaling.scale == 1).all():  # rows of unit length, used as they are
+        return scaling
+    columns = x[:, scaling.kept]
+    share = (
+        np.array([np.bincount(np.unique(c, return_inverse=True)[1], weight).max() for c in columns.T]) / weight.sum()
+    )
+    rare = (share > RARE) & (share < 1)
+    with np.errstate(over="ignore"):
+        extent = np.minimum(columns.max(0) - columns.min(0), np.finfo(np.float64).max)
+    return Scaling(scaling.kept, scaling.mean, np.where(rare, np.maximum(scaling.scale, extent), scaling.scale))
 
 
 def within_range(x: np.ndarray, farthest: float = LARGEST_INPUT) -> np.ndarray:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from sureshot.estimators.fitted import Fitted, TrainingSet
 from sureshot.estimators.layout import aligned
-from sureshot.estimators.preprocessing import Scaling, fit_scaling, kernel_inputs
+from sureshot.estimators.preprocessing import Scaling, fit_scaling, kernel_inputs, with_rare_values
 from sureshot.estimators.settings import memory_budget
 from sureshot.estimators.threads import one_thread
 from sureshot.estimators.uncertainty import entropies
@@ -92,7 +92,8 @@ class TreeFitted(Fitted):
 
 def first_session(training: TrainingSet, strategy: Strategy, seed: int, device: torch.device) -> TreeFitted:
     """Learn from the rows of the first session, which say how inputs are scaled."""
-    scaling = fit_scaling(training.rows.x, training.rows.weight, "auto")
+    x, weight = training.rows.x, training.rows.weight
+    scaling = with_rare_values(fit_scaling(x, weight, "auto"), x, weight)
     sessions = np.ones(len(training.classes), dtype=np.int64)
     sessions[training.rows.y] = 0
     _check_counts(training.rows)
