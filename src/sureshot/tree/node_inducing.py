@@ -11,7 +11,7 @@ stay with their prior: neither changes anything, exactly.
 The weights are whitened: a node's features are ``k(x, Z) L^-T`` with ``L L' = k(Z, Z)``, and its latents
 ``f = a + sqrt(s) phi' u`` plus what the features leave of the prior variance.
 
-Reference: Achituve et al. 2021, section 3.2 and appendix A.
+Reference: Achituve et al. 2021, whose text leaves open which inducing points a node has.
 """
 
 from __future__ import annotations
