@@ -242,4 +242,4 @@ def test_classes_that_come_over_time(run: Run, files: Path, tmp_path: Path) -> N
         assert refused.exit_code != 0
         assert words in refused.stderr
     refused = run("update", model, files / "third.csv", "-t", "species", "--retune")
-    assert "tunes nothing to later labels" in refused.stderr
+    assert "holds a TreeGPClassifier" in refused.stderr
