@@ -41,6 +41,10 @@ def test_columns_of_rare_values_are_divided_by_their_range() -> None:
     plain = fit_scaling(x, weight, "auto")
     scaling = with_rare_values(plain, x, weight)
     np.testing.assert_array_equal(scaling.scale[[0, 2]], plain.scale[[0, 2]])
+    constant = np.column_stack([x, np.full(40, 7.0)])
+    kept = with_rare_values(fit_scaling(constant, weight, "auto"), constant, weight)
+    np.testing.assert_array_equal(kept.kept, np.arange(4))
+    assert (kept.mean[3], kept.scale[3]) == (7.0, np.median([np.ptp(x[:, 0]), 5.0, 1.0]))
     assert plain.scale[1] < 1 < scaling.scale[1] == 5
     weight[0] = 100  # the value is then no rare one
     plain = fit_scaling(x, weight, "auto")

@@ -11,7 +11,6 @@ from scipy.stats import multivariate_normal
 
 from sureshot.incremental.baselines import make_baseline
 from sureshot.incremental.herding import herded, herded_rows
-from sureshot.incremental.temperature import loss_and_temperature
 from sureshot.incremental.two_covariances import ClassSums, TwoCovariances
 
 RNG = np.random.default_rng(0)
@@ -46,16 +45,10 @@ def test_the_scale_is_the_best_for_rows_that_are_left_out_of_their_class() -> No
 
     def loss(scale: float) -> float:
         logs = log_softmax(scale * cosines, axis=1)
-        return float(-len(Y) * logs[np.arange(len(Y)), Y].mean() - logs.mean())  # and one row of any label
+        return float(-logs[np.arange(len(Y)), Y].sum() + np.log(scale / 16) ** 2 / 8)
 
     best = minimize_scalar(loss, bounds=(0.1, 1000), method="bounded", options={"xatol": 1e-6}).x
     assert found._known.state.scale == pytest.approx(best, rel=1e-3)
-
-
-def test_right_rows_make_as_sure_as_the_rule_of_succession() -> None:
-    scores = torch.tensor([[3.0, 0.0], [0.0, 3.0]], dtype=torch.float64).repeat(5, 1)
-    temperature = loss_and_temperature(scores, torch.tensor([0, 1]).repeat(5))[1]
-    assert float(torch.softmax(scores[0] / temperature, 0)[0]) == pytest.approx(10.5 / 11, abs=1e-6)
 
 
 def test_label_regression_that_grew_is_the_regression_on_all_kept_rows() -> None:
@@ -122,17 +115,21 @@ def test_empirical_bayes_is_two_covariances_of_the_base_session() -> None:
 @pytest.mark.parametrize("name", ["streaming_lda", "empirical_bayes"])
 def test_confidence_is_that_of_rows_that_were_left_out(name: str) -> None:
     # Fewer rows than columns: rows that were learnt from are all right, others are not.
-    rng = np.random.default_rng(1)
-    y = np.tile(np.arange(3), 210)
-    x = 0.5 * rng.normal(size=(3, 40))[y] + rng.normal(size=(630, 40))
-    learnt = make_baseline(name).fit(x[:30], y[:30])
-    p = learnt.predict_proba(x[30:])
-    assert (learnt.predict_proba(x[:30]).argmax(1) == y[:30]).all()
-    assert (p.argmax(1) == y[30:]).mean() < 0.9
-    assert abs(p.max(1).mean() - (p.argmax(1) == y[30:]).mean()) < 0.12
+    excess = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        y = np.tile(np.arange(3), 210)
+        x = 0.5 * rng.normal(size=(3, 40))[y] + rng.normal(size=(630, 40))
+        learnt = make_baseline(name).fit(x[:30], y[:30])
+        p = learnt.predict_proba(x[30:])
+        right = (p.argmax(1) == y[30:]).mean()
+        assert (learnt.predict_proba(x[:30]).argmax(1) == y[:30]).all()
+        assert right < 0.97
+        excess.append(p.max(1).mean() - right)
+    assert abs(np.mean(excess)) < 0.1
 
 
 def test_where_no_class_has_two_rows_there_is_nothing_to_leave_out() -> None:
-    assert make_baseline("streaming_lda").fit(X[::6], Y[::6])._known.state.temperature == 1
+    assert make_baseline("streaming_lda").fit(X[::6], Y[::6])._known.state.temperature == X.shape[1] ** 0.5
     shared = make_baseline("empirical_bayes").fit(X[::6], Y[::6])._known.state.shared
     assert float(shared.temperature) == pytest.approx(X.shape[1] ** 0.5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import fields
 from pathlib import Path
@@ -67,7 +68,9 @@ def test_what_is_learnt_names_rows_of_new_classes_better() -> None:
     x_new, y_new = drawn(20, 25, 5)
     classes = ClassSums.of_rows(x_new[::5], y_new[::5], 20)
     scores = estimated.scores(estimated.densities(classes), x_new)
-    best = estimated.tempered(loss_and_temperature(scores, y_new)[1])  # at a temperature that new classes chose
+    best = estimated.tempered(
+        loss_and_temperature(scores, y_new, x.shape[1] ** 0.5)[1]
+    )  # at a temperature that new classes chose
     for seed in (3, 4):
         (loss, accuracy), (loss_before, accuracy_before) = (
             loss_on_new_classes(found, seed) for found in (learnt, best)
@@ -101,25 +104,49 @@ def test_left_out_rows_say_how_sure_to_be() -> None:
     found = TwoCovariances.estimated(x[train], y[train])
     temperature = float(TwoCovariances.estimated_and_tempered(x[train], y[train]).temperature)
     scores = found.scores(found.densities(ClassSums.of_rows(x[train], y[train], 5)), x[~train])
-    best = loss_and_temperature(scores, y[~train])[0]
+    best = loss_and_temperature(scores, y[~train], x.shape[1] ** 0.5)[0]
     assert float(cross_entropy(scores / temperature, y[~train])) < best + 0.05
 
 
-def test_temperature_against_a_grid_with_one_random_label() -> None:
+def test_temperature_against_a_grid_with_what_is_usual() -> None:
     generator = torch.Generator().manual_seed(0)
     scores = 5 * torch.randn(20, 4, dtype=torch.float64, generator=generator)
     y = torch.distributions.Categorical(logits=scores / 2).sample()
 
-    def smoothed(temperature: float) -> float:
+    def objective(temperature: float) -> float:
         logs = torch.log_softmax(scores / temperature, -1)
-        own = logs.gather(-1, y[:, None]).mean()
-        return float(-(20 * own + logs.mean()) / 21)
+        return float(-logs.gather(-1, y[:, None]).sum()) + math.log(temperature / 3) ** 2 / 8
 
-    loss, found = loss_and_temperature(scores, y)
+    loss, found = loss_and_temperature(scores, y, 3.0)
     assert loss == pytest.approx(float(cross_entropy(scores / found, y)))
-    assert all(smoothed(found) <= smoothed(found * factor) for factor in (0.9, 0.999, 1.001, 1.1))
-    assert loss_and_temperature(torch.zeros(3, 2), torch.zeros(3, dtype=torch.int64))[1] == 1
-    assert loss_and_temperature(scores, scores.argmax(-1))[1] > 0.3  # all are right, and yet not certain
+    assert all(objective(found) <= objective(found * factor) for factor in (0.9, 0.999, 1.001, 1.1))
+    assert loss_and_temperature(torch.zeros(3, 2), torch.zeros(3, dtype=torch.int64), 7.0)[1] == pytest.approx(7)
+    for margin in (1.0, 1e3, 1e9):  # all are right, by whatever margin: near what is usual, and not certain
+        assert 0.03 < loss_and_temperature(margin * scores, scores.argmax(-1), 3.0)[1] < 90
+
+
+def test_classes_that_arrive_after_two_are_not_misjudged() -> None:
+    """Two classes first: the temperature is one that unknown classes can live with."""
+    losses = []
+    for seed in range(3):
+        x, y = drawn(6, 40, seed)
+        train = torch.arange(len(y)) % 40 < 25
+        first = train & (y < 2)
+        found = learn_by_sessions(x[first], y[first], torch.Generator().manual_seed(0))
+        few = train & ((y < 2) | (torch.arange(len(y)) % 40 < 5))
+        scores = found.scores(found.densities(ClassSums.of_rows(x[few], y[few], 6)), x[~train])
+        losses.append(float(cross_entropy(scores, y[~train])))
+    assert max(losses) < math.log(6)
+
+
+def test_equal_rows_leave_a_model_that_can_be_taught() -> None:
+    x, y = drawn(4, 30, 0)
+    for first in (torch.zeros(1, x.shape[1], dtype=x.dtype), torch.ones(6, x.shape[1], dtype=x.dtype)):
+        labels = torch.arange(len(first)) // 3
+        found = learn_by_sessions(first, labels, torch.Generator().manual_seed(0))
+        assert bool((found.basis.abs() < 1e3).all())
+        scores = found.scores(found.densities(ClassSums.of_rows(x[::2], y[::2], 4)), x[1::2])
+        assert float(cross_entropy(scores, y[1::2])) < math.log(4)
 
 
 @pytest.mark.real_data

@@ -65,22 +65,25 @@ def fit_scaling(x: np.ndarray, weight: np.ndarray, standardize: bool | str) -> S
 
 
 def with_rare_values(scaling: Scaling, x: np.ndarray, weight: np.ndarray) -> Scaling:
-    """The map with columns that nearly always have the same value divided by their range.
+    """The map for rows (n, D) of some classes, made fit for rows of others.
 
-    In more than `RARE` of the rows (n, D): such a column's deviation says how rare the other values are, not how large,
-    and rows of classes to come, to which they are common, would lie a hundred deviations away. (Handwritten digits in
-    sessions, four classes first: log loss .48 in place of 1.92.)
+    A column that has one value in more than `RARE` of the rows is divided by its range: its deviation says how rare the
+    other values are, not how large, and rows of classes to come, to which they are common, would lie a hundred
+    deviations away. (Handwritten digits in sessions, four classes first: log loss .48 in place of 1.92.) A column that
+    is constant so far may be what tells later classes apart: it is kept, divided by the median range of the others.
     """
     if not scaling.mean.any() and (scaling.scale == 1).all():  # rows of unit length, used as they are
         return scaling
-    columns = x[:, scaling.kept]
-    share = (
-        np.array([np.bincount(np.unique(c, return_inverse=True)[1], weight).max() for c in columns.T]) / weight.sum()
-    )
-    rare = (share > RARE) & (share < 1)
     with np.errstate(over="ignore"):
-        extent = np.minimum(columns.max(0) - columns.min(0), np.finfo(np.float64).max)
-    return Scaling(scaling.kept, scaling.mean, np.where(rare, np.maximum(scaling.scale, extent), scaling.scale))
+        extent = np.minimum(x.max(0) - x.min(0), np.finfo(np.float64).max)
+    varies = np.isin(np.arange(x.shape[1]), scaling.kept)
+    most = [np.bincount(np.unique(column, return_inverse=True)[1], weight).max() for column in x.T]
+    rare = np.array(most) > RARE * weight.sum()
+    mean, scale = x[0].copy(), np.full(x.shape[1], np.median(extent[varies]))
+    mean[varies] = scaling.mean
+    scale[varies] = np.where(rare[varies], np.maximum(scaling.scale, extent[varies]), scaling.scale)
+    scale[scale <= 0] = 1.0
+    return Scaling(np.arange(x.shape[1]), mean, scale)
 
 
 def within_range(x: np.ndarray, farthest: float = LARGEST_INPUT) -> np.ndarray:

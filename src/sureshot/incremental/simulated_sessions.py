@@ -20,7 +20,7 @@ from sureshot.incremental.temperature import loss_and_temperature
 from sureshot.incremental.two_covariances import ClassSums, TwoCovariances
 
 FEWEST_CLASSES, FEWEST_ROWS = 10, 4
-"""With fewer classes of so many rows nothing is learnt by sessions; the temperature is that of left-out rows."""
+"""With fewer classes of so many rows only the temperature is learnt by sessions."""
 
 SHOTS = (1, 10)
 """Rows of a class that has just arrived, at least and at most."""
@@ -31,6 +31,8 @@ _RATE = 1e-2  # of Adam; for the basis relative to the mean size of its entries
 _NEW_CLASSES = (0.1, 0.5)  # share of the classes that are new in a step, at least and at most
 _QUERIES, _QUERIES_OF_A_CLASS = 1200, 12  # rows to name in a step
 _CLASSES_ASIDE, _ROWS_ASIDE, _SESSIONS_ASIDE = 0.2, 15, 4
+_USUAL = 0.6  # temperature of tables and embeddings in units of sqrt(D): between 0.3 and 1.2
+_ARRIVALS, _FOLDS = 10, 5  # where nothing is learnt by sessions: classes that arrive in turn, and one row in so many
 
 
 @dataclass(frozen=True)
@@ -47,9 +49,9 @@ def learn_by_sessions(x: Tensor, y: Tensor, generator: torch.Generator) -> TwoCo
 
     Learnt in single precision: seconds for 10,000 rows of 384 columns.
     """
-    counts = torch.bincount(y)
+    counts, usual = torch.bincount(y), x.shape[-1] ** 0.5
     if int((counts >= FEWEST_ROWS).sum()) < FEWEST_CLASSES:
-        return TwoCovariances.estimated_and_tempered(x, y)
+        return _estimated(x, y, generator)
     single = x.float()
     new = _some(counts, _CLASSES_ASIDE, generator)
     asked = (counts // 4).clamp(max=_ROWS_ASIDE)
@@ -63,12 +65,40 @@ def learn_by_sessions(x: Tensor, y: Tensor, generator: torch.Generator) -> TwoCo
     numbers = torch.unique(y[learning], return_inverse=True)[1]
     seed = int(torch.randint(2**31, (), generator=generator))
     trials = [
-        loss_and_temperature(torch.cat([_scores(found, session) for session in sessions]), labels)
+        loss_and_temperature(torch.cat([_scores(found, session) for session in sessions]), labels, usual)
         for found in _learnt(single[learning], numbers, STEPS, seed)
     ]
     best = min(range(len(trials)), key=lambda trial: trials[trial][0])
     *_, found = _learnt(single, y, best * SNAPSHOT_EVERY, seed)
     return found.to(x.dtype).tempered(trials[best][1])
+
+
+def _estimated(x: Tensor, y: Tensor, generator: torch.Generator) -> TwoCovariances:
+    """Covariances from moments, with the temperature that suits classes and rows which had no part in them.
+
+    Each class in turn arrives with a few rows among the others, and a share of everybody's rows is asked for.
+    """
+    counts = torch.bincount(y)
+    places = _places(y, generator)
+    scores, labels = [], []
+    for label in torch.argsort(counts, descending=True)[:_ARRIVALS].tolist():
+        new = torch.arange(len(counts), device=y.device) == label
+        asked = torch.minimum(torch.where(new, counts // 2, (counts / _FOLDS).ceil().long()), counts - 1)
+        session = _session(x, y, places, asked, _kept(new, generator))
+        learning = (y != label) & (places >= asked[y])
+        if not len(session.y) or not bool(learning.any()):
+            continue
+        numbers = torch.unique(y[learning], return_inverse=True)[1]
+        scores.append(_scores(TwoCovariances.estimated(x[learning], numbers), session))
+        labels.append(session.y)
+    # The fewer rows say how rows spread, the less a density in D dimensions is worth.
+    width, freedom = x.shape[-1], len(y) - len(counts)
+    usual = _USUAL * width**0.5 * (1 + width / (1 + freedom))
+    found = TwoCovariances.estimated(x, y)
+    if not scores:  # one class, or a row for each
+        return found.tempered(width**0.5)
+    # However many rows arrive, a few classes say little of those to come: four count as one observation.
+    return found.tempered(loss_and_temperature(torch.cat(scores), torch.cat(labels), usual, len(scores) / 4)[1])
 
 
 def _learnt(x: Tensor, y: Tensor, steps: int, seed: int) -> Iterator[TwoCovariances]:
@@ -83,7 +113,7 @@ def _learnt(x: Tensor, y: Tensor, steps: int, seed: int) -> Iterator[TwoCovarian
         return _session(x, y, _places(y, generator), asked, _kept(new, generator))
 
     start, first = TwoCovariances.estimated(x, y), pretended()
-    start = start.tempered(loss_and_temperature(_scores(start, first), first.y)[1])
+    start = start.tempered(loss_and_temperature(_scores(start, first), first.y, x.shape[-1] ** 0.5)[1])
     basis = start.basis.clone().requires_grad_()
     logs = [part.clamp_min(1e-6).log().requires_grad_() for part in (start.between, start.within, start.temperature)]
     optimizer = torch.optim.Adam(

@@ -208,7 +208,7 @@ class TreeSessions(Strategy):
         if len(rows.y) == len(kept.y) or rows.n_classes < 2:  # no row but those that the tree knows
             return model
         logs = torch.cat([model.log_probabilities(part) for part in rows.x[chosen].split(_QUERIES)])
-        temperature = loss_and_temperature(logs, rows.y[chosen])[1]
+        temperature = loss_and_temperature(logs, rows.y[chosen], 1.0)[1]
         return model if temperature >= _LONG else _tempered(model, temperature)
 
     def later_session(

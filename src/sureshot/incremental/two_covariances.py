@@ -125,6 +125,8 @@ class TwoCovariances:
         freedom = n_rows - n_classes
         within = apart.mT @ apart / max(freedom, 1)
         size, total = within.trace() / width, (x - centre).square().mean()
+        if float(total) == 0:  # one row, or equal ones: the scale of rows is taken to be one
+            total = torch.ones_like(total)
         if freedom == 0 or bool(size <= _NO_SPREAD * total):
             size = (_UNKNOWN_WITHIN * total).clamp_min(torch.finfo(x.dtype).tiny ** 0.5)
         share = max(shrinkage, width / (width + freedom))

@@ -54,7 +54,9 @@ class StreamingDiscriminantAnalysis(Baseline[DiscriminantState]):
         def scores_of_others(queries: Tensor, rows: Tensor, classes: Tensor) -> Tensor:
             return self._scores(_from_nothing(rows, classes, n_classes), queries)
 
-        chosen = left_out_temperature(x, y, scores_of_others, 1.0) if self.temperature is None else self.temperature
+        chosen = self.temperature
+        if chosen is None:
+            chosen = left_out_temperature(x, y, scores_of_others, x.shape[1] ** 0.5)
         return _from_nothing(x, y, n_classes)._replace(temperature=chosen)
 
     def _grown(self, state: DiscriminantState, x: Tensor, y: Tensor, n_classes: int) -> DiscriminantState:

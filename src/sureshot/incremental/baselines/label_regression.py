@@ -70,7 +70,7 @@ class LabelRegression(Baseline[Regression]):
         spare = torch.ones(len(x), dtype=torch.bool).index_fill(0, kept, False)
         temperature = _DEFAULT_TEMPERATURE
         if bool(spare.any()) and n_classes > 1:
-            temperature = loss_and_temperature(self._latents(state, x[spare]), y[spare])[1]
+            temperature = loss_and_temperature(self._latents(state, x[spare]), y[spare], temperature)[1]
         return state._replace(temperature=temperature)
 
     def _grown(self, state: Regression, x: Tensor, y: Tensor, n_classes: int) -> Regression:

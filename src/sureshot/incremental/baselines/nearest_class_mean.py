@@ -54,7 +54,7 @@ class NearestClassMean(Baseline[CosineMeans]):
             own = sums[y] - unit  # of the other rows of a row's class
             cosines = unit @ _directions(sums).mT
             cosines.scatter_(1, y.unsqueeze(1), (unit * _directions(own)).sum(-1, keepdim=True))
-            scale = 1 / loss_and_temperature(cosines[shown], y[shown])[1]
+            scale = 1 / loss_and_temperature(cosines[shown], y[shown], 1 / SCALE)[1]
         return CosineMeans(sums, counts, scale)
 
     def _grown(self, state: CosineMeans, x: Tensor, y: Tensor, n_classes: int) -> CosineMeans:
