@@ -72,6 +72,23 @@ def test_files_page_and_table(tmp_path: Path, run: Run) -> None:
     assert len(record["evaluations"]["LDA <shrunk>"]["1"]["matrix"][3]) == 4
 
 
+def test_a_method_that_refuses_loses_nobody_elses_results(tmp_path: Path, run: Run) -> None:
+    method = '[[methods]]\nname = "gp"\noptions = { kernel = "zzz" }\n'
+    result = run("sessions", written(tmp_path, CONFIG + method), "-o", tmp_path / "out")
+    assert result.exit_code == 1
+    assert "error: gp is left out, seed 0: " in result.stderr
+    assert "Traceback" not in result.stderr
+    summary = pd.read_csv(tmp_path / "out" / "summary.csv")
+    assert set(summary["method"]) == {"nearest_class_mean", "LDA <shrunk>"}
+    record = json.loads((tmp_path / "out" / "sessions.json").read_text(encoding="utf-8"))
+    assert "zzz" in record["failures"]["gp"]
+    assert "gp is left out" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    alone = CONFIG[: CONFIG.index("[[methods]]")] + method
+    result = run("sessions", written(tmp_path, alone), "-o", tmp_path / "none")
+    assert result.exit_code == 1
+    assert not (tmp_path / "none" / "summary.csv").exists()
+
+
 def test_json(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     written(tmp_path, CONFIG.replace("[0, 1]", "[2]"))

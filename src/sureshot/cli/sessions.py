@@ -50,6 +50,8 @@ def sessions(
         else:
             _print(study)
             console.print_text(f"report: {page}")
+        if study.failures:
+            raise ValueError("; ".join(f"{method} is left out, {why}" for method, why in study.failures.items()))
 
 
 SHOWN = ("accuracy", "average_accuracy", "forgetting", "base_accuracy", "novel_accuracy", "nll", "ece")

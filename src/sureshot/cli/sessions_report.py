@@ -34,6 +34,7 @@ def _report(study: SessionStudy, config: SessionsConfig, command: str, pictures:
         introduction=(
             f"{study.description}{'' if len(seeds) == 1 else f' (and {len(seeds) - 1} more)'}. After each session a "
             f"method is asked about test rows of all classes seen so far, {last.n_classes} in the end."
+            + "".join(f" {method} is left out, {why}" for method, why in study.failures.items())
         ),
         verdict=_verdict(study),
         summary=summary,

@@ -6,8 +6,9 @@ standard error.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from sureshot.evaluation.methods import make_method
 from sureshot.evaluation.session_config import SessionsConfig
 from sureshot.evaluation.sessions import Progress, SessionsEvaluation, evaluate_sessions
 from sureshot.incremental.session_data import load_sessions
+
+logger = logging.getLogger(__name__)
 
 SUMMARY = {
     "accuracy": "accuracy",
@@ -55,6 +58,7 @@ class SessionStudy:
 
     description: str  # of the data, of the first seed
     evaluations: Mapping[str, Mapping[int, SessionsEvaluation]]  # by method, then by seed
+    failures: Mapping[str, str] = field(default_factory=dict)  # why a method has no evaluations, by method
 
     def by_session(self) -> pd.DataFrame:
         """A row for each method, seed and session."""
@@ -93,6 +97,7 @@ class SessionStudy:
         """JSON values."""
         return {
             "description": self.description,
+            "failures": dict(self.failures),
             "summary": averaged(self.summary(), ["method"]).to_dict("records"),
             "evaluations": {
                 method: {str(seed): found.as_dict() for seed, found in by_seed.items()}
@@ -104,10 +109,16 @@ class SessionStudy:
 def run_study(
     config: SessionsConfig, root: Root = None, progress: Progress = lambda what, fraction: None
 ) -> SessionStudy:
-    """Every method with every seed."""
+    """Every method with every seed; one that refuses what it is given loses nobody else's results.
+
+    Raises
+    ------
+    ValueError
+        If no method is left.
+    """
     seeds, methods = config.run.seeds, config.methods
     found: dict[str, dict[int, SessionsEvaluation]] = {one.shown: {} for one in methods}
-    described = ""
+    described, failures = "", dict[str, str]()
     for number, seed in enumerate(seeds):
         sessions = load_sessions(config.data.name, root, seed=seed, **config.data.options)
         described = described or sessions.description
@@ -119,8 +130,17 @@ def run_study(
             ) -> None:
                 progress(f"{label}: {what}", start + fraction / (len(seeds) * len(methods)))
 
-            found[one.shown][seed] = evaluate_sessions(make_method(one.name, seed, **one.options), sessions, tell)
-    return SessionStudy(described, found)
+            if one.shown in failures:
+                continue
+            try:
+                found[one.shown][seed] = evaluate_sessions(make_method(one.name, seed, **one.options), sessions, tell)
+            except (TypeError, ValueError, MemoryError) as error:
+                logger.warning("%s is left out: %s", one.shown, error)
+                failures[one.shown] = f"seed {seed}: {error}"
+    left = {shown: by_seed for shown, by_seed in found.items() if shown not in failures}
+    if not left:
+        raise ValueError("; ".join(f"{shown}, {why}" for shown, why in failures.items()))
+    return SessionStudy(described, left, failures)
 
 
 def summarised(found: SessionsEvaluation) -> dict[str, float | None]:
