@@ -22,7 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from sureshot import FewShotClassifier
+from sureshot import FewShotClassifier, GPClassifier, TreeGPClassifier
 from sureshot.data import load_clinc150
 from sureshot.data.labelled import FewShotData, LabelledSet
 from sureshot.estimators import base
@@ -275,7 +275,7 @@ LOAD_AND_PREDICT = """
 import sys
 from pathlib import Path
 import numpy as np
-from sureshot import FewShotClassifier
+from sureshot import FewShotClassifier, GPClassifier, TreeGPClassifier
 folder = Path(sys.argv[1])
 x = np.load(folder / "x.npy")
 for path in folder.glob("*.safetensors"):
@@ -364,10 +364,24 @@ def test_calibrate_asks_for_the_moments_of_each_block_once(
         asked.clear()
         assert model.calibrate(X_test, y_test).temperature_ == found
         assert asked.count(15) == asked.count(10) + 1  # the first block is kept, the others are not
-    best = log_loss(y_test, model.predict_proba(X_test))
-    for temperature in (found / 1.1, found * 1.1):
+
+    def objective(temperature: float) -> float:
         model._fitted = replace(model._fitted, temperature=temperature)
-        assert log_loss(y_test, model.predict_proba(X_test)) > best
+        beforehand = 0.5 * (np.log(temperature) / base.SPREAD_OF_TEMPERATURES) ** 2
+        return len(y_test) * log_loss(y_test, model.predict_proba(X_test)) + beforehand
+
+    assert objective(found) < min(objective(found / 1.1), objective(found * 1.1))
+
+
+def test_a_few_rows_that_are_named_right_do_not_make_all_others_certain() -> None:
+    X, y = load_digits(return_X_y=True)
+    known, used = y < 6, X[:120].std(0) > 0.5
+    X, y = X[known][:, used], y[known]
+    for model in (GPClassifier(), FewShotClassifier(), TreeGPClassifier()):
+        model.fit(X[:120], y[:120])
+        before = log_loss(y[300:], model.predict_proba(X[300:]))
+        model.calibrate(X[200:204], y[200:204])
+        assert log_loss(y[300:], model.predict_proba(X[300:])) < before + 0.1
 
 
 @pytest.mark.parametrize("n_classes", [3, 8, 20])
