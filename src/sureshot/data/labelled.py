@@ -221,3 +221,14 @@ class FewShotData:
     def parts(self) -> dict[str, LabelledSet]:
         """The three sets by name."""
         return {"train": self.train, "val": self.val, "test": self.test}
+
+
+def places_within_classes(
+    y: Tensor,  # (N,) int64
+    order: Tensor,  # (N,), all rows once
+) -> Tensor:
+    """Place of each row among its class's rows when they are taken in this order, from 0; (N,)."""
+    by_class = order[y[order].argsort(stable=True)]
+    counts = torch.bincount(y)
+    first = torch.cumsum(counts, 0) - counts
+    return torch.empty_like(y).scatter(0, by_class, torch.arange(len(y), device=y.device) - first[y[by_class]])

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from sureshot.data.labelled import places_within_classes
 from sureshot.deep.augmentation import random_crops, random_flips
 from sureshot.deep.base import DeepClassifier
 from sureshot.networks import LoopSettings, Processes, Scores, Trainable, differing_settings, milestones
@@ -184,11 +185,7 @@ def held_out_rows(
     size = torch.bincount(y)
     wanted = (size * fraction).round().long().clamp_min(1).minimum((size - 1).clamp_min(0))
     order = torch.randperm(len(y), generator=generator_for(seed, "held out")).to(y.device)
-    order = order[y[order].argsort(stable=True)]  # class by class, by chance within
-    begin = size.cumsum(0) - size
-    rank = torch.empty_like(y)
-    rank[order] = torch.arange(len(y), device=y.device) - begin[y[order]]
-    return rank < wanted[y]
+    return places_within_classes(y, order) < wanted[y]
 
 
 def _plain(value: Any) -> Any:

@@ -20,7 +20,15 @@ from sureshot.estimators.few_shot_inputs import Encoder
 from sureshot.estimators.fitted import Format, TrainingSet
 from sureshot.estimators.readers import Reader, TableReader
 from sureshot.estimators.settings import device_for
-from sureshot.estimators.stored_rows import HEADER, arrays_of, header_of, read_columns, read_rows, read_scaling
+from sureshot.estimators.stored_rows import (
+    HEADER,
+    arrays_of,
+    header_of,
+    read_columns,
+    read_rows,
+    read_scaling,
+    that_predicts,
+)
 from sureshot.meta.learners import EmbeddingLearner
 from sureshot.meta.training.checkpoint import Checkpoint
 from sureshot.persistence import Artifact, ArtifactError, require_header
@@ -78,16 +86,12 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], FewShotFitted]:
     else:
         default, scaling = _default(artifact, header), read_scaling(artifact, rows.x.shape[1])
         learner = default.build().to(device)
-    try:
+
+    def build() -> FewShotFitted:
         training = TrainingSet(reader, read_columns(header), classes, rows, None)
-        fitted = condition_learner(training, header["seed"], device, learner, default, scaling)
-        found = fitted.probabilities(fitted.moments(fitted.inputs(rows.x[:1])), 1.0)
-    except (RuntimeError, ValueError, IndexError, AssertionError) as error:
-        raise ArtifactError(
-            f"{artifact.path}: the parts of the model do not fit together; save the model again."
-        ) from error
-    if not bool(torch.isfinite(found).all()):
-        raise ArtifactError(f"{artifact.path}: the model gives probabilities that are not finite; fit it again.")
+        return condition_learner(training, header["seed"], device, learner, default, scaling)
+
+    fitted = that_predicts(artifact.path, build)
     # Files of before have no entry "calibrated"; a temperature of 1 is what it is without.
     calibrated = bool(artifact.header.get("calibrated", header["temperature"] != 1))
     parameters = {"checkpoint": header["checkpoint"], "random_state": header["random_state"]}

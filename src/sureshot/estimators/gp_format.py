@@ -19,7 +19,15 @@ from sureshot.estimators.plan import Plan
 from sureshot.estimators.posterior_arrays import pack_posterior, unpack_posterior
 from sureshot.estimators.readers import TableReader
 from sureshot.estimators.settings import Settings
-from sureshot.estimators.stored_rows import HEADER, arrays_of, header_of, read_columns, read_rows, read_scaling
+from sureshot.estimators.stored_rows import (
+    HEADER,
+    arrays_of,
+    header_of,
+    read_columns,
+    read_rows,
+    read_scaling,
+    that_predicts,
+)
 from sureshot.estimators.validation import LabelledRows, weigh_classes
 from sureshot.kernels import Expression
 from sureshot.kernels.config import kernel_config, kernel_from_config, kernel_state
@@ -135,8 +143,7 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], GPFitted]:
         posterior=unpack_posterior(header["posterior"], posterior_arrays, n_rows, len(classes)),
         trace=tuple(trace.tolist()),
     )
-    _check_predicts(artifact.path, fitted)
-    return parameters, fitted
+    return parameters, that_predicts(artifact.path, lambda: fitted)
 
 
 GP_FORMAT = Format(KIND, _write, _read)
@@ -188,18 +195,6 @@ def _model(place: str, values: dict[str, Any]) -> Model:
     if not right or values["inference"] not in schemes_for(values["likelihood"]):
         raise ArtifactError(f"{place}: malformed likelihood or inference; save the model again.")
     return Model(**values)
-
-
-def _check_predicts(place: str, fitted: GPFitted) -> None:
-    """One prediction of a stored row: shapes that do not fit are found now, not at the user's first query."""
-    try:
-        with torch.no_grad():
-            probabilities = fitted.probabilities(fitted.moments(fitted.inputs(fitted.rows.x[:1])), fitted.temperature)
-        finite = bool(probabilities.isfinite().all()) and probabilities.shape == (1, len(fitted.classes))
-    except (RuntimeError, ValueError, AssertionError, IndexError) as error:
-        raise ArtifactError(f"{place}: the parts of the model do not fit together; save the model again.") from error
-    if not finite:
-        raise ArtifactError(f"{place}: the model gives probabilities that are not finite; fit it again.")
 
 
 def _tensors(arrays: Any, prefix: str) -> dict[str, torch.Tensor]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
+import torch
 
 from sureshot.estimators.fitted import Fitted
 from sureshot.estimators.preprocessing import Scaling
 from sureshot.estimators.validation import Columns, LabelledRows
 from sureshot.persistence import Artifact, ArtifactError, decode_labels, encode_labels, require
+
+FittedKind = TypeVar("FittedKind", bound=Fitted)
 
 HEADER: dict[str, Any] = {
     "classes": dict,
@@ -72,3 +76,20 @@ def read_scaling(artifact: Artifact, n_columns: int) -> Scaling:
     if (len(kept) and (kept.min() < 0 or kept.max() >= n_columns)) or not (scale > 0).all():
         raise ArtifactError(f"{artifact.path}: the scaling does not fit the columns; save the model again.")
     return Scaling(kept, mean, scale)
+
+
+def that_predicts(place: str, build: Callable[[], FittedKind]) -> FittedKind:
+    """What the parts of a file make, after one prediction of a stored row.
+
+    Parts that do not fit together are an `ArtifactError` now, not at the user's first query.
+    """
+    try:
+        fitted = build()
+        with torch.no_grad():
+            probabilities = fitted.probabilities(fitted.moments(fitted.inputs(fitted.rows.x[:1])), fitted.temperature)
+        finite = bool(probabilities.isfinite().all()) and probabilities.shape == (1, len(fitted.classes))
+    except (RuntimeError, ValueError, AssertionError, IndexError) as error:
+        raise ArtifactError(f"{place}: the parts of the model do not fit together; save the model again.") from error
+    if not finite:
+        raise ArtifactError(f"{place}: the model gives probabilities that are not finite; fit it again.")
+    return fitted

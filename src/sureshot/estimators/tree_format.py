@@ -10,12 +10,19 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from sureshot.estimators.fitted import Format, TrainingSet
 from sureshot.estimators.readers import TableReader
 from sureshot.estimators.settings import device_for
-from sureshot.estimators.stored_rows import HEADER, arrays_of, header_of, read_columns, read_rows, read_scaling
+from sureshot.estimators.stored_rows import (
+    HEADER,
+    arrays_of,
+    header_of,
+    read_columns,
+    read_rows,
+    read_scaling,
+    that_predicts,
+)
 from sureshot.estimators.tree_fitted import TreeFitted, restored
 from sureshot.estimators.tree_settings import SETTINGS, strategy_of
 from sureshot.persistence import Artifact, ArtifactError, require, require_header
@@ -65,17 +72,12 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], TreeFitted]:
     shared = {name.removeprefix(_PREFIX): part for name, part in arrays.items()}
     if sessions.min() < 0 or not shared["temperature"] > 0 or (recommended and not (shared["within"] > 0).all()):
         raise ArtifactError(f"{artifact.path}: malformed sessions or covariances; save the model again.")
-    try:
+
+    def build() -> TreeFitted:
         training = TrainingSet(TableReader(), read_columns(header), classes, rows, None)
-        device = device_for("auto")
-        fitted = restored(training, scaling, strategy_of(settings), sessions, shared, header["seed"], device)
-        found = fitted.probabilities(fitted.moments(fitted.inputs(rows.x[:1])), 1.0)
-    except (RuntimeError, ValueError, IndexError, AssertionError) as error:
-        raise ArtifactError(
-            f"{artifact.path}: the parts of the model do not fit together; save the model again."
-        ) from error
-    if not bool(torch.isfinite(found).all()):
-        raise ArtifactError(f"{artifact.path}: the model gives probabilities that are not finite; fit it again.")
+        return restored(training, scaling, strategy_of(settings), sessions, shared, header["seed"], device_for("auto"))
+
+    fitted = that_predicts(artifact.path, build)
     parameters = {**settings, "random_state": header["random_state"]}
     calibrated = bool(artifact.header.get("calibrated", False))
     return parameters, replace(fitted, temperature=header["temperature"], calibrated=calibrated)

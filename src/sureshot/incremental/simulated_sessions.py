@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from sureshot.data.labelled import places_within_classes
 from sureshot.incremental.temperature import loss_and_temperature
 from sureshot.incremental.two_covariances import ClassSums, TwoCovariances
 
@@ -157,11 +158,7 @@ def _kept(new: Tensor, generator: torch.Generator) -> Tensor:
 
 def _places(y: Tensor, generator: torch.Generator) -> Tensor:
     """Place of each row in a random order of its class's rows, from 0."""
-    order = _rank(len(y), generator, y.device)
-    order = order[y[order].argsort(stable=True)]
-    counts = torch.bincount(y)
-    first = torch.cumsum(counts, 0) - counts
-    return torch.empty_like(y).scatter(0, order, torch.arange(len(y), device=y.device) - first[y[order]])
+    return places_within_classes(y, _rank(len(y), generator, y.device))
 
 
 def _rank(n: int, generator: torch.Generator, device: torch.device) -> Tensor:

@@ -9,6 +9,8 @@ import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
+from sureshot.data.labelled import places_within_classes
+
 _COLDEST, _HOTTEST = 1e-4, 1e7  # cosines ask for small ones, densities in many dimensions for large ones
 _SPREAD = 2.0  # standard deviation of log temperatures beforehand
 _FOLDS, _MOST_LEFT_OUT = 5, 2000
@@ -53,11 +55,9 @@ def left_out_temperature(
     The only row of a class is never left out; of very many rows some are asked for.
     """
     counts = torch.bincount(y)
-    place = torch.empty_like(y)
-    order = y.argsort(stable=True)
-    place[order] = torch.arange(len(y), device=y.device) - (torch.cumsum(counts, 0) - counts)[y[order]]
-    every = -(-len(y) // _MOST_LEFT_OUT)
-    asked = torch.arange(len(y), device=y.device) % every == 0
+    number = torch.arange(len(y), device=y.device)
+    place = places_within_classes(y, number)
+    asked = number % -(-len(y) // _MOST_LEFT_OUT) == 0
     scores, labels = [], []
     for fold in range(_FOLDS):
         out = (counts[y] > 1) & (place % _FOLDS == fold)
