@@ -70,6 +70,11 @@ class FeaturePrior(Prior):
         """See `Prior.width`: R."""
         return int(self.features.shape[-1])
 
+    def some(self, chosen: Tensor, n: int) -> FeaturePrior:
+        """See `Prior.some`."""
+        residual = None if self.residual is None else self.residual[chosen][..., :n]
+        return FeaturePrior(self.features[chosen][..., :n, :], self.mean[chosen], residual, self.covariance)
+
     def condition(self, sites: Sites) -> FeaturePosterior:
         """See `Prior.condition`: ``A = I + Phi' W Phi``, one R x R factor for each class."""
         phi, (w, b) = self.features, sites

@@ -80,6 +80,10 @@ class GramPrior(Prior):
         """See `Prior.width`: N."""
         return int(self.gram.shape[-1])
 
+    def some(self, chosen: Tensor, n: int) -> GramPrior:
+        """See `Prior.some`."""
+        return GramPrior(self.gram[chosen][..., :n, :n], self.mean[chosen], self.covariance)
+
     def condition(self, sites: Sites) -> GramPosterior:
         """See `Prior.condition`; for each class one Cholesky factor of B and one triangular solve.
 

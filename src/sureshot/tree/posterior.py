@@ -64,7 +64,7 @@ class TreePart:
         for fitted in self.buckets:
             problems = fitted.problems
             count, n = problems.bucket.rows.shape
-            width = n if self.shared.rank is None else self.shared.rank
+            width = n if self.shared.rank is None or n <= self.shared.whole else self.shared.rank
             # Few enough to stay near the cache, enough that factors are not read for a few queries each time.
             at_once = min(AT_ONCE, max(_NEAR_CACHE, count * width**2))
             for part in blocks(len(queries.variance), count * width, at_once):

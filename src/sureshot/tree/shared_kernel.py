@@ -1,7 +1,8 @@
 """One kernel for all nodes of a tree, each of which takes its rows of it.
 
 The nodes' problems are about subsets of the same rows, so what a kernel says of all rows is computed once: the matrix
-of all pairs (`SharedGram`), or features where that matrix is too large (`SharedFeatures`). A node has the prior
+of all pairs (`SharedGram`), or features where that matrix is too large (`SharedFeatures`); `shared_rows` has both, each
+for the nodes that it suits. A node has the prior
 ``N(a, s K)`` on its rows, with a prior mean a and an output scale s of its own or those of all nodes.
 """
 
@@ -24,6 +25,9 @@ class SharedKernel(ABC):
 
     covariance: Covariance
     """What the kernel says of query inputs: `Queries` without leading dimensions."""
+
+    whole: int = 0
+    """Rows up to which a node goes by its kernel matrix although there is a `rank`."""
 
     @property
     @abstractmethod
