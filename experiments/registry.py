@@ -38,6 +38,7 @@ _MODULES = {
     "cdkt-switches": "cdkt_switches",
     "cdkt-bound": "cdkt_bound",
     "deep-tree": "deep_tree",
+    "beam-search": "beam_search",
 }
 """Modules with one experiment, ``EXPERIMENT``."""
 

@@ -38,6 +38,7 @@ from sureshot.incremental.strategy import ClassRows, Leading, SessionModel, Stra
 from sureshot.incremental.temperature import loss_and_temperature
 from sureshot.kernels.expression import Expression
 from sureshot.kernels.leaves import RBF, Linear, Matern
+from sureshot.tree.beam import leading_classes
 from sureshot.tree.build import build_tree, class_prototypes, directions_of
 from sureshot.tree.class_tree import ClassTree
 from sureshot.tree.gibbs import run_tree_gibbs
@@ -55,6 +56,7 @@ TreeInference = Literal["auto", "mean_field", "gibbs", "natural_gradient"]
 KERNELS = ("unit_rbf", "unit_matern32", "cosine")
 """Names of kernels on rows of unit length, with the length-scale 1 of the paper."""
 
+_DENSE_CLASSES, _BEAM = 300, 16  # all of so many classes are looked at unless a beam is asked for; so wide beyond
 _EXACT_ROWS = 2000  # of a block, whose kernel matrix is held whole; larger ones have inducing points
 _MOST_FOR_TEMPERATURE = 1000
 _QUERIES = 256  # at a time, for the temperature
@@ -166,8 +168,10 @@ class TreeModel(SessionModel):
         return queries.variance + (self.spread.unsqueeze(-1) - 2 * likeness).amin(0)
 
     def leading(self, x: Tensor, k: int, beam: int | None, temperature: float = 1.0) -> Leading:
-        """See `SessionModel.leading`: all classes are looked at."""
-        return most_probable(torch.log_softmax(self.log_probabilities(x) / temperature, -1), k)
+        """See `SessionModel.leading`; the beam's branches are those of every level of the tree."""
+        if beam is None and self.n_classes <= _DENSE_CLASSES:
+            return most_probable(torch.log_softmax(self.log_probabilities(x) / temperature, -1), k)
+        return Leading(*leading_classes(self.posterior, directions_of(x), k, beam or _BEAM, temperature))
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from sureshot.gaussian.posterior import ProblemPosterior
 from sureshot.gaussian.sites import Sites
 from sureshot.inference.anderson import Mixing
 from sureshot.inference.objectives import evidence_bound
@@ -68,6 +69,7 @@ def fit_tree_mean_field(
                 0, problems.nodes, evidence_bound(posterior, Logistic(), problems.sides, problems.weight)
             )
             converged[problems.nodes] = stands
+            assert isinstance(posterior, ProblemPosterior)
             fitted.append(FittedBucket(problems, posterior))
     parts = (TreePart(0, shared, settings, tuple(fitted)),) if tree.n_nodes else ()
     return TreeMeanField(TreePosterior(tree, parts), bound, converged)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from sureshot.gaussian.memory import AT_ONCE, IN_CACHE, blocks
-from sureshot.gaussian.posterior import LatentMoments, Posterior
+from sureshot.gaussian.posterior import LatentMoments, ProblemPosterior
 from sureshot.metrics.calibration import fit_temperature
 from sureshot.tree.class_tree import ClassTree
 from sureshot.tree.path_probabilities import (
@@ -39,7 +39,7 @@ class FittedBucket:
     """The posterior of some nodes."""
 
     problems: NodeBucket
-    posterior: Posterior  # with leading dimensions (P, 1), before them chains if there are any
+    posterior: ProblemPosterior  # with leading dimensions (P, 1), before them chains if there are any
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,9 @@ for the nodes that it suits. A node has the prior
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,6 +20,14 @@ from sureshot.gaussian.features import FeaturePrior
 from sureshot.gaussian.gram import GramPrior
 from sureshot.gaussian.prior import Covariance, Prior, Queries
 from sureshot.gaussian.ragged import Bucket
+
+
+class PairedQueries(NamedTuple):
+    """What a kernel says of queries to nodes each of which is asked about some of them only."""
+
+    variance: Tensor  # (Q,), prior variances
+    of: Callable[[Bucket, Tensor, Tensor], Queries]
+    """Of a bucket's nodes, their output scales (P,) and which queries each is asked about (P, m): dimensions (P, 1)."""
 
 
 class SharedKernel(ABC):
@@ -46,6 +56,10 @@ class SharedKernel(ABC):
     @abstractmethod
     def bucket_queries(self, bucket: Bucket, scale: Tensor, queries: Queries) -> Queries:
         """What `queries` is to the rows of a bucket's nodes, with leading dimensions (P, 1)."""
+
+    @abstractmethod
+    def paired(self, x: Tensor) -> PairedQueries:
+        """What `queries` and `bucket_queries` say, for pairs of nodes and queries only."""
 
     @abstractmethod
     def cut(self, queries: Queries, part: slice) -> Queries:
@@ -90,6 +104,17 @@ class SharedGram(SharedKernel):
         """See `SharedKernel.bucket_queries`."""
         factor = scale[:, None, None]
         return Queries(queries.cross[bucket.rows].mul_(factor).unsqueeze(1), factor * queries.variance)
+
+    def paired(self, x: Tensor) -> PairedQueries:
+        """See `SharedKernel.paired`."""
+        cross, variance = self.queries(x)
+
+        def of(bucket: Bucket, scale: Tensor, which: Tensor) -> Queries:
+            factor = scale[:, None, None]
+            own = cross[bucket.rows.unsqueeze(-1), which.unsqueeze(-2)].mul_(factor)
+            return Queries(own.unsqueeze(1), factor * variance[which].unsqueeze(1))
+
+        return PairedQueries(variance, of)
 
     def cut(self, queries: Queries, part: slice) -> Queries:
         """See `SharedKernel.cut`."""
@@ -138,6 +163,16 @@ class SharedFeatures(SharedKernel):
         """See `SharedKernel.bucket_queries`."""
         factor = scale[:, None, None]
         return Queries(queries.cross * factor.sqrt().unsqueeze(1), factor * queries.variance)
+
+    def paired(self, x: Tensor) -> PairedQueries:
+        """See `SharedKernel.paired`."""
+        cross, variance = self.queries(x)
+
+        def of(bucket: Bucket, scale: Tensor, which: Tensor) -> Queries:
+            factor = scale[:, None, None]
+            return Queries((cross[which] * factor.sqrt()).unsqueeze(1), factor * variance[which].unsqueeze(1))
+
+        return PairedQueries(variance, of)
 
     def cut(self, queries: Queries, part: slice) -> Queries:
         """See `SharedKernel.cut`."""

@@ -24,7 +24,7 @@ from sureshot.gaussian.ragged import Bucket
 from sureshot.inference.inducing import kmeans_inducing
 from sureshot.kernels.expression import Expression
 from sureshot.tree.class_tree import ClassTree
-from sureshot.tree.shared_kernel import SharedFeatures, SharedKernel
+from sureshot.tree.shared_kernel import PairedQueries, SharedFeatures, SharedKernel
 
 N_INDUCING = 400
 """Inducing points of nodes with more rows than these."""
@@ -108,6 +108,19 @@ class SharedRows(SharedKernel):
             return self.above.bucket_queries(bucket, scale, Queries(queries.cross[len(self.x) :].mT, queries.variance))
         factor = scale[:, None, None]
         return Queries(queries.cross[bucket.rows].mul_(factor).unsqueeze(1), factor * queries.variance)
+
+    def paired(self, x: Tensor) -> PairedQueries:
+        """See `SharedKernel.paired`: small nodes are compared with their own queries only."""
+        above, query = self.above.paired(x), x
+
+        def of(bucket: Bucket, scale: Tensor, which: Tensor) -> Queries:
+            if bucket.rows.shape[1] > self.whole:
+                return above.of(bucket, scale, which)
+            factor = scale[:, None, None]
+            cross = self.kernel(self.x[bucket.rows], query[which]).mul_(factor)
+            return Queries(cross.unsqueeze(1), factor * above.variance[which].unsqueeze(1))
+
+        return PairedQueries(above.variance, of)
 
     def cut(self, queries: Queries, part: slice) -> Queries:
         """See `SharedKernel.cut`."""
