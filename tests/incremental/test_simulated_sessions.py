@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -88,6 +88,29 @@ def test_few_classes_and_few_rows(n_classes: int, n_rows: int) -> None:
     assert float(found.temperature) > 0
     if n_classes == 1 or n_rows == 1:
         assert float(found.temperature) == pytest.approx(30**0.5)
+
+
+@pytest.mark.parametrize("n_classes", [5, 20])
+def test_long_tails_are_noticed(n_classes: int) -> None:
+    """Gaussian rows have none, which twenty classes can tell and five can not; rows with scales of their own have."""
+    generator = torch.Generator().manual_seed(5)
+    means = torch.randn(n_classes + 20, 30, dtype=torch.float64, generator=generator)
+    y = torch.arange(len(means)).repeat_interleave(12)
+    noise = torch.randn(len(y), 30, dtype=torch.float64, generator=generator)
+    scales = torch.randn(len(y), 1, dtype=torch.float64, generator=generator).exp()
+    known = y < n_classes
+    plain, x = (means[y] + factor * noise for factor in (1.0, scales))
+    found = learn_by_sessions(plain[known], y[known], torch.Generator().manual_seed(0))
+    assert (float(found.tail) > 0) == (n_classes < 10)
+    tailed = learn_by_sessions(x[known], y[known], torch.Generator().manual_seed(0))
+    assert float(tailed.tail) > 0
+    few = ~known & (torch.arange(len(y)) % 12 < 3)
+    classes, asked = ClassSums.of_rows(x[few], y[few] - n_classes, 20), ~known & ~few
+    losses = [
+        float(cross_entropy(one.scores(one.densities(classes), x[asked]), y[asked] - n_classes))
+        for one in (tailed, replace(tailed, tail=torch.zeros_like(tailed.tail)))
+    ]
+    assert losses[0] < losses[1] - 0.1
 
 
 def test_classes_of_one_row_among_others() -> None:

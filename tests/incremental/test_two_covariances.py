@@ -7,7 +7,7 @@ from dataclasses import fields
 import numpy as np
 import pytest
 import torch
-from scipy.stats import multivariate_normal
+from scipy.stats import multivariate_normal, multivariate_t
 from torch import Tensor
 
 from sureshot.incremental.two_covariances import ClassSums, PredictiveDensities, TwoCovariances
@@ -69,6 +69,35 @@ def test_scores_are_differences_of_log_densities(temperature: float) -> None:
     # The last class has no rows: it is the prior.
     over_prior = tempered.first_over_prior(densities, torch.tensor(QUERIES))
     np.testing.assert_allclose(over_prior, expected[:, 0] - expected[:, -1], rtol=1e-10)
+
+
+@pytest.mark.parametrize("freedom", [0.5, 2.0])
+def test_with_long_tails_scores_are_those_of_students_t(freedom: float) -> None:
+    tailed = model(3.0).with_freedom(freedom)
+    densities, far = tailed.densities(sums()), QUERIES * 50
+    z = (far - CENTRE) @ BASIS
+    expected = np.stack(
+        [multivariate_t(*conditioned(label), df=freedom * D).logpdf(z) for label in range(len(COUNTS))], axis=1
+    )
+    scores = tailed.scores(densities, torch.tensor(far))
+    np.testing.assert_allclose(scores, (expected - expected[:, :1]) / 3, rtol=1e-9, atol=1e-9)
+    over_prior = tailed.first_over_prior(densities, torch.tensor(far))
+    np.testing.assert_allclose(over_prior, (expected[:, 0] - expected[:, -1]) / 3, rtol=1e-9)
+    # What a squared distance counts for is the slope of the log density of the nearest class.
+    distances = []
+    for label in range(len(COUNTS)):
+        mean, covariance = conditioned(label)
+        distances.append(((z - mean) @ np.linalg.inv(covariance) * (z - mean)).sum(1))
+    slope = (freedom + 1) * D / (freedom * D + np.min(distances, axis=0))
+    found = tailed.discriminants(densities, densities).steepness(torch.tensor(z)).squeeze(-1)
+    np.testing.assert_allclose(found, slope, rtol=1e-8)
+
+
+def test_very_many_degrees_of_freedom_are_none_counted() -> None:
+    densities, rows = model().densities(sums()), torch.tensor(QUERIES)
+    scores = model().with_freedom(1e9).scores(densities, rows)
+    torch.testing.assert_close(scores, model().scores(densities, rows), rtol=1e-6, atol=1e-6)
+    assert float(model().discriminants(densities, densities).steepness(model().coordinates(rows)).min()) == 1
 
 
 def test_rows_one_by_one_are_all_rows_at_once() -> None:

@@ -91,7 +91,7 @@ class TreeGPClassifier(IncrementalClassifier):
     >>> model.partial_fit(*later).classes_
     array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
     >>> print(model.memory_)
-    5,067 numbers: 650 for 10 classes (65 each), 4,417 for all of them
+    5,068 numbers: 650 for 10 classes (65 each), 4,418 for all of them
     >>> model.predict_topk(X[:2], 2).labels[:, 0]
     array([0, 1])
     """
@@ -137,7 +137,7 @@ class TreeGPClassifier(IncrementalClassifier):
         """The k most probable classes of each row, or all if there are fewer.
 
         With very many classes only branches of ``tree_`` that suit a row are looked at, the `beam`. None is all classes
-        up to 2,000 of them and 64 branches beyond; for the strategies of trees, up to 1,000 and 32 branches of every
+        up to 2,000 of them and 64 branches beyond; for the strategies of trees, up to 1,000 and 64 branches of every
         level beyond. With "recommended" probabilities are then normalised over the classes that the beam has reached,
         with the others over these and the branches that were left.
         """

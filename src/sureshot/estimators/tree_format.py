@@ -35,6 +35,7 @@ _COVARIANCES: dict[str, tuple[int | str | None, ...]] = {
     "between": ("R",),
     "within": ("R",),
     "temperature": (),
+    "tail": (),
 }
 
 
@@ -70,7 +71,7 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], TreeFitted]:
     )
     sessions = arrays.pop("sessions")
     shared = {name.removeprefix(_PREFIX): part for name, part in arrays.items()}
-    if sessions.min() < 0 or not shared["temperature"] > 0 or (recommended and not (shared["within"] > 0).all()):
+    if sessions.min() < 0 or not shared["temperature"] > 0 or (recommended and not _possible(shared)):
         raise ArtifactError(f"{artifact.path}: malformed sessions or covariances; save the model again.")
 
     def build() -> TreeFitted:
@@ -84,6 +85,10 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], TreeFitted]:
 
 
 TREE_FORMAT = Format(KIND, _write, _read)
+
+
+def _possible(covariances: Mapping[str, np.ndarray]) -> bool:
+    return bool((covariances["within"] > 0).all() and covariances["tail"] >= 0)
 
 
 def _settings(artifact: Artifact, values: dict[str, Any]) -> dict[str, Any]:

@@ -79,7 +79,8 @@ class GaussianClassesModel(SessionModel):
         """See `SessionModel.class_latents`.
 
         The log density of a query around a class's mean m over that around the centre, ``(z' m - m' m / 2) / w`` by the
-        temperature; its moments are those of a mean that is known from so many rows only.
+        temperature, and less where a row is far from every class; its moments are those of a mean that is known from so
+        many rows only.
         """
         z, within = self.covariances.coordinates(x), self.covariances.within
         mean, spread = self.densities.mean, self.densities.mean_variance
@@ -87,8 +88,8 @@ class GaussianClassesModel(SessionModel):
         first = z @ straight.mT - 0.5 * ((mean.square() + spread) / within).sum(-1)
         linear, alone = (mean * relative).mT, ((mean.square() + spread / 2) * relative).sum(-1)
         second = z.square() @ relative.mT - 2 * z @ linear + alone
-        temperature = self.covariances.temperature
-        return first / temperature, second.clamp_min(0) / temperature.square()
+        share = self.discriminants.steepness(z) / self.covariances.temperature
+        return share * first, share.square() * second.clamp_min(0)
 
     def latents(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """See `SessionModel.latents`: those of the classes."""

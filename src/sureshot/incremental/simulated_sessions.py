@@ -9,6 +9,7 @@ took no part in the learning: no row of a class that is really new is needed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -33,6 +34,9 @@ _NEW_CLASSES = (0.1, 0.5)  # share of the classes that are new in a step, at lea
 _QUERIES, _QUERIES_OF_A_CLASS = 1200, 12  # rows to name in a step
 _CLASSES_ASIDE, _ROWS_ASIDE, _SESSIONS_ASIDE = 0.2, 15, 4
 _USUAL = 0.6  # temperature of tables and embeddings in units of sqrt(D): between 0.3 and 1.2
+_LONG_TAILS = 0.5  # degrees of freedom for each coordinate, where classes and rows aside say that tails are long:
+_CLEARLY = 0.985  # where they lower the Gaussian's loss to less than this share; embeddings have none
+_CAUTIOUS_TAILS = 0.1  # and where there are too few classes to say so; on tables up to 1 does about as well
 _ARRIVALS, _FOLDS = 10, 5  # where nothing is learnt by sessions: classes that arrive in turn, and one row in so many
 
 
@@ -65,12 +69,16 @@ def learn_by_sessions(x: Tensor, y: Tensor, generator: torch.Generator) -> TwoCo
     learning = ~new[y] & (place >= asked[y])
     numbers = torch.unique(y[learning], return_inverse=True)[1]
     seed = int(torch.randint(2**31, (), generator=generator))
-    trials = [
-        loss_and_temperature(torch.cat([_scores(found, session) for session in sessions]), labels, usual)
-        for found in _learnt(single[learning], numbers, STEPS, seed)
-    ]
+
+    def tried(found: TwoCovariances) -> tuple[float, float]:
+        return loss_and_temperature(torch.cat([_scores(found, session) for session in sessions]), labels, usual)
+
+    start = TwoCovariances.estimated(single[learning], numbers)
+    longer = tried(start.with_freedom(_LONG_TAILS))[0] < _CLEARLY * tried(start)[0]
+    freedom = _LONG_TAILS if longer else math.inf
+    trials = [tried(found) for found in _learnt(single[learning], numbers, freedom, STEPS, seed)]
     best = min(range(len(trials)), key=lambda trial: trials[trial][0])
-    *_, found = _learnt(single, y, best * SNAPSHOT_EVERY, seed)
+    *_, found = _learnt(single, y, freedom, best * SNAPSHOT_EVERY, seed)
     return found.to(x.dtype).tempered(trials[best][1])
 
 
@@ -90,19 +98,20 @@ def _estimated(x: Tensor, y: Tensor, generator: torch.Generator) -> TwoCovarianc
         if not len(session.y) or not bool(learning.any()):
             continue
         numbers = torch.unique(y[learning], return_inverse=True)[1]
-        scores.append(_scores(TwoCovariances.estimated(x[learning], numbers), session))
+        found = TwoCovariances.estimated(x[learning], numbers).with_freedom(_CAUTIOUS_TAILS)
+        scores.append(_scores(found, session))
         labels.append(session.y)
     # The fewer rows say how rows spread, the less a density in D dimensions is worth.
     width, freedom = x.shape[-1], len(y) - len(counts)
-    usual = _USUAL * width**0.5 * (1 + width / (1 + freedom))
-    found = TwoCovariances.estimated(x, y)
+    usual = _USUAL * width**0.5 * (1 + width / (1 + freedom)) ** 0.5
+    found = TwoCovariances.estimated(x, y).with_freedom(_CAUTIOUS_TAILS)
     if not scores:  # one class, or a row for each
         return found.tempered(width**0.5)
     # However many rows arrive, a few classes say little of those to come: four count as one observation.
     return found.tempered(loss_and_temperature(torch.cat(scores), torch.cat(labels), usual, len(scores) / 4)[1])
 
 
-def _learnt(x: Tensor, y: Tensor, steps: int, seed: int) -> Iterator[TwoCovariances]:
+def _learnt(x: Tensor, y: Tensor, freedom: float, steps: int, seed: int) -> Iterator[TwoCovariances]:
     """Covariances at the start and after every `SNAPSHOT_EVERY` steps."""
     generator = torch.Generator().manual_seed(seed)
     counts = torch.bincount(y)
@@ -113,7 +122,7 @@ def _learnt(x: Tensor, y: Tensor, steps: int, seed: int) -> Iterator[TwoCovarian
         new = _some(counts, float(share), generator)
         return _session(x, y, _places(y, generator), asked, _kept(new, generator))
 
-    start, first = TwoCovariances.estimated(x, y), pretended()
+    start, first = TwoCovariances.estimated(x, y).with_freedom(freedom), pretended()
     start = start.tempered(loss_and_temperature(_scores(start, first), first.y, x.shape[-1] ** 0.5)[1])
     basis = start.basis.clone().requires_grad_()
     logs = [part.clamp_min(1e-6).log().requires_grad_() for part in (start.between, start.within, start.temperature)]
@@ -122,12 +131,14 @@ def _learnt(x: Tensor, y: Tensor, steps: int, seed: int) -> Iterator[TwoCovarian
     )
     for step in range(steps + 1):
         if step % SNAPSHOT_EVERY == 0:
-            yield TwoCovariances(start.centre, *(part.detach() for part in (basis.clone(), *(p.exp() for p in logs))))
+            between, within, temperature = (part.detach().exp() for part in logs)
+            yield TwoCovariances(start.centre, basis.detach().clone(), between, within, temperature, start.tail)
         if step == steps:
             return
         session = pretended()
         with torch.enable_grad():
-            found = TwoCovariances(start.centre, basis, *(part.exp() for part in logs))
+            between, within, temperature = (part.exp() for part in logs)
+            found = TwoCovariances(start.centre, basis, between, within, temperature, start.tail)
             optimizer.zero_grad()
             cross_entropy(_scores(found, session), session.y).backward()
         optimizer.step()

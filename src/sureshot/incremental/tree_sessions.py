@@ -56,7 +56,7 @@ TreeInference = Literal["auto", "mean_field", "gibbs", "natural_gradient"]
 KERNELS = ("unit_rbf", "unit_matern32", "cosine")
 """Names of kernels on rows of unit length, with the length-scale 1 of the paper."""
 
-_DENSE_CLASSES, _BEAM = 1000, 32  # all of so many classes are looked at unless a beam is asked for; so wide beyond
+_DENSE_CLASSES, _BEAM = 1000, 64  # all of so many classes are looked at unless a beam is asked for; so wide beyond
 _EXACT_ROWS = 2000  # of a block, whose kernel matrix is held whole; larger ones have inducing points
 _MOST_FOR_TEMPERATURE = 1000
 _QUERIES = 256  # at a time, for the temperature

@@ -6,13 +6,17 @@ and come from those that have many rows. A class is then known by how many rows 
 one is added in O(D) for each row, no other class's probability ratio moves, and with few rows its predictive density
 ``N(M_c, w + V_c)`` is as wide as it should be.
 
+Rows of tables have longer tails than that, and a far row then decides between classes that are all wrong with a
+certainty that grows as its squared distance. So rows may have scales of their own: their densities are Student's t
+with the same means and shapes, whose logarithms differ by a bounded amount however far a row is.
+
 This is the two-covariance form of probabilistic linear discriminant analysis (Ioffe 2006; Brummer & de Villiers 2010),
 a Gaussian process over classes, and the empirical-Bayes Gaussian classifier where `estimated` is all that is learnt.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 import torch
 from torch import Tensor
@@ -70,27 +74,53 @@ class PredictiveDensities:
 
 @dataclass(frozen=True)
 class Discriminants:
-    """Log densities of classes over that of a reference, as quadratic functions of the learned coordinates.
+    """Log densities of classes over that of a reference, by quadratic functions of the learned coordinates.
 
     Differences are formed before anything is multiplied by a row, so that a far row keeps its digits.
     """
 
-    square: Tensor  # (C, R)
+    square: Tensor  # (C, R), of squared distances less that from the reference; so are the next two
     straight: Tensor  # (C, R)
     alone: Tensor  # (C,)
+    volume: Tensor  # (C,), half of the log determinants' difference
+    mean: Tensor  # (R,), of the reference
+    precision: Tensor  # (R,)
+    tail: Tensor  # scalar, see `TwoCovariances`
 
     def at(self, z: Tensor) -> Tensor:
         """At rows (Q, R) of coordinates, (Q, C); both may have leading dimensions."""
-        return -0.5 * (z.square() @ self.square.mT - 2 * z @ self.straight.mT + self.alone.unsqueeze(-2))
+        return self._log_ratios(self._farther(z), z)
 
     def each(self, z: Tensor) -> Tensor:
         """The same, added up in an order that does not depend on how many rows and classes there are."""
-        z = z.unsqueeze(1)
-        return -0.5 * ((z.square() * self.square - 2 * z * self.straight).sum(-1) + self.alone)
+        one = z.unsqueeze(1)
+        return self._log_ratios((one.square() * self.square - 2 * one * self.straight).sum(-1) + self.alone, z)
+
+    def steepness(self, z: Tensor) -> Tensor:
+        """What differences of squared distances count for at rows (Q, R), (Q, 1): 1 if rows are Gaussian.
+
+        Elsewhere less for rows that are far from every class.
+        """
+        nearest = (self._from_reference(z) + self._farther(z).amin(-1, keepdim=True)).clamp_min(0)
+        return (1 + self.tail * z.shape[-1]) / (1 + self.tail * nearest)
 
     def of(self, classes: Tensor) -> Discriminants:
         """Those of some classes, numbers of any shape."""
-        return Discriminants(self.square[classes], self.straight[classes], self.alone[classes])
+        own = {name: getattr(self, name)[classes] for name in ("square", "straight", "alone", "volume")}
+        return replace(self, **own)
+
+    def _farther(self, z: Tensor) -> Tensor:
+        return z.square() @ self.square.mT - 2 * z @ self.straight.mT + self.alone.unsqueeze(-2)
+
+    def _from_reference(self, z: Tensor) -> Tensor:
+        return ((z - self.mean).square() * self.precision).sum(-1, keepdim=True)
+
+    def _log_ratios(self, farther: Tensor, z: Tensor) -> Tensor:
+        if bool(self.tail > 0):
+            whole = 1 + self.tail * self._from_reference(z)
+            relative = torch.maximum(self.tail * farther / whole, 1 / whole - 1)  # no squared distance is below zero
+            farther = (1 / self.tail + z.shape[-1]) * relative.log1p()
+        return -0.5 * farther - self.volume.unsqueeze(-2)
 
 
 @dataclass(frozen=True)
@@ -102,6 +132,11 @@ class TwoCovariances:
     between: Tensor  # (R,), b
     within: Tensor  # (R,), w
     temperature: Tensor  # scalar; divides log densities, whose coordinates are not as independent as the model says
+    tail: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.float64))
+    """One over the degrees of freedom of rows, scalar; zero if they are Gaussian.
+
+    Else a row's density is Student's t: rows have scales of their own, and one far from every class says little.
+    """
 
     @classmethod
     def estimated(
@@ -168,8 +203,12 @@ class TwoCovariances:
 
     def discriminants(self, densities: PredictiveDensities, reference: PredictiveDensities) -> Discriminants:
         """What tells these classes from the first one of `reference`."""
-        (square, straight, alone), first = _coefficients(densities), _coefficients(reference)
-        return Discriminants(square - first[0][:1], straight - first[1][:1], alone - first[2][:1])
+        first = PredictiveDensities(*(part[:1] for part in _parts(reference)))
+        square, straight, alone, volume = (
+            own - other for own, other in zip(_coefficients(densities), _coefficients(first), strict=True)
+        )
+        tail = self.tail.to(first.mean)
+        return Discriminants(square, straight, alone, volume, first.mean[0], 1 / first.variance[0], tail)
 
     def coordinates(self, x: Tensor) -> Tensor:
         """Rows (Q, D) in the learned coordinates, (Q, R)."""
@@ -185,6 +224,10 @@ class TwoCovariances:
         found = self.discriminants(PredictiveDensities(*(part[:1] for part in _parts(densities))), prior)
         return found.each(self.coordinates(x)).squeeze(-1) / self.temperature
 
+    def with_freedom(self, share: float) -> TwoCovariances:
+        """With so many degrees of freedom for each coordinate, rather than none counted."""
+        return replace(self, tail=torch.full_like(self.temperature, 1 / (share * len(self.within))))
+
     def tempered(self, factor: float) -> TwoCovariances:
         """With log densities divided by a further factor."""
         return replace(self, temperature=self.temperature * factor)
@@ -194,11 +237,11 @@ class TwoCovariances:
         return TwoCovariances(*(getattr(self, part.name).to(dtype) for part in fields(self)))
 
 
-def _coefficients(densities: PredictiveDensities) -> tuple[Tensor, Tensor, Tensor]:
-    """Of ``-2 log N(z; mean, variance)`` without its constant: of z^2, of -2 z, and alone."""
+def _coefficients(densities: PredictiveDensities) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Of squared distances: of z^2, of -2 z, and alone; and half of the log determinants."""
     precision = 1 / densities.variance
     straight = densities.mean * precision
-    return precision, straight, (densities.mean * straight - precision.log()).sum(-1)
+    return precision, straight, (densities.mean * straight).sum(-1), 0.5 * densities.variance.log().sum(-1)
 
 
 def _parts(densities: PredictiveDensities) -> tuple[Tensor, Tensor, Tensor]:
