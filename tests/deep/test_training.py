@@ -54,6 +54,20 @@ def test_kernels_have_a_rate_of_their_own_and_no_weight_decay() -> None:
     assert {id(p) for p in groups[1]["params"]} == {id(p) for p in tree.own_parameters()}
 
 
+def test_the_backbone_may_compute_in_bfloat16() -> None:
+    """Products are rounded, weights and embeddings are not."""
+    training = trainee(replace(SETTINGS, precision="bfloat16"))
+    x = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    rounded, exact = training.classifier.encoded(x), training.classifier.backbone(x)
+    assert rounded.dtype == torch.float32
+    assert not torch.equal(rounded, exact)
+    torch.testing.assert_close(rounded, exact, rtol=0.02, atol=0.02)
+    training.losses(0, slice(0, 4), torch.Generator()).mean().backward()
+    assert {p.grad.dtype for p in training.module.parameters() if p.grad is not None} == {torch.float32}
+    with pytest.raises(ValueError, match="precision must be 'float32' or 'bfloat16', got 'half'"):
+        replace(SETTINGS, precision="half")  # type: ignore[arg-type]
+
+
 def test_held_out_rows_are_of_every_class() -> None:
     y = torch.tensor([0] * 20 + [1] * 4 + [2] * 2 + [3])[torch.randperm(27, generator=torch.Generator().manual_seed(1))]
     held_out = held_out_rows(y, 0.1, seed=3)

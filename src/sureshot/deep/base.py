@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from sureshot.networks.backbones import Backbone, as_inputs
+from sureshot.networks.precision import Precision, encode
 
 Predictor = Callable[[Tensor], Tensor]
 """From embeddings (B, D) to log probabilities of the classes (B, C)."""
@@ -32,6 +33,9 @@ class DeepClassifier(nn.Module, ABC):
 
     one_process: ClassVar[str | None] = None
     """Why it cannot be trained by several processes; None if it can."""
+
+    precision: Precision = "float32"
+    """Of the backbone's passes; whoever trains sets it, a loaded classifier is in float32."""
 
     config: dict[str, Any]
     """What `from_config` builds it again from, as JSON values; the name and the backbone's are among them."""
@@ -78,18 +82,22 @@ class DeepClassifier(nn.Module, ABC):
         """
         return []
 
+    def encoded(self, x: Tensor) -> Tensor:
+        """Embeddings (B, D) of a batch (B, ...), differentiable, in the classifier's mode and precision."""
+        return encode(self.backbone, x, self.precision)
+
     @torch.no_grad()
     def embeddings(self, x: Tensor, at_once: int = 512) -> Tensor:
         """Embeddings (N, D) of rows (N, ...), bytes or floats, in evaluation mode."""
         with self._evaluating():
-            return torch.cat([self.backbone(as_inputs(part)) for part in x.split(at_once)])
+            return torch.cat([self.encoded(as_inputs(part)) for part in x.split(at_once)])
 
     @torch.no_grad()
     def log_probabilities(self, x: Tensor, at_once: int = 512) -> Tensor:
         """Log probabilities (N, C) of the classes at rows (N, ...), in evaluation mode."""
         with self._evaluating():
             predict = self.predictor()
-            return torch.cat([predict(self.backbone(as_inputs(part))) for part in x.split(at_once)])
+            return torch.cat([predict(self.encoded(as_inputs(part))) for part in x.split(at_once)])
 
     @contextmanager
     def _evaluating(self) -> Iterator[None]:

@@ -136,7 +136,7 @@ class TreeNetwork(DeepClassifier):
 
     def losses(self, x: Tensor, y: Tensor, generator: torch.Generator, n_rows: int) -> Tensor:
         """See `DeepClassifier.losses`: of every row the same, as nodes have a loss, not rows."""
-        return self.embedded_loss(self.backbone(x), y).expand(len(y))
+        return self.embedded_loss(self.encoded(x), y).expand(len(y))
 
     def embedded_loss(
         self,

@@ -89,7 +89,7 @@ class GridNetwork(DeepClassifier):
 
     def losses(self, x: Tensor, y: Tensor, generator: torch.Generator, n_rows: int) -> Tensor:
         """See `DeepClassifier.losses`: minus the evidence bound, for each row, its expectation by draws."""
-        mean, variance = self._latents(self.backbone(x))
+        mean, variance = self._latents(self.encoded(x))
         shape = (self.n_samples, *mean.shape)
         noise = torch.randn(shape, generator=generator, dtype=mean.dtype, device=mean.device)
         logits = (mean + variance.sqrt() * noise).mT @ self.mixing.mT  # (S, B, C)

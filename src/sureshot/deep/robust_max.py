@@ -111,7 +111,7 @@ class RobustMaxNetwork(DeepClassifier):
 
     def losses(self, x: Tensor, y: Tensor, generator: torch.Generator, n_rows: int) -> Tensor:
         """See `DeepClassifier.losses`: minus the evidence bound, for each row."""
-        mean, variance = self._latents(self.backbone(x))
+        mean, variance = self._latents(self.encoded(x))
         divergence = self.processes.variational_strategy.kl_divergence().sum()
         return divergence / n_rows - expected_log_robust_max(mean, variance, y, self.epsilon)
 

@@ -38,7 +38,7 @@ class SoftmaxNetwork(DeepClassifier):
 
     def losses(self, x: Tensor, y: Tensor, generator: torch.Generator, n_rows: int) -> Tensor:
         """See `DeepClassifier.losses`."""
-        return functional.cross_entropy(self.linear(self.backbone(x)), y, reduction="none")
+        return functional.cross_entropy(self.linear(self.encoded(x)), y, reduction="none")
 
     def predictor(self) -> Predictor:
         """See `DeepClassifier.predictor`."""

@@ -19,6 +19,7 @@ from sureshot.deep.augmentation import random_crops, random_flips
 from sureshot.deep.base import DeepClassifier
 from sureshot.networks import LoopSettings, Processes, Scores, Trainable, differing_settings, milestones
 from sureshot.networks.backbones import as_inputs
+from sureshot.networks.precision import Precision, check_precision
 from sureshot.networks.seeds import generator_for
 
 KIND = "deep_classifier"
@@ -41,6 +42,7 @@ class ClassifierSettings:
     flip: bool = False  # training images also seen in a mirror
     validate_every: int = 1  # epochs; 0 for no validation
     select_by: Literal["accuracy", "nll"] = "accuracy"
+    precision: Precision = "float32"  # of the backbone
     seed: int = 0  # of the order of rows and of the noise
 
     def __post_init__(self) -> None:
@@ -56,6 +58,7 @@ class ClassifierSettings:
             raise ValueError(f"optimiser must be 'sgd' or 'adam', got {self.optimiser!r}")
         if self.select_by not in ("accuracy", "nll"):
             raise ValueError(f"select_by must be 'accuracy' or 'nll', got {self.select_by!r}")
+        check_precision(self.precision)
 
 
 class ClassifierTraining(Trainable):
@@ -88,6 +91,7 @@ class ClassifierTraining(Trainable):
             )
         self.name = classifier.name
         self.module = self.classifier = classifier.to(group.device)
+        classifier.precision = settings.precision
         self.settings = settings
         self.units_per_step = min(settings.batch_size, len(x))
         self.config = {
