@@ -128,6 +128,15 @@ def run_cells(
     return [record for cell in cells if (record := finished(cell, results)) is not None]
 
 
+def unfinished(records: Sequence[Mapping[str, Any]], cells: Sequence[Cell]) -> list[str]:
+    """Sentences for a page: which cells have failed, and which have no result."""
+    failed = [str(record["key"]) for record in records if FAILED in record]
+    there = {str(record["key"]) for record in records}
+    absent = [cell.key for cell in cells if cell.key not in there]
+    lines = [f"Failed: {', '.join(failed)}."] if failed else []
+    return lines + ([f"Without a result yet: {', '.join(absent)}."] if absent else [])
+
+
 def _record(cell: CellT, folder: Path, run: RunCell[CellT], progress: Progress) -> dict[str, Any]:
     """The record of the result or, if the numbers broke down, of the failure."""
     try:
