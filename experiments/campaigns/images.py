@@ -150,6 +150,7 @@ class ImageCampaign:
             introduction=f"{self.introduction} {_PROTOCOL}",
             records=records,
             cells=cells,
+            results=results,
             settings=settings,
             seeds=settings.seeds,
             published=self.published,

@@ -76,6 +76,19 @@ def test_few_missing_cells_are_named(results: Path) -> None:
     assert outcome.findings[-1] == "Not run: `matchingnet-paper-cosine-5shot-seed0-standard-bfloat16`."
 
 
+def test_results_of_another_meaning_of_a_preset_are_left_out_by_name(results: Path, make_record: Any) -> None:
+    [cell] = CUB.cells(ImageCampaignConfig(shots=(5,), learners=("cdkt_ml",)))
+    record = make_record("cdkt_ml", 0.6) | {"key": cell.key, "labels": cell.labels, "settings": cell.settings()}
+    record["preset_values"] = cell.preset_values() | {"warm_start": False}
+    (results / CUB.name / f"{cell.key}.json").write_text(json.dumps(record))
+    outcome = collect(CUB, results, learners=("protonet", "cdkt_ml", "matchingnet"), shots=(5,))
+    assert outcome.findings[1:] == (
+        f"Left out, as its preset had another warm_start: `{cell.key}`.",
+        "Not run: `matchingnet-paper-cosine-5shot-seed0-standard-bfloat16`.",
+    )
+    assert "cdkt_ml" not in set(outcome.tables[0].frame["learner"])
+
+
 def test_results_in_any_precision_are_shown_and_the_first_decides(results: Path) -> None:
     folder = results / CUB.name
     for cell in CUB.cells(ImageCampaignConfig(shots=(5,), learners=("protonet", "ove_gibbs_pl")), "float32"):
