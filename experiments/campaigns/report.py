@@ -74,7 +74,12 @@ def campaign_outcome(
     return Outcome(
         title=title,
         introduction=introduction,
-        tables=(*_score_tables(summary), *_robustness_tables(robustness), *published_tables(published)),
+        tables=(
+            *_score_tables(summary),
+            *_calibration_tables(summary),
+            *_robustness_tables(robustness),
+            *published_tables(published),
+        ),
         pictures=campaign_pictures(decisive, recommended),
         config=settings,
         seeds=seeds,
@@ -164,6 +169,25 @@ def _score_tables(summary: pd.DataFrame) -> list[Table]:
         )
     everything = Table("scores", "All scores of all evaluations.", shown, digits=4, on_page=False)
     return [*tables, everything]
+
+
+_CALIBRATION = ("learner", "preset", "kernel", "precision", "ece", "mce", "T", "T ece", "T mce", "P ece", "P mce")
+
+
+def _calibration_tables(summary: pd.DataFrame) -> list[Table]:
+    """Calibration errors by the procedure of Ke et al. (2023) and by ours, where both were measured."""
+    shown = _kernels_of_gaussian_processes(summary).dropna(subset=["P ece"])
+    return [
+        Table(
+            f"calibration-{slug(str(evaluation))}",
+            f"**{evaluation}.** Calibration errors of the probabilities as they are; after one temperature fitted on "
+            "validation classes by their likelihood (T); and by the procedure of Ke et al. (P): after the temperature "
+            "of lowest ECE on validation classes, and after another of lowest MCE.",
+            part[list(_CALIBRATION)].sort_values("P ece").reset_index(drop=True),
+            digits=4,
+        )
+        for evaluation, part in shown.groupby("evaluation", sort=False)
+    ]
 
 
 def _kernels_of_gaussian_processes(frame: pd.DataFrame) -> pd.DataFrame:
