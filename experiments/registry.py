@@ -36,6 +36,7 @@ _MODULES = {
     "fscil-clinc150": "fscil_clinc150",
     "bfloat16": "bfloat16",
     "cdkt-switches": "cdkt_switches",
+    "cdkt-studies": "cdkt_studies",
     "cdkt-bound": "cdkt_bound",
     "deep-tree": "deep_tree",
 }
@@ -44,7 +45,15 @@ _MODULES = {
 _IMAGE_CAMPAIGNS = ("omniglot-choice", "omniglot-emnist", "cub", "miniimagenet", "miniimagenet-cub", "miniimagenet32")
 """Experiments of `experiments.campaigns.images`."""
 
-CAMPAIGN_NAMES = ("clinc150-transfer", "fscil-clinc150", "bfloat16", "cdkt-switches", "deep-tree", *_IMAGE_CAMPAIGNS)
+CAMPAIGN_NAMES = (
+    "clinc150-transfer",
+    "fscil-clinc150",
+    "bfloat16",
+    "cdkt-switches",
+    "cdkt-studies",
+    "deep-tree",
+    *_IMAGE_CAMPAIGNS,
+)
 """Experiments of many cells, with the settings ``budget`` and ``train``."""
 
 
