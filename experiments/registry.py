@@ -38,13 +38,22 @@ _MODULES = {
     "cdkt-switches": "cdkt_switches",
     "cdkt-bound": "cdkt_bound",
     "deep-tree": "deep_tree",
+    "fscil-miniimagenet32": "fscil_miniimagenet32",
 }
 """Modules with one experiment, ``EXPERIMENT``."""
 
 _IMAGE_CAMPAIGNS = ("omniglot-choice", "omniglot-emnist", "cub", "miniimagenet", "miniimagenet-cub", "miniimagenet32")
 """Experiments of `experiments.campaigns.images`."""
 
-CAMPAIGN_NAMES = ("clinc150-transfer", "fscil-clinc150", "bfloat16", "cdkt-switches", "deep-tree", *_IMAGE_CAMPAIGNS)
+CAMPAIGN_NAMES = (
+    "clinc150-transfer",
+    "fscil-clinc150",
+    "fscil-miniimagenet32",
+    "bfloat16",
+    "cdkt-switches",
+    "deep-tree",
+    *_IMAGE_CAMPAIGNS,
+)
 """Experiments of many cells, with the settings ``budget`` and ``train``."""
 
 
