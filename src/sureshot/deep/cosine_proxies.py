@@ -123,4 +123,4 @@ def _imprinted(embeddings: Tensor, y: Tensor, classes: range, per_class: int, se
             raise ValueError(f"y must hold each of the labels from {classes.start} to {classes.stop - 1}")
         centres = kmeans_inducing(own, torch.zeros(len(own), dtype=torch.int64), per_class, seed)
         found.append(centres[torch.arange(per_class) % len(centres)])
-    return torch.stack(found)
+    return torch.stack(found) if found else rows.new_zeros(0, per_class, rows.shape[1])

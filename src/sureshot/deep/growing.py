@@ -12,10 +12,24 @@ from typing import Self
 from torch import Tensor
 
 from sureshot.deep.base import DeepClassifier
+from sureshot.networks.backbones import Backbone
 
 
 class GrowingClassifier(DeepClassifier):
     """A deep classifier whose classes may become more."""
+
+    @classmethod
+    @abstractmethod
+    def of_embeddings(
+        cls,
+        backbone: Backbone,
+        embeddings: Tensor,  # (N, D), of rows by this backbone
+        y: Tensor,  # (N,) int64, every class at least once
+        n_classes: int,
+        *,
+        seed: int = 0,  # of what is drawn
+    ) -> Self:
+        """One that begins where the rows are, as far as it has places."""
 
     @abstractmethod
     def grown(

@@ -34,6 +34,13 @@ class SoftmaxNetwork(GrowingClassifier):
         self.linear = dense(weight)
 
     @classmethod
+    def of_embeddings(
+        cls, backbone: Backbone, embeddings: Tensor, y: Tensor, n_classes: int, *, seed: int = 0
+    ) -> SoftmaxNetwork:
+        """See `GrowingClassifier.of_embeddings`: the weights are drawn, whatever the rows are."""
+        return cls(backbone, n_classes, seed=seed)
+
+    @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> SoftmaxNetwork:
         """See `DeepClassifier.from_config`."""
         return cls(backbone_from_config(config["backbone"]), config["n_classes"], seed=config["seed"])
