@@ -90,7 +90,8 @@ class NetworkMethod(SessionMethod, Generic[Kept]):
     backbone : table, optional
         Name and options of the backbone of a network that is trained here; ResNet-18 by default.
     base : table, optional
-        How the base session is trained, keys of `sureshot.deep.ClassifierSettings`.
+        How the base session is trained, keys of `sureshot.deep.ClassifierSettings`; by default the epoch is chosen by
+        ``nll``.
     later : table, optional
         How each later session is trained, likewise; what is left out is the method's own default.
     aside : float
@@ -124,7 +125,9 @@ class NetworkMethod(SessionMethod, Generic[Kept]):
             raise ValueError(f"aside must lie between 0 and 1, got {self.aside}")
         options = dict(_BACKBONE if self.backbone is None else self.backbone)
         check_backbone(options.pop("name", "unnamed"), options)
-        self._base_settings = replace(section("base", ClassifierSettings, self.base or {}), seed=self.seed)
+        # By accuracy, which few rows kept aside soon have in full, the first epoch would often be the best.
+        base = section("base", ClassifierSettings, {"select_by": "nll", **(self.base or {})})
+        self._base_settings = replace(base, seed=self.seed)
         self._later_settings = self._session_settings("later", self.later_defaults, self.later)
 
     @abstractmethod
