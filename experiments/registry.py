@@ -40,6 +40,7 @@ _MODULES = {
     "cdkt-studies": "cdkt_studies",
     "cdkt-bound": "cdkt_bound",
     "deep-tree": "deep_tree",
+    "fscil-miniimagenet32": "fscil_miniimagenet32",
 }
 """Modules with one experiment, ``EXPERIMENT``."""
 
@@ -50,6 +51,7 @@ CAMPAIGN_NAMES = (
     "clinc150-transfer",
     "fscil-clinc150",
     "fscil-clinc150-studies",
+    "fscil-miniimagenet32",
     "bfloat16",
     "cdkt-switches",
     "cdkt-studies",
