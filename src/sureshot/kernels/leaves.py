@@ -23,6 +23,7 @@ from sureshot.kernels.expression import Expression, kernel
 from sureshot.kernels.fields import columns, format_value, scalar, setting, vector
 from sureshot.kernels.gpytorch_kernels import CosineKernel, GammaExponentialKernel, ScaledPolynomialKernel, set_values
 from sureshot.kernels.leaf import Leaf, Stationary, broadcast_over_pairs, inner_products
+from sureshot.kernels.shared_rows import SharedRows
 from sureshot.kernels.unit_sphere import unit_rows
 
 
@@ -108,6 +109,9 @@ class Linear(Leaf):
     def values(self, x1: Tensor, x2: Tensor, paired: bool) -> Tensor:
         first = self.features(x1)
         return inner_products(first, first if x2 is x1 else self.features(x2), paired)
+
+    def on(self, rows: SharedRows) -> Tensor:
+        return super().on(rows) if self.variance.shape[-1] > 1 else self.variance.unsqueeze(-1) * rows.products
 
     def rank(self, width: int) -> int:
         return width

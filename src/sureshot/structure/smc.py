@@ -1,0 +1,173 @@
+"""Sequential Monte Carlo over kernels: weigh by new data, resample, rejuvenate.
+
+`smc_step` is pure: from a state and a batch to the next state. It follows Algorithm 1 of Huang & Wang (2025), with the
+weights and the resampling set right: data come one after another within a batch, resampling and rejuvenation behind it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from sureshot.kernels.shared_rows import SharedRows
+from sureshot.structure.collapsed import Collapsed
+from sureshot.structure.contrasts import Contrasts
+from sureshot.structure.grammar import KernelPrior
+from sureshot.structure.particles import Particles
+from sureshot.structure.rejuvenation import Data, Rejuvenation
+from sureshot.structure.structure import Structure
+
+
+@dataclass(frozen=True)
+class SmcState:
+    """M weighted particles, and the data that they are conditioned on."""
+
+    prior: KernelPrior
+    x: Tensor  # (N, D)
+    y: Tensor  # (N,) int64
+    n_classes: int  # C
+    contrasts: Contrasts  # P
+    particles: Particles
+    latent: Collapsed
+    log_weights: Tensor  # (M,), normalised
+    log_evidence: float  # of all labels, in nats
+
+    @classmethod
+    def start(
+        cls,
+        prior: KernelPrior,
+        n_particles: int,
+        n_classes: int,
+        generator: torch.Generator,
+        structure: Structure | None = None,
+    ) -> SmcState:
+        """Without data: particles from the prior."""
+        return cls(
+            prior,
+            torch.zeros(0, prior.width, dtype=torch.float64),
+            torch.zeros(0, dtype=torch.int64),
+            n_classes,
+            Contrasts.none(),
+            Particles.drawn(prior, n_particles, generator, structure),
+            Collapsed.empty(n_particles),
+            torch.full((n_particles,), -math.log(n_particles), dtype=torch.float64),
+            0.0,
+        )
+
+    @property
+    def effective_sample_size(self) -> float:
+        """``1 / sum w^2``, between 1 and M."""
+        return float((-(2 * self.log_weights).logsumexp(0)).exp())
+
+
+@dataclass(frozen=True)
+class SmcInfo:
+    """What happened in a step."""
+
+    effective_sample_sizes: tuple[float, ...]  # before resampling, of each part of the batch
+    ancestors: tuple[int, ...]  # (M,), of each particle in the state before
+    resampled: bool
+    acceptance: dict[str, float] = field(default_factory=dict)  # by kind of move, over all sweeps
+
+
+@dataclass(frozen=True)
+class SmcSettings:
+    """How a step is done."""
+
+    rejuvenation: Rejuvenation = field(default_factory=Rejuvenation)
+    n_sweeps: int = 1
+    resample_below: float = 0.5  # of M
+    split_below: float = 0.1  # of M: a batch after which fewer are left is taken in two halves
+
+
+def smc_step(
+    state: SmcState,
+    x: Tensor,  # (B, D)
+    y: Tensor,  # (B,) int64
+    generator: torch.Generator,
+    settings: SmcSettings,
+    n_classes: int | None = None,  # as many or more than before
+) -> tuple[SmcState, SmcInfo]:
+    """The state after a batch, and what happened."""
+    grown = extended(state, x, y, n_classes or state.n_classes, generator)
+    m = len(state.particles)
+    size = grown.effective_sample_size
+    if size < settings.split_below * m and len(x) > 1:
+        half = len(x) // 2
+        first, told = smc_step(state, x[:half], y[:half], generator, settings, n_classes)
+        second, then = smc_step(first, x[half:], y[half:], generator, settings, n_classes)
+        return second, _joined(told, then)
+    resampled = size < settings.resample_below * m
+    ancestors = torch.arange(m)
+    if resampled:
+        ancestors = systematic(grown.log_weights, generator)
+        grown = replace(
+            grown,
+            particles=grown.particles.chosen(ancestors.tolist()),
+            latent=grown.latent.chosen(ancestors),
+            log_weights=torch.full_like(grown.log_weights, -math.log(m)),
+        )
+    grown, rates = rejuvenated(grown, generator, settings)
+    return grown, SmcInfo((size,), tuple(ancestors.tolist()), resampled, rates)
+
+
+def extended(state: SmcState, x: Tensor, y: Tensor, n_classes: int, generator: torch.Generator) -> SmcState:
+    """With a batch in the data and the weights, nothing resampled, nothing moved."""
+    n = len(state.x)
+    every = torch.cat([state.x, x])
+    later = Contrasts.of_labels(state.y, n_classes, known=state.n_classes)  # of the rows before, with new classes
+    new = later.followed_by(Contrasts.of_labels(y, n_classes, n))
+    first = 0 if len(later) else n
+    gram = state.particles.grams(state.prior, SharedRows(every, every[first:]))
+    nuggets = state.particles.nuggets(state.prior)
+    shifted = replace(new, row=new.row - first)
+    latent, log_weights = state.latent, state.log_weights
+    if len(new):
+        cross = state.contrasts.covariance(shifted, gram, nuggets * 0 if first else nuggets)
+        corner = shifted.covariance(shifted, gram[:, first:], nuggets)
+        latent, increments = latent.extended(cross, corner, generator)
+        log_weights = log_weights + increments
+    total = log_weights.logsumexp(0)
+    return replace(
+        state,
+        x=every,
+        y=torch.cat([state.y, y]),
+        n_classes=n_classes,
+        contrasts=state.contrasts.followed_by(new),
+        latent=latent,
+        log_weights=log_weights - total,
+        log_evidence=state.log_evidence + float(total),
+    )
+
+
+def rejuvenated(
+    state: SmcState, generator: torch.Generator, settings: SmcSettings
+) -> tuple[SmcState, dict[str, float]]:
+    """After so many sweeps, and the shares of accepted proposals."""
+    data = Data.of(state.prior, state.x, state.contrasts)
+    particles, latent = state.particles, state.latent
+    sums: dict[str, float] = {}
+    for _ in range(settings.n_sweeps):
+        particles, latent, rates = settings.rejuvenation.sweep(data, particles, latent, generator)
+        for name, rate in rates.items():
+            sums[name] = sums.get(name, 0.0) + rate / settings.n_sweeps
+    return replace(state, particles=particles, latent=latent), sums
+
+
+def systematic(log_weights: Tensor, generator: torch.Generator) -> Tensor:
+    """Places (M,) drawn in proportion to normalised weights (M,), by one uniform number."""
+    m = len(log_weights)
+    points = (torch.arange(m, dtype=torch.float64) + torch.rand((), generator=generator, dtype=torch.float64)) / m
+    return torch.searchsorted(log_weights.exp().cumsum(0), points).clamp_max(m - 1)
+
+
+def _joined(first: SmcInfo, second: SmcInfo) -> SmcInfo:
+    return SmcInfo(
+        first.effective_sample_sizes + second.effective_sample_sizes,
+        tuple(first.ancestors[i] for i in second.ancestors),
+        first.resampled or second.resampled,
+        {name: (rate + second.acceptance.get(name, rate)) / 2 for name, rate in first.acceptance.items()},
+    )
