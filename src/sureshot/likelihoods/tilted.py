@@ -1,8 +1,8 @@
 """Exact draws of a Gaussian latent that a logistic factor has seen: the density ``sigma(f) N(f; m, v)``, normalised.
 
-``sigma(f) <= min(1, e^f)``: on the positive side the proposal is the Gaussian itself, on the negative side ``e^f`` moves
-its mean by v. Truncated there, a proposal is accepted with ``sigma(|f|)``, at least one half, wherever m and v are. (To
-draw from the Gaussian and accept with sigma(f) can take ten thousand tries.)
+``sigma(f) <= min(1, e^f)``: on the positive side the proposal is the Gaussian itself, on the negative side ``e^f``
+moves its mean by v. Truncated there, a proposal is accepted with ``sigma(|f|)``, at least one half, wherever m and v
+are. (To draw from the Gaussian and accept with sigma(f) can take ten thousand tries.)
 """
 
 from __future__ import annotations

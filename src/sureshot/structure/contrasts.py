@@ -1,9 +1,9 @@
 """Labels as contrasts of classes: one logistic factor for every pair of a row and a class other than its own.
 
 With a latent function for each class a label says, for every other class c, that ``psi = (f_y - f_c) / sqrt(2)`` is
-likely to be positive, with probability ``sigma(psi)``: one-vs-each, and for two classes exactly the logistic model whose
-latent has the kernel of each f_c. So data are contrasts, all of them "positive", and a class that comes later brings
-contrasts of the rows before.
+likely to be positive, with probability ``sigma(psi)``: one-vs-each, and for two classes exactly the logistic model
+whose latent has the kernel of each f_c. So data are contrasts, all of them "positive", and a class that comes later
+brings contrasts of the rows before.
 
 Reference: Titsias 2016, for one-vs-each; `sureshot.likelihoods.pairwise` without the root of two.
 """
