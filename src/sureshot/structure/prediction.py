@@ -1,4 +1,7 @@
-"""What particles say of queries."""
+"""What weighted particles say of queries: latents that are a mixture of Gaussians, and class probabilities.
+
+Two classes have one latent, ``psi = (f_1 - f_0) / sqrt(2)``, more have ``f_c / sqrt(2)`` each.
+"""
 
 from __future__ import annotations
 
@@ -11,32 +14,56 @@ from sureshot.likelihoods import OneVsEach
 from sureshot.likelihoods.quadrature import log_expected_sigmoid
 from sureshot.structure.smc import SmcState
 
+_LEAST_VARIANCE = 1e-12
 
-def class_moments(
+
+def moments(
     state: SmcState,
     x: Tensor,  # (Q, D)
 ) -> tuple[Tensor, Tensor]:
-    """Means (M, C, Q) and covariances (M, Q, C, C) of ``f_c / sqrt(2)`` under each particle."""
+    """Means (M, L, Q) and covariances (M, Q, L, L) of the latents under each particle, L = 1 for two classes."""
     gram = state.particles.grams(state.prior, SharedRows(state.x, x))  # (M, N, Q)
-    of_classes = state.contrasts.of_classes(state.n_classes) / 2**0.5  # (P, C)
+    coefficients = _coefficients(state)  # (P, L)
     own = state.particles.diagonals(state.prior, x) + state.particles.nuggets(state.prior).unsqueeze(-1)
-    cross = gram[:, state.contrasts.row].unsqueeze(-1) * of_classes.unsqueeze(1)  # (M, P, Q, C)
+    n_latents = coefficients.shape[-1]
+    variance = own if n_latents == 1 else own / 2
+    covariance = torch.diag_embed(variance.unsqueeze(-1).expand(*own.shape, n_latents))
+    cross = gram[:, state.contrasts.row].unsqueeze(-1) * coefficients.unsqueeze(1)  # (M, P, Q, L)
     mean, solved = state.latent.predicted(cross.flatten(-2))
     solved = solved.unflatten(-1, cross.shape[-2:])
-    covariance = torch.diag_embed((own / 2).unsqueeze(-1).expand(*own.shape, state.n_classes))
     covariance = covariance - torch.einsum("mpqc,mpqd->mqcd", solved, solved)
+    covariance.diagonal(dim1=-2, dim2=-1).clamp_(min=_LEAST_VARIANCE)
     return mean.unflatten(-1, cross.shape[-2:]).mT, covariance
 
 
-def probabilities(state: SmcState, x: Tensor) -> Tensor:
-    """Class probabilities of queries (Q, D), averaged over the particles, (Q, C)."""
-    mean, covariance = class_moments(state, x)
-    weights = state.log_weights.exp()
+def probabilities(
+    mean: Tensor,  # (M, L, Q)
+    covariance: Tensor,  # (M, Q, L, L)
+    weights: Tensor,  # (M,)
+    temperature: float = 1.0,  # latents are divided by it
+) -> Tensor:
+    """Class probabilities (Q, C), averaged over the particles."""
+    mean, covariance = mean / temperature, covariance / temperature**2
+    if mean.shape[1] == 1:
+        second = times_vector(log_expected_sigmoid(mean[:, 0], covariance[..., 0, 0]).exp().mT, weights)
+        return torch.stack([1 - second, second], -1)
+    return torch.einsum("m,mcq->qc", weights, OneVsEach().integral(mean, covariance))
+
+
+def unexplained_variance(
+    state: SmcState,
+    x: Tensor,  # (Q, D)
+    covariance: Tensor,  # (M, Q, L, L), of `moments`
+) -> Tensor:
+    """Which share of the prior variance of its latents the data leave, (Q,): near 1 far from all rows."""
+    own = state.particles.diagonals(state.prior, x) - 1  # the constant is the mean of the latents
+    own = own if covariance.shape[-1] == 1 else own / 2
+    nugget = state.particles.nuggets(state.prior).unsqueeze(-1)
+    left = covariance.diagonal(dim1=-2, dim2=-1).mean(-1) - nugget
+    return times_vector((left / own).mT, state.log_weights.exp())
+
+
+def _coefficients(state: SmcState) -> Tensor:
     if state.n_classes == 2:
-        difference = mean[:, 1] - mean[:, 0]
-        spread = covariance[..., 0, 0] + covariance[..., 1, 1] - 2 * covariance[..., 0, 1]
-        second = log_expected_sigmoid(difference, spread.clamp_min(1e-12)).exp()
-        p = times_vector(second.mT, weights)
-        return torch.stack([1 - p, p], -1)
-    found = OneVsEach().integral(mean, covariance)  # (M, C, Q)
-    return torch.einsum("m,mcq->qc", weights, found)
+        return (2.0 * state.contrasts.own - 1).unsqueeze(-1)
+    return state.contrasts.of_classes(state.n_classes) / 2**0.5

@@ -28,7 +28,7 @@ class SmcState:
     prior: KernelPrior
     x: Tensor  # (N, D)
     y: Tensor  # (N,) int64
-    n_classes: int  # C
+    n_classes: int  # C, at least two
     contrasts: Contrasts  # P
     particles: Particles
     latent: Collapsed
