@@ -1,6 +1,6 @@
-"""Rows that are taken away again: the weights of a posterior that never saw them.
+"""Rows and classes that are taken away again: the weights of a posterior that never saw them.
 
-The reverse of taking rows in: one contrast after another, each is integrated out with its Polya-Gamma variable, and a
+The reverse of taking them in: one contrast after another, each is integrated out with its Polya-Gamma variable, and a
 particle's weight is divided by what it predicted for it. Exact; but a row that mattered leaves few particles with
 weight, so resampling and rejuvenation come behind it.
 """
@@ -14,22 +14,25 @@ from torch import Tensor
 
 from sureshot.likelihoods.quadrature import log_expected_sigmoid
 from sureshot.structure.collapsed import Collapsed
+from sureshot.structure.contrasts import Contrasts
 from sureshot.structure.rejuvenation import Data
 from sureshot.structure.smc import SmcState
 
 _LEAST = 1e-12
 
 
-def without_rows(
+def without(
     state: SmcState,
-    stays: Tensor,  # (N,) bool
+    rows: Tensor,  # (N,) bool, those that stay
+    classes: Tensor | None = None,  # (C,) bool, those that stay; all rows of the others must go
 ) -> SmcState:
-    """The state with some rows only, weights adjusted, nothing resampled or moved."""
-    kept = stays[state.contrasts.row]
-    covariance = Data.of(state.prior, state.x, state.contrasts).covariance(state.particles)
+    """The state without some rows and classes, weights adjusted, nothing resampled or moved."""
+    old = state.contrasts
+    classes = torch.ones(state.n_classes, dtype=torch.bool) if classes is None else classes
+    kept = rows[old.row] & classes[old.own] & classes[old.other]
+    covariance = Data.of(state.prior, state.x, old).covariance(state.particles)
     mean, posterior = _posterior(state.latent, covariance, (~kept).nonzero().flatten())
-    log_weights = state.log_weights
-    omega = state.latent.omega[:, ~kept]
+    log_weights, omega = state.log_weights, state.latent.omega[:, ~kept]
     for j in range(omega.shape[-1]):
         w, v = omega[:, j], posterior[:, j, j]
         share = (1 - w * v).clamp_min(_LEAST)
@@ -39,13 +42,14 @@ def without_rows(
         mean = mean + column * gain.unsqueeze(-1)
         posterior = posterior + (w / share)[:, None, None] * column.unsqueeze(-1) * column.unsqueeze(-2)
     places = kept.nonzero().flatten()
-    contrasts = state.contrasts.chosen(places)
+    left, number = old.chosen(places), classes.cumsum(0) - 1
     total = log_weights.logsumexp(0)
     return replace(
         state,
-        x=state.x[stays],
-        y=state.y[stays],
-        contrasts=replace(contrasts, row=(stays.cumsum(0) - 1)[contrasts.row]),
+        x=state.x[rows],
+        y=number[state.y[rows]],
+        n_classes=int(classes.sum()),
+        contrasts=Contrasts((rows.cumsum(0) - 1)[left.row], number[left.own], number[left.other]),
         latent=Collapsed.of(state.latent.omega[:, places], covariance[:, places][:, :, places]),
         log_weights=log_weights - total,
         log_evidence=state.log_evidence + float(total),

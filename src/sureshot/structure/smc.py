@@ -93,25 +93,30 @@ def smc_step(
 ) -> tuple[SmcState, SmcInfo]:
     """The state after a batch, and what happened."""
     grown = extended(state, x, y, n_classes or state.n_classes, generator)
-    m = len(state.particles)
-    size = grown.effective_sample_size
+    m, size = len(state.particles), grown.effective_sample_size
     if size < settings.split_below * m and len(x) > 1:
         half = len(x) // 2
         first, told = smc_step(state, x[:half], y[:half], generator, settings, n_classes)
         second, then = smc_step(first, x[half:], y[half:], generator, settings, n_classes)
         return second, _joined(told, then)
+    return settled(grown, generator, settings)
+
+
+def settled(state: SmcState, generator: torch.Generator, settings: SmcSettings) -> tuple[SmcState, SmcInfo]:
+    """Resampled if need be, and rejuvenated."""
+    m, size = len(state.particles), state.effective_sample_size
     resampled = size < settings.resample_below * m
     ancestors = torch.arange(m)
     if resampled:
-        ancestors = systematic(grown.log_weights, generator)
-        grown = replace(
-            grown,
-            particles=grown.particles.chosen(ancestors.tolist()),
-            latent=grown.latent.chosen(ancestors),
-            log_weights=torch.full_like(grown.log_weights, -math.log(m)),
+        ancestors = systematic(state.log_weights, generator)
+        state = replace(
+            state,
+            particles=state.particles.chosen(ancestors.tolist()),
+            latent=state.latent.chosen(ancestors),
+            log_weights=torch.full_like(state.log_weights, -math.log(m)),
         )
-    grown, rates = rejuvenated(grown, generator, settings)
-    return grown, SmcInfo((size,), tuple(ancestors.tolist()), resampled, rates)
+    state, rates = rejuvenated(state, generator, settings)
+    return state, SmcInfo((size,), tuple(ancestors.tolist()), resampled, rates)
 
 
 def extended(state: SmcState, x: Tensor, y: Tensor, n_classes: int, generator: torch.Generator) -> SmcState:
