@@ -34,6 +34,7 @@ _MODULES = {
     "shot-temperatures": "shot_temperatures",
     "clinc150-transfer": "clinc150_transfer",
     "fscil-clinc150": "fscil_clinc150",
+    "fscil-clinc150-studies": "fscil_clinc150_studies",
     "bfloat16": "bfloat16",
     "cdkt-switches": "cdkt_switches",
     "cdkt-bound": "cdkt_bound",
@@ -44,7 +45,15 @@ _MODULES = {
 _IMAGE_CAMPAIGNS = ("omniglot-choice", "omniglot-emnist", "cub", "miniimagenet", "miniimagenet-cub", "miniimagenet32")
 """Experiments of `experiments.campaigns.images`."""
 
-CAMPAIGN_NAMES = ("clinc150-transfer", "fscil-clinc150", "bfloat16", "cdkt-switches", "deep-tree", *_IMAGE_CAMPAIGNS)
+CAMPAIGN_NAMES = (
+    "clinc150-transfer",
+    "fscil-clinc150",
+    "fscil-clinc150-studies",
+    "bfloat16",
+    "cdkt-switches",
+    "deep-tree",
+    *_IMAGE_CAMPAIGNS,
+)
 """Experiments of many cells, with the settings ``budget`` and ``train``."""
 
 

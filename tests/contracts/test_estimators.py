@@ -72,6 +72,7 @@ TREE_CASES: dict[str, dict[str, Any]] = {
     "sessions, shared root by natural gradients": {"strategy": "shared_root", "inference": "natural_gradient"},
     "sessions, a sub-tree each": {"strategy": "session", "kernel": "cosine", **CHAINS},
     "sessions, rebuilt": {"strategy": "rebuild", "kernel": "unit_matern32", **CHAINS},
+    "sessions, balanced trees": {"strategy": "session", "construction": "balanced_random", **CHAINS},
 }
 SEARCH_CASES: dict[str, dict[str, Any]] = {
     "kernel search": {"n_particles": 4, "n_rejuvenation": 1},

@@ -128,6 +128,14 @@ def test_methods_on_digits(name: str) -> None:
     assert found.last.numbers_per_class >= 64
 
 
+def test_settings_of_trees_are_options() -> None:
+    options = {"strategy": "session", "n_representatives": 2, "kernel": "cosine", "inference": "mean_field"}
+    options |= {"n_chains": 3, "n_sweeps": 2, "construction": "label_order"}
+    method = make_method("tree", 4, **options)
+    assert isinstance(method, EstimatorMethod)
+    assert method.estimator.get_params().items() >= {**options, "random_state": 4}.items()
+
+
 def test_any_estimator_with_partial_fit() -> None:
     # Scikit-learn's wants all classes in its first call; a base session of all of them is a protocol too.
     sessions = load_sessions("digits", n_base=10, way=1)

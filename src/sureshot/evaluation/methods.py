@@ -148,11 +148,26 @@ def tree(
     *,
     seed: int = 0,
     strategy: Literal["recommended", "shared_root", "session", "rebuild"] = "recommended",
+    n_representatives: int = 5,  # this and all below of the strategies of trees
+    kernel: str = "auto",
+    inference: str = "auto",
+    n_chains: int = 30,
+    n_sweeps: int = 10,
+    construction: str = "two_means",
 ) -> SessionMethod:
     """`TreeGPClassifier` by one of its strategies."""
     from sureshot.estimators.tree import TreeGPClassifier
 
-    estimator = TreeGPClassifier(strategy, random_state=seed)
+    estimator = TreeGPClassifier(
+        strategy,
+        n_representatives,
+        kernel,
+        inference,
+        seed,
+        n_chains=n_chains,
+        n_sweeps=n_sweeps,
+        construction=construction,
+    )
     return EstimatorMethod(estimator, TreeGPClassifier.outlier_score, _stated_memory)
 
 

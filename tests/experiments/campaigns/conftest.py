@@ -79,6 +79,7 @@ def make_record() -> MakeRecord:
         nll: float = 0.5,
         ece: float = 0.05,
         tempered_ece: float = 0.01,
+        least_errors: tuple[float, float] | None = None,
         own_auroc: float | None = 0.8,
         corrupted: tuple[float, float] | None = (0.4, 0.6),
         evaluation: str | None = None,
@@ -115,6 +116,9 @@ def make_record() -> MakeRecord:
                 for severity in (1, 5)
             ],
         }
+        variants = {"none": calibration(ece), "temperature": calibration(tempered_ece)}
+        if least_errors is not None:
+            variants["least_ece"], variants["least_mce"] = calibration(least_errors[0]), calibration(least_errors[1])
         return {
             "key": f"{learner}-{shots}-{seed}",
             "labels": {
@@ -131,7 +135,7 @@ def make_record() -> MakeRecord:
             "evaluations": {
                 evaluation or f"5-way {shots}-shot": {
                     "accuracy": _estimate(accuracy, error) | {"batch_deviation": 0.004},
-                    "calibration": {"none": calibration(ece), "temperature": calibration(tempered_ece)},
+                    "calibration": variants,
                     "out_of_episode": {"primary": "negative_max_logit", "scores": scores},
                     "robustness": robustness,
                     "time": {"batched": 0.002},
