@@ -40,7 +40,8 @@ class KernelSearchClassifier(IncrementalClassifier):
     structure : str or None, default=None
         A structure to keep, such as ``"LINEAR + PERIODIC"``, whose parameters only are learnt.
     window : int or None, default=None
-        How many of the latest rows to keep; None keeps all, up to 2,000 comparisons of classes.
+        How many of the latest rows to keep, of those of one call any; None keeps all, up to 2,000 comparisons of
+        classes.
     standardize : bool, default=True
         Whether columns are standardised, by the first call's rows for good.
     random_state : int, RandomState or None, default=None

@@ -164,19 +164,20 @@ class SearchFitted(Fitted):
         """With more rows, in the batches of the schedule, and as many classes."""
         state, steps, kept = self.state, list(self.steps), self.rows
         generator = generator_for(self.seed, "batch", len(steps))
-        rows = _shuffled(_repeated(rows), generator)
+        rows, window = _shuffled(_repeated(rows), generator), self.settings.window
+        if window is not None:
+            rows = _part(rows, slice(max(0, len(rows.y) - window), None))
         self.check_size(len(rows.y), len(classes))
         x, y = inputs_of(rows.x, self.scaling), torch.from_numpy(rows.y)
         begin = 0
         with one_thread():
             for size in self.settings.batches(len(rows.y)) or [0]:
+                if window is not None and len(kept.y) + size > window:
+                    stays = np.arange(len(kept.y)) >= len(kept.y) + size - window
+                    state, kept = without(state, torch.from_numpy(stays)), _part(kept, stays)
                 part = slice(begin, begin + size)
                 state, info = smc_step(state, x[part], y[part], generator, self.settings.smc, len(classes))
                 kept, begin = _joined(kept, _part(rows, part)), begin + size
-                if self.settings.window is not None and len(kept.y) > self.settings.window:
-                    stays = np.arange(len(kept.y)) >= len(kept.y) - self.settings.window
-                    state, _ = settled(without(state, torch.from_numpy(stays)), generator, self.settings.smc)
-                    kept = _part(kept, stays)
                 sizes = info.effective_sample_sizes
                 step = SearchStep(
                     len(kept.y),
@@ -209,7 +210,7 @@ class SearchFitted(Fitted):
         settings = self.settings
         n_rows = len(self.rows.y) + n_more
         if settings.window is not None:
-            n_rows = min(n_rows, settings.window + max(settings.batches(n_more), default=0))
+            n_rows = min(n_rows, settings.window)
         n = n_rows * max(1, n_classes - 1)
         needed, available = 8.0 * _COPIES * settings.n_particles * n**2, memory_budget("auto")
         if n <= MOST_CONTRASTS and needed <= available:
