@@ -1,44 +1,47 @@
 """Latents integrated out: given Polya-Gamma variables, a particle's data are Gaussian.
 
 Data are P contrasts, each a logistic factor ``sigma(psi_p)`` of a Gaussian latent with prior covariance S. Given
-``omega_p ~ PG(1, psi_p)`` the factors are Gaussian, ``exp(psi / 2 - omega psi^2 / 2)``, so psi is integrated out, and a
-kernel's likelihood is (up to what does not depend on it)
+``omega_p ~ PG(1, psi_p)`` the factors are Gaussian, ``exp(psi / 2 - omega psi^2 / 2)``: as if ``1 / (2 omega_p)`` had
+been seen with noise of variance ``1 / omega_p``. So psi is integrated out, and a kernel's likelihood is (up to what
+does not depend on it)
 
-    log p(y | omega, S) = b' m / 2 - log|B| / 2,   B = I + W^1/2 S W^1/2 = L L',   m = (S^-1 + W)^-1 b,   b = 1/2.
+    log p(y | omega, S) = -|u|^2 / 2 - log|B| / 2,   B = I + W^1/2 S W^1/2 = L L',   u = L^-1 W^-1/2 b,   b = 1/2.
 
 New data come one after another: a datum's weight is ``E[sigma(psi)]`` under its predictive distribution, exactly; then
 psi is drawn given the label, and omega given psi. So the weight looks ahead to nothing that is drawn after it, and the
-product of the weights is an unbiased estimate of the evidence.
+product of the weights is an unbiased estimate of the evidence. The factor L grows by a row with each datum, and no
+covariance that rounding has made indefinite stops it; where S cannot be factorised afresh the likelihood is zero.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from sureshot.gaussian.algebra import factor_plus_identity, solve_vectors, times_vector
+from sureshot.gaussian.algebra import solve_vectors, times_vector
 from sureshot.likelihoods.polya_gamma import sample_polya_gamma
 from sureshot.likelihoods.quadrature import log_expected_sigmoid
 from sureshot.likelihoods.tilted import sample_tilted
 
 _SHIFT = 0.5  # b, of a contrast that is positive
+_LEAST_VARIANCE = 1e-12
 
 
 class Collapsed(NamedTuple):
     """Of M particles with P data."""
 
     omega: Tensor  # (M, P)
-    factor: Tensor  # (M, P, P), L
-    whitened: Tensor  # (M, P), ``L^-1 W^1/2 S b``
-    prior_mean_square: Tensor  # (M,), ``b' S b``
+    factor: Tensor  # (M, P, P), L; NaN for particles that have none
+    whitened: Tensor  # (M, P), u
 
     @classmethod
     def empty(cls, n_particles: int) -> Collapsed:
         """Without data."""
         zeros = torch.zeros(n_particles, 0, dtype=torch.float64)
-        return cls(zeros, torch.zeros(n_particles, 0, 0, dtype=torch.float64), zeros, zeros.sum(-1))
+        return cls(zeros, torch.zeros(n_particles, 0, 0, dtype=torch.float64), zeros)
 
     @classmethod
     def of(
@@ -48,15 +51,22 @@ class Collapsed(NamedTuple):
     ) -> Collapsed:
         """Given the Polya-Gamma variables."""
         root = omega.sqrt()
-        factor = factor_plus_identity(root.unsqueeze(-1) * covariance * root.unsqueeze(-2))
-        shifted = _SHIFT * covariance.sum(-1)
-        return cls(omega, factor, solve_vectors(factor, root * shifted, upper=False), _SHIFT * shifted.sum(-1))
+        scaled = root.unsqueeze(-1) * covariance * root.unsqueeze(-2)
+        scaled.diagonal(dim1=-2, dim2=-1).add_(1)
+        factor, failed = torch.linalg.cholesky_ex(scaled)
+        if bool(failed.any()):
+            factor[failed > 0] = math.nan
+        return cls(omega, factor, solve_vectors(factor, _SHIFT / root, upper=False))
 
     @property
     def log_likelihood(self) -> Tensor:
-        """``log p(y | omega, S)`` in nats (M,), up to what does not depend on S."""
-        fit = self.prior_mean_square - self.whitened.square().sum(-1)
-        return 0.5 * fit - self.factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        """``log p(y | omega, S)`` in nats (M,), up to what does not depend on S; minus infinity without a factor."""
+        found = -0.5 * self.whitened.square().sum(-1) - self.factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return torch.where(found.isfinite(), found, -math.inf)
+
+    def first(self, n: int) -> Collapsed:
+        """Of the first n data only."""
+        return Collapsed(self.omega[:, :n], self.factor[:, :n, :n], self.whitened[:, :n])
 
     def chosen(self, places: Tensor) -> Collapsed:
         """Of some particles."""
@@ -74,8 +84,8 @@ class Collapsed(NamedTuple):
         cross: Tensor,  # (M, P, Q), prior covariances of the data with queries
     ) -> tuple[Tensor, Tensor]:
         """Means (M, Q) of queries, and ``X`` (M, P, Q) so that ``X' X`` is what the data take off their covariance."""
-        own = self._solved(cross)
-        return _SHIFT * cross.sum(-2) - times_vector(own.mT, self.whitened), own
+        own = torch.linalg.solve_triangular(self.factor, self.omega.sqrt().unsqueeze(-1) * cross, upper=False)
+        return times_vector(own.mT, self.whitened), own
 
     def extended(
         self,
@@ -83,45 +93,57 @@ class Collapsed(NamedTuple):
         corner: Tensor,  # (M, B, B), of the new ones
         generator: torch.Generator,
     ) -> tuple[Collapsed, Tensor]:
-        """With new data, and the logarithms of the weights (M,) that they have."""
+        """With new data, and the logarithms of their weights (M, B) given those before.
+
+        A datum whose prediction is not finite has weight zero.
+        """
         mean, own = self.predicted(cross)
         covariance = corner - own.mT @ own
-        first_mean, first_covariance = mean, covariance
-        log_weights, omega = mean.new_zeros(len(mean)), torch.empty_like(mean)
+        log_weights, omega, whitened = (torch.empty_like(mean) for _ in range(3))
+        below = torch.zeros_like(covariance)
         for j in range(corner.shape[-1]):
-            variance = covariance[:, j, j].clamp_min(1e-12)
-            log_weights = log_weights + log_expected_sigmoid(mean[:, j], variance)
-            omega[:, j] = sample_polya_gamma(1, sample_tilted(mean[:, j], variance, generator), generator)
-            column, weight = covariance[:, :, j], omega[:, j] / (1 + omega[:, j] * variance)
-            gain = _SHIFT - omega[:, j] * mean[:, j]
-            mean = mean + column * (gain / (1 + omega[:, j] * variance)).unsqueeze(-1)
-            covariance = covariance - weight[:, None, None] * column.unsqueeze(-1) * column.unsqueeze(-2)
-        root = omega.sqrt()
-        corner_factor = factor_plus_identity(root.unsqueeze(-1) * first_covariance * root.unsqueeze(-2))
-        shifted = first_mean + _SHIFT * first_covariance.sum(-1)
-        whitened = [self.whitened + _SHIFT * own.sum(-1), solve_vectors(corner_factor, root * shifted, upper=False)]
+            known = mean[:, j].isfinite() & covariance[:, j, j].isfinite()
+            centre = torch.where(known, mean[:, j], 0)
+            variance = torch.where(known, covariance[:, j, j], 1).clamp_min(_LEAST_VARIANCE)
+            log_weights[:, j] = torch.where(known, log_expected_sigmoid(centre, variance), -math.inf)
+            weight = sample_polya_gamma(1, sample_tilted(centre, variance, generator), generator)
+            pivot = 1 + weight * variance
+            gain, column = _SHIFT - weight * centre, covariance[:, :, j]
+            omega[:, j] = weight
+            whitened[:, j] = gain / (weight * pivot).sqrt()
+            below[:, j + 1 :, j] = column[:, j + 1 :] * (weight / pivot).sqrt().unsqueeze(-1)
+            below[:, j, j] = (pivot / weight).sqrt()
+            mean = mean + column * (gain / pivot).unsqueeze(-1)
+            covariance = covariance - (weight / pivot)[:, None, None] * column.unsqueeze(-1) * column.unsqueeze(-2)
+        root = omega.sqrt().unsqueeze(-1)
         above = torch.cat([self.factor, torch.zeros_like(cross)], -1)
-        below = torch.cat([root.unsqueeze(-1) * own.mT, corner_factor], -1)
-        square = self.prior_mean_square + _SHIFT**2 * (2 * cross.sum((-2, -1)) + corner.sum((-2, -1)))
-        grown = Collapsed(
-            torch.cat([self.omega, omega], -1), torch.cat([above, below], -2), torch.cat(whitened, -1), square
-        )
-        return grown, log_weights
+        grown = torch.cat([above, torch.cat([root * own.mT, root * below], -1)], -2)
+        parts = torch.cat([self.omega, omega], -1), grown, torch.cat([self.whitened, whitened], -1)
+        return Collapsed(*parts), log_weights
 
     def refreshed(
         self,
         covariance: Tensor,  # (M, P, P), S
         generator: torch.Generator,
     ) -> Collapsed:
-        """One sweep: psi given omega (Matheron's rule), omega given psi."""
+        """One sweep: psi given omega (Matheron's rule), omega given psi; a particle that rounding stops stays."""
         root = self.omega.sqrt()
         noise = torch.randn(2, *self.omega.shape, generator=generator, dtype=torch.float64)
-        prior = times_vector(torch.linalg.cholesky(covariance), noise[0])
+        prior = times_vector(_root(covariance), noise[0])
         seen = root * prior + noise[1]
         gap = solve_vectors(self.factor, _SHIFT / root - seen, upper=False)
         gap = solve_vectors(self.factor.mT, gap, upper=True)
         psi = prior + times_vector(covariance, root * gap)
-        return Collapsed.of(sample_polya_gamma(1, psi, generator), covariance)
+        drawn = sample_polya_gamma(1, psi.nan_to_num(0, 0, 0), generator)
+        fresh = Collapsed.of(drawn, covariance)
+        moved = (psi.isfinite().all(-1) & fresh.log_likelihood.isfinite()).nonzero().flatten()
+        return self.replaced(moved, fresh.chosen(moved))
 
-    def _solved(self, cross: Tensor) -> Tensor:
-        return torch.linalg.solve_triangular(self.factor, self.omega.sqrt().unsqueeze(-1) * cross, upper=False)
+
+def _root(covariance: Tensor) -> Tensor:
+    """R (M, P, P) with ``R R' = S``, or the nearest where rounding has made S indefinite."""
+    root, failed = torch.linalg.cholesky_ex(covariance)
+    if bool(failed.any()):
+        values, vectors = torch.linalg.eigh(covariance[failed > 0].nan_to_num(0, 0, 0))
+        root[failed > 0] = vectors * values.clamp_min(0).sqrt().unsqueeze(-2)
+    return root

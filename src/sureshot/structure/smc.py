@@ -80,7 +80,7 @@ class SmcSettings:
     rejuvenation: Rejuvenation = field(default_factory=Rejuvenation)
     n_sweeps: int = 1
     resample_below: float = 0.5  # of M
-    split_below: float = 0.1  # of M: a batch after which fewer are left is taken in two halves
+    split_below: float = 0.1  # of M: after the row of a batch with which fewer are left its rest is a batch of its own
 
 
 def smc_step(
@@ -91,21 +91,23 @@ def smc_step(
     settings: SmcSettings,
     n_classes: int | None = None,  # as many or more than before
 ) -> tuple[SmcState, SmcInfo]:
-    """The state after a batch, and what happened."""
-    grown = extended(state, x, y, n_classes or state.n_classes, generator)
-    m, size = len(state.particles), grown.effective_sample_size
-    if size < settings.split_below * m and len(x) > 1:
-        half = len(x) // 2
-        first, told = smc_step(state, x[:half], y[:half], generator, settings, n_classes)
-        second, then = smc_step(first, x[half:], y[half:], generator, settings, n_classes)
-        return second, _joined(told, then)
-    return settled(grown, generator, settings)
+    """The state after a batch, and what happened; ValueError for rows that are not finite."""
+    if not bool(x.isfinite().all()):
+        raise ValueError("x must be finite, but has NaN or infinite values")
+    m, c = len(state.particles), n_classes or state.n_classes
+    grown, taken = extended(state, x, y, c, generator, settings.split_below * m)
+    grown, told = settled(grown, generator, settings)
+    if taken == len(x):
+        return grown, told
+    last, then = smc_step(grown, x[taken:], y[taken:], generator, settings, c)
+    return last, _joined(told, then)
 
 
 def settled(state: SmcState, generator: torch.Generator, settings: SmcSettings) -> tuple[SmcState, SmcInfo]:
     """Resampled if need be, and rejuvenated."""
     m, size = len(state.particles), state.effective_sample_size
-    resampled = size < settings.resample_below * m
+    # A particle of weight zero may be one whose numbers have overflown: none stays.
+    resampled = size < settings.resample_below * m or not bool(state.log_weights.isfinite().all())
     ancestors = torch.arange(m)
     if resampled:
         ancestors = systematic(state.log_weights, generator)
@@ -119,8 +121,19 @@ def settled(state: SmcState, generator: torch.Generator, settings: SmcSettings) 
     return state, SmcInfo((size,), tuple(ancestors.tolist()), resampled, rates)
 
 
-def extended(state: SmcState, x: Tensor, y: Tensor, n_classes: int, generator: torch.Generator) -> SmcState:
-    """With a batch in the data and the weights, nothing resampled, nothing moved."""
+def extended(
+    state: SmcState,
+    x: Tensor,  # (B, D)
+    y: Tensor,  # (B,) int64
+    n_classes: int,
+    generator: torch.Generator,
+    enough: float = 0.0,
+) -> tuple[SmcState, int]:
+    """With a batch in the data and the weights, nothing resampled, nothing moved; and how many of its rows.
+
+    These end with the first after which the effective sample size is not `enough`. (To look at all of them and then to
+    begin again with fewer would make the evidence depend on which estimates of it are liked.)
+    """
     n = len(state.x)
     every = torch.cat([state.x, x])
     later = Contrasts.of_labels(state.y, n_classes, known=state.n_classes)  # of the rows before, with new classes
@@ -129,23 +142,35 @@ def extended(state: SmcState, x: Tensor, y: Tensor, n_classes: int, generator: t
     gram = state.particles.grams(state.prior, SharedRows(every, every[first:]))
     nuggets = state.particles.nuggets(state.prior)
     shifted = replace(new, row=new.row - first)
-    latent, log_weights = state.latent, state.log_weights
-    if len(new):
-        cross = state.contrasts.covariance(shifted, gram, nuggets * 0 if first else nuggets)
-        corner = shifted.covariance(shifted, gram[:, first:], nuggets)
-        latent, increments = latent.extended(cross, corner, generator)
-        log_weights = log_weights + increments
-    total = log_weights.logsumexp(0)
+    cross = state.contrasts.covariance(shifted, gram, nuggets * 0 if first else nuggets)
+    corner = shifted.covariance(shifted, gram[:, first:], nuggets)
+    latent, increments = state.latent.extended(cross, corner, generator)
+    behind = (new.row < n + torch.arange(1, len(x) + 1).unsqueeze(-1)).sum(-1)  # contrasts up to each row
+    summed = torch.cat([state.log_weights.unsqueeze(-1), increments], -1).cumsum(-1)  # (M, P + 1)
+    taken = len(x)
+    if len(x):
+        after = summed[:, behind]
+        sizes = (2 * after.logsumexp(0) - (2 * after).logsumexp(0)).exp()
+        few = (~(sizes >= enough)).nonzero().flatten()
+        taken = int(few[0]) + 1 if len(few) else taken
+    n_new = int(behind[taken - 1]) if taken else len(new)
+    log_weights = summed[:, n_new]
+    total = float(log_weights.logsumexp(0))
+    if total == -math.inf:
+        raise ValueError(
+            f"the kernels of all particles overflow on the rows up to row {taken - 1} of the batch; "
+            "scale the columns as those of the first batch"
+        )
     return replace(
         state,
-        x=every,
-        y=torch.cat([state.y, y]),
+        x=every[: n + taken],
+        y=torch.cat([state.y, y[:taken]]),
         n_classes=n_classes,
-        contrasts=state.contrasts.followed_by(new),
-        latent=latent,
+        contrasts=state.contrasts.followed_by(new.chosen(torch.arange(n_new))),
+        latent=latent.first(len(state.contrasts) + n_new),
         log_weights=log_weights - total,
-        log_evidence=state.log_evidence + float(total),
-    )
+        log_evidence=state.log_evidence + total,
+    ), taken
 
 
 def rejuvenated(
