@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
+from torch import Tensor
 
 from sureshot.estimators.base import FittedAttribute, IncrementalClassifier
 from sureshot.estimators.class_labels import class_numbers, kept_classes
@@ -40,8 +41,8 @@ class KernelSearchClassifier(IncrementalClassifier):
     structure : str or None, default=None
         A structure to keep, such as ``"LINEAR + PERIODIC"``, whose parameters only are learnt.
     window : int or None, default=None
-        How many of the latest rows to keep, of those of one call any; None keeps all, up to 2,000 comparisons of
-        classes.
+        How many of the latest rows to keep; None keeps all, up to 2,000 comparisons of classes. Rows of one call have
+        no order among themselves: of more than the window, some are drawn.
     standardize : bool, default=True
         Whether columns are standardised, by the first call's rows for good.
     random_state : int, RandomState or None, default=None
@@ -49,7 +50,7 @@ class KernelSearchClassifier(IncrementalClassifier):
     n_jobs : int or None, default=None
         Threads among which particles are divided; the result is the same.
     callback : callable or None, default=None
-        Called with a `SearchStep` after each batch.
+        Called with a `SearchStep` after each batch. If it raises, the call to `fit` or `partial_fit` changes nothing.
 
     Attributes
     ----------
@@ -117,6 +118,18 @@ class KernelSearchClassifier(IncrementalClassifier):
     steps_ = FittedAttribute("steps")
 
     _format = SEARCH_FORMAT
+
+    def particle_proba(self, X: Any) -> np.ndarray:
+        """Class probabilities under each kernel alone (M, n, C), in the order of ``particles_``.
+
+        Their average by weight is `predict_proba`.
+        """
+
+        def particles(fitted: Any, queries: Tensor) -> tuple[Tensor]:
+            return (fitted.particle_probabilities(queries),)
+
+        (found,) = self._predict_in_blocks(self._current(), X, particles)
+        return found.swapaxes(0, 1)
 
     def forget(self, classes: Any) -> Self:
         """Remove classes with all their rows; the others are as if these had never been seen, but for sampling error.

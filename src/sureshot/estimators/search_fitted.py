@@ -30,7 +30,7 @@ from sureshot.networks.seeds import generator_for
 from sureshot.structure.canonical import canonical
 from sureshot.structure.collapsed import Collapsed
 from sureshot.structure.grammar import KernelPrior
-from sureshot.structure.prediction import moments, probabilities, unexplained_variance
+from sureshot.structure.prediction import distance_from_rows, moments, probabilities, unexplained_variance
 from sureshot.structure.rejuvenation import Data
 from sureshot.structure.removal import without
 from sureshot.structure.smc import SmcState, settled, smc_step
@@ -48,7 +48,7 @@ class SearchStep:
 
     n_rows: int  # behind it
     effective_sample_sizes: tuple[float, ...]  # before resampling, of each part of the batch
-    ancestors: tuple[int, ...]  # of each particle
+    ancestors: tuple[int, ...]  # of each particle, its place before the batch
     resampled: bool
     acceptance: dict[str, float]  # by kind of move
     log_evidence: float
@@ -88,10 +88,15 @@ class SearchFitted(Fitted):
         return posterior_of(self.state)
 
     @property
+    def order(self) -> Tensor:
+        """Places of the particles (M,), heaviest first."""
+        return self.weights.argsort(descending=True, stable=True)
+
+    @property
     def particles(self) -> list[WeightedKernel]:
         """All particles, heaviest first."""
         state, found = self.state, []
-        for i in self.weights.argsort(descending=True, stable=True).tolist():
+        for i in self.order.tolist():
             structure, z = state.particles.structures[i], state.particles.z[i]
             kernel = state.prior.kernel(structure, z[1:])
             found.append(
@@ -127,6 +132,19 @@ class SearchFitted(Fitted):
         found = probabilities(mean, covariance, self.weights, temperature)
         return found / found.sum(-1, keepdim=True)
 
+    def particle_probabilities(self, queries: Tensor) -> Tensor:
+        """Class probabilities under each particle (Q, M, C), in the order of `particles`."""
+        if len(self.classes) == 1:
+            return queries.new_ones(len(queries), len(self.weights), 1)
+        alone = queries.new_ones(1)
+        return torch.stack(
+            [
+                probabilities(mean.unsqueeze(0), covariance.unsqueeze(0), alone, self.temperature)
+                for mean, covariance in zip(*(part[self.order] for part in self.moments(queries)), strict=True)
+            ],
+            1,
+        )
+
     def latents(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """See `Predictor.latents`; those of the mixture of particles."""
         means, covariance = moments(self.state, queries)
@@ -138,8 +156,12 @@ class SearchFitted(Fitted):
         return mean, spread
 
     def outlier_scores(self, queries: Tensor) -> Tensor:
-        """See `Predictor.outlier_scores`: the share of the latents' prior variance that the data leave."""
-        return unexplained_variance(self.state, queries, moments(self.state, queries)[1])
+        """See `Predictor.outlier_scores`: the mean of what data leave unknown of the latents and how far off rows are.
+
+        Either alone misses something: a line is known best far away, and among a hundred columns all rows are far.
+        """
+        unexplained = unexplained_variance(self.state, queries, moments(self.state, queries)[1])
+        return (unexplained + distance_from_rows(self.state, queries)) / 2
 
     def entropies(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
         """See `Predictor.entropies`."""
@@ -164,10 +186,12 @@ class SearchFitted(Fitted):
         """With more rows, in the batches of the schedule, and as many classes."""
         state, steps, kept = self.state, list(self.steps), self.rows
         generator = generator_for(self.seed, "batch", len(steps))
-        rows, window = _shuffled(_repeated(rows), generator), self.settings.window
+        window = self.settings.window
+        most = rows.weight.sum() if window is None else min(rows.weight.sum(), window)
+        self.check_size(most, len(classes))
+        rows = _shuffled(_repeated(rows), generator)
         if window is not None:
             rows = _part(rows, slice(max(0, len(rows.y) - window), None))
-        self.check_size(len(rows.y), len(classes))
         x, y = inputs_of(rows.x, self.scaling), torch.from_numpy(rows.y)
         begin = 0
         with one_thread():
@@ -178,10 +202,9 @@ class SearchFitted(Fitted):
                 part = slice(begin, begin + size)
                 state, info = smc_step(state, x[part], y[part], generator, self.settings.smc, len(classes))
                 kept, begin = _joined(kept, _part(rows, part)), begin + size
-                sizes = info.effective_sample_sizes
                 step = SearchStep(
                     len(kept.y),
-                    sizes,
+                    info.effective_sample_sizes,
                     info.ancestors,
                     info.resampled,
                     info.acceptance,
@@ -205,23 +228,24 @@ class SearchFitted(Fitted):
             fewer = replace(self, classes=self.classes[stays], rows=replace(left, y=number[left.y]))
             return fewer.with_state(state)
 
-    def check_size(self, n_more: int, n_classes: int) -> None:
+    def check_size(self, n_more: float, n_classes: int) -> None:
         """Refuse more rows than can be worked with, with an estimate and what to try."""
         settings = self.settings
         n_rows = len(self.rows.y) + n_more
         if settings.window is not None:
             n_rows = min(n_rows, settings.window)
-        n = n_rows * max(1, n_classes - 1)
+        pairs = max(1, n_classes - 1)
+        n = n_rows * pairs
         needed, available = 8.0 * _COPIES * settings.n_particles * n**2, memory_budget("auto")
         if n <= MOST_CONTRASTS and needed <= available:
             return
-        hours = settings.n_particles * max(1, settings.n_rejuvenation) * 20 * n**3 / 3 / 5e9 / 3600
-        what = f"{n_rows} rows" + (f" of {n_classes} classes, {n} comparisons" if n_classes > 2 else "")
+        seconds = settings.n_particles * max(1, settings.n_rejuvenation) * 20 * n**3 / 3 / 5e9
+        what = f"{n_rows:.0f} rows" + (f" of {n_classes} classes, {n:.0f} comparisons" if n_classes > 2 else "")
         raise MemoryError(
             f"a search over kernels with {what} and {settings.n_particles} particles would take about "
-            f"{in_bytes(needed)} and {hours:.1f} hours for the last batch; at most {MOST_CONTRASTS} comparisons and "
-            f"{in_bytes(available)} may be used: keep the latest rows only (window={MOST_CONTRASTS // 2}), take fewer "
-            "rows or particles, or use GPClassifier."
+            f"{in_bytes(needed)} and {_in_time(seconds)} for the last batch; at most {MOST_CONTRASTS} comparisons and "
+            f"{in_bytes(available)} may be used: keep the latest rows only (window={MOST_CONTRASTS // (2 * pairs)}), "
+            "take fewer rows or particles, or use GPClassifier."
         )
 
     def with_state(self, state: SmcState) -> SearchFitted:
@@ -238,12 +262,15 @@ def first_fitted(training: TrainingSet, settings: SearchSettings, seed: int) -> 
     x, weight = training.rows.x, training.rows.weight
     scaling = fit_scaling(x, weight, settings.standardize)
     if len(scaling.kept) < x.shape[1]:
-        warnings.warn(f"ignored {x.shape[1] - len(scaling.kept)} constant columns of {x.shape[1]}", stacklevel=6)
+        warnings.warn(f"ignored {x.shape[1] - len(scaling.kept)} constant columns of {x.shape[1]}", stacklevel=5)
     elif settings.standardize and len(np.unique(training.rows.y)) == 1:
         scaling = with_rare_values(scaling, x, weight)
     prior = KernelPrior(settings.grammar, len(scaling.kept))
     if settings.structure is not None:
-        prior.check(settings.structure)
+        try:
+            prior.check(settings.structure)
+        except ValueError as error:
+            raise ValueError(f"structure: {error}") from error
     generator = generator_for(seed, "particles")
     state = SmcState.start(prior, settings.n_particles, len(training.classes), generator, settings.structure)
     none = _part(training.rows, slice(0, 0))
@@ -300,6 +327,14 @@ def _repeated(rows: LabelledRows) -> LabelledRows:
         )
     times = rows.weight.astype(np.int64)
     return LabelledRows(rows.x.repeat(times, 0), rows.y.repeat(times), np.ones(int(times.sum())))
+
+
+def _in_time(seconds: float) -> str:
+    """For people, such as "3 minutes"."""
+    for unit, length in (("hours", 3600), ("minutes", 60)):
+        if seconds >= 1.5 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(1, seconds):.0f} seconds"
 
 
 def _shuffled(rows: LabelledRows, generator: torch.Generator) -> LabelledRows:

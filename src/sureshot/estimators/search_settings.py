@@ -35,7 +35,9 @@ class SearchSettings:
     @classmethod
     def checked(cls, arguments: Mapping[str, Any]) -> SearchSettings:
         """The settings that the constructor's arguments stand for, all checked."""
-        window, structure = arguments["window"], arguments["structure"]
+        window, structure, callback = arguments["window"], arguments["structure"], arguments.get("callback")
+        if callback is not None and not callable(callback):
+            raise ValueError(f"callback must be None or a function of a SearchStep; got {callback!r}.")
         return cls(
             count("n_particles", arguments["n_particles"], 1),
             _grammar(arguments["grammar"]),
@@ -54,7 +56,7 @@ class SearchSettings:
         return SmcSettings(moves, n_sweeps=self.n_rejuvenation)
 
     def batches(self, n_rows: int) -> list[int]:
-        """Sizes of the batches in which so many rows are taken in."""
+        """Sizes of the batches in which so many rows are taken in; a window's rows at most."""
         if isinstance(self.schedule, tuple):
             ends = [min(n_rows, end) for end in np.cumsum(self.schedule)]
         elif self.schedule == "linear":
@@ -63,6 +65,8 @@ class SearchSettings:
             ends = [FIRST_BATCH * 2**k for k in range(max(0, math.ceil(math.log2(max(1, n_rows / FIRST_BATCH)))))]
         else:
             ends = []
+        if self.window is not None:
+            ends = sorted({*ends, *range(self.window, n_rows, self.window)})
         sizes = np.diff([0, *ends, n_rows])
         return [int(size) for size in sizes if size > 0]
 

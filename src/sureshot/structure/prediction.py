@@ -5,16 +5,20 @@ Two classes have one latent, ``psi = (f_1 - f_0) / sqrt(2)``, more have ``f_c / 
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from sureshot.gaussian.algebra import times_vector
+from sureshot.kernels import RBF
 from sureshot.kernels.shared_rows import SharedRows
 from sureshot.likelihoods import OneVsEach
 from sureshot.likelihoods.quadrature import log_expected_sigmoid
 from sureshot.structure.smc import SmcState
 
 _LEAST_VARIANCE = 1e-12
+_ROW_NOISE = 0.1
 
 
 def moments(
@@ -55,12 +59,32 @@ def unexplained_variance(
     x: Tensor,  # (Q, D)
     covariance: Tensor,  # (M, Q, L, L), of `moments`
 ) -> Tensor:
-    """Which share of the prior variance of its latents the data leave, (Q,): near 1 far from all rows."""
+    """Which share of the prior variance of its latents the data leave, (Q,): at most 1.
+
+    Near 1 where data say nothing, which is not to say far from all rows: a line is known best far away.
+    """
     own = state.particles.diagonals(state.prior, x) - 1  # the constant is the mean of the latents
     own = own if covariance.shape[-1] == 1 else own / 2
     nugget = state.particles.nuggets(state.prior).unsqueeze(-1)
     left = covariance.diagonal(dim1=-2, dim2=-1).mean(-1) - nugget
-    return times_vector((left / own).mT, state.log_weights.exp())
+    return times_vector((left / own).clamp_max(1).mT, state.log_weights.exp())
+
+
+def distance_from_rows(
+    state: SmcState,
+    x: Tensor,  # (Q, D)
+) -> Tensor:
+    """How far queries are from all rows, whatever kernels and labels say, (Q,): 0 among many, 1 far away.
+
+    The variance that is left of a process of variance 1 that was observed at every row, with a little noise. Its kernel
+    is squared-exponential, its length-scale the prior's median.
+    """
+    lengthscale = math.sqrt(state.prior.width) * math.exp(state.prior.grammar.relative_lengthscale.mean)
+    kernel = RBF(torch.tensor([lengthscale], dtype=x.dtype))
+    gram = kernel.on(SharedRows(state.x))
+    factor = torch.linalg.cholesky(gram + _ROW_NOISE * torch.eye(len(gram), dtype=gram.dtype))
+    solved = torch.linalg.solve_triangular(factor, kernel.on(SharedRows(state.x, x)), upper=False)
+    return 1 - solved.square().sum(0)
 
 
 def _coefficients(state: SmcState) -> Tensor:
