@@ -13,12 +13,19 @@ product of the weights is an unbiased estimate of the evidence.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from sureshot.gaussian.algebra import factor_plus_identity, solve_vectors, times_vector
+from sureshot.gaussian.algebra import (
+    cholesky_with_jitter,
+    grown_triangle,
+    solve_vectors,
+    times_vector,
+    weighted_factors,
+)
 from sureshot.likelihoods.polya_gamma import sample_polya_gamma
 from sureshot.likelihoods.quadrature import log_expected_sigmoid
 from sureshot.likelihoods.tilted import sample_tilted
@@ -45,10 +52,11 @@ class Collapsed(NamedTuple):
         cls,
         omega: Tensor,  # (M, P)
         covariance: Tensor,  # (M, P, P), S
+        out: Tensor | None = None,  # (M, P, P), where to put the factor
     ) -> Collapsed:
         """Given the Polya-Gamma variables."""
         root = omega.sqrt()
-        factor = factor_plus_identity(root.unsqueeze(-1) * covariance * root.unsqueeze(-2))
+        factor = weighted_factors(covariance, root, out)
         shifted = _SHIFT * covariance.sum(-1)
         return cls(omega, factor, solve_vectors(factor, root * shifted, upper=False), _SHIFT * shifted.sum(-1))
 
@@ -58,16 +66,27 @@ class Collapsed(NamedTuple):
         fit = self.prior_mean_square - self.whitened.square().sum(-1)
         return 0.5 * fit - self.factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
-    def chosen(self, places: Tensor) -> Collapsed:
-        """Of some particles."""
+    def chosen(self, places: Sequence[int] | Tensor) -> Collapsed:
+        """A copy of those of some particles, as often as they are named."""
         return Collapsed(*(part[places] for part in self))
 
-    def replaced(self, places: Tensor, others: Collapsed) -> Collapsed:
-        """With those of other particles in some places."""
-        parts = [part.clone() for part in self]
-        for part, other in zip(parts, others, strict=True):
-            part[places] = other
-        return Collapsed(*parts)
+    def part(self, places: slice) -> Collapsed:
+        """Those of some particles, not copied."""
+        return Collapsed(*(part[places] for part in self))
+
+    def joined(self, parts: Sequence[Collapsed]) -> Collapsed:
+        """Those of all parts, in their order."""
+        return Collapsed(*(torch.cat(same) for same in zip(*parts, strict=True)))
+
+    def put(self, places: Sequence[int], others: Collapsed, rows: Sequence[int]) -> None:
+        """Take over the given rows of others in some places. Changes this object."""
+        for mine, other in zip(self, others, strict=True):
+            for place, row in zip(places, rows, strict=True):
+                mine[place] = other[row]
+
+    def given(self, places: Sequence[int], covariance: Tensor, out: Tensor | None = None) -> Collapsed:
+        """With the variables of some particles, and other kernels."""
+        return Collapsed.of(self.omega[places], covariance, out)
 
     def predicted(
         self,
@@ -86,26 +105,24 @@ class Collapsed(NamedTuple):
         """With new data, and the logarithms of the weights (M,) that they have."""
         mean, own = self.predicted(cross)
         covariance = corner - own.mT @ own
-        first_mean, first_covariance = mean, covariance
+        first_mean = mean
         log_weights, omega = mean.new_zeros(len(mean)), torch.empty_like(mean)
+        taken = torch.zeros_like(covariance)  # what data j' <= j take off it is ``taken[:, :, :j + 1]`` with itself
         for j in range(corner.shape[-1]):
-            variance = covariance[:, j, j].clamp_min(1e-12)
+            column = covariance[:, :, j] - times_vector(taken[:, :, :j], taken[:, j, :j])
+            variance = column[:, j].clamp_min(1e-12)
             log_weights = log_weights + log_expected_sigmoid(mean[:, j], variance)
             omega[:, j] = sample_polya_gamma(1, sample_tilted(mean[:, j], variance, generator), generator)
-            column, weight = covariance[:, :, j], omega[:, j] / (1 + omega[:, j] * variance)
-            gain = _SHIFT - omega[:, j] * mean[:, j]
-            mean = mean + column * (gain / (1 + omega[:, j] * variance)).unsqueeze(-1)
-            covariance = covariance - weight[:, None, None] * column.unsqueeze(-1) * column.unsqueeze(-2)
+            seen = 1 + omega[:, j] * variance
+            mean = mean + column * ((_SHIFT - omega[:, j] * mean[:, j]) / seen).unsqueeze(-1)
+            taken[:, :, j] = column * (omega[:, j] / seen).sqrt().unsqueeze(-1)
         root = omega.sqrt()
-        corner_factor = factor_plus_identity(root.unsqueeze(-1) * first_covariance * root.unsqueeze(-2))
-        shifted = first_mean + _SHIFT * first_covariance.sum(-1)
+        corner_factor = weighted_factors(covariance, root)
+        shifted = first_mean + _SHIFT * covariance.sum(-1)
         whitened = [self.whitened + _SHIFT * own.sum(-1), solve_vectors(corner_factor, root * shifted, upper=False)]
-        above = torch.cat([self.factor, torch.zeros_like(cross)], -1)
-        below = torch.cat([root.unsqueeze(-1) * own.mT, corner_factor], -1)
+        factor = grown_triangle(self.factor, root.unsqueeze(-1) * own.mT, corner_factor)
         square = self.prior_mean_square + _SHIFT**2 * (2 * cross.sum((-2, -1)) + corner.sum((-2, -1)))
-        grown = Collapsed(
-            torch.cat([self.omega, omega], -1), torch.cat([above, below], -2), torch.cat(whitened, -1), square
-        )
+        grown = Collapsed(torch.cat([self.omega, omega], -1), factor, torch.cat(whitened, -1), square)
         return grown, log_weights
 
     def refreshed(
@@ -116,7 +133,7 @@ class Collapsed(NamedTuple):
         """One sweep: psi given omega (Matheron's rule), omega given psi."""
         root = self.omega.sqrt()
         noise = torch.randn(2, *self.omega.shape, generator=generator, dtype=torch.float64)
-        prior = times_vector(torch.linalg.cholesky(covariance), noise[0])
+        prior = times_vector(cholesky_with_jitter(covariance), noise[0])
         seen = root * prior + noise[1]
         gap = solve_vectors(self.factor, _SHIFT / root - seen, upper=False)
         gap = solve_vectors(self.factor.mT, gap, upper=True)
