@@ -198,6 +198,7 @@ def test_what_is_not_finite_has_weight_zero_and_harms_nobody() -> None:
 def test_particles_are_chosen_and_replaced() -> None:
     latent, _ = grown(positive_definite(3, 4), [4])
     other = latent.chosen(torch.tensor([2, 0]))
-    changed = latent.replaced(torch.tensor([0, 1]), other)
+    changed = latent.chosen([0, 1, 2])
+    changed.put([0, 1], other, [0, 1])
     for before, after in zip(latent, changed, strict=True):
         assert torch.equal(after, before[[2, 0, 2]])

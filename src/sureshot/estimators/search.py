@@ -14,6 +14,7 @@ from sureshot.estimators.readers import Reader, TableReader
 from sureshot.estimators.search_fitted import Callback, SearchFitted, first_fitted
 from sureshot.estimators.search_format import SEARCH_FORMAT
 from sureshot.estimators.search_settings import SearchSettings
+from sureshot.estimators.settings import check_jobs
 from sureshot.estimators.validation import LabelledRows, check_targets, merge_rows
 
 
@@ -141,7 +142,7 @@ class KernelSearchClassifier(IncrementalClassifier):
         rows = stays[fitted.rows.y]
         if not rows.any():
             raise ValueError("cannot forget every class that has rows: at least one must stay.")
-        self._fitted = fitted.less(rows, stays)
+        self._fitted = fitted.less(rows, stays, check_jobs(self.n_jobs))
         return self
 
     def remove(self, rows: Any, y: Any = None) -> Self:
@@ -162,7 +163,7 @@ class KernelSearchClassifier(IncrementalClassifier):
             stays[np.flatnonzero(same)[0]] = False
         if not stays.any():
             raise ValueError("cannot remove every row: at least one must stay.")
-        self._fitted = fitted.less(stays)
+        self._fitted = fitted.less(stays, None, check_jobs(self.n_jobs))
         return self
 
     def _reader(self) -> Reader:
@@ -176,4 +177,4 @@ class KernelSearchClassifier(IncrementalClassifier):
         """Later batches have the seed and the settings of the first."""
         if known is None:
             known = first_fitted(training, SearchSettings.checked(vars(self)), seed)
-        return known.after(training.rows, training.classes, self.callback)
+        return known.after(training.rows, training.classes, self.callback, check_jobs(self.n_jobs))

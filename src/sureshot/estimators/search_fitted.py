@@ -182,7 +182,9 @@ class SearchFitted(Fitted):
             aleatoric = aleatoric + weight * values.sum(1).mean(0)
         return total, aleatoric.minimum(total)
 
-    def after(self, rows: LabelledRows, classes: np.ndarray, callback: Callback | None) -> SearchFitted:
+    def after(
+        self, rows: LabelledRows, classes: np.ndarray, callback: Callback | None, n_jobs: int | None
+    ) -> SearchFitted:
         """With more rows, in the batches of the schedule, and as many classes."""
         state, steps, kept = self.state, list(self.steps), self.rows
         generator = generator_for(self.seed, "batch", len(steps))
@@ -195,12 +197,12 @@ class SearchFitted(Fitted):
         x, y = inputs_of(rows.x, self.scaling), torch.from_numpy(rows.y)
         begin = 0
         with one_thread():
-            for size in self.settings.batches(len(rows.y)) or [0]:
+            for size in self.settings.batches(len(rows.y)):
                 if window is not None and len(kept.y) + size > window:
                     stays = np.arange(len(kept.y)) >= len(kept.y) + size - window
                     state, kept = without(state, torch.from_numpy(stays)), _part(kept, stays)
                 part = slice(begin, begin + size)
-                state, info = smc_step(state, x[part], y[part], generator, self.settings.smc, len(classes))
+                state, info = smc_step(state, x[part], y[part], generator, self.settings.smc(n_jobs), len(classes))
                 kept, begin = _joined(kept, _part(rows, part)), begin + size
                 step = SearchStep(
                     len(kept.y),
@@ -216,7 +218,7 @@ class SearchFitted(Fitted):
                     callback(step)
             return replace(self, classes=classes, rows=kept, steps=tuple(steps)).with_state(state)
 
-    def less(self, rows: np.ndarray, classes: np.ndarray | None = None) -> SearchFitted:
+    def less(self, rows: np.ndarray, classes: np.ndarray | None, n_jobs: int | None) -> SearchFitted:
         """With some rows (N,) bool and classes (C,) bool only."""
         generator = generator_for(self.seed, "removal", len(self.rows.y))
         stays = np.ones(len(self.classes), dtype=bool) if classes is None else classes
@@ -224,7 +226,7 @@ class SearchFitted(Fitted):
         left = _part(self.rows, rows)
         with one_thread():
             state = without(self.state, torch.from_numpy(rows), torch.from_numpy(stays))
-            state, _ = settled(state, generator, self.settings.smc)
+            state, _ = settled(state, generator, self.settings.smc(n_jobs))
             fewer = replace(self, classes=self.classes[stays], rows=replace(left, y=number[left.y]))
             return fewer.with_state(state)
 
@@ -308,7 +310,8 @@ def posterior_of(state: SmcState) -> list[tuple[float, str]]:
     for structure, weight in zip(state.particles.structures, state.log_weights.exp().tolist(), strict=True):
         form = canonical(structure)
         mass[form] = mass.get(form, 0.0) + weight
-    return sorted(((value, str(form)) for form, value in mass.items()), key=lambda pair: (-pair[0], pair[1]))
+    total = sum(mass.values())
+    return sorted(((value / total, str(form)) for form, value in mass.items()), key=lambda pair: (-pair[0], pair[1]))
 
 
 def inputs_of(kept: np.ndarray, scaling: Scaling) -> Tensor:

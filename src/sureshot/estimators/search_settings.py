@@ -49,11 +49,10 @@ class SearchSettings:
             bool(check_choice("standardize", arguments["standardize"], (True, False))),
         )
 
-    @property
-    def smc(self) -> SmcSettings:
+    def smc(self, n_jobs: int | None) -> SmcSettings:
         """Of a step."""
         moves = Rejuvenation() if self.structure is None else Rejuvenation(moves={})
-        return SmcSettings(moves, n_sweeps=self.n_rejuvenation)
+        return SmcSettings(moves, n_sweeps=self.n_rejuvenation, n_jobs=n_jobs)
 
     def batches(self, n_rows: int) -> list[int]:
         """Sizes of the batches in which so many rows are taken in; a window's rows at most."""

@@ -16,12 +16,13 @@ covariance that rounding has made indefinite stops it; where S cannot be factori
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from sureshot.gaussian.algebra import solve_vectors, times_vector
+from sureshot.gaussian.algebra import grown_triangle, solve_vectors, times_vector, weighted_factors
 from sureshot.likelihoods.polya_gamma import sample_polya_gamma
 from sureshot.likelihoods.quadrature import log_expected_sigmoid
 from sureshot.likelihoods.tilted import sample_tilted
@@ -48,14 +49,11 @@ class Collapsed(NamedTuple):
         cls,
         omega: Tensor,  # (M, P)
         covariance: Tensor,  # (M, P, P), S
+        out: Tensor | None = None,  # (M, P, P), where to put the factor
     ) -> Collapsed:
         """Given the Polya-Gamma variables."""
         root = omega.sqrt()
-        scaled = root.unsqueeze(-1) * covariance * root.unsqueeze(-2)
-        scaled.diagonal(dim1=-2, dim2=-1).add_(1)
-        factor, failed = torch.linalg.cholesky_ex(scaled)
-        if bool(failed.any()):
-            factor[failed > 0] = math.nan
+        factor = weighted_factors(covariance, root, out)
         return cls(omega, factor, solve_vectors(factor, _SHIFT / root, upper=False))
 
     @property
@@ -68,16 +66,27 @@ class Collapsed(NamedTuple):
         """Of the first n data only."""
         return Collapsed(self.omega[:, :n], self.factor[:, :n, :n], self.whitened[:, :n])
 
-    def chosen(self, places: Tensor) -> Collapsed:
-        """Of some particles."""
+    def chosen(self, places: Sequence[int] | Tensor) -> Collapsed:
+        """A copy of those of some particles, as often as they are named."""
         return Collapsed(*(part[places] for part in self))
 
-    def replaced(self, places: Tensor, others: Collapsed) -> Collapsed:
-        """With those of other particles in some places."""
-        parts = [part.clone() for part in self]
-        for part, other in zip(parts, others, strict=True):
-            part[places] = other
-        return Collapsed(*parts)
+    def part(self, places: slice) -> Collapsed:
+        """Those of some particles, not copied."""
+        return Collapsed(*(part[places] for part in self))
+
+    def joined(self, parts: Sequence[Collapsed]) -> Collapsed:
+        """Those of all parts, in their order."""
+        return Collapsed(*(torch.cat(same) for same in zip(*parts, strict=True)))
+
+    def put(self, places: Sequence[int], others: Collapsed, rows: Sequence[int]) -> None:
+        """Take over the given rows of others in some places. Changes this object."""
+        for mine, other in zip(self, others, strict=True):
+            for place, row in zip(places, rows, strict=True):
+                mine[place] = other[row]
+
+    def given(self, places: Sequence[int], covariance: Tensor, out: Tensor | None = None) -> Collapsed:
+        """With the variables of some particles, and other kernels."""
+        return Collapsed.of(self.omega[places], covariance, out)
 
     def predicted(
         self,
@@ -99,26 +108,24 @@ class Collapsed(NamedTuple):
         """
         mean, own = self.predicted(cross)
         covariance = corner - own.mT @ own
-        log_weights, omega, whitened = (torch.empty_like(mean) for _ in range(3))
-        below = torch.zeros_like(covariance)
+        log_weights, omega, whitened, pivots = (torch.empty_like(mean) for _ in range(4))
+        taken = torch.zeros_like(covariance)  # what data j' <= j take off it is ``taken[:, :, :j + 1]`` with itself
         for j in range(corner.shape[-1]):
-            known = mean[:, j].isfinite() & covariance[:, j, j].isfinite()
+            column = covariance[:, :, j] - times_vector(taken[:, :, :j], taken[:, j, :j])
+            known = mean[:, j].isfinite() & column[:, j].isfinite()
             centre = torch.where(known, mean[:, j], 0)
-            variance = torch.where(known, covariance[:, j, j], 1).clamp_min(_LEAST_VARIANCE)
+            variance = torch.where(known, column[:, j], 1).clamp_min(_LEAST_VARIANCE)
             log_weights[:, j] = torch.where(known, log_expected_sigmoid(centre, variance), -math.inf)
-            weight = sample_polya_gamma(1, sample_tilted(centre, variance, generator), generator)
-            pivot = 1 + weight * variance
-            gain, column = _SHIFT - weight * centre, covariance[:, :, j]
-            omega[:, j] = weight
+            omega[:, j] = weight = sample_polya_gamma(1, sample_tilted(centre, variance, generator), generator)
+            pivots[:, j] = pivot = 1 + weight * variance
+            gain = _SHIFT - weight * centre
             whitened[:, j] = gain / (weight * pivot).sqrt()
-            below[:, j + 1 :, j] = column[:, j + 1 :] * (weight / pivot).sqrt().unsqueeze(-1)
-            below[:, j, j] = (pivot / weight).sqrt()
             mean = mean + column * (gain / pivot).unsqueeze(-1)
-            covariance = covariance - (weight / pivot)[:, None, None] * column.unsqueeze(-1) * column.unsqueeze(-2)
-        root = omega.sqrt().unsqueeze(-1)
-        above = torch.cat([self.factor, torch.zeros_like(cross)], -1)
-        grown = torch.cat([above, torch.cat([root * own.mT, root * below], -1)], -2)
-        parts = torch.cat([self.omega, omega], -1), grown, torch.cat([self.whitened, whitened], -1)
+            taken[:, :, j] = column * (weight / pivot).sqrt().unsqueeze(-1)
+        root = omega.sqrt()
+        corner_factor = root.unsqueeze(-1) * taken.tril(-1) + torch.diag_embed(pivots.sqrt())
+        factor = grown_triangle(self.factor, root.unsqueeze(-1) * own.mT, corner_factor)
+        parts = torch.cat([self.omega, omega], -1), factor, torch.cat([self.whitened, whitened], -1)
         return Collapsed(*parts), log_weights
 
     def refreshed(
@@ -136,8 +143,10 @@ class Collapsed(NamedTuple):
         psi = prior + times_vector(covariance, root * gap)
         drawn = sample_polya_gamma(1, psi.nan_to_num(0, 0, 0), generator)
         fresh = Collapsed.of(drawn, covariance)
-        moved = (psi.isfinite().all(-1) & fresh.log_likelihood.isfinite()).nonzero().flatten()
-        return self.replaced(moved, fresh.chosen(moved))
+        moved = psi.isfinite().all(-1) & fresh.log_likelihood.isfinite()
+        stay = (~moved).nonzero().flatten().tolist()
+        fresh.put(stay, self, stay)
+        return fresh
 
 
 def _root(covariance: Tensor) -> Tensor:

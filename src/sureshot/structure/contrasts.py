@@ -80,12 +80,12 @@ class Contrasts:
         agreement = self.agreement(others) if agreement is None else agreement
         values = (
             gram[..., self.row.unsqueeze(-1), others.row]
-            if self._moved(gram.shape[-2]) or others._moved(gram.shape[-1])
+            if not (self.are_rows(gram.shape[-2]) and others.are_rows(gram.shape[-1]))
             else gram
         )
         own = (self.row.unsqueeze(-1) == others.row).to(gram.dtype)
         return (values + nugget[..., None, None] * own) * agreement
 
-    def _moved(self, n_rows: int) -> bool:
-        """Whether they are not one for each row in its order."""
-        return len(self.row) != n_rows or bool((self.row != torch.arange(n_rows)).any())
+    def are_rows(self, n_rows: int) -> bool:
+        """Whether they are one for each row in its order."""
+        return len(self.row) == n_rows and bool((self.row == torch.arange(n_rows)).all())

@@ -40,6 +40,11 @@ class Particles:
         sizes = [1 + prior.size(one) for one in structures]
         return cls(structures, tuple(torch.randn(n, generator=generator, dtype=torch.float64) for n in sizes))
 
+    @classmethod
+    def joined(cls, parts: Sequence[Particles]) -> Particles:
+        """Those of all parts, in their order."""
+        return cls(sum((part.structures for part in parts), ()), sum((part.z for part in parts), ()))
+
     def chosen(self, places: Sequence[int]) -> Particles:
         """Some of them, as often as they are named."""
         return Particles(tuple(self.structures[i] for i in places), tuple(self.z[i] for i in places))
@@ -68,13 +73,19 @@ class Particles:
         self,
         prior: KernelPrior,
         rows: SharedRows,  # (N, D) and (M', D)
+        out: Tensor | None = None,  # (M, N, M'), where to put them
     ) -> Tensor:
         """Kernels of all pairs of rows (M, N, M'), a constant of one for the mean of the latents in them."""
-        found = rows.x1.new_empty(len(self), len(rows.x1), len(rows.x2))
+        found = rows.x1.new_empty(len(self), len(rows.x1), len(rows.x2)) if out is None else out
         for structure, places in self.groups().items():
-            z = torch.stack([self.z[i][1:] for i in places])
-            found[places] = prior.kernel(structure, z).on(rows)
-        return found.add_(1)
+            kernel = prior.kernel(structure, torch.stack([self.z[i][1:] for i in places]))
+            for first, second, block in rows.blocks(len(places)):
+                values = kernel.on(block) + 1
+                for place, one in zip(places, values, strict=True):
+                    found[place, first, second] = one
+                    if rows.x2 is rows.x1:
+                        found[place, : first.start, first] = one[:, : first.start].mT
+        return found
 
     def diagonals(
         self,

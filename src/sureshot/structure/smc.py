@@ -8,17 +8,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import torch
+from joblib import Parallel, delayed
 from torch import Tensor
 
+from sureshot.gaussian.memory import blocks
 from sureshot.kernels.shared_rows import SharedRows
 from sureshot.structure.collapsed import Collapsed
 from sureshot.structure.contrasts import Contrasts
 from sureshot.structure.grammar import KernelPrior
+from sureshot.structure.latents import Latents
 from sureshot.structure.particles import Particles
 from sureshot.structure.rejuvenation import Data, Rejuvenation
 from sureshot.structure.structure import Structure
+
+_TOGETHER = 8  # particles that are moved by one thread and one generator
+
+L = TypeVar("L", bound=Latents)
 
 
 @dataclass(frozen=True)
@@ -81,6 +89,7 @@ class SmcSettings:
     n_sweeps: int = 1
     resample_below: float = 0.5  # of M
     split_below: float = 0.1  # of M: after the row of a batch with which fewer are left its rest is a batch of its own
+    n_jobs: int | None = None  # threads, through joblib, among which particles are shared; changes no result
 
 
 def smc_step(
@@ -178,13 +187,31 @@ def rejuvenated(
 ) -> tuple[SmcState, dict[str, float]]:
     """After so many sweeps, and the shares of accepted proposals."""
     data = Data.of(state.prior, state.x, state.contrasts)
-    particles, latent = state.particles, state.latent
+    m = len(state.particles)
+    parts = blocks(m, 1, _TOGETHER)
+    seeds = torch.randint(2**62, (len(parts),), generator=generator).tolist()
+    swept = Parallel(n_jobs=settings.n_jobs, prefer="threads")(
+        delayed(_swept)(
+            data.separate(), state.particles.chosen(range(m)[part]), state.latent.part(part), seed, settings
+        )
+        for part, seed in zip(parts, seeds, strict=True)
+    )
+    rates = {name: sum(len(own) * rate[name] for own, _, rate in swept) / m for name in swept[0][2]}
+    particles = Particles.joined([own for own, _, _ in swept])
+    return replace(state, particles=particles, latent=state.latent.joined([own for _, own, _ in swept])), rates
+
+
+def _swept(
+    data: Data, particles: Particles, latent: L, seed: int, settings: SmcSettings
+) -> tuple[Particles, L, dict[str, float]]:
+    """Some of the particles after all sweeps."""
+    generator = torch.Generator().manual_seed(seed)
     sums: dict[str, float] = {}
     for _ in range(settings.n_sweeps):
         particles, latent, rates = settings.rejuvenation.sweep(data, particles, latent, generator)
         for name, rate in rates.items():
             sums[name] = sums.get(name, 0.0) + rate / settings.n_sweeps
-    return replace(state, particles=particles, latent=latent), sums
+    return particles, latent, sums
 
 
 def systematic(log_weights: Tensor, generator: torch.Generator) -> Tensor:
