@@ -41,6 +41,7 @@ _MODULES = {
     "cdkt-bound": "cdkt_bound",
     "deep-tree": "deep_tree",
     "fscil-miniimagenet32": "fscil_miniimagenet32",
+    "beam-search": "beam_search",
 }
 """Modules with one experiment, ``EXPERIMENT``."""
 

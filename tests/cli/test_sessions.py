@@ -53,6 +53,7 @@ def test_files_page_and_table(tmp_path: Path, run: Run) -> None:
         "matrices.png",
         "matrix.csv",
         "report.html",
+        "runs",
         "sessions.csv",
         "sessions.json",
         "summary.csv",

@@ -42,6 +42,12 @@ def test_every_problem_once_within_the_bounds(sizes: list[int], waste: float, nu
             torch.testing.assert_close(bucket.rows[k][bucket.present[k]], members[p])
 
 
+def test_small_problems_go_by_matrices_in_buckets_of_their_own() -> None:
+    sizes = [90, 40, 31, 30, 29, 12]
+    found = size_buckets([torch.arange(s) for s in sizes], 100.0, rank=30, whole=30)
+    assert [[sizes[p] for p in bucket.problems.tolist()] for bucket in found] == [[90, 40, 31], [30, 29, 12]]
+
+
 def test_large_nodes_go_by_features() -> None:
     """10,000 rows and 50 features: half a million entries where the kernel matrix has a hundred million."""
     sizes = [10_000 // 2**level for level in range(10) for _ in range(2**level)]

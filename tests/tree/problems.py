@@ -49,6 +49,7 @@ def one_by_one(
     prior_mean: Tensor | None = None,
     output_scale: Tensor | None = None,
     tolerance: float = 1e-12,
+    max_steps: int = 2000,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Latent means and variances (C - 1, Q) and bounds (C - 1,), by a fit and explicit inverses for each node."""
     cross, own = shared.covariance(x_query)
@@ -64,7 +65,7 @@ def one_by_one(
         K, k = s * shared.gram[here][:, here], s * cross[here]
         label = torch.tensor([sides[int(y[n])] for n in here])
         share = None if weight is None else weight[here]
-        fit = fit_mean_field(GramPrior(K[None], a.reshape(1, 1)), Logistic(), label, share, 2, 2000, tolerance)
+        fit = fit_mean_field(GramPrior(K[None], a.reshape(1, 1)), Logistic(), label, share, 2, max_steps, tolerance)
         w, b = (part[0] for part in fit.sites)
         inverse = torch.linalg.inv(torch.eye(len(here), dtype=F64) + K * w)  # (I + K W)^-1
         mean = a + k.mT @ ((b - w * a) - w * (inverse @ K @ (b - w * a)))

@@ -19,6 +19,7 @@ from sureshot.tree import (
     fit_tree_natural_gradient,
     rows_below,
 )
+from sureshot.tree.beam import leading_classes
 from sureshot.tree.node_inducing import JITTER
 from sureshot.tree.problems import NodeSettings
 from tests.tree.problems import F64, TREE, features, gram, rbf, rows
@@ -183,3 +184,12 @@ def _root() -> TreePosterior:
 def test_every_class_needs_a_point() -> None:
     with pytest.raises(ValueError, match="every class needs an inducing point"):
         InducingNodes.of(TREE, torch.tensor([0, 1, 2, 3, 5]))
+
+
+def test_the_most_probable_classes() -> None:
+    problem = Problem()
+    posterior = problem.nodes.posterior(problem.fitted(7, 0.4), problem.kernel, problem.settings)
+    found = leading_classes(posterior, problem.query, 6)
+    expected = posterior.log_probabilities(problem.query).mT.sort(descending=True)
+    assert torch.equal(found.classes, expected.indices)
+    torch.testing.assert_close(found.log_probabilities, expected.values, rtol=1e-9, atol=1e-9)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 TABLES = {"sessions.csv": "by_session", "matrix.csv": "matrix", "summary.csv": "summary"}
 """Files and the tables of a study that they hold."""
 
+RUNS = "runs"
+"""Folder of what each method and seed has found, from which an interrupted comparison goes on."""
+
 
 def sessions(
     config: options.SessionsFile,
@@ -35,7 +38,7 @@ def sessions(
         names = ", ".join(one.shown for one in chosen.methods)
         console.note(f"{names} on {chosen.data.name}, seeds {', '.join(map(str, chosen.run.seeds))}, into {folder}")
         with console.progress("sessions", quiet) as update:
-            study = run_study(chosen, data, update)
+            study = run_study(chosen, data, update, folder / RUNS)
         from sureshot.cli.sessions_report import write_sessions_page
 
         page = write_sessions_page(study, chosen, folder, console.command_line())

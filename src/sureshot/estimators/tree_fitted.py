@@ -18,7 +18,7 @@ from sureshot.estimators.fitted import Fitted, TrainingSet
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.preprocessing import Scaling, fit_scaling, kernel_inputs, with_rare_values
 from sureshot.estimators.settings import memory_budget
-from sureshot.estimators.threads import one_thread
+from sureshot.estimators.threads import one_thread, threads_for
 from sureshot.estimators.uncertainty import entropies
 from sureshot.estimators.validation import LabelledRows, merge_rows
 from sureshot.gaussian.memory import AT_ONCE
@@ -102,6 +102,7 @@ def first_session(training: TrainingSet, strategy: Strategy, seed: int, device: 
         inputs = _inputs(training.rows, sessions, scaling, device)
         rows = _condensed(training.rows, strategy.groups(inputs))
         kept = _inputs(rows, sessions, scaling, device)
+    with threads_for(len(rows.y)):
         taught = strategy.first_session(inputs, kept, seed)
         shared = {name: aligned(part) for name, part in taught.shared.items()}  # laid out as in a model file
         model = strategy.later_session(shared, kept, seed, taught)
@@ -119,6 +120,7 @@ def later_session(training: TrainingSet, known: TreeFitted) -> TreeFitted:
         inputs = _inputs(training.rows, sessions, known.scaling, known.device)
         rows = _condensed(training.rows, known.strategy.groups(inputs))
         kept = _inputs(rows, sessions, known.scaling, known.device)
+    with threads_for(len(rows.y)):
         model = known.strategy.later_session(known.model.shared, kept, known.seed, known.model)
     return _fitted(training, rows, known.scaling, known.strategy, sessions, model, known.seed, known.device)
 
@@ -133,7 +135,7 @@ def restored(
     device: torch.device,
 ) -> TreeFitted:
     """What a model file holds, whose rows are kept ones."""
-    with one_thread():  # as when it was learnt: the bits are the same
+    with threads_for(len(training.rows.y)):  # as when it was learnt: the bits are the same
         kept = _inputs(training.rows, sessions, scaling, device)
         model = strategy.later_session({name: aligned(part, device) for name, part in shared.items()}, kept, seed, None)
     return _fitted(training, training.rows, scaling, strategy, sessions, model, seed, device)

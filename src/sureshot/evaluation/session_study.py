@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import pandas as pd
 
 from sureshot.data.root import Root
 from sureshot.evaluation.encoding import encoded_sessions
+from sureshot.evaluation.kept_evaluations import KeptEvaluations
 from sureshot.evaluation.methods import make_method
 from sureshot.evaluation.session_config import SessionsConfig
 from sureshot.evaluation.sessions import Progress, SessionsEvaluation, evaluate_sessions
@@ -109,15 +111,19 @@ class SessionStudy:
 
 
 def run_study(
-    config: SessionsConfig, root: Root = None, progress: Progress = lambda what, fraction: None
+    config: SessionsConfig,
+    root: Root = None,
+    progress: Progress = lambda what, fraction: None,
+    folder: Path | None = None,  # where each method's evaluation is kept when it ends, and found again
 ) -> SessionStudy:
     """Every method with every seed; one that refuses what it is given loses nobody else's results.
 
     Raises
     ------
     ValueError
-        If no method is left.
+        If no method is left, or a kept evaluation is damaged.
     """
+    kept = KeptEvaluations(folder)
     seeds, methods = config.run.seeds, config.methods
     found: dict[str, dict[int, SessionsEvaluation]] = {one.shown: {} for one in methods}
     described, failures = "", dict[str, str]()
@@ -138,12 +144,17 @@ def run_study(
 
             if one.shown in failures:
                 continue
-            try:
-                shown = sessions if one.name in TRAINED else encoded
-                found[one.shown][seed] = evaluate_sessions(make_method(one.name, seed, **one.options), shown, tell)
-            except (TypeError, ValueError, MemoryError) as error:
-                logger.warning("%s is left out: %s", one.shown, error)
-                failures[one.shown] = f"seed {seed}: {error}"
+            shown = sessions if one.name in TRAINED else encoded
+            evaluation = kept.find(shown, one, seed)
+            if evaluation is None:
+                try:
+                    evaluation = evaluate_sessions(make_method(one.name, seed, **one.options), shown, tell)
+                except (TypeError, ValueError, MemoryError) as error:
+                    logger.warning("%s is left out: %s", one.shown, error)
+                    failures[one.shown] = f"seed {seed}: {error}"
+                    continue
+                kept.keep(shown, one, seed, evaluation)
+            found[one.shown][seed] = evaluation
     left = {shown: by_seed for shown, by_seed in found.items() if shown not in failures}
     if not left:
         raise ValueError("; ".join(f"{shown}, {why}" for shown, why in failures.items()))

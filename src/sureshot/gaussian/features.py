@@ -10,19 +10,19 @@ References: Snelson & Ghahramani 2006 (FITC); Rasmussen & Williams 2006, chapter
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from sureshot.gaussian.algebra import factor_plus_identity, solve_vectors, times_vector, trace_of_inverse
-from sureshot.gaussian.posterior import LatentMoments, SitePosterior
+from sureshot.gaussian.posterior import LatentMoments, ProblemPosterior, SitePosterior, of_problems
 from sureshot.gaussian.prior import Covariance, Prior
 from sureshot.gaussian.sites import Sites
 
 
 @dataclass(frozen=True)
-class FeaturePosterior(SitePosterior):
+class FeaturePosterior(SitePosterior, ProblemPosterior):
     """Posterior in weight space; see `SitePosterior`."""
 
     prior_mean: Tensor
@@ -40,6 +40,10 @@ class FeaturePosterior(SitePosterior):
         if self.kept is not None:
             return self.kept.sum(-1)
         return self.mean.shape[-1] - self.factor.shape[-1] + trace_of_inverse(self.factor)
+
+    def some(self, chosen: Tensor) -> FeaturePosterior:
+        """See `ProblemPosterior.some`."""
+        return replace(self, **of_problems(self, chosen))
 
     def query(self, cross: Tensor, prior_variance: Tensor) -> LatentMoments:
         """See `Posterior.query`; variance outside the features' span is kept at its prior value."""
@@ -69,6 +73,11 @@ class FeaturePrior(Prior):
     def width(self) -> int:
         """See `Prior.width`: R."""
         return int(self.features.shape[-1])
+
+    def some(self, chosen: Tensor, n: int) -> FeaturePrior:
+        """See `Prior.some`."""
+        residual = None if self.residual is None else self.residual[chosen][..., :n]
+        return FeaturePrior(self.features[chosen][..., :n, :], self.mean[chosen], residual, self.covariance)
 
     def condition(self, sites: Sites) -> FeaturePosterior:
         """See `Prior.condition`: ``A = I + Phi' W Phi``, one R x R factor for each class."""

@@ -5,7 +5,7 @@ Reference: Rasmussen & Williams 2006, chapter 3 (the B form); Wilson et al. 2020
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -20,13 +20,13 @@ from sureshot.gaussian.algebra import (
     weighted_factor,
 )
 from sureshot.gaussian.features import FeaturePrior
-from sureshot.gaussian.posterior import LatentMoments, SitePosterior
+from sureshot.gaussian.posterior import LatentMoments, ProblemPosterior, SitePosterior, of_problems
 from sureshot.gaussian.prior import Covariance, Prior
 from sureshot.gaussian.sites import Sites
 
 
 @dataclass(frozen=True)
-class GramPosterior(SitePosterior):
+class GramPosterior(SitePosterior, ProblemPosterior):
     """Posterior in function space; see `SitePosterior`."""
 
     prior_mean: Tensor
@@ -50,6 +50,10 @@ class GramPosterior(SitePosterior):
     def trace(self) -> Tensor:
         """See `SitePosterior.trace`."""
         return trace_of_inverse(self.factor)
+
+    def some(self, chosen: Tensor) -> GramPosterior:
+        """See `ProblemPosterior.some`."""
+        return replace(self, **of_problems(self, chosen))
 
     def query(self, cross: Tensor, prior_variance: Tensor) -> LatentMoments:
         """See `Posterior.query`."""
@@ -79,6 +83,10 @@ class GramPrior(Prior):
     def width(self) -> int:
         """See `Prior.width`: N."""
         return int(self.gram.shape[-1])
+
+    def some(self, chosen: Tensor, n: int) -> GramPrior:
+        """See `Prior.some`."""
+        return GramPrior(self.gram[chosen][..., :n, :n], self.mean[chosen], self.covariance)
 
     def condition(self, sites: Sites) -> GramPosterior:
         """See `Prior.condition`; for each class one Cholesky factor of B and one triangular solve.

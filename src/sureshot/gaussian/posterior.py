@@ -17,8 +17,8 @@ made: it has moments at the training rows too, the evidence, and leave-one-out c
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -61,6 +61,14 @@ class Posterior(ABC):
         coupled = spread.dim() > mean.dim()
         variance = spread.diagonal(dim1=-2, dim2=-1).mT.clamp_min(0) if coupled else spread
         return variance if classes is None else of_classes(variance, classes)
+
+
+class ProblemPosterior(Posterior):
+    """Of many problems at once, one for each place of the first dimension (behind chains, if there are any)."""
+
+    @abstractmethod
+    def some(self, chosen: Tensor) -> ProblemPosterior:
+        """That of some problems, numbers (P,)."""
 
 
 class SitePosterior(Posterior):
@@ -139,6 +147,18 @@ class WithPriorClasses(Posterior):
     def _joined(self, mean: Tensor) -> Tensor:
         whole = self.prior_mean.to(mean).unsqueeze(-1).expand(*mean.shape[:-2], -1, mean.shape[-1])
         return whole.index_copy(-2, self.present, mean)
+
+
+def of_problems(posterior: SitePosterior, chosen: Tensor) -> dict[str, Any]:
+    """The fields of a dataclass whose tensors all begin with the problems, for some of these, numbers (P,)."""
+    found: dict[str, Any] = {}
+    for field in fields(posterior):  # type: ignore[arg-type]
+        value = getattr(posterior, field.name)
+        if isinstance(value, Sites):
+            found[field.name] = Sites(*(part[chosen] for part in value))
+        else:
+            found[field.name] = None if value is None else value[chosen]
+    return found
 
 
 def leave_one_out(mean: Tensor, variance: Tensor, precision: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:

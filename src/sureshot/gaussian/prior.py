@@ -65,6 +65,10 @@ class Prior(ABC):
         return self.covariance(x)
 
     @abstractmethod
+    def some(self, chosen: Tensor, n: int) -> Prior:
+        """Of some problems of the first dimension, a mask or numbers, the first n rows; a mean (P, C, 1) for each."""
+
+    @abstractmethod
     def condition(self, sites: Sites) -> SitePosterior:
         """The posterior under these sites, whose precisions may be shared by the classes, (..., C or 1, N)."""
 

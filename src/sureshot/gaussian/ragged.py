@@ -29,7 +29,7 @@ class Bucket:
     """Problems of similar size, padded to the largest of them."""
 
     problems: Tensor  # (P,) int64, their places among all
-    rows: Tensor  # (P, n) int64, which rows each is about; padded with its first
+    rows: Tensor  # (P, n) int64, which rows each is about; padded with these again, from the first on
     present: Tensor  # (P, n) bool, False for padding
 
     def gram(self, shared: Tensor) -> Tensor:
@@ -55,6 +55,7 @@ def size_buckets(
     largest_waste: float = LARGEST_WASTE,
     at_once: int = 2 * AT_ONCE,  # entries of the matrices of one bucket
     rank: int | None = None,  # R, of problems by features; by kernel matrices without it
+    whole: int = 0,  # rows up to which problems go by kernel matrices all the same, in buckets of their own
 ) -> list[Bucket]:
     """Cut problems into buckets; a problem too large for the bound is one by itself.
 
@@ -68,7 +69,7 @@ def size_buckets(
         raise ValueError(f"problem {sizes.index(0)} has no rows: leave it out; without data a posterior is its prior.")
     if largest_waste < 1:
         raise ValueError(f"largest_waste must be at least 1, which is none; got {largest_waste:g}.")
-    entries = [n**2 if rank is None else n * rank for n in sizes]
+    entries = [n**2 if rank is None or n <= whole else n * rank for n in sizes]
     order = sorted(range(len(members)), key=sizes.__getitem__, reverse=True)
     buckets, begin = [], 0
     while begin < len(order):
@@ -76,7 +77,8 @@ def size_buckets(
         while end < len(order):
             needed += entries[order[end]]
             held = (end - begin + 1) * largest
-            if end > begin and (held > largest_waste * needed or held > at_once):
+            other = sizes[order[end]] <= whole < sizes[order[begin]]
+            if end > begin and (other or held > largest_waste * needed or held > at_once):
                 break
             end += 1
         buckets.append(_bucket(order[begin:end], members))
@@ -87,7 +89,7 @@ def size_buckets(
 def _bucket(problems: list[int], members: Sequence[Tensor]) -> Bucket:
     chosen = [members[p] for p in problems]
     n = max(map(len, chosen))
-    rows = torch.stack([torch.cat([r, r[:1].expand(n - len(r))]) for r in chosen])
-    places = torch.arange(n, device=rows.device)
+    places = torch.arange(n, device=chosen[0].device)
+    rows = torch.stack([r[places % len(r)] for r in chosen])
     present = torch.stack([places < len(r) for r in chosen])
     return Bucket(torch.tensor(problems, device=rows.device), rows, present)

@@ -37,7 +37,7 @@ class ClassBeam:
         """Branches of at most about ``sqrt(C / beam)`` classes."""
         most = max(2, round((tree.n_classes / DEFAULT_BEAM) ** 0.5))
         leaves = torch.tensor(tree.leaves, device=densities.mean.device)
-        members = tuple(leaves[begin:end] for begin, end in _branches(tree, most))
+        members = tuple(leaves[begin:end] for begin, end in tree.branches(most))
         merged = [_merged(densities, own) for own in members]
         whole = PredictiveDensities(*(torch.stack(part) for part in zip(*merged, strict=True)))
         return cls(members, covariances.discriminants(whole, densities), classes)
@@ -67,24 +67,6 @@ class ClassBeam:
         """The beam, or the wider one whose branches hold k classes whichever they are."""
         smallest = torch.tensor(sorted(len(own) for own in self.members)).cumsum(0)
         return max(beam, int((smallest < k).sum()) + 1)
-
-
-def _branches(tree: ClassTree, most: int) -> list[tuple[int, int]]:
-    """Places among the leaves of the largest branches that hold at most so many classes."""
-    found, waiting = [], [tree.n_classes if tree.n_nodes else 0]
-    while waiting:
-        child = waiting.pop()
-        if child < tree.n_classes:
-            place = int(tree.positions[child])
-            begin, end = place, place + 1
-        else:
-            begin, end = (int(part[child - tree.n_classes]) for part in (tree.spans.begin, tree.spans.end))
-        if end - begin <= most:
-            found.append((begin, end))
-        else:
-            left, right = tree.children[child - tree.n_classes]
-            waiting += [right, left]
-    return found
 
 
 def _merged(densities: PredictiveDensities, own: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -32,11 +32,13 @@ import torch
 from torch import Tensor
 
 from sureshot.gaussian.prior import Queries
+from sureshot.gaussian.ragged import size_buckets
 from sureshot.incremental.representatives import representative_groups
 from sureshot.incremental.strategy import ClassRows, Leading, SessionModel, Strategy, most_probable
 from sureshot.incremental.temperature import loss_and_temperature
 from sureshot.kernels.expression import Expression
 from sureshot.kernels.leaves import RBF, Linear, Matern
+from sureshot.tree.beam import leading_classes
 from sureshot.tree.build import balanced_random_tree, build_tree, class_prototypes, directions_of, label_order_tree
 from sureshot.tree.class_tree import ClassTree
 from sureshot.tree.gibbs import run_tree_gibbs
@@ -45,7 +47,8 @@ from sureshot.tree.natural_gradient import fit_tree_natural_gradient
 from sureshot.tree.path_probabilities import SideLogProbabilities, class_log_probabilities, side_log_probabilities
 from sureshot.tree.posterior import TreePart, TreePosterior
 from sureshot.tree.problems import NodeSettings
-from sureshot.tree.shared_kernel import SharedFeatures, SharedGram
+from sureshot.tree.shared_kernel import SharedGram
+from sureshot.tree.shared_rows import N_INDUCING, InducingFeatures, SharedRows, branch_centres
 
 TreeStrategyName = Literal["shared_root", "session", "rebuild"]
 TreeInference = Literal["auto", "mean_field", "gibbs", "natural_gradient"]
@@ -54,7 +57,8 @@ TreeConstruction = Literal["two_means", "balanced_random", "label_order"]
 KERNELS = ("unit_rbf", "unit_matern32", "cosine")
 """Names of kernels on rows of unit length, with the length-scale 1 of the paper."""
 
-_JITTER = 1e-8
+_DENSE_CLASSES, _BEAM = 300, 16  # all of so many classes are looked at unless a beam is asked for; so wide beyond
+_EXACT_ROWS = 2000  # of a block, whose kernel matrix is held whole; larger ones have inducing points
 _MOST_FOR_TEMPERATURE = 1000
 _QUERIES = 256  # at a time, for the temperature
 _LONG = 100  # a temperature beyond which rows tell nothing
@@ -98,22 +102,6 @@ class KernelAtRows:
 
 
 @dataclass(frozen=True)
-class FeaturesOfRows:
-    """Features whose inner products are the kernel at the rows of a problem, elsewhere its projection."""
-
-    kernel: Expression
-    x: Tensor  # (N, D)
-    root: Tensor  # (N, N), lower triangular, of the kernel at these rows
-
-    def features(self, query: Tensor) -> Tensor:
-        """(Q, N)."""
-        return torch.linalg.solve_triangular(self.root, self.kernel(self.x, query), upper=False).mT.contiguous()
-
-    def __call__(self, query: Tensor) -> Queries:
-        return Queries(self.features(query), self.kernel.diagonal(query))
-
-
-@dataclass(frozen=True)
 class TreeModel(SessionModel):
     """Joined trees; see `SessionModel`."""
 
@@ -121,7 +109,8 @@ class TreeModel(SessionModel):
     blocks: tuple[Solved, ...]
     roots: tuple[Solved, ...]  # between the blocks, one fewer
     distances: KernelAtRows
-    membership: Tensor  # (P, N), weights of the rows of each class that has some, summing to one
+    members: Tensor  # (N,) int64, which of the P classes that have rows each belongs to
+    share: Tensor  # (N,), weights of the rows, those of each class summing to one
     spread: Tensor  # (P,), of the classes' rows: the kernel between two of them, on average
 
     @property
@@ -175,12 +164,15 @@ class TreeModel(SessionModel):
     def outlier_scores(self, x: Tensor) -> Tensor:
         """See `SessionModel.outlier_scores`: squared distance to the nearest class mean in the feature space."""
         queries = self.distances(directions_of(x))
-        nearest = (self.spread.unsqueeze(-1) - 2 * self.membership @ queries.cross).amin(0)
-        return queries.variance + nearest
+        likeness = queries.cross.new_zeros(len(self.spread), queries.cross.shape[1])
+        likeness.index_add_(0, self.members, self.share.unsqueeze(-1) * queries.cross)
+        return queries.variance + (self.spread.unsqueeze(-1) - 2 * likeness).amin(0)
 
     def leading(self, x: Tensor, k: int, beam: int | None, temperature: float = 1.0) -> Leading:
-        """See `SessionModel.leading`: all classes are looked at."""
-        return most_probable(torch.log_softmax(self.log_probabilities(x) / temperature, -1), k)
+        """See `SessionModel.leading`; the beam's branches are those of every level of the tree."""
+        if beam is None and self.n_classes <= _DENSE_CLASSES:
+            return most_probable(torch.log_softmax(self.log_probabilities(x) / temperature, -1), k)
+        return Leading(*leading_classes(self.posterior, directions_of(x), k, beam or _BEAM, temperature))
 
 
 @dataclass(frozen=True)
@@ -248,7 +240,7 @@ class TreeSessions(Strategy):
             order.append(classes)
         assert posterior is not None
         posterior = replace(posterior, tree=posterior.tree.relabelled(torch.cat(order).tolist()))
-        _ = posterior.tree.path_matrix  # made now, so that asking the model changes nothing in it
+        _ = posterior.tree.levels  # made now, so that asking the model changes nothing in it
         return TreeModel(posterior, tuple(blocks), tuple(roots), *self._class_means(x, kept))
 
     def _blocks(self, sessions: Tensor) -> Tensor:
@@ -257,12 +249,17 @@ class TreeSessions(Strategy):
             return sessions
         return sessions.clamp(max=1) if self.name == "shared_root" else torch.zeros_like(sessions)
 
-    def _class_means(self, x: Tensor, kept: ClassRows) -> tuple[KernelAtRows, Tensor, Tensor]:
-        distances = KernelAtRows(_kernel(self.kernel, x), x)
-        one_hot = torch.nn.functional.one_hot(kept.y, kept.n_classes).mT * kept.weight
-        present = one_hot[one_hot.sum(-1) > 0]
-        membership = present / present.sum(-1, keepdim=True)
-        return distances, membership, (membership @ distances.kernel(x) * membership).sum(-1)
+    def _class_means(self, x: Tensor, kept: ClassRows) -> tuple[KernelAtRows, Tensor, Tensor, Tensor]:
+        kernel = _kernel(self.kernel, x)
+        members = kept.y.unique(return_inverse=True)[1]
+        counts = torch.bincount(members)
+        total = kept.weight.new_zeros(len(counts)).index_add(0, members, kept.weight)
+        share = kept.weight / total[members]
+        spread = torch.empty_like(total)
+        for bucket in size_buckets(members.argsort(stable=True).split(counts.tolist())):
+            own = bucket.values(share) * bucket.present
+            spread[bucket.problems] = torch.einsum("pi,pij,pj->p", own, kernel(x[bucket.rows]), own)
+        return KernelAtRows(kernel, x), members, share, spread
 
     def _solved(
         self, problem: Problem, is_first: bool, seed: int, known: tuple[Solved, ...], is_root: bool = False
@@ -280,14 +277,12 @@ class TreeSessions(Strategy):
         if not len(x):
             return Solved(problem, _without_rows(tree, kernel, x, scale), 0.0)
         # A kept row counts once, however many it stands for, as an inducing input does in the paper's sessions.
+        exact = len(x) <= _EXACT_ROWS
         if inference == "natural_gradient":
-            gram = kernel(x)
-            jitter = _JITTER * gram.diagonal().mean() * torch.eye(len(x), dtype=x.dtype, device=x.device)
-            of_rows = FeaturesOfRows(kernel, x, torch.linalg.cholesky(gram + jitter))
-            features = SharedFeatures(of_rows.features(x), of_rows)
+            features = InducingFeatures.of(kernel, x if exact else branch_centres(x, y, tree, N_INDUCING)).shared(x)
             found_by_steps = fit_tree_natural_gradient(tree, features, y, output_scale=scale)
             return Solved(problem, found_by_steps.posterior, float(found_by_steps.bound.sum()))
-        shared = SharedGram(kernel(x), KernelAtRows(kernel, x))
+        shared = SharedGram(kernel(x), KernelAtRows(kernel, x)) if exact else SharedRows.of(kernel, x, y, tree)
         if inference == "mean_field":
             fit = fit_tree_mean_field(tree, shared, y, output_scale=scale)
             return Solved(problem, fit.posterior, float(fit.bound.sum()))

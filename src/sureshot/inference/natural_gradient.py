@@ -30,7 +30,7 @@ from torch import Tensor
 
 from sureshot.gaussian.algebra import times_vector
 from sureshot.gaussian.features import weight_query
-from sureshot.gaussian.posterior import LatentMoments, Posterior
+from sureshot.gaussian.posterior import LatentMoments, ProblemPosterior
 from sureshot.gaussian.sites import Sites
 from sureshot.likelihoods.sites import MeanFieldLikelihood
 
@@ -100,7 +100,7 @@ class NaturalGradientInfo(NamedTuple):
 
 
 @dataclass(frozen=True)
-class NaturalGradientResult(Posterior):
+class NaturalGradientResult(ProblemPosterior):
     """Posterior of whitened inducing values; queries are features (..., 1 or C, Q, R)."""
 
     prior_mean: Tensor  # scalar or (..., C, 1)
@@ -109,6 +109,17 @@ class NaturalGradientResult(Posterior):
     state: NaturalGradientState  # for continuing
     bound_trace: Tensor  # (steps, ...), noisy estimates of the evidence bound, one for each step
     bound: Tensor  # (...), evidence bound over all the data at the end
+
+    def some(self, chosen: Tensor) -> NaturalGradientResult:
+        """See `ProblemPosterior.some`."""
+        return NaturalGradientResult(
+            self.prior_mean[chosen],
+            self.mean[chosen],
+            self.factor[chosen],
+            NaturalGradientState(*(part[chosen] for part in self.state)),
+            self.bound_trace[:, chosen],
+            self.bound[chosen],
+        )
 
     def covariance(self) -> Tensor:
         """Posterior covariance of the whitened inducing values, (..., C, R, R)."""

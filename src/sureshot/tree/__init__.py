@@ -28,6 +28,7 @@ from sureshot.tree.node_inducing import InducingNodes, NodeInducing, rows_below
 from sureshot.tree.path_probabilities import NodeRule, SideLogProbabilities, class_log_probabilities
 from sureshot.tree.posterior import TreePosterior
 from sureshot.tree.shared_kernel import SharedFeatures, SharedGram, SharedKernel
+from sureshot.tree.shared_rows import SharedRows
 
 __all__ = [
     "ClassTree",
@@ -37,6 +38,7 @@ __all__ = [
     "SharedFeatures",
     "SharedGram",
     "SharedKernel",
+    "SharedRows",
     "SideLogProbabilities",
     "TreeMeanField",
     "TreeNaturalGradient",

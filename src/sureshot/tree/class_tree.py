@@ -32,6 +32,14 @@ class Spans(NamedTuple):
     end: Integers  # one past the last
 
 
+class Level(NamedTuple):
+    """Nodes of one depth, with their children as in `ClassTree.children`; all int64."""
+
+    nodes: Integers
+    left: Integers
+    right: Integers
+
+
 @dataclass(frozen=True)
 class ClassTree:
     """A binary tree whose leaves are the classes 0..C-1.
@@ -113,9 +121,25 @@ class ClassTree:
         return matrix
 
     @cached_property
+    def levels(self) -> tuple[Level, ...]:
+        """All nodes, those of one depth together, from the root down."""
+        found, nodes = [], np.zeros(min(1, self.n_nodes), dtype=np.int64)
+        pairs = np.array(self.children, dtype=np.int64).reshape(-1, 2)
+        while len(nodes):
+            left, right = pairs[nodes].T
+            found.append(Level(*map(_frozen, (nodes, left.copy(), right.copy()))))
+            below = np.concatenate([left, right])
+            nodes = below[below >= self.n_classes] - self.n_classes
+        return tuple(found)
+
+    @cached_property
     def depths(self) -> Integers:
         """How many nodes lead to each class, (C,)."""
-        return _frozen(np.count_nonzero(self.path_matrix, axis=1))
+        depths = np.zeros(self.n_classes, dtype=np.int64)
+        for depth, level in enumerate(self.levels, start=1):
+            for side in (level.left, level.right):
+                depths[side[side < self.n_classes]] = depth
+        return _frozen(depths)
 
     @property
     def depth(self) -> int:
@@ -134,6 +158,21 @@ class ClassTree:
     def nodes_below(self, node: int) -> slice:
         """The numbers of a node and of the nodes below it."""
         return slice(node, node + int(self.spans.end[node] - self.spans.begin[node]) - 1)
+
+    def branches(self, most: int) -> list[tuple[int, int]]:
+        """Places among `leaves`, begin and end, of the largest branches that hold at most so many classes."""
+        found, waiting = [], [self.n_classes if self.children else 0]
+        while waiting:
+            child = waiting.pop()
+            if child < self.n_classes:
+                begin, end = int(self.positions[child]), int(self.positions[child]) + 1
+            else:
+                begin, end = (int(part[child - self.n_classes]) for part in (self.spans.begin, self.spans.end))
+            if end - begin <= most or child < self.n_classes:
+                found.append((begin, end))
+            else:
+                waiting += reversed(self.children[child - self.n_classes])
+        return found
 
     def subtree(self, node: int) -> ClassTree:
         """The tree below a node; its classes are numbered in the order of their numbers here."""

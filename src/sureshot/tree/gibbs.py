@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from sureshot.gaussian.memory import OF_DRAWS
-from sureshot.gaussian.posterior import LatentMoments, Posterior
+from sureshot.gaussian.posterior import LatentMoments, Posterior, ProblemPosterior
 from sureshot.gaussian.prior import Prior
+from sureshot.gaussian.sites import Sites
 from sureshot.inference.gibbs import GibbsResult, predictive_moments, run_gibbs
 from sureshot.likelihoods.auxiliary import require_counts
 from sureshot.likelihoods.logistic import Logistic
@@ -25,11 +26,18 @@ from sureshot.tree.shared_kernel import SharedKernel
 
 
 @dataclass(frozen=True)
-class ChainPosterior(Posterior):
+class ChainPosterior(ProblemPosterior):
     """The Gaussians of a sampler's chains, conditioned anew when asked, a block of chains at a time."""
 
     prior: Prior
     result: GibbsResult
+
+    def some(self, chosen: Tensor) -> ChainPosterior:
+        """See `ProblemPosterior.some`."""
+        sites = Sites(*(part[:, chosen] for part in self.result.sites))
+        return ChainPosterior(
+            self.prior.some(chosen, sites.precision.shape[-1]), GibbsResult(sites, latents=None, sites_trace=None)
+        )
 
     def query(self, cross: Tensor, prior_variance: Tensor) -> LatentMoments:
         """See `Posterior.query`; (chains, ..., C, Q)."""

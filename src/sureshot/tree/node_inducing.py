@@ -38,7 +38,7 @@ from sureshot.likelihoods.logistic import Logistic
 from sureshot.tree.class_tree import ClassTree
 from sureshot.tree.posterior import FittedBucket, TreePart, TreePosterior
 from sureshot.tree.problems import NodeBucket, NodeSettings
-from sureshot.tree.shared_kernel import SharedKernel
+from sureshot.tree.shared_kernel import PairedQueries, SharedKernel
 
 JITTER = 1e-6
 """Variance of independent noise on the inducing values, in units of the kernel's: inducing points that training moves
@@ -185,10 +185,17 @@ class NodeInducing(SharedKernel):
 
     def bucket_queries(self, bucket: Bucket, scale: Tensor, queries: Queries) -> Queries:
         """See `SharedKernel.bucket_queries`: the nodes' features of queries (P, 1, q, m), and prior variances."""
-        cross = queries.cross[bucket.rows] * bucket.present.unsqueeze(-1)  # (P, m, q)
-        features = torch.linalg.solve_triangular(self.factors[_key(bucket)], cross, upper=False).mT
-        factor = scale[:, None, None]
-        return Queries((features * factor.sqrt()).unsqueeze(1), factor * queries.variance)
+        return _whitened(self.factors[_key(bucket)], bucket, scale, queries.cross[bucket.rows], queries.variance)
+
+    def paired(self, x: Tensor) -> PairedQueries:
+        """See `SharedKernel.paired`; the factors of the nodes asked are made again."""
+        cross, variance = self.queries(x)
+
+        def of(bucket: Bucket, scale: Tensor, which: Tensor) -> Queries:
+            own = cross[bucket.rows.unsqueeze(-1), which.unsqueeze(-2)]
+            return _whitened(_factor(self.gram, bucket), bucket, scale, own, variance[which].unsqueeze(1))
+
+        return PairedQueries(variance, of)
 
     def cut(self, queries: Queries, part: slice) -> Queries:
         """See `SharedKernel.cut`."""
@@ -204,6 +211,13 @@ def rows_below(tree: ClassTree, y: Tensor) -> Tensor:
 def _below(tree: ClassTree, labels: Tensor) -> Tensor:
     """Whether each label is below each node, (C - 1, N)."""
     return torch.tensor(tree.path_matrix, device=labels.device)[labels].mT != 0
+
+
+def _whitened(factor: Tensor, bucket: Bucket, scale: Tensor, cross: Tensor, variance: Tensor) -> Queries:
+    """Features of queries from the kernel (P, m, q) between them and the nodes' points, and their prior variances."""
+    features = torch.linalg.solve_triangular(factor, cross * bucket.present.unsqueeze(-1), upper=False).mT
+    size = scale[:, None, None]
+    return Queries((features * size.sqrt()).unsqueeze(1), size * variance)
 
 
 def _key(bucket: Bucket) -> int:

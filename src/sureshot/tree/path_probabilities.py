@@ -1,9 +1,9 @@
 """From the latents of the nodes to the probabilities of the classes.
 
 The probability of a class is the product, along its path, of the probabilities of the sides taken. Products are sums of
-logarithms here, over all classes at once by the tree's path matrix, and at every node both sides' logarithms keep their
-digits: that of the less likely side is computed, and ``log(1 - p)`` of it is the other's. So the classes' probabilities
-sum to one whatever the latents are.
+logarithms here, from the root down over all nodes of a level at once, and at every node both sides' logarithms keep
+their digits: that of the less likely side is computed, and ``log(1 - p)`` of it is the other's. So the classes'
+probabilities sum to one whatever the latents are.
 """
 
 from __future__ import annotations
@@ -56,7 +56,12 @@ def class_log_probabilities(
     tree: ClassTree,
     sides: SideLogProbabilities,  # (..., C - 1, Q)
 ) -> Tensor:
-    """Log probabilities of the classes, (..., C, Q): sums along their paths."""
-    paths = torch.tensor(tree.path_matrix, device=sides.left.device)
-    turns = torch.cat([paths < 0, paths > 0], dim=-1).to(sides.left.dtype)  # (C, 2 (C - 1))
-    return turns @ torch.cat([sides.left, sides.right], dim=-2)
+    """Log probabilities of the classes, (..., C, Q): sums along their paths, a level of the tree at a time."""
+    left = sides.left
+    below = left.new_zeros(*left.shape[:-2], tree.n_classes + tree.n_nodes, left.shape[-1])  # of classes, then of nodes
+    for level in tree.levels:
+        nodes, to_left, to_right = (torch.tensor(part, device=left.device) for part in level)
+        above = below[..., tree.n_classes + nodes, :]
+        below[..., to_left, :] = above + left[..., nodes, :]
+        below[..., to_right, :] = above + sides.right[..., nodes, :]
+    return below[..., : tree.n_classes, :]

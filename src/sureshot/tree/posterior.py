@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from sureshot.gaussian.memory import AT_ONCE, IN_CACHE, blocks
-from sureshot.gaussian.posterior import LatentMoments, Posterior
+from sureshot.gaussian.posterior import LatentMoments, ProblemPosterior
 from sureshot.metrics.calibration import fit_temperature
 from sureshot.tree.class_tree import ClassTree
 from sureshot.tree.path_probabilities import (
@@ -39,7 +39,7 @@ class FittedBucket:
     """The posterior of some nodes."""
 
     problems: NodeBucket
-    posterior: Posterior  # with leading dimensions (P, 1), before them chains if there are any
+    posterior: ProblemPosterior  # with leading dimensions (P, 1), before them chains if there are any
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class TreePart:
         for fitted in self.buckets:
             problems, posterior = fitted.problems, fitted.posterior.held()
             count, n = problems.bucket.rows.shape
-            width = n if self.shared.rank is None else self.shared.rank
+            width = n if self.shared.rank is None or n <= self.shared.whole else self.shared.rank
             # Few enough to stay near the cache, enough that factors are not read for a few queries each time.
             at_once = min(AT_ONCE, max(_NEAR_CACHE, count * width**2))
             for part in blocks(len(queries.variance), count * width, at_once):

@@ -92,7 +92,7 @@ def node_buckets(
     members = [order[first[k] : last[k]] for k in nodes.tolist()]
     shares = shared.values.new_ones(len(y)) if weight is None else weight.to(shared.values)
     found = []
-    for bucket in size_buckets(members, rank=shared.rank):
+    for bucket in size_buckets(members, rank=shared.rank, whole=shared.whole):
         own = nodes[bucket.problems]
         sides = (bucket.values(places) >= middle[own].unsqueeze(-1)).long()
         present = bucket.values(shares) * bucket.present

@@ -1,14 +1,17 @@
 """One kernel for all nodes of a tree, each of which takes its rows of it.
 
 The nodes' problems are about subsets of the same rows, so what a kernel says of all rows is computed once: the matrix
-of all pairs (`SharedGram`), or features where that matrix is too large (`SharedFeatures`). A node has the prior
+of all pairs (`SharedGram`), or features where that matrix is too large (`SharedFeatures`); `shared_rows` has both, each
+for the nodes that it suits. A node has the prior
 ``N(a, s K)`` on its rows, with a prior mean a and an output scale s of its own or those of all nodes.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,11 +22,22 @@ from sureshot.gaussian.prior import Covariance, Prior, Queries
 from sureshot.gaussian.ragged import Bucket
 
 
+class PairedQueries(NamedTuple):
+    """What a kernel says of queries to nodes each of which is asked about some of them only."""
+
+    variance: Tensor  # (Q,), prior variances
+    of: Callable[[Bucket, Tensor, Tensor], Queries]
+    """Of a bucket's nodes, their output scales (P,) and which queries each is asked about (P, m): dimensions (P, 1)."""
+
+
 class SharedKernel(ABC):
     """What is known of one kernel at all training rows, and how queries covary with them."""
 
     covariance: Covariance
     """What the kernel says of query inputs: `Queries` without leading dimensions."""
+
+    whole: int = 0
+    """Rows up to which a node goes by its kernel matrix although there is a `rank`."""
 
     @property
     @abstractmethod
@@ -42,6 +56,10 @@ class SharedKernel(ABC):
     @abstractmethod
     def bucket_queries(self, bucket: Bucket, scale: Tensor, queries: Queries) -> Queries:
         """What `queries` is to the rows of a bucket's nodes, with leading dimensions (P, 1)."""
+
+    @abstractmethod
+    def paired(self, x: Tensor) -> PairedQueries:
+        """What `queries` and `bucket_queries` say, for pairs of nodes and queries only."""
 
     @abstractmethod
     def cut(self, queries: Queries, part: slice) -> Queries:
@@ -86,6 +104,17 @@ class SharedGram(SharedKernel):
         """See `SharedKernel.bucket_queries`."""
         factor = scale[:, None, None]
         return Queries(queries.cross[bucket.rows].mul_(factor).unsqueeze(1), factor * queries.variance)
+
+    def paired(self, x: Tensor) -> PairedQueries:
+        """See `SharedKernel.paired`."""
+        cross, variance = self.queries(x)
+
+        def of(bucket: Bucket, scale: Tensor, which: Tensor) -> Queries:
+            factor = scale[:, None, None]
+            own = cross[bucket.rows.unsqueeze(-1), which.unsqueeze(-2)].mul_(factor)
+            return Queries(own.unsqueeze(1), factor * variance[which].unsqueeze(1))
+
+        return PairedQueries(variance, of)
 
     def cut(self, queries: Queries, part: slice) -> Queries:
         """See `SharedKernel.cut`."""
@@ -134,6 +163,16 @@ class SharedFeatures(SharedKernel):
         """See `SharedKernel.bucket_queries`."""
         factor = scale[:, None, None]
         return Queries(queries.cross * factor.sqrt().unsqueeze(1), factor * queries.variance)
+
+    def paired(self, x: Tensor) -> PairedQueries:
+        """See `SharedKernel.paired`."""
+        cross, variance = self.queries(x)
+
+        def of(bucket: Bucket, scale: Tensor, which: Tensor) -> Queries:
+            factor = scale[:, None, None]
+            return Queries((cross[which] * factor.sqrt()).unsqueeze(1), factor * variance[which].unsqueeze(1))
+
+        return PairedQueries(variance, of)
 
     def cut(self, queries: Queries, part: slice) -> Queries:
         """See `SharedKernel.cut`."""

@@ -1,0 +1,137 @@
+"""One kernel for all nodes of a large tree: exact where nodes are small, by inducing points above.
+
+The matrix of all pairs of N rows takes N^2 numbers, and the root N^3 operations. But most nodes are small: with R
+inducing points for the few that have more than R rows below them, and the kernel matrices of all others evaluated at
+their own rows, everything grows as N, times R^2 and the tree's depth. The upper nodes tell large groups of classes
+apart, for which the centres of k-means in every class, or in every branch where there are more classes than centres,
+say nearly all that the rows do. What they leave of the prior variance counts in training as in prediction (FITC), so
+that a node is not surer of what it knows less well.
+
+References: Snelson & Ghahramani 2006 (FITC); Achituve et al. 2021 (centres of classes).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sureshot.gaussian.features import FeaturePrior
+from sureshot.gaussian.gram import GramPrior
+from sureshot.gaussian.prior import Queries
+from sureshot.gaussian.ragged import Bucket
+from sureshot.inference.inducing import kmeans_inducing
+from sureshot.kernels.expression import Expression
+from sureshot.tree.class_tree import ClassTree
+from sureshot.tree.shared_kernel import PairedQueries, SharedFeatures, SharedKernel
+
+N_INDUCING = 400
+"""Inducing points of nodes with more rows than these."""
+
+JITTER = 1e-8
+"""Of a kernel matrix that is factorised, relative to its diagonal."""
+
+
+@dataclass(frozen=True)
+class InducingFeatures:
+    """Features whose inner products are the kernel's projection on inducing points: the kernel itself at these."""
+
+    kernel: Expression
+    points: Tensor  # (R, D)
+    root: Tensor  # (R, R), lower triangular, of the kernel at these points
+
+    @classmethod
+    def of(cls, kernel: Expression, points: Tensor) -> InducingFeatures:
+        """Of these points."""
+        gram = kernel(points)
+        jitter = JITTER * gram.diagonal().mean() * torch.eye(len(points), dtype=gram.dtype, device=gram.device)
+        return cls(kernel, points, torch.linalg.cholesky(gram + jitter))
+
+    def features(self, x: Tensor) -> Tensor:
+        """Of rows (Q, D), (Q, R)."""
+        return torch.linalg.solve_triangular(self.root, self.kernel(self.points, x), upper=False).mT.contiguous()
+
+    def __call__(self, query: Tensor) -> Queries:
+        return Queries(self.features(query), self.kernel.diagonal(query))
+
+    def shared(self, x: Tensor) -> SharedFeatures:
+        """Of training rows (N, D), with what the points leave of the prior variance."""
+        features, variance = self(x)
+        return SharedFeatures(features, self, (variance - features.square().sum(-1)).clamp_min(0))
+
+
+@dataclass(frozen=True)
+class SharedRows(SharedKernel):
+    """A kernel at rows; see the module's docstring."""
+
+    kernel: Expression
+    x: Tensor  # (N, D)
+    above: SharedFeatures  # of the nodes with more than R rows
+
+    @classmethod
+    def of(cls, kernel: Expression, x: Tensor, y: Tensor, tree: ClassTree, n_inducing: int = N_INDUCING) -> SharedRows:
+        """With about so many inducing points, for rows of the classes of a tree."""
+        return cls(kernel, x, InducingFeatures.of(kernel, branch_centres(x, y, tree, n_inducing)).shared(x))
+
+    @property
+    def values(self) -> Tensor:
+        """See `SharedKernel.values`: the rows."""
+        return self.x
+
+    @property
+    def rank(self) -> int:
+        """See `SharedKernel.rank`: R."""
+        return self.above.rank
+
+    @property
+    def whole(self) -> int:  # type: ignore[override]
+        """See `SharedKernel.whole`: R too."""
+        return self.above.rank
+
+    def covariance(self, query: Tensor) -> Queries:
+        """The kernel between rows and queries beside the queries' features, (N + R, Q), and prior variances."""
+        features, variance = self.above.covariance(query)
+        return Queries(torch.cat([self.kernel(self.x, query), features.mT]), variance)
+
+    def prior(self, bucket: Bucket, mean: Tensor, scale: Tensor) -> GramPrior | FeaturePrior:
+        """See `SharedKernel.prior`."""
+        if bucket.rows.shape[1] > self.whole:
+            return self.above.prior(bucket, mean, scale)
+        return GramPrior(
+            self.kernel(self.x[bucket.rows]).unsqueeze(1) * scale[:, None, None, None], mean[:, None, None]
+        )
+
+    def bucket_queries(self, bucket: Bucket, scale: Tensor, queries: Queries) -> Queries:
+        """See `SharedKernel.bucket_queries`."""
+        if bucket.rows.shape[1] > self.whole:
+            return self.above.bucket_queries(bucket, scale, Queries(queries.cross[len(self.x) :].mT, queries.variance))
+        factor = scale[:, None, None]
+        return Queries(queries.cross[bucket.rows].mul_(factor).unsqueeze(1), factor * queries.variance)
+
+    def paired(self, x: Tensor) -> PairedQueries:
+        """See `SharedKernel.paired`: small nodes are compared with their own queries only."""
+        above, query = self.above.paired(x), x
+
+        def of(bucket: Bucket, scale: Tensor, which: Tensor) -> Queries:
+            if bucket.rows.shape[1] > self.whole:
+                return above.of(bucket, scale, which)
+            factor = scale[:, None, None]
+            cross = self.kernel(self.x[bucket.rows], query[which]).mul_(factor)
+            return Queries(cross.unsqueeze(1), factor * above.variance[which].unsqueeze(1))
+
+        return PairedQueries(above.variance, of)
+
+    def cut(self, queries: Queries, part: slice) -> Queries:
+        """See `SharedKernel.cut`."""
+        return Queries(queries.cross[:, part], queries.variance[part])
+
+
+def branch_centres(x: Tensor, y: Tensor, tree: ClassTree, n_centres: int) -> Tensor:
+    """About so many centres of k-means (R, D): in every class, or in every branch where there are more classes."""
+    most = max(1, -(-2 * tree.n_classes // n_centres)) if tree.n_classes > n_centres else 1
+    branches = tree.branches(most)
+    group = torch.empty(tree.n_classes, dtype=torch.int64)
+    for number, (begin, end) in enumerate(branches):
+        group[torch.from_numpy(tree.leaves[begin:end].copy())] = number
+    return kmeans_inducing(x, group.to(y.device)[y], max(1, n_centres // len(branches)))
