@@ -37,6 +37,7 @@ _MODULES = {
     "fscil-clinc150-studies": "fscil_clinc150_studies",
     "bfloat16": "bfloat16",
     "cdkt-switches": "cdkt_switches",
+    "cdkt-studies": "cdkt_studies",
     "cdkt-bound": "cdkt_bound",
     "deep-tree": "deep_tree",
     "fscil-miniimagenet32": "fscil_miniimagenet32",
@@ -53,6 +54,7 @@ CAMPAIGN_NAMES = (
     "fscil-miniimagenet32",
     "bfloat16",
     "cdkt-switches",
+    "cdkt-studies",
     "deep-tree",
     *_IMAGE_CAMPAIGNS,
 )

@@ -99,6 +99,19 @@ class ImageCampaign:
     exceptions: str | None = None
     differences: tuple[str, ...] = ()
 
+    def cell(self, learner: str, *, shots: int, **options: Any) -> FewShotCell:
+        """A cell of the campaign's data and protocol; see `image_cell` for the options."""
+        return image_cell(
+            self.data,
+            learner,
+            shots=shots,
+            transfer=self.transfer,
+            benchmark=self.exceptions,
+            queries=15 if self.few_rows and shots == 5 else 16,
+            data_options=dict(self.data_options),
+            **options,
+        )
+
     def cells(self, settings: ImageCampaignConfig, precision: str | None = None) -> list[FewShotCell]:
         """The grid in the order in which it is run: every learner with the first kernel, then the other kernels.
 
@@ -106,24 +119,9 @@ class ImageCampaign:
         the first kernel. In the first of the settings' precisions or a given one.
         """
 
-        def cell(learner: str, kernel: str, shots: int, seed: int, **options: Any) -> FewShotCell:
-            return image_cell(
-                self.data,
-                learner,
-                shots=shots,
-                seed=seed,
-                budget=settings.budget,
-                kernel=kernel,
-                transfer=self.transfer,
-                benchmark=self.exceptions,
-                queries=15 if self.few_rows and shots == 5 else 16,
-                precision=precision or settings.precisions[0],
-                data_options=dict(self.data_options),
-                **options,
-            )
-
+        common = {"budget": settings.budget, "precision": precision or settings.precisions[0]}
         grid = [
-            cell(learner, kernel, shots, seed)
+            self.cell(learner, kernel=kernel, shots=shots, seed=seed, **common)
             for place, kernel in enumerate(settings.kernels)
             for seed in settings.seeds
             for shots in settings.shots
@@ -132,7 +130,7 @@ class ImageCampaign:
         ]
         others: list[dict[str, Any]] = [{"change": ("temperature 1", TEMPERATURE_ONE)}, {"preset": "recommended"}]
         beside = [
-            cell(learner, settings.kernels[0], shots, seed, **options)
+            self.cell(learner, kernel=settings.kernels[0], shots=shots, seed=seed, **common, **options)
             for seed in settings.seeds
             for shots in settings.shots
             for options in others

@@ -1,0 +1,93 @@
+"""What weighted particles say of queries: latents that are a mixture of Gaussians, and class probabilities.
+
+Two classes have one latent, ``psi = (f_1 - f_0) / sqrt(2)``, more have ``f_c / sqrt(2)`` each.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from sureshot.gaussian.algebra import times_vector
+from sureshot.kernels import RBF
+from sureshot.kernels.shared_rows import SharedRows
+from sureshot.likelihoods import OneVsEach
+from sureshot.likelihoods.quadrature import log_expected_sigmoid
+from sureshot.structure.smc import SmcState
+
+_LEAST_VARIANCE = 1e-12
+_ROW_NOISE = 0.1
+
+
+def moments(
+    state: SmcState,
+    x: Tensor,  # (Q, D)
+) -> tuple[Tensor, Tensor]:
+    """Means (M, L, Q) and covariances (M, Q, L, L) of the latents under each particle, L = 1 for two classes."""
+    gram = state.particles.grams(state.prior, SharedRows(state.x, x))  # (M, N, Q)
+    coefficients = _coefficients(state)  # (P, L)
+    own = state.particles.diagonals(state.prior, x) + state.particles.nuggets(state.prior).unsqueeze(-1)
+    n_latents = coefficients.shape[-1]
+    variance = own if n_latents == 1 else own / 2
+    covariance = torch.diag_embed(variance.unsqueeze(-1).expand(*own.shape, n_latents))
+    cross = gram[:, state.contrasts.row].unsqueeze(-1) * coefficients.unsqueeze(1)  # (M, P, Q, L)
+    mean, solved = state.latent.predicted(cross.flatten(-2))
+    solved = solved.unflatten(-1, cross.shape[-2:])
+    covariance = covariance - torch.einsum("mpqc,mpqd->mqcd", solved, solved)
+    covariance.diagonal(dim1=-2, dim2=-1).clamp_(min=_LEAST_VARIANCE)
+    return mean.unflatten(-1, cross.shape[-2:]).mT, covariance
+
+
+def probabilities(
+    mean: Tensor,  # (M, L, Q)
+    covariance: Tensor,  # (M, Q, L, L)
+    weights: Tensor,  # (M,)
+    temperature: float = 1.0,  # latents are divided by it
+) -> Tensor:
+    """Class probabilities (Q, C), averaged over the particles."""
+    mean, covariance = mean / temperature, covariance / temperature**2
+    if mean.shape[1] == 1:
+        second = times_vector(log_expected_sigmoid(mean[:, 0], covariance[..., 0, 0]).exp().mT, weights)
+        return torch.stack([1 - second, second], -1)
+    return torch.einsum("m,mcq->qc", weights, OneVsEach().integral(mean, covariance))
+
+
+def unexplained_variance(
+    state: SmcState,
+    x: Tensor,  # (Q, D)
+    covariance: Tensor,  # (M, Q, L, L), of `moments`
+) -> Tensor:
+    """Which share of the prior variance of its latents the data leave, (Q,): at most 1.
+
+    Near 1 where data say nothing, which is not to say far from all rows: a line is known best far away.
+    """
+    own = state.particles.diagonals(state.prior, x) - 1  # the constant is the mean of the latents
+    own = own if covariance.shape[-1] == 1 else own / 2
+    nugget = state.particles.nuggets(state.prior).unsqueeze(-1)
+    left = covariance.diagonal(dim1=-2, dim2=-1).mean(-1) - nugget
+    return times_vector((left / own).clamp_max(1).mT, state.log_weights.exp())
+
+
+def distance_from_rows(
+    state: SmcState,
+    x: Tensor,  # (Q, D)
+) -> Tensor:
+    """How far queries are from all rows, whatever kernels and labels say, (Q,): 0 among many, 1 far away.
+
+    The variance that is left of a process of variance 1 that was observed at every row, with a little noise. Its kernel
+    is squared-exponential, its length-scale the prior's median.
+    """
+    lengthscale = math.sqrt(state.prior.width) * math.exp(state.prior.grammar.relative_lengthscale.mean)
+    kernel = RBF(torch.tensor([lengthscale], dtype=x.dtype))
+    gram = kernel.on(SharedRows(state.x))
+    factor = torch.linalg.cholesky(gram + _ROW_NOISE * torch.eye(len(gram), dtype=gram.dtype))
+    solved = torch.linalg.solve_triangular(factor, kernel.on(SharedRows(state.x, x)), upper=False)
+    return 1 - solved.square().sum(0)
+
+
+def _coefficients(state: SmcState) -> Tensor:
+    if state.n_classes == 2:
+        return (2.0 * state.contrasts.own - 1).unsqueeze(-1)
+    return state.contrasts.of_classes(state.n_classes) / 2**0.5
