@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
+from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from sureshot.data.settings_files import section
@@ -178,7 +179,7 @@ class NetworkMethod(SessionMethod, Generic[Kept]):
         classifier.precision = self._later_settings.precision
         rows = Rows(x, numbers, self._embedded(classifier, x))
         if self.checkpoint is not None:
-            self._check_classes(classifier, rows, len(classes))
+            self._check_order(classifier, rows, len(classes))
         kept = self._begun(classifier, rows.of(~aside), rows.of(aside))
         self._known = Known(classes, classifier, kept)
         return self
@@ -294,13 +295,17 @@ class NetworkMethod(SessionMethod, Generic[Kept]):
         _check_shape(tuple(x.shape[1:]), loaded.backbone.input_shape, f"as {path} takes")
         return loaded.to(self.device)
 
-    def _check_classes(self, classifier: GrowingClassifier, base: Rows, n_classes: int) -> None:
+    def _check_order(self, classifier: GrowingClassifier, base: Rows, n_classes: int) -> None:
+        """Refuse a network that would know the base rows if its classes were in another order."""
         with torch.no_grad():
-            right = (classifier.predictor()(base.embeddings).argmax(1).cpu() == base.y).double().mean()
-        if float(right) <= min(1.5 / n_classes, 0.5):
+            named = classifier.predictor()(base.embeddings).argmax(1).cpu()
+        confusions = torch.bincount(base.y * n_classes + named, minlength=n_classes**2).view(n_classes, n_classes)
+        right = int(confusions.diagonal().sum())
+        best = int(confusions.numpy()[linear_sum_assignment(confusions.numpy(), maximize=True)].sum())
+        if 2 * right < best:
             raise ArtifactError(
-                f"{self.checkpoint} is right about {float(right):.1%} of the base session's rows, no more than by "
-                "chance: it has learnt other classes, or in another order"
+                f"{self.checkpoint} is right about {right} of {len(base.y)} rows of the base session, but would be "
+                f"about {best} if its classes were in another order: it must learn them in that of their labels"
             )
 
 
