@@ -20,7 +20,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -37,7 +36,7 @@ _NUGGET = LogNormal(math.log(1e-2))
 
 
 def _even(names: tuple[str, ...]) -> Mapping[str, float]:
-    return MappingProxyType(dict.fromkeys(names, 1.0))
+    return dict.fromkeys(names, 1.0)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -48,8 +47,8 @@ class Rejuvenation:
     """How often what is done in one sweep."""
 
     moves: Mapping[str, int] = field(
-        default_factory=lambda: MappingProxyType(
-            {"replace_subtree": 1, "detach_or_attach": 1, "grow_or_prune": 1, "redraw_leaf": 1, "swap_operator": 1}
+        default_factory=lambda: dict.fromkeys(
+            ("replace_subtree", "detach_or_attach", "grow_or_prune", "redraw_leaf", "swap_operator"), 1
         )
     )
     slices: int = 2  # of elliptical slice sampling, of all parameters together
