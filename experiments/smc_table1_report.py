@@ -204,8 +204,8 @@ def _difference_tables(runs: pd.DataFrame) -> list[Table]:
         for other in [name for name in part["method"].unique() if name != OURS]:
             row: dict[str, Any] = {"data": data, "protocol": protocol, f"{OURS} less": other}
             for column, scale in (("accuracy", 100), ("nll", 1)):
-                gap, error, row["runs"] = paired(part, column, OURS, other)
-                row |= {column: scale * gap, f"{column} se": scale * error}
+                gap, error, n = paired(part, column, OURS, other)
+                row |= {column: scale * gap, f"{column} se": scale * error, "runs": max(n, row.get("runs", 0))}
             rows.append(row)
     caption = (
         "Paired differences (of the same fold, or seed) with their standard errors: accuracy in points, NLL in nats."

@@ -26,7 +26,7 @@ def clouds(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Two classes, apart in the first of three columns."""
     generator = np.random.default_rng(seed)
     y = np.array(["a", "b"])[np.arange(n) % 2]
-    return generator.normal(size=(n, 3)) + 2.0 * (y == "b")[:, None] * [1, 0, 0], y
+    return generator.normal(size=(n, 3)) + 4.0 * (y == "b")[:, None] * [1, 0, 0], y
 
 
 def offline(method: str, fold: int, accuracy: float, nll: float, bins: Any = None) -> dict[str, Any]:
