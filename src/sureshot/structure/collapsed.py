@@ -29,6 +29,7 @@ from sureshot.gaussian.algebra import (
 from sureshot.likelihoods.polya_gamma import sample_polya_gamma
 from sureshot.likelihoods.quadrature import log_expected_sigmoid
 from sureshot.likelihoods.tilted import sample_tilted
+from sureshot.structure.links import LOGISTIC, Link
 
 _SHIFT = 0.5  # b, of a contrast that is positive
 
@@ -59,6 +60,11 @@ class Collapsed(NamedTuple):
         factor = weighted_factors(covariance, root, out)
         shifted = _SHIFT * covariance.sum(-1)
         return cls(omega, factor, solve_vectors(factor, root * shifted, upper=False), _SHIFT * shifted.sum(-1))
+
+    @property
+    def link(self) -> Link:
+        """The logistic one."""
+        return LOGISTIC
 
     @property
     def log_likelihood(self) -> Tensor:
@@ -96,22 +102,27 @@ class Collapsed(NamedTuple):
         own = self._solved(cross)
         return _SHIFT * cross.sum(-2) - times_vector(own.mT, self.whitened), own
 
-    def extended(
+    def extended(self, cross: Tensor, corner: Tensor, generator: torch.Generator) -> tuple[Collapsed, Tensor]:
+        """With new data, and the logarithms of the weights (M,) that they have together."""
+        grown, log_weights = self.weighed(cross, corner, generator)
+        return grown, log_weights.sum(-1)
+
+    def weighed(
         self,
         cross: Tensor,  # (M, P, B), prior covariances of the data so far with new ones
         corner: Tensor,  # (M, B, B), of the new ones
         generator: torch.Generator,
     ) -> tuple[Collapsed, Tensor]:
-        """With new data, and the logarithms of the weights (M,) that they have."""
+        """With new data, and the logarithms of the weights (M, B) that they have one after another."""
         mean, own = self.predicted(cross)
         covariance = corner - own.mT @ own
         first_mean = mean
-        log_weights, omega = mean.new_zeros(len(mean)), torch.empty_like(mean)
+        log_weights, omega = torch.empty_like(mean), torch.empty_like(mean)
         taken = torch.zeros_like(covariance)  # what data j' <= j take off it is ``taken[:, :, :j + 1]`` with itself
         for j in range(corner.shape[-1]):
             column = covariance[:, :, j] - times_vector(taken[:, :, :j], taken[:, j, :j])
             variance = column[:, j].clamp_min(1e-12)
-            log_weights = log_weights + log_expected_sigmoid(mean[:, j], variance)
+            log_weights[:, j] = log_expected_sigmoid(mean[:, j], variance)
             omega[:, j] = sample_polya_gamma(1, sample_tilted(mean[:, j], variance, generator), generator)
             seen = 1 + omega[:, j] * variance
             mean = mean + column * ((_SHIFT - omega[:, j] * mean[:, j]) / seen).unsqueeze(-1)

@@ -17,9 +17,15 @@ from typing import Protocol, Self
 import torch
 from torch import Tensor
 
+from sureshot.structure.links import Link
+
 
 class Latents(Protocol):
     """Of M particles with P contrasts."""
+
+    @property
+    def link(self) -> Link:
+        """What turns latents into probabilities."""
 
     @property
     def factor(self) -> Tensor:
@@ -55,13 +61,16 @@ class Latents(Protocol):
     ) -> tuple[Tensor, Tensor]:
         """Means (M, Q) of queries, and ``X`` (M, P, Q) so that ``X' X`` is what the data take off their covariance."""
 
-    def extended(
+    def weighed(
         self,
         cross: Tensor,  # (M, P, B), prior covariances of the data so far with new ones
         corner: Tensor,  # (M, B, B), of the new ones
         generator: torch.Generator,
     ) -> tuple[Self, Tensor]:
-        """With new data, and the logarithms of the weights (M,) that they have."""
+        """With new data, and the logarithms of the weights (M, B) that they have one after another.
+
+        What is drawn for one does not depend on those behind it.
+        """
 
     def refreshed(
         self,

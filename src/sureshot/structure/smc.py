@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Literal, TypeVar, get_args
 
 import torch
 from joblib import Parallel, delayed
@@ -20,9 +20,15 @@ from sureshot.structure.collapsed import Collapsed
 from sureshot.structure.contrasts import Contrasts
 from sureshot.structure.grammar import KernelPrior
 from sureshot.structure.latents import Latents
+from sureshot.structure.links import LINKS
 from sureshot.structure.particles import Particles
-from sureshot.structure.rejuvenation import Data, Rejuvenation
+from sureshot.structure.rejuvenation import Rejuvenation
+from sureshot.structure.rejuvenation_data import Data
 from sureshot.structure.structure import Structure
+from sureshot.structure.whitened import Whitened
+
+Representation = Literal["collapsed", "whitened"]
+"""See `sureshot.structure.latents`."""
 
 _TOGETHER = 8  # particles that are moved by one thread and one generator
 
@@ -39,7 +45,7 @@ class SmcState:
     n_classes: int  # C
     contrasts: Contrasts  # P
     particles: Particles
-    latent: Collapsed
+    latent: Latents
     log_weights: Tensor  # (M,), normalised
     log_evidence: float  # of all labels, in nats
 
@@ -51,6 +57,8 @@ class SmcState:
         n_classes: int,
         generator: torch.Generator,
         structure: Structure | None = None,
+        representation: Representation = "collapsed",
+        link: str = "logistic",  # or "probit", of whitened latents and two classes
     ) -> SmcState:
         """Without data: particles from the prior."""
         return cls(
@@ -60,7 +68,7 @@ class SmcState:
             n_classes,
             Contrasts.none(),
             Particles.drawn(prior, n_particles, generator, structure),
-            Collapsed.empty(n_particles),
+            _empty(n_particles, representation, link, n_classes),
             torch.full((n_particles,), -math.log(n_particles), dtype=torch.float64),
             0.0,
         )
@@ -88,7 +96,7 @@ class SmcSettings:
     rejuvenation: Rejuvenation = field(default_factory=Rejuvenation)
     n_sweeps: int = 1
     resample_below: float = 0.5  # of M
-    split_below: float = 0.1  # of M: a batch after which fewer are left is taken in two halves
+    split_below: float = 0.1  # of M: a batch that leaves fewer is cut there, to resample and rejuvenate
     n_jobs: int | None = None  # threads, through joblib, among which particles are shared; changes no result
 
 
@@ -100,15 +108,27 @@ def smc_step(
     settings: SmcSettings,
     n_classes: int | None = None,  # as many or more than before
 ) -> tuple[SmcState, SmcInfo]:
-    """The state after a batch, and what happened."""
-    grown = extended(state, x, y, n_classes or state.n_classes, generator)
+    """The state after a batch, and what happened.
+
+    A batch after which less than `split_below` is left is cut behind the row where that happened, and what is behind
+    comes as a batch of its own; the draws for the rows before stay as they are, so that the evidence stays unbiased.
+    """
+    before = generator.get_state()
+    grown, sizes = _extended(state, x, y, n_classes or state.n_classes, generator)
     m = len(state.particles)
-    size = grown.effective_sample_size
-    if size < settings.split_below * m and len(x) > 1:
-        half = len(x) // 2
-        first, told = smc_step(state, x[:half], y[:half], generator, settings, n_classes)
-        second, then = smc_step(first, x[half:], y[half:], generator, settings, n_classes)
+    few = (sizes[:-1] < settings.split_below * m).nonzero().flatten()
+    if len(few):
+        cut = int(few[0]) + 1
+        generator.set_state(before)
+        first, told = _finished(extended(state, x[:cut], y[:cut], grown.n_classes, generator), generator, settings)
+        second, then = smc_step(first, x[cut:], y[cut:], generator, settings)
         return second, _joined(told, then)
+    return _finished(grown, generator, settings)
+
+
+def _finished(grown: SmcState, generator: torch.Generator, settings: SmcSettings) -> tuple[SmcState, SmcInfo]:
+    """Resampled, if need be, and rejuvenated."""
+    m, size = len(grown.particles), grown.effective_sample_size
     resampled = size < settings.resample_below * m
     ancestors = torch.arange(m)
     if resampled:
@@ -125,6 +145,13 @@ def smc_step(
 
 def extended(state: SmcState, x: Tensor, y: Tensor, n_classes: int, generator: torch.Generator) -> SmcState:
     """With a batch in the data and the weights, nothing resampled, nothing moved."""
+    return _extended(state, x, y, n_classes, generator)[0]
+
+
+def _extended(
+    state: SmcState, x: Tensor, y: Tensor, n_classes: int, generator: torch.Generator
+) -> tuple[SmcState, Tensor]:
+    """The same, and the effective sample sizes (B,) behind each row."""
     n = len(state.x)
     every = torch.cat([state.x, x])
     later = Contrasts.of_labels(state.y, n_classes, known=state.n_classes)  # of the rows before, with new classes
@@ -133,23 +160,26 @@ def extended(state: SmcState, x: Tensor, y: Tensor, n_classes: int, generator: t
     gram = state.particles.grams(state.prior, SharedRows(every, every[first:]))
     nuggets = state.particles.nuggets(state.prior)
     shifted = replace(new, row=new.row - first)
-    latent, log_weights = state.latent, state.log_weights
+    latent, running = state.latent, state.log_weights.unsqueeze(-1)
     if len(new):
         cross = state.contrasts.covariance(shifted, gram, nuggets * 0 if first else nuggets)
         corner = shifted.covariance(shifted, gram[:, first:], nuggets)
-        latent, increments = latent.extended(cross, corner, generator)
-        log_weights = log_weights + increments
-    total = log_weights.logsumexp(0)
-    return replace(
+        latent, increments = latent.weighed(cross, corner, generator)
+        running = torch.cat([running, running + increments.cumsum(-1)], -1)
+    total = running[:, -1].logsumexp(0)
+    ends = len(later) + torch.arange(1, len(x) + 1) * max(0, n_classes - 1)
+    log_shares = running[:, ends] - running[:, ends].logsumexp(0)
+    grown = replace(
         state,
         x=every,
         y=torch.cat([state.y, y]),
         n_classes=n_classes,
         contrasts=state.contrasts.followed_by(new),
         latent=latent,
-        log_weights=log_weights - total,
+        log_weights=running[:, -1] - total,
         log_evidence=state.log_evidence + float(total),
     )
+    return grown, (-(2 * log_shares).logsumexp(0)).exp()
 
 
 def rejuvenated(
@@ -182,6 +212,19 @@ def _swept(
         for name, rate in rates.items():
             sums[name] = sums.get(name, 0.0) + rate / settings.n_sweeps
     return particles, latent, sums
+
+
+def _empty(n_particles: int, representation: str, link: str, n_classes: int) -> Latents:
+    """Latents without data; ValueError for what is not offered."""
+    if representation not in get_args(Representation):
+        raise ValueError(f"representation must be one of {', '.join(get_args(Representation))}, got {representation!r}")
+    if link not in LINKS:
+        raise ValueError(f"link must be one of {', '.join(LINKS)}, got {link!r}")
+    if representation == "whitened" and (link == "logistic" or n_classes == 2):
+        return Whitened.empty(n_particles, LINKS[link])
+    if link != "logistic":
+        raise ValueError("the probit link needs whitened latents and two classes")
+    return Collapsed.empty(n_particles)
 
 
 def systematic(log_weights: Tensor, generator: torch.Generator) -> Tensor:
