@@ -27,7 +27,7 @@ from experiments.smc_methods import METHODS, OURS, Context
 from sureshot.estimators import KernelSearchClassifier
 from sureshot.report.plots import BLUE, VERMILION
 from sureshot.structure.canonical import canonical
-from sureshot.structure.prediction import moments, probabilities
+from sureshot.structure.prediction import averaged_probabilities, moments
 
 NAME = "smc-toys"
 COMPARED = ("LINEAR GP", "SQUARED-EXPONENTIAL GP", OURS)
@@ -237,7 +237,7 @@ def of_particle(model: KernelSearchClassifier, place: int, rows: np.ndarray) -> 
     mean, covariance = moments(fitted.state, fitted.inputs(rows))
     only = torch.zeros_like(fitted.weights)
     only[place] = 1.0
-    found: np.ndarray = probabilities(mean, covariance, only).numpy()
+    found: np.ndarray = averaged_probabilities(mean, covariance, only).numpy()
     return found
 
 

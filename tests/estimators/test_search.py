@@ -302,7 +302,7 @@ def test_weights_are_copies() -> None:
         ({"window": 0}, "window must be a positive integer"),
         ({"grammar": "papre"}, r"no grammar 'papre' \(did you mean 'paper'\?\)"),
         ({"grammar": {}}, "grammar must be a Grammar or one of 'default', 'paper'"),
-        ({"representation": "whitened"}, "representation must be one of 'collapsed'"),
+        ({"representation": "white"}, "representation must be one of 'collapsed', 'whitened'"),
         ({"standardize": "auto"}, "standardize must be one of True, False"),
         ({"callback": 3}, "callback must be None or a function of a SearchStep; got 3"),
         ({"random_state": -1}, "random_state must be .*got -1"),

@@ -31,9 +31,9 @@ class KernelSearchClassifier(IncrementalClassifier):
         How many kernels at a time. Time and memory are in proportion.
     grammar : {"default", "paper"} or Grammar, default="default"
         How probable structures are, and the priors of parameters (`sureshot.structure.Grammar`).
-    representation : {"collapsed"}, default="collapsed"
-        What a particle holds beside its kernel: with "collapsed" a Polya-Gamma variable for each datum, the latents
-        integrated out.
+    representation : {"collapsed", "whitened"}, default="collapsed"
+        What a particle holds beside its kernel: a Polya-Gamma variable for each datum, the latents integrated out; or,
+        with Hamiltonian Monte Carlo, standard normal variables that make the latents, as published.
     n_rejuvenation : int, default=2
         Sweeps of moves after each batch. More follow the data better, in proportional time.
     schedule : {"logarithmic", "linear", "once"} or list of int, default="logarithmic"

@@ -28,10 +28,9 @@ from sureshot.kernels import Expression
 from sureshot.likelihoods.quadrature import displacement, standard_normal_points
 from sureshot.networks.seeds import generator_for
 from sureshot.structure.canonical import canonical
-from sureshot.structure.collapsed import Collapsed
 from sureshot.structure.grammar import KernelPrior
-from sureshot.structure.prediction import distance_from_rows, moments, probabilities, unexplained_variance
-from sureshot.structure.rejuvenation import Data
+from sureshot.structure.prediction import averaged_probabilities, distance_from_rows, moments, unexplained_variance
+from sureshot.structure.rejuvenation_data import Data
 from sureshot.structure.removal import without
 from sureshot.structure.smc import SmcState, settled, smc_step
 from sureshot.structure.structure import Structure
@@ -129,7 +128,7 @@ class SearchFitted(Fitted):
         if len(self.classes) == 1:
             return moments[0].new_ones(moments[0].shape[-1], 1)
         mean, covariance = moments
-        found = probabilities(mean, covariance, self.weights, temperature)
+        found = averaged_probabilities(mean, covariance, self.weights, temperature)
         return found / found.sum(-1, keepdim=True)
 
     def particle_probabilities(self, queries: Tensor) -> Tensor:
@@ -139,7 +138,7 @@ class SearchFitted(Fitted):
         alone = queries.new_ones(1)
         return torch.stack(
             [
-                probabilities(mean.unsqueeze(0), covariance.unsqueeze(0), alone, self.temperature)
+                averaged_probabilities(mean.unsqueeze(0), covariance.unsqueeze(0), alone, self.temperature)
                 for mean, covariance in zip(*(part[self.order] for part in self.moments(queries)), strict=True)
             ],
             1,
@@ -255,7 +254,7 @@ class SearchFitted(Fitted):
         latent = state.latent
         if len(state.contrasts):
             covariance = Data.of(state.prior, state.x, state.contrasts).covariance(state.particles)
-            latent = Collapsed.of(latent.omega, covariance)
+            latent = latent.given(range(len(state.particles)), covariance)
         return replace(self, state=replace(state, latent=latent), log_evidence=state.log_evidence)
 
 
@@ -274,7 +273,9 @@ def first_fitted(training: TrainingSet, settings: SearchSettings, seed: int) -> 
         except ValueError as error:
             raise ValueError(f"structure: {error}") from error
     generator = generator_for(seed, "particles")
-    state = SmcState.start(prior, settings.n_particles, len(training.classes), generator, settings.structure)
+    state = SmcState.start(
+        prior, settings.n_particles, len(training.classes), generator, settings.structure, settings.representation
+    )
     none = _part(training.rows, slice(0, 0))
     return fitted_of(replace(training, rows=none), scaling, settings, state, (), seed)
 

@@ -53,6 +53,7 @@ class Grammar:
     max_depth: int = 5
     p_one_column: float = 0.0  # that a leaf looks at one column, any with the same probability
     per_column: bool = False  # a length-scale for each column
+    linear_offset: bool = False  # that LINEAR has an offset w, N(0, I)
     amplitude: LogNormal = STANDARD
     relative_lengthscale: LogNormal = STANDARD
     nugget: LogNormal = _NUGGET
@@ -80,7 +81,7 @@ class Grammar:
 
     @classmethod
     def preset(cls, name: str) -> Grammar:
-        """``"default"``, or ``"paper"``: the three leaves of its eq. 5."""
+        """``"default"``, or ``"paper"``: the three leaves of its eq. 5, with the offset of eq. 8."""
         if name not in GRAMMARS:
             raise ValueError(f"there is no grammar {name!r}{near(name, GRAMMARS)}; grammars: {', '.join(GRAMMARS)}")
         return cls(**GRAMMARS[name])
@@ -103,7 +104,7 @@ class Grammar:
             raise ValueError(f"malformed grammar: {error}") from error
 
 
-GRAMMARS: dict[str, dict[str, Any]] = {"default": {}, "paper": {"leaves": _even(_PAPER)}}
+GRAMMARS: dict[str, dict[str, Any]] = {"default": {}, "paper": {"leaves": _even(_PAPER), "linear_offset": True}}
 """Arguments of `Grammar` by name of the preset."""
 
 
@@ -217,7 +218,9 @@ class KernelPrior:
     def _leaf(self, symbol: str) -> tuple[LeafKind, Scales]:
         name, column = split_symbol(symbol)
         grammar, width = self.grammar, self.width if column is None else 1
-        return LEAVES[name], Scales(width, grammar.amplitude, grammar.relative_lengthscale, grammar.per_column)
+        return LEAVES[name], Scales(
+            width, grammar.amplitude, grammar.relative_lengthscale, grammar.per_column, grammar.linear_offset
+        )
 
     def _leaf_kernel(self, symbol: str, z: Tensor) -> Expression:
         kind, scales = self._leaf(symbol)
