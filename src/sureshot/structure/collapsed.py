@@ -148,7 +148,7 @@ class Collapsed(NamedTuple):
     def without(self, kept: Tensor, covariance: Tensor) -> tuple[Collapsed, Tensor]:
         """With some data (P,) bool only, and the logarithms of the weights (M,) of never having seen the others.
 
-        The reverse of `extended`: one datum after another is integrated out with its variable, and the weight is divided
+        The reverse of `extended`: one datum after another is integrated out with its variable, and the weight divided
         by what was predicted for it.
         """
         places = (~kept).nonzero().flatten()
