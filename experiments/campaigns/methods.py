@@ -66,7 +66,7 @@ def described(estimator: Any) -> dict[str, Any]:
     if isinstance(estimator, KernelSearchClassifier):
         settings = SearchSettings.checked(arguments)
         found["grammar"] = json.dumps(settings.grammar.to_json())
-        found["rejuvenation"] = repr(settings.smc.rejuvenation)
+        found["rejuvenation"] = repr(settings.smc(None).rejuvenation)
     return {"class": type(estimator).__name__, **found}
 
 
