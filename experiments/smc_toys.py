@@ -10,12 +10,10 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from sklearn.datasets import make_circles, make_moons
@@ -27,7 +25,7 @@ from experiments.smc_methods import METHODS, OURS, Context
 from sureshot.estimators import KernelSearchClassifier
 from sureshot.report.plots import BLUE, VERMILION
 from sureshot.structure.canonical import canonical
-from sureshot.structure.prediction import averaged_probabilities, moments
+from sureshot.structure.structure import Structure
 
 NAME = "smc-toys"
 COMPARED = ("LINEAR GP", "SQUARED-EXPONENTIAL GP", OURS)
@@ -202,9 +200,9 @@ def particles_picture(model: KernelSearchClassifier, settings: SmcToysConfig, n:
     _contours(panels[0], model.predict_proba, x, y, settings.grid, "all particles")
     for axes in panels[1:]:
         axes.set_axis_off()
-    for axes, (title, place) in zip(panels[1:], heaviest_particles(model, n), strict=False):
+    for axes, (title, number) in zip(panels[1:], heaviest_particles(model, n), strict=False):
         axes.set_axis_on()
-        _contours(axes, partial(of_particle, model, place), x, y, settings.grid, title)
+        _contours(axes, lambda rows, k=number: model.particle_proba(rows)[k], x, y, settings.grid, title.lower())  # type: ignore[misc]
     return Picture("particles", "The mixture, and one particle of each of its heaviest structures.", figure)
 
 
@@ -221,24 +219,9 @@ def shift_picture(before: KernelSearchClassifier, after: KernelSearchClassifier,
 
 
 def heaviest_particles(model: KernelSearchClassifier, n: int) -> list[tuple[str, int]]:
-    """Structures in canonical form, heaviest first, and the place of their heaviest particle."""
-    state = model._fitted.state
-    forms = [str(canonical(structure)) for structure in state.particles.structures]
-    found = []
-    for _, name in model.kernel_posterior_[:n]:
-        places = [place for place, form in enumerate(forms) if form == name]
-        found.append((name.lower(), max(places, key=lambda place: float(state.log_weights[place]))))
-    return found
-
-
-def of_particle(model: KernelSearchClassifier, place: int, rows: np.ndarray) -> np.ndarray:
-    """Class probabilities (n, 2) of one particle."""
-    fitted = model._fitted
-    mean, covariance = moments(fitted.state, fitted.inputs(rows))
-    only = torch.zeros_like(fitted.weights)
-    only[place] = 1.0
-    found: np.ndarray = averaged_probabilities(mean, covariance, only).numpy()
-    return found
+    """Structures in canonical form, heaviest first, and the number of their heaviest particle."""
+    forms = [str(canonical(Structure.parse(particle.structure))) for particle in model.particles_]
+    return [(name, forms.index(name)) for _, name in model.kernel_posterior_[:n]]
 
 
 def _scores(model: Any, x: np.ndarray, y: np.ndarray) -> dict[str, float]:

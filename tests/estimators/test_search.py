@@ -137,10 +137,46 @@ def test_a_stream_that_begins_with_one_class() -> None:
     assert model.log_evidence_ == 0
     model.partial_fit(X[Y == 0], ["no"] * 20)
     assert model.classes_.tolist() == ["yes", "no"]
-    assert model.score(X, np.where(Y, "yes", "no")) > 0.8
+    assert model.score(X, np.where(Y, "yes", "no")) >= 0.8
     model.partial_fit(X[:5] + 6, ["new"] * 5)
     assert model.classes_.tolist() == ["yes", "no", "new"]
     assert (model.predict(X[:5] + 6) == "new").all()
+
+
+def test_rows_of_one_class_wait_for_the_second(tmp_path: Path) -> None:
+    model = made(predictive="plug_in").partial_fit(X[Y == 1][:10], Y[Y == 1][:10], classes=[0, 1])
+    random = 2 / 11  # probability that ten rows in random order are of one class
+    seen = (0.5 + random * 11 / 12) / (1 + random)
+    np.testing.assert_allclose(model.predict_proba(QUERIES), np.tile([1 - seen, seen], (len(QUERIES), 1)))
+    np.testing.assert_allclose(model.particle_proba(QUERIES)[0], model.predict_proba(QUERIES))
+    assert model.steps_ == ()
+    assert model.log_evidence_ == 0
+    path = tmp_path / "model"
+    model.save(path)
+    loaded = KernelSearchClassifier.load(path).partial_fit(X[Y == 0], Y[Y == 0])
+    model.remove(X[Y == 1][:1]).partial_fit(X[Y == 1][:1], [1]).partial_fit(X[Y == 0], Y[Y == 0])
+    assert model.score(X, Y) > 0.7
+    assert loaded.steps_[-1].n_rows == model.steps_[-1].n_rows == 30
+    scaling = model._fitted.scaling  # of all rows, not of those that came first
+    np.testing.assert_allclose(scaling.mean, np.concatenate([X[Y == 1][:10], X[Y == 0]]).mean(0), atol=1e-12)
+
+
+def test_the_rule_is_that_which_says_labels_of_rows_left_out_best(tmp_path: Path) -> None:
+    fitted = {rule: made(n_particles=16, predictive=rule).fit(X, Y) for rule in ("integral", "plug_in", "auto")}
+    assert fitted["integral"].predictive_ == "integral"
+    assert fitted["integral"].temperature_ == 1.0
+    assert fitted["plug_in"].predictive_ == "plug_in"
+    assert fitted["plug_in"].temperature_ not in (1.0, fitted["integral"].temperature_)
+    auto = fitted["auto"]
+    same = fitted[auto.predictive_]
+    np.testing.assert_array_equal(auto.predict_proba(QUERIES), same.predict_proba(QUERIES))
+    one, other = (fitted[rule].predict_proba(QUERIES) for rule in ("integral", "plug_in"))
+    assert np.abs(one - other).max() > 0.01
+    fitted["plug_in"].save(tmp_path / "model")
+    loaded = KernelSearchClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_proba(QUERIES), other)
+    calibrated = fitted["plug_in"].calibrate(X[:10], Y[:10]).temperature_
+    assert fitted["plug_in"].partial_fit(X[:5], Y[:5]).temperature_ == calibrated
 
 
 def test_only_the_latest_rows_are_kept() -> None:
@@ -304,6 +340,7 @@ def test_weights_are_copies() -> None:
         ({"grammar": {}}, "grammar must be a Grammar or one of 'default', 'paper'"),
         ({"representation": "white"}, "representation must be one of 'collapsed', 'whitened'"),
         ({"standardize": "auto"}, "standardize must be one of True, False"),
+        ({"predictive": "mean"}, "predictive must be one of 'auto', 'integral', 'plug_in'; got 'mean'"),
         ({"callback": 3}, "callback must be None or a function of a SearchStep; got 3"),
         ({"random_state": -1}, "random_state must be .*got -1"),
     ],

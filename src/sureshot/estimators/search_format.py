@@ -16,7 +16,9 @@ import torch
 from sureshot.estimators.fitted import Format, TrainingSet
 from sureshot.estimators.readers import TableReader
 from sureshot.estimators.search_fitted import SearchFitted, SearchStep, fitted_of, inputs_of
+from sureshot.estimators.search_rule import RULES
 from sureshot.estimators.search_settings import SearchSettings
+from sureshot.estimators.settings import check_choice
 from sureshot.estimators.stored_rows import (
     HEADER,
     arrays_of,
@@ -48,6 +50,7 @@ _SETTINGS: dict[str, Any] = {
     "structure": (str, type(None)),
     "window": (int, type(None)),
     "standardize": bool,
+    "predictive": str,
 }
 
 
@@ -67,6 +70,7 @@ def _write(parameters: Mapping[str, Any], fitted: SearchFitted) -> tuple[dict[st
         "structures": [list(structure.symbols) for structure in state.particles.structures],
         "steps": json.loads(json.dumps([asdict(step) for step in fitted.steps])),
         "log_evidence": fitted.log_evidence,
+        "rule": fitted.rule,
     }
     arrays = arrays_of(fitted.rows, fitted.scaling)
     contrasts = state.contrasts
@@ -89,6 +93,7 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], SearchFitted]:
         "structures": list,
         "steps": list,
         "log_evidence": float,
+        "rule": str,
     }
     header = require_header(artifact, wanted)
     classes, rows = read_rows(artifact, header)
@@ -133,7 +138,8 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], SearchFitted]:
         )
         steps = tuple(_step(step) for step in header["steps"])
         fitted = fitted_of(training, scaling, settings, state, steps, header["seed"])
-        return replace(fitted, temperature=header["temperature"]).with_state(state)
+        rule = check_choice("rule", header["rule"], RULES)
+        return replace(fitted, temperature=header["temperature"], rule=rule).with_state(state)
 
     fitted = that_predicts(artifact.path, build)
     calibrated = bool(artifact.header.get("calibrated", False))

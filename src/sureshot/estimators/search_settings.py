@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from sureshot.estimators.search_rule import RULES
 from sureshot.estimators.settings import check_choice
 from sureshot.structure.grammar import GRAMMARS, Grammar
 from sureshot.structure.rejuvenation import Rejuvenation
@@ -30,6 +31,7 @@ class SearchSettings:
     structure: Structure | None
     window: int | None
     standardize: bool
+    predictive: str
 
     @classmethod
     def checked(cls, arguments: Mapping[str, Any]) -> SearchSettings:
@@ -46,6 +48,7 @@ class SearchSettings:
             None if structure is None else _structure(structure),
             None if window is None else count("window", window, 1),
             bool(check_choice("standardize", arguments["standardize"], (True, False))),
+            check_choice("predictive", arguments["predictive"], ("auto", *RULES)),
         )
 
     def smc(self, n_jobs: int | None) -> SmcSettings:

@@ -14,6 +14,7 @@ from sureshot.gaussian.algebra import times_vector
 from sureshot.kernels import RBF
 from sureshot.kernels.shared_rows import SharedRows
 from sureshot.likelihoods import OneVsEach
+from sureshot.likelihoods.base import PredictiveRule
 from sureshot.structure.links import LOGISTIC, Link
 from sureshot.structure.smc import SmcState
 
@@ -64,16 +65,30 @@ def probabilities(
 def averaged_probabilities(
     mean: Tensor,  # (M, L, Q)
     covariance: Tensor,  # (M, Q, L, L)
-    weights: Tensor,  # (M,)
+    weights: Tensor,  # (M,), or (M, Q) where each query has its own
     temperature: float = 1.0,  # latents are divided by it
+    rule: PredictiveRule = "integral",
     link: Link = LOGISTIC,
 ) -> Tensor:
     """Class probabilities (Q, C) of `moments`."""
-    mean, covariance = mean / temperature, covariance / temperature**2
-    if mean.shape[1] == 1:
-        second = times_vector(link.log_expected(mean[:, 0], covariance[..., 0, 0]).exp().mT, weights)
-        return torch.stack([1 - second, second], -1)
-    return torch.einsum("m,mcq->qc", weights, OneVsEach().integral(mean, covariance))
+    each = class_probabilities(mean / temperature, covariance / temperature**2, rule, link)
+    return torch.einsum("mq,mcq->qc", weights.view(len(weights), -1).expand(-1, each.shape[-1]), each)
+
+
+def class_probabilities(
+    mean: Tensor,  # (M, L, Q)
+    covariance: Tensor,  # (M, Q, L, L)
+    rule: PredictiveRule = "integral",
+    link: Link = LOGISTIC,
+) -> Tensor:
+    """Class probabilities (M, C, Q) under each particle."""
+    if mean.shape[1] > 1:
+        return OneVsEach().predict(mean, covariance, rule)
+    if rule == "plug_in":
+        second = link.log_probability(mean).exp()
+    else:
+        second = link.log_expected(mean, covariance[..., 0].mT).exp()
+    return torch.cat([1 - second, second], 1)
 
 
 def unexplained_variance(
@@ -85,7 +100,7 @@ def unexplained_variance(
 
     Near 1 where data say nothing, which is not to say far from all rows: a line is known best far away.
     """
-    own = state.particles.diagonals(state.prior, x) - 1  # the constant is the mean of the latents
+    own = state.particles.diagonals(state.prior, x) - state.prior.grammar.mean_variance
     own = own if covariance.shape[-1] == 1 else own / 2
     nugget = state.particles.nuggets(state.prior).unsqueeze(-1)
     left = covariance.diagonal(dim1=-2, dim2=-1).mean(-1) - nugget
