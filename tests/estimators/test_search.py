@@ -156,6 +156,21 @@ def test_only_the_latest_rows_are_kept() -> None:
     assert np.isfinite(small.predict_proba(QUERIES)).all()
 
 
+def test_ancestors_tell_of_a_resampling_behind_a_removal_too() -> None:
+    model = made(n_particles=16, n_rejuvenation=0, window=10, schedule="once")
+    model.partial_fit(X[:10], Y[:10])
+    moved = 0
+    for k in range(12):  # the pattern changes each time, so weights do
+        before = model._fitted.state.particles.z
+        part = np.arange(10 * k, 10 * k + 10) % 40
+        model.partial_fit(X[part], (Y[part] + k) % 2)
+        step = model.steps_[-1]
+        moved += step.ancestors != tuple(range(16)) and step.effective_sample_sizes[0] > 8
+        for number, place in enumerate(step.ancestors):  # nothing was moved
+            np.testing.assert_array_equal(model._fitted.state.particles.z[number], before[place])
+    assert moved  # where the batch alone resampled nothing
+
+
 def test_taken_away_is_as_never_seen_but_for_sampling_error() -> None:
     many = {"n_particles": 64, "structure": "SQUARED-EXPONENTIAL", "n_rejuvenation": 2}
     never = KernelSearchClassifier(**many).fit(X[:30], Y[:30])
@@ -167,12 +182,13 @@ def test_taken_away_is_as_never_seen_but_for_sampling_error() -> None:
     assert difference < 0.08 < before
     assert removed.log_evidence_ == pytest.approx(never.log_evidence_, abs=1)
     # without scales of their own the rows of a class that is forgotten leave nothing behind either
-    third = np.concatenate([Y[:30], np.full(10, 2)])
+    third = np.concatenate([Y[:30], np.full(10, -1)])
     fixed = KernelSearchClassifier(**many, standardize=False)
-    forgot = clone(fixed).fit(X, third).forget([2])
+    forgot = clone(fixed).fit(X, third).forget([-1])
     assert forgot.classes_.tolist() == [0, 1]
     difference = forgot.predict_proba(QUERIES) - clone(fixed).fit(X[:30], Y[:30]).predict_proba(QUERIES)
     assert np.abs(difference).max() < 0.08
+    assert len(forgot.remove(X[:2], Y[:2])._fitted.rows.y) == 28  # rows go by the numbers of the classes that are left
 
 
 def test_a_copy_is_removed_at_a_time_and_mistakes_remove_nothing() -> None:
