@@ -75,7 +75,7 @@ Structure = Annotated[
     str | None,
     typer.Option(metavar="TEXT", help="Keep this structure, such as 'LINEAR + PERIODIC', and learn its parameters."),
 ]
-Grammar = Annotated[str, typer.Option(help="How probable structures are: default, paper.")]
+Grammar = Annotated[str, typer.Option(help="default, paper.")]
 Window = Annotated[int | None, typer.Option(min=1, help="Keep the latest rows only, so many.")]
 Rejuvenation = Annotated[int, typer.Option(min=0, help="Sweeps of moves after each batch.")]
 Schedule = Annotated[
