@@ -42,6 +42,10 @@ _MODULES = {
     "deep-tree": "deep_tree",
     "fscil-miniimagenet32": "fscil_miniimagenet32",
     "beam-search": "beam_search",
+    "smc-table1": "smc_table1",
+    "smc-toys": "smc_toys",
+    "smc-streams": "smc_streams",
+    "smc-recovery": "smc_recovery",
 }
 """Modules with one experiment, ``EXPERIMENT``."""
 
@@ -57,9 +61,12 @@ CAMPAIGN_NAMES = (
     "cdkt-switches",
     "cdkt-studies",
     "deep-tree",
+    "smc-table1",
+    "smc-streams",
+    "smc-recovery",
     *_IMAGE_CAMPAIGNS,
 )
-"""Experiments of many cells, with the settings ``budget`` and ``train``."""
+"""Experiments of many cells, with the setting ``train``, and ``budget`` where cells are trained."""
 
 
 def names() -> dict[str, str]:

@@ -76,7 +76,7 @@ TREE_CASES: dict[str, dict[str, Any]] = {
 }
 SEARCH_CASES: dict[str, dict[str, Any]] = {
     "kernel search": {"n_particles": 4, "n_rejuvenation": 1},
-    "kernel search, two classes": {"n_particles": 4, "n_rejuvenation": 1, "grammar": "paper"},
+    "kernel search, two classes": {"n_particles": 4, "grammar": "paper", "representation": "whitened"},
     "kernel search, one structure": {"n_particles": 3, "structure": "LINEAR + PERIODIC", "schedule": [4, 10]},
 }
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from sureshot.kernels import (
     KINDS,
     RBF,
+    CenteredLinear,
     Columns,
     Constant,
     Cosine,
@@ -53,6 +54,8 @@ CASES: dict[str, Expression] = {
     "Periodic([2.0, 3.0, 4.0, 5.0], [1.7, 1.2, 2.1, 1.9])": Periodic([2.0, 3.0, 4.0, 5.0], [1.7, 1.2, 2.1, 1.9]),
     "Linear(0.25)": Linear(0.25),
     "Linear([0.1, 0.2, 0.3, 0.4])": Linear([0.1, 0.2, 0.3, 0.4]),
+    "CenteredLinear(0.25)": CenteredLinear(CENTER, 0.25),
+    "CenteredLinear([0.1, 0.2, 0.3, 0.4])": CenteredLinear(CENTER, [0.1, 0.2, 0.3, 0.4]),
     "Cosine()": Cosine(),
     "Cosine(centred)": Cosine(CENTER),
     "0.4": Constant(0.4),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +12,7 @@ from sureshot.estimators.base import FittedAttribute, IncrementalClassifier
 from sureshot.estimators.class_labels import class_numbers, kept_classes
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.readers import Reader, TableReader
-from sureshot.estimators.search_fitted import Callback, SearchFitted, first_fitted
+from sureshot.estimators.search_fitted import Callback, SearchFitted, first_fitted, joined_rows
 from sureshot.estimators.search_format import SEARCH_FORMAT
 from sureshot.estimators.search_settings import SearchSettings
 from sureshot.estimators.settings import check_jobs
@@ -31,9 +32,9 @@ class KernelSearchClassifier(IncrementalClassifier):
         How many kernels at a time. Time and memory are in proportion.
     grammar : {"default", "paper"} or Grammar, default="default"
         How probable structures are, and the priors of parameters (`sureshot.structure.Grammar`).
-    representation : {"collapsed"}, default="collapsed"
-        What a particle holds beside its kernel: with "collapsed" a Polya-Gamma variable for each datum, the latents
-        integrated out.
+    representation : {"collapsed", "whitened"}, default="collapsed"
+        What a particle holds beside its kernel: a Polya-Gamma variable for each datum, the latents integrated out; or,
+        with Hamiltonian Monte Carlo, standard normal variables that make the latents, as published.
     n_rejuvenation : int, default=2
         Sweeps of moves after each batch. More follow the data better, in proportional time.
     schedule : {"logarithmic", "linear", "once"} or list of int, default="logarithmic"
@@ -45,7 +46,10 @@ class KernelSearchClassifier(IncrementalClassifier):
         How many of the latest rows to keep; None keeps all, up to 2,000 comparisons of classes. Rows of one call have
         no order among themselves: of more than the window, some are drawn.
     standardize : bool, default=True
-        Whether columns are standardised, by the first call's rows for good.
+        Whether columns are standardised, by the rows up to the first call with two classes, for good.
+    predictive : {"auto", "integral", "plug_in"}, default="auto"
+        How latents become probabilities: averaged over their uncertainty, or at their means divided by a temperature;
+        "auto" takes what says the labels of rows left out best. Either is averaged over the particles.
     random_state : int, RandomState or None, default=None
         None is a fixed seed too: equal calls give equal models.
     n_jobs : int or None, default=None
@@ -67,16 +71,19 @@ class KernelSearchClassifier(IncrementalClassifier):
         What each batch did.
     log_evidence_ : float
         Estimate of the log probability of all labels in nats.
+    predictive_ : str
+        How latents become probabilities.
     temperature_ : float
-        What latents are divided by; 1 until `calibrate` sets it.
+        What latents are divided by: 1 for the integral, chosen by rows left out for "plug_in", or as `calibrate` says.
     n_features_in_, feature_names_in_
         Of the columns.
 
     Notes
     -----
     Rows that come in several calls give the same posterior as in one, up to Monte-Carlo error. A sample weight is a
-    whole number, of how many rows it stands for. With more than two classes labels are compared one-vs-each; the
-    evidence is then that of a composite likelihood.
+    whole number, of how many rows it stands for. While all rows are of one class they wait: there is nothing to tell
+    apart, and other announced classes stay about as probable, whatever a row looks like. With more than two classes
+    labels are compared one-vs-each; the evidence is then that of a composite likelihood.
 
     Examples
     --------
@@ -97,6 +104,7 @@ class KernelSearchClassifier(IncrementalClassifier):
         structure: str | None = None,
         window: int | None = None,
         standardize: bool = True,
+        predictive: str = "auto",
         random_state: Any = None,
         n_jobs: int | None = None,
         callback: Callback | None = None,
@@ -109,6 +117,7 @@ class KernelSearchClassifier(IncrementalClassifier):
         self.structure = structure
         self.window = window
         self.standardize = standardize
+        self.predictive = predictive
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.callback = callback
@@ -117,6 +126,7 @@ class KernelSearchClassifier(IncrementalClassifier):
     particles_ = FittedAttribute("particles")
     ess_history_ = FittedAttribute("ess_history")
     steps_ = FittedAttribute("steps")
+    predictive_ = FittedAttribute("rule")
 
     _format = SEARCH_FORMAT
 
@@ -175,6 +185,9 @@ class KernelSearchClassifier(IncrementalClassifier):
 
     def _learn(self, training: TrainingSet, known: SearchFitted | None, seed: int) -> SearchFitted:
         """Later batches have the seed and the settings of the first."""
-        if known is None:
-            known = first_fitted(training, SearchSettings.checked(vars(self)), seed)
+        settings = SearchSettings.checked(vars(self)) if known is None else known.settings
+        if known is None or known.waits:
+            rows = training.rows if known is None else joined_rows(known.rows, training.rows)
+            training = replace(training, rows=rows)
+            known = first_fitted(training, settings, seed if known is None else known.seed)
         return known.after(training.rows, training.classes, self.callback, check_jobs(self.n_jobs))

@@ -6,6 +6,7 @@ Polya-Gamma variables of the particles they make everything else.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ from torch import Tensor
 from sureshot.estimators.fitted import Fitted, TrainingSet
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.preprocessing import Scaling, fit_scaling, kernel_inputs, with_rare_values, within_range
+from sureshot.estimators.search_rule import chosen_rule
 from sureshot.estimators.search_settings import SearchSettings
 from sureshot.estimators.settings import in_bytes, memory_budget
 from sureshot.estimators.threads import one_thread
@@ -25,13 +27,13 @@ from sureshot.estimators.uncertainty import entropy
 from sureshot.estimators.validation import LabelledRows
 from sureshot.gaussian.memory import AT_ONCE
 from sureshot.kernels import Expression
+from sureshot.likelihoods.base import PredictiveRule
 from sureshot.likelihoods.quadrature import displacement, standard_normal_points
 from sureshot.networks.seeds import generator_for
 from sureshot.structure.canonical import canonical
-from sureshot.structure.collapsed import Collapsed
 from sureshot.structure.grammar import KernelPrior
-from sureshot.structure.prediction import distance_from_rows, moments, probabilities, unexplained_variance
-from sureshot.structure.rejuvenation import Data
+from sureshot.structure.prediction import averaged_probabilities, distance_from_rows, moments, unexplained_variance
+from sureshot.structure.rejuvenation_data import Data
 from sureshot.structure.removal import without
 from sureshot.structure.smc import SmcState, settled, smc_step
 from sureshot.structure.structure import Structure
@@ -77,10 +79,16 @@ class SearchFitted(Fitted):
     state: SmcState
     steps: tuple[SearchStep, ...]
     seed: int
+    rule: PredictiveRule = "integral"
     weights: Tensor = field(init=False)  # (M,)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", self.state.log_weights.exp())
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is nothing to tell apart: no rows, or rows of one class."""
+        return not len(self.state.contrasts)
 
     @property
     def kernel_posterior(self) -> list[tuple[float, str]]:
@@ -128,22 +136,37 @@ class SearchFitted(Fitted):
         """See `Predictor.probabilities`."""
         if len(self.classes) == 1:
             return moments[0].new_ones(moments[0].shape[-1], 1)
+        if self.waits:
+            return self._shares().expand(moments[0].shape[-1], -1)
         mean, covariance = moments
-        found = probabilities(mean, covariance, self.weights, temperature)
+        found = averaged_probabilities(mean, covariance, self.weights, temperature, self.rule)
         return found / found.sum(-1, keepdim=True)
 
     def particle_probabilities(self, queries: Tensor) -> Tensor:
         """Class probabilities under each particle (Q, M, C), in the order of `particles`."""
         if len(self.classes) == 1:
             return queries.new_ones(len(queries), len(self.weights), 1)
+        if self.waits:
+            return self._shares().expand(len(queries), len(self.weights), -1)
         alone = queries.new_ones(1)
         return torch.stack(
             [
-                probabilities(mean.unsqueeze(0), covariance.unsqueeze(0), alone, self.temperature)
+                averaged_probabilities(mean.unsqueeze(0), covariance.unsqueeze(0), alone, self.temperature, self.rule)
                 for mean, covariance in zip(*(part[self.order] for part in self.moments(queries)), strict=True)
             ],
             1,
         )
+
+    def _shares(self) -> Tensor:
+        """Class probabilities (C,) while n rows are of one class, whatever a query looks like.
+
+        As likely as not rows come sorted by class, and all classes have equal shares; else in random order, and the
+        rule of succession holds. That all n are of one class is what sorted rows do, and others rarely.
+        """
+        n, c = len(self.rows.y), len(self.classes)
+        random = math.exp(math.lgamma(n + 1) + math.lgamma(c + 1) - math.lgamma(n + c))  # probability of n alike
+        seen = torch.bincount(self.state.y, minlength=c).to(torch.float64)
+        return (1 / c + random * (seen + 1) / (n + c)) / (1 + random)
 
     def latents(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """See `Predictor.latents`; those of the mixture of particles."""
@@ -194,6 +217,8 @@ class SearchFitted(Fitted):
         rows = _shuffled(_repeated(rows), generator)
         if window is not None:
             rows = _part(rows, slice(max(0, len(rows.y) - window), None))
+        if self.waits and len(np.unique(np.concatenate([self.rows.y, rows.y]))) == 1:
+            return self._waiting(rows, classes)
         x, y = inputs_of(rows.x, self.scaling), torch.from_numpy(rows.y)
         begin = 0
         with one_thread():
@@ -203,7 +228,7 @@ class SearchFitted(Fitted):
                     state, kept = without(state, torch.from_numpy(stays)), _part(kept, stays)
                 part = slice(begin, begin + size)
                 state, info = smc_step(state, x[part], y[part], generator, self.settings.smc(n_jobs), len(classes))
-                kept, begin = _joined(kept, _part(rows, part)), begin + size
+                kept, begin = joined_rows(kept, _part(rows, part)), begin + size
                 step = SearchStep(
                     len(kept.y),
                     info.effective_sample_sizes,
@@ -216,7 +241,15 @@ class SearchFitted(Fitted):
                 steps.append(step)
                 if callback is not None:
                     callback(step)
-            return replace(self, classes=classes, rows=kept, steps=tuple(steps)).with_state(state)
+            return replace(self, classes=classes, rows=kept, steps=tuple(steps)).with_state(state).ruled()
+
+    def _waiting(self, rows: LabelledRows, classes: np.ndarray) -> SearchFitted:
+        """With rows of one class, from which nothing can be learnt until there are two."""
+        kept = _part(rows, slice(0, None))
+        state = replace(
+            self.state, x=inputs_of(kept.x, self.scaling), y=torch.from_numpy(kept.y), n_classes=len(classes)
+        )
+        return replace(self, classes=classes, rows=kept, state=state)
 
     def less(self, rows: np.ndarray, classes: np.ndarray | None, n_jobs: int | None) -> SearchFitted:
         """With some rows (N,) bool and classes (C,) bool only."""
@@ -228,7 +261,14 @@ class SearchFitted(Fitted):
             state = without(self.state, torch.from_numpy(rows), torch.from_numpy(stays))
             state, _ = settled(state, generator, self.settings.smc(n_jobs))
             fewer = replace(self, classes=self.classes[stays], rows=replace(left, y=number[left.y]))
-            return fewer.with_state(state)
+            return fewer.with_state(state).ruled()
+
+    def ruled(self) -> SearchFitted:
+        """With the predictive rule and temperature that suit; as they are if `calibrate` has set the temperature."""
+        if self.calibrated:
+            return self
+        rule, temperature = chosen_rule(self.state, self.settings.predictive)
+        return replace(self, rule=rule, temperature=temperature)
 
     def check_size(self, n_more: float, n_classes: int) -> None:
         """Refuse more rows than can be worked with, with an estimate and what to try."""
@@ -255,7 +295,7 @@ class SearchFitted(Fitted):
         latent = state.latent
         if len(state.contrasts):
             covariance = Data.of(state.prior, state.x, state.contrasts).covariance(state.particles)
-            latent = Collapsed.of(latent.omega, covariance)
+            latent = latent.given(range(len(state.particles)), covariance)
         return replace(self, state=replace(state, latent=latent), log_evidence=state.log_evidence)
 
 
@@ -274,7 +314,9 @@ def first_fitted(training: TrainingSet, settings: SearchSettings, seed: int) -> 
         except ValueError as error:
             raise ValueError(f"structure: {error}") from error
     generator = generator_for(seed, "particles")
-    state = SmcState.start(prior, settings.n_particles, len(training.classes), generator, settings.structure)
+    state = SmcState.start(
+        prior, settings.n_particles, len(training.classes), generator, settings.structure, settings.representation
+    )
     none = _part(training.rows, slice(0, 0))
     return fitted_of(replace(training, rows=none), scaling, settings, state, (), seed)
 
@@ -348,6 +390,7 @@ def _part(rows: LabelledRows, which: Any) -> LabelledRows:
     return LabelledRows(rows.x[which], rows.y[which], rows.weight[which])
 
 
-def _joined(old: LabelledRows, new: LabelledRows) -> LabelledRows:
+def joined_rows(old: LabelledRows, new: LabelledRows) -> LabelledRows:
+    """One after the other."""
     pairs = ((old.x, new.x), (old.y, new.y), (old.weight, new.weight))
     return LabelledRows(*(np.concatenate(pair) for pair in pairs))

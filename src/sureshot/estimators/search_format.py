@@ -16,7 +16,9 @@ import torch
 from sureshot.estimators.fitted import Format, TrainingSet
 from sureshot.estimators.readers import TableReader
 from sureshot.estimators.search_fitted import SearchFitted, SearchStep, fitted_of, inputs_of
+from sureshot.estimators.search_rule import RULES
 from sureshot.estimators.search_settings import SearchSettings
+from sureshot.estimators.settings import check_choice
 from sureshot.estimators.stored_rows import (
     HEADER,
     arrays_of,
@@ -27,14 +29,18 @@ from sureshot.estimators.stored_rows import (
     that_predicts,
 )
 from sureshot.persistence import Artifact, ArtifactError, require, require_header
-from sureshot.structure.collapsed import Collapsed
 from sureshot.structure.contrasts import Contrasts
 from sureshot.structure.grammar import GRAMMARS, Grammar, KernelPrior
 from sureshot.structure.particles import Particles
-from sureshot.structure.smc import SmcState
+from sureshot.structure.smc import SmcState, empty_latents
 from sureshot.structure.structure import Structure
 
 KIND = "kernel_search_classifier"
+_PREFIX = "latents."
+_VARIABLES: dict[str, dict[str, tuple[int | str | None, ...]]] = {
+    "collapsed": {"omega": ("M", "P")},
+    "whitened": {"eta": ("M", "P"), "step": ("M",)},
+}
 _SETTINGS: dict[str, Any] = {
     "n_particles": int,
     "grammar": dict,
@@ -44,6 +50,7 @@ _SETTINGS: dict[str, Any] = {
     "structure": (str, type(None)),
     "window": (int, type(None)),
     "standardize": bool,
+    "predictive": str,
 }
 
 
@@ -63,15 +70,16 @@ def _write(parameters: Mapping[str, Any], fitted: SearchFitted) -> tuple[dict[st
         "structures": [list(structure.symbols) for structure in state.particles.structures],
         "steps": json.loads(json.dumps([asdict(step) for step in fitted.steps])),
         "log_evidence": fitted.log_evidence,
+        "rule": fitted.rule,
     }
     arrays = arrays_of(fitted.rows, fitted.scaling)
     contrasts = state.contrasts
     arrays |= {
         "particles.numbers": torch.cat(state.particles.z).numpy(),
         "particles.log_weights": state.log_weights.numpy(),
-        "particles.omega": state.latent.omega.numpy(),
         "contrasts": torch.stack([contrasts.row, contrasts.own, contrasts.other]).numpy(),
     }
+    arrays |= {_PREFIX + name: part.numpy() for name, part in state.latent.variables.items()}
     return header, arrays
 
 
@@ -85,22 +93,23 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], SearchFitted]:
         "structures": list,
         "steps": list,
         "log_evidence": float,
+        "rule": str,
     }
     header = require_header(artifact, wanted)
     classes, rows = read_rows(artifact, header)
     scaling = read_scaling(artifact, rows.x.shape[1])
+    parameters = _parameters(artifact, header["settings"])
+    variables = _VARIABLES[parameters["representation"]]
     arrays = require(
         artifact,
         {
             "particles.numbers": ("float64", ("Z",)),
             "particles.log_weights": ("float64", ("M",)),
-            "particles.omega": ("float64", ("M", "P")),
+            **{_PREFIX + name: ("float64", shape) for name, shape in variables.items()},
             "contrasts": ("int64", (3, "P")),
         },
         {"M": len(header["structures"])},
     )
-
-    parameters = _parameters(artifact, header["settings"])
 
     def build() -> SearchFitted:
         settings = SearchSettings.checked(parameters)
@@ -110,9 +119,12 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], SearchFitted]:
         for structure in structures:
             prior.check(structure)
         numbers = torch.from_numpy(arrays["particles.numbers"]).split([1 + prior.size(one) for one in structures])
-        omega, contrasts = torch.from_numpy(arrays["particles.omega"]), torch.from_numpy(arrays["contrasts"])
-        if not (omega > 0).all() or (contrasts < 0).any() or (contrasts[1:] >= len(classes)).any():
-            raise ValueError("latent variables or comparisons out of range")
+        contrasts = torch.from_numpy(arrays["contrasts"])
+        latent = empty_latents(len(structures), settings.representation, "logistic", len(classes)).restored(
+            {name: torch.from_numpy(arrays[_PREFIX + name]) for name in variables}
+        )
+        if (contrasts < 0).any() or (contrasts[1:] >= len(classes)).any():
+            raise ValueError("comparisons out of range")
         state = SmcState(
             prior,
             inputs_of(rows.x, scaling),
@@ -120,13 +132,14 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], SearchFitted]:
             len(classes),
             Contrasts(*contrasts),
             Particles(structures, tuple(numbers)),
-            Collapsed.empty(len(structures))._replace(omega=omega),
+            latent,
             torch.from_numpy(arrays["particles.log_weights"]),
             header["log_evidence"],
         )
         steps = tuple(_step(step) for step in header["steps"])
         fitted = fitted_of(training, scaling, settings, state, steps, header["seed"])
-        return replace(fitted, temperature=header["temperature"]).with_state(state)
+        rule = check_choice("rule", header["rule"], RULES)
+        return replace(fitted, temperature=header["temperature"], rule=rule).with_state(state)
 
     fitted = that_predicts(artifact.path, build)
     calibrated = bool(artifact.header.get("calibrated", False))

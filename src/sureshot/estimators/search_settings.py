@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, get_args
 
 import numpy as np
 
+from sureshot.estimators.search_rule import RULES
 from sureshot.estimators.settings import check_choice
 from sureshot.structure.grammar import GRAMMARS, Grammar
 from sureshot.structure.rejuvenation import Rejuvenation
-from sureshot.structure.smc import SmcSettings
+from sureshot.structure.smc import Representation, SmcSettings
 from sureshot.structure.structure import Structure
 
-REPRESENTATIONS = ("collapsed",)
 FIRST_BATCH = 16
 
 
@@ -25,12 +25,13 @@ class SearchSettings:
 
     n_particles: int
     grammar: Grammar
-    representation: str
+    representation: Representation
     n_rejuvenation: int
     schedule: str | tuple[int, ...]
     structure: Structure | None
     window: int | None
     standardize: bool
+    predictive: str
 
     @classmethod
     def checked(cls, arguments: Mapping[str, Any]) -> SearchSettings:
@@ -41,17 +42,20 @@ class SearchSettings:
         return cls(
             count("n_particles", arguments["n_particles"], 1),
             _grammar(arguments["grammar"]),
-            check_choice("representation", arguments["representation"], REPRESENTATIONS),
+            check_choice("representation", arguments["representation"], get_args(Representation)),
             count("n_rejuvenation", arguments["n_rejuvenation"], 0),
             _schedule(arguments["schedule"]),
             None if structure is None else _structure(structure),
             None if window is None else count("window", window, 1),
             bool(check_choice("standardize", arguments["standardize"], (True, False))),
+            check_choice("predictive", arguments["predictive"], ("auto", *RULES)),
         )
 
     def smc(self, n_jobs: int | None) -> SmcSettings:
-        """Of a step."""
-        moves = Rejuvenation() if self.structure is None else Rejuvenation(moves={})
+        """Of a step: the paper's moves for the paper's representation."""
+        moves = Rejuvenation.preset("paper" if self.representation == "whitened" else "default")
+        if self.structure is not None:
+            moves = replace(moves, moves={})
         return SmcSettings(moves, n_sweeps=self.n_rejuvenation, n_jobs=n_jobs)
 
     def batches(self, n_rows: int) -> list[int]:

@@ -45,17 +45,33 @@ def weighted_factors(
 ) -> Tensor:
     """As `weighted_factor`, for many large matrices: a few at a time in a core's cache, and no memory but the result.
 
-    NaN where a matrix that overflows has no factor.
+    NaN where a matrix has no factor, because it overflows.
     """
     found = torch.empty_like(gram) if out is None else out
-    info = torch.empty(len(found), dtype=torch.int32, device=found.device)
     for part in blocks(len(found), gram.shape[-1] ** 2, IN_CACHE):
         one = torch.mul(gram[part], root[part].unsqueeze(-1), out=found[part]).mul_(root[part].unsqueeze(-2))
         one.diagonal(dim1=-2, dim2=-1).add_(1)
-        torch.linalg.cholesky_ex(one.mT, upper=True, out=(one.mT, info[part]))
-    if bool((info > 0).any()):
-        found[info > 0] = math.nan
+        _factored(one)
     return found
+
+
+def factors(
+    gram: Tensor,  # (M, N, N)
+    out: Tensor | None = None,  # (M, N, N)
+) -> Tensor:
+    """Lower Cholesky factors, in the same way."""
+    found = torch.empty_like(gram) if out is None else out
+    for part in blocks(len(found), gram.shape[-1] ** 2, IN_CACHE):
+        _factored(found[part].copy_(gram[part]))
+    return found
+
+
+def _factored(matrices: Tensor) -> None:
+    """Put the factors in the place of matrices (M, N, N)."""
+    info = torch.empty(len(matrices), dtype=torch.int32, device=matrices.device)
+    torch.linalg.cholesky_ex(matrices.mT, upper=True, out=(matrices.mT, info))
+    if bool((info > 0).any()):
+        matrices[info > 0] = math.nan
 
 
 def grown_triangle(

@@ -21,7 +21,13 @@ from torch import Tensor
 from sureshot.kernels import checks
 from sureshot.kernels.expression import Expression, kernel
 from sureshot.kernels.fields import columns, format_value, scalar, setting, vector
-from sureshot.kernels.gpytorch_kernels import CosineKernel, GammaExponentialKernel, ScaledPolynomialKernel, set_values
+from sureshot.kernels.gpytorch_kernels import (
+    CenteredLinearKernel,
+    CosineKernel,
+    GammaExponentialKernel,
+    ScaledPolynomialKernel,
+    set_values,
+)
 from sureshot.kernels.leaf import Leaf, Stationary, broadcast_over_pairs, inner_products
 from sureshot.kernels.shared_rows import SharedRows
 from sureshot.kernels.unit_sphere import unit_rows
@@ -126,6 +132,35 @@ class Linear(Leaf):
 
     def features(self, x: Tensor) -> Tensor:
         return x * self._row(self.variance, x).sqrt()
+
+
+@kernel({CenteredLinearKernel: ("center",)})
+class CenteredLinear(Leaf):
+    """``sum_d v_d (x_d - w_d) (x'_d - w_d)`` with a fixed centre w (..., D), where all of its functions are zero."""
+
+    center: Tensor = vector()
+    variance: Tensor = columns(default=1.0, natural=lambda width: 1 / width)
+    preserves_stationarity = False
+
+    def values(self, x1: Tensor, x2: Tensor, paired: bool) -> Tensor:
+        first = self.features(x1)
+        return inner_products(first, first if x2 is x1 else self.features(x2), paired)
+
+    def on(self, rows: SharedRows) -> Tensor:
+        if self.variance.shape[-1] > 1:
+            return super().on(rows)
+        first, second = (self.center @ x.mT for x in (rows.x1, rows.x2))
+        shift = self.center.square().sum(-1)[..., None, None] - first.unsqueeze(-1) - second.unsqueeze(-2)
+        return self.variance.unsqueeze(-1) * (rows.products + shift)
+
+    def rank(self, width: int) -> int:
+        return width
+
+    def features(self, x: Tensor) -> Tensor:
+        return (x - self.center.unsqueeze(-2)) * self._row(self.variance, x).sqrt()
+
+    def __str__(self) -> str:
+        return f"CenteredLinear({format_value(self.variance)})"
 
 
 @kernel({CosineKernel: ("center",)})

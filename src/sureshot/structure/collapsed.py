@@ -16,7 +16,7 @@ covariance that rounding has made indefinite stops it; where S cannot be factori
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -26,6 +26,7 @@ from sureshot.gaussian.algebra import grown_triangle, solve_vectors, times_vecto
 from sureshot.likelihoods.polya_gamma import sample_polya_gamma
 from sureshot.likelihoods.quadrature import log_expected_sigmoid
 from sureshot.likelihoods.tilted import sample_tilted
+from sureshot.structure.links import LOGISTIC, Link
 
 _SHIFT = 0.5  # b, of a contrast that is positive
 _LEAST_VARIANCE = 1e-12
@@ -55,6 +56,22 @@ class Collapsed(NamedTuple):
         root = omega.sqrt()
         factor = weighted_factors(covariance, root, out)
         return cls(omega, factor, solve_vectors(factor, _SHIFT / root, upper=False))
+
+    @property
+    def variables(self) -> dict[str, Tensor]:
+        """What all else follows from, with the covariance."""
+        return {"omega": self.omega}
+
+    def restored(self, variables: Mapping[str, Tensor]) -> Collapsed:
+        """With `variables` as they were; ValueError for values out of range. `given` makes the rest."""
+        if not bool((variables["omega"] > 0).all()):
+            raise ValueError("Polya-Gamma variables must be positive")
+        return self._replace(omega=variables["omega"])
+
+    @property
+    def link(self) -> Link:
+        """The logistic one."""
+        return LOGISTIC
 
     @property
     def log_likelihood(self) -> Tensor:
@@ -127,6 +144,27 @@ class Collapsed(NamedTuple):
         factor = grown_triangle(self.factor, root.unsqueeze(-1) * own.mT, corner_factor)
         parts = torch.cat([self.omega, omega], -1), factor, torch.cat([self.whitened, whitened], -1)
         return Collapsed(*parts), log_weights
+
+    def without(self, kept: Tensor, covariance: Tensor) -> tuple[Collapsed, Tensor]:
+        """With some data (P,) bool only, and the logarithms of the weights (M,) of never having seen the others.
+
+        The reverse of `extended`: one datum after another is integrated out with its variable, and the weight divided
+        by what was predicted for it.
+        """
+        places = (~kept).nonzero().flatten()
+        mean, own = self.predicted(covariance[:, :, places])
+        posterior, omega = covariance[:, places][:, :, places] - own.mT @ own, self.omega[:, places]
+        log_weights = torch.zeros_like(mean[:, :1]).sum(-1)
+        for j in range(len(places)):
+            w, v = omega[:, j], posterior[:, j, j]
+            share = (1 - w * v).clamp_min(_LEAST_VARIANCE)
+            gain = (w * mean[:, j] - _SHIFT) / share
+            column = posterior[:, :, j]
+            log_weights = log_weights - log_expected_sigmoid(mean[:, j] + v * gain, v / share)
+            mean = mean + column * gain.unsqueeze(-1)
+            posterior = posterior + (w / share)[:, None, None] * column.unsqueeze(-1) * column.unsqueeze(-2)
+        left = kept.nonzero().flatten()
+        return Collapsed.of(self.omega[:, left], covariance[:, left][:, :, left]), log_weights
 
     def refreshed(
         self,

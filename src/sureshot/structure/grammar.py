@@ -9,7 +9,7 @@ is; `KernelPrior` is a grammar on rows of a width.
 >>> round(float(torch.tensor(prior.log_probability(k)).exp()), 6)
 0.00205
 >>> print(prior.kernel(k, torch.zeros(prior.size(k), dtype=torch.float64)))
-1 + Linear(0.25) + 1 x RBF(2)
+4.48 + Linear(1.12) + 4.48 x RBF(2)
 
 Reference: Huang & Wang 2025, eqs. 5 to 14, with priors of the parameters that are proper.
 """
@@ -32,6 +32,7 @@ from sureshot.structure.structure import PRODUCT, SUM, Structure
 
 _PAPER = ("LINEAR", "SQUARED-EXPONENTIAL", "GAMMA-EXPONENTIAL")
 _ALL = (*_PAPER, "PERIODIC", "CONSTANT", "MATERN")
+_AMPLITUDE = LogNormal(1.5, 1.5)
 _NUGGET = LogNormal(math.log(1e-2))
 
 
@@ -43,8 +44,9 @@ def _even(names: tuple[str, ...]) -> dict[str, float]:
 class Grammar:
     """Probabilities of structures and priors of parameters; ValueError for values out of range.
 
-    The defaults are those of the released code of AutoGP, whose method the paper takes over: operators have
-    probability 5/28 each, and what is left is shared by the leaves.
+    Probabilities are those of the released code of AutoGP, whose method the paper takes over: operators have
+    probability 5/28 each, and what is left is shared by the leaves. Latents are logits: where the columns decide the
+    label they are far from zero, so the mean and the amplitudes are wider than there.
     """
 
     leaves: Mapping[str, float] = field(default_factory=lambda: _even(_ALL))  # weights by name
@@ -53,8 +55,10 @@ class Grammar:
     max_depth: int = 5
     p_one_column: float = 0.0  # that a leaf looks at one column, any with the same probability
     per_column: bool = False  # a length-scale for each column
-    amplitude: LogNormal = STANDARD
+    linear_offset: bool = False  # that LINEAR has an offset w, N(0, I)
+    amplitude: LogNormal = _AMPLITUDE
     relative_lengthscale: LogNormal = STANDARD
+    mean_variance: float = 30.0  # of the mean of all latents, N(0, this)
     nugget: LogNormal = _NUGGET
     least_nugget: float = 1e-6  # added to it
 
@@ -75,12 +79,14 @@ class Grammar:
             raise ValueError(f"max_depth must be at least 1, got {self.max_depth}")
         if not 0 <= self.p_one_column <= 1:
             raise ValueError(f"p_one_column must lie between 0 and 1, got {self.p_one_column}")
+        if not 0 <= self.mean_variance < math.inf:
+            raise ValueError(f"mean_variance must not be negative, got {self.mean_variance}")
         if not 0 <= self.least_nugget < math.inf:
             raise ValueError(f"least_nugget must not be negative, got {self.least_nugget}")
 
     @classmethod
     def preset(cls, name: str) -> Grammar:
-        """``"default"``, or ``"paper"``: the three leaves of its eq. 5."""
+        """``"default"``, or ``"paper"``: the three leaves of its eq. 5, the offset of eq. 8, and a mean N(0, 1)."""
         if name not in GRAMMARS:
             raise ValueError(f"there is no grammar {name!r}{near(name, GRAMMARS)}; grammars: {', '.join(GRAMMARS)}")
         return cls(**GRAMMARS[name])
@@ -103,7 +109,10 @@ class Grammar:
             raise ValueError(f"malformed grammar: {error}") from error
 
 
-GRAMMARS: dict[str, dict[str, Any]] = {"default": {}, "paper": {"leaves": _even(_PAPER)}}
+GRAMMARS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "paper": {"leaves": _even(_PAPER), "linear_offset": True, "amplitude": STANDARD, "mean_variance": 1.0},
+}
 """Arguments of `Grammar` by name of the preset."""
 
 
@@ -217,7 +226,9 @@ class KernelPrior:
     def _leaf(self, symbol: str) -> tuple[LeafKind, Scales]:
         name, column = split_symbol(symbol)
         grammar, width = self.grammar, self.width if column is None else 1
-        return LEAVES[name], Scales(width, grammar.amplitude, grammar.relative_lengthscale, grammar.per_column)
+        return LEAVES[name], Scales(
+            width, grammar.amplitude, grammar.relative_lengthscale, grammar.per_column, grammar.linear_offset
+        )
 
     def _leaf_kernel(self, symbol: str, z: Tensor) -> Expression:
         kind, scales = self._leaf(symbol)

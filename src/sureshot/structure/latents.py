@@ -11,15 +11,28 @@ prior covariance S of the contrasts under its kernel.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, Self
 
 import torch
 from torch import Tensor
 
+from sureshot.structure.links import Link
+
 
 class Latents(Protocol):
     """Of M particles with P contrasts."""
+
+    @property
+    def link(self) -> Link:
+        """What turns latents into probabilities."""
+
+    @property
+    def variables(self) -> dict[str, Tensor]:
+        """What all else follows from, with the covariance, by name; particles leading."""
+
+    def restored(self, variables: Mapping[str, Tensor]) -> Self:
+        """With `variables` as they were; ValueError for values out of range. `given` makes the rest."""
 
     @property
     def factor(self) -> Tensor:
@@ -28,6 +41,9 @@ class Latents(Protocol):
     @property
     def log_likelihood(self) -> Tensor:
         """Of each kernel given the variables, in nats (M,), up to what does not depend on the kernel."""
+
+    def first(self, n: int) -> Self:
+        """Of the first n data only."""
 
     def chosen(self, places: Sequence[int] | Tensor) -> Self:
         """A copy of those of some particles, as often as they are named."""
@@ -61,7 +77,17 @@ class Latents(Protocol):
         corner: Tensor,  # (M, B, B), of the new ones
         generator: torch.Generator,
     ) -> tuple[Self, Tensor]:
-        """With new data, and the logarithms of the weights (M,) that they have."""
+        """With new data, and the logarithms of the weights (M, B) that they have one after another.
+
+        What is drawn for one does not depend on those behind it.
+        """
+
+    def without(
+        self,
+        kept: Tensor,  # (P,) bool
+        covariance: Tensor,  # (M, P, P), S
+    ) -> tuple[Self, Tensor]:
+        """With some data only, and the logarithms of the weights (M,) of never having seen the others."""
 
     def refreshed(
         self,

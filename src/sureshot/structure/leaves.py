@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sureshot.kernels import RBF, Constant, Expression, GammaExponential, Linear, Matern, Periodic
+from sureshot.kernels import RBF, CenteredLinear, Constant, Expression, GammaExponential, Linear, Matern, Periodic
 from sureshot.structure.structure import PRODUCT, SUM
 
 
@@ -50,6 +50,7 @@ class Scales:
     amplitude: LogNormal = STANDARD
     relative_lengthscale: LogNormal = STANDARD  # in units of sqrt(D)
     per_column: bool = False  # one length-scale for each column
+    offset: bool = False  # that linear kernels have one, N(0, 1) for each column
 
     def lengthscale(
         self,
@@ -73,6 +74,7 @@ class LeafKind:
     """From numbers (..., P) to the kernel, whose parameters have the leading dimensions."""
     numbers: int  # without length-scales, which come behind them
     has_lengthscales: bool = False
+    has_offset: bool = False  # numbers for each column, behind all others, where `Scales.offset`
     closed_under: frozenset[str] = frozenset()
     """Operators under which two leaves of this kind on the same columns are one leaf, for other parameters."""
     contains_constant: bool = False
@@ -80,7 +82,8 @@ class LeafKind:
 
     def size(self, scales: Scales) -> int:
         """P."""
-        return self.numbers + self.has_lengthscales * scales.n_lengthscales
+        offsets = scales.width if self.has_offset and scales.offset else 0
+        return self.numbers + self.has_lengthscales * scales.n_lengthscales + offsets
 
 
 LEAVES: dict[str, LeafKind] = {}
@@ -95,9 +98,12 @@ def register_leaf(kind: LeafKind) -> None:
 
 
 def _linear(z: Tensor, scales: Scales) -> Expression:
-    """``A (s0 + x' x' / D)``."""
-    amplitude, offset = scales.amplitude(z[..., 0]), z[..., 1].exp()
-    return Constant(amplitude * offset) + Linear((amplitude / scales.width).unsqueeze(-1))
+    """``A (s0 + (x - w)' (x' - w) / D)``, w zero without an offset."""
+    amplitude, constant = scales.amplitude(z[..., 0]), z[..., 1].exp()
+    variance = (amplitude / scales.width).unsqueeze(-1)
+    return Constant(amplitude * constant) + (
+        CenteredLinear(z[..., 2:], variance) if scales.offset else Linear(variance)
+    )
 
 
 def _squared_exponential(z: Tensor, scales: Scales) -> Expression:
@@ -125,7 +131,7 @@ def _constant(z: Tensor, scales: Scales) -> Expression:
 
 _BOTH = frozenset({SUM, PRODUCT})
 for _kind in (
-    LeafKind("LINEAR", _linear, 2, closed_under=frozenset({SUM}), contains_constant=True),
+    LeafKind("LINEAR", _linear, 2, has_offset=True, closed_under=frozenset({SUM}), contains_constant=True),
     LeafKind("SQUARED-EXPONENTIAL", _squared_exponential, 1, True, closed_under=frozenset({PRODUCT})),
     LeafKind("GAMMA-EXPONENTIAL", _gamma_exponential, 2, True),
     LeafKind("PERIODIC", _periodic, 2, True),

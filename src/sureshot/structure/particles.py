@@ -75,12 +75,12 @@ class Particles:
         rows: SharedRows,  # (N, D) and (M', D)
         out: Tensor | None = None,  # (M, N, M'), where to put them
     ) -> Tensor:
-        """Kernels of all pairs of rows (M, N, M'), a constant of one for the mean of the latents in them."""
+        """Kernels of all pairs of rows (M, N, M'), the variance of the mean of the latents in them."""
         found = rows.x1.new_empty(len(self), len(rows.x1), len(rows.x2)) if out is None else out
         for structure, places in self.groups().items():
             kernel = prior.kernel(structure, torch.stack([self.z[i][1:] for i in places]))
             for first, second, block in rows.blocks(len(places)):
-                values = kernel.on(block) + 1
+                values = kernel.on(block) + prior.grammar.mean_variance
                 for place, one in zip(places, values, strict=True):
                     found[place, first, second] = one
                     if rows.x2 is rows.x1:
@@ -97,7 +97,7 @@ class Particles:
         for structure, places in self.groups().items():
             z = torch.stack([self.z[i][1:] for i in places])
             found[places] = prior.kernel(structure, z).diagonal(x)
-        return found.add_(1)
+        return found.add_(prior.grammar.mean_variance)
 
     def groups(self) -> dict[Structure, list[int]]:
         """Places of the particles of each structure."""

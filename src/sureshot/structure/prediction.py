@@ -14,44 +14,81 @@ from sureshot.gaussian.algebra import times_vector
 from sureshot.kernels import RBF
 from sureshot.kernels.shared_rows import SharedRows
 from sureshot.likelihoods import OneVsEach
-from sureshot.likelihoods.quadrature import log_expected_sigmoid
+from sureshot.likelihoods.base import PredictiveRule
+from sureshot.structure.links import LOGISTIC, Link
 from sureshot.structure.smc import SmcState
 
 _LEAST_VARIANCE = 1e-12
 _ROW_NOISE = 0.1
 
 
+def class_moments(
+    state: SmcState,
+    x: Tensor,  # (Q, D)
+) -> tuple[Tensor, Tensor]:
+    """Means (M, C, Q) and covariances (M, Q, C, C) of ``f_c / sqrt(2)`` under each particle."""
+    return _moments(state, x, state.contrasts.of_classes(state.n_classes) / 2**0.5, 0.5)
+
+
 def moments(
     state: SmcState,
     x: Tensor,  # (Q, D)
 ) -> tuple[Tensor, Tensor]:
-    """Means (M, L, Q) and covariances (M, Q, L, L) of the latents under each particle, L = 1 for two classes."""
-    gram = state.particles.grams(state.prior, SharedRows(state.x, x))  # (M, N, Q)
-    coefficients = _coefficients(state)  # (P, L)
-    own = state.particles.diagonals(state.prior, x) + state.particles.nuggets(state.prior).unsqueeze(-1)
-    n_latents = coefficients.shape[-1]
-    variance = own if n_latents == 1 else own / 2
-    covariance = torch.diag_embed(variance.unsqueeze(-1).expand(*own.shape, n_latents))
-    cross = gram[:, state.contrasts.row].unsqueeze(-1) * coefficients.unsqueeze(1)  # (M, P, Q, L)
-    mean, solved = state.latent.predicted(cross.flatten(-2))
-    solved = solved.unflatten(-1, cross.shape[-2:])
-    covariance = covariance - torch.einsum("mpqc,mpqd->mqcd", solved, solved)
-    covariance.diagonal(dim1=-2, dim2=-1).clamp_(min=_LEAST_VARIANCE)
-    return mean.unflatten(-1, cross.shape[-2:]).mT, covariance
+    """The same for two classes of their difference alone, (M, 1, Q) and (M, Q, 1, 1)."""
+    if state.n_classes != 2:
+        return class_moments(state, x)
+    return _moments(state, x, (2.0 * state.contrasts.own - 1).unsqueeze(-1), 1.0)
 
 
 def probabilities(
+    state: SmcState,
+    x: Tensor,  # (Q, D)
+    n_draws: int | None = None,  # of a query's latent under each particle; None for quadrature
+    generator: torch.Generator | None = None,  # of the draws
+) -> Tensor:
+    """Class probabilities of queries, averaged over the particles, (Q, C).
+
+    With `n_draws`, K of the paper's eq. 29, they are a Monte-Carlo average, for two classes only.
+    """
+    if n_draws is not None and (n_draws < 1 or state.n_classes != 2):
+        raise ValueError(f"n_draws must be at least 1, of two classes, got {n_draws} of {state.n_classes}")
+    mean, covariance = moments(state, x)
+    weights = state.log_weights.exp()
+    if n_draws is None:
+        return averaged_probabilities(mean, covariance, weights, link=state.latent.link)
+    noise = torch.randn(n_draws, *mean[:, 0].shape, generator=generator, dtype=torch.float64)
+    latents = mean[:, 0] + covariance[..., 0, 0].sqrt() * noise
+    second = times_vector(state.latent.link.log_probability(latents).exp().mean(0).mT, weights)
+    return torch.stack([1 - second, second], -1)
+
+
+def averaged_probabilities(
     mean: Tensor,  # (M, L, Q)
     covariance: Tensor,  # (M, Q, L, L)
-    weights: Tensor,  # (M,)
+    weights: Tensor,  # (M,), or (M, Q) where each query has its own
     temperature: float = 1.0,  # latents are divided by it
+    rule: PredictiveRule = "integral",
+    link: Link = LOGISTIC,
 ) -> Tensor:
-    """Class probabilities (Q, C), averaged over the particles."""
-    mean, covariance = mean / temperature, covariance / temperature**2
-    if mean.shape[1] == 1:
-        second = times_vector(log_expected_sigmoid(mean[:, 0], covariance[..., 0, 0]).exp().mT, weights)
-        return torch.stack([1 - second, second], -1)
-    return torch.einsum("m,mcq->qc", weights, OneVsEach().integral(mean, covariance))
+    """Class probabilities (Q, C) of `moments`."""
+    each = class_probabilities(mean / temperature, covariance / temperature**2, rule, link)
+    return torch.einsum("mq,mcq->qc", weights.view(len(weights), -1).expand(-1, each.shape[-1]), each)
+
+
+def class_probabilities(
+    mean: Tensor,  # (M, L, Q)
+    covariance: Tensor,  # (M, Q, L, L)
+    rule: PredictiveRule = "integral",
+    link: Link = LOGISTIC,
+) -> Tensor:
+    """Class probabilities (M, C, Q) under each particle."""
+    if mean.shape[1] > 1:
+        return OneVsEach().predict(mean, covariance, rule)
+    if rule == "plug_in":
+        second = link.log_probability(mean).exp()
+    else:
+        second = link.log_expected(mean, covariance[..., 0].mT).exp()
+    return torch.cat([1 - second, second], 1)
 
 
 def unexplained_variance(
@@ -63,7 +100,7 @@ def unexplained_variance(
 
     Near 1 where data say nothing, which is not to say far from all rows: a line is known best far away.
     """
-    own = state.particles.diagonals(state.prior, x) - 1  # the constant is the mean of the latents
+    own = state.particles.diagonals(state.prior, x) - state.prior.grammar.mean_variance
     own = own if covariance.shape[-1] == 1 else own / 2
     nugget = state.particles.nuggets(state.prior).unsqueeze(-1)
     left = covariance.diagonal(dim1=-2, dim2=-1).mean(-1) - nugget
@@ -87,7 +124,18 @@ def distance_from_rows(
     return 1 - solved.square().sum(0)
 
 
-def _coefficients(state: SmcState) -> Tensor:
-    if state.n_classes == 2:
-        return (2.0 * state.contrasts.own - 1).unsqueeze(-1)
-    return state.contrasts.of_classes(state.n_classes) / 2**0.5
+def _moments(
+    state: SmcState,
+    x: Tensor,  # (Q, D)
+    coefficients: Tensor,  # (P, L), of the contrasts with the latents
+    scale: float,  # of the latents' prior variance
+) -> tuple[Tensor, Tensor]:
+    gram = state.particles.grams(state.prior, SharedRows(state.x, x))  # (M, N, Q)
+    own = state.particles.diagonals(state.prior, x) + state.particles.nuggets(state.prior).unsqueeze(-1)
+    covariance = torch.diag_embed((scale * own).unsqueeze(-1).expand(*own.shape, coefficients.shape[-1]))
+    cross = gram[:, state.contrasts.row].unsqueeze(-1) * coefficients.unsqueeze(1)  # (M, P, Q, L)
+    mean, solved = state.latent.predicted(cross.flatten(-2))
+    solved = solved.unflatten(-1, cross.shape[-2:])
+    covariance = covariance - torch.einsum("mpqc,mpqd->mqcd", solved, solved)
+    covariance.diagonal(dim1=-2, dim2=-1).clamp_(min=_LEAST_VARIANCE)
+    return mean.unflatten(-1, cross.shape[-2:]).mT, covariance

@@ -7,76 +7,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 
-from sureshot.kernels.shared_rows import SharedRows
-from sureshot.structure.buffers import Buffers
-from sureshot.structure.contrasts import Contrasts
-from sureshot.structure.grammar import KernelPrior
+from sureshot.data.checks import near
+from sureshot.structure.hamiltonian import adapted, hamiltonian
 from sureshot.structure.latents import Latents
 from sureshot.structure.moves import MOVES
 from sureshot.structure.particles import Particles
+from sureshot.structure.rejuvenation_data import Data
+from sureshot.structure.whitened import Whitened
 
 _LARGEST_SHRINKS = 100
 
 L = TypeVar("L", bound=Latents)
-
-
-@dataclass(frozen=True)
-class Data:
-    """What particles are conditioned on. For one thread, see `separate`."""
-
-    prior: KernelPrior
-    rows: SharedRows  # (N, D), with themselves
-    contrasts: Contrasts  # P, of these rows
-    agreement: Tensor  # (P, P)
-    of_rows: Tensor | None  # (P P,), where a pair of contrasts stands in the kernel of rows; None where it is its place
-    of_nugget: Tensor | None  # (P, P), by what the nugget is multiplied; None for the identity
-    buffers: Buffers = field(default_factory=Buffers, compare=False)
-
-    @classmethod
-    def of(cls, prior: KernelPrior, x: Tensor, contrasts: Contrasts) -> Data:
-        """With what contrasts share."""
-        agreement, row = contrasts.agreement(contrasts), contrasts.row
-        if contrasts.are_rows(len(x)):
-            return cls(prior, SharedRows(x), contrasts, agreement, None, None)
-        of_rows = (row.unsqueeze(-1) * len(x) + row).flatten()
-        return cls(prior, SharedRows(x), contrasts, agreement, of_rows, agreement * (row.unsqueeze(-1) == row))
-
-    def separate(self) -> Data:
-        """The same for another thread."""
-        return replace(self, buffers=Buffers())
-
-    def covariance(
-        self,
-        particles: Particles,
-        out: Tensor | None = None,  # (M, P, P), where to put it
-    ) -> Tensor:
-        """Prior covariance of the contrasts under each particle, (M, P, P)."""
-        m, p, n = len(particles), len(self.contrasts), len(self.rows.x1)
-        found = torch.empty(m, p, p, dtype=torch.float64) if out is None else out
-        nuggets = particles.nuggets(self.prior)
-        if self.of_rows is None or self.of_nugget is None:
-            grams = particles.grams(self.prior, self.rows, found)
-            grams.diagonal(dim1=-2, dim2=-1).add_(nuggets.unsqueeze(-1))
-            for one in grams:
-                one.mul_(self.agreement)
-            return grams
-        grams = particles.grams(self.prior, self.rows, self.buffers.take("grams", m, n, n))
-        for gram, nugget, one in zip(grams, nuggets, found, strict=True):
-            torch.index_select(gram.view(-1), 0, self.of_rows, out=one.view(-1))
-            one.mul_(self.agreement).add_(self.of_nugget * nugget)
-        return found
-
-    def proposed(self, latent: L, places: Sequence[int], candidates: Particles) -> L:
-        """Latents of some particles under other kernels, valid until the next are asked for."""
-        m, p = len(candidates), len(self.contrasts)
-        covariance = self.covariance(candidates, self.buffers.take("covariance", m, p, p))
-        return latent.given(places, covariance, self.buffers.take("factor", m, p, p))
 
 
 @dataclass(frozen=True)
@@ -89,6 +36,19 @@ class Rejuvenation:
         )
     )
     slices: int = 2  # of elliptical slice sampling, of all parameters together
+    refreshes: int = 1  # of the latents' variables, kernels kept
+    trajectories: int = 0  # of Hamiltonian Monte Carlo, of parameters and whitened latents together
+    adapting: int = 1  # of the trajectories, the first ones, that adapt the step size
+    leaps: int = 10  # of a trajectory
+
+    @classmethod
+    def preset(cls, name: str) -> Rejuvenation:
+        """``"default"``, or ``"paper"``: its two moves and Hamiltonian Monte Carlo, for whitened latents."""
+        if name not in REJUVENATIONS:
+            raise ValueError(
+                f"there is no rejuvenation {name!r}{near(name, REJUVENATIONS)}: use one of {', '.join(REJUVENATIONS)}"
+            )
+        return cls(**REJUVENATIONS[name])
 
     def sweep(
         self, data: Data, particles: Particles, latent: L, generator: torch.Generator
@@ -97,9 +57,14 @@ class Rejuvenation:
         rates: dict[str, float] = {}
         if not len(data.contrasts):
             return particles, latent, rates
+        if self.trajectories and not isinstance(latent, Whitened):
+            raise ValueError("trajectories of Hamiltonian Monte Carlo need the whitened representation")
         p = len(data.contrasts)
-        covariance = data.covariance(particles, data.buffers.take("covariance", len(particles), p, p))
-        latent = latent.refreshed(covariance, generator)  # a copy, which is changed from here on
+        latent = latent.chosen(range(len(particles))) if not self.refreshes else latent  # changed from here on
+        if self.refreshes:
+            covariance = data.covariance(particles, data.buffers.take("covariance", len(particles), p, p))
+            for _ in range(self.refreshes):
+                latent = latent.refreshed(covariance, generator)
         for name, times in self.moves.items():
             accepted = 0
             for _ in range(times):
@@ -108,7 +73,26 @@ class Rejuvenation:
             rates[name] = accepted / max(1, times * len(particles))
         for _ in range(self.slices):
             particles, latent = slice_sampled(data, particles, latent, generator)
+        if isinstance(latent, Whitened) and self.trajectories:
+            whitened, found = cast(Whitened, latent), []
+            for k in range(self.trajectories):
+                particles, whitened, probability = hamiltonian(data, particles, whitened, generator, self.leaps)
+                whitened = adapted(whitened, probability) if k < self.adapting else whitened
+                found.append(probability)
+            latent, rates["hamiltonian"] = cast(L, whitened), float(torch.stack(found).mean())
         return particles, latent, rates
+
+
+REJUVENATIONS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "paper": {
+        "moves": {"replace_subtree": 1, "detach_or_attach": 1},
+        "refreshes": 0,
+        "slices": 0,
+        "trajectories": 2,
+    },
+}
+"""Arguments of `Rejuvenation` by name of the preset."""
 
 
 def move(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Literal, TypeVar, get_args
 
 import torch
 from joblib import Parallel, delayed
@@ -20,9 +20,15 @@ from sureshot.structure.collapsed import Collapsed
 from sureshot.structure.contrasts import Contrasts
 from sureshot.structure.grammar import KernelPrior
 from sureshot.structure.latents import Latents
+from sureshot.structure.links import LINKS
 from sureshot.structure.particles import Particles
-from sureshot.structure.rejuvenation import Data, Rejuvenation
+from sureshot.structure.rejuvenation import Rejuvenation
+from sureshot.structure.rejuvenation_data import Data
 from sureshot.structure.structure import Structure
+from sureshot.structure.whitened import Whitened
+
+Representation = Literal["collapsed", "whitened"]
+"""See `sureshot.structure.latents`."""
 
 _TOGETHER = 8  # particles that are moved by one thread and one generator
 
@@ -39,7 +45,7 @@ class SmcState:
     n_classes: int  # C, at least two
     contrasts: Contrasts  # P
     particles: Particles
-    latent: Collapsed
+    latent: Latents
     log_weights: Tensor  # (M,), normalised
     log_evidence: float  # of all labels, in nats
 
@@ -51,6 +57,8 @@ class SmcState:
         n_classes: int,
         generator: torch.Generator,
         structure: Structure | None = None,
+        representation: Representation = "collapsed",
+        link: str = "logistic",  # or "probit", of whitened latents and two classes
     ) -> SmcState:
         """Without data: particles from the prior."""
         return cls(
@@ -60,7 +68,7 @@ class SmcState:
             n_classes,
             Contrasts.none(),
             Particles.drawn(prior, n_particles, generator, structure),
-            Collapsed.empty(n_particles),
+            empty_latents(n_particles, representation, link, n_classes),
             torch.full((n_particles,), -math.log(n_particles), dtype=torch.float64),
             0.0,
         )
@@ -212,6 +220,19 @@ def _swept(
         for name, rate in rates.items():
             sums[name] = sums.get(name, 0.0) + rate / settings.n_sweeps
     return particles, latent, sums
+
+
+def empty_latents(n_particles: int, representation: str, link: str, n_classes: int) -> Latents:
+    """Without data; ValueError for what is not offered."""
+    if representation not in get_args(Representation):
+        raise ValueError(f"representation must be one of {', '.join(get_args(Representation))}, got {representation!r}")
+    if link not in LINKS:
+        raise ValueError(f"link must be one of {', '.join(LINKS)}, got {link!r}")
+    if representation == "whitened" and (link == "logistic" or n_classes == 2):
+        return Whitened.empty(n_particles, LINKS[link])
+    if link != "logistic":
+        raise ValueError("the probit link needs whitened latents and two classes")
+    return Collapsed.empty(n_particles)
 
 
 def systematic(log_weights: Tensor, generator: torch.Generator) -> Tensor:
