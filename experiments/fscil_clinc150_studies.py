@@ -210,7 +210,7 @@ def outcome_of(
         differences=(
             "The paper has CUB-200-2011, a network trained on the base classes and lists of classes and shots; here "
             "embeddings are frozen, and a seed draws classes and shots.",
-            f"{len(settings.seeds)} draws of the sessions, {settings.test_shots} test queries of a class and 10 chains, "
+            f"{len(settings.seeds)} draws of the sessions, {settings.test_shots} test queries of a class, 10 chains, "
             "where the paper has ten runs and its released code 30 chains; "
             f"{len(settings.count_seeds)} draws of the 4 to 60 classes where it has ten runs.",
             "The kernel of the first session's tree is not learnt (length-scale 1, output scale 4), and probabilities "
