@@ -11,7 +11,7 @@ from sureshot.structure.prediction import class_moments, probabilities
 from sureshot.structure.rejuvenation import Rejuvenation
 from sureshot.structure.smc import SmcSettings, SmcState, smc_step
 from sureshot.structure.structure import Structure
-from tests.structure.oracles import F64, differences, kernel_matrix, seeded
+from tests.structure.oracles import F64, differences, draws_and_log_weights, kernel_matrix, seeded
 from tests.structure.toys import probability_of_one
 
 # Kernels that nothing learns: every particle has the same, and only the latents are left.
@@ -69,6 +69,29 @@ def test_three_classes_against_draws_of_their_latents() -> None:
     expected = torch.einsum("m,mqc->qc", state.log_weights.exp(), likelihood / likelihood.sum(-1, keepdim=True))
     torch.testing.assert_close(found, expected, rtol=0, atol=5e-3)
     torch.testing.assert_close(found.sum(-1), torch.ones(4, dtype=F64))
+
+
+def test_three_classes_against_importance_sampling() -> None:
+    """Likelihoods of all classes in expectation over the posterior, normalised once.
+
+    Particles are normalised one by one, given their Polya-Gamma variables: hence the tolerance.
+    """
+    y = torch.tensor([0, 0, 2, 1, 1])
+    found = probabilities(conditioned(y, 3, 2000), QUERIES)
+    classes, a = torch.eye(3, dtype=F64), differences(y, 3)
+    whole = kernel_matrix(FIXED, K, Z, torch.cat([X, QUERIES]))
+    blocks = (whole[:5, :5], whole[:5, 5:], whole[5:, 5:])
+    seen, cross, prior = (torch.kron(classes, block.contiguous()) for block in blocks)
+    covariance = a @ seen @ a.mT
+    psi, log_weights = draws_and_log_weights(covariance.unsqueeze(0), 40_000, seeded(0))
+    gain = cross.mT @ a.mT @ torch.linalg.inv(covariance)
+    root = torch.linalg.cholesky(prior - gain @ a @ cross + 1e-9 * torch.eye(12, dtype=F64))
+    noise = torch.randn(40_000, 12, generator=seeded(1), dtype=F64)
+    f = (psi.squeeze(1) @ gain.mT + noise @ root.mT).unflatten(-1, (3, 4)) / 2**0.5
+    pairs = logsigmoid(f.unsqueeze(2) - f.unsqueeze(1))
+    likelihood = (pairs.sum(2) - pairs.diagonal(dim1=1, dim2=2).mT).exp()
+    expected = torch.einsum("s,scq->qc", torch.softmax(log_weights.squeeze(-1), 0), likelihood)
+    torch.testing.assert_close(found, expected / expected.sum(-1, keepdim=True), rtol=0, atol=0.015)
 
 
 def test_without_data_all_classes_are_as_probable() -> None:
