@@ -214,12 +214,12 @@ def chosen_scales(scores: pd.DataFrame) -> pd.DataFrame:
     return scores.loc[best.sort_values()].reset_index(drop=True)
 
 
-def count_tables(scores: pd.DataFrame, frame: pd.DataFrame, cells: Sequence[CountCell]) -> tuple[Table, ...]:
+def count_tables(scores: pd.DataFrame, frame: pd.DataFrame, shots: int) -> tuple[Table, ...]:
     """At the chosen scales by number of classes, then by scale with the most classes; everything in a file."""
     means = averaged(frame.drop(columns=["validation_accuracy"]), ["method", "classes", "rule"])
     plugged, integral = (means[means["rule"] == rule] for rule in get_args(Rule))
     said = (
-        f"{cells[0].shots} shots of each class, {len({cell.seed for cell in cells})} draws of classes and shots; the "
+        f"{shots} shots of each class, {scores['seed'].nunique()} draws of classes and shots; the "
         "output scale of the best validation accuracy"
     )
     tables = [

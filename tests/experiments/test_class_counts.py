@@ -99,7 +99,7 @@ def test_scales_are_chosen_by_validation_rows_and_differences_are_paired() -> No
     growing = verdicts["the gap between Gibbs sampling and variational inference grows with the number of classes"]
     assert growing.measured == "10.0 points with 4 classes, -1.0 with 60"
     assert not growing.holds
-    first, *_ = count_tables(scores, frame, [CELL])
+    first, *_ = count_tables(scores, frame, 2)
     pd.testing.assert_series_equal(first.frame["60"], pd.Series([0.85, 0.65, 0.86]), check_names=False)
     assert len(count_picture(frame).axes) == 3
 
