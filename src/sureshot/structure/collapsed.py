@@ -142,14 +142,21 @@ class Collapsed(NamedTuple):
         generator: torch.Generator,
     ) -> Collapsed:
         """One sweep: psi given omega (Matheron's rule), omega given psi."""
+        return Collapsed.of(sample_polya_gamma(1, self.drawn(covariance, generator), generator), covariance)
+
+    def drawn(
+        self,
+        covariance: Tensor,  # (M, P, P), S
+        generator: torch.Generator,
+    ) -> Tensor:
+        """The latents (M, P) given the Polya-Gamma variables, by Matheron's rule."""
         root = self.omega.sqrt()
         noise = torch.randn(2, *self.omega.shape, generator=generator, dtype=torch.float64)
         prior = times_vector(cholesky_with_jitter(covariance), noise[0])
         seen = root * prior + noise[1]
         gap = solve_vectors(self.factor, _SHIFT / root - seen, upper=False)
         gap = solve_vectors(self.factor.mT, gap, upper=True)
-        psi = prior + times_vector(covariance, root * gap)
-        return Collapsed.of(sample_polya_gamma(1, psi, generator), covariance)
+        return prior + times_vector(covariance, root * gap)
 
     def _solved(self, cross: Tensor) -> Tensor:
         return torch.linalg.solve_triangular(self.factor, self.omega.sqrt().unsqueeze(-1) * cross, upper=False)
