@@ -35,6 +35,7 @@ from sureshot.kernels import (
     kernel_from_json,
     kernel_state,
 )
+from sureshot.kernels.shared_rows import SharedRows
 
 WIDTH = 4
 F64 = torch.float64
@@ -185,6 +186,18 @@ def test_batches_of_parameters_and_of_rows_equal_their_members(kernel: Expressio
             _close(together.diagonal(x).expand(3, 2, 6)[i, j], member.diagonal(x[j]))
             if (features := together.features(x)) is not None:
                 _close(features[i, j], member.features(x[j]))
+
+
+@everywhere
+def test_rows_that_share_distances_give_the_same_values(kernel: Expression) -> None:
+    factors = torch.linspace(0.4, 1.0, 3, dtype=F64)
+    own = kernel.parameters
+    batched = kernel.replace(**{name: torch.stack([factor * own[name] for factor in factors]) for name in own})
+    x, z = _rows(6), _rows(5, seed=1)
+    for rows, others in ((SharedRows(x), x), (SharedRows(x, z), z), (SharedRows(x, x[2:]), x[2:])):
+        _close(kernel.on(rows), kernel.values(x, others, False))
+        _close(batched.on(rows), batched.values(x, others, False))
+        _close(kernel.on(rows), kernel.values(x, others, False))
 
 
 @everywhere

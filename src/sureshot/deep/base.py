@@ -4,8 +4,8 @@ A deep classifier owns its backbone. It is trained on batches of rows in trainin
 its statistics from the batch; whoever asks it for embeddings or probabilities gets them in evaluation mode, so that an
 answer depends on its row alone.
 
-To add one, write a module beside this one: derive from `DeepClassifier`, state the `name`, and write `losses`,
-`predictor` and `from_config`; `tests/deep/test_contract.py` has a case for each.
+To add one, write a module beside this one: derive from `DeepClassifier`, state the `name`, and write
+`embedded_losses`, `predictor` and `from_config`; `tests/deep/test_contract.py` has a case for each.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class DeepClassifier(nn.Module, ABC):
         """A classifier of the same architecture, whose state is to be loaded."""
 
     @abstractmethod
-    def losses(
+    def embedded_losses(
         self,
-        x: Tensor,  # (B, ...), as the backbone takes them
+        embeddings: Tensor,  # (B, D), of a batch of rows, as `encoded` gives them
         y: Tensor,  # (B,) int64
         generator: torch.Generator,  # for what is sampled, on the module's device
         n_rows: int,  # N, how many rows are trained on in all
@@ -81,6 +81,10 @@ class DeepClassifier(nn.Module, ABC):
         They have a learning rate of their own and no weight decay.
         """
         return []
+
+    def losses(self, x: Tensor, y: Tensor, generator: torch.Generator, n_rows: int) -> Tensor:
+        """`embedded_losses` of rows (B, ...), as the backbone takes them."""
+        return self.embedded_losses(self.encoded(x), y, generator, n_rows)
 
     def encoded(self, x: Tensor) -> Tensor:
         """Embeddings (B, D) of a batch (B, ...), differentiable, in the classifier's mode and precision."""

@@ -15,10 +15,12 @@ import numpy as np
 import pandas as pd
 
 from sureshot.data.root import Root
+from sureshot.evaluation.encoding import encoded_sessions
 from sureshot.evaluation.methods import make_method
 from sureshot.evaluation.session_config import SessionsConfig
 from sureshot.evaluation.sessions import Progress, SessionsEvaluation, evaluate_sessions
 from sureshot.incremental.session_data import load_sessions
+from sureshot.incremental.trained import TRAINED
 
 logger = logging.getLogger(__name__)
 
@@ -122,6 +124,10 @@ def run_study(
     for number, seed in enumerate(seeds):
         sessions = load_sessions(config.data.name, root, seed=seed, **config.data.options)
         described = described or sessions.description
+        encoded = sessions
+        if config.data.encoder is not None and any(one.name not in TRAINED for one in methods):
+            progress(f"seed {seed}: embeddings", number / len(seeds))
+            encoded = encoded_sessions(sessions, config.data.encoder)
         for place, one in enumerate(methods):
             start = (number * len(methods) + place) / (len(seeds) * len(methods))
 
@@ -133,7 +139,8 @@ def run_study(
             if one.shown in failures:
                 continue
             try:
-                found[one.shown][seed] = evaluate_sessions(make_method(one.name, seed, **one.options), sessions, tell)
+                shown = sessions if one.name in TRAINED else encoded
+                found[one.shown][seed] = evaluate_sessions(make_method(one.name, seed, **one.options), shown, tell)
             except (TypeError, ValueError, MemoryError) as error:
                 logger.warning("%s is left out: %s", one.shown, error)
                 failures[one.shown] = f"seed {seed}: {error}"

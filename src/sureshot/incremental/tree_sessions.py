@@ -37,7 +37,7 @@ from sureshot.incremental.strategy import ClassRows, Leading, SessionModel, Stra
 from sureshot.incremental.temperature import loss_and_temperature
 from sureshot.kernels.expression import Expression
 from sureshot.kernels.leaves import RBF, Linear, Matern
-from sureshot.tree.build import build_tree, class_prototypes, directions_of
+from sureshot.tree.build import balanced_random_tree, build_tree, class_prototypes, directions_of, label_order_tree
 from sureshot.tree.class_tree import ClassTree
 from sureshot.tree.gibbs import run_tree_gibbs
 from sureshot.tree.mean_field import fit_tree_mean_field
@@ -49,6 +49,7 @@ from sureshot.tree.shared_kernel import SharedFeatures, SharedGram
 
 TreeStrategyName = Literal["shared_root", "session", "rebuild"]
 TreeInference = Literal["auto", "mean_field", "gibbs", "natural_gradient"]
+TreeConstruction = Literal["two_means", "balanced_random", "label_order"]
 
 KERNELS = ("unit_rbf", "unit_matern32", "cosine")
 """Names of kernels on rows of unit length, with the length-scale 1 of the paper."""
@@ -195,6 +196,7 @@ class TreeSessions(Strategy):
     novel_scale: float = 8.0  # and of all else
     n_chains: int = 30
     n_sweeps: int = 10
+    construction: TreeConstruction = "two_means"  # of a block's tree; the others are to be compared with
 
     def groups(self, rows: ClassRows) -> Tensor:
         """See `Strategy.groups`: clusters of k-means."""
@@ -273,9 +275,7 @@ class TreeSessions(Strategy):
             inference = "mean_field" if is_first and self.name != "rebuild" else "gibbs"
         scale = self.base_scale if is_first and self.name != "rebuild" else self.novel_scale
         x, y = problem.x, problem.y
-        tree = (
-            ClassTree(((0, 1),)) if is_root else build_tree(class_prototypes(x, y, problem.n_classes, problem.weight))
-        )
+        tree = ClassTree(((0, 1),)) if is_root else self._tree(problem, seed)
         kernel = _kernel(self.kernel, x)
         if not len(x):
             return Solved(problem, _without_rows(tree, kernel, x, scale), 0.0)
@@ -302,6 +302,13 @@ class TreeSessions(Strategy):
             generator=generator,
         )
         return Solved(problem, sampled, math.nan)
+
+    def _tree(self, problem: Problem, seed: int) -> ClassTree:
+        if self.construction == "balanced_random":
+            return balanced_random_tree(problem.n_classes, seed)
+        if self.construction == "label_order":
+            return label_order_tree(problem.n_classes)
+        return build_tree(class_prototypes(problem.x, problem.y, problem.n_classes, problem.weight))
 
 
 def _tempered(model: TreeModel, temperature: float) -> TreeModel:

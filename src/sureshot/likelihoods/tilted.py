@@ -17,8 +17,10 @@ def sample_tilted(
     variance: Tensor,  # positive; broadcasts with the mean
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """One draw for each mean and variance, in their shape, float64."""
+    """One draw for each mean and variance, in their shape, float64; ValueError for values that are not finite."""
     mean, variance = (part.double() for part in torch.broadcast_tensors(mean, variance))
+    if not bool((mean.isfinite() & variance.isfinite() & (variance > 0)).all()):
+        raise ValueError("mean and variance must be finite, and the variance positive")
     found = torch.empty_like(mean)
     left = torch.ones_like(mean, dtype=torch.bool)
     while bool(left.any()):

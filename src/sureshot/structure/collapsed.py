@@ -1,52 +1,49 @@
 """Latents integrated out: given Polya-Gamma variables, a particle's data are Gaussian.
 
 Data are P contrasts, each a logistic factor ``sigma(psi_p)`` of a Gaussian latent with prior covariance S. Given
-``omega_p ~ PG(1, psi_p)`` the factors are Gaussian, ``exp(psi / 2 - omega psi^2 / 2)``, so psi is integrated out, and a
-kernel's likelihood is (up to what does not depend on it)
+``omega_p ~ PG(1, psi_p)`` the factors are Gaussian, ``exp(psi / 2 - omega psi^2 / 2)``: as if ``1 / (2 omega_p)`` had
+been seen with noise of variance ``1 / omega_p``. So psi is integrated out, and a kernel's likelihood is (up to what
+does not depend on it)
 
-    log p(y | omega, S) = b' m / 2 - log|B| / 2,   B = I + W^1/2 S W^1/2 = L L',   m = (S^-1 + W)^-1 b,   b = 1/2.
+    log p(y | omega, S) = -|u|^2 / 2 - log|B| / 2,   B = I + W^1/2 S W^1/2 = L L',   u = L^-1 W^-1/2 b,   b = 1/2.
 
 New data come one after another: a datum's weight is ``E[sigma(psi)]`` under its predictive distribution, exactly; then
 psi is drawn given the label, and omega given psi. So the weight looks ahead to nothing that is drawn after it, and the
-product of the weights is an unbiased estimate of the evidence.
+product of the weights is an unbiased estimate of the evidence. The factor L grows by a row with each datum, and no
+covariance that rounding has made indefinite stops it; where S cannot be factorised afresh the likelihood is zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from sureshot.gaussian.algebra import (
-    cholesky_with_jitter,
-    grown_triangle,
-    solve_vectors,
-    times_vector,
-    weighted_factors,
-)
+from sureshot.gaussian.algebra import grown_triangle, solve_vectors, times_vector, weighted_factors
 from sureshot.likelihoods.polya_gamma import sample_polya_gamma
 from sureshot.likelihoods.quadrature import log_expected_sigmoid
 from sureshot.likelihoods.tilted import sample_tilted
 from sureshot.structure.links import LOGISTIC, Link
 
 _SHIFT = 0.5  # b, of a contrast that is positive
+_LEAST_VARIANCE = 1e-12
 
 
 class Collapsed(NamedTuple):
     """Of M particles with P data."""
 
     omega: Tensor  # (M, P)
-    factor: Tensor  # (M, P, P), L
-    whitened: Tensor  # (M, P), ``L^-1 W^1/2 S b``
-    prior_mean_square: Tensor  # (M,), ``b' S b``
+    factor: Tensor  # (M, P, P), L; NaN for particles that have none
+    whitened: Tensor  # (M, P), u
 
     @classmethod
     def empty(cls, n_particles: int) -> Collapsed:
         """Without data."""
         zeros = torch.zeros(n_particles, 0, dtype=torch.float64)
-        return cls(zeros, torch.zeros(n_particles, 0, 0, dtype=torch.float64), zeros, zeros.sum(-1))
+        return cls(zeros, torch.zeros(n_particles, 0, 0, dtype=torch.float64), zeros)
 
     @classmethod
     def of(
@@ -58,8 +55,18 @@ class Collapsed(NamedTuple):
         """Given the Polya-Gamma variables."""
         root = omega.sqrt()
         factor = weighted_factors(covariance, root, out)
-        shifted = _SHIFT * covariance.sum(-1)
-        return cls(omega, factor, solve_vectors(factor, root * shifted, upper=False), _SHIFT * shifted.sum(-1))
+        return cls(omega, factor, solve_vectors(factor, _SHIFT / root, upper=False))
+
+    @property
+    def variables(self) -> dict[str, Tensor]:
+        """What all else follows from, with the covariance."""
+        return {"omega": self.omega}
+
+    def restored(self, variables: Mapping[str, Tensor]) -> Collapsed:
+        """With `variables` as they were; ValueError for values out of range. `given` makes the rest."""
+        if not bool((variables["omega"] > 0).all()):
+            raise ValueError("Polya-Gamma variables must be positive")
+        return self._replace(omega=variables["omega"])
 
     @property
     def link(self) -> Link:
@@ -68,9 +75,13 @@ class Collapsed(NamedTuple):
 
     @property
     def log_likelihood(self) -> Tensor:
-        """``log p(y | omega, S)`` in nats (M,), up to what does not depend on S."""
-        fit = self.prior_mean_square - self.whitened.square().sum(-1)
-        return 0.5 * fit - self.factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        """``log p(y | omega, S)`` in nats (M,), up to what does not depend on S; minus infinity without a factor."""
+        found = -0.5 * self.whitened.square().sum(-1) - self.factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return torch.where(found.isfinite(), found, -math.inf)
+
+    def first(self, n: int) -> Collapsed:
+        """Of the first n data only."""
+        return Collapsed(self.omega[:, :n], self.factor[:, :n, :n], self.whitened[:, :n])
 
     def chosen(self, places: Sequence[int] | Tensor) -> Collapsed:
         """A copy of those of some particles, as often as they are named."""
@@ -99,50 +110,74 @@ class Collapsed(NamedTuple):
         cross: Tensor,  # (M, P, Q), prior covariances of the data with queries
     ) -> tuple[Tensor, Tensor]:
         """Means (M, Q) of queries, and ``X`` (M, P, Q) so that ``X' X`` is what the data take off their covariance."""
-        own = self._solved(cross)
-        return _SHIFT * cross.sum(-2) - times_vector(own.mT, self.whitened), own
+        own = torch.linalg.solve_triangular(self.factor, self.omega.sqrt().unsqueeze(-1) * cross, upper=False)
+        return times_vector(own.mT, self.whitened), own
 
-    def extended(self, cross: Tensor, corner: Tensor, generator: torch.Generator) -> tuple[Collapsed, Tensor]:
-        """With new data, and the logarithms of the weights (M,) that they have together."""
-        grown, log_weights = self.weighed(cross, corner, generator)
-        return grown, log_weights.sum(-1)
-
-    def weighed(
+    def extended(
         self,
         cross: Tensor,  # (M, P, B), prior covariances of the data so far with new ones
         corner: Tensor,  # (M, B, B), of the new ones
         generator: torch.Generator,
     ) -> tuple[Collapsed, Tensor]:
-        """With new data, and the logarithms of the weights (M, B) that they have one after another."""
+        """With new data, and the logarithms of their weights (M, B) given those before.
+
+        A datum whose prediction is not finite has weight zero.
+        """
         mean, own = self.predicted(cross)
         covariance = corner - own.mT @ own
-        first_mean = mean
-        log_weights, omega = torch.empty_like(mean), torch.empty_like(mean)
+        log_weights, omega, whitened, pivots = (torch.empty_like(mean) for _ in range(4))
         taken = torch.zeros_like(covariance)  # what data j' <= j take off it is ``taken[:, :, :j + 1]`` with itself
         for j in range(corner.shape[-1]):
             column = covariance[:, :, j] - times_vector(taken[:, :, :j], taken[:, j, :j])
-            variance = column[:, j].clamp_min(1e-12)
-            log_weights[:, j] = log_expected_sigmoid(mean[:, j], variance)
-            omega[:, j] = sample_polya_gamma(1, sample_tilted(mean[:, j], variance, generator), generator)
-            seen = 1 + omega[:, j] * variance
-            mean = mean + column * ((_SHIFT - omega[:, j] * mean[:, j]) / seen).unsqueeze(-1)
-            taken[:, :, j] = column * (omega[:, j] / seen).sqrt().unsqueeze(-1)
+            known = mean[:, j].isfinite() & column[:, j].isfinite()
+            centre = torch.where(known, mean[:, j], 0)
+            variance = torch.where(known, column[:, j], 1).clamp_min(_LEAST_VARIANCE)
+            log_weights[:, j] = torch.where(known, log_expected_sigmoid(centre, variance), -math.inf)
+            omega[:, j] = weight = sample_polya_gamma(1, sample_tilted(centre, variance, generator), generator)
+            pivots[:, j] = pivot = 1 + weight * variance
+            gain = _SHIFT - weight * centre
+            whitened[:, j] = gain / (weight * pivot).sqrt()
+            mean = mean + column * (gain / pivot).unsqueeze(-1)
+            taken[:, :, j] = column * (weight / pivot).sqrt().unsqueeze(-1)
         root = omega.sqrt()
-        corner_factor = weighted_factors(covariance, root)
-        shifted = first_mean + _SHIFT * covariance.sum(-1)
-        whitened = [self.whitened + _SHIFT * own.sum(-1), solve_vectors(corner_factor, root * shifted, upper=False)]
+        corner_factor = root.unsqueeze(-1) * taken.tril(-1) + torch.diag_embed(pivots.sqrt())
         factor = grown_triangle(self.factor, root.unsqueeze(-1) * own.mT, corner_factor)
-        square = self.prior_mean_square + _SHIFT**2 * (2 * cross.sum((-2, -1)) + corner.sum((-2, -1)))
-        grown = Collapsed(torch.cat([self.omega, omega], -1), factor, torch.cat(whitened, -1), square)
-        return grown, log_weights
+        parts = torch.cat([self.omega, omega], -1), factor, torch.cat([self.whitened, whitened], -1)
+        return Collapsed(*parts), log_weights
+
+    def without(self, kept: Tensor, covariance: Tensor) -> tuple[Collapsed, Tensor]:
+        """With some data (P,) bool only, and the logarithms of the weights (M,) of never having seen the others.
+
+        The reverse of `extended`: one datum after another is integrated out with its variable, and the weight divided
+        by what was predicted for it.
+        """
+        places = (~kept).nonzero().flatten()
+        mean, own = self.predicted(covariance[:, :, places])
+        posterior, omega = covariance[:, places][:, :, places] - own.mT @ own, self.omega[:, places]
+        log_weights = torch.zeros_like(mean[:, :1]).sum(-1)
+        for j in range(len(places)):
+            w, v = omega[:, j], posterior[:, j, j]
+            share = (1 - w * v).clamp_min(_LEAST_VARIANCE)
+            gain = (w * mean[:, j] - _SHIFT) / share
+            column = posterior[:, :, j]
+            log_weights = log_weights - log_expected_sigmoid(mean[:, j] + v * gain, v / share)
+            mean = mean + column * gain.unsqueeze(-1)
+            posterior = posterior + (w / share)[:, None, None] * column.unsqueeze(-1) * column.unsqueeze(-2)
+        left = kept.nonzero().flatten()
+        return Collapsed.of(self.omega[:, left], covariance[:, left][:, :, left]), log_weights
 
     def refreshed(
         self,
         covariance: Tensor,  # (M, P, P), S
         generator: torch.Generator,
     ) -> Collapsed:
-        """One sweep: psi given omega (Matheron's rule), omega given psi."""
-        return Collapsed.of(sample_polya_gamma(1, self.drawn(covariance, generator), generator), covariance)
+        """One sweep: psi given omega, omega given psi; a particle that rounding stops stays."""
+        psi = self.drawn(covariance, generator)
+        fresh = Collapsed.of(sample_polya_gamma(1, psi.nan_to_num(0, 0, 0), generator), covariance)
+        moved = psi.isfinite().all(-1) & fresh.log_likelihood.isfinite()
+        stay = (~moved).nonzero().flatten().tolist()
+        fresh.put(stay, self, stay)
+        return fresh
 
     def drawn(
         self,
@@ -152,11 +187,17 @@ class Collapsed(NamedTuple):
         """The latents (M, P) given the Polya-Gamma variables, by Matheron's rule."""
         root = self.omega.sqrt()
         noise = torch.randn(2, *self.omega.shape, generator=generator, dtype=torch.float64)
-        prior = times_vector(cholesky_with_jitter(covariance), noise[0])
+        prior = times_vector(nearest_root(covariance), noise[0])
         seen = root * prior + noise[1]
         gap = solve_vectors(self.factor, _SHIFT / root - seen, upper=False)
         gap = solve_vectors(self.factor.mT, gap, upper=True)
         return prior + times_vector(covariance, root * gap)
 
-    def _solved(self, cross: Tensor) -> Tensor:
-        return torch.linalg.solve_triangular(self.factor, self.omega.sqrt().unsqueeze(-1) * cross, upper=False)
+
+def nearest_root(covariance: Tensor) -> Tensor:
+    """R (M, P, P) with ``R R' = S``, or the nearest where rounding has made S indefinite."""
+    root, failed = torch.linalg.cholesky_ex(covariance)
+    if bool(failed.any()):
+        values, vectors = torch.linalg.eigh(covariance[failed > 0].nan_to_num(0, 0, 0))
+        root[failed > 0] = vectors * values.clamp_min(0).sqrt().unsqueeze(-2)
+    return root

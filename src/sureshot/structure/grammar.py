@@ -18,9 +18,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -36,8 +35,8 @@ _ALL = (*_PAPER, "PERIODIC", "CONSTANT", "MATERN")
 _NUGGET = LogNormal(math.log(1e-2))
 
 
-def _even(names: tuple[str, ...]) -> Mapping[str, float]:
-    return MappingProxyType(dict.fromkeys(names, 1.0))
+def _even(names: tuple[str, ...]) -> dict[str, float]:
+    return dict.fromkeys(names, 1.0)
 
 
 @dataclass(frozen=True)
@@ -86,6 +85,23 @@ class Grammar:
         if name not in GRAMMARS:
             raise ValueError(f"there is no grammar {name!r}{near(name, GRAMMARS)}; grammars: {', '.join(GRAMMARS)}")
         return cls(**GRAMMARS[name])
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values, for `from_json`."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Any) -> Grammar:
+        """What `to_json` wrote; ValueError for anything else."""
+        known = {item.name: item for item in fields(cls)}
+        if not isinstance(values, Mapping) or set(values) != set(known):
+            raise ValueError(f"a grammar has the entries {', '.join(known)}")
+        distributions = {name for name in known if isinstance(values[name], Mapping) and name != "leaves"}
+        try:
+            found: dict[str, Any] = dict(values) | {name: LogNormal(**values[name]) for name in distributions}
+            return cls(**found)
+        except TypeError as error:
+            raise ValueError(f"malformed grammar: {error}") from error
 
 
 GRAMMARS: dict[str, dict[str, Any]] = {"default": {}, "paper": {"leaves": _even(_PAPER), "linear_offset": True}}

@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from sureshot.gaussian.algebra import cholesky_with_jitter, solve_vectors, times_vector, weighted_factors
+from sureshot.gaussian.algebra import solve_vectors, times_vector, weighted_factors
 from sureshot.likelihoods.polya_gamma import sample_polya_gamma
-from sureshot.structure.collapsed import Collapsed
+from sureshot.structure.collapsed import Collapsed, nearest_root
 from sureshot.structure.particles import Particles
 from sureshot.structure.rejuvenation_data import Data
 
@@ -75,7 +75,7 @@ class Laplace(NamedTuple):
         root = self.weight.sqrt().unsqueeze(1)
         shape = (2, len(self.mode), n_draws, self.mode.shape[-1])
         noise = torch.randn(shape, generator=generator, dtype=torch.float64)
-        prior = noise[0] @ cholesky_with_jitter(self.covariance).mT
+        prior = noise[0] @ nearest_root(self.covariance).mT
         gap = torch.cholesky_solve((root * prior + noise[1]).mT, self.factor).mT
         return self.mode.unsqueeze(1) + prior - (root * gap) @ self.covariance
 
@@ -106,15 +106,19 @@ def compared(
     here, there = (Laplace.of(covariance, psi) for covariance in covariances)
     kept = torch.cat([psi.unsqueeze(1), here.draw(n_draws - 1, generator)], 1)
     draws = torch.stack([kept, there.draw(n_draws, generator)])  # (2, M, N, P)
-    log_weights = torch.stack([here.log_weights(draws[0]), there.log_weights(draws[1])])
+    log_weights = torch.stack([here.log_weights(draws[0]), there.log_weights(draws[1])]).nan_to_num(-torch.inf)
     log_evidences = log_weights.logsumexp(-1)
     uniform = torch.rand(m, generator=generator, dtype=torch.float64)
     accepted = uniform.log() < log_evidences[1] - log_evidences[0] + log_ratios
     side, every = accepted.long(), torch.arange(m)
-    places = torch.multinomial(log_weights[side, every].softmax(-1), 1, generator=generator).squeeze(-1)
+    shares = log_weights[side, every].softmax(-1).nan_to_num(1)
+    psi = draws[side, every, torch.multinomial(shares, 1, generator=generator).squeeze(-1)]
     covariance = torch.where(accepted[:, None, None], covariances[1], covariances[0])
-    omega = sample_polya_gamma(1, draws[side, every, places], generator)
-    return Collapsed.of(omega, covariance), accepted.nonzero().flatten().tolist()
+    fresh = Collapsed.of(sample_polya_gamma(1, psi.nan_to_num(0, 0, 0), generator), covariance)
+    stopped = ~(psi.isfinite().all(-1) & fresh.log_likelihood.isfinite())  # by rounding: such a particle stays
+    stay = stopped.nonzero().flatten().tolist()
+    fresh.put(stay, latent, stay)
+    return fresh, (accepted & ~stopped).nonzero().flatten().tolist()
 
 
 def _solved(factor: Tensor, vectors: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ prior covariance S of the contrasts under its kernel.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, Self
 
 import torch
@@ -28,12 +28,22 @@ class Latents(Protocol):
         """What turns latents into probabilities."""
 
     @property
+    def variables(self) -> dict[str, Tensor]:
+        """What all else follows from, with the covariance, by name; particles leading."""
+
+    def restored(self, variables: Mapping[str, Tensor]) -> Self:
+        """With `variables` as they were; ValueError for values out of range. `given` makes the rest."""
+
+    @property
     def factor(self) -> Tensor:
         """The triangles (M, P, P), of B or S, that predictions and likelihoods come from."""
 
     @property
     def log_likelihood(self) -> Tensor:
         """Of each kernel given the variables, in nats (M,), up to what does not depend on the kernel."""
+
+    def first(self, n: int) -> Self:
+        """Of the first n data only."""
 
     def chosen(self, places: Sequence[int] | Tensor) -> Self:
         """A copy of those of some particles, as often as they are named."""
@@ -61,7 +71,7 @@ class Latents(Protocol):
     ) -> tuple[Tensor, Tensor]:
         """Means (M, Q) of queries, and ``X`` (M, P, Q) so that ``X' X`` is what the data take off their covariance."""
 
-    def weighed(
+    def extended(
         self,
         cross: Tensor,  # (M, P, B), prior covariances of the data so far with new ones
         corner: Tensor,  # (M, B, B), of the new ones
@@ -71,6 +81,13 @@ class Latents(Protocol):
 
         What is drawn for one does not depend on those behind it.
         """
+
+    def without(
+        self,
+        kept: Tensor,  # (P,) bool
+        covariance: Tensor,  # (M, P, P), S
+    ) -> tuple[Self, Tensor]:
+        """With some data only, and the logarithms of the weights (M,) of never having seen the others."""
 
     def refreshed(
         self,

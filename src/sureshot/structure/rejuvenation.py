@@ -9,7 +9,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, islice
-from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 import torch
@@ -35,17 +34,17 @@ class Rejuvenation:
     """How often what is done in one sweep."""
 
     moves: Mapping[str, int] = field(
-        default_factory=lambda: MappingProxyType(
-            {"replace_subtree": 1, "detach_or_attach": 1, "grow_or_prune": 1, "redraw_leaf": 1, "swap_operator": 1}
+        default_factory=lambda: dict.fromkeys(
+            ("replace_subtree", "detach_or_attach", "grow_or_prune", "redraw_leaf", "swap_operator"), 1
         )
     )
-    refreshes: int = 1  # of the latents' variables, kernels kept
-    laplace_moves: int = 0  # of the same kinds in turn, decided by estimates of evidence; for collapsed latents
-    laplace_draws: int = 8  # of an estimate
     slices: int = 2  # of elliptical slice sampling, of all parameters together
+    refreshes: int = 1  # of the latents' variables, kernels kept
     trajectories: int = 0  # of Hamiltonian Monte Carlo, of parameters and whitened latents together
     adapting: int = 1  # of the trajectories, the first ones, that adapt the step size
     leaps: int = 10  # of a trajectory
+    laplace_moves: int = 0  # of the same kinds in turn, decided by estimates of evidence; for collapsed latents
+    laplace_draws: int = 8  # of an estimate
 
     @classmethod
     def preset(cls, name: str) -> Rejuvenation:
@@ -103,7 +102,7 @@ class Rejuvenation:
 REJUVENATIONS: dict[str, dict[str, Any]] = {
     "default": {},
     "paper": {
-        "moves": MappingProxyType({"replace_subtree": 1, "detach_or_attach": 1}),
+        "moves": {"replace_subtree": 1, "detach_or_attach": 1},
         "refreshes": 0,
         "slices": 0,
         "trajectories": 2,

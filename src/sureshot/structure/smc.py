@@ -42,7 +42,7 @@ class SmcState:
     prior: KernelPrior
     x: Tensor  # (N, D)
     y: Tensor  # (N,) int64
-    n_classes: int  # C
+    n_classes: int  # C, at least two
     contrasts: Contrasts  # P
     particles: Particles
     latent: Latents
@@ -71,7 +71,7 @@ class SmcState:
             n_classes,
             Contrasts.none(),
             Particles.drawn(prior, n_particles, generator, structure),
-            _empty(n_particles, representation, link, n_classes),
+            empty_latents(n_particles, representation, link, n_classes),
             torch.full((n_particles,), -math.log(n_particles), dtype=torch.float64),
             0.0,
         )
@@ -115,7 +115,7 @@ class SmcSettings:
     rejuvenation: Rejuvenation = field(default_factory=Rejuvenation)
     n_sweeps: int = 1
     resample_below: float = 0.5  # of M
-    split_below: float = 0.1  # of M: a batch that leaves fewer is cut there, to resample and rejuvenate
+    split_below: float = 0.1  # of M: after the row of a batch with which fewer are left its rest is a batch of its own
     n_chains: int | None = None  # so many particles are resampled, and all states of their chains kept; divides M
     n_jobs: int | None = None  # threads, through joblib, among which particles are shared; changes no result
 
@@ -128,38 +128,34 @@ def smc_step(
     settings: SmcSettings,
     n_classes: int | None = None,  # as many or more than before
 ) -> tuple[SmcState, SmcInfo]:
-    """The state after a batch, and what happened.
-
-    A batch after which less than `split_below` is left is cut behind the row where that happened, and what is behind
-    comes as a batch of its own; the draws for the rows before stay as they are, so that the evidence stays unbiased.
-    """
-    before = generator.get_state()
-    grown, sizes = _extended(state, x, y, n_classes or state.n_classes, generator)
-    m = len(state.particles)
-    few = (sizes[:-1] < settings.split_below * m).nonzero().flatten()
-    if len(few):
-        cut = int(few[0]) + 1
-        generator.set_state(before)
-        first, told = _finished(extended(state, x[:cut], y[:cut], grown.n_classes, generator), generator, settings)
-        second, then = smc_step(first, x[cut:], y[cut:], generator, settings)
-        return second, _joined(told, then)
-    return _finished(grown, generator, settings)
+    """The state after a batch, and what happened; ValueError for rows that are not finite."""
+    if not bool(x.isfinite().all()):
+        raise ValueError("x must be finite, but has NaN or infinite values")
+    m, c = len(state.particles), n_classes or state.n_classes
+    grown, taken = extended(state, x, y, c, generator, settings.split_below * m)
+    grown, told = settled(grown, generator, settings)
+    if taken == len(x):
+        return grown, told
+    last, then = smc_step(grown, x[taken:], y[taken:], generator, settings, c)
+    return last, _joined(told, then)
 
 
-def _finished(grown: SmcState, generator: torch.Generator, settings: SmcSettings) -> tuple[SmcState, SmcInfo]:
-    """Resampled, if need be, and rejuvenated."""
-    m, size, n = len(grown.particles), grown.effective_sample_size, settings.n_chains
+def settled(state: SmcState, generator: torch.Generator, settings: SmcSettings) -> tuple[SmcState, SmcInfo]:
+    """Resampled if need be, and rejuvenated."""
+    m, size, n = len(state.particles), state.effective_sample_size, settings.n_chains
     if n is not None and (n < 1 or m % n):
         raise ValueError(f"n_chains must divide the {m} particles, got {n}")
-    resampled = n is not None or size < settings.resample_below * m
+    # A particle of weight zero may be one whose numbers have overflown: none stays.
+    none_stays = n is not None or not bool(state.log_weights.isfinite().all())
+    resampled = size < settings.resample_below * m or none_stays
     ancestors = torch.arange(m)
     if resampled:
-        ancestors = systematic(grown.log_weights, generator, n)
-        grown = _resampled(grown, ancestors, n or 0)
-    grown, rates = (
-        rejuvenated(grown, generator, settings) if n in (None, m) else _chained(grown, m, generator, settings)
+        ancestors = systematic(state.log_weights, generator, n)
+        state = _resampled(state, ancestors, n or 0)
+    state, rates = (
+        rejuvenated(state, generator, settings) if n in (None, m) else _chained(state, m, generator, settings)
     )
-    return grown, SmcInfo((size,), tuple(ancestors.repeat(m // len(ancestors)).tolist()), resampled, rates)
+    return state, SmcInfo((size,), tuple(ancestors.repeat(m // len(ancestors)).tolist()), resampled, rates)
 
 
 def _resampled(state: SmcState, ancestors: Tensor, n_chains: int) -> SmcState:
@@ -198,15 +194,19 @@ def _chained(
     ), sums
 
 
-def extended(state: SmcState, x: Tensor, y: Tensor, n_classes: int, generator: torch.Generator) -> SmcState:
-    """With a batch in the data and the weights, nothing resampled, nothing moved."""
-    return _extended(state, x, y, n_classes, generator)[0]
+def extended(
+    state: SmcState,
+    x: Tensor,  # (B, D)
+    y: Tensor,  # (B,) int64
+    n_classes: int,
+    generator: torch.Generator,
+    enough: float = 0.0,
+) -> tuple[SmcState, int]:
+    """With a batch in the data and the weights, nothing resampled, nothing moved; and how many of its rows.
 
-
-def _extended(
-    state: SmcState, x: Tensor, y: Tensor, n_classes: int, generator: torch.Generator
-) -> tuple[SmcState, Tensor]:
-    """The same, and the effective sample sizes (B,) behind each row."""
+    These end with the first after which the effective sample size is not `enough`. (To look at all of them and then to
+    begin again with fewer would make the evidence depend on which estimates of it are liked.)
+    """
     n = len(state.x)
     every = torch.cat([state.x, x])
     later = Contrasts.of_labels(state.y, n_classes, known=state.n_classes)  # of the rows before, with new classes
@@ -215,26 +215,35 @@ def _extended(
     gram = state.particles.grams(state.prior, SharedRows(every, every[first:]))
     nuggets = state.particles.nuggets(state.prior)
     shifted = replace(new, row=new.row - first)
-    latent, running = state.latent, state.log_weights.unsqueeze(-1)
-    if len(new):
-        cross = state.contrasts.covariance(shifted, gram, nuggets * 0 if first else nuggets)
-        corner = shifted.covariance(shifted, gram[:, first:], nuggets)
-        latent, increments = latent.weighed(cross, corner, generator)
-        running = torch.cat([running, running + increments.cumsum(-1)], -1)
-    total = running[:, -1].logsumexp(0)
-    ends = len(later) + torch.arange(1, len(x) + 1) * max(0, n_classes - 1)
-    log_shares = running[:, ends] - running[:, ends].logsumexp(0)
-    grown = replace(
+    cross = state.contrasts.covariance(shifted, gram, nuggets * 0 if first else nuggets)
+    corner = shifted.covariance(shifted, gram[:, first:], nuggets)
+    latent, increments = state.latent.extended(cross, corner, generator)
+    behind = (new.row < n + torch.arange(1, len(x) + 1).unsqueeze(-1)).sum(-1)  # contrasts up to each row
+    summed = torch.cat([state.log_weights.unsqueeze(-1), increments], -1).cumsum(-1)  # (M, P + 1)
+    taken = len(x)
+    if len(x):
+        after = summed[:, behind]
+        sizes = (2 * after.logsumexp(0) - (2 * after).logsumexp(0)).exp()
+        few = (~(sizes >= enough)).nonzero().flatten()
+        taken = int(few[0]) + 1 if len(few) else taken
+    n_new = int(behind[taken - 1]) if taken else len(new)
+    log_weights = summed[:, n_new]
+    total = float(log_weights.logsumexp(0))
+    if total == -math.inf:
+        raise ValueError(
+            f"the kernels of all particles overflow on the rows up to row {taken - 1} of the batch; "
+            "scale the columns as those of the first batch"
+        )
+    return replace(
         state,
-        x=every,
-        y=torch.cat([state.y, y]),
+        x=every[: n + taken],
+        y=torch.cat([state.y, y[:taken]]),
         n_classes=n_classes,
-        contrasts=state.contrasts.followed_by(new),
-        latent=latent,
-        log_weights=running[:, -1] - total,
-        log_evidence=state.log_evidence + float(total),
-    )
-    return grown, (-(2 * log_shares).logsumexp(0)).exp()
+        contrasts=state.contrasts.followed_by(new.chosen(torch.arange(n_new))),
+        latent=latent.first(len(state.contrasts) + n_new),
+        log_weights=log_weights - total,
+        log_evidence=state.log_evidence + total,
+    ), taken
 
 
 def rejuvenated(
@@ -269,8 +278,8 @@ def _swept(
     return particles, latent, sums
 
 
-def _empty(n_particles: int, representation: str, link: str, n_classes: int) -> Latents:
-    """Latents without data; ValueError for what is not offered."""
+def empty_latents(n_particles: int, representation: str, link: str, n_classes: int) -> Latents:
+    """Without data; ValueError for what is not offered."""
     if representation not in get_args(Representation):
         raise ValueError(f"representation must be one of {', '.join(get_args(Representation))}, got {representation!r}")
     if link not in LINKS:

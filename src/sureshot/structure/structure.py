@@ -44,7 +44,10 @@ class Structure:
     def parse(cls, text: str) -> Structure:
         """From what `str` gives; products bind closer than sums, and * and × are read as x."""
         tokens = _tokens(text)
-        symbols = _sum(tokens)
+        try:
+            symbols = _sum(tokens)
+        except RecursionError:
+            raise ValueError("the structure is nested too deep") from None
         if tokens:
             raise ValueError(f"{text!r}: nothing is expected at {tokens[-1]!r}")
         return cls(symbols)

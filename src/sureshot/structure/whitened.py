@@ -11,7 +11,7 @@ Reference: Huang & Wang 2025, eqs. 17 to 20.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -41,9 +41,24 @@ class Whitened:
         return cls(zeros, torch.zeros(n_particles, 0, 0, dtype=torch.float64), step, link)
 
     @property
+    def variables(self) -> dict[str, Tensor]:
+        """What all else follows from, with the covariance; and the step sizes."""
+        return {"eta": self.eta, "step": self.step}
+
+    def restored(self, variables: Mapping[str, Tensor]) -> Whitened:
+        """With `variables` as they were; ValueError for values out of range. `given` makes the rest."""
+        if not bool(variables["eta"].isfinite().all() and (variables["step"] > 0).all()):
+            raise ValueError("whitened latents must be finite, and step sizes positive")
+        return replace(self, eta=variables["eta"], step=variables["step"])
+
+    @property
     def log_likelihood(self) -> Tensor:
         """``log p(y | psi)`` in nats (M,)."""
         return self.link.log_probability(times_vector(self.factor, self.eta)).sum(-1)
+
+    def first(self, n: int) -> Whitened:
+        """Of the first n data only."""
+        return replace(self, eta=self.eta[:, :n], factor=self.factor[:, :n, :n])
 
     def chosen(self, places: Sequence[int] | Tensor) -> Whitened:
         """A copy of those of some particles, as often as they are named."""
@@ -73,11 +88,6 @@ class Whitened:
         return times_vector(own.mT, self.eta), own
 
     def extended(self, cross: Tensor, corner: Tensor, generator: torch.Generator) -> tuple[Whitened, Tensor]:
-        """With new data, and the logarithms of the weights (M,) that they have together."""
-        grown, log_weights = self.weighed(cross, corner, generator)
-        return grown, log_weights.sum(-1)
-
-    def weighed(self, cross: Tensor, corner: Tensor, generator: torch.Generator) -> tuple[Whitened, Tensor]:
         """With new data, and the logarithms of the weights (M, B) that they have one after another."""
         mean, own = self.predicted(cross)
         corner_factor = cholesky_with_jitter(corner - own.mT @ own)
@@ -87,6 +97,13 @@ class Whitened:
         log_weights = self.link.log_probability(mean + times_vector(corner_factor, new))
         factor = grown_triangle(self.factor, own.mT, corner_factor)
         return replace(self, eta=torch.cat([self.eta, new], -1), factor=factor), log_weights
+
+    def without(self, kept: Tensor, covariance: Tensor) -> tuple[Whitened, Tensor]:
+        """With some data (P,) bool only, and the logarithms of the weights (M,) of never having seen the others."""
+        psi, left = times_vector(self.factor, self.eta), kept.nonzero().flatten()
+        factor = factors(covariance[:, left][:, :, left])
+        eta = torch.linalg.solve_triangular(factor, psi[:, left].unsqueeze(-1), upper=False).squeeze(-1)
+        return replace(self, eta=eta, factor=factor), -self.link.log_probability(psi[:, ~kept]).sum(-1)
 
     def refreshed(self, covariance: Tensor, generator: torch.Generator) -> Whitened:
         """With eta moved by elliptical slice sampling, kernels kept (their covariance is in the factor already)."""
