@@ -171,23 +171,30 @@ class Collapsed(NamedTuple):
         covariance: Tensor,  # (M, P, P), S
         generator: torch.Generator,
     ) -> Collapsed:
-        """One sweep: psi given omega (Matheron's rule), omega given psi; a particle that rounding stops stays."""
-        root = self.omega.sqrt()
-        noise = torch.randn(2, *self.omega.shape, generator=generator, dtype=torch.float64)
-        prior = times_vector(_root(covariance), noise[0])
-        seen = root * prior + noise[1]
-        gap = solve_vectors(self.factor, _SHIFT / root - seen, upper=False)
-        gap = solve_vectors(self.factor.mT, gap, upper=True)
-        psi = prior + times_vector(covariance, root * gap)
-        drawn = sample_polya_gamma(1, psi.nan_to_num(0, 0, 0), generator)
-        fresh = Collapsed.of(drawn, covariance)
+        """One sweep: psi given omega, omega given psi; a particle that rounding stops stays."""
+        psi = self.drawn(covariance, generator)
+        fresh = Collapsed.of(sample_polya_gamma(1, psi.nan_to_num(0, 0, 0), generator), covariance)
         moved = psi.isfinite().all(-1) & fresh.log_likelihood.isfinite()
         stay = (~moved).nonzero().flatten().tolist()
         fresh.put(stay, self, stay)
         return fresh
 
+    def drawn(
+        self,
+        covariance: Tensor,  # (M, P, P), S
+        generator: torch.Generator,
+    ) -> Tensor:
+        """The latents (M, P) given the Polya-Gamma variables, by Matheron's rule."""
+        root = self.omega.sqrt()
+        noise = torch.randn(2, *self.omega.shape, generator=generator, dtype=torch.float64)
+        prior = times_vector(nearest_root(covariance), noise[0])
+        seen = root * prior + noise[1]
+        gap = solve_vectors(self.factor, _SHIFT / root - seen, upper=False)
+        gap = solve_vectors(self.factor.mT, gap, upper=True)
+        return prior + times_vector(covariance, root * gap)
 
-def _root(covariance: Tensor) -> Tensor:
+
+def nearest_root(covariance: Tensor) -> Tensor:
     """R (M, P, P) with ``R R' = S``, or the nearest where rounding has made S indefinite."""
     root, failed = torch.linalg.cholesky_ex(covariance)
     if bool(failed.any()):

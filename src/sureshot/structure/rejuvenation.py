@@ -8,13 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle, islice
 from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 
 from sureshot.data.checks import near
+from sureshot.structure.collapsed import Collapsed
 from sureshot.structure.hamiltonian import adapted, hamiltonian
+from sureshot.structure.laplace_moves import compared
 from sureshot.structure.latents import Latents
 from sureshot.structure.moves import MOVES
 from sureshot.structure.particles import Particles
@@ -40,6 +43,8 @@ class Rejuvenation:
     trajectories: int = 0  # of Hamiltonian Monte Carlo, of parameters and whitened latents together
     adapting: int = 1  # of the trajectories, the first ones, that adapt the step size
     leaps: int = 10  # of a trajectory
+    laplace_moves: int = 0  # of the same kinds in turn, decided by estimates of evidence; for collapsed latents
+    laplace_draws: int = 8  # of an estimate
 
     @classmethod
     def preset(cls, name: str) -> Rejuvenation:
@@ -59,6 +64,8 @@ class Rejuvenation:
             return particles, latent, rates
         if self.trajectories and not isinstance(latent, Whitened):
             raise ValueError("trajectories of Hamiltonian Monte Carlo need the whitened representation")
+        if self.laplace_moves and not isinstance(latent, Collapsed):
+            raise ValueError("laplace_moves need the collapsed representation")
         p = len(data.contrasts)
         latent = latent.chosen(range(len(particles))) if not self.refreshes else latent  # changed from here on
         if self.refreshes:
@@ -71,6 +78,15 @@ class Rejuvenation:
                 particles, latent, count = move(name, data, particles, latent, generator)
                 accepted += count
             rates[name] = accepted / max(1, times * len(particles))
+        if isinstance(latent, Collapsed) and self.laplace_moves:
+            collapsed, accepted = cast(Collapsed, latent), 0
+            for name in islice(cycle(self.moves), self.laplace_moves):
+                particles, collapsed, count = laplace_move(
+                    name, data, particles, collapsed, generator, self.laplace_draws
+                )
+                accepted += count
+            latent = cast(L, collapsed)
+            rates["laplace"] = accepted / (self.laplace_moves * len(particles))
         for _ in range(self.slices):
             particles, latent = slice_sampled(data, particles, latent, generator)
         if isinstance(latent, Whitened) and self.trajectories:
@@ -99,23 +115,36 @@ def move(
     name: str, data: Data, particles: Particles, latent: L, generator: torch.Generator
 ) -> tuple[Particles, L, int]:
     """One proposal for each particle, and how many were accepted. Changes the latents in place."""
-    proposals = [
+    every, log_ratios = _proposals(name, data, particles, generator)
+    logs = torch.rand(len(particles), generator=generator, dtype=torch.float64).log()
+    places = (log_ratios > -math.inf).nonzero().flatten().tolist()
+    if not places:
+        return particles, latent, 0
+    candidates = every.chosen(places)
+    proposed = data.proposed(latent, places, candidates)
+    ratio = proposed.log_likelihood - latent.log_likelihood[places]
+    ratio = ratio + log_ratios[places]
+    return _accepted(particles, latent, places, candidates, proposed, logs[places] < ratio)
+
+
+def laplace_move(
+    name: str, data: Data, particles: Particles, latent: Collapsed, generator: torch.Generator, n_draws: int
+) -> tuple[Particles, Collapsed, int]:
+    """One proposal for each particle, decided by estimates of evidence, and how many were accepted."""
+    candidates, log_ratios = _proposals(name, data, particles, generator)
+    latent, places = compared(data, particles, candidates, log_ratios, latent, generator, n_draws)
+    return particles.replaced(places, candidates.chosen(places)), latent, len(places)
+
+
+def _proposals(name: str, data: Data, particles: Particles, generator: torch.Generator) -> tuple[Particles, Tensor]:
+    """Candidates, nuggets kept, and the logarithms of their ratios (M,)."""
+    found = [
         MOVES[name](data.prior, structure, z[1:], generator)
         for structure, z in zip(particles.structures, particles.z, strict=True)
     ]
-    logs = torch.rand(len(particles), generator=generator, dtype=torch.float64).log()
-    places = [i for i, proposal in enumerate(proposals) if proposal.log_ratio > -math.inf]
-    if not places:
-        return particles, latent, 0
-    chosen = [proposals[i] for i in places]
-    candidates = Particles(
-        tuple(proposal.structure for proposal in chosen),
-        tuple(torch.cat([particles.z[i][:1], proposal.z]) for i, proposal in zip(places, chosen, strict=True)),
-    )
-    proposed = data.proposed(latent, places, candidates)
-    ratio = proposed.log_likelihood - latent.log_likelihood[places]
-    ratio = ratio + torch.tensor([proposal.log_ratio for proposal in chosen], dtype=torch.float64)
-    return _accepted(particles, latent, places, candidates, proposed, logs[places] < ratio)
+    z = tuple(torch.cat([own[:1], proposal.z]) for own, proposal in zip(particles.z, found, strict=True))
+    log_ratios = torch.tensor([proposal.log_ratio for proposal in found], dtype=torch.float64)
+    return Particles(tuple(proposal.structure for proposal in found), z), log_ratios
 
 
 def slice_sampled(data: Data, particles: Particles, latent: L, generator: torch.Generator) -> tuple[Particles, L]:

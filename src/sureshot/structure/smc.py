@@ -48,6 +48,9 @@ class SmcState:
     latent: Latents
     log_weights: Tensor  # (M,), normalised
     log_evidence: float  # of all labels, in nats
+    settled_variance: float = 0.0  # of the log evidence, from the weights that were resampled away
+    eves: tuple[int, ...] = ()  # (M,), the particle at the start that each descends from; empty: itself
+    n_chains: int = 0  # particles i and i + n_chains are of one chain; 0: each is its own
 
     @classmethod
     def start(
@@ -78,6 +81,22 @@ class SmcState:
         """``1 / sum w^2``, between 1 and M."""
         return float((-(2 * self.log_weights).logsumexp(0)).exp())
 
+    @property
+    def log_evidence_error(self) -> float:
+        """Standard error of the log evidence, in nats: as if rejuvenation made particles independent of each other.
+
+        Between two resamplings an estimate of the evidence has the relative variance ``sum w^2 - 1/M``; these sum.
+        Particles of one chain count as one. Rejuvenation that moves little makes it too small, which few different
+        `eves` among many particles may tell; systematic resampling makes it a little too large.
+        """
+        return max(0.0, self.settled_variance + self._stretch_variance) ** 0.5
+
+    @property
+    def _stretch_variance(self) -> float:
+        """Of the weights since the last resampling."""
+        n = self.n_chains or len(self.log_weights)
+        return float(self.log_weights.exp().view(-1, n).sum(0).square().sum()) - 1 / n
+
 
 @dataclass(frozen=True)
 class SmcInfo:
@@ -97,6 +116,7 @@ class SmcSettings:
     n_sweeps: int = 1
     resample_below: float = 0.5  # of M
     split_below: float = 0.1  # of M: after the row of a batch with which fewer are left its rest is a batch of its own
+    n_chains: int | None = None  # so many particles are resampled, and all states of their chains kept; divides M
     n_jobs: int | None = None  # threads, through joblib, among which particles are shared; changes no result
 
 
@@ -122,20 +142,56 @@ def smc_step(
 
 def settled(state: SmcState, generator: torch.Generator, settings: SmcSettings) -> tuple[SmcState, SmcInfo]:
     """Resampled if need be, and rejuvenated."""
-    m, size = len(state.particles), state.effective_sample_size
+    m, size, n = len(state.particles), state.effective_sample_size, settings.n_chains
+    if n is not None and (n < 1 or m % n):
+        raise ValueError(f"n_chains must divide the {m} particles, got {n}")
     # A particle of weight zero may be one whose numbers have overflown: none stays.
-    resampled = size < settings.resample_below * m or not bool(state.log_weights.isfinite().all())
+    none_stays = n is not None or not bool(state.log_weights.isfinite().all())
+    resampled = size < settings.resample_below * m or none_stays
     ancestors = torch.arange(m)
     if resampled:
-        ancestors = systematic(state.log_weights, generator)
-        state = replace(
-            state,
-            particles=state.particles.chosen(ancestors.tolist()),
-            latent=state.latent.chosen(ancestors),
-            log_weights=torch.full_like(state.log_weights, -math.log(m)),
-        )
-    state, rates = rejuvenated(state, generator, settings)
-    return state, SmcInfo((size,), tuple(ancestors.tolist()), resampled, rates)
+        ancestors = systematic(state.log_weights, generator, n)
+        state = _resampled(state, ancestors, n or 0)
+    state, rates = (
+        rejuvenated(state, generator, settings) if n in (None, m) else _chained(state, m, generator, settings)
+    )
+    return state, SmcInfo((size,), tuple(ancestors.repeat(m // len(ancestors)).tolist()), resampled, rates)
+
+
+def _resampled(state: SmcState, ancestors: Tensor, n_chains: int) -> SmcState:
+    places = ancestors.tolist()
+    return replace(
+        state,
+        particles=state.particles.chosen(places),
+        latent=state.latent.chosen(ancestors),
+        log_weights=torch.full((len(places),), -math.log(len(places)), dtype=torch.float64),
+        settled_variance=state.settled_variance + state._stretch_variance,
+        eves=tuple(state.eves[i] if state.eves else i for i in places),
+        n_chains=n_chains,
+    )
+
+
+def _chained(
+    state: SmcState,
+    m: int,  # states to be kept
+    generator: torch.Generator,
+    settings: SmcSettings,
+) -> tuple[SmcState, dict[str, float]]:
+    """All states of chains from the particles, the first included (Dau & Chopin 2022, waste-free)."""
+    states, sums = [state], dict[str, float]()
+    n_moves = m // len(state.particles) - 1
+    for _ in range(n_moves):
+        state, rates = rejuvenated(states[-1], generator, settings)
+        states.append(state)
+        for name, rate in rates.items():
+            sums[name] = sums.get(name, 0.0) + rate / n_moves
+    return replace(
+        state,
+        particles=Particles.joined([one.particles for one in states]),
+        latent=state.latent.joined([one.latent for one in states]),
+        log_weights=torch.full((m,), -math.log(m), dtype=torch.float64),
+        eves=state.eves * len(states),
+    ), sums
 
 
 def extended(
@@ -235,11 +291,15 @@ def empty_latents(n_particles: int, representation: str, link: str, n_classes: i
     return Collapsed.empty(n_particles)
 
 
-def systematic(log_weights: Tensor, generator: torch.Generator) -> Tensor:
-    """Places (M,) drawn in proportion to normalised weights (M,), by one uniform number."""
-    m = len(log_weights)
-    points = (torch.arange(m, dtype=torch.float64) + torch.rand((), generator=generator, dtype=torch.float64)) / m
-    return torch.searchsorted(log_weights.exp().cumsum(0), points).clamp_max(m - 1)
+def systematic(
+    log_weights: Tensor,  # (M,), normalised
+    generator: torch.Generator,
+    n: int | None = None,  # M
+) -> Tensor:
+    """Places (n,) drawn in proportion to weights, by one uniform number."""
+    n = len(log_weights) if n is None else n
+    points = (torch.arange(n, dtype=torch.float64) + torch.rand((), generator=generator, dtype=torch.float64)) / n
+    return torch.searchsorted(log_weights.exp().cumsum(0), points).clamp_max(len(log_weights) - 1)
 
 
 def _joined(first: SmcInfo, second: SmcInfo) -> SmcInfo:
