@@ -149,7 +149,7 @@ def test_rows_of_one_class_wait_for_the_second(tmp_path: Path) -> None:
     seen = (0.5 + random * 11 / 12) / (1 + random)
     np.testing.assert_allclose(model.predict_proba(QUERIES), np.tile([1 - seen, seen], (len(QUERIES), 1)))
     np.testing.assert_allclose(model.particle_proba(QUERIES)[0], model.predict_proba(QUERIES))
-    assert model.steps_ == ()
+    assert [(step.n_rows, step.acceptance) for step in model.steps_] == [(10, {})]
     assert model.log_evidence_ == 0
     path = tmp_path / "model"
     model.save(path)

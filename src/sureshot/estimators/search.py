@@ -188,6 +188,6 @@ class KernelSearchClassifier(IncrementalClassifier):
         settings = SearchSettings.checked(vars(self)) if known is None else known.settings
         if known is None or known.waits:
             rows = training.rows if known is None else joined_rows(known.rows, training.rows)
-            training = replace(training, rows=rows)
-            known = first_fitted(training, settings, seed if known is None else known.seed)
+            training, steps = replace(training, rows=rows), () if known is None else known.steps
+            known = replace(first_fitted(training, settings, seed if known is None else known.seed), steps=steps)
         return known.after(training.rows, training.classes, self.callback, check_jobs(self.n_jobs))

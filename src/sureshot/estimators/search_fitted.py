@@ -218,7 +218,7 @@ class SearchFitted(Fitted):
         if window is not None:
             rows = _part(rows, slice(max(0, len(rows.y) - window), None))
         if self.waits and len(np.unique(np.concatenate([self.rows.y, rows.y]))) == 1:
-            return self._waiting(rows, classes)
+            return self._waiting(rows, classes, callback)
         x, y = inputs_of(rows.x, self.scaling), torch.from_numpy(rows.y)
         begin = 0
         with one_thread():
@@ -243,13 +243,19 @@ class SearchFitted(Fitted):
                     callback(step)
             return replace(self, classes=classes, rows=kept, steps=tuple(steps)).with_state(state).ruled()
 
-    def _waiting(self, rows: LabelledRows, classes: np.ndarray) -> SearchFitted:
+    def _waiting(self, rows: LabelledRows, classes: np.ndarray, callback: Callback | None) -> SearchFitted:
         """With rows of one class, from which nothing can be learnt until there are two."""
         kept = _part(rows, slice(0, None))
         state = replace(
             self.state, x=inputs_of(kept.x, self.scaling), y=torch.from_numpy(kept.y), n_classes=len(classes)
         )
-        return replace(self, classes=classes, rows=kept, state=state)
+        m = len(state.particles)
+        step = SearchStep(
+            len(kept.y), (float(m),), tuple(range(m)), False, {}, state.log_evidence, tuple(posterior_of(state))
+        )
+        if callback is not None:
+            callback(step)
+        return replace(self, classes=classes, rows=kept, state=state, steps=(*self.steps, step))
 
     def less(self, rows: np.ndarray, classes: np.ndarray | None, n_jobs: int | None) -> SearchFitted:
         """With some rows (N,) bool and classes (C,) bool only."""
