@@ -56,8 +56,8 @@ class BeamSearchConfig:
     base_classes: int = 100
     base_rows: int = 15
     rows: int = 3
-    queries: int = 400
-    beams: tuple[int, ...] = (8, 32)
+    queries: int = 1000
+    beams: tuple[int, ...] = (16, 32, 64)
     columns: int = 128
     seed: int = 0
 

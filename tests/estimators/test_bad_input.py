@@ -138,6 +138,8 @@ def test_bad_weights_and_queries_are_named() -> None:
         model.outlier_score(with_value(np.nan))
     with pytest.raises(TypeError, match=r"labels changed type.*as 0, and 'a' came. Name the classes of y as the model"):
         model.partial_fit(X, ["a", "b", "a", "b"])
+    with pytest.raises(TypeError, match=r"labels changed type.*as 0, and False came"):
+        model.partial_fit(X, [True, False, True, False])
     with pytest.raises(ValueError, match=r"does not know: 'c'. It knows 0, 1"):
         model.forget(["c"])
     for name in (None, 3):

@@ -146,6 +146,8 @@ def test_most_probable_classes(strategy: str) -> None:
     wide = model.predict_topk(QUERIES, 4, beam=13)
     np.testing.assert_array_equal(wide.labels, found.labels)
     np.testing.assert_allclose(wide.probabilities, found.probabilities, rtol=1e-9)
+    narrow = model.predict_topk(QUERIES, 1, beam=4)
+    assert np.mean(narrow.labels[:, 0] == found.labels[:, 0]) > 0.6
     assert model.predict_topk(QUERIES, 99).labels.shape == (30, 13)
     for wrong in ({"k": 0}, {"k": 2.0}, {"k": True}, {"beam": 0}):
         with pytest.raises(ValueError, match="must be a positive integer"):

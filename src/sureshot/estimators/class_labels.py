@@ -13,13 +13,12 @@ from sureshot.estimators.validation import MAX_NAMES
 def extend_classes(known: np.ndarray | None, arriving: np.ndarray) -> np.ndarray:
     """The known classes with those that are new at the end, sorted among themselves.
 
-    Text where numbers are known, or the other way round, is a TypeError.
+    Text, truth values and numbers are three kinds of labels: another kind than the known one is a TypeError.
     """
     arriving = np.unique(arriving)
     if known is None:
         return arriving
-    text = {"U", "S", "O"}
-    if (known.dtype.kind in text) != (arriving.dtype.kind in text):
+    if _kind(known) != _kind(arriving):
         raise TypeError(
             f"labels changed type: the model knows labels such as {known.tolist()[0]!r}, and "
             f"{arriving.tolist()[0]!r} came. Name the classes of y as the model does, or call fit to learn from "
@@ -28,6 +27,10 @@ def extend_classes(known: np.ndarray | None, arriving: np.ndarray) -> np.ndarray
     seen = set(known.tolist())
     fresh = [label for label in arriving.tolist() if label not in seen]
     return np.concatenate([known, np.asarray(fresh, dtype=arriving.dtype)]) if fresh else known
+
+
+def _kind(labels: np.ndarray) -> str:
+    return {"b": "truth value"}.get(labels.dtype.kind, "text" if labels.dtype.kind in "USO" else "number")
 
 
 def class_numbers(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:

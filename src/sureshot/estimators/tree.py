@@ -140,9 +140,10 @@ class TreeGPClassifier(IncrementalClassifier):
     def predict_topk(self, X: Any, k: int = 5, beam: int | None = None) -> TopClasses:
         """The k most probable classes of each row, or all if there are fewer.
 
-        With very many classes and "recommended" only branches of ``tree_`` that suit a row are looked at, the `beam`;
-        None is all classes up to 2,000 of them and 32 branches beyond. Probabilities are then normalised over the
-        classes that the beam has reached. The strategies of trees look at all classes.
+        With very many classes only branches of ``tree_`` that suit a row are looked at, the `beam`. None is all classes
+        up to 2,000 of them and 64 branches beyond; for the strategies of trees, up to 1,000 and 32 branches of every
+        level beyond. With "recommended" probabilities are then normalised over the classes that the beam has reached,
+        with the others over these and the branches that were left.
         """
         for name, value in (("k", k), ("beam", 1 if beam is None else beam)):
             if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:

@@ -12,14 +12,18 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
+from sureshot.gaussian.ragged import size_buckets
 from sureshot.incremental.two_covariances import Discriminants, PredictiveDensities, TwoCovariances
 from sureshot.tree.class_tree import ClassTree
 
 DENSE_CLASSES = 2000
 """With so many classes or fewer, all of them are looked at unless a beam is asked for: it is as fast."""
 
-DEFAULT_BEAM = 32
+DEFAULT_BEAM = 64
+
+_NONE = -1  # where a branch has fewer classes than another
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ class ClassBeam:
     def of(
         cls, tree: ClassTree, covariances: TwoCovariances, densities: PredictiveDensities, classes: Discriminants
     ) -> ClassBeam:
-        """Branches of at most about ``sqrt(C / beam)`` classes."""
+        """Branches of at most about ``sqrt(C / beam)`` classes, so that both stages cost about the same."""
         most = max(2, round((tree.n_classes / DEFAULT_BEAM) ** 0.5))
         leaves = torch.tensor(tree.leaves, device=densities.mean.device)
         members = tuple(leaves[begin:end] for begin, end in tree.branches(most))
@@ -47,21 +51,18 @@ class ClassBeam:
 
         Minus infinity where a query has fewer than K.
         """
-        sizes = torch.tensor([len(own) for own in self.members], device=z.device)
-        chosen = self.merged.at(z).topk(min(beam, len(sizes)), dim=-1).indices  # (Q, B)
-        widest = int(sizes.max())
-        scores = z.new_full((*chosen.shape, widest), -torch.inf)
-        numbers = chosen.new_zeros(scores.shape)
+        table = pad_sequence(list(self.members), batch_first=True, padding_value=_NONE)  # (B, K)
+        chosen = self.merged.at(z).topk(min(beam, len(table)), dim=-1).indices  # (Q, b)
         flat = chosen.flatten()
-        order = flat.argsort(stable=True)
-        for branch, own in enumerate(order.split(torch.bincount(flat, minlength=len(sizes)).tolist())):
-            if not len(own):
-                continue
-            classes = self.members[branch]
-            found = self.classes.of(classes).at(z[own // chosen.shape[1]])
-            scores.view(-1, widest)[own, : len(classes)] = found
-            numbers.view(-1, widest)[own, : len(classes)] = classes
-        return scores.flatten(1), numbers.flatten(1)
+        scores = z.new_full((len(flat), table.shape[1]), -torch.inf)
+        asked = [own for own in flat.argsort(stable=True).split(torch.bincount(flat).tolist()) if len(own)]
+        branches = flat.unique()
+        for bucket in size_buckets(asked, rank=z.shape[1]):  # of branches, each with the queries that meet it
+            classes = table[branches[bucket.problems]]
+            found = self.classes.of(classes.clamp_min(0)).at(z[bucket.rows // chosen.shape[1]])  # (P, q, K)
+            found = found.where((classes != _NONE).unsqueeze(1), torch.tensor(-torch.inf, dtype=z.dtype))
+            scores[bucket.rows[bucket.present]] = found[bucket.present]
+        return scores.view(len(z), -1), table[chosen].clamp_min(0).flatten(1)
 
     def enough(self, beam: int, k: int) -> int:
         """The beam, or the wider one whose branches hold k classes whichever they are."""

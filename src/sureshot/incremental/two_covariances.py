@@ -80,16 +80,16 @@ class Discriminants:
     alone: Tensor  # (C,)
 
     def at(self, z: Tensor) -> Tensor:
-        """At rows (Q, R) of coordinates, (Q, C)."""
-        return -0.5 * (z.square() @ self.square.mT - 2 * z @ self.straight.mT + self.alone)
+        """At rows (Q, R) of coordinates, (Q, C); both may have leading dimensions."""
+        return -0.5 * (z.square() @ self.square.mT - 2 * z @ self.straight.mT + self.alone.unsqueeze(-2))
 
     def each(self, z: Tensor) -> Tensor:
         """The same, added up in an order that does not depend on how many rows and classes there are."""
         z = z.unsqueeze(1)
         return -0.5 * ((z.square() * self.square - 2 * z * self.straight).sum(-1) + self.alone)
 
-    def of(self, classes: Tensor | slice) -> Discriminants:
-        """Those of some classes."""
+    def of(self, classes: Tensor) -> Discriminants:
+        """Those of some classes, numbers of any shape."""
         return Discriminants(self.square[classes], self.straight[classes], self.alone[classes])
 
 
