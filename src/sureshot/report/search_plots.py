@@ -27,11 +27,12 @@ def posterior_over_time(
     batches: Sequence[Mapping[str, float]],  # masses by structure after each batch
     leaves: Mapping[str, Sequence[float]],  # by leaf: the mass of the structures that have it, after each batch
 ) -> Figure:
-    """Stacked masses of the structures that were heaviest, the last batch counting most; and of leaves."""
+    """Stacked masses of the structures that were heaviest, the last batches counting most; and of leaves."""
     total: dict[str, float] = {}
+    share = 0.7 ** (10 / max(10, len(batches)))  # that a batch counts of the next
     for age, masses in enumerate(reversed(batches)):
         for structure, mass in masses.items():
-            total[structure] = total.get(structure, 0.0) + mass * 0.7**age
+            total[structure] = total.get(structure, 0.0) + mass * share**age
     shown = sorted(total, key=lambda structure: -total[structure])[:_MOST_STRUCTURES]
     shown.sort(key=lambda structure: -batches[-1].get(structure, 0.0))
     figure = new_figure(FULL, 3.5 + 0.2 * (len(shown) + 1))
@@ -49,7 +50,7 @@ def posterior_over_time(
         colour, style = COLOURS[number % len(COLOURS)], _STYLES[number // len(COLOURS) % len(_STYLES)]
         right.plot(x, shares, color=colour, linestyle=style, marker=_dot(len(x)), markersize=3.5, label=leaf)
     right.set(ylim=(-0.02, 1.02), ylabel="probability to be in the kernel", xlabel="batch")
-    right.legend(fontsize=SMALL - 1, frameon=False, loc="upper center", bbox_to_anchor=(0.45, -0.18), ncols=2)
+    _legend_below(right)
     for axes in (left, right):
         axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
     tidy(left, right)
@@ -65,7 +66,7 @@ def particle_health(
     n_particles: int,
 ) -> Figure:
     """Effective sample sizes, and the shares of proposals that were accepted, batch by batch."""
-    figure = new_figure(FULL, 3.1)
+    figure = new_figure(FULL, 3.5)
     left, right = figure.subplots(1, 2)
     x = np.arange(1, len(sizes) + 1)
     first = np.array([parts[0] for parts in sizes])
@@ -78,11 +79,11 @@ def particle_health(
         if which.any():
             left.scatter(x[which], lowest[which], 26, color=filled, label=name, zorder=3)
     left.set(ylim=(0, 1.05 * n_particles), xlabel="batch", ylabel="effective sample size")
-    left.legend(fontsize=SMALL, frameon=True, framealpha=0.85, edgecolor="none")
+    _legend_below(left)
     for number, (move, rates) in enumerate(acceptance.items()):
         right.plot(x, rates, color=COLOURS[number % len(COLOURS)], marker=_dot(len(x)), markersize=3.5, label=move)
     if acceptance:
-        right.legend(fontsize=SMALL - 1, frameon=True, framealpha=0.85, edgecolor="none")
+        _legend_below(right)
     right.set(ylim=(-0.02, 1.02), xlabel="batch", ylabel="proposals accepted")
     for axes in (left, right):
         axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
@@ -197,6 +198,10 @@ def _draw_map(axes: Axes, probabilities: NDArray[np.float64], extent: tuple[floa
             ahead = probabilities[..., number] - np.delete(probabilities, number, -1).max(-1)
             if ahead.min() < 0 < ahead.max():
                 axes.contour(ahead, [0], extent=extent, colors=INK, linewidths=0.8)
+
+
+def _legend_below(axes: Axes) -> None:
+    axes.legend(fontsize=SMALL - 1, frameon=False, loc="upper center", bbox_to_anchor=(0.45, -0.18), ncols=2)
 
 
 def _dot(n: int) -> str:
