@@ -151,7 +151,11 @@ def _method(model: IncrementalClassifier) -> dict[str, object]:
         return {"strategy": model.strategy, "memory": str(model.memory_)}
     if isinstance(model, KernelSearchClassifier):
         mass, structure = model.kernel_posterior_[0]
-        return {"particles": model.n_particles, "heaviest structure": f"{structure} ({mass:.2f})"}
+        return {
+            "particles": model.n_particles,
+            "heaviest structure": f"{structure} ({mass:.2f})",
+            "predictive rule": model.predictive_,
+        }
     if not isinstance(model, FewShotClassifier):
         return {}
     from sureshot.networks.backbones import Backbone

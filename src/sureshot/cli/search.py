@@ -65,6 +65,8 @@ def search(
         from sureshot.cli.reporting import facts, take
         from sureshot.estimators.search import KernelSearchClassifier
 
+        if window is not None and not rows.streamed and len(rows.parts[0]) > window:
+            console.note(f"{window} rows are drawn: --batches or --batch-size take {data.name} as a stream of all rows")
         assert rows.table.y is not None
         model = KernelSearchClassifier(
             particles,
@@ -158,6 +160,8 @@ def _read(
     if test is None and hold_out > 0:
         learnt = stratified_folds(table.y, max(2, round(1 / hold_out)), np.random.default_rng(seed), part) != 0
     places = np.flatnonzero(learnt)
+    if len(np.unique(table.y[places])) < 2:
+        raise ValueError(f"{data}: there is only one class, {table.y[0]!r}; at least two are needed to tell apart")
     parts = [places[part[places] == number] for number in np.unique(part[places])]
     baseline = DummyClassifier(strategy="prior").fit(take(table.X, places), table.y[places])
     judged: DataTable | None = None
@@ -187,24 +191,25 @@ def _watched(model: KernelSearchClassifier, rows: Rows, quiet: bool) -> Iterator
     from sureshot.estimators.search_settings import SearchSettings
 
     settings = SearchSettings.checked(model.get_params())
-    sizes = np.concatenate([settings.batches(len(part)) for part in rows.parts])
-    behind = np.minimum(sizes.cumsum(), settings.window or np.inf)
+    most = settings.window or len(rows.table.row_ids)
+    sizes = np.concatenate([settings.batches(min(len(part), most)) for part in rows.parts])
+    behind = np.minimum(sizes.cumsum(), most)
     shares = iter(np.square(behind).cumsum() / np.square(behind).sum())
     numbers = count(1)
     with console.progress(f"the first of {len(sizes)} batches", quiet) as update:
-        model.callback = lambda step: update(_line(step, next(numbers), len(sizes)), float(next(shares)))
+        model.callback = lambda step: update(_line(step, next(numbers)), float(next(shares, 1.0)))
         try:
             yield
         finally:
             model.callback = None
 
 
-def _line(step: SearchStep, number: int, n_batches: int) -> str:
+def _line(step: SearchStep, number: int) -> str:
     """A batch for the progress bar."""
     sizes = ", ".join(f"{size:.1f}" for size in step.effective_sample_sizes)
     rates = f", {_mean(step.acceptance):.0%} of moves accepted" if step.acceptance else ""
     best = "\n".join(f"  {mass:.2f} {structure}" for mass, structure in step.structures[:3])
-    return f"batch {number} of {n_batches}: {step.n_rows} rows, ESS {sizes} of {len(step.ancestors)}{rates}\n{best}"
+    return f"batch {number}: {step.n_rows} rows, ESS {sizes} of {len(step.ancestors)}{rates}\n{best}"
 
 
 def _mean(rates: dict[str, float]) -> float:

@@ -145,9 +145,9 @@ def _pictures(model: KernelSearchClassifier) -> list[Picture]:
                 model.n_particles,
             ),
             "Effective sample size and acceptance rates after each batch",
-            "Left, how many particles the weights are worth; below the dashed line they are resampled, and above it "
-            "only where rows that left a window made weights uneven. Always near 1: more particles, or smaller "
-            "batches. Right, the moves of structures; all near 0: more sweeps are needed to follow the data.",
+            "Left, how many particles the weights are worth; below the dashed line they are resampled. Always near 1: "
+            "more particles, or smaller batches. Right, the moves of structures; all near 0: more sweeps are needed "
+            "to follow the data.",
         ),
         Picture(
             "Where particles come from",

@@ -59,7 +59,7 @@ class SearchSettings:
         return SmcSettings(moves, n_sweeps=self.n_rejuvenation, n_jobs=n_jobs)
 
     def batches(self, n_rows: int) -> list[int]:
-        """Sizes of the batches in which so many rows are taken in; a window's rows at most."""
+        """Sizes of the batches in which so many rows are taken in."""
         if isinstance(self.schedule, tuple):
             ends = [min(n_rows, end) for end in np.cumsum(self.schedule)]
         elif self.schedule == "linear":
@@ -68,8 +68,6 @@ class SearchSettings:
             ends = [FIRST_BATCH * 2**k for k in range(max(0, math.ceil(math.log2(max(1, n_rows / FIRST_BATCH)))))]
         else:
             ends = []
-        if self.window is not None:
-            ends = sorted({*ends, *range(self.window, n_rows, self.window)})
         sizes = np.diff([0, *ends, n_rows])
         return [int(size) for size in sizes if size > 0]
 
