@@ -82,6 +82,7 @@ def test_a_stream_by_a_column_and_by_numbers(moons: Path, tmp_path: Path, run: R
     assert sum(learnt) == found["rows"] == 48
     assert all(15 <= rows <= 17 for rows in learnt)  # a fifth of each day is held out
     assert [batch["rows"] for batch in found["batches"][1:]] == [25, 25]
+    assert found["kept"] == 25
     assert all(0 <= part["accuracy"] <= 1 for part in found["stream"])
     assert "Predicted before it was learnt" in (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
     found = json.loads(run(*arguments[:2], "--batch-size", 5, "--hold-out", 0, *arguments[2:], "--batches", "").stdout)

@@ -88,6 +88,7 @@ def search(
         seconds = time.perf_counter() - start
         summary: dict[str, Any] = {
             "rows": sum(map(len, rows.parts)),
+            "kept": model.steps_[-1].n_rows,
             "held_out": 0 if rows.test is None or test is not None else len(rows.test.row_ids),
             "features": int(model.n_features_in_),
             "classes": model.classes_.tolist(),
@@ -275,7 +276,7 @@ SCORES = {"accuracy": "accuracy", "nll": "NLL (nats)", "brier": "Brier", "ece": 
 
 
 def _print(summary: dict[str, Any]) -> None:
-    counts = [(name.replace("_", " "), summary[name]) for name in ("rows", "held_out", "features")]
+    counts = [(name.replace("_", " "), summary[name]) for name in ("rows", "kept", "held_out", "features")]
     evidence = f"{summary['log_evidence']:.2f} nats: {meaning_of_evidence(summary)}"
     files = [(name, summary[name]) for name in ("model", "report") if name in summary]
     console.print_table(

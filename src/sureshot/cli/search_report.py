@@ -44,7 +44,8 @@ def write_search_page(
         title=title,
         introduction=(
             f"{len(model.kernel_posterior_)} structures of kernels, held by {model.n_particles} particles after "
-            f"{summary['rows']} rows in {len(model.steps_)} batches. Log-evidence {summary['log_evidence']:.2f} nats, "
+            f"{summary['rows']} rows, {summary['kept']} of them kept, in {len(model.steps_)} batches. Log-evidence "
+            f"{summary['log_evidence']:.2f} nats, "
             f"{meaning_of_evidence(summary)}."
         ),
         summary=_scores(summary),
