@@ -89,7 +89,7 @@ def test_a_stream_by_a_column_and_by_numbers(moons: Path, tmp_path: Path, run: R
     assert "exclude each other" in found["error"]
     ordered = ("search", moons / "plain.csv", "-t", "side", *QUICK, "--schedule", "once", "--json", "-q")
     found = json.loads(run(*ordered, "--batch-size", 8, "--hold-out", 0).stdout)
-    assert [batch["rows"] for batch in found["batches"]] == [16, 24, 32, 40, 48, 56, 60]  # one class alone waits
+    assert [batch["rows"] for batch in found["batches"]] == [8, 16, 24, 32, 40, 48, 56, 60]
     assert found["held_out"] == 0
     assert "scores" not in found
     assert found["stream"][0]["new_classes"] == ["up"]  # the first eight rows are of one class
