@@ -1,5 +1,7 @@
 """Errors of the log evidence, ancestry, and chains of which every state is kept."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -46,6 +48,14 @@ def test_chains_keep_the_posterior():
     assert state.effective_sample_size == pytest.approx(32)
     with pytest.raises(ValueError, match="must divide the 32 particles"):
         run(0, n_chains=5)
+
+
+def test_states_of_a_chain_count_as_one():
+    state = SmcState.start(PRIOR, 4, 2, torch.Generator().manual_seed(0))
+    state = replace(state, log_weights=torch.tensor([0.4, 0.3, 0.2, 0.1]).log(), settled_variance=0.25)
+    assert state.log_evidence_error == pytest.approx((0.25 + 0.3 - 1 / 4) ** 0.5)
+    chains = replace(state, n_chains=2)
+    assert chains.log_evidence_error == pytest.approx((0.25 + 0.6**2 + 0.4**2 - 1 / 2) ** 0.5)
 
 
 def test_ancestry():

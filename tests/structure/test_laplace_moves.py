@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from sureshot.structure.rejuvenation_data import Data
 from sureshot.structure.smc import SmcSettings, SmcState, smc_step
 
 PRIOR = KernelPrior(Grammar(leaves={"LINEAR": 2.0, "MATERN": 1.0}, amplitude=LogNormal(1.5), max_depth=2), 1)
+WIDE = replace(PRIOR, grammar=replace(PRIOR.grammar, amplitude=LogNormal(3.0)))  # posteriors far from Gaussian
 
 
 def seeded(seed):
@@ -25,10 +27,10 @@ def line(n):
     return torch.linspace(-1.5, 1.5, n, dtype=torch.float64).unsqueeze(-1)
 
 
-def posterior_draws(n_draws, n_rows, generator):
+def posterior_draws(n_draws, n_rows, prior, generator):
     """Exact: kernels and latents of the prior, kept with the probability of their labels, which are all positive."""
-    data = Data.of(PRIOR, line(n_rows), Contrasts.of_labels(torch.arange(n_rows) % 2, 2))
-    particles = Particles.drawn(PRIOR, n_draws, generator)
+    data = Data.of(prior, line(n_rows), Contrasts.of_labels(torch.arange(n_rows) % 2, 2))
+    particles = Particles.drawn(prior, n_draws, generator)
     root = torch.linalg.cholesky(data.covariance(particles))
     psi = (root @ torch.randn(n_draws, n_rows, 1, generator=generator, dtype=torch.float64)).squeeze(-1)
     likely = torch.nn.functional.logsigmoid(psi).sum(-1)
@@ -50,12 +52,12 @@ def particles_of(particles):
 @pytest.mark.parametrize("name", ["replace_subtree", "detach_or_attach"])
 @pytest.mark.parametrize("n_draws", [1, 4])
 def test_the_posterior_is_kept(name, n_draws):
-    data, particles, latent = posterior_draws(8000, 3, generator := seeded(0))
+    data, particles, latent = posterior_draws(20000, 2, WIDE, generator := seeded(0))
     before = statistics(particles, latent)
     for _ in range(4):
         particles, latent, count = laplace_move(name, data, particles, latent, generator, n_draws)
     after = statistics(particles, latent)
-    assert count > 0.2 * len(particles)
+    assert count > 0.05 * len(particles) > 50
     error = ((before.var(0) + after.var(0)) / len(particles)).sqrt()
     assert bool(((before.mean(0) - after.mean(0)).abs() < 4 * error).all())
     torch.testing.assert_close(latent.factor, Collapsed.of(latent.omega, data.covariance(particles)).factor)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from sureshot.kernels.shared_rows import SharedRows
 from sureshot.structure.contrasts import Contrasts
 from sureshot.structure.grammar import Grammar, KernelPrior
 from sureshot.structure.particles import Particles
@@ -18,10 +19,11 @@ def rows(n: int, n_classes: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_covariance_in_buffers(n_classes):
-    x, y = rows(40, n_classes)
+    x, y = rows(200, n_classes)
     prior = KernelPrior(Grammar(), 2)
     particles = Particles.drawn(prior, 5, torch.Generator().manual_seed(2))
     contrasts = Contrasts.of_labels(y, n_classes)
+    assert len(SharedRows(x).blocks(1)) > 1
     data = Data.of(prior, x, contrasts)
     gram = torch.stack(
         [prior.kernel(structure, z[1:])(x) + 1 for structure, z in zip(particles.structures, particles.z, strict=True)]

@@ -25,7 +25,7 @@ from sureshot.estimators.settings import in_bytes, memory_budget
 from sureshot.estimators.threads import one_thread
 from sureshot.estimators.uncertainty import entropy
 from sureshot.estimators.validation import LabelledRows
-from sureshot.gaussian.memory import AT_ONCE
+from sureshot.gaussian.memory import AT_ONCE, entries_by_particles
 from sureshot.kernels import Expression
 from sureshot.likelihoods.base import PredictiveRule
 from sureshot.likelihoods.quadrature import displacement, standard_normal_points
@@ -40,7 +40,6 @@ from sureshot.structure.structure import Structure
 
 MOST_CONTRASTS = 2000
 _FARTHEST = 1e6  # of a kernel input: products of sixteen leaves are numbers still
-_COPIES = 8  # matrices of all contrasts that are held at once for a particle, at most
 _N_POINTS = 64
 
 
@@ -284,7 +283,7 @@ class SearchFitted(Fitted):
             n_rows = min(n_rows, settings.window)
         pairs = max(1, n_classes - 1)
         n = n_rows * pairs
-        needed, available = 8.0 * _COPIES * settings.n_particles * n**2, memory_budget("auto")
+        needed, available = 8.0 * entries_by_particles(settings.n_particles, n), memory_budget("auto")
         if n <= MOST_CONTRASTS and needed <= available:
             return
         seconds = settings.n_particles * max(1, settings.n_rejuvenation) * 20 * n**3 / 3 / 5e9
