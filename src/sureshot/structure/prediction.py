@@ -48,9 +48,13 @@ def probabilities(
     temperature: float = 1.0,  # latents are divided by it
     rule: PredictiveRule = "integral",
 ) -> Tensor:
-    """Class probabilities (Q, C), averaged over the particles."""
-    each = class_probabilities(mean / temperature, covariance / temperature**2, rule)
-    return torch.einsum("mq,mcq->qc", weights.view(len(weights), -1).expand(-1, each.shape[-1]), each)
+    """Class probabilities (Q, C): averaged over the particles, or at the means of their latents by "plug_in"."""
+    weights = weights.view(len(weights), -1).expand(-1, mean.shape[-1])
+    mean, covariance = mean / temperature, covariance / temperature**2
+    if rule == "plug_in":
+        overall = torch.einsum("mq,mlq->lq", weights, mean).unsqueeze(0)
+        return class_probabilities(overall, covariance[:1], rule)[0].mT
+    return torch.einsum("mq,mcq->qc", weights, class_probabilities(mean, covariance, rule))
 
 
 def class_probabilities(
