@@ -63,14 +63,19 @@ def test_what_it_says_of_kernels_agrees(model: KernelSearchClassifier) -> None:
     assert by_form == pytest.approx({structure: mass for mass, structure in model.kernel_posterior_})
     weights = np.array([particle.weight for particle in model.particles_])
     assert (np.diff(weights) <= 0).all()
-    alone = model.particle_proba(QUERIES)
+    averaged = made(predictive="integral").fit(X, Y)
+    alone = averaged.particle_proba(QUERIES)
     assert alone.shape == (4, len(QUERIES), 2)
-    np.testing.assert_allclose(np.einsum("m,mnc->nc", weights, alone), model.predict_proba(QUERIES), rtol=1e-12)
+    np.testing.assert_allclose(np.einsum("m,mnc->nc", weights, alone), averaged.predict_proba(QUERIES), rtol=1e-12)
+    at_means = made(predictive="plug_in").fit(X, Y)
+    latent = at_means.predict_latent(QUERIES).mean
+    odds = np.exp((latent[:, 1] - latent[:, 0]) / at_means.temperature_)
+    np.testing.assert_allclose(at_means.predict_proba(QUERIES)[:, 1], odds / (1 + odds), rtol=1e-9)
 
 
 def test_particles_alone_with_many_classes_and_with_one() -> None:
     labels = np.arange(len(Y)) % 3
-    three = made(n_particles=2).fit(X, labels)
+    three = made(n_particles=2, predictive="integral").fit(X, labels)
     alone = three.particle_proba(QUERIES)
     np.testing.assert_allclose(alone.sum(-1), 1, atol=0.01)  # one-vs-each by quadrature
     weights = [particle.weight for particle in three.particles_]

@@ -113,7 +113,7 @@ def test_leaves_of_one_column() -> None:
 
 
 def test_length_scales_of_columns() -> None:
-    prior, shared = KernelPrior(Grammar(per_column=True), 3), KernelPrior(Grammar(), 3)
+    prior, shared = KernelPrior(Grammar(per_column=True, scale=1), 3), KernelPrior(Grammar(), 3)
     k = Structure.parse("SQUARED-EXPONENTIAL x PERIODIC + LINEAR + GAMMA-EXPONENTIAL[1]")
     assert prior.leaf_sizes(k) == [4, 5, 2, 3]
     assert shared.leaf_sizes(k) == [2, 3, 2, 3]
@@ -125,7 +125,7 @@ def test_length_scales_of_columns() -> None:
 
 
 def test_leaves_by_their_formulas() -> None:
-    prior, x = KernelPrior(Grammar(), 4), torch.randn(5, 4, generator=seeded(0), dtype=F64)
+    prior, x = KernelPrior(Grammar(scale=1), 4), torch.randn(5, 4, generator=seeded(0), dtype=F64)
     z = torch.tensor([0.4, -0.7, 0.2], dtype=F64)
     amplitude, distance = z[0].exp(), torch.cdist(x, x)
 
@@ -151,8 +151,8 @@ def test_leaves_by_their_formulas() -> None:
         torch.testing.assert_close(gram(name), value, rtol=1e-6, atol=1e-7)
     assert prior.nugget(torch.tensor(0.0, dtype=F64)).item() == pytest.approx(1e-2 + 1e-6)
     assert prior.nugget(torch.tensor(-40.0, dtype=F64)).item() == pytest.approx(1e-6)
-    wide = KernelPrior(Grammar(amplitude=LogNormal(1.0, 2.0)), 4)
-    torch.testing.assert_close(wide.kernel(Structure(("CONSTANT",)), z[:1])(x)[0, 0], (1 + 2 * z[0]).exp())
+    wide = KernelPrior(Grammar(amplitude=LogNormal(1.0, 2.0), scale=3), 4)
+    torch.testing.assert_close(wide.kernel(Structure(("CONSTANT",)), z[:1])(x)[0, 0], 3 * (1 + 2 * z[0]).exp())
 
 
 @given(structures(largest=6), st.integers(0, 10**6), st.booleans())
@@ -173,7 +173,10 @@ def test_kernels_survive_json_and_gpytorch(structure: Structure, seed: int, per_
 @settings(max_examples=20, deadline=None)
 def test_batches_of_parameters_are_kernels_of_their_own(structure: Structure, per_column: bool) -> None:
     """Sums add and products multiply what their operands are."""
-    prior, x = KernelPrior(Grammar(per_column=per_column), 3), torch.randn(4, 3, generator=seeded(1), dtype=F64)
+    prior, x = (
+        KernelPrior(Grammar(per_column=per_column, scale=1), 3),
+        torch.randn(4, 3, generator=seeded(1), dtype=F64),
+    )
     z = torch.randn(2, prior.size(structure), generator=seeded(0), dtype=F64)
     grams = prior.kernel(structure, z)(x)
     for one, own in zip(z, grams, strict=True):
@@ -222,6 +225,8 @@ def test_a_leaf_of_ones_own(rational_quadratic: LeafKind) -> None:
         ({"p_sum": math.nan}, "together less than 1"),
         ({"max_depth": 0}, "max_depth must be at least 1"),
         ({"p_one_column": 1.1}, "p_one_column must lie between 0 and 1"),
+        ({"scale": 0.0}, "scale must be positive and finite"),
+        ({"mean_variance": -1.0}, "mean_variance must not be negative"),
         ({"least_nugget": -1.0}, "least_nugget must not be negative"),
     ],
 )

@@ -26,7 +26,7 @@ def test_covariance_in_buffers(n_classes):
     assert len(SharedRows(x).blocks(1)) > 1
     data = Data.of(prior, x, contrasts)
     gram = torch.stack(
-        [prior.kernel(structure, z[1:])(x) + 1 for structure, z in zip(particles.structures, particles.z, strict=True)]
+        [prior.kernel(structure, z[1:])(x) + 30 for structure, z in zip(particles.structures, particles.z, strict=True)]
     )
     expected = contrasts.covariance(contrasts, gram, particles.nuggets(prior))
     torch.testing.assert_close(data.covariance(particles), expected)

@@ -48,8 +48,8 @@ class KernelSearchClassifier(IncrementalClassifier):
     standardize : bool, default=True
         Whether columns are standardised, by the rows up to the first call with two classes, for good.
     predictive : {"auto", "integral", "plug_in"}, default="auto"
-        How latents become probabilities: averaged over their uncertainty, or at their means divided by a temperature;
-        "auto" takes what says the labels of rows left out best. Either is averaged over the particles.
+        How latents become probabilities: averaged over their uncertainty and the kernels, or at their posterior means
+        divided by a temperature; "auto" takes what says the labels of rows left out best.
     random_state : int, RandomState or None, default=None
         None is a fixed seed too: equal calls give equal models.
     n_jobs : int or None, default=None
@@ -133,7 +133,7 @@ class KernelSearchClassifier(IncrementalClassifier):
     def particle_proba(self, X: Any) -> np.ndarray:
         """Class probabilities under each kernel alone (M, n, C), in the order of ``particles_``.
 
-        Their average by weight is `predict_proba`.
+        With ``predictive="integral"`` their average by weight is `predict_proba`.
         """
 
         def particles(fitted: Any, queries: Tensor) -> tuple[Tensor]:

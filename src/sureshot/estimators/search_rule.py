@@ -2,7 +2,7 @@
 
 Averaging over the latents' uncertainty is right if the prior is. Where labels follow from the columns almost surely,
 a process whose amplitude and length-scale they choose still doubts what lies between them, and probabilities at the
-latents' means, at a temperature, say the labels of left-out rows better. Both rules average over the particles.
+latents' posterior means, at a temperature, say the labels of left-out rows better.
 """
 
 from __future__ import annotations

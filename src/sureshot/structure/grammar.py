@@ -9,7 +9,7 @@ is; `KernelPrior` is a grammar on rows of a width.
 >>> round(float(torch.tensor(prior.log_probability(k)).exp()), 6)
 0.00205
 >>> print(prior.kernel(k, torch.zeros(prior.size(k), dtype=torch.float64)))
-4.48 + Linear(1.12) + 4.48 x RBF(2)
+10 x (1 + Linear(0.25) + 1 x RBF(2))
 
 Reference: Huang & Wang 2025, eqs. 5 to 14, with priors of the parameters that are proper.
 """
@@ -32,7 +32,6 @@ from sureshot.structure.structure import PRODUCT, SUM, Structure
 
 _PAPER = ("LINEAR", "SQUARED-EXPONENTIAL", "GAMMA-EXPONENTIAL")
 _ALL = (*_PAPER, "PERIODIC", "CONSTANT", "MATERN")
-_AMPLITUDE = LogNormal(1.5, 1.5)
 _NUGGET = LogNormal(math.log(1e-2))
 
 
@@ -46,7 +45,8 @@ class Grammar:
 
     Probabilities are those of the released code of AutoGP, whose method the paper takes over: operators have
     probability 5/28 each, and what is left is shared by the leaves. Latents are logits: where the columns decide the
-    label they are far from zero, so the mean and the amplitudes are wider than there.
+    label they are far from zero, so the mean is wider than there and kernels are larger; by one factor, so that it does
+    not depend on how many are multiplied.
     """
 
     leaves: Mapping[str, float] = field(default_factory=lambda: _even(_ALL))  # weights by name
@@ -56,7 +56,8 @@ class Grammar:
     p_one_column: float = 0.0  # that a leaf looks at one column, any with the same probability
     per_column: bool = False  # a length-scale for each column
     linear_offset: bool = False  # that LINEAR has an offset w, N(0, I)
-    amplitude: LogNormal = _AMPLITUDE
+    scale: float = 10.0  # by which every kernel is multiplied
+    amplitude: LogNormal = STANDARD
     relative_lengthscale: LogNormal = STANDARD
     mean_variance: float = 30.0  # of the mean of all latents, N(0, this)
     nugget: LogNormal = _NUGGET
@@ -79,6 +80,8 @@ class Grammar:
             raise ValueError(f"max_depth must be at least 1, got {self.max_depth}")
         if not 0 <= self.p_one_column <= 1:
             raise ValueError(f"p_one_column must lie between 0 and 1, got {self.p_one_column}")
+        if not 0 < self.scale < math.inf:
+            raise ValueError(f"scale must be positive and finite, got {self.scale}")
         if not 0 <= self.mean_variance < math.inf:
             raise ValueError(f"mean_variance must not be negative, got {self.mean_variance}")
         if not 0 <= self.least_nugget < math.inf:
@@ -111,7 +114,7 @@ class Grammar:
 
 GRAMMARS: dict[str, dict[str, Any]] = {
     "default": {},
-    "paper": {"leaves": _even(_PAPER), "linear_offset": True, "amplitude": STANDARD, "mean_variance": 1.0},
+    "paper": {"leaves": _even(_PAPER), "linear_offset": True, "scale": 1.0, "mean_variance": 1.0},
 }
 """Arguments of `Grammar` by name of the preset."""
 
@@ -207,7 +210,7 @@ class KernelPrior:
             first, second = (built(child) for child in structure.children(i))
             return first + second if structure.symbols[i] == SUM else first * second
 
-        return built(0)
+        return built(0) if self.grammar.scale == 1 else self.grammar.scale * built(0)
 
     def nugget(
         self,

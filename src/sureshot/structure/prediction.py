@@ -70,9 +70,13 @@ def averaged_probabilities(
     rule: PredictiveRule = "integral",
     link: Link = LOGISTIC,
 ) -> Tensor:
-    """Class probabilities (Q, C) of `moments`."""
-    each = class_probabilities(mean / temperature, covariance / temperature**2, rule, link)
-    return torch.einsum("mq,mcq->qc", weights.view(len(weights), -1).expand(-1, each.shape[-1]), each)
+    """Class probabilities (Q, C) of `moments`: averaged over the particles, or by "plug_in" at their latents' mean."""
+    weights = weights.view(len(weights), -1).expand(-1, mean.shape[-1])
+    mean, covariance = mean / temperature, covariance / temperature**2
+    if rule == "plug_in":
+        overall = torch.einsum("mq,mlq->lq", weights, mean).unsqueeze(0)
+        return class_probabilities(overall, covariance[:1], rule, link)[0].mT
+    return torch.einsum("mq,mcq->qc", weights, class_probabilities(mean, covariance, rule, link))
 
 
 def class_probabilities(
