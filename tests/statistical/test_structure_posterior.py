@@ -78,7 +78,9 @@ def posterior_draws(state: SmcState, x: Tensor, generator: torch.Generator) -> t
 
 def smallest_probability(fault: str | None = None) -> float:
     """Chi-square probability of the counts of ranks: that of the worst quantity, times the number of quantities."""
-    prior = KernelPrior(Grammar({"LINEAR": 1.0, "SQUARED-EXPONENTIAL": 1.0, "CONSTANT": 1.0}, max_depth=3), 1)
+    prior = KernelPrior(
+        Grammar({"LINEAR": 1.0, "SQUARED-EXPONENTIAL": 1.0, "CONSTANT": 1.0}, max_depth=3, scale=1, mean_variance=1), 1
+    )
     rows = torch.tensor([[-1.6], [-0.8], [-0.1], [0.5], [0.9], [1.7], [-0.4], [2.5]], dtype=F64)  # two are queries
     generator, ranks = seeded(0), []
     for _ in range(N_DATA_SETS):
@@ -110,7 +112,7 @@ def test_ranks_by_labels_of_other_data_are_not() -> None:
 
 def test_predictions_are_calibrated_means() -> None:
     """What is predicted is what happens, in the mean over data sets of the prior, also among confident predictions."""
-    prior, generator = KernelPrior(Grammar(max_depth=3), 1), seeded(1)
+    prior, generator = KernelPrior(Grammar(max_depth=3, scale=1, mean_variance=1), 1), seeded(1)
     rows = torch.linspace(-1.5, 1.5, 7, dtype=F64).unsqueeze(-1)
     p, y = [], []
     for _ in range(150):

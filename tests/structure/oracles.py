@@ -29,7 +29,7 @@ def positive_definite(*shape: int, seed: int = 0) -> Tensor:
 def kernel_matrix(prior: KernelPrior, structure: Structure, z: Tensor, x: Tensor) -> Tensor:
     """Prior covariance (N, N) of a class's latent on rows, nugget and mean in it; z begins with the nugget's number."""
     gram = prior.kernel(structure, z[1:])(x)
-    return gram + 1 + prior.nugget(z[0]) * torch.eye(len(x), dtype=F64)
+    return gram + prior.grammar.mean_variance + prior.nugget(z[0]) * torch.eye(len(x), dtype=F64)
 
 
 def differences(y: Tensor, n_classes: int) -> Tensor:

@@ -10,7 +10,9 @@ from sureshot.structure.prediction import probabilities
 from sureshot.structure.rejuvenation import Rejuvenation
 from sureshot.structure.smc import SmcSettings, SmcState, smc_step
 
-PRIOR = KernelPrior(Grammar(leaves={"LINEAR": 1.0, "SQUARED-EXPONENTIAL": 1.0}, max_depth=2), 1)
+PRIOR = KernelPrior(
+    Grammar(leaves={"LINEAR": 1.0, "SQUARED-EXPONENTIAL": 1.0}, max_depth=2, scale=1, mean_variance=1), 1
+)
 X = torch.linspace(-1.5, 1.5, 10, dtype=torch.float64).unsqueeze(-1)
 Y = torch.tensor([0, 0, 1, 0, 0, 1, 1, 1, 0, 1])
 ORDER = torch.tensor([3, 7, 0, 9, 5, 1, 8, 2, 6, 4])

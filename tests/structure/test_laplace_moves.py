@@ -15,7 +15,9 @@ from sureshot.structure.rejuvenation import Rejuvenation, laplace_move, move
 from sureshot.structure.rejuvenation_data import Data
 from sureshot.structure.smc import SmcSettings, SmcState, smc_step
 
-PRIOR = KernelPrior(Grammar(leaves={"LINEAR": 2.0, "MATERN": 1.0}, amplitude=LogNormal(1.5), max_depth=2), 1)
+PRIOR = KernelPrior(
+    Grammar(leaves={"LINEAR": 2.0, "MATERN": 1.0}, scale=1, mean_variance=1, amplitude=LogNormal(1.5), max_depth=2), 1
+)
 WIDE = replace(PRIOR, grammar=replace(PRIOR.grammar, amplitude=LogNormal(3.0)))  # posteriors far from Gaussian
 
 

@@ -9,8 +9,8 @@ from sureshot.structure.collapsed import Collapsed
 from sureshot.structure.contrasts import Contrasts
 from sureshot.structure.grammar import Grammar, KernelPrior
 from sureshot.structure.leave_one_out import left_out
-from sureshot.structure.prediction import class_probabilities, moments, probabilities
-from sureshot.structure.rejuvenation import Data
+from sureshot.structure.prediction import averaged_probabilities, class_probabilities, moments
+from sureshot.structure.rejuvenation_data import Data
 from sureshot.structure.smc import SmcSettings, SmcState, smc_step
 
 
@@ -59,7 +59,10 @@ def test_a_row_left_out_is_a_query_of_the_others(n_classes: int, later: bool) ->
         for q, p in zip(found_row(found, row), (mean, covariance), strict=True):
             q, p = (less @ part if part.dim() == 3 else less @ part[:, 0] @ less.mT for part in (q, p))
             torch.testing.assert_close(q, p, rtol=1e-6, atol=1e-8)
-        plug_in = [probabilities(m, v, uniform, 0.7, "plug_in") for m, v in ((mean, covariance), found_row(found, row))]
+        plug_in = [
+            averaged_probabilities(m, v, uniform, 0.7, "plug_in")
+            for m, v in ((mean, covariance), found_row(found, row))
+        ]
         torch.testing.assert_close(plug_in[1], plug_in[0], rtol=1e-6, atol=1e-8)
         label = class_probabilities(mean, covariance)[:, state.y[row], 0]
         weights = state.log_weights.exp() / label
@@ -76,7 +79,7 @@ def test_each_query_may_have_its_own_weights() -> None:
     state = state_of(2)
     mean, covariance = moments(state, state.x[:3])
     weights = torch.eye(5, dtype=torch.float64)[:, [4, 0, 2]]
-    found = probabilities(mean, covariance, weights)
+    found = averaged_probabilities(mean, covariance, weights)
     for query, particle in enumerate((4, 0, 2)):
         alone = class_probabilities(mean[[particle]], covariance[[particle]])[0, :, query]
         torch.testing.assert_close(found[query], alone)

@@ -21,9 +21,9 @@ def test_their_matrices_are_those_of_each() -> None:
     diagonals, nuggets = particles.diagonals(PRIOR, X), particles.nuggets(PRIOR)
     for m, (structure, z) in enumerate(zip(particles.structures, particles.z, strict=True)):
         k = PRIOR.kernel(structure, z[1:])
-        torch.testing.assert_close(own[m], k(X) + 1)
-        torch.testing.assert_close(cross[m], k(X, Z) + 1)
-        torch.testing.assert_close(diagonals[m], k.diagonal(X) + 1)
+        torch.testing.assert_close(own[m], k(X) + PRIOR.grammar.mean_variance)
+        torch.testing.assert_close(cross[m], k(X, Z) + PRIOR.grammar.mean_variance)
+        torch.testing.assert_close(diagonals[m], k.diagonal(X) + PRIOR.grammar.mean_variance)
         torch.testing.assert_close(nuggets[m], PRIOR.nugget(z[0]))
 
 

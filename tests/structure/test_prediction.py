@@ -15,7 +15,7 @@ from tests.structure.oracles import F64, differences, draws_and_log_weights, ker
 from tests.structure.toys import probability_of_one
 
 # Kernels that nothing learns: every particle has the same, and only the latents are left.
-FIXED = KernelPrior(Grammar(), 1)
+FIXED = KernelPrior(Grammar(scale=1, mean_variance=1), 1)
 K, Z = Structure.parse("SQUARED-EXPONENTIAL + LINEAR"), torch.tensor([0.5, 1.0, -0.5, 0.3, 0.2], dtype=F64)
 LATENTS_ONLY = SmcSettings(Rejuvenation({}, 0))
 X = torch.tensor([[-1.0], [-0.3], [0.1], [0.8], [1.5]], dtype=F64)
@@ -95,9 +95,9 @@ def test_three_classes_against_importance_sampling() -> None:
 
 
 def test_without_data_all_classes_are_as_probable() -> None:
-    state = SmcState.start(KernelPrior(Grammar(), 1), 40, 2, seeded(0))
+    state = SmcState.start(KernelPrior(Grammar(scale=1, mean_variance=1), 1), 40, 2, seeded(0))
     torch.testing.assert_close(probabilities(state, QUERIES), torch.full((4, 2), 0.5, dtype=F64))
-    state = SmcState.start(KernelPrior(Grammar(), 1), 40, 3, seeded(0))
+    state = SmcState.start(KernelPrior(Grammar(scale=1, mean_variance=1), 1), 40, 3, seeded(0))
     torch.testing.assert_close(probabilities(state, QUERIES), torch.full((4, 3), 1 / 3, dtype=F64), rtol=0, atol=5e-3)
 
 

@@ -28,7 +28,7 @@ from sureshot.structure.structure import Structure
 from tests.structure.oracles import F64, seeded
 from tests.structure.words import all_structures
 
-PRIOR = KernelPrior(Grammar({"LINEAR": 1.0, "MATERN": 1.0, "CONSTANT": 1.0}, max_depth=3), 1)
+PRIOR = KernelPrior(Grammar({"LINEAR": 1.0, "MATERN": 1.0, "CONSTANT": 1.0}, max_depth=3, scale=1, mean_variance=1), 1)
 X = torch.tensor([[-1.0], [0.2], [0.9]], dtype=F64)
 LABELS = torch.cartesian_prod(*[torch.arange(2)] * 3)
 FLIPPED = torch.zeros(3, dtype=torch.int64)
@@ -107,7 +107,7 @@ def test_the_joint_distribution_is_kept(name: str) -> None:
 
 def test_slices_give_the_posterior_of_one_number() -> None:
     """One constant's amplitude, whose posterior given the Polya-Gamma variables is on a grid."""
-    prior, m = KernelPrior(Grammar({"CONSTANT": 1.0}, least_nugget=1e-3), 1), 400
+    prior, m = KernelPrior(Grammar({"CONSTANT": 1.0}, least_nugget=1e-3, scale=1, mean_variance=1), 1), 400
     particles = Particles.drawn(prior, m, seeded(0), Structure(("CONSTANT",)))
     data = Data.of(prior, X, Contrasts.of_labels(torch.ones(3, dtype=torch.int64), 2))
     omega = torch.full((m, 3), 0.05, dtype=F64)

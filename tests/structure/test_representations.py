@@ -57,7 +57,7 @@ def test_slope_by_finite_differences():
     structures = [
         Structure.parse(text) for text in ("LINEAR x SQUARED-EXPONENTIAL", "GAMMA-EXPONENTIAL + PERIODIC", "MATERN")
     ]
-    prior = KernelPrior(Grammar(linear_offset=True), 2)
+    prior = KernelPrior(Grammar(linear_offset=True, scale=1, mean_variance=1), 2)
     z = tuple(0.5 * torch.randn(1 + prior.size(k), generator=generator, dtype=torch.float64) for k in structures)
     particles = Particles(tuple(structures), z)
     data = Data.of(prior, x, Contrasts.of_labels(y, 2))
@@ -141,7 +141,9 @@ def test_what_is_not_offered():
 
 def test_offsets_are_counted():
     k = Structure.parse("LINEAR + LINEAR[1]")
-    prior = KernelPrior(Grammar(leaves={"LINEAR": 1.0}, p_one_column=0.5, linear_offset=True), 3)
+    prior = KernelPrior(
+        Grammar(leaves={"LINEAR": 1.0}, p_one_column=0.5, linear_offset=True, scale=1, mean_variance=1), 3
+    )
     assert prior.leaf_sizes(k) == [5, 3]
     z = torch.tensor([0.0, 0.0, 1.0, 2.0, 3.0, 0.0, -100.0, 1.0], dtype=torch.float64)
     x = torch.tensor([[1.0, 2.0, 3.0], [2.0, 2.0, 3.0]], dtype=torch.float64)

@@ -26,7 +26,7 @@ from sureshot.structure.structure import Structure
 from tests.structure.oracles import F64, covariances, seeded
 from tests.structure.toys import TOYS, Toy, reference, run, scores, summary
 
-PRIOR = KernelPrior(Grammar(max_depth=3), 1)
+PRIOR = KernelPrior(Grammar(max_depth=3, scale=1, mean_variance=1), 1)
 STILL = SmcSettings(Rejuvenation({}, 0))
 LEAF = Structure(("SQUARED-EXPONENTIAL",))
 X = torch.linspace(-1.5, 1.5, 8, dtype=F64).unsqueeze(-1)
@@ -79,7 +79,7 @@ def test_the_evidence_of_a_fixed_kernel_varies_little() -> None:
 
 def test_the_evidence_is_unbiased_whatever_is_cut_and_resampled() -> None:
     """With six particles, which are cut in two of three runs, and resampled."""
-    toy = Toy(KernelPrior(Grammar(amplitude=LogNormal(2.0, 2.0)), 1), X, Y, 2)
+    toy = Toy(KernelPrior(Grammar(amplitude=LogNormal(2.0, 2.0), scale=1, mean_variance=1), 1), X, Y, 2)
     settings = SmcSettings(Rejuvenation({}, 1), resample_below=0.95, split_below=0.8)
     summaries, n_cuts = [], 0
     for seed in range(150):
@@ -271,7 +271,7 @@ def test_huge_amplitudes_and_equal_rows_end_no_run() -> None:
 
 def test_kernels_that_overflow_die_and_all_of_them_are_an_error() -> None:
     far = torch.tensor([[1e200], [-1e200]], dtype=F64)
-    mixed = KernelPrior(Grammar({"LINEAR": 1.0, "MATERN": 1.0}, max_depth=1), 1)
+    mixed = KernelPrior(Grammar({"LINEAR": 1.0, "MATERN": 1.0}, max_depth=1, scale=1, mean_variance=1), 1)
     state = extended(started(20, prior=mixed), X, Y, 2, seeded(0))[0]
     assert {str(one) for one in state.particles.structures} == {"LINEAR", "MATERN"}
     after, info = smc_step(
@@ -280,7 +280,7 @@ def test_kernels_that_overflow_die_and_all_of_them_are_an_error() -> None:
     assert info.resampled
     assert {str(one) for one in after.particles.structures} == {"MATERN"}
     assert math.isfinite(after.log_evidence)
-    lines = started(5, prior=KernelPrior(Grammar({"LINEAR": 1.0}, max_depth=1), 1))
+    lines = started(5, prior=KernelPrior(Grammar({"LINEAR": 1.0}, max_depth=1, scale=1, mean_variance=1), 1))
     with pytest.raises(ValueError, match=r"overflow on the rows up to row 0 .* scale the columns"):
         smc_step(lines, far, torch.tensor([0, 1]), seeded(1), SmcSettings())
 

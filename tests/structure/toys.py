@@ -30,13 +30,13 @@ def _threshold() -> Toy:
     x = torch.linspace(-1.8, 1.8, 20, dtype=F64).unsqueeze(-1)
     y = (x.squeeze(-1) > 0).long()
     y[13], y[16] = 0, 0
-    return Toy(KernelPrior(Grammar(max_depth=3), 1), x, y, 2)
+    return Toy(KernelPrior(Grammar(max_depth=3, scale=1, mean_variance=1), 1), x, y, 2)
 
 
 def _corners() -> Toy:
     """Two columns; the label is the sign of their product: no line tells the classes apart."""
     x = torch.randn(24, 2, generator=seeded(5), dtype=F64)
-    return Toy(KernelPrior(Grammar(p_one_column=0.3), 2), x, (x.prod(-1) > 0).long(), 2)
+    return Toy(KernelPrior(Grammar(p_one_column=0.3, scale=1, mean_variance=1), 2), x, (x.prod(-1) > 0).long(), 2)
 
 
 def _three_classes() -> Toy:
