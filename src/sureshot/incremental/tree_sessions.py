@@ -75,9 +75,11 @@ class Problem:
 
     def same_as(self, other: Problem) -> bool:
         """Whether all numbers are equal."""
-        return self.n_classes == other.n_classes and all(
-            torch.equal(mine, theirs)
-            for mine, theirs in ((self.x, other.x), (self.y, other.y), (self.weight, other.weight))
+        return (
+            self.n_classes == other.n_classes
+            and torch.equal(self.x, other.x)
+            and torch.equal(self.y, other.y)
+            and torch.equal(self.weight, other.weight)
         )
 
 
