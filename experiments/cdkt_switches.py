@@ -28,7 +28,7 @@ DATA = {"miniimagenet32": "mini-ImageNet at 32 pixels", "omniglot-choice": "Omni
 SHOTS, TASKS = 5, 500
 
 PAPER = {"warm_start": True, "covariance_first": True}
-"""Algorithm 1 of the paper in what the preset "paper" leaves open: where tasks start, and the order of the updates."""
+"""Algorithm 1 of the paper, where tasks start and the order of the updates: as in the preset "paper", written out."""
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "algorithm 1": {},

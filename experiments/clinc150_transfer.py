@@ -86,6 +86,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
         ),
         records=records,
         cells=cells,
+        results=results,
         settings=settings,
         seeds=settings.seeds,
         published=None,

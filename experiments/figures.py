@@ -5,8 +5,13 @@ Drawn with matplotlib's objects, without pyplot, so that nothing global changes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+from sureshot.report.few_shot_plots import COLOURS as IN_TURN
 
 INK, GREY = "#222222", "#8C8C8C"
 COLOURS = {
@@ -41,3 +46,19 @@ def label(axes: Axes, title: str = "", xlabel: str = "", ylabel: str = "") -> No
         axes.set_xlabel(xlabel, fontsize=9, color=INK)
     if ylabel:
         axes.set_ylabel(ylabel, fontsize=9, color=INK)
+
+
+def line_styles(names: Sequence[str], ours: str) -> dict[str, dict[str, Any]]:
+    """A colour and a dash for each name, one of them thick and in front of the others."""
+    others = [name for name in names if name != ours]
+    colours = [colour for colour in IN_TURN if colour != INK]
+    found: dict[str, dict[str, Any]] = {
+        name: {
+            "color": colours[number % len(colours)],
+            "linestyle": ("-", "--", ":")[number // len(colours) % 3],
+            "linewidth": 1.1,
+            "zorder": 2,
+        }
+        for number, name in enumerate(others)
+    }
+    return {ours: {"color": INK, "linewidth": 2.4, "zorder": 3}, **found}

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments.campaigns.cells import FAILED, run_cells
+from experiments.campaigns.cells import run_cells, unfinished
 from experiments.campaigns.sessions import SessionCell, paired_differences, run_sessions, study_of
 from experiments.experiment import Experiment, Outcome, Picture, Progress, Table, Verdict, configure
 from sureshot.data.checks import near
@@ -192,16 +192,8 @@ def _findings(study: SessionStudy, records: list[dict[str, Any]], cells: list[Se
         lines.append(
             f"Queries of no intent are told best by {first['method']}: AUROC {first['out_of_scope_auroc']:.3f}."
         )
-    lines += _missing(records, cells)
+    lines += unfinished(records, cells)
     return tuple(lines)
-
-
-def _missing(records: list[dict[str, Any]], cells: list[SessionCell]) -> list[str]:
-    failed = [str(record["key"]) for record in records if FAILED in record]
-    there = {str(record["key"]) for record in records}
-    absent = [cell.key for cell in cells if cell.key not in there]
-    lines = [f"Failed: {', '.join(failed)}."] if failed else []
-    return lines + ([f"Without a result yet: {', '.join(absent)}."] if absent else [])
 
 
 def _columns(frame: pd.DataFrame, *names: str) -> pd.DataFrame:

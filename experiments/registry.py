@@ -34,19 +34,39 @@ _MODULES = {
     "shot-temperatures": "shot_temperatures",
     "clinc150-transfer": "clinc150_transfer",
     "fscil-clinc150": "fscil_clinc150",
+    "fscil-clinc150-studies": "fscil_clinc150_studies",
     "bfloat16": "bfloat16",
     "cdkt-switches": "cdkt_switches",
+    "cdkt-studies": "cdkt_studies",
     "cdkt-bound": "cdkt_bound",
     "deep-tree": "deep_tree",
+    "fscil-miniimagenet32": "fscil_miniimagenet32",
     "beam-search": "beam_search",
+    "smc-table1": "smc_table1",
+    "smc-toys": "smc_toys",
+    "smc-streams": "smc_streams",
+    "smc-recovery": "smc_recovery",
 }
 """Modules with one experiment, ``EXPERIMENT``."""
 
 _IMAGE_CAMPAIGNS = ("omniglot-choice", "omniglot-emnist", "cub", "miniimagenet", "miniimagenet-cub", "miniimagenet32")
 """Experiments of `experiments.campaigns.images`."""
 
-CAMPAIGN_NAMES = ("clinc150-transfer", "fscil-clinc150", "bfloat16", "cdkt-switches", "deep-tree", *_IMAGE_CAMPAIGNS)
-"""Experiments of many cells, with the settings ``budget`` and ``train``."""
+CAMPAIGN_NAMES = (
+    "clinc150-transfer",
+    "fscil-clinc150",
+    "fscil-clinc150-studies",
+    "fscil-miniimagenet32",
+    "bfloat16",
+    "cdkt-switches",
+    "cdkt-studies",
+    "deep-tree",
+    "smc-table1",
+    "smc-streams",
+    "smc-recovery",
+    *_IMAGE_CAMPAIGNS,
+)
+"""Experiments of many cells, with the setting ``train``, and ``budget`` where cells are trained."""
 
 
 def names() -> dict[str, str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-RUNS = ("README.md", "docs/few-shot.md", "docs/incremental.md", "docs/sessions.md")
+RUNS = ("README.md", "docs/few-shot.md", "docs/incremental.md", "docs/sessions.md", "docs/structure-discovery.md")
 """Pages whose Python needs no files of the reader's; the blocks of a page share their names."""
 
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])

@@ -69,7 +69,32 @@ def finished(cell: Cell, results: Path) -> dict[str, Any] | None:
     ValueError
         If the file is damaged.
     """
-    path = results / f"{cell.key}.json"
+    record = _kept(cell, results)
+    if record is not None and (reason := cell.stale(record)):
+        logger.info("%s is stale: %s", _path(cell, results), reason)
+        return None
+    return record
+
+
+def stale_reason(cell: Cell, results: Path) -> str | None:
+    """Why the result that is there is not the cell's any more; None if it is, or there is none.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged.
+    """
+    record = _kept(cell, results)
+    return None if record is None else cell.stale(record)
+
+
+def _path(cell: Cell, results: Path) -> Path:
+    return results / f"{cell.key}.json"
+
+
+def _kept(cell: Cell, results: Path) -> dict[str, Any] | None:
+    """The record under the cell's key, whatever settings made it."""
+    path = _path(cell, results)
     if not path.is_file():
         return None
     try:
@@ -78,9 +103,6 @@ def finished(cell: Cell, results: Path) -> dict[str, Any] | None:
         record = None
     if not isinstance(record, dict):
         raise ValueError(f"{path} is damaged (not a JSON object): delete it to run the cell again")
-    if reason := cell.stale(record):
-        logger.info("%s is stale: %s", path, reason)
-        return None
     return record
 
 
@@ -121,11 +143,20 @@ def run_cells(
                 if not ours:
                     passed_over.append(cell)
                 elif finished(cell, results) is None:
-                    write_record(results / f"{cell.key}.json", _record(cell, checkpoints / cell.key, run, tell))
+                    write_record(_path(cell, results), _record(cell, checkpoints / cell.key, run, tell))
         if last_look and passed_over:
             logger.info("another process is working on %s", ", ".join(cell.key for cell in passed_over))
         todo = passed_over
     return [record for cell in cells if (record := finished(cell, results)) is not None]
+
+
+def unfinished(records: Sequence[Mapping[str, Any]], cells: Sequence[Cell]) -> list[str]:
+    """Sentences for a page: which cells have failed, and which have no result."""
+    failed = [str(record["key"]) for record in records if FAILED in record]
+    there = {str(record["key"]) for record in records}
+    absent = [cell.key for cell in cells if cell.key not in there]
+    lines = [f"Failed: {', '.join(failed)}."] if failed else []
+    return lines + ([f"Without a result yet: {', '.join(absent)}."] if absent else [])
 
 
 def _record(cell: CellT, folder: Path, run: RunCell[CellT], progress: Progress) -> dict[str, Any]:

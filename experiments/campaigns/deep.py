@@ -25,9 +25,11 @@ from sureshot.deep import (
     ClassifierTraining,
     DeepClassifier,
     GridNetwork,
+    ProxyNetwork,
     RobustMaxNetwork,
     SoftmaxNetwork,
     TreeNetwork,
+    TripletNetwork,
     held_out_rows,
     load_deep_classifier,
 )
@@ -149,10 +151,8 @@ def _classifier(
     if cell.method == GridNetwork.name:
         return GridNetwork(start.backbone, n_classes, seed=cell.training.seed, **cell.options)
     embeddings = start.to(device).embeddings(x.to(device)).cpu()
-    build = {
-        TreeNetwork.name: TreeNetwork.of_embeddings,
-        RobustMaxNetwork.name: RobustMaxNetwork.of_embeddings,
-    }[cell.method]
+    kinds = (TreeNetwork, RobustMaxNetwork, ProxyNetwork, TripletNetwork)
+    build = {kind.name: kind.of_embeddings for kind in kinds}[cell.method]
     seed = cell.training.seed
     return build(start.cpu().backbone, embeddings, y, n_classes, seed=seed, **cell.options)
 

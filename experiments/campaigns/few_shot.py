@@ -46,6 +46,7 @@ class Examination:
     robustness: int = 1000
     seed: int = 0
     validation_tasks: int = VALIDATION_TASKS
+    least_errors: bool = False
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,7 @@ def run_few_shot(load: Load, cell: FewShotCell, folder: Path, progress: Progress
             seed=part.seed,
             validation=data.val,
             validation_tasks=part.validation_tasks,
+            least_errors=part.least_errors,
             out_of_episode=part.out_of_episode,
             robustness=part.robustness,
             progress=lambda what, fraction: progress(what, 0.8 + 0.2 * fraction),

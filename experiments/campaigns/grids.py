@@ -10,6 +10,7 @@ their three benchmarks and which `mean_field_exceptions` lists.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from experiments.campaigns.few_shot import Examination, FewShotCell
@@ -39,7 +40,13 @@ KERNELS = ("cosine", "linear", "rbf", "unit_rbf", "matern52", "polynomial1", "po
 SAMPLED_TASKS = 200
 """Tasks of secondary measurements for learners in `SAMPLED`."""
 
-_SLOW_KERNELS = ("cdkt_ml", "cdkt_pl", "dkt")  # kernel parameters at the rate of the logistic-softmax paper
+MEAN_FIELD = ("cdkt_ml", "cdkt_pl")
+"""Learners of Ke et al. (2023)."""
+
+TEMPERATURE_ONE: Mapping[str, Any] = {"temperature": 1.0, "prediction_prior_mean": 0.0}
+"""Their rows without a temperature, which have the prior mean 0 in use as well."""
+
+_SLOW_KERNELS = (*MEAN_FIELD, "dkt")  # kernel parameters at the rate of the logistic-softmax paper
 
 
 def check_budget(budget: str) -> None:
@@ -63,7 +70,9 @@ def budget_episodes(budget: str, shots: int) -> int:
     return episodes[shots]
 
 
-def mean_field_exceptions(benchmark: str | None, learner: str, shots: int) -> tuple[bool, dict[str, Any]]:
+def mean_field_exceptions(
+    benchmark: str | None, learner: str, shots: int, tempered: bool = True
+) -> tuple[bool, dict[str, Any]]:
     """What Ke et al. (2023) did differently for single cells of a benchmark.
 
     Parameters
@@ -72,17 +81,20 @@ def mean_field_exceptions(benchmark: str | None, learner: str, shots: int) -> tu
         None, or another learner than theirs, has no exceptions.
     learner : str
     shots : int
+    tempered : bool
+        Whether its temperature is below 1.
 
     Returns
     -------
     bool
-        Whether it was trained for 800 "epochs": always by predictive likelihood, by marginal likelihood in transfer.
+        Whether it was trained for 800 "epochs": always by predictive likelihood, by marginal likelihood in transfer if
+        tempered.
     dict
         Options of the learner: temperature 0.5 instead of 0.2 at five shots by predictive likelihood, but for CUB.
     """
-    if benchmark is None or learner not in ("cdkt_ml", "cdkt_pl"):
+    if benchmark is None or learner not in MEAN_FIELD:
         return False, {}
-    long = learner == "cdkt_pl" or benchmark == "miniimagenet-cub"
+    long = learner == "cdkt_pl" or (benchmark == "miniimagenet-cub" and tempered)
     smooth = learner == "cdkt_pl" and shots == 5 and benchmark != "cub"
     return long, {"temperature": 0.5} if smooth else {}
 
@@ -126,6 +138,7 @@ def image_cell(
     queries: int = 16,
     precision: str = "float32",
     data_options: dict[str, Any] | None = None,
+    change: tuple[str, Mapping[str, Any]] | None = None,
 ) -> FewShotCell:
     """A 5-way cell on images with Conv4, as in the papers.
 
@@ -140,17 +153,23 @@ def image_cell(
         Whether test classes come from another data set; the logistic-softmax by mean field with predictive
         likelihood then predicts with prior mean -5, as published.
     benchmark : str, optional
-        Whose `mean_field_exceptions` hold (under the papers' presets).
+        Of Ke et al.: whose `mean_field_exceptions` hold (under the papers' presets), and where calibration errors are
+        reported by their procedure as well.
     queries : int
         Of each class in training.
     precision : str
     data_options : dict, optional
+    change : (str, mapping), optional
+        Options of the learner that replace what it would have otherwise, and their name in keys and tables.
     """
     kernel = _kernel_of(learner, kernel)
     chosen = preset or preset_of(learner)
-    long, options = mean_field_exceptions(benchmark if chosen != "recommended" else None, learner, shots)
+    called, changed = change or ("", {})
+    exceptions = benchmark if chosen != "recommended" else None
+    long, options = mean_field_exceptions(exceptions, learner, shots, changed.get("temperature", 0.2) < 1)
     if transfer and learner == "cdkt_pl" and chosen != "recommended":
         options["prediction_prior_mean"] = -5.0
+    options |= changed
     episodes = LONG_BUDGETS[budget] if long else budget_episodes(budget, shots)
     paper = "logistic-softmax" if learner in _SLOW_KERNELS else "one-vs-each"
     published = TRAINING_PRESETS[f"{paper}-{shots}shot-released-code"]
@@ -176,12 +195,18 @@ def image_cell(
         }
     )
     suffix = "" if precision == "float32" else f"-{precision}"
-    secondary = {"out_of_episode": SAMPLED_TASKS, "robustness": SAMPLED_TASKS} if learner in SAMPLED else {}
+    secondary: dict[str, int] = {}
+    if learner in SAMPLED:
+        secondary = {"out_of_episode": SAMPLED_TASKS, "robustness": SAMPLED_TASKS}
+    name = f"{chosen} {called}".strip().replace(" ", "-")
+    examination = Examination(
+        f"5-way {shots}-shot", EpisodeProtocol(5, shots, 15), least_errors=benchmark is not None, **secondary
+    )
     return FewShotCell(
-        key=f"{learner}-{chosen}-{kernel}-{shots}shot-seed{seed}-{budget}{suffix}",
-        labels=_labels(training, shots, budget),
+        key=f"{learner}-{name}-{kernel}-{shots}shot-seed{seed}-{budget}{suffix}",
+        labels=_labels(training, shots, budget) | ({"preset": f"{chosen}, {called}"} if called else {}),
         training=training,
-        examinations=(Examination(f"5-way {shots}-shot", EpisodeProtocol(5, shots, 15), **secondary),),
+        examinations=(examination,),
     )
 
 

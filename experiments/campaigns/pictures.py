@@ -14,6 +14,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from experiments.campaigns.grids import MEAN_FIELD, preset_of
 from experiments.campaigns.scores import Record, averaged, robustness_frame, score_frame
 from experiments.campaigns.verdicts import BASELINES
 from experiments.experiment import Picture
@@ -49,6 +50,7 @@ def campaign_pictures(records: Sequence[Record], recommended: str) -> tuple[Pict
     recommended : str
         The learner to point out.
     """
+    records = [record for record in records if _in_pictures(record["labels"])] or records
     summary, robustness = averaged(score_frame(records)), robustness_frame(records)
     kernel = "cosine" if (summary["kernel"] == "cosine").any() else str(summary["kernel"].iloc[0])
     of_kernel = summary[summary["kernel"] == kernel]
@@ -67,6 +69,11 @@ def campaign_pictures(records: Sequence[Record], recommended: str) -> tuple[Pict
         *_reliability(records, kernel),
         *_severities(robustness, kernel),
     )
+
+
+def _in_pictures(labels: Mapping[str, Any]) -> bool:
+    """Whether it is the one preset of its learner that figures show."""
+    return labels["learner"] not in MEAN_FIELD or labels["preset"] == preset_of(labels["learner"])
 
 
 def _dots(

@@ -29,6 +29,8 @@ _ROWS: dict[str, tuple[float | None, ...]] = {
     "OVE normalised RBF PL": (59.78, 78.42, 47.51, 66.42, 37.50, 56.80, 76.01, 89.42),
     "CDKT ML, tau < 1": (65.21, 79.10, 47.54, 63.79, 40.43, 55.72, None, None),
     "CDKT PL, tau < 1": (59.49, 76.95, 44.97, 60.87, 39.18, 56.18, None, None),
+    "CDKT ML, tau = 1": (60.85, 75.98, 43.50, 59.69, 35.57, 52.42, None, None),
+    "CDKT PL, tau = 1": (52.91, 73.34, 40.29, 60.23, 37.62, 54.32, None, None),
 }
 _BENCHMARKS = {
     "cub": _COLUMNS[0:2],

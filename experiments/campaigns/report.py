@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from experiments.campaigns.cells import FAILED
+from experiments.campaigns.cells import FAILED, stale_reason
 from experiments.campaigns.few_shot import FewShotCell
 from experiments.campaigns.pictures import campaign_pictures, slug
 from experiments.campaigns.published import published_tables
@@ -33,6 +34,7 @@ def campaign_outcome(
     introduction: str,
     records: Sequence[Record],
     cells: Sequence[FewShotCell],
+    results: Path,
     settings: Any,
     seeds: tuple[int, ...],
     published: str | None,
@@ -48,6 +50,8 @@ def campaign_outcome(
         What `experiments.campaigns.cells.run_cells` gave.
     cells : sequence of Cell
         All of the campaign.
+    results : Path
+        The folder of their results.
     settings : dataclass instance
     seeds : tuple of int
     published : str, optional
@@ -70,18 +74,23 @@ def campaign_outcome(
     return Outcome(
         title=title,
         introduction=introduction,
-        tables=(*_score_tables(summary), *_robustness_tables(robustness), *published_tables(published)),
+        tables=(
+            *_score_tables(summary),
+            *_calibration_tables(summary),
+            *_robustness_tables(robustness),
+            *published_tables(published),
+        ),
         pictures=campaign_pictures(decisive, recommended),
         config=settings,
         seeds=seeds,
-        findings=_findings(records, cells),
+        findings=_findings(records, cells, results),
         verdicts=(*aim_verdicts(frame, recommended), *paper_verdicts(frame, published)),
         differences=(*differences, _FITTED),
     )
 
 
-def _findings(records: Sequence[Record], cells: Sequence[FewShotCell]) -> tuple[str, ...]:
-    """How complete the campaign is."""
+def _findings(records: Sequence[Record], cells: Sequence[FewShotCell], results: Path) -> tuple[str, ...]:
+    """How complete the campaign is; results that other settings made are named with what changed."""
     scored = [record for record in records if FAILED not in record]
     hours = sum(record["training"]["seconds_of_last_run"] + record["evaluation_seconds"] for record in scored) / 3600
     found = [f"{len(scored)} of {len(cells)} cells have a result; they took {hours:.1f} hours (the last run of each)."]
@@ -90,13 +99,21 @@ def _findings(records: Sequence[Record], cells: Sequence[FewShotCell]) -> tuple[
         found.append("Failed:\n\n" + "\n".join(f"- {line}" for line in failures))
     done = {record["key"] for record in records}
     missing = [cell for cell in cells if cell.key not in done]
-    if len(missing) > _MISSING_BY_NAME:
-        counts = Counter((cell.labels["learner"], cell.examinations[0].name) for cell in missing)
-        listed = [f"{count} of `{learner}` ({name})" for (learner, name), count in counts.items()]
-        found.append(f"Not run: {len(missing)} cells, {', '.join(listed)}.")
-    elif missing:
-        found.append(f"Not run: {', '.join(f'`{cell.key}`' for cell in missing)}.")
+    reasons = {cell.key: stale_reason(cell, results) for cell in missing}
+    for reason in dict.fromkeys(reasons.values()):
+        those = [cell for cell in missing if reasons[cell.key] == reason]
+        what = "Not run" if reason is None else f"Left out, as {reason}"
+        found.append(f"{what}: {_listed(those)}.")
     return tuple(found)
+
+
+def _listed(cells: Sequence[FewShotCell]) -> str:
+    """A few by name, many by number."""
+    if len(cells) <= _MISSING_BY_NAME:
+        return ", ".join(f"`{cell.key}`" for cell in cells)
+    counts = Counter((cell.labels["learner"], cell.examinations[0].name) for cell in cells)
+    parts = [f"{count} of `{learner}` ({name})" for (learner, name), count in counts.items()]
+    return f"{len(cells)} cells, {', '.join(parts)}"
 
 
 _MISSING_BY_NAME = 12
@@ -152,6 +169,25 @@ def _score_tables(summary: pd.DataFrame) -> list[Table]:
         )
     everything = Table("scores", "All scores of all evaluations.", shown, digits=4, on_page=False)
     return [*tables, everything]
+
+
+_CALIBRATION = ("learner", "preset", "kernel", "precision", "ece", "mce", "T", "T ece", "T mce", "P ece", "P mce")
+
+
+def _calibration_tables(summary: pd.DataFrame) -> list[Table]:
+    """Calibration errors by the procedure of Ke et al. (2023) and by ours, where both were measured."""
+    shown = _kernels_of_gaussian_processes(summary).dropna(subset=["P ece"])
+    return [
+        Table(
+            f"calibration-{slug(str(evaluation))}",
+            f"**{evaluation}.** Calibration errors of the probabilities as they are; after one temperature fitted on "
+            "validation classes by their likelihood (T); and by the procedure of Ke et al. (P): after the temperature "
+            "of lowest ECE on validation classes, and after another of lowest MCE.",
+            part[list(_CALIBRATION)].sort_values("P ece").reset_index(drop=True),
+            digits=4,
+        )
+        for evaluation, part in shown.groupby("evaluation", sort=False)
+    ]
 
 
 def _kernels_of_gaussian_processes(frame: pd.DataFrame) -> pd.DataFrame:

@@ -33,7 +33,8 @@ def score_frame(records: Sequence[Record]) -> pd.DataFrame:
     """One row for each evaluation of each cell.
 
     Columns: the labels, ``seed`` and ``evaluation``; accuracy, ``batch sd`` (the papers' deviation between batches of
-    episodes), nll, ece, mce and brier as they are and, beginning with ``T``, after one temperature; ``out AUROC`` and
+    episodes), nll, ece, mce and brier as they are and, beginning with ``T``, after one temperature; ``P ece`` and ``P
+    mce`` after the temperatures that make these two the lowest on validation tasks; ``out AUROC`` and
     ``own AUROC``; ``corrupted``, the accuracy at the highest severity averaged over corruptions; ``ms/task``,
     ``trained`` and ``best at`` (episodes) and ``minutes``. Standard errors over test tasks end in ``se``. What was not
     measured is missing (NaN).
@@ -78,7 +79,7 @@ def _with_intervals(means: pd.DataFrame, seeds: pd.Series, between: Mapping[str,
     return means.assign(**{"+-": quantile * means["accuracy se"]})
 
 
-WITH_ERRORS = ("accuracy", "nll", "ece", "T ece", "corrupted")
+WITH_ERRORS = ("accuracy", "nll", "ece", "T ece", "P ece", "P mce", "corrupted")
 """Scores that have standard errors."""
 
 METRICS = (
@@ -97,6 +98,10 @@ METRICS = (
     "T ece se",
     "T mce",
     "T brier",
+    "P ece",
+    "P ece se",
+    "P mce",
+    "P mce se",
     "out AUROC",
     "own AUROC",
     "corrupted",
@@ -124,6 +129,10 @@ def _rows(record: Record) -> list[dict[str, Any]]:
         for variant, prefix in (("none", ""), ("temperature", "T ")):
             if variant in scores["calibration"]:
                 row |= _calibration(scores["calibration"][variant], prefix)
+        for error in ("ece", "mce"):
+            if (variant := f"least_{error}") in scores["calibration"]:
+                found_error = scores["calibration"][variant][error]
+                row |= {f"P {error}": found_error["mean"], f"P {error} se": found_error["standard_error"]}
         row |= _detection(scores["out_of_episode"]) | _worst(scores["robustness"])
         if scores["time"] is not None:
             row["ms/task"] = 1e3 * scores["time"]["batched"]

@@ -1,24 +1,33 @@
 """Cells of class-incremental learning: one method through the sessions of one seed.
 
-A cell is small, seconds to minutes, so it has no checkpoint: one that was killed begins anew.
+A cell is small, seconds to minutes, so it has no checkpoint: one that was killed begins anew. Sessions of images need
+a network, which is a cell of its own (`experiments.campaigns.deep`): methods that take embeddings get those of its best
+checkpoint, methods that train a network begin with it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import torch
 
 from experiments.campaigns.cells import FAILED, Cell
+from experiments.campaigns.deep import DeepCell
 from experiments.experiment import Progress
+from sureshot.deep import held_out_rows
+from sureshot.evaluation.encoding import encoded_sessions
 from sureshot.evaluation.methods import make_method
 from sureshot.evaluation.session_study import SessionStudy
 from sureshot.evaluation.sessions import SessionsEvaluation, evaluate_sessions
 from sureshot.incremental.session_data import load_sessions
+from sureshot.incremental.sessions import Sessions
+from sureshot.incremental.trained import TRAINED
+from sureshot.networks.checkpoint import BEST_NAME
 
 Record = Mapping[str, Any]
 
@@ -33,12 +42,15 @@ class SessionCell(Cell):
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
     data_options: Mapping[str, Any] = field(default_factory=dict)
+    network: DeepCell | None = None
+    aside_only: bool = False  # of the base session show only rows that the network's training kept aside
+    budget: str = ""  # of several that a campaign has; part of the key
 
     @property
     def key(self) -> str:  # type: ignore[override]
-        """Data, method and seed."""
+        """Data, method and seed, and the budget."""
         method = "-".join("".join(c if c.isalnum() else " " for c in self.method).split())
-        return f"{self.data}-{method}-seed{self.seed}"
+        return f"{self.data}-{method}-seed{self.seed}" + (f"-{self.budget}" if self.budget else "")
 
     @property
     def labels(self) -> dict[str, str | int]:  # type: ignore[override]
@@ -47,17 +59,16 @@ class SessionCell(Cell):
 
     def settings(self) -> dict[str, Any]:
         """Everything that determines the result."""
-        found: dict[str, Any] = json.loads(
-            json.dumps(
-                {
-                    "data": self.data,
-                    "data_options": dict(self.data_options),
-                    "seed": self.seed,
-                    "name": self.name,
-                    "options": dict(self.options),
-                }
-            )
-        )
+        own = {
+            "data": self.data,
+            "data_options": dict(self.data_options),
+            "seed": self.seed,
+            "name": self.name,
+            "options": dict(self.options),
+        }
+        if self.network is not None:
+            own |= {"network": self.network.settings(), "aside_only": self.aside_only}
+        found: dict[str, Any] = json.loads(json.dumps(own))
         return found
 
     def notes(self) -> dict[str, Any]:
@@ -74,6 +85,57 @@ def run_sessions(root: Path | None, cell: SessionCell, folder: Path, progress: P
     sessions = load_sessions(cell.data, root, seed=cell.seed, **cell.data_options)
     method = make_method(cell.name, cell.seed, **cell.options)
     return {"evaluation": evaluate_sessions(method, sessions, progress).as_dict()}
+
+
+class NetworkSessions:
+    """Sessions as cells with a network meet them; embeddings are kept for the next cell of the same network."""
+
+    def __init__(
+        self,
+        load: Callable[[str], Sessions],  # by name, of images
+        device: str,
+    ) -> None:
+        self._load, self._device = load, device
+        self._encoded: tuple[tuple[str, Path], Sessions] | None = None
+
+    def __call__(
+        self,
+        cell: SessionCell,
+        checkpoint: Path,  # of its network
+    ) -> Sessions:
+        """Images for a method that trains the network, embeddings for others."""
+        if cell.name in TRAINED:
+            return self._load(cell.data)
+        key = (cell.data, checkpoint)
+        if self._encoded is None or self._encoded[0] != key:
+            self._encoded = (key, encoded_sessions(self._load(cell.data), checkpoint, self._device))
+        assert cell.network is not None
+        training = cell.network.training
+        return (
+            _only_aside(self._encoded[1], cell.network.validation, training.seed)
+            if cell.aside_only
+            else self._encoded[1]
+        )
+
+
+def run_network_sessions(
+    sessions_of: NetworkSessions, device: str, cell: SessionCell, folder: Path, progress: Progress
+) -> dict[str, Any]:
+    """What the record says of a cell with a network, whose own cell has been run."""
+    assert cell.network is not None
+    checkpoint = folder.parent / cell.network.key / BEST_NAME
+    own = {"checkpoint": str(checkpoint), "device": device} if cell.name in TRAINED else {}
+    method = make_method(cell.name, cell.seed, **cell.options, **own)
+    return {"evaluation": evaluate_sessions(method, sessions_of(cell, checkpoint), progress).as_dict()}
+
+
+def _only_aside(sessions: Sessions, share: float, seed: int) -> Sessions:
+    """With a base session of the rows that a training with this share and seed keeps aside."""
+    first, *later = sessions.sessions
+    rows = torch.tensor(first.rows)
+    codes = torch.unique(sessions.train.y[rows], return_inverse=True)[1]
+    kept = tuple(rows[held_out_rows(codes, share, seed)].tolist())
+    return replace(sessions, sessions=(replace(first, rows=kept), *later))
 
 
 def study_of(records: Sequence[Record], description: str) -> SessionStudy:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sureshot.estimators import FewShotClassifier, GPClassifier, TreeGPClassifier
+    from sureshot.estimators import FewShotClassifier, GPClassifier, KernelSearchClassifier, TreeGPClassifier
 
-__all__ = ["FewShotClassifier", "GPClassifier", "TreeGPClassifier"]
+__all__ = ["FewShotClassifier", "GPClassifier", "KernelSearchClassifier", "TreeGPClassifier"]
 
 
 def __getattr__(name: str) -> Any:

@@ -219,7 +219,7 @@ def test_doctor(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_help_and_version(run: Run) -> None:
     assert run("--version").stdout.startswith("sureshot ")
-    for command in ("demo", "fit", "predict", "evaluate", "update", "doctor"):
+    for command in ("demo", "fit", "predict", "evaluate", "update", "search", "doctor"):
         result = run(command, "--help")
         assert result.exit_code == 0
         assert "--json" in result.stdout

@@ -14,6 +14,7 @@ from sureshot.estimators.settings import APPROXIMATIONS, OBJECTIVES
 from sureshot.kernels import KERNEL_NAMES
 from sureshot.likelihoods import LIKELIHOODS
 from sureshot.likelihoods.base import PredictiveRule
+from sureshot.structure.grammar import GRAMMARS
 
 NAMES = {
     "kernel": {"auto", *KERNEL_NAMES},
@@ -23,10 +24,13 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize("name", NAMES)
+OF_SEARCH = {"grammar": set(GRAMMARS)}
+
+
+@pytest.mark.parametrize("name", NAMES | OF_SEARCH)
 def test_the_help_names_what_there_is(name: str) -> None:
     stated = get_args(getattr(options, name.title()))[1].help
-    assert sorted(re.findall(r"\w+", stated)) == sorted(NAMES[name])
+    assert sorted(re.findall(r"\w+", stated)) == sorted((NAMES | OF_SEARCH)[name])
 
 
 def test_the_docstring_names_what_there_is() -> None:

@@ -10,6 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+
+from sureshot.deep import ClassifierSettings, ClassifierTraining, SoftmaxNetwork
+from sureshot.networks import Processes, train
+from sureshot.networks.backbones import make_backbone
 
 Run = Callable[..., Any]
 
@@ -117,6 +122,58 @@ def test_own_embeddings_with_queries_of_no_class(tmp_path: Path, run: Run) -> No
     summary = pd.read_csv(tmp_path / "out" / "summary.csv")
     assert summary["out_of_scope_auroc"].iloc[0] > 0.95
     assert "of the test rows are right" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+
+
+ENCODED = """
+[data]
+name = "digits"
+options = { base_shots = 20 }
+encoder = "network.safetensors"
+
+[[methods]]
+name = "nearest_class_mean"
+
+[[methods]]
+name = "icarl"
+options = { backbone = { name = "linear" }, base = { epochs = 20, batch_size = 16, learning_rate = 0.03 } }
+"""
+
+
+def encoder(folder: Path, n_columns: int = 64) -> Path:
+    """A network that halves its inputs' columns, and no classes to speak of."""
+    x, y = torch.eye(n_columns), torch.arange(n_columns) % 2
+    classifier = SoftmaxNetwork(make_backbone("linear", (n_columns,), n_features=n_columns // 2), 2)
+    settings = ClassifierSettings(epochs=1, learning_rate=1e-6, validate_every=0)
+    alone = Processes(0, 1, torch.device("cpu"))
+    trainee = ClassifierTraining(classifier, x, y, settings, alone)
+    best = train(trainee, trainee.loop_settings(), folder / "training", alone).best
+    return best.rename(folder / "network.safetensors")
+
+
+def test_an_encoder_for_methods_that_take_embeddings(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    encoder(tmp_path)
+    result = run("sessions", written(tmp_path, ENCODED), "-o", tmp_path / "out")
+    assert result.exit_code == 0, result.stderr
+    summary = pd.read_csv(tmp_path / "out" / "summary.csv").set_index("method")
+    assert summary.loc["nearest_class_mean", "numbers_per_class"] == 32 + 1
+    # A method that trains a network is shown the digits themselves: exemplars, means and weights have 64 columns.
+    assert summary.loc["icarl", "numbers_per_class"] == 5 * (64 + 1) + 64 + 64 + 1
+    assert summary["accuracy"].min() > 0.75
+
+
+def test_encoders_that_do_not_fit(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, ENCODED)
+    result = run("sessions", "few.toml")
+    assert result.exit_code == 1
+    assert "network.safetensors" in result.stderr
+    assert "Traceback" not in result.stderr
+    encoder(tmp_path, n_columns=10)
+    result = run("sessions", "few.toml")
+    assert result.exit_code == 1
+    assert "takes vectors of length 10, but digits has vectors of length 64" in " ".join(result.stderr.split())
+    assert not (tmp_path / "sessions" / "few" / "report.html").exists()
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ import torch
 from gpytorch.kernels import Kernel
 from sklearn.datasets import load_iris
 
-from sureshot import FewShotClassifier, GPClassifier, TreeGPClassifier
+from sureshot import FewShotClassifier, GPClassifier, KernelSearchClassifier, TreeGPClassifier
 from sureshot.estimators import base
 from sureshot.estimators.base import IncrementalClassifier
 from sureshot.estimators.saved import classifiers
@@ -72,6 +72,12 @@ TREE_CASES: dict[str, dict[str, Any]] = {
     "sessions, shared root by natural gradients": {"strategy": "shared_root", "inference": "natural_gradient"},
     "sessions, a sub-tree each": {"strategy": "session", "kernel": "cosine", **CHAINS},
     "sessions, rebuilt": {"strategy": "rebuild", "kernel": "unit_matern32", **CHAINS},
+    "sessions, balanced trees": {"strategy": "session", "construction": "balanced_random", **CHAINS},
+}
+SEARCH_CASES: dict[str, dict[str, Any]] = {
+    "kernel search": {"n_particles": 4, "n_rejuvenation": 1},
+    "kernel search, two classes": {"n_particles": 4, "grammar": "paper", "representation": "whitened"},
+    "kernel search, one structure": {"n_particles": 3, "structure": "LINEAR + PERIODIC", "schedule": [4, 10]},
 }
 
 
@@ -102,6 +108,10 @@ CASES: dict[str, Case] = {
     },
     **{
         name: Case(TreeGPClassifier, arguments, UNIT if "unit" in name else X) for name, arguments in TREE_CASES.items()
+    },
+    **{
+        name: Case(KernelSearchClassifier, arguments, labels=np.minimum(Y, 1) if "two classes" in name else Y)
+        for name, arguments in SEARCH_CASES.items()
     },
 }
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from sureshot.kernels import (
     KINDS,
     RBF,
+    CenteredLinear,
     Columns,
     Constant,
     Cosine,
@@ -34,6 +35,7 @@ from sureshot.kernels import (
     kernel_from_json,
     kernel_state,
 )
+from sureshot.kernels.shared_rows import SharedRows
 
 WIDTH = 4
 F64 = torch.float64
@@ -52,6 +54,8 @@ CASES: dict[str, Expression] = {
     "Periodic([2.0, 3.0, 4.0, 5.0], [1.7, 1.2, 2.1, 1.9])": Periodic([2.0, 3.0, 4.0, 5.0], [1.7, 1.2, 2.1, 1.9]),
     "Linear(0.25)": Linear(0.25),
     "Linear([0.1, 0.2, 0.3, 0.4])": Linear([0.1, 0.2, 0.3, 0.4]),
+    "CenteredLinear(0.25)": CenteredLinear(CENTER, 0.25),
+    "CenteredLinear([0.1, 0.2, 0.3, 0.4])": CenteredLinear(CENTER, [0.1, 0.2, 0.3, 0.4]),
     "Cosine()": Cosine(),
     "Cosine(centred)": Cosine(CENTER),
     "0.4": Constant(0.4),
@@ -182,6 +186,18 @@ def test_batches_of_parameters_and_of_rows_equal_their_members(kernel: Expressio
             _close(together.diagonal(x).expand(3, 2, 6)[i, j], member.diagonal(x[j]))
             if (features := together.features(x)) is not None:
                 _close(features[i, j], member.features(x[j]))
+
+
+@everywhere
+def test_rows_that_share_distances_give_the_same_values(kernel: Expression) -> None:
+    factors = torch.linspace(0.4, 1.0, 3, dtype=F64)
+    own = kernel.parameters
+    batched = kernel.replace(**{name: torch.stack([factor * own[name] for factor in factors]) for name in own})
+    x, z = _rows(6), _rows(5, seed=1)
+    for rows, others in ((SharedRows(x), x), (SharedRows(x, z), z), (SharedRows(x, x[2:]), x[2:])):
+        _close(kernel.on(rows), kernel.values(x, others, False))
+        _close(batched.on(rows), batched.values(x, others, False))
+        _close(kernel.on(rows), kernel.values(x, others, False))
 
 
 @everywhere

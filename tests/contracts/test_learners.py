@@ -75,6 +75,7 @@ EXTRA = {
     "baseline_plus_plus": {"options": BASES, "row_order": SHUFFLES},
 }
 SPLIT = "the released split takes the first rows of the classes in order"
+DETACHED = "the tilting f~ is a constant of the gradient"
 BY_SAMPLES = "the gradient is an estimate by samples"
 ONE_DRAW = {"preset": "paper", "n_sweeps_prediction": 3}
 GIBBS: dict[str, Any] = {
@@ -114,10 +115,18 @@ CASES = [Case(name, name, **traits(name)) for name in LEARNER_NAMES] + [
     Case(
         "cdkt_pl_released",
         "cdkt_pl",
-        {"preset": "released-code", "n_steps_prediction": 5},
+        {"preset": "released-code", "n_steps_prediction": 5, "random_shapes": False},
         row_order=SPLIT,
         class_order=SPLIT,
         other_ways="the released split takes tasks of one size only",
+        no_slopes=DETACHED,
+        integrates=True,
+    ),
+    Case(
+        "cdkt_ml_released",
+        "cdkt_ml",
+        {"preset": "released-code", "n_steps_prediction": 5, "random_shapes": False},
+        no_slopes=DETACHED,
         integrates=True,
     ),
 ]

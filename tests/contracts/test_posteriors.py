@@ -390,6 +390,7 @@ def test_parts_of_an_answer_agree(name: str, found: dict[str, Found]) -> None:
     classes = torch.arange(Q) % mean.shape[-2]
     some = case.posterior.query_variance(*case.queries, classes)
     torch.testing.assert_close(some, variance[..., classes, torch.arange(Q)], **CLOSE)
+    torch.testing.assert_close(case.posterior.held().query(*case.queries), (mean, spread), **CLOSE)
 
 
 @every_case

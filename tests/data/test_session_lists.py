@@ -12,6 +12,7 @@ from PIL import Image
 
 from sureshot.data import DataError
 from sureshot.data.session_lists import cub_lists, miniimagenet32_lists
+from sureshot.data.train_test import load_train_test
 from sureshot.incremental.session_data import load_sessions
 
 
@@ -55,6 +56,9 @@ def test_cub(birds: Path) -> None:
     assert sessions.arriving(1).x.shape == (1, 3, 8, 8)
     assert abs(float(sessions.arriving(1).x.mean()) - 60) < 3
     assert sessions.asked(2).y.tolist() == [0, 1, 2, 3]
+    base = load_train_test("cub-base", birds)
+    assert base.train.class_names == ("001.Bird_0", "002.Bird_1")
+    assert (base.train.y.tolist(), base.test.y.tolist()) == ([0, 0, 1, 1], [0, 1])
 
 
 def test_lists_of_cub_that_do_not_fit(birds: Path) -> None:

@@ -79,8 +79,12 @@ def test_both_sides_have_the_same_classes(tmp_path: Path) -> None:
 
 @pytest.mark.real_data
 def test_real_sets() -> None:
-    assert len(TRAIN_TEST_NAMES) == 4
-    sizes = {"cifar10-subset": (10, 1000, 200), "omniglot-drawers": (100, 15, 5)}
+    assert len(TRAIN_TEST_NAMES) == 6
+    sizes = {
+        "cifar10-subset": (10, 1000, 200),
+        "omniglot-drawers": (100, 15, 5),
+        "miniimagenet32-base": (60, 200, 100),
+    }
     for name, (classes, of_train, of_test) in sizes.items():
         data = load_train_test(name)
         assert data.train.class_sizes.tolist() == [of_train] * classes

@@ -17,9 +17,11 @@ from sureshot.deep import (
     ClassifierTraining,
     DeepClassifier,
     GridNetwork,
+    ProxyNetwork,
     RobustMaxNetwork,
     SoftmaxNetwork,
     TreeNetwork,
+    TripletNetwork,
     held_out_rows,
     load_deep_classifier,
 )
@@ -36,6 +38,8 @@ SETTINGS = {
     "grid_interpolation": ClassifierSettings(
         epochs=6, batch_size=64, optimiser="adam", learning_rate=1e-3, own_learning_rate=0.1
     ),
+    "cosine_proxies": ClassifierSettings(epochs=4, batch_size=64, learning_rate=0.1),
+    "triplet": ClassifierSettings(epochs=4, batch_size=64, learning_rate=0.01),
 }
 NAMES = tuple(SETTINGS)
 
@@ -76,5 +80,7 @@ def network(name: str) -> DeepClassifier:
         return softmax
     if name == "grid_interpolation":
         return GridNetwork(softmax.backbone, 10, grid_size=16)
-    kind = {"class_tree": TreeNetwork, "robust_max": RobustMaxNetwork}[name]
+    if name == "triplet":
+        return TripletNetwork.of_embeddings(softmax.backbone, softmax.embeddings(x), y, 10)
+    kind = {"class_tree": TreeNetwork, "robust_max": RobustMaxNetwork, "cosine_proxies": ProxyNetwork}[name]
     return kind.of_embeddings(softmax.backbone, softmax.embeddings(x), y, 10, per_class=4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -52,6 +53,55 @@ def test_kernels_have_a_rate_of_their_own_and_no_weight_decay() -> None:
     assert [(group["lr"], group["weight_decay"]) for group in groups] == [(0.2, 0.1), (0.01, 0.0)]
     assert sum(len(group["params"]) for group in groups) == len(list(tree.parameters()))
     assert {id(p) for p in groups[1]["params"]} == {id(p) for p in tree.own_parameters()}
+
+
+def test_the_backbone_may_compute_in_bfloat16() -> None:
+    """Products are rounded, weights and embeddings are not."""
+    training = trainee(replace(SETTINGS, precision="bfloat16"))
+    x = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    rounded, exact = training.classifier.encoded(x), training.classifier.backbone(x)
+    assert rounded.dtype == torch.float32
+    assert not torch.equal(rounded, exact)
+    torch.testing.assert_close(rounded, exact, rtol=0.02, atol=0.02)
+    training.losses(0, slice(0, 4), torch.Generator()).mean().backward()
+    assert {p.grad.dtype for p in training.module.parameters() if p.grad is not None} == {torch.float32}
+    with pytest.raises(ValueError, match="precision must be 'float32' or 'bfloat16', got 'half'"):
+        replace(SETTINGS, precision="half")  # type: ignore[arg-type]
+
+
+def test_a_penalty_is_added_and_meets_the_same_embeddings() -> None:
+    x = torch.randn(6, 1, 16, 16, generator=torch.Generator().manual_seed(0))
+    settings = replace(SETTINGS, batch_size=6, weight_decay=0.0)
+    seen = {}
+
+    def penalty(inputs: torch.Tensor, embeddings: torch.Tensor) -> torch.Tensor:
+        seen["shapes"] = inputs.shape, embeddings.shape
+        return embeddings.square().sum(1)
+
+    def losses(**options: Any) -> tuple[torch.Tensor, SoftmaxNetwork, torch.Tensor]:
+        classifier = SoftmaxNetwork(make_backbone("conv4", (1, 16, 16), n_filters=3), 2)
+        training = ClassifierTraining(classifier, x, torch.arange(6) % 2, settings, ALONE, **options)
+        order = training._batch(0)
+        return training.losses(0, slice(0, 6), torch.Generator()), classifier, order
+
+    plain, classifier, order = losses(batch_statistics=False)
+    fined, _, _ = losses(batch_statistics=False, penalty=penalty)
+    torch.testing.assert_close(fined - plain, classifier.embeddings(x[order]).square().sum(1))
+    assert seen["shapes"] == ((6, 1, 16, 16), (6, 3))
+
+
+def test_batch_normalisation_by_running_statistics() -> None:
+    x = torch.randn(6, 1, 16, 16, generator=torch.Generator().manual_seed(0))
+    for batch_statistics in (True, False):
+        classifier = SoftmaxNetwork(make_backbone("conv4", (1, 16, 16), n_filters=3), 2).train()
+        before = {name: value.clone() for name, value in classifier.named_buffers()}
+        training = ClassifierTraining(
+            classifier, x, torch.arange(6) % 2, SETTINGS, ALONE, batch_statistics=batch_statistics
+        )
+        training.losses(0, slice(0, 4), torch.Generator()).mean().backward()
+        moved = any(not torch.equal(value, before[name]) for name, value in classifier.named_buffers())
+        assert moved is batch_statistics
+        assert all(p.grad is not None for p in classifier.parameters())
 
 
 def test_held_out_rows_are_of_every_class() -> None:

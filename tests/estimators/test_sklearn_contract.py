@@ -4,7 +4,7 @@ from typing import Any
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from sureshot import GPClassifier, TreeGPClassifier
+from sureshot import GPClassifier, KernelSearchClassifier, TreeGPClassifier
 
 CHAINS: dict[str, Any] = {"n_chains": 5, "n_sweeps": 5}
 ESTIMATORS = [
@@ -14,6 +14,7 @@ ESTIMATORS = [
     TreeGPClassifier(strategy="shared_root", **CHAINS),
     TreeGPClassifier(strategy="session", **CHAINS),
     TreeGPClassifier(strategy="rebuild", **CHAINS),
+    KernelSearchClassifier(n_particles=4, n_rejuvenation=1),
 ]
 
 

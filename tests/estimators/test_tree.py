@@ -194,6 +194,8 @@ def test_weights_beyond_memory_are_refused() -> None:
         ({"strategy": "best"}, "strategy must be one of 'recommended', 'shared_root'"),
         ({"kernel": "unit_rbf"}, "is for the strategies of trees"),
         ({"inference": "gibbs"}, "is for the strategies of trees"),
+        ({"construction": "label_order"}, "leave construction on 'two_means'"),
+        ({"strategy": "session", "construction": "best"}, "construction must be one of"),
         ({"strategy": "session", "kernel": "rbf"}, "kernel must be one of"),
         ({"n_representatives": 0}, "n_representatives must be a positive integer"),
         ({"n_chains": 2.5}, "n_chains must be a positive integer"),

@@ -200,6 +200,10 @@ def test_clinc150() -> None:
     assert [len(session.rows) for session in sessions.sessions] == [10000] + 10 * [25]
     assert sessions.asked(10).x.shape == (4500, 384)
     assert sessions.out_of_scope is not None
+    fewer = load_sessions("clinc150", test_shots=2).asked(1)
+    assert np.bincount(fewer.y)[fewer.y].tolist() == 210 * [2]
+    with pytest.raises(DataError, match="test_shots=0, expected at least 1"):
+        load_sessions("clinc150", test_shots=0)
 
 
 @pytest.mark.real_data

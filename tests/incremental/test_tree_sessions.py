@@ -12,7 +12,7 @@ from sureshot.gaussian import Queries
 from sureshot.incremental.representatives import representative_groups
 from sureshot.incremental.strategy import ClassRows
 from sureshot.incremental.tree_sessions import TreeModel, TreeSessions
-from sureshot.tree import SharedGram, build_tree, class_prototypes, fit_tree_mean_field
+from sureshot.tree import SharedGram, build_tree, class_prototypes, fit_tree_mean_field, label_order_tree
 from sureshot.tree.build import directions_of
 
 D, N = 5, 4
@@ -64,6 +64,14 @@ def test_the_trees_are_those_of_the_strategies() -> None:
     assert [sides(child, session) for child in session.children[1]] == [set(range(4)), {4, 5}]
     x = directions_of(rows(9).x)
     assert rebuilt == build_tree(class_prototypes(x, rows(9).y, 9))
+
+
+def test_other_constructions() -> None:
+    assert after("rebuild", 4, 9, construction="label_order").tree == label_order_tree(9)
+    balanced = after("shared_root", 4, 9, construction="balanced_random")
+    assert balanced.tree.depth == 1 + 3  # a root above trees of four and of five classes
+    at_once = after("shared_root", 9, construction="balanced_random")
+    assert torch.equal(balanced.log_probabilities(QUERIES), at_once.log_probabilities(QUERIES))
 
 
 @pytest.mark.parametrize("name", ["shared_root", "session"])

@@ -101,6 +101,14 @@ def test_blocks_do_not_change_results(monkeypatch: pytest.MonkeyPatch) -> None:
         torch.testing.assert_close(a, b, atol=1e-14, rtol=0)
 
 
+def test_each_number_has_the_rule_of_its_own_variance() -> None:
+    m, v = torch.linspace(-4, 4, 40, dtype=torch.float64), torch.linspace(0, 9, 40, dtype=torch.float64)
+    v = v[torch.randperm(40, generator=torch.Generator().manual_seed(0))]  # both rules side by side
+    for function in (log_expected_sigmoid, expected_log_sigmoid):
+        alone = torch.cat([function(*one) for one in zip(m.split(1), v.split(1), strict=True)])
+        assert torch.equal(function(m.view(8, 5), v.view(8, 5)).flatten(), alone)
+
+
 def test_point_set_is_fixed_and_standard_normal() -> None:
     points = standard_normal_points(4)
     assert points.shape == (256, 4)

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from sureshot.gaussian import GramPosterior
 from sureshot.likelihoods.quadrature import log_expected_sigmoid
-from sureshot.tree import ClassTree, label_order_tree, run_tree_gibbs
+from sureshot.tree import ClassTree, gibbs, label_order_tree, run_tree_gibbs
 from tests.tree.problems import F64, features, gram, rows
 
 THREE = ClassTree(((0, 4), (2, 1)))
@@ -90,6 +91,19 @@ def test_weights_are_counts() -> None:
     assert float((without.probabilities(query) - weighted.probabilities(query)).abs().max()) < 0.05
     with pytest.raises(ValueError, match="weight must hold whole numbers"):
         run_tree_gibbs(tree, shared, y, absent / 2)
+
+
+def test_chains_held_are_those_conditioned_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y, query = rows(30, 4)
+    generator = torch.Generator().manual_seed(0)
+    posterior = run_tree_gibbs(label_order_tree(4), gram(x), y, n_chains=5, n_sweeps=5, generator=generator)
+    held = posterior.latents(query)
+    for fitted in posterior.parts[0].buckets:
+        assert isinstance(fitted.posterior.held(), GramPosterior)
+    monkeypatch.setattr(gibbs, "OF_DRAWS", 1)  # too many chains for memory
+    for fitted in posterior.parts[0].buckets:
+        assert fitted.posterior.held() is fitted.posterior
+    torch.testing.assert_close(posterior.latents(query), held)
 
 
 def test_one_class() -> None:

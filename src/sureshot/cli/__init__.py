@@ -23,6 +23,7 @@ from sureshot.cli.meta_compare import meta_compare
 from sureshot.cli.meta_evaluate import meta_evaluate
 from sureshot.cli.meta_train import meta_train
 from sureshot.cli.predict import predict
+from sureshot.cli.search import search
 from sureshot.cli.sessions import sessions
 from sureshot.cli.update import update
 
@@ -35,7 +36,19 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for _command in (demo, fit, predict, evaluate, update, sessions, meta_train, meta_evaluate, meta_compare, doctor):
+for _command in (
+    demo,
+    fit,
+    predict,
+    evaluate,
+    update,
+    search,
+    sessions,
+    meta_train,
+    meta_evaluate,
+    meta_compare,
+    doctor,
+):
     app.command()(_command)
 
 

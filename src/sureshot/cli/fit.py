@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,7 +95,9 @@ def fit(
             _print(summary)
 
 
-def read_labelled(path: Path, target: str | None, checkpoint: Path | None) -> DataTable:
+def read_labelled(
+    path: Path, target: str | None, checkpoint: Path | None = None, ignore: Sequence[str] = ()
+) -> DataTable:
     """Rows and labels of a file, or images and their folders' names, for learning."""
     from sureshot.data import DataError, column_names, load_table
     from sureshot.data.checks import listed
@@ -106,7 +109,7 @@ def read_labelled(path: Path, target: str | None, checkpoint: Path | None) -> Da
     names = column_names(path)
     if names is not None and target is None:
         raise DataError(f"{path}: name the column of labels with --target; columns: {listed(names)}")
-    table = load_table(path, target)
+    table = load_table(path, target, ignore=ignore)
     if table.y is None:
         raise DataError(f"{path} has no array y or label: name the array of labels with --target")
     return table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,8 +32,10 @@ def load_model(path: Path) -> IncrementalClassifier:
     return load_classifier(path)
 
 
-def read_for_model(model: IncrementalClassifier, path: Path, target: str | None, *, with_labels: bool) -> DataTable:
-    """Rows of a file, or images, as the model wants them.
+def read_for_model(
+    model: IncrementalClassifier, path: Path, target: str | None, *, with_labels: bool, ignored: Sequence[str] = ()
+) -> DataTable:
+    """Rows of a file, or images, as the model wants them, without the columns that are ignored.
 
     Where no labels are wanted, the column of labels (`target`) is left out.
     """
@@ -43,11 +46,11 @@ def read_for_model(model: IncrementalClassifier, path: Path, target: str | None,
     text_labels = classes.dtype.kind not in "iufb"
     features = _feature_names(model)
     names = column_names(path)
-    ignore: list[str] = []
+    ignore = list(ignored)
     found: list[str] = []
     if names is not None and not with_labels:
-        ignore = [target] if target is not None else _label_column(path, names, features, classes)
-        found = ignore if target is None else []
+        found = [] if target is not None else _label_column(path, names, features, classes)
+        ignore += found if target is None else [target]
         target = None
     if names is not None and with_labels and target is None:
         raise DataError(f"{path}: name the column of labels with --target; columns: {listed(names)}")

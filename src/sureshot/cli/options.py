@@ -69,6 +69,40 @@ Strategy = Annotated[
 ]
 FitSeed = Annotated[int, typer.Option(min=0, help="Fixes everything that is random.")]
 
+# search
+Particles = Annotated[int, typer.Option("--particles", min=1, help="How many kernels at a time.")]
+Structure = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="Keep this structure, such as 'LINEAR + PERIODIC', and learn its parameters."),
+]
+Grammar = Annotated[str, typer.Option(help="default, paper.")]
+Window = Annotated[int | None, typer.Option(min=1, help="Keep the latest rows only, so many.")]
+Rejuvenation = Annotated[int, typer.Option(min=0, help="Sweeps of moves after each batch.")]
+Schedule = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="How rows that come together are divided: logarithmic, linear, once, or sizes: 50,100.",
+    ),
+]
+Batches = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="Take DATA as a stream: rows come together that have the same value here."),
+]
+BatchSize = Annotated[
+    int | None, typer.Option(min=1, help="Take DATA as a stream of so many rows at a time, in their order.")
+]
+TestFile = Annotated[
+    Path | None, typer.Option("--test", metavar="FILE", help="Labelled rows for scores, in place of held-out ones.")
+]
+HoldOut = Annotated[
+    float,
+    typer.Option(metavar="FRACTION", min=0, max=0.5, help="Of DATA's rows, class by class, kept for scores; 0: none."),
+]
+OptionalModelFile = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="MODEL", help="Save the model to this file (.safetensors).")
+]
+
 # predict and update
 Rows = Annotated[
     Path,

@@ -56,8 +56,8 @@ def cross_validated_report(model: IncrementalClassifier, table: DataTable, folde
         held_out = np.flatnonzero(folds == fold)
         if not len(held_out):
             continue
-        fitted = clone(model).fit(_take(table.X, folds != fold), table.y[folds != fold])
-        X = _take(table.X, held_out)
+        fitted = clone(model).fit(take(table.X, folds != fold), table.y[folds != fold])
+        X = take(table.X, held_out)
         rows.append(held_out)
         probabilities.append(fitted.predict_proba(X))
         outlier.append(fitted.outlier_score(X))
@@ -102,8 +102,13 @@ def _report(
     )
 
 
-def stratified_folds(y: np.ndarray, n_folds: int, generator: np.random.Generator) -> np.ndarray:
-    """Fold of each row, (N,); classes are dealt evenly, and the only row of a class gets -1.
+def stratified_folds(
+    y: np.ndarray,  # (N,)
+    n_folds: int,
+    generator: np.random.Generator,
+    parts: np.ndarray | None = None,  # (N,) numbers
+) -> np.ndarray:
+    """Fold of each row, (N,); classes, and parts within them, are dealt evenly; the only row of a class gets -1.
 
     No class of two rows or more has all of them in one fold.
     """
@@ -111,6 +116,8 @@ def stratified_folds(y: np.ndarray, n_folds: int, generator: np.random.Generator
     dealt = 0
     for label in np.unique(y):
         rows = generator.permutation(np.flatnonzero(y == label))
+        if parts is not None:
+            rows = rows[np.argsort(parts[rows], kind="stable")]
         if len(rows) > 1:
             folds[rows] = (np.arange(len(rows)) + dealt) % n_folds
             dealt += len(rows)
@@ -130,6 +137,7 @@ def _method(model: IncrementalClassifier) -> dict[str, object]:
     """What learns: for a meta-trained learner its name, preset and backbone."""
     from sureshot.estimators.classifier import GPClassifier
     from sureshot.estimators.few_shot import FewShotClassifier
+    from sureshot.estimators.search import KernelSearchClassifier
     from sureshot.estimators.tree import TreeGPClassifier
 
     if isinstance(model, GPClassifier):
@@ -141,6 +149,13 @@ def _method(model: IncrementalClassifier) -> dict[str, object]:
         }
     if isinstance(model, TreeGPClassifier):
         return {"strategy": model.strategy, "memory": str(model.memory_)}
+    if isinstance(model, KernelSearchClassifier):
+        mass, structure = model.kernel_posterior_[0]
+        return {
+            "particles": model.n_particles,
+            "heaviest structure": f"{structure} ({mass:.2f})",
+            "predictive rule": model.predictive_,
+        }
     if not isinstance(model, FewShotClassifier):
         return {}
     from sureshot.networks.backbones import Backbone
@@ -151,5 +166,6 @@ def _method(model: IncrementalClassifier) -> dict[str, object]:
     return found | {"backbone": learner.backbone.config["name"]}
 
 
-def _take(X: Any, rows: np.ndarray) -> Any:
+def take(X: Any, rows: np.ndarray) -> Any:
+    """Rows of a table, by numbers or by a mask."""
     return X[rows] if isinstance(X, np.ndarray) else X.iloc[np.flatnonzero(rows) if rows.dtype == bool else rows]

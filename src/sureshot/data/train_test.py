@@ -7,6 +7,8 @@ cifar10             10 kinds of things, 5000 training and 1000 test images of ea
 cifar100            100 kinds of things, 500 training and 100 test images of each          `cifar`
 cifar10-subset      10 kinds of things, 1000 training and 200 test images of each          `cifar`
 omniglot-drawers    100 handwritten characters; 15 drawings to train on, 5 to test         `omniglot`
+miniimagenet32-base the 60 base classes of Tao et al.'s sessions, 200 and 100 photographs  `session_lists`
+cub-base            the 100 base classes of Tao et al.'s sessions of CUB, at 84 px         `session_lists`
 ==================  =====================================================================  ============
 
 Unlike few-shot data (`sureshot.data.few_shot`) the classes are the same on both sides.
@@ -23,9 +25,12 @@ import torch
 from sureshot.data.checks import near
 from sureshot.data.cifar import load_cifar10, load_cifar10_subset, load_cifar100
 from sureshot.data.class_splits import shuffled
+from sureshot.data.cub import load_cub
 from sureshot.data.labelled import LabelledSet
+from sureshot.data.mini_imagenet import load_miniimagenet32
 from sureshot.data.omniglot import load_omniglot
 from sureshot.data.root import DataError, Root
+from sureshot.data.session_lists import SessionLists, cub_lists, miniimagenet32_lists
 
 _CHARACTERS = 100
 _DRAWINGS = 15  # of 20, to train on
@@ -64,11 +69,28 @@ def _omniglot_drawers(root: Root) -> tuple[LabelledSet, LabelledSet]:
     return chosen.select_rows(place < _DRAWINGS), chosen.select_rows(place >= _DRAWINGS)
 
 
+def _miniimagenet32_base(root: Root) -> tuple[LabelledSet, LabelledSet]:
+    return _base_classes(load_miniimagenet32(root).images, miniimagenet32_lists(root))
+
+
+def _cub_base(root: Root) -> tuple[LabelledSet, LabelledSet]:
+    return _base_classes(load_cub(root), cub_lists(root))
+
+
+def _base_classes(images: LabelledSet, lists: SessionLists) -> tuple[LabelledSet, LabelledSet]:
+    """What a network may learn before classes arrive in sessions."""
+    base = images.select_classes(np.flatnonzero(lists.session_of == 0).tolist())
+    is_test = torch.from_numpy(lists.is_test[lists.session_of[images.y.numpy()] == 0])
+    return base.select_rows(~is_test), base.select_rows(is_test)
+
+
 _READERS: dict[str, tuple[Callable[[Root], tuple[LabelledSet, LabelledSet]], str]] = {
     "cifar10": (load_cifar10, "CIFAR-10"),
     "cifar100": (load_cifar100, "CIFAR-100"),
     "cifar10-subset": (load_cifar10_subset, "CIFAR-10, 1000 training and 200 test images of a class"),
     "omniglot-drawers": (_omniglot_drawers, "100 characters of Omniglot, 15 drawings to train on and 5 to test"),
+    "miniimagenet32-base": (_miniimagenet32_base, "60 base classes of mini-ImageNet at 32 px, Tao et al.'s lists"),
+    "cub-base": (_cub_base, "100 base classes of CUB-200-2011 at 84 px, Tao et al.'s lists"),
 }
 
 TRAIN_TEST_NAMES = tuple(_READERS)

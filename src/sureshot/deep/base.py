@@ -4,8 +4,8 @@ A deep classifier owns its backbone. It is trained on batches of rows in trainin
 its statistics from the batch; whoever asks it for embeddings or probabilities gets them in evaluation mode, so that an
 answer depends on its row alone.
 
-To add one, write a module beside this one: derive from `DeepClassifier`, state the `name`, and write `losses`,
-`predictor` and `from_config`; `tests/deep/test_contract.py` has a case for each.
+To add one, write a module beside this one: derive from `DeepClassifier`, state the `name`, and write
+`embedded_losses`, `predictor` and `from_config`; `tests/deep/test_contract.py` has a case for each.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from sureshot.networks.backbones import Backbone, as_inputs
+from sureshot.networks.precision import Precision, encode
 
 Predictor = Callable[[Tensor], Tensor]
 """From embeddings (B, D) to log probabilities of the classes (B, C)."""
@@ -32,6 +33,9 @@ class DeepClassifier(nn.Module, ABC):
 
     one_process: ClassVar[str | None] = None
     """Why it cannot be trained by several processes; None if it can."""
+
+    precision: Precision = "float32"
+    """Of the backbone's passes; whoever trains sets it, a loaded classifier is in float32."""
 
     config: dict[str, Any]
     """What `from_config` builds it again from, as JSON values; the name and the backbone's are among them."""
@@ -55,9 +59,9 @@ class DeepClassifier(nn.Module, ABC):
         """A classifier of the same architecture, whose state is to be loaded."""
 
     @abstractmethod
-    def losses(
+    def embedded_losses(
         self,
-        x: Tensor,  # (B, ...), as the backbone takes them
+        embeddings: Tensor,  # (B, D), of a batch of rows, as `encoded` gives them
         y: Tensor,  # (B,) int64
         generator: torch.Generator,  # for what is sampled, on the module's device
         n_rows: int,  # N, how many rows are trained on in all
@@ -78,18 +82,26 @@ class DeepClassifier(nn.Module, ABC):
         """
         return []
 
+    def losses(self, x: Tensor, y: Tensor, generator: torch.Generator, n_rows: int) -> Tensor:
+        """`embedded_losses` of rows (B, ...), as the backbone takes them."""
+        return self.embedded_losses(self.encoded(x), y, generator, n_rows)
+
+    def encoded(self, x: Tensor) -> Tensor:
+        """Embeddings (B, D) of a batch (B, ...), differentiable, in the classifier's mode and precision."""
+        return encode(self.backbone, x, self.precision)
+
     @torch.no_grad()
     def embeddings(self, x: Tensor, at_once: int = 512) -> Tensor:
         """Embeddings (N, D) of rows (N, ...), bytes or floats, in evaluation mode."""
         with self._evaluating():
-            return torch.cat([self.backbone(as_inputs(part)) for part in x.split(at_once)])
+            return torch.cat([self.encoded(as_inputs(part)) for part in x.split(at_once)])
 
     @torch.no_grad()
     def log_probabilities(self, x: Tensor, at_once: int = 512) -> Tensor:
         """Log probabilities (N, C) of the classes at rows (N, ...), in evaluation mode."""
         with self._evaluating():
             predict = self.predictor()
-            return torch.cat([predict(self.backbone(as_inputs(part))) for part in x.split(at_once)])
+            return torch.cat([predict(self.encoded(as_inputs(part))) for part in x.split(at_once)])
 
     @contextmanager
     def _evaluating(self) -> Iterator[None]:

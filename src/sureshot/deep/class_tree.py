@@ -134,9 +134,9 @@ class TreeNetwork(DeepClassifier):
         points = [self.inducing] if isinstance(self.inducing, nn.Parameter) else []
         return [self.log_lengthscale, self.log_output_scale, *points]
 
-    def losses(self, x: Tensor, y: Tensor, generator: torch.Generator, n_rows: int) -> Tensor:
-        """See `DeepClassifier.losses`: of every row the same, as nodes have a loss, not rows."""
-        return self.embedded_loss(self.backbone(x), y).expand(len(y))
+    def embedded_losses(self, embeddings: Tensor, y: Tensor, generator: torch.Generator, n_rows: int) -> Tensor:
+        """See `DeepClassifier.embedded_losses`: of every row the same, as nodes have a loss, not rows."""
+        return self.embedded_loss(embeddings, y).expand(len(y))
 
     def embedded_loss(
         self,

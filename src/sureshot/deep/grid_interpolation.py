@@ -87,9 +87,9 @@ class GridNetwork(DeepClassifier):
         """See `DeepClassifier.own_parameters`: all but the backbone's."""
         return [self.mixing, *self.processes.parameters()]
 
-    def losses(self, x: Tensor, y: Tensor, generator: torch.Generator, n_rows: int) -> Tensor:
-        """See `DeepClassifier.losses`: minus the evidence bound, for each row, its expectation by draws."""
-        mean, variance = self._latents(self.backbone(x))
+    def embedded_losses(self, embeddings: Tensor, y: Tensor, generator: torch.Generator, n_rows: int) -> Tensor:
+        """See `DeepClassifier.embedded_losses`: minus the evidence bound, for each row, its expectation by draws."""
+        mean, variance = self._latents(embeddings)
         shape = (self.n_samples, *mean.shape)
         noise = torch.randn(shape, generator=generator, dtype=mean.dtype, device=mean.device)
         logits = (mean + variance.sqrt() * noise).mT @ self.mixing.mT  # (S, B, C)

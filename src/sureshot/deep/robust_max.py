@@ -109,9 +109,9 @@ class RobustMaxNetwork(DeepClassifier):
         """See `DeepClassifier.own_parameters`: all but the backbone's."""
         return list(self.processes.parameters())
 
-    def losses(self, x: Tensor, y: Tensor, generator: torch.Generator, n_rows: int) -> Tensor:
-        """See `DeepClassifier.losses`: minus the evidence bound, for each row."""
-        mean, variance = self._latents(self.backbone(x))
+    def embedded_losses(self, embeddings: Tensor, y: Tensor, generator: torch.Generator, n_rows: int) -> Tensor:
+        """See `DeepClassifier.embedded_losses`: minus the evidence bound, for each row."""
+        mean, variance = self._latents(embeddings)
         divergence = self.processes.variational_strategy.kl_divergence().sum()
         return divergence / n_rows - expected_log_robust_max(mean, variance, y, self.epsilon)
 

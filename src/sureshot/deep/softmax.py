@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,12 +10,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from sureshot.deep.base import DeepClassifier, Predictor
+from sureshot.deep.base import Predictor
+from sureshot.deep.growing import GrowingClassifier
 from sureshot.networks.backbones import Backbone, backbone_from_config
 from sureshot.networks.backbones.initialisation import dense
 
 
-class SoftmaxNetwork(DeepClassifier):
+class SoftmaxNetwork(GrowingClassifier):
     """Cross-entropy of ``softmax(W z + b)``."""
 
     name = "softmax"
@@ -32,14 +34,31 @@ class SoftmaxNetwork(DeepClassifier):
         self.linear = dense(weight)
 
     @classmethod
+    def of_embeddings(
+        cls, backbone: Backbone, embeddings: Tensor, y: Tensor, n_classes: int, *, seed: int = 0
+    ) -> SoftmaxNetwork:
+        """See `GrowingClassifier.of_embeddings`: the weights are drawn, whatever the rows are."""
+        return cls(backbone, n_classes, seed=seed)
+
+    @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> SoftmaxNetwork:
         """See `DeepClassifier.from_config`."""
         return cls(backbone_from_config(config["backbone"]), config["n_classes"], seed=config["seed"])
 
-    def losses(self, x: Tensor, y: Tensor, generator: torch.Generator, n_rows: int) -> Tensor:
-        """See `DeepClassifier.losses`."""
-        return functional.cross_entropy(self.linear(self.backbone(x)), y, reduction="none")
+    def embedded_losses(self, embeddings: Tensor, y: Tensor, generator: torch.Generator, n_rows: int) -> Tensor:
+        """See `DeepClassifier.embedded_losses`."""
+        return functional.cross_entropy(self.linear(embeddings), y, reduction="none")
 
     def predictor(self) -> Predictor:
         """See `DeepClassifier.predictor`."""
         return lambda embeddings: torch.log_softmax(self.linear(embeddings), dim=-1)
+
+    def grown(self, embeddings: Tensor, y: Tensor, n_classes: int) -> SoftmaxNetwork:
+        """See `GrowingClassifier.grown`: the new classes' weights are drawn, whatever their rows are."""
+        made = SoftmaxNetwork(copy.deepcopy(self.backbone), n_classes, seed=self.config["seed"])
+        made.linear.to(self.linear.weight.device)
+        with torch.no_grad():
+            made.linear.weight[: self.n_classes] = self.linear.weight
+            made.linear.bias[: self.n_classes] = self.linear.bias
+        made.precision = self.precision
+        return made

@@ -7,7 +7,7 @@ does not fill a batch is left out of that epoch. Rows kept aside (`held_out_rows
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,7 +19,11 @@ from sureshot.deep.augmentation import random_crops, random_flips
 from sureshot.deep.base import DeepClassifier
 from sureshot.networks import LoopSettings, Processes, Scores, Trainable, differing_settings, milestones
 from sureshot.networks.backbones import as_inputs
+from sureshot.networks.precision import Precision, check_precision
 from sureshot.networks.seeds import generator_for
+
+Penalty = Callable[[Tensor, Tensor], Tensor]
+"""Of inputs (B, ...) as the backbone takes them and their embeddings (B, D), differentiable: what is added (B,)."""
 
 KIND = "deep_classifier"
 _MAY_DIFFER = {("training", "epochs")}
@@ -41,6 +45,7 @@ class ClassifierSettings:
     flip: bool = False  # training images also seen in a mirror
     validate_every: int = 1  # epochs; 0 for no validation
     select_by: Literal["accuracy", "nll"] = "accuracy"
+    precision: Precision = "float32"  # of the backbone
     seed: int = 0  # of the order of rows and of the noise
 
     def __post_init__(self) -> None:
@@ -56,6 +61,7 @@ class ClassifierSettings:
             raise ValueError(f"optimiser must be 'sgd' or 'adam', got {self.optimiser!r}")
         if self.select_by not in ("accuracy", "nll"):
             raise ValueError(f"select_by must be 'accuracy' or 'nll', got {self.select_by!r}")
+        check_precision(self.precision)
 
 
 class ClassifierTraining(Trainable):
@@ -73,6 +79,8 @@ class ClassifierTraining(Trainable):
         settings: ClassifierSettings,
         group: Processes,
         validation: tuple[Tensor, Tensor] | None = None,  # rows and labels kept aside
+        penalty: Penalty | None = None,  # added to the losses
+        batch_statistics: bool = True,  # of batch normalisation; False for running ones, where rows are few
     ) -> None:
         if len(x) != len(y) or not len(x):
             raise ValueError(f"x and y must have the same number of rows, at least one, got {len(x)} and {len(y)}")
@@ -88,6 +96,7 @@ class ClassifierTraining(Trainable):
             )
         self.name = classifier.name
         self.module = self.classifier = classifier.to(group.device)
+        classifier.precision = settings.precision
         self.settings = settings
         self.units_per_step = min(settings.batch_size, len(x))
         self.config = {
@@ -99,6 +108,7 @@ class ClassifierTraining(Trainable):
         self._x, self._y = x.to(group.device), y.to(group.device)
         self._validation = None if validation is None else tuple(part.to(group.device) for part in validation)
         self._order = (-1, y)  # of the rows, and the epoch it is of
+        self._penalty, self._batch_statistics = penalty, batch_statistics
 
     @property
     def rows_per_epoch(self) -> int:
@@ -149,7 +159,11 @@ class ClassifierTraining(Trainable):
             x = random_crops(x, self.settings.crop, generator)
         if self.settings.flip:
             x = random_flips(x, generator)
-        return self.classifier.losses(as_inputs(x), self._y[chosen], generator, len(self._x))
+        x = as_inputs(x)
+        self.classifier.train(self._batch_statistics)
+        embeddings = self.classifier.encoded(x)
+        losses = self.classifier.embedded_losses(embeddings, self._y[chosen], generator, len(self._x))
+        return losses if self._penalty is None else losses + self._penalty(x, embeddings)
 
     def differences(self, header: Mapping[str, Any]) -> list[str]:
         """Of settings, architecture and data; a run may be made longer."""

@@ -3,6 +3,8 @@
 from sureshot.estimators.base import LatentPrediction, Uncertainty
 from sureshot.estimators.classifier import GPClassifier
 from sureshot.estimators.few_shot import FewShotClassifier
+from sureshot.estimators.search import KernelSearchClassifier
+from sureshot.estimators.search_fitted import SearchStep, WeightedKernel
 from sureshot.estimators.tree import TopClasses, TreeGPClassifier
 from sureshot.estimators.tree_fitted import Memory
 from sureshot.estimators.tree_settings import TREE_PRESETS
@@ -11,9 +13,12 @@ __all__ = [
     "TREE_PRESETS",
     "FewShotClassifier",
     "GPClassifier",
+    "KernelSearchClassifier",
     "LatentPrediction",
     "Memory",
+    "SearchStep",
     "TopClasses",
     "TreeGPClassifier",
     "Uncertainty",
+    "WeightedKernel",
 ]

@@ -133,9 +133,13 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
         if known is None:
             rows = merge_rows(data.kept, codes, data.weight)
             return self._commit(TrainingSet(reader, data.columns, grown, rows, data.checked), None)
-        old, new = known.rows, (data.kept, codes, data.weight)
-        rows = merge_rows(*(np.concatenate(pair) for pair in zip((old.x, old.y, old.weight), new, strict=True)))
+        rows = self._with_rows(known.rows, LabelledRows(data.kept, codes, data.weight))
         return self._commit(TrainingSet(reader, known.columns, grown, rows, None), known if keep_settings else None)
+
+    def _with_rows(self, old: LabelledRows, new: LabelledRows) -> LabelledRows:
+        """All rows, merged where they repeat."""
+        pairs = ((old.x, new.x), (old.y, new.y), (old.weight, new.weight))
+        return merge_rows(*(np.concatenate(pair) for pair in pairs))
 
     def forget(self, classes: Any) -> Self:
         """Remove classes with all their rows; the others are as if these had never been seen, settings kept.

@@ -67,12 +67,7 @@ class Settings:
                 f"prior_mean must be a finite number; got {mean!r}. It is not learned: softmax and one-vs-each do not "
                 "depend on it; for the others compare a few values by leave_one_out_score_."
             )
-        jobs = given["n_jobs"]
-        if jobs is not None and (not isinstance(jobs, int | np.integer) or isinstance(jobs, bool) or jobs == 0):
-            raise ValueError(
-                f"n_jobs must be None, a positive number of jobs, or a negative one to count from all cores (-1); "
-                f"got {jobs!r}."
-            )
+        check_jobs(given["n_jobs"])
         weights = given["class_weight"]
         if not (isinstance(weights, Mapping | NoneType) or (isinstance(weights, str) and weights == "balanced")):
             raise ValueError(
@@ -108,6 +103,16 @@ class Settings:
 def is_precomputed(kernel: Any) -> bool:
     """Whether a kernel argument says that X is the kernel matrix."""
     return isinstance(kernel, str) and kernel == "precomputed"
+
+
+def check_jobs(jobs: Any) -> int | None:
+    """The number of jobs, as joblib takes it."""
+    if jobs is not None and (not isinstance(jobs, int | np.integer) or isinstance(jobs, bool) or jobs == 0):
+        raise ValueError(
+            f"n_jobs must be None, a positive number of jobs, or a negative one to count from all cores (-1); "
+            f"got {jobs!r}."
+        )
+    return None if jobs is None else int(jobs)
 
 
 def check_choice(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:

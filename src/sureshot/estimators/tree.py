@@ -55,6 +55,8 @@ class TreeGPClassifier(IncrementalClassifier):
         Output scales of the tree of the first session, and of all else.
     n_chains, n_sweeps : int, default=30 and 10
         Of Gibbs sampling.
+    construction : {"two_means", "balanced_random", "label_order"}, default="two_means"
+        Of the trees: similar classes together, as published; or without a look at the classes, to compare with.
 
     Attributes
     ----------
@@ -108,6 +110,7 @@ class TreeGPClassifier(IncrementalClassifier):
         novel_scale: float = 8.0,
         n_chains: int = 30,
         n_sweeps: int = 10,
+        construction: str = "two_means",
     ) -> None:
         self.strategy = strategy
         self.n_representatives = n_representatives
@@ -119,6 +122,7 @@ class TreeGPClassifier(IncrementalClassifier):
         self.novel_scale = novel_scale
         self.n_chains = n_chains
         self.n_sweeps = n_sweeps
+        self.construction = construction
 
     memory_ = FittedAttribute("memory")
     tree_ = FittedAttribute("tree")

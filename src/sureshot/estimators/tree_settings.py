@@ -11,7 +11,13 @@ import numpy as np
 from sureshot.estimators.settings import check_choice
 from sureshot.incremental.gaussian_classes import GaussianClasses
 from sureshot.incremental.strategy import Strategy
-from sureshot.incremental.tree_sessions import KERNELS, TreeInference, TreeSessions, TreeStrategyName
+from sureshot.incremental.tree_sessions import (
+    KERNELS,
+    TreeConstruction,
+    TreeInference,
+    TreeSessions,
+    TreeStrategyName,
+)
 
 RECOMMENDED = "recommended"
 STRATEGIES = (RECOMMENDED, *get_args(TreeStrategyName))
@@ -25,6 +31,7 @@ SETTINGS: dict[str, type] = {
     "novel_scale": float,
     "n_chains": int,
     "n_sweeps": int,
+    "construction": str,
 }
 """The arguments that make a strategy, with their types."""
 
@@ -65,14 +72,17 @@ def strategy_of(arguments: Mapping[str, Any]) -> Strategy:
     base_scale, novel_scale = (_scale(each, arguments[each]) for each in ("base_scale", "novel_scale"))
     kernel = check_choice("kernel", arguments["kernel"], ("auto", *KERNELS))
     inference = check_choice("inference", arguments["inference"], get_args(TreeInference))
+    construction = check_choice("construction", arguments["construction"], get_args(TreeConstruction))
     if name != RECOMMENDED:
         kernel = "unit_rbf" if kernel == "auto" else kernel
-        return TreeSessions(name, kernel, inference, n_representatives, base_scale, novel_scale, n_chains, n_sweeps)
-    for each, value in (("kernel", kernel), ("inference", inference)):
-        if value != "auto":
+        scales = base_scale, novel_scale
+        return TreeSessions(name, kernel, inference, n_representatives, *scales, n_chains, n_sweeps, construction)
+    chosen = {"kernel": (kernel, "auto"), "inference": (inference, "auto"), "construction": (construction, "two_means")}
+    for each, (value, default) in chosen.items():
+        if value != default:
             raise ValueError(
                 f"{each}={value!r} is for the strategies of trees, {', '.join(get_args(TreeStrategyName))}: with "
-                f"strategy='recommended' leave {each} on 'auto'."
+                f"strategy='recommended' leave {each} on {default!r}."
             )
     return GaussianClasses()
 

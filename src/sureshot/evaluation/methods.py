@@ -1,7 +1,8 @@
-"""Methods of class-incremental learning by name: baselines, and estimators with `partial_fit`.
+"""Methods of class-incremental learning by name: baselines, those that train a network, estimators with `partial_fit`.
 
-Every baseline of `sureshot.incremental.baselines` is here by its name; estimators get theirs from the functions below,
-whose keyword arguments are the options. An estimator that is to be offered is one function and one entry.
+Those of `sureshot.incremental.baselines` and `sureshot.incremental.trained` are here by their names; estimators get
+theirs from the functions below, whose keyword arguments are the options. An estimator that is to be offered is one
+function and one entry.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from sureshot.data.checks import near
 from sureshot.incremental.baselines import BASELINES, make_baseline
 from sureshot.incremental.herding import herded_rows
 from sureshot.incremental.method import Memory, SessionMethod
+from sureshot.incremental.trained import TRAINED, make_trained
 from sureshot.persistence import load_artifact
 
 OutlierScore = Callable[[Any, Any], np.ndarray]
@@ -115,12 +117,14 @@ class FewRows(SessionMethod):
 
 def make_method(
     name: str,
-    seed: int = 0,  # of estimators that draw; baselines draw nothing
+    seed: int = 0,  # of methods that draw; baselines draw nothing
     **options: Any,
 ) -> SessionMethod:
     """A method by one of `METHOD_NAMES`, with its options; `ValueError` for what it does not take."""
     if name in BASELINES:
         return make_baseline(name, **options)
+    if name in TRAINED:
+        return make_trained(name, seed, **options)
     if not isinstance(name, str) or name not in _ESTIMATORS:
         raise ValueError(f"no method called {name!r}{near(str(name), METHOD_NAMES)}; names: {', '.join(METHOD_NAMES)}")
     check_call_options(name, _ESTIMATORS[name], options, given_otherwise=("seed",))
@@ -148,11 +152,26 @@ def tree(
     *,
     seed: int = 0,
     strategy: Literal["recommended", "shared_root", "session", "rebuild"] = "recommended",
+    n_representatives: int = 5,  # this and all below of the strategies of trees
+    kernel: str = "auto",
+    inference: str = "auto",
+    n_chains: int = 30,
+    n_sweeps: int = 10,
+    construction: str = "two_means",
 ) -> SessionMethod:
     """`TreeGPClassifier` by one of its strategies."""
     from sureshot.estimators.tree import TreeGPClassifier
 
-    estimator = TreeGPClassifier(strategy, random_state=seed)
+    estimator = TreeGPClassifier(
+        strategy,
+        n_representatives,
+        kernel,
+        inference,
+        seed,
+        n_chains=n_chains,
+        n_sweeps=n_sweeps,
+        construction=construction,
+    )
     return EstimatorMethod(estimator, TreeGPClassifier.outlier_score, _stated_memory)
 
 
@@ -172,5 +191,5 @@ def model_file_numbers(estimator: Any) -> Memory:
 
 _ESTIMATORS: dict[str, Callable[..., SessionMethod]] = {"gp": gp, "tree": tree}
 
-METHOD_NAMES = (*BASELINES, *_ESTIMATORS)
+METHOD_NAMES = (*BASELINES, *_ESTIMATORS, *TRAINED)
 """Names of `make_method`."""

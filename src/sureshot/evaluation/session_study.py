@@ -16,11 +16,13 @@ import numpy as np
 import pandas as pd
 
 from sureshot.data.root import Root
+from sureshot.evaluation.encoding import encoded_sessions
 from sureshot.evaluation.kept_evaluations import KeptEvaluations
 from sureshot.evaluation.methods import make_method
 from sureshot.evaluation.session_config import SessionsConfig
 from sureshot.evaluation.sessions import Progress, SessionsEvaluation, evaluate_sessions
 from sureshot.incremental.session_data import load_sessions
+from sureshot.incremental.trained import TRAINED
 
 logger = logging.getLogger(__name__)
 
@@ -128,6 +130,10 @@ def run_study(
     for number, seed in enumerate(seeds):
         sessions = load_sessions(config.data.name, root, seed=seed, **config.data.options)
         described = described or sessions.description
+        encoded = sessions
+        if config.data.encoder is not None and any(one.name not in TRAINED for one in methods):
+            progress(f"seed {seed}: embeddings", number / len(seeds))
+            encoded = encoded_sessions(sessions, config.data.encoder)
         for place, one in enumerate(methods):
             start = (number * len(methods) + place) / (len(seeds) * len(methods))
 
@@ -138,15 +144,16 @@ def run_study(
 
             if one.shown in failures:
                 continue
-            evaluation = kept.find(sessions, one, seed)
+            shown = sessions if one.name in TRAINED else encoded
+            evaluation = kept.find(shown, one, seed)
             if evaluation is None:
                 try:
-                    evaluation = evaluate_sessions(make_method(one.name, seed, **one.options), sessions, tell)
+                    evaluation = evaluate_sessions(make_method(one.name, seed, **one.options), shown, tell)
                 except (TypeError, ValueError, MemoryError) as error:
                     logger.warning("%s is left out: %s", one.shown, error)
                     failures[one.shown] = f"seed {seed}: {error}"
                     continue
-                kept.keep(sessions, one, seed, evaluation)
+                kept.keep(shown, one, seed, evaluation)
             found[one.shown][seed] = evaluation
     left = {shown: by_seed for shown, by_seed in found.items() if shown not in failures}
     if not left:

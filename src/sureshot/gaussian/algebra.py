@@ -8,6 +8,8 @@ import warnings
 import torch
 from torch import Tensor
 
+from sureshot.gaussian.memory import IN_CACHE, blocks
+
 
 def times_vector(matrix: Tensor, vector: Tensor) -> Tensor:
     """Matrices (..., M, N) times vectors (..., N), giving (..., M).
@@ -34,6 +36,54 @@ def factor_plus_identity(matrix: Tensor) -> Tensor:
     """Lower Cholesky factor of ``I + matrix`` (..., N, N); overwrites the argument, so give it a temporary."""
     matrix.diagonal(dim1=-2, dim2=-1).add_(1)
     return torch.linalg.cholesky(matrix)
+
+
+def weighted_factors(
+    gram: Tensor,  # (M, N, N)
+    root: Tensor,  # (M, N)
+    out: Tensor | None = None,  # (M, N, N), not `gram`
+) -> Tensor:
+    """As `weighted_factor`, for many large matrices: a few at a time in a core's cache, and no memory but the result.
+
+    NaN where a matrix has no factor, because it overflows.
+    """
+    found = torch.empty_like(gram) if out is None else out
+    for part in blocks(len(found), gram.shape[-1] ** 2, IN_CACHE):
+        one = torch.mul(gram[part], root[part].unsqueeze(-1), out=found[part]).mul_(root[part].unsqueeze(-2))
+        one.diagonal(dim1=-2, dim2=-1).add_(1)
+        _factored(one)
+    return found
+
+
+def factors(
+    gram: Tensor,  # (M, N, N)
+    out: Tensor | None = None,  # (M, N, N)
+) -> Tensor:
+    """Lower Cholesky factors, in the same way."""
+    found = torch.empty_like(gram) if out is None else out
+    for part in blocks(len(found), gram.shape[-1] ** 2, IN_CACHE):
+        _factored(found[part].copy_(gram[part]))
+    return found
+
+
+def _factored(matrices: Tensor) -> None:
+    """Put the factors in the place of matrices (M, N, N)."""
+    info = torch.empty(len(matrices), dtype=torch.int32, device=matrices.device)
+    torch.linalg.cholesky_ex(matrices.mT, upper=True, out=(matrices.mT, info))
+    if bool((info > 0).any()):
+        matrices[info > 0] = math.nan
+
+
+def grown_triangle(
+    triangle: Tensor,  # (..., N, N), lower
+    below: Tensor,  # (..., B, N)
+    corner: Tensor,  # (..., B, B), lower
+) -> Tensor:
+    """A lower triangle (..., N + B, N + B) with more rows."""
+    n, size = triangle.shape[-1], triangle.shape[-1] + corner.shape[-1]
+    found = triangle.new_zeros(*triangle.shape[:-2], size, size)
+    found[..., :n, :n], found[..., n:, :n], found[..., n:, n:] = triangle, below, corner
+    return found
 
 
 def trace_of_inverse(factor: Tensor) -> Tensor:

@@ -46,6 +46,10 @@ class Posterior(ABC):
     def query_mean(self, cross: Tensor) -> Tensor:
         """The means of `query` alone, (..., C, Q): no factorisation is needed for them."""
 
+    def held(self) -> Posterior:
+        """The same for many calls of `query`: what each of them would find anew, found once, as memory allows."""
+        return self
+
     def query_variance(
         self,
         cross: Tensor,

@@ -34,7 +34,7 @@ from sureshot.data.class_splits import shuffled
 from sureshot.data.clinc150 import load_clinc150
 from sureshot.data.cub import load_cub
 from sureshot.data.embeddings import read_npz
-from sureshot.data.labelled import LabelledSet
+from sureshot.data.labelled import LabelledSet, places_within_classes
 from sureshot.data.mini_imagenet import load_miniimagenet32
 from sureshot.data.root import DataError, Root
 from sureshot.data.session_lists import SessionLists, cub_lists, miniimagenet32_lists
@@ -86,6 +86,7 @@ def clinc150(
     shots: int = 5,
     n_sessions: int | None = None,  # after the base session; as many as there are intents for by default
     base_shots: int | None = None,  # all 100 queries by default
+    test_shots: int | None = None,  # test queries of each intent, the first ones; all 30 by default
     seed: int = 0,  # of the order of the intents and the shots
 ) -> Sessions:
     """Intents of CLINC150 (sentence embeddings); its own training and test queries, and those out of scope."""
@@ -94,6 +95,12 @@ def clinc150(
         LabelledSet(torch.from_numpy(x), torch.from_numpy(y), data.intent_names)
         for x, y in ((data.x_train, data.y_train), (data.x_test, data.y_test))
     )
+    if test_shots is not None:
+        if test_shots < 1:
+            raise DataError(f"test_shots={test_shots}, expected at least 1")
+        test = test.select_rows(
+            (places_within_classes(test.y, torch.arange(len(test))) < test_shots).nonzero().flatten()
+        )
     base, novel = session_classes(data.intent_names, n_base, way, n_sessions, seed)
     return Sessions.drawn(
         train,

@@ -39,7 +39,7 @@ from sureshot.incremental.temperature import loss_and_temperature
 from sureshot.kernels.expression import Expression
 from sureshot.kernels.leaves import RBF, Linear, Matern
 from sureshot.tree.beam import leading_classes
-from sureshot.tree.build import build_tree, class_prototypes, directions_of
+from sureshot.tree.build import balanced_random_tree, build_tree, class_prototypes, directions_of, label_order_tree
 from sureshot.tree.class_tree import ClassTree
 from sureshot.tree.gibbs import run_tree_gibbs
 from sureshot.tree.mean_field import fit_tree_mean_field
@@ -52,6 +52,7 @@ from sureshot.tree.shared_rows import N_INDUCING, InducingFeatures, SharedRows, 
 
 TreeStrategyName = Literal["shared_root", "session", "rebuild"]
 TreeInference = Literal["auto", "mean_field", "gibbs", "natural_gradient"]
+TreeConstruction = Literal["two_means", "balanced_random", "label_order"]
 
 KERNELS = ("unit_rbf", "unit_matern32", "cosine")
 """Names of kernels on rows of unit length, with the length-scale 1 of the paper."""
@@ -74,9 +75,11 @@ class Problem:
 
     def same_as(self, other: Problem) -> bool:
         """Whether all numbers are equal."""
-        return self.n_classes == other.n_classes and all(
-            torch.equal(mine, theirs)
-            for mine, theirs in ((self.x, other.x), (self.y, other.y), (self.weight, other.weight))
+        return (
+            self.n_classes == other.n_classes
+            and torch.equal(self.x, other.x)
+            and torch.equal(self.y, other.y)
+            and torch.equal(self.weight, other.weight)
         )
 
 
@@ -187,6 +190,7 @@ class TreeSessions(Strategy):
     novel_scale: float = 8.0  # and of all else
     n_chains: int = 30
     n_sweeps: int = 10
+    construction: TreeConstruction = "two_means"  # of a block's tree; the others are to be compared with
 
     def groups(self, rows: ClassRows) -> Tensor:
         """See `Strategy.groups`: clusters of k-means."""
@@ -270,9 +274,7 @@ class TreeSessions(Strategy):
             inference = "mean_field" if is_first and self.name != "rebuild" else "gibbs"
         scale = self.base_scale if is_first and self.name != "rebuild" else self.novel_scale
         x, y = problem.x, problem.y
-        tree = (
-            ClassTree(((0, 1),)) if is_root else build_tree(class_prototypes(x, y, problem.n_classes, problem.weight))
-        )
+        tree = ClassTree(((0, 1),)) if is_root else self._tree(problem, seed)
         kernel = _kernel(self.kernel, x)
         if not len(x):
             return Solved(problem, _without_rows(tree, kernel, x, scale), 0.0)
@@ -297,6 +299,13 @@ class TreeSessions(Strategy):
             generator=generator,
         )
         return Solved(problem, sampled, math.nan)
+
+    def _tree(self, problem: Problem, seed: int) -> ClassTree:
+        if self.construction == "balanced_random":
+            return balanced_random_tree(problem.n_classes, seed)
+        if self.construction == "label_order":
+            return label_order_tree(problem.n_classes)
+        return build_tree(class_prototypes(problem.x, problem.y, problem.n_classes, problem.weight))
 
 
 def _tempered(model: TreeModel, temperature: float) -> TreeModel:

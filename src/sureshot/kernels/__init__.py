@@ -1,7 +1,7 @@
 """Kernels as values: expressions that print as mathematics, evaluate in batches, and convert to and from GPyTorch.
 
-* `RBF`, `Matern`, `RationalQuadratic`, `GammaExponential`, `Periodic`, `Linear`, `Cosine`, `Polynomial` and `Constant`
-  are the leaves; ``+``, ``*``, `Scale`, `Columns` and `UnitSphere` compose them.
+* `RBF`, `Matern`, `RationalQuadratic`, `GammaExponential`, `Periodic`, `Linear`, `CenteredLinear`, `Cosine`,
+  `Polynomial` and `Constant` are the leaves; ``+``, ``*``, `Scale`, `Columns` and `UnitSphere` compose them.
 * `make_kernel` gives a preset (`KERNEL_NAMES`) as a GPyTorch kernel, `preset_kernel` as an expression; any GPyTorch
   kernel works wherever a kernel is accepted.
 * `evaluate` gives a kernel's matrix as a plain, exactly symmetric tensor, `describe` its formula.
@@ -17,6 +17,7 @@ from sureshot.kernels.expression import KINDS, Expression
 from sureshot.kernels.expression_json import kernel_from_json
 from sureshot.kernels.features import ExplicitFeatures, feature_map
 from sureshot.kernels.gpytorch_kernels import (
+    CenteredLinearKernel,
     CosineKernel,
     GammaExponentialKernel,
     ScaledPolynomialKernel,
@@ -24,6 +25,7 @@ from sureshot.kernels.gpytorch_kernels import (
 )
 from sureshot.kernels.leaves import (
     RBF,
+    CenteredLinear,
     Constant,
     Cosine,
     GammaExponential,
@@ -40,6 +42,8 @@ __all__ = [
     "KERNEL_NAMES",
     "KINDS",
     "RBF",
+    "CenteredLinear",
+    "CenteredLinearKernel",
     "Columns",
     "Constant",
     "Cosine",

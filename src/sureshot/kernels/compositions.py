@@ -19,6 +19,7 @@ from sureshot.kernels import checks
 from sureshot.kernels.expression import Expression, kernel
 from sureshot.kernels.fields import part, parts, scalar, setting, vector
 from sureshot.kernels.gpytorch_kernels import UnitSphereKernel
+from sureshot.kernels.shared_rows import SharedRows
 from sureshot.kernels.unit_sphere import unit_rows
 
 
@@ -30,6 +31,9 @@ class Sum(Expression):
 
     def values(self, x1: Tensor, x2: Tensor, paired: bool) -> Tensor:
         return reduce(add, (term.values(x1, x2, paired) for term in self.kernels))
+
+    def on(self, rows: SharedRows) -> Tensor:
+        return reduce(add, (term.on(rows) for term in self.kernels))
 
     def rank(self, width: int) -> int | None:
         known = [rank for term in self.kernels if (rank := term.rank(width)) is not None]
@@ -55,6 +59,9 @@ class Product(Expression):
     def values(self, x1: Tensor, x2: Tensor, paired: bool) -> Tensor:
         return reduce(mul, (factor.values(x1, x2, paired) for factor in self.kernels))
 
+    def on(self, rows: SharedRows) -> Tensor:
+        return reduce(mul, (factor.on(rows) for factor in self.kernels))
+
     def __str__(self) -> str:
         return " x ".join(map(_factor, self.kernels))
 
@@ -69,6 +76,9 @@ class Scale(Expression):
     def values(self, x1: Tensor, x2: Tensor, paired: bool) -> Tensor:
         scale = self.outputscale.unsqueeze(-1)
         return self.base_kernel.values(x1, x2, paired) * (scale if paired else scale.unsqueeze(-1))
+
+    def on(self, rows: SharedRows) -> Tensor:
+        return self.base_kernel.on(rows) * self.outputscale[..., None, None]
 
     def rank(self, width: int) -> int | None:
         return self.base_kernel.rank(width)
@@ -92,6 +102,9 @@ class Columns(Expression):
     def values(self, x1: Tensor, x2: Tensor, paired: bool) -> Tensor:
         first = self._of(x1)
         return self.base_kernel.values(first, first if x2 is x1 else self._of(x2), paired)
+
+    def on(self, rows: SharedRows) -> Tensor:
+        return self.base_kernel.on(rows.of(self.columns))
 
     @property
     def width(self) -> None:

@@ -35,6 +35,7 @@ from torch import Tensor
 
 from sureshot.kernels.fields import Role, columns, format_value, part, parts, same_value, scalar, setting, vector
 from sureshot.kernels.gpytorch_kernels import set_values
+from sureshot.kernels.shared_rows import SharedRows
 
 
 class Expression(ABC):
@@ -62,6 +63,10 @@ class Expression(ABC):
 
         `x2` is the same object as `x1` when they are the same rows.
         """
+
+    def on(self, rows: SharedRows) -> Tensor:
+        """The kernel (..., N, M) of rows that share what kernels are made of; not exactly symmetric, as `values`."""
+        return self.values(rows.x1, rows.x2, False)
 
     def rank(self, width: int) -> int | None:
         """Number of features R on rows of this width; None where no finite features are known."""

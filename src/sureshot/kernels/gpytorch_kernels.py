@@ -61,6 +61,20 @@ class CosineKernel(_OnTheSphere):
         return u1.new_ones(u1.shape[:-1]) if u2 is u1 else (u1 * u2).sum(-1)
 
 
+class CenteredLinearKernel(gpytorch.kernels.LinearKernel):
+    """The linear kernel of rows less a fixed centre (D,), a buffer; takes what `gpytorch.kernels.LinearKernel` does."""
+
+    center: Tensor
+
+    def __init__(self, center: Tensor, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.register_buffer("center", center)
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """Kernel matrix (..., N, M), or with `diag` the values (..., N) of paired rows."""
+        return super().forward(x1 - self.center, x2 - self.center, diag=diag, **params)
+
+
 class UnitSphereKernel(_OnTheSphere):
     """Any kernel, evaluated on rows normalised to unit length.
 

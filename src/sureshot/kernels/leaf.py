@@ -10,6 +10,7 @@ from torch import Tensor
 
 from sureshot.kernels.distances import squared_distances
 from sureshot.kernels.expression import Expression
+from sureshot.kernels.shared_rows import SharedRows
 
 
 class Leaf(Expression):
@@ -54,6 +55,11 @@ class Stationary(Leaf):
         else:
             squared = ((x1 - x2) / lengthscale).square().sum(-1)
         return self.of_squared_distance(squared.unsqueeze(-1)).squeeze(-1)
+
+    def on(self, rows: SharedRows) -> Tensor:
+        if self.lengthscale.shape[-1] > 1:
+            return super().on(rows)
+        return self.of_squared_distance(rows.squared / self.lengthscale.square().unsqueeze(-1))
 
 
 def inner_products(first: Tensor, second: Tensor, paired: bool) -> Tensor:

@@ -21,8 +21,15 @@ from torch import Tensor
 from sureshot.kernels import checks
 from sureshot.kernels.expression import Expression, kernel
 from sureshot.kernels.fields import columns, format_value, scalar, setting, vector
-from sureshot.kernels.gpytorch_kernels import CosineKernel, GammaExponentialKernel, ScaledPolynomialKernel, set_values
+from sureshot.kernels.gpytorch_kernels import (
+    CenteredLinearKernel,
+    CosineKernel,
+    GammaExponentialKernel,
+    ScaledPolynomialKernel,
+    set_values,
+)
 from sureshot.kernels.leaf import Leaf, Stationary, broadcast_over_pairs, inner_products
+from sureshot.kernels.shared_rows import SharedRows
 from sureshot.kernels.unit_sphere import unit_rows
 
 
@@ -76,6 +83,14 @@ class GammaExponential(Stationary):
         power = squared.clamp_min(torch.finfo(squared.dtype).tiny).pow(self.gamma.unsqueeze(-1).unsqueeze(-1) / 2)
         return (-power.masked_fill(squared == 0, 0)).exp()
 
+    def on(self, rows: SharedRows) -> Tensor:
+        if self.lengthscale.shape[-1] > 1:
+            return super().on(rows)
+        # An exponential of shared logarithms takes a tenth of the time of a power.
+        logs = rows.log_squared.clamp_min(math.log(torch.finfo(rows.x1.dtype).tiny))
+        power = (self.gamma[..., None, None] / 2 * (logs - 2 * self.lengthscale.log().unsqueeze(-1))).exp()
+        return (-power.masked_fill(rows.squared == 0, 0)).exp()
+
 
 @kernel({gk.PeriodicKernel: ()})
 class Periodic(Leaf):
@@ -109,11 +124,43 @@ class Linear(Leaf):
         first = self.features(x1)
         return inner_products(first, first if x2 is x1 else self.features(x2), paired)
 
+    def on(self, rows: SharedRows) -> Tensor:
+        return super().on(rows) if self.variance.shape[-1] > 1 else self.variance.unsqueeze(-1) * rows.products
+
     def rank(self, width: int) -> int:
         return width
 
     def features(self, x: Tensor) -> Tensor:
         return x * self._row(self.variance, x).sqrt()
+
+
+@kernel({CenteredLinearKernel: ("center",)})
+class CenteredLinear(Leaf):
+    """``sum_d v_d (x_d - w_d) (x'_d - w_d)`` with a fixed centre w (..., D), where all of its functions are zero."""
+
+    center: Tensor = vector()
+    variance: Tensor = columns(default=1.0, natural=lambda width: 1 / width)
+    preserves_stationarity = False
+
+    def values(self, x1: Tensor, x2: Tensor, paired: bool) -> Tensor:
+        first = self.features(x1)
+        return inner_products(first, first if x2 is x1 else self.features(x2), paired)
+
+    def on(self, rows: SharedRows) -> Tensor:
+        if self.variance.shape[-1] > 1:
+            return super().on(rows)
+        first, second = (self.center @ x.mT for x in (rows.x1, rows.x2))
+        shift = self.center.square().sum(-1)[..., None, None] - first.unsqueeze(-1) - second.unsqueeze(-2)
+        return self.variance.unsqueeze(-1) * (rows.products + shift)
+
+    def rank(self, width: int) -> int:
+        return width
+
+    def features(self, x: Tensor) -> Tensor:
+        return (x - self.center.unsqueeze(-2)) * self._row(self.variance, x).sqrt()
+
+    def __str__(self) -> str:
+        return f"CenteredLinear({format_value(self.variance)})"
 
 
 @kernel({CosineKernel: ("center",)})
@@ -150,6 +197,9 @@ class Constant(Leaf):
         return broadcast_over_pairs(self.constant, paired).expand(
             *batch, x1.shape[-2], *(() if paired else x2.shape[-2:-1])
         )
+
+    def on(self, rows: SharedRows) -> Tensor:
+        return self.constant[..., None, None].expand(*self.constant.shape, len(rows.x1), len(rows.x2))
 
     def rank(self, width: int) -> int:
         return 1

@@ -128,29 +128,21 @@ def _by_variance(
     # Below machine precision a variance changes nothing, but its root would make gradients noise.
     floor = torch.finfo(mean.dtype).eps
     is_large = variance >= _LARGE_VARIANCE
-
-    def evaluate(m: Tensor, v: Tensor, above: Tensor) -> Tensor:
-        m = m.unsqueeze(-1)
-        # Each rule sees only variances it is good at, so that the unused one cannot spoil gradients.
-        below_root = torch.where(above, torch.ones_like(v), v.clamp_min(floor)).sqrt().unsqueeze(-1)
-        if not bool(above.any()):
-            return small(m, below_root)
-        above_root = torch.where(above, v, torch.ones_like(v)).sqrt().unsqueeze(-1)
-        if bool(above.all()):
-            return large(m, above_root)
-        return torch.where(above, large(m, above_root), small(m, below_root))
-
     # Blocks that stay in the cache: a seventh of the time of blocks that only fit the memory.
     size = max(1, min(MAX_NUMBERS, IN_CACHE) // n_nodes)
-    if mean.numel() <= size:
-        return evaluate(mean, variance, is_large)
-    flat = zip(
-        mean.reshape(-1).split(size),
-        variance.reshape(-1).split(size),
-        is_large.reshape(-1).split(size),
-        strict=True,
-    )
-    return torch.cat([evaluate(*block) for block in flat]).reshape(shape)
+
+    def evaluate(rule: Callable[[Tensor, Tensor], Tensor], m: Tensor, v: Tensor) -> Tensor:
+        parts = zip(m.reshape(-1, 1).split(size), v.clamp_min(floor).sqrt().reshape(-1, 1).split(size), strict=True)
+        return torch.cat([rule(*part) for part in parts])
+
+    above = int(is_large.sum())
+    if above in (0, mean.numel()):
+        return evaluate(large if above else small, mean, variance).reshape(shape)
+    # Each rule sees only the variances it is good at.
+    found = torch.empty_like(mean)
+    for rule, chosen in ((small, ~is_large), (large, is_large)):
+        found[chosen] = evaluate(rule, mean[chosen], variance[chosen])
+    return found
 
 
 @lru_cache(maxsize=8)

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sureshot.gaussian.posterior import LatentMoments, ProblemPosterior
+from sureshot.gaussian.memory import OF_DRAWS
+from sureshot.gaussian.posterior import LatentMoments, Posterior, ProblemPosterior
 from sureshot.gaussian.prior import Prior
 from sureshot.gaussian.sites import Sites
 from sureshot.inference.gibbs import GibbsResult, predictive_moments, run_gibbs
@@ -45,6 +46,12 @@ class ChainPosterior(ProblemPosterior):
     def query_mean(self, cross: Tensor) -> Tensor:
         """See `Posterior.query_mean`."""
         return self.prior.condition(self.result.sites).query_mean(cross)
+
+    def held(self) -> Posterior:
+        """See `Posterior.held`: all chains conditioned, where that is one block of theirs."""
+        sites = self.result.sites
+        fits = sites.precision.numel() * self.prior.width <= OF_DRAWS
+        return self.prior.condition(sites) if fits else self
 
 
 def run_tree_gibbs(

@@ -36,15 +36,12 @@ def side_log_probabilities(
 ) -> SideLogProbabilities:
     """Log probabilities of left, ``sigma(-f)``, and right, ``sigma(f)``, elementwise.
 
-    The integrals are those of `sureshot.likelihoods.Logistic`, `log_expected_sigmoid` of both sides, normalised:
-    20-point Gauss-Hermite quadrature where that is accurate, and a rule that is where it is not.
+    The integral is `log_expected_sigmoid` of the less likely side: 20-point Gauss-Hermite quadrature where that is
+    accurate, and a rule that is where it is not. `sureshot.likelihoods.Logistic` integrates both sides and normalises
+    them, which is the same up to the error of the quadrature.
     """
     distance = mean.abs()
-    if rule == "plug_in":
-        less = logsigmoid(-distance)
-    else:
-        less, more = log_expected_sigmoid(-distance, variance), log_expected_sigmoid(distance, variance)
-        less = less - torch.logaddexp(less, more)
+    less = logsigmoid(-distance) if rule == "plug_in" else log_expected_sigmoid(-distance, variance)
     more = torch.log1p(-less.exp())
     to_the_left = mean < 0
     return SideLogProbabilities(torch.where(to_the_left, more, less), torch.where(to_the_left, less, more))

@@ -62,14 +62,14 @@ class TreePart:
             mean = self.settings.mean[without].unsqueeze(-1).expand_as(variance)
             yield without.nonzero().flatten() + self.first, slice(None), LatentMoments(mean[None], variance[None])
         for fitted in self.buckets:
-            problems = fitted.problems
+            problems, posterior = fitted.problems, fitted.posterior.held()
             count, n = problems.bucket.rows.shape
             width = n if self.shared.rank is None or n <= self.shared.whole else self.shared.rank
             # Few enough to stay near the cache, enough that factors are not read for a few queries each time.
             at_once = min(AT_ONCE, max(_NEAR_CACHE, count * width**2))
             for part in blocks(len(queries.variance), count * width, at_once):
                 own = self.shared.bucket_queries(problems.bucket, problems.scale, self.shared.cut(queries, part))
-                mean, variance = (values.squeeze(-2) for values in fitted.posterior.query(*own))
+                mean, variance = (values.squeeze(-2) for values in posterior.query(*own))
                 chains = (-1, *mean.shape[-2:])
                 yield problems.nodes + self.first, part, LatentMoments(mean.reshape(chains), variance.reshape(chains))
 

@@ -48,9 +48,9 @@ def collect(campaign: ImageCampaign, results: Path, **options: Any) -> Outcome:
 def test_a_page_of_what_is_there(results: Path, tmp_path: Path) -> None:
     outcome = collect(CUB, results)
     complete, failed, missing = outcome.findings
-    assert complete == "3 of 28 cells have a result; they took 3.0 hours (the last run of each)."
+    assert complete == "3 of 36 cells have a result; they took 3.0 hours (the last run of each)."
     assert "`dkt-paper-cosine-5shot-seed0-standard-bfloat16`: diverged at step 7" in failed
-    assert missing.startswith("Not run: 24 cells, 1 of `")
+    assert missing.startswith("Not run: 32 cells, 1 of `")
     table = next(table for table in outcome.tables if table.name == "scores-5-way-5-shot")
     assert list(table.frame["learner"]) == ["ove_mean_field_pl", "ove_gibbs_pl", "protonet"]  # by NLL
     assert list(table.frame["kernel"]) == ["cosine", "cosine", ""]
@@ -74,6 +74,43 @@ def test_a_page_of_what_is_there(results: Path, tmp_path: Path) -> None:
 def test_few_missing_cells_are_named(results: Path) -> None:
     outcome = collect(CUB, results, learners=("protonet", "dkt", "matchingnet"), shots=(5,))
     assert outcome.findings[-1] == "Not run: `matchingnet-paper-cosine-5shot-seed0-standard-bfloat16`."
+
+
+def test_results_of_another_meaning_of_a_preset_are_left_out_by_name(results: Path, make_record: Any) -> None:
+    cell, *_ = CUB.cells(ImageCampaignConfig(shots=(5,), learners=("cdkt_ml",)))
+    record = make_record("cdkt_ml", 0.6) | {"key": cell.key, "labels": cell.labels, "settings": cell.settings()}
+    record["preset_values"] = cell.preset_values() | {"warm_start": False}
+    (results / CUB.name / f"{cell.key}.json").write_text(json.dumps(record))
+    outcome = collect(CUB, results, learners=("protonet", "cdkt_ml", "matchingnet"), shots=(5,))
+    rest = "5shot-seed0-standard-bfloat16"
+    assert outcome.findings[1:] == (
+        f"Left out, as its preset had another warm_start: `{cell.key}`.",
+        f"Not run: `matchingnet-paper-cosine-{rest}`, `cdkt_ml-paper-temperature-1-cosine-{rest}`, "
+        f"`cdkt_ml-recommended-cosine-{rest}`.",
+    )
+    assert "cdkt_ml" not in set(outcome.tables[0].frame["learner"])
+
+
+def test_one_learner_under_several_settings(results: Path, make_record: Any) -> None:
+    """Every row in the tables, with calibration errors by both procedures; in figures the papers' settings only."""
+    numbers = {"paper": 0.6, "paper, temperature 1": 0.5, "recommended": 0.7}
+    for cell in CUB.cells(ImageCampaignConfig(shots=(5,), learners=("cdkt_ml",))):
+        record = make_record("cdkt_ml", numbers[str(cell.labels["preset"])], least_errors=(0.02, 0.03))
+        record |= {"key": cell.key, "labels": cell.labels, "settings": cell.settings(), **cell.notes()}
+        (results / CUB.name / f"{cell.key}.json").write_text(json.dumps(record))
+    outcome = collect(CUB, results, learners=("protonet", "cdkt_ml"), shots=(5,))
+    tables = {table.name: table.frame for table in outcome.tables}
+    rows = tables["scores-5-way-5-shot"]
+    mine = rows[rows["learner"] == "cdkt_ml"]
+    assert dict(zip(mine["preset"], mine["accuracy"], strict=True)) == numbers
+    errors = tables["calibration-5-way-5-shot"]
+    assert set(errors["learner"]) == {"cdkt_ml"}
+    assert set(errors["P ece"]) == {0.02}
+    assert set(errors["P mce"]) == {0.06}
+    assert set(errors["T mce"]) == {0.02}
+    [panel] = next(picture for picture in outcome.pictures if picture.name == "accuracy").figure.axes
+    assert len(panel.containers) == 2  # error bars: one for each learner
+    assert [verdict.holds for verdict in outcome.verdicts if "temperature below 1" in verdict.claim] == [True]
 
 
 def test_results_in_any_precision_are_shown_and_the_first_decides(results: Path) -> None:

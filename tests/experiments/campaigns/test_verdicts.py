@@ -110,6 +110,50 @@ def test_orderings_that_the_papers_found_on_some_benchmarks(
     assert claims == ([] if claimed is None else [claimed])
 
 
+def test_what_a_temperature_below_one_gains(make_record: Any) -> None:
+    one = "paper, temperature 1"
+    records = [
+        make_record("cdkt_ml", 0.60),
+        make_record("cdkt_ml", 0.56, preset=one),
+        make_record("cdkt_ml", 0.40, preset="recommended"),
+        make_record("cdkt_pl", 0.60, shots=1),
+        make_record("cdkt_pl", 0.58, shots=1, preset=one),
+    ]
+    found = {verdict.claim: verdict for verdict in paper_verdicts(score_frame(records), None)}
+    gained = found["5-way 5-shot: cdkt_ml gains 3 to 5 points by a temperature below 1"]
+    assert gained.holds
+    assert gained.measured == "0.6000 against 0.5600: difference +0.0400, standard error 0.0042"
+    assert not found["5-way 1-shot: cdkt_pl gains 3 to 5 points by a temperature below 1"].holds
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize(
+    ("least", "repeated", "claims"),
+    [
+        ((0.01, 0.04), "miniimagenet-cub", {"ECE": True, "MCE": False}),
+        ((0.01, 0.04), "miniimagenet", {"MCE": False}),
+        ((0.03, 0.01), "omniglot-emnist", {"ECE": False}),
+        ((0.01, 0.01), "cub", {}),
+        (None, "omniglot-emnist", {"ECE": True}),
+    ],
+)
+def test_the_lowest_calibration_error(
+    make_record: Any, least: tuple[float, float] | None, repeated: str, claims: dict[str, bool]
+) -> None:
+    """By the procedure of the paper where there is one, else by one temperature; among the papers' learners."""
+    records = [
+        make_record("cdkt_ml", 0.2, tempered_ece=0.01, least_errors=least),
+        make_record("protonet", 0.2, tempered_ece=0.02, least_errors=least and (0.02, 0.02)),
+        make_record("ove_mean_field_pl", 0.2, preset="recommended", tempered_ece=0.001, least_errors=least and (0, 0)),
+    ]
+    verdicts = paper_verdicts(score_frame(records), repeated)
+    how = "a temperature of lowest {}" if least else "one temperature"
+    assert {verdict.claim: verdict.holds for verdict in verdicts} == {
+        f"5-way 5-shot: cdkt_ml has the lowest {name} of all ({how.format(name)})": holds
+        for name, holds in claims.items()
+    }
+
+
 METHODS = {
     "ove_gibbs_ml": "OVE cosine ML",
     "ove_gibbs_pl": "OVE cosine PL",

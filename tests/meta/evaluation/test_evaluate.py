@@ -16,7 +16,8 @@ from scipy.special import log_softmax
 from sureshot.data.labelled import LabelledSet
 from sureshot.meta.episodes import EpisodeProtocol, EpisodeSampler
 from sureshot.meta.evaluation import Evaluation, compare, evaluate
-from sureshot.meta.evaluation.passes import draw_tasks
+from sureshot.meta.evaluation.calibration import at_temperature
+from sureshot.meta.evaluation.passes import Exam, draw_tasks, task_inputs
 from sureshot.meta.learners import Learner, make_learner
 from sureshot.metrics import summarise
 from sureshot.networks.backbones import make_backbone
@@ -83,6 +84,33 @@ def test_the_temperature_mends_a_learner_that_is_too_sure(
     assert tempered.nll.mean < plain.nll.mean / 2
     assert tempered.ece.mean < plain.ece.mean / 2
     np.testing.assert_array_equal(found.per_task["none"].right, found.per_task["temperature"].right)
+
+
+def test_temperatures_of_the_lowest_calibration_errors(
+    data: LabelledSet, validation: LabelledSet, make_protonet: MakeProtoNet
+) -> None:
+    """Two more variants with temperatures of their own; each has the lowest error of its kind on validation tasks."""
+    learner = make_protonet(0.5)
+    options = {"validation": validation, "n_tasks": 60, "validation_tasks": 40}
+    found = quick(learner, data, least_errors=True, **options)
+    assert set(found.calibration) == {"none", "temperature", "least_ece", "least_mce"}
+    usual = quick(learner, data, **options)
+    assert set(usual.calibration) == {"none", "temperature"}
+    assert usual.calibration["temperature"].as_dict() == found.calibration["temperature"].as_dict()
+    # On the tasks that the temperatures were found on, by the evaluation itself.
+    sampler = EpisodeSampler(validation, PROTOCOL)
+    exam = Exam.draw(sampler, 40, 0, "validation tasks")
+    answers = exam.answers(learner, task_inputs(learner, validation.x), generator_for(0, "validation adaptation"))
+    for variant, score in (("least_ece", "ece"), ("least_mce", "mce")):
+        chosen = found.calibration[variant].temperature
+        assert 1.0 < chosen < 10
+        errors = {
+            t: getattr(summarise(at_temperature(answers[0], t), answers[1]), score)
+            for t in (chosen, 1.0, 0.8 * chosen, 1.3 * chosen, found.calibration["temperature"].temperature)
+        }
+        assert errors[chosen] == min(errors.values())
+    with pytest.raises(ValueError, match="least_errors needs validation classes"):
+        quick(learner, data, least_errors=True)
 
 
 def test_the_temperature_never_sees_test_classes(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import nn
 
 from sureshot.likelihoods import OneVsEach, Softmax
 from sureshot.meta.learners.gp import GaussianProcessLearner, class_major
+from sureshot.meta.learners.mean_field import MeanField
 from sureshot.meta.learners.prediction import class_probabilities
 from sureshot.meta.learners.presets import GP_LEARNER_NAMES, PRESETS, gaussian_process_settings
 from sureshot.meta.learners.registry import learner_from_config, make_learner
@@ -72,6 +74,27 @@ def test_values_that_an_option_does_not_take_are_refused(name: str, option: str,
 def test_options_that_would_change_nothing_are_refused(name: str, option: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"the option {option} of {name} would change nothing: it belongs to"):
         gaussian_process_settings(name, "recommended", **{option: value})
+
+
+WARM = {"warm_start": True, "covariance_first": True}
+QUIRKS = {"random_shapes": True, "detach_tilting": True}
+
+
+@pytest.mark.parametrize(
+    ("name", "released"),
+    [("cdkt_ml", QUIRKS | {"released_bound": True}), ("cdkt_pl", QUIRKS | {"predictive_split": "first_rows"})],
+)
+def test_the_presets_of_cdkt(name: str, released: dict[str, Any]) -> None:
+    """Algorithm 1 of the paper; every quirk of its code; and cold steps by options."""
+    paper, code = (asdict(gaussian_process_settings(name, preset)) for preset in ("paper", "released-code"))
+    assert paper["n_steps"] == 2
+    assert paper["n_steps_prediction"] == 20
+    assert {key: paper[key] for key in WARM} == WARM
+    assert not any(paper[key] == value for key, value in released.items())
+    assert {key: code[key] for key in code if code[key] != paper[key]} == released | {"n_steps_prediction": 30}
+    cold = make_learner(name, identity(), preset="paper", warm_start=False, covariance_first=False)
+    assert isinstance(cold, GaussianProcessLearner)
+    assert cold.training_inference == MeanField(cold.training_inference.likelihood, 2)
 
 
 def test_a_learner_keeps_the_settings_that_it_was_made_with() -> None:

@@ -132,7 +132,7 @@ def test_each_process_carries_its_own_tasks_over(
 ) -> None:
     """Two processes carry what one carries: the checkpoint holds all tasks, and any number of processes resumes it."""
     settings = {
-        "learner": {"name": "cdkt_ml", "preset": "paper", "options": {"warm_start": True}},
+        "learner": {"name": "cdkt_ml", "preset": "paper"},
         "training": SETTINGS | {"episodes": 14, "checkpoint_every": 7},
     }
     run_two(TRAINING, tmp_path, settings)

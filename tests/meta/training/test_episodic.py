@@ -128,7 +128,7 @@ def test_a_warm_start_is_resumed_too(configure: Configure, data: FewShotData, tm
         if round(fraction * 24) == 12:
             raise Interrupted
 
-    warm = configure(learner={"name": "cdkt_ml", "preset": "paper", "options": {"warm_start": True}})
+    warm = configure(learner={"name": "cdkt_ml", "preset": "paper"})
     train(warm, tmp_path / "whole", data=data)
     with pytest.raises(Interrupted):
         train(warm, tmp_path / "resumed", data=data, progress=interrupt)
@@ -139,7 +139,7 @@ def test_a_warm_start_is_resumed_too(configure: Configure, data: FewShotData, tm
     assert carried == {f"carried.{name}" for name in ("y", "mean", "variance", "precision", "shape")}
     best = load_checkpoint(tmp_path / "whole" / "best.safetensors").artifact.arrays
     assert not any(name.startswith("carried.") for name in best)
-    cold = configure(learner={"name": "cdkt_ml", "preset": "paper"})
+    cold = configure(learner={"name": "cdkt_ml", "preset": "paper", "options": {"warm_start": False}})
     train(cold, tmp_path / "cold", data=data)
     assert read_log(tmp_path / "cold") != read_log(tmp_path / "whole")
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sureshot.data.checks import listed
+from sureshot.incremental.arriving import check_finite, checked_labels, numbered
 from sureshot.incremental.method import Memory, SessionMethod
 
 State = TypeVar("State")
@@ -65,7 +65,7 @@ class Baseline(SessionMethod, Generic[State]):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn the base session; one class is enough, and one row."""
-        x, labels = self._rows(X, None), _labels(y, len(np.asarray(X)))
+        x, labels = self._rows(X, None), checked_labels(y, len(np.asarray(X)))
         classes, codes = np.unique(labels, return_inverse=True)
         with torch.no_grad():
             state = self._learnt(x, torch.from_numpy(codes), len(classes))
@@ -77,16 +77,8 @@ class Baseline(SessionMethod, Generic[State]):
         known = self._known
         if known is None:
             return self.fit(X, y)
-        x, labels = self._rows(X, known.n_features), _labels(y, len(np.asarray(X)))
-        if (labels.dtype.kind in "US") != (known.classes.dtype.kind in "US"):
-            raise ValueError(
-                f"y has labels such as {labels.tolist()[0]!r}, but the classes known so far are such as "
-                f"{known.classes.tolist()[0]!r}: give labels of one type."
-            )
-        new = np.setdiff1d(labels, known.classes)
-        classes = np.concatenate([known.classes, new])
-        number = {label: place for place, label in enumerate(classes.tolist())}
-        codes = torch.tensor([number[label] for label in labels.tolist()])
+        x, labels = self._rows(X, known.n_features), checked_labels(y, len(np.asarray(X)))
+        classes, codes = numbered(labels, known.classes)
         with torch.no_grad():
             state = self._grown(known.state, x, codes, len(classes))
         self._known = _Known(classes, known.n_features, state)
@@ -124,23 +116,5 @@ class Baseline(SessionMethod, Generic[State]):
             )
         if n_features is not None and values.shape[1] != n_features:
             raise ValueError(f"X: expected {n_features} columns, as in the base session, got {values.shape[1]}.")
-        bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
-        if len(bad):
-            raise ValueError(
-                f"X: NaN or infinite numbers in {len(bad)} of {len(values)} rows (the first is row {bad[0]}): fill "
-                "them in or drop these rows."
-            )
+        check_finite(values)
         return torch.from_numpy(values.astype(np.float64))
-
-
-def _labels(y: Any, n_rows: int) -> np.ndarray:
-    """Labels (n,), whole numbers, booleans or text."""
-    labels = np.asarray(y)
-    if labels.dtype.kind == "O" and all(isinstance(label, str) for label in labels.ravel().tolist()):
-        labels = labels.astype(str)
-    if labels.shape != (n_rows,):
-        raise ValueError(f"y: expected {n_rows} labels, one for each row of X, got shape {labels.shape}.")
-    if labels.dtype.kind not in "iubU":
-        some = listed([repr(label) for label in labels[:3].tolist()])
-        raise ValueError(f"y: expected whole numbers or text, got type {labels.dtype} ({some}).")
-    return labels

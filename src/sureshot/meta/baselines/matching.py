@@ -28,9 +28,10 @@ from torch import Tensor
 from sureshot.meta.baselines.full_context import QueryReader, SupportReader
 from sureshot.meta.baselines.logits import LogitsPosterior, mean_cross_entropy, only_present
 from sureshot.meta.learners.base import seeded
-from sureshot.meta.learners.embedding import EmbeddingLearner, Precision
+from sureshot.meta.learners.embedding import EmbeddingLearner
 from sureshot.meta.tasks import TaskRows, Tasks
 from sureshot.networks.backbones.base import Backbone
+from sureshot.networks.precision import Precision
 
 _FLOOR = 1e-6
 

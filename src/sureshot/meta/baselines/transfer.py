@@ -28,9 +28,10 @@ from sureshot.meta.baselines.base_classes import BaseClassifier
 from sureshot.meta.baselines.head_training import HeadTraining, train_heads
 from sureshot.meta.baselines.heads import CosineHead, Head, LinearHead
 from sureshot.meta.baselines.logits import LogitsPosterior, only_present
-from sureshot.meta.learners.embedding import EmbeddingLearner, Precision
+from sureshot.meta.learners.embedding import EmbeddingLearner
 from sureshot.meta.tasks import TaskRows, Tasks
 from sureshot.networks.backbones.base import Backbone
+from sureshot.networks.precision import Precision
 
 _FEW_CLASSES = 200
 

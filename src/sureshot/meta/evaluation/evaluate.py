@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import get_args
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from sureshot.data.checks import near
@@ -20,7 +21,14 @@ from sureshot.data.corruptions import CORRUPTIONS, SEVERITIES
 from sureshot.data.labelled import LabelledSet
 from sureshot.meta.episodes import EpisodeProtocol, EpisodeSampler
 from sureshot.meta.evaluation.accuracy import Accuracy, summarise_accuracy
-from sureshot.meta.evaluation.calibration import Calibration, at_temperature, summarise_calibration, temperature_of
+from sureshot.meta.evaluation.calibration import (
+    LEAST_ERRORS,
+    Calibration,
+    at_temperature,
+    summarise_calibration,
+    temperature_of,
+    temperature_of_least_error,
+)
 from sureshot.meta.evaluation.estimate import Result
 from sureshot.meta.evaluation.out_of_episode import OutOfEpisode, detect, outlier_scores
 from sureshot.meta.evaluation.passes import Adapted, Exam, Progress, device_of, task_inputs
@@ -55,7 +63,8 @@ class Evaluation(Result):
     seed: int
     batch_size: int
     accuracy: Accuracy
-    calibration: Mapping[str, Calibration]  # by variant: "none", and "temperature" if validation classes were given
+    # By variant: "none", "temperature" if validation classes were given, and those of `least_errors`.
+    calibration: Mapping[str, Calibration]
     temperature: FittedTemperature | None
     out_of_episode: OutOfEpisode | None
     robustness: Robustness | None
@@ -74,6 +83,9 @@ def evaluate(
     batch_size: int | None = None,  # tasks adapted at a time; chosen from the protocol so that memory stays bounded
     validation: LabelledSet | None = None,  # with these classes, and only with them, there is the variant "temperature"
     validation_tasks: int = VALIDATION_TASKS,  # tasks of validation classes that the temperature is fitted on
+    # Also the variants "least_ece" and "least_mce", as some papers report: temperatures that minimise a calibration
+    # error of those tasks. Needs `validation`.
+    least_errors: bool = False,
     # Tasks for out-of-episode detection, 0 for none. Left out, with a note in the log, if there are fewer classes than
     # twice the way.
     out_of_episode: int = 1000,
@@ -94,20 +106,26 @@ def evaluate(
     """
     _check_counts(n_tasks, n_batches, batch_size, validation_tasks, out_of_episode, robustness)
     _check_corruptions(corruptions, severities, corrupted)
+    if least_errors and validation is None:
+        raise ValueError("least_errors needs validation classes: pass validation, or leave it out")
     tell = progress or (lambda what, fraction: None)
     sampler = EpisodeSampler(data, protocol)
     tell("embedding", 0.0)
     inputs = task_inputs(learner, data.x)
     fitted = None
+    temperatures = {"none": 1.0}
     if validation is not None:
         tell("temperature on validation classes", 0.0)
-        fitted = fit_on_validation(
-            learner, validation, protocol, n_tasks=validation_tasks, seed=seed, batch_size=batch_size
+        answers, used, n_answered = _validation_answers(
+            learner, validation, protocol, validation_tasks, seed, batch_size
         )
+        fitted = FittedTemperature(temperature_of(*answers), used, n_answered)
+        temperatures["temperature"] = fitted.value
+        if least_errors:
+            temperatures |= {name: temperature_of_least_error(*answers, error) for name, error in LEAST_ERRORS.items()}
     exam = Exam.draw(sampler, n_tasks, seed, batch_size=batch_size)
     adapted = exam.adapt(learner, inputs, generator_for(seed, "adaptation", device=device_of(learner)))
-    per_task = _score_variants(_reported(adapted, n_tasks, tell), fitted)
-    temperatures = {"none": 1.0, "temperature": 1.0 if fitted is None else fitted.value}
+    per_task = _score_variants(_reported(adapted, n_tasks, tell), temperatures)
     plain = per_task["none"]
     n_robust = min(robustness, n_tasks)
     if n_robust and data.x.dim() != 4:
@@ -159,6 +177,19 @@ def fit_on_validation(
     If there are fewer validation classes than the protocol's way, tasks of all of them are used; the result says so.
     Tasks of many ways are fewer than `n_tasks`, so that their probabilities fit into memory.
     """
+    answers, used, n_answered = _validation_answers(learner, validation, protocol, n_tasks, seed, batch_size)
+    return FittedTemperature(temperature_of(*answers), used, n_answered)
+
+
+def _validation_answers(
+    learner: Learner,
+    validation: LabelledSet,
+    protocol: EpisodeProtocol,
+    n_tasks: int,
+    seed: int,
+    batch_size: int | None,
+) -> tuple[tuple[NDArray[np.float64], NDArray[np.int64]], EpisodeProtocol, int]:
+    """`Exam.answers` of the learner to tasks of validation classes, the protocol of these and their number."""
     low, high = (min(way, validation.n_classes) for way in protocol.ways)
     used = replace(protocol, way=low if low == high else (low, high))
     if used != protocol:
@@ -170,17 +201,17 @@ def fit_on_validation(
     wanted = min(n_tasks, max(1, _VALUES_FOR_TEMPERATURE // (high**2 * used.query_range[1])))
     exam = Exam.draw(sampler, wanted, seed, "validation tasks", batch_size=batch_size)
     noise = generator_for(seed, "validation adaptation", device=device_of(learner))
-    answers = exam.answers(learner, task_inputs(learner, validation.x), noise)
-    return FittedTemperature(temperature_of(*answers), used, wanted)
+    return exam.answers(learner, task_inputs(learner, validation.x), noise), used, wanted
 
 
-def _score_variants(adapted: Iterator[Adapted], fitted: FittedTemperature | None) -> dict[str, TaskScores]:
-    parts: dict[str, list[TaskScores]] = {"none": []} if fitted is None else {"none": [], "temperature": []}
+def _score_variants(adapted: Iterator[Adapted], temperatures: Mapping[str, float]) -> dict[str, TaskScores]:
+    """Scores of each variant; "none" is what the learner says, to the bit."""
+    parts: dict[str, list[TaskScores]] = {name: [] for name in temperatures}
     for batch in adapted:
-        parts["none"].append(score_tasks(batch.probabilities, batch.query_y, batch.query_mask))
-        if fitted is not None:
-            tempered = at_temperature(batch.probabilities, fitted.value, batch.class_mask)
-            parts["temperature"].append(score_tasks(tempered, batch.query_y, batch.query_mask))
+        for name, temperature in temperatures.items():
+            said = batch.probabilities
+            tempered = said if name == "none" else at_temperature(said, temperature, batch.class_mask)
+            parts[name].append(score_tasks(tempered, batch.query_y, batch.query_mask))
     return {name: join(scores) for name, scores in parts.items()}
 
 

@@ -14,15 +14,13 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from sureshot.meta.learners.base import Latents, Learner, TaskPosterior, require_finite
 from sureshot.meta.tasks import TaskRows, Tasks
-
-Precision = Literal["float32", "bfloat16"]
+from sureshot.networks.precision import Precision, check_precision, encode
 
 ROWS_PER_PASS = 512
 """Inputs embedded at a time in evaluation, where batch normalisation does not couple rows; a constant, since noise is
@@ -78,8 +76,7 @@ class EmbeddingLearner(Learner):
         tasks_per_pass: int = 1,  # how many tasks share batch normalisation in training
     ) -> None:
         super().__init__()
-        if precision not in ("float32", "bfloat16"):
-            raise ValueError(f"precision must be 'float32' or 'bfloat16', got {precision!r}")
+        check_precision(precision)
         if tasks_per_pass < 1:
             raise ValueError(f"tasks_per_pass must be at least 1, got {tasks_per_pass}")
         self.register_buffer("centre", None)
@@ -140,9 +137,5 @@ class EmbeddingLearner(Learner):
         return tasks.with_inputs(embedded[:, :n_support], embedded[:, n_support:])
 
     def _pass(self, rows: Tensor) -> Tensor:
-        if rows.dim() == 4:
-            rows = rows.contiguous(memory_format=torch.channels_last)
-        with torch.autocast(rows.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
-            embedded = self.backbone(rows)
-        embedded = self.normalised(embedded.float() if embedded.dtype == torch.bfloat16 else embedded)
+        embedded = self.normalised(encode(self.backbone, rows, self.precision))
         return embedded if self.training or self.centre is None else embedded - self.centre

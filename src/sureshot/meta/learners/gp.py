@@ -32,11 +32,12 @@ from sureshot.likelihoods.base import Likelihood
 from sureshot.likelihoods.quadrature import marginal_variance
 from sureshot.meta.learners.absent_classes import ABSENT_MEAN
 from sureshot.meta.learners.base import Latents, mean_over_rows
-from sureshot.meta.learners.embedding import EmbeddedPosterior, EmbeddingLearner, Precision
+from sureshot.meta.learners.embedding import EmbeddedPosterior, EmbeddingLearner
 from sureshot.meta.learners.prediction import TASK_RULES, TaskRule, class_probabilities, temper
 from sureshot.meta.learners.task_inference import TaskInference, TaskProblem
 from sureshot.meta.learners.task_kernel import TaskKernel
 from sureshot.meta.tasks import TaskRows, Tasks
+from sureshot.networks.precision import Precision
 
 MOST_SHOTS = 20
 """More labelled rows of each class than these do not change the temperature any more: fitted at one and five shots, its

@@ -21,7 +21,7 @@ from sureshot.members import members
 from sureshot.meta.baselines.base_classes import BaseClassifier
 from sureshot.meta.baselines.heads import LinearHead
 from sureshot.meta.baselines.transfer import TransferLearner
-from sureshot.meta.learners.embedding import EmbeddingLearner, Precision
+from sureshot.meta.learners.embedding import EmbeddingLearner
 from sureshot.meta.learners.gp import GaussianProcessLearner
 from sureshot.meta.learners.label_regression import LabelRegression
 from sureshot.meta.learners.logistic_softmax_gibbs import LogisticSoftmaxGibbs
@@ -36,6 +36,7 @@ from sureshot.meta.learners.presets import (
 )
 from sureshot.meta.learners.task_inference import TaskInference
 from sureshot.meta.learners.task_kernel import TaskKernel
+from sureshot.networks.precision import Precision
 
 _BASELINES: dict[str, type[EmbeddingLearner]] = members(EmbeddingLearner, "sureshot.meta.baselines")
 

@@ -58,6 +58,10 @@ class Backbone(nn.Module, ABC):
     def encode(self, x: Tensor) -> Tensor:
         """`forward` for rows whose shape is right."""
 
+    def stages(self) -> list[nn.Module]:
+        """Parts whose outputs are maps (B, channels, H, W), in the order of a pass; none of a backbone for vectors."""
+        return []
+
 
 def as_inputs(x: Tensor) -> Tensor:
     """What a backbone takes: bytes of images as float32 in [0, 1], everything else as float32."""

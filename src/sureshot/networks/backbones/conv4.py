@@ -63,3 +63,7 @@ class Conv4(Backbone):
         # flatten follows the logical order (channel, row, column) whatever the memory format
         features: Tensor = self.blocks(explicit_channels_last(x)).flatten(1)
         return features
+
+    def stages(self) -> list[nn.Module]:
+        """The four blocks."""
+        return list(self.blocks)

@@ -83,6 +83,10 @@ class ResNet12(Backbone):
         maps: Tensor = self.blocks(explicit_channels_last(x))
         return maps.mean((2, 3)) if self.average_pool else maps.flatten(1)
 
+    def stages(self) -> list[nn.Module]:
+        """The four blocks."""
+        return list(self.blocks)
+
 
 class BasicBlock(nn.Module):
     """Two 3x3 convolutions and a shortcut; (B, n_in, H, W) to (B, n_out, H / stride, W / stride)."""
@@ -156,3 +160,7 @@ class ResNet18(Backbone):
         maps = self.layer4(self.layer3(self.layer2(self.layer1(maps.relu()))))
         features: Tensor = self.head(maps.mean((2, 3)))
         return features
+
+    def stages(self) -> list[nn.Module]:
+        """Four, of two blocks each."""
+        return [self.layer1, self.layer2, self.layer3, self.layer4]

@@ -1,0 +1,82 @@
+"""Time of sequential Monte Carlo over kernel structures: one more datum, and proposals; two classes, one thread.
+
+Run: ``pytest benchmarks/test_structure.py --benchmark-only``. Times are processor time of the one thread, so that
+other work on the machine disturbs them less. ``extra_info`` holds milliseconds beside the aim, and for the growth in
+the number of rows the exponent that is fitted to the times: 2 where a datum costs O(N^2), 3 where it costs a new
+factorisation.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sureshot.structure.contrasts import Contrasts
+from sureshot.structure.grammar import Grammar, KernelPrior
+from sureshot.structure.rejuvenation_data import Data
+from sureshot.structure.smc import SmcState, extended
+
+N_COLUMNS, N_PARTICLES = 8, 32
+AIM_MS = 50.0  # of one more datum at 300 rows
+SIZES = (100, 200, 400, 800, 1600)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def weighed(n: int, n_particles: int = N_PARTICLES) -> tuple[SmcState, torch.Tensor, torch.Tensor]:
+    """Particles with n rows, of kernels of the prior; and a row more."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(n + 1, N_COLUMNS, generator=generator, dtype=torch.float64)
+    y = (x[:, 0] + 0.5 * torch.randn(n + 1, generator=generator, dtype=torch.float64) > 0).long()
+    state = SmcState.start(KernelPrior(Grammar(), N_COLUMNS), n_particles, 2, generator)
+    for part in torch.arange(n).split(100):
+        state, _ = extended(state, x[part], y[part], 2, generator)
+    return state, x[n:], y[n:]
+
+
+@pytest.mark.benchmark(timer=time.process_time)
+def test_one_more_datum(benchmark: Any) -> None:
+    state, x, y = weighed(300)
+    benchmark(extended, state, x, y, 2, torch.Generator().manual_seed(1))
+    benchmark.extra_info |= {"milliseconds": 1e3 * benchmark.stats.stats.median, "aim": AIM_MS}
+
+
+def test_growth_of_a_datum(benchmark: Any) -> None:
+    times = []
+    for n in SIZES:
+        state, x, y = weighed(n, 8)
+        spent = []
+        for _ in range(7):
+            begin = time.process_time()
+            extended(state, x, y, 2, torch.Generator().manual_seed(1))
+            spent.append(time.process_time() - begin)
+        times.append(min(spent))
+    exponents = np.diff(np.log(times)) / np.diff(np.log(SIZES))
+    benchmark.extra_info |= {
+        "milliseconds": {n: 1e3 * spent for n, spent in zip(SIZES, times, strict=True)},
+        "exponent": float(np.polyfit(np.log(SIZES), np.log(times), 1)[0]),
+        "exponent of the last doubling": float(exponents[-1]),
+    }
+    benchmark.pedantic(lambda: None)
+
+
+@pytest.mark.benchmark(timer=time.process_time)
+@pytest.mark.parametrize("n", [30, 100, 300])
+def test_proposals(benchmark: Any, n: int) -> None:
+    """One proposal for each particle: kernels, matrices, factors, likelihoods."""
+    state, _, _ = weighed(n)
+    data = Data.of(state.prior, state.x, Contrasts.of_labels(state.y, 2))
+    places = range(N_PARTICLES)
+    benchmark(lambda: data.proposed(state.latent, places, state.particles).log_likelihood)
+    benchmark.extra_info["milliseconds a particle"] = 1e3 * benchmark.stats.stats.median / N_PARTICLES

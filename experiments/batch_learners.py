@@ -1,0 +1,147 @@
+"""Classifiers whose rows come in batches, all classes announced: ours and the peers, asked in one way.
+
+Some learn from a batch what it says and forget it, others are fitted anew to all rows so far, or to the latest. What
+cannot be fitted to rows of one class says what is known by the rule of succession until there are two.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from sklearn.preprocessing import StandardScaler
+
+from sureshot.metrics import summarise
+
+LEAST_PROBABILITY = 1e-6
+"""Smaller ones are raised to it before they are scored, for all alike."""
+
+
+class BatchLearner(ABC):
+    """What an experiment asks."""
+
+    says_probabilities = True
+    """Whether they mean more than which class is the likeliest."""
+
+    @abstractmethod
+    def learn(
+        self,
+        x: np.ndarray,  # (B, D)
+        y: np.ndarray,  # (B,)
+    ) -> None:
+        """Take in a batch."""
+
+    @abstractmethod
+    def probabilities(self, x: np.ndarray) -> np.ndarray:
+        """Class probabilities of rows (n, C), classes in sorted order."""
+
+
+class Incremental(BatchLearner):
+    """An estimator with ``partial_fit``, as it comes."""
+
+    def __init__(self, model: Any, classes: np.ndarray, **options: Any) -> None:
+        self.model, self.classes, self.options = model, classes, options
+
+    def learn(self, x: np.ndarray, y: np.ndarray) -> None:
+        """See `BatchLearner`."""
+        self.model.partial_fit(x, y, classes=self.classes, **self.options)
+
+    def probabilities(self, x: np.ndarray) -> np.ndarray:
+        """See `BatchLearner`."""
+        found: np.ndarray = self.model.predict_proba(x)
+        return found
+
+
+class Scaled(BatchLearner):
+    """An estimator with ``partial_fit`` on columns that are standardised by all rows so far."""
+
+    def __init__(self, model: Any, classes: np.ndarray) -> None:
+        self.model, self.classes, self.scaler = model, classes, StandardScaler()
+        self.says_probabilities = hasattr(model, "predict_proba")
+
+    def learn(self, x: np.ndarray, y: np.ndarray) -> None:
+        """See `BatchLearner`."""
+        self.model.partial_fit(self.scaler.partial_fit(x).transform(x), y, classes=self.classes)
+
+    def probabilities(self, x: np.ndarray) -> np.ndarray:
+        """See `BatchLearner`; all or nothing of a classifier that has none."""
+        x = self.scaler.transform(x)
+        if self.says_probabilities:
+            found: np.ndarray = self.model.predict_proba(x)
+            return found
+        return (self.model.predict(x)[:, None] == self.classes).astype(float)
+
+
+class Refitted(BatchLearner):
+    """An estimator that is fitted to all rows so far, standardised, or the latest of them."""
+
+    def __init__(self, make: Callable[[], Any], classes: np.ndarray, window: int | None = None) -> None:
+        self.make, self.classes, self.window = make, classes, window
+        self.x, self.y = np.empty((0, 0)), classes[:0]
+
+    def learn(self, x: np.ndarray, y: np.ndarray) -> None:
+        """See `BatchLearner`."""
+        if len(self.y):
+            x, y = np.concatenate([self.x, x]), np.concatenate([self.y, y])
+        first = 0 if self.window is None else -self.window
+        self.x, self.y = x[first:], y[first:]
+        self.scaler = StandardScaler().fit(self.x)
+        self.model = self.make().fit(self.scaler.transform(self.x), self.y) if len(np.unique(self.y)) > 1 else None
+
+    def probabilities(self, x: np.ndarray) -> np.ndarray:
+        """See `BatchLearner`."""
+        found = np.zeros((len(x), len(self.classes)))
+        if self.model is None:
+            counts = (self.y[:, None] == self.classes).sum(axis=0) + 1
+            return found + counts / counts.sum()
+        found[:, np.searchsorted(self.classes, self.model.classes_)] = self.model.predict_proba(
+            self.scaler.transform(x)
+        )
+        return found
+
+
+def river_is_installed() -> bool:
+    """Whether the adaptive random forest can be run."""
+    return find_spec("river") is not None
+
+
+class AdaptiveForest(BatchLearner):
+    """River's adaptive random forest (Gomes et al. 2017), row by row."""
+
+    def __init__(self, classes: np.ndarray, seed: int) -> None:
+        from river.forest import ARFClassifier
+
+        self.model, self.classes = ARFClassifier(seed=seed), classes
+
+    def learn(self, x: np.ndarray, y: np.ndarray) -> None:
+        """See `BatchLearner`."""
+        for row, label in zip(x.tolist(), y.tolist(), strict=True):
+            self.model.learn_one(dict(enumerate(row)), label)
+
+    def probabilities(self, x: np.ndarray) -> np.ndarray:
+        """See `BatchLearner`."""
+        answers: list[Mapping[Any, float]] = [self.model.predict_proba_one(dict(enumerate(row))) for row in x.tolist()]
+        found = np.array([[answer.get(label, 0.0) for label in self.classes.tolist()] for answer in answers])
+        nothing = found.sum(axis=1) == 0
+        found[nothing] = 1 / len(self.classes)
+        return found / found.sum(axis=1, keepdims=True)
+
+
+def scores(
+    p: np.ndarray,  # (n, C)
+    y: np.ndarray,  # (n,)
+    classes: np.ndarray,  # (C,)
+) -> dict[str, float]:
+    """Accuracy, NLL, Brier score and calibration error."""
+    clipped = np.clip(p, LEAST_PROBABILITY, None)
+    found = summarise(clipped / clipped.sum(axis=1, keepdims=True), y, classes=classes)
+    return {"accuracy": found.accuracy, "nll": found.nll, "brier": found.brier, "ece": found.ece}
+
+
+def quiet() -> warnings.catch_warnings:
+    """A context without the warnings of peers (unconverged fits, classes without rows): their scores show them."""
+    return warnings.catch_warnings(action="ignore")

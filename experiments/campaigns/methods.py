@@ -1,0 +1,104 @@
+"""Cells of methods on small tables and streams: a method by name on data, and what its protocol draws.
+
+A cell takes seconds to minutes, so it has no checkpoint: one that was killed begins anew. What an estimator stands for
+is part of the settings, so changed defaults make a result stale.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from experiments.campaigns.cells import FAILED, Cell
+from sureshot.data.checks import near
+from sureshot.estimators import KernelSearchClassifier
+from sureshot.estimators.search_settings import SearchSettings
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class MethodCell(Cell):
+    """A method, and the protocol that it meets."""
+
+    data: str
+    method: str  # as tables call it
+    protocol: Mapping[str, str | int]  # its name and what distinguishes its runs, such as ``{"protocol": "offline"}``
+    estimator: Mapping[str, Any]  # `described`
+    further: Mapping[str, Any] = field(default_factory=dict)  # settings that all cells of the campaign share
+
+    @property
+    def key(self) -> str:  # type: ignore[override]
+        """Data, method and protocol."""
+        protocol = [value if isinstance(value, str) else f"{name}{value}" for name, value in self.protocol.items()]
+        return "-".join(_slug(part) for part in (self.data, self.method, *protocol))
+
+    @property
+    def labels(self) -> dict[str, str | int]:  # type: ignore[override]
+        """The same by name."""
+        return {"data": self.data, "method": self.method, **self.protocol}
+
+    def settings(self) -> dict[str, Any]:
+        """Everything that determines the result."""
+        found: dict[str, Any] = json.loads(
+            json.dumps({**self.labels, "estimator": dict(self.estimator), **self.further})
+        )
+        return found
+
+    def notes(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+    def stale(self, record: Record) -> str | None:
+        """Other settings."""
+        return None if record.get("settings") == self.settings() else "it was made with other settings"
+
+
+def described(estimator: Any) -> dict[str, Any]:
+    """What an estimator is, as JSON values: its class and arguments, a grammar with its numbers."""
+    arguments = estimator.get_params(deep=False)
+    found = {name: repr(value) for name, value in arguments.items()}
+    if isinstance(estimator, KernelSearchClassifier):
+        settings = SearchSettings.checked(arguments)
+        found["grammar"] = json.dumps(settings.grammar.to_json())
+        found["rejuvenation"] = repr(settings.smc(None).rejuvenation)
+    return {"class": type(estimator).__name__, **found}
+
+
+def check_names(what: str, names: Sequence[str], known: Sequence[str]) -> None:
+    """ValueError for a name that is not known."""
+    for name in names:
+        if name not in known:
+            raise ValueError(f"there is no {what} {name!r}{near(name, known)}; choose of: {'; '.join(known)}")
+
+
+def paired(
+    frame: pd.DataFrame,  # a row for each method and run
+    column: str,
+    ours: str,
+    other: str,
+) -> tuple[float, float, int]:
+    """Mean of what our method has more than another in a column, its standard error, over how many common runs."""
+    wide = frame.pivot_table(index="run", columns="method", values=column)
+    if ours not in wide or other not in wide:
+        return np.nan, np.nan, 0
+    gap = (wide[ours] - wide[other]).dropna()
+    error = float(gap.std(ddof=1) / np.sqrt(len(gap))) if len(gap) > 1 else np.nan
+    return float(gap.mean()), error, len(gap)
+
+
+def what_is_missing(records: Sequence[Record], cells: Sequence[Cell]) -> list[str]:
+    """How many cells have a result, and which failed."""
+    there = [record for record in records if FAILED not in record]
+    lines = [f"{len(there)} of {len(cells)} cells have a result."]
+    failed = [str(record["key"]) for record in records if FAILED in record]
+    return lines + ([f"Failed: {', '.join(failed)}."] if failed else [])
+
+
+def _slug(text: str | int) -> str:
+    return "-".join("".join(c if c.isalnum() or c == "_" else " " for c in str(text)).split())

@@ -1,0 +1,51 @@
+"""A rehearsal of sessions among the base classes: where settings of later sessions are chosen.
+
+Methods that train their network in sessions have learning rates and weights of penalties, which must not be chosen on
+test photographs, and novel classes have no rows but their shots. So some base classes play the novel ones: a network is
+trained on the others, and two sessions bring a few rows of each. Base classes are asked about by the rows that the
+campaign keeps aside, novel ones by all their rows that were not shown.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from sureshot.data.class_splits import shuffled
+from sureshot.data.train_test import TrainTestData
+from sureshot.deep import held_out_rows
+from sureshot.incremental.sessions import Session, Sessions
+
+ENDING = "-rehearsal"
+"""Of the names of data that are a rehearsal."""
+
+_N_SESSIONS, _SHOTS = 2, 5
+_SEED = 0  # of the choice of classes and shots: settings are chosen once
+
+
+def rehearsal(
+    base: TrainTestData,  # the base classes
+    aside: float,  # share of their training rows that is kept aside
+    way: int,  # classes of a later session
+) -> tuple[TrainTestData, Sessions]:
+    """What the network of the rehearsal learns, and the sessions."""
+    rows, name = base.train, base.name + ENDING
+    y, kept = rows.y.numpy(), held_out_rows(rows.y, aside, _SEED).numpy()
+    order = shuffled(rows.n_classes, _SEED)
+    novel = order[: _N_SESSIONS * way].reshape(_N_SESSIONS, way)
+    known = np.sort(order[_N_SESSIONS * way :])
+    is_known = np.isin(y, known)
+    later = [_session(y, classes) for classes in novel]
+    is_shot = np.zeros(len(y), dtype=bool)
+    is_shot[[row for session in later for row in session.rows]] = True
+    first = Session(tuple(known.tolist()), tuple(np.flatnonzero(is_known & ~kept).tolist()))
+    asked = torch.from_numpy(np.where(is_known, kept, ~is_shot))
+    sessions = Sessions(rows, rows.select_rows(asked), (first, *later), name, "a rehearsal among base classes")
+    classes, is_aside = rows.select_classes(known.tolist()), torch.from_numpy(kept[is_known])
+    learnt = TrainTestData(classes.select_rows(~is_aside), classes.select_rows(is_aside), name, sessions.description)
+    return learnt, sessions
+
+
+def _session(y: np.ndarray, classes: np.ndarray) -> Session:
+    rows = [np.random.default_rng([_SEED, c]).permutation(np.flatnonzero(y == c))[:_SHOTS] for c in classes.tolist()]
+    return Session(tuple(classes.tolist()), tuple(np.concatenate(rows).tolist()))

@@ -1,0 +1,300 @@
+"""``sureshot search``: a posterior over kernels of a table, or of a stream of rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sureshot.cli import console, options
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from sureshot.data import DataTable
+    from sureshot.estimators import KernelSearchClassifier, SearchStep
+
+SHOWN = 8
+"""Structures and batches in a terminal; the report and JSON have all."""
+
+
+class Rows(NamedTuple):
+    """What is learnt, part by part, and what is asked about."""
+
+    parts: list[np.ndarray]  # row numbers of `table` that come together, in the order in which they come
+    table: DataTable
+    test: DataTable | None  # None if no row is left for it
+    baseline: Any  # the frequencies of the classes, with scikit-learn's contract
+    streamed: bool
+
+
+def search(
+    data: options.LabelledData,
+    target: options.Target = None,
+    particles: options.Particles = 32,
+    structure: options.Structure = None,
+    grammar: options.Grammar = "default",
+    window: options.Window = None,
+    rejuvenation: options.Rejuvenation = 2,
+    schedule: options.Schedule = "logarithmic",
+    batches: options.Batches = None,
+    batch_size: options.BatchSize = None,
+    test: options.TestFile = None,
+    hold_out: options.HoldOut = 0.2,
+    seed: options.FitSeed = 0,
+    output: options.OptionalModelFile = None,
+    report: options.ReportFolder = None,
+    quiet: console.QuietOption = False,
+    as_json: console.JsonOption = False,
+) -> None:
+    """Find kernels that explain a table: sums and products of simple ones, weighted by how well they predict.
+
+    Scores are of rows that were held out, or of another file (--test), beside those of the classes' frequencies.
+    """
+    with console.guarded(as_json, quiet):
+        if output is not None:
+            console.check_output(output, data)
+        console.check_folder(report)
+        if batches is not None and batch_size is not None:
+            raise ValueError("--batches and --batch-size exclude each other: either a column or a number divides rows")
+        with console.progress(f"reading {data}", quiet):
+            rows = _read(data, target, batches, batch_size, test, hold_out, seed)
+        from sureshot.cli.reporting import facts, take
+        from sureshot.estimators.search import KernelSearchClassifier
+
+        if window is not None and not rows.streamed and len(rows.parts[0]) > window:
+            console.note(f"{window} rows are drawn: --batches or --batch-size take {data.name} as a stream of all rows")
+        assert rows.table.y is not None
+        model = KernelSearchClassifier(
+            particles,
+            grammar,
+            n_rejuvenation=rejuvenation,
+            schedule=_schedule(schedule),
+            structure=structure,
+            window=window,
+            random_state=seed,
+        )
+        start, stream = time.perf_counter(), []
+        with _watched(model, rows, quiet):
+            for number, part in enumerate(rows.parts):
+                X, y = take(rows.table.X, part), rows.table.y[part]
+                if rows.streamed and number:
+                    stream.append(_before(model, X, y))
+                learn: Callable[..., Any] = model.partial_fit if rows.streamed else model.fit
+                learn(X, y)
+        seconds = time.perf_counter() - start
+        summary: dict[str, Any] = {
+            "rows": sum(map(len, rows.parts)),
+            "kept": model.steps_[-1].n_rows,
+            "held_out": 0 if rows.test is None or test is not None else len(rows.test.row_ids),
+            "features": int(model.n_features_in_),
+            "classes": model.classes_.tolist(),
+            "settings": facts(model),
+            "kernel_posterior": [{"mass": mass, "structure": text} for mass, text in model.kernel_posterior_],
+            "log_evidence": float(model.log_evidence_),
+            "evidence_for_each_label": evidence_for_each_label(model),
+            "batches": [_batch(step) for step in model.steps_],
+            **({"stream": stream} if rows.streamed else {}),
+            **_scores(model, rows),
+            "seconds": seconds,
+        }
+        if report is not None:
+            from sureshot.cli.search_report import write_search_page
+
+            title = f"Kernels of {data.resolve().name}"
+            summary["report"] = str(write_search_page(model, rows, summary, report, title, console.command_line()))
+        if output is not None:
+            model.save(output)
+            summary["model"] = str(output)
+        if as_json:
+            console.print_json(summary)
+        else:
+            _print(summary)
+
+
+def evidence_for_each_label(model: KernelSearchClassifier) -> float | None:
+    """The probability that a label was given before it was seen, in the geometric mean; None for more than two classes.
+
+    With more, comparisons of classes are predicted in the place of labels.
+    """
+    import math
+
+    kept = model.steps_[-1].n_rows
+    return math.exp(model.log_evidence_ / kept) if len(model.classes_) == 2 else None
+
+
+def _read(
+    data: Path,
+    target: str | None,
+    batches: str | None,
+    batch_size: int | None,
+    test: Path | None,
+    hold_out: float,
+    seed: int,
+) -> Rows:
+    """Everything that is read from files, checked before anything is learnt."""
+    import numpy as np
+    import pandas as pd
+    from sklearn.dummy import DummyClassifier
+
+    from sureshot.cli.fit import read_labelled
+    from sureshot.cli.model import read_for_model
+    from sureshot.cli.reporting import stratified_folds, take
+    from sureshot.data import load_table
+
+    ignored = [] if batches is None else [batches]
+    if batches is not None and batches == target:
+        raise ValueError(f"--batches and --target name the same column, {target}")
+    table = read_labelled(data, target, ignore=ignored)
+    assert table.y is not None
+    part = np.zeros(len(table.y), dtype=np.int64)
+    if batches is not None:
+        column = load_table(data, batches, ignore=[] if target is None else [target], text_labels=True).y
+        assert column is not None
+        part = pd.factorize(column)[0]
+    elif batch_size is not None:
+        part = np.arange(len(table.y)) // batch_size
+    learnt = np.ones(len(table.y), dtype=bool)
+    if test is None and hold_out > 0:
+        learnt = stratified_folds(table.y, max(2, round(1 / hold_out)), np.random.default_rng(seed), part) != 0
+    places = np.flatnonzero(learnt)
+    if len(np.unique(table.y[places])) < 2:
+        raise ValueError(f"{data}: there is only one class, {table.y[0]!r}; at least two are needed to tell apart")
+    parts = [places[part[places] == number] for number in np.unique(part[places])]
+    baseline = DummyClassifier(strategy="prior").fit(take(table.X, places), table.y[places])
+    judged: DataTable | None = None
+    if test is not None:
+        judged = read_for_model(baseline, test, target, with_labels=True, ignored=ignored)
+    elif not learnt.all():
+        judged = table._replace(X=take(table.X, ~learnt), y=table.y[~learnt], row_ids=table.row_ids[~learnt])
+    elif hold_out > 0:
+        console.note("every class has one row, so none can be held out: there are no scores")
+    return Rows(parts, table, judged, baseline, batches is not None or batch_size is not None)
+
+
+def _schedule(text: str) -> str | list[int]:
+    if not any(sign.isdigit() for sign in text):
+        return text
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(f"--schedule must be logarithmic, linear, once, or sizes as in 50,100; got {text!r}") from None
+
+
+@contextmanager
+def _watched(model: KernelSearchClassifier, rows: Rows, quiet: bool) -> Iterator[None]:
+    """A progress bar that the model's callback moves: a batch costs about the square of the rows behind it."""
+    import numpy as np
+
+    from sureshot.estimators.search_settings import SearchSettings
+
+    settings = SearchSettings.checked(model.get_params())
+    most = settings.window or len(rows.table.row_ids)
+    sizes = np.concatenate([settings.batches(min(len(part), most)) for part in rows.parts])
+    behind = np.minimum(sizes.cumsum(), most)
+    shares = iter(np.square(behind).cumsum() / np.square(behind).sum())
+    numbers = count(1)
+    with console.progress(f"the first of {len(sizes)} batches", quiet) as update:
+        model.callback = lambda step: update(_line(step, next(numbers)), float(next(shares, 1.0)))
+        try:
+            yield
+        finally:
+            model.callback = None
+
+
+def _line(step: SearchStep, number: int) -> str:
+    """A batch for the progress bar."""
+    sizes = ", ".join(f"{size:.1f}" for size in step.effective_sample_sizes)
+    rates = f", {_mean(step.acceptance):.0%} of moves accepted" if step.acceptance else ""
+    best = "\n".join(f"  {mass:.2f} {structure}" for mass, structure in step.structures[:3])
+    return f"batch {number}: {step.n_rows} rows, ESS {sizes} of {len(step.ancestors)}{rates}\n{best}"
+
+
+def _mean(rates: dict[str, float]) -> float:
+    return sum(rates.values()) / len(rates)
+
+
+def _before(model: KernelSearchClassifier, X: Any, y: np.ndarray) -> dict[str, Any]:
+    """How a batch of a stream was predicted before it was learnt; classes that were new in it are left out."""
+    import numpy as np
+
+    from sureshot.metrics import summarise
+
+    known = np.isin(y, model.classes_)
+    found: dict[str, Any] = {"rows": len(y), "new_classes": np.unique(y[~known]).tolist()}
+    if known.any():
+        scores = summarise(model.predict_proba(X)[known], y[known], classes=model.classes_)
+        found |= {"accuracy": scores.accuracy, "nll": scores.nll}
+    return found
+
+
+def _batch(step: SearchStep) -> dict[str, Any]:
+    return {
+        "rows": step.n_rows,
+        "effective_sample_sizes": step.effective_sample_sizes,
+        "resampled": step.resampled,
+        "acceptance": step.acceptance,
+        "log_evidence": step.log_evidence,
+        "structure": step.structures[0][1],
+        "mass": step.structures[0][0],
+    }
+
+
+def meaning_of_evidence(summary: dict[str, Any]) -> str:
+    """The log-evidence in words."""
+    each = summary["evidence_for_each_label"]
+    if each is None:
+        return "of comparisons of classes; compares searches of the same rows"
+    return f"as if each label had been given {each:.2f} before it was seen"
+
+
+def _scores(model: KernelSearchClassifier, rows: Rows) -> dict[str, Any]:
+    """Of the search and of the classes' frequencies, on rows that were not learnt."""
+    if rows.test is None:
+        return {}
+    import numpy as np
+
+    from sureshot.cli.evaluate import summarise_rows
+    from sureshot.metrics import summarise
+
+    X, y = rows.test.X, rows.test.y
+    assert y is not None
+    scores = summarise_rows(model, rows.test, model.predict_proba(X), model.outlier_score(X))
+    known = np.isin(y, rows.baseline.classes_)
+    found: dict[str, Any] = {"scores": scores}
+    if known.any():
+        plain = rows.baseline.predict_proba(X)[known]
+        values = summarise(plain, y[known], classes=rows.baseline.classes_).as_dict()
+        found["baseline"] = {name: value for name, value in values.items() if name != "n"}
+    return found
+
+
+SCORES = {"accuracy": "accuracy", "nll": "NLL (nats)", "brier": "Brier", "ece": "ECE"}
+
+
+def _print(summary: dict[str, Any]) -> None:
+    counts = [(name.replace("_", " "), summary[name]) for name in ("rows", "kept", "held_out", "features")]
+    evidence = f"{summary['log_evidence']:.2f} nats: {meaning_of_evidence(summary)}"
+    files = [(name, summary[name]) for name in ("model", "report") if name in summary]
+    console.print_table(
+        ("searched", ""),
+        [
+            *counts,
+            ("classes", len(summary["classes"])),
+            ("log-evidence", evidence),
+            ("seconds", f"{summary['seconds']:.2f}"),
+            *files,
+        ],
+    )
+    posterior = [(one["mass"], one["structure"]) for one in summary["kernel_posterior"]]
+    if len(posterior) > SHOWN:
+        rest = posterior[SHOWN:]
+        posterior = [*posterior[:SHOWN], (sum(mass for mass, _ in rest), f"({len(rest)} others)")]
+    console.print_table(("mass", "kernel"), posterior)
+    if "scores" in summary:
+        table = {"kernel search": summary["scores"], "class frequencies": summary.get("baseline", {})}
+        rows = [[name, *(one.get(score) for score in SCORES)] for name, one in table.items()]
+        console.print_table(("rows that were not learnt", *SCORES.values()), rows)

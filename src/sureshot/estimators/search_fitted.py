@@ -1,0 +1,401 @@
+"""What `KernelSearchClassifier` has learnt: weighted particles, and the rows that they are conditioned on.
+
+Rows are kept in the order in which they were taken in, a row of weight w as w rows. With the structures, parameters and
+Polya-Gamma variables of the particles they make everything else.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sureshot.estimators.fitted import Fitted, TrainingSet
+from sureshot.estimators.layout import aligned
+from sureshot.estimators.preprocessing import Scaling, fit_scaling, kernel_inputs, with_rare_values, within_range
+from sureshot.estimators.search_rule import chosen_rule
+from sureshot.estimators.search_settings import SearchSettings
+from sureshot.estimators.settings import in_bytes, memory_budget
+from sureshot.estimators.threads import one_thread
+from sureshot.estimators.uncertainty import entropy
+from sureshot.estimators.validation import LabelledRows
+from sureshot.gaussian.memory import AT_ONCE, entries_by_particles
+from sureshot.kernels import Expression
+from sureshot.likelihoods.base import PredictiveRule
+from sureshot.likelihoods.quadrature import displacement, standard_normal_points
+from sureshot.networks.seeds import generator_for
+from sureshot.structure.canonical import canonical
+from sureshot.structure.grammar import KernelPrior
+from sureshot.structure.prediction import averaged_probabilities, distance_from_rows, moments, unexplained_variance
+from sureshot.structure.rejuvenation_data import Data
+from sureshot.structure.removal import without
+from sureshot.structure.smc import SmcState, settled, smc_step
+from sureshot.structure.structure import Structure
+
+MOST_CONTRASTS = 2000
+_FARTHEST = 1e6  # of a kernel input: products of sixteen leaves are numbers still
+_N_POINTS = 64
+
+
+@dataclass(frozen=True)
+class SearchStep:
+    """What a batch did, in JSON values."""
+
+    n_rows: int  # behind it
+    effective_sample_sizes: tuple[float, ...]  # before resampling, of each part of the batch
+    ancestors: tuple[int, ...]  # of each particle, its place before the batch
+    resampled: bool
+    acceptance: dict[str, float]  # by kind of move
+    log_evidence: float
+    structures: tuple[tuple[float, str], ...]  # mass and structure, heaviest first
+
+
+@dataclass(frozen=True)
+class WeightedKernel:
+    """A particle as a user sees it."""
+
+    weight: float
+    structure: str
+    kernel: Expression  # of standardised columns
+    nugget: float  # variance that belongs to a row alone
+
+
+Callback = Callable[[SearchStep], Any]
+
+
+@dataclass(frozen=True)
+class SearchFitted(Fitted):
+    """See `Fitted`."""
+
+    scaling: Scaling
+    settings: SearchSettings
+    state: SmcState
+    steps: tuple[SearchStep, ...]
+    seed: int
+    rule: PredictiveRule = "integral"
+    weights: Tensor = field(init=False)  # (M,)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", self.state.log_weights.exp())
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is nothing to tell apart: no rows, or rows of one class."""
+        return not len(self.state.contrasts)
+
+    @property
+    def kernel_posterior(self) -> list[tuple[float, str]]:
+        """Mass and canonical structure, heaviest first."""
+        return posterior_of(self.state)
+
+    @property
+    def order(self) -> Tensor:
+        """Places of the particles (M,), heaviest first."""
+        return self.weights.argsort(descending=True, stable=True)
+
+    @property
+    def particles(self) -> list[WeightedKernel]:
+        """All particles, heaviest first."""
+        state, found = self.state, []
+        for i in self.order.tolist():
+            structure, z = state.particles.structures[i], state.particles.z[i]
+            kernel = state.prior.kernel(structure, z[1:])
+            found.append(
+                WeightedKernel(float(self.weights[i]), str(structure), kernel, float(state.prior.nugget(z[0])))
+            )
+        return found
+
+    @property
+    def ess_history(self) -> list[float]:
+        """Effective sample sizes after each batch, before resampling."""
+        return [size for step in self.steps for size in step.effective_sample_sizes]
+
+    @property
+    def queries_at_once(self) -> int:
+        """See `Fitted.queries_at_once`."""
+        n_latents = 1 if self.state.n_classes == 2 else self.state.n_classes
+        per_query = len(self.state.particles) * (3 * len(self.state.contrasts) + n_latents) * n_latents
+        return max(1, AT_ONCE // max(1, per_query))
+
+    def inputs(self, kept: np.ndarray) -> Tensor:
+        """See `Fitted.inputs`."""
+        return inputs_of(kept, self.scaling)
+
+    def moments(self, queries: Tensor) -> tuple[Tensor, ...]:
+        """See `Predictor.moments`: means (M, L, Q) and covariances (M, Q, L, L)."""
+        return moments(self.state, queries)
+
+    def probabilities(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
+        """See `Predictor.probabilities`."""
+        if len(self.classes) == 1:
+            return moments[0].new_ones(moments[0].shape[-1], 1)
+        if self.waits:
+            return self._shares().expand(moments[0].shape[-1], -1)
+        mean, covariance = moments
+        found = averaged_probabilities(mean, covariance, self.weights, temperature, self.rule)
+        return found / found.sum(-1, keepdim=True)
+
+    def particle_probabilities(self, queries: Tensor) -> Tensor:
+        """Class probabilities under each particle (Q, M, C), in the order of `particles`."""
+        if len(self.classes) == 1:
+            return queries.new_ones(len(queries), len(self.weights), 1)
+        if self.waits:
+            return self._shares().expand(len(queries), len(self.weights), -1)
+        alone = queries.new_ones(1)
+        return torch.stack(
+            [
+                averaged_probabilities(mean.unsqueeze(0), covariance.unsqueeze(0), alone, self.temperature, self.rule)
+                for mean, covariance in zip(*(part[self.order] for part in self.moments(queries)), strict=True)
+            ],
+            1,
+        )
+
+    def _shares(self) -> Tensor:
+        """Class probabilities (C,) while n rows are of one class, whatever a query looks like.
+
+        As likely as not rows come sorted by class, and all classes have equal shares; else in random order, and the
+        rule of succession holds. That all n are of one class is what sorted rows do, and others rarely.
+        """
+        n, c = len(self.rows.y), len(self.classes)
+        random = math.exp(math.lgamma(n + 1) + math.lgamma(c + 1) - math.lgamma(n + c))  # probability of n alike
+        seen = torch.bincount(self.state.y, minlength=c).to(torch.float64)
+        return (1 / c + random * (seen + 1) / (n + c)) / (1 + random)
+
+    def latents(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Predictor.latents`; those of the mixture of particles."""
+        means, covariance = moments(self.state, queries)
+        variances = covariance.diagonal(dim1=-2, dim2=-1).mT
+        mean = torch.einsum("m,mlq->ql", self.weights, means)
+        spread = torch.einsum("m,mlq->ql", self.weights, variances + (means - mean.mT).square())
+        if len(self.classes) == 2:
+            return torch.cat([-mean / 2, mean / 2], -1), (spread / 4).expand(-1, 2)
+        return mean, spread
+
+    def outlier_scores(self, queries: Tensor) -> Tensor:
+        """See `Predictor.outlier_scores`: the mean of what data leave unknown of the latents and how far off rows are.
+
+        Either alone misses something: a line is known best far away, and among a hundred columns all rows are far.
+        """
+        unexplained = unexplained_variance(self.state, queries, moments(self.state, queries)[1])
+        return (unexplained + distance_from_rows(self.state, queries)) / 2
+
+    def entropies(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        """See `Predictor.entropies`."""
+        total = entropy(self.probabilities(self.moments(queries), temperature), -1)
+        if len(self.classes) == 1:
+            return total, total
+        means, covariances = self.moments(queries)
+        points = standard_normal_points(means.shape[1], _N_POINTS, means.dtype, means.device)
+        aleatoric = torch.zeros_like(total)
+        for weight, mean, covariance in zip(self.weights, means, covariances, strict=True):
+            drawn = (mean + displacement(mean, covariance)(points)) / temperature  # (P, L, Q)
+            if mean.shape[0] == 1:
+                p = torch.sigmoid(drawn)
+                values = torch.special.entr(p) + torch.special.entr(1 - p)
+            else:
+                logits = torch.nn.functional.logsigmoid(drawn.unsqueeze(2) - drawn.unsqueeze(1)).sum(2)
+                values = torch.special.entr(torch.softmax(logits, 1))
+            aleatoric = aleatoric + weight * values.sum(1).mean(0)
+        return total, aleatoric.minimum(total)
+
+    def after(
+        self, rows: LabelledRows, classes: np.ndarray, callback: Callback | None, n_jobs: int | None
+    ) -> SearchFitted:
+        """With more rows, in the batches of the schedule, and as many classes."""
+        state, steps, kept = self.state, list(self.steps), self.rows
+        generator = generator_for(self.seed, "batch", len(steps))
+        window = self.settings.window
+        most = rows.weight.sum() if window is None else min(rows.weight.sum(), window)
+        self.check_size(most, len(classes))
+        rows = _shuffled(_repeated(rows), generator)
+        if window is not None:
+            rows = _part(rows, slice(max(0, len(rows.y) - window), None))
+        if self.waits and len(np.unique(np.concatenate([self.rows.y, rows.y]))) == 1:
+            return self._waiting(rows, classes, callback)
+        x, y = inputs_of(rows.x, self.scaling), torch.from_numpy(rows.y)
+        begin = 0
+        with one_thread():
+            for size in self.settings.batches(len(rows.y)):
+                if window is not None and len(kept.y) + size > window:
+                    stays = np.arange(len(kept.y)) >= len(kept.y) + size - window
+                    state, kept = without(state, torch.from_numpy(stays)), _part(kept, stays)
+                part = slice(begin, begin + size)
+                state, info = smc_step(state, x[part], y[part], generator, self.settings.smc(n_jobs), len(classes))
+                kept, begin = joined_rows(kept, _part(rows, part)), begin + size
+                step = SearchStep(
+                    len(kept.y),
+                    info.effective_sample_sizes,
+                    info.ancestors,
+                    info.resampled,
+                    info.acceptance,
+                    state.log_evidence,
+                    tuple(posterior_of(state)),
+                )
+                steps.append(step)
+                if callback is not None:
+                    callback(step)
+            return replace(self, classes=classes, rows=kept, steps=tuple(steps)).with_state(state).ruled()
+
+    def _waiting(self, rows: LabelledRows, classes: np.ndarray, callback: Callback | None) -> SearchFitted:
+        """With rows of one class, from which nothing can be learnt until there are two."""
+        kept = _part(rows, slice(0, None))
+        state = replace(
+            self.state, x=inputs_of(kept.x, self.scaling), y=torch.from_numpy(kept.y), n_classes=len(classes)
+        )
+        m = len(state.particles)
+        step = SearchStep(
+            len(kept.y), (float(m),), tuple(range(m)), False, {}, state.log_evidence, tuple(posterior_of(state))
+        )
+        if callback is not None:
+            callback(step)
+        return replace(self, classes=classes, rows=kept, state=state, steps=(*self.steps, step))
+
+    def less(self, rows: np.ndarray, classes: np.ndarray | None, n_jobs: int | None) -> SearchFitted:
+        """With some rows (N,) bool and classes (C,) bool only."""
+        generator = generator_for(self.seed, "removal", len(self.rows.y))
+        stays = np.ones(len(self.classes), dtype=bool) if classes is None else classes
+        number = np.cumsum(stays) - 1
+        left = _part(self.rows, rows)
+        with one_thread():
+            state = without(self.state, torch.from_numpy(rows), torch.from_numpy(stays))
+            state, _ = settled(state, generator, self.settings.smc(n_jobs))
+            fewer = replace(self, classes=self.classes[stays], rows=replace(left, y=number[left.y]))
+            return fewer.with_state(state).ruled()
+
+    def ruled(self) -> SearchFitted:
+        """With the predictive rule and temperature that suit; as they are if `calibrate` has set the temperature."""
+        if self.calibrated:
+            return self
+        rule, temperature = chosen_rule(self.state, self.settings.predictive)
+        return replace(self, rule=rule, temperature=temperature)
+
+    def check_size(self, n_more: float, n_classes: int) -> None:
+        """Refuse more rows than can be worked with, with an estimate and what to try."""
+        settings = self.settings
+        n_rows = len(self.rows.y) + n_more
+        if settings.window is not None:
+            n_rows = min(n_rows, settings.window)
+        pairs = max(1, n_classes - 1)
+        n = n_rows * pairs
+        needed, available = 8.0 * entries_by_particles(settings.n_particles, n), memory_budget("auto")
+        if n <= MOST_CONTRASTS and needed <= available:
+            return
+        seconds = settings.n_particles * max(1, settings.n_rejuvenation) * 20 * n**3 / 3 / 5e9
+        what = f"{n_rows:.0f} rows" + (f" of {n_classes} classes, {n:.0f} comparisons" if n_classes > 2 else "")
+        raise MemoryError(
+            f"a search over kernels with {what} and {settings.n_particles} particles would take about "
+            f"{in_bytes(needed)} and {_in_time(seconds)} for the last batch; at most {MOST_CONTRASTS} comparisons and "
+            f"{in_bytes(available)} may be used: keep the latest rows only (window={MOST_CONTRASTS // (2 * pairs)}), "
+            "take fewer rows or particles, or use GPClassifier."
+        )
+
+    def with_state(self, state: SmcState) -> SearchFitted:
+        """With another state, everything that follows from its particles computed anew: as it is after loading."""
+        latent = state.latent
+        if len(state.contrasts):
+            covariance = Data.of(state.prior, state.x, state.contrasts).covariance(state.particles)
+            latent = latent.given(range(len(state.particles)), covariance)
+        return replace(self, state=replace(state, latent=latent), log_evidence=state.log_evidence)
+
+
+def first_fitted(training: TrainingSet, settings: SearchSettings, seed: int) -> SearchFitted:
+    """Without rows yet; the training set says how columns are scaled."""
+    x, weight = training.rows.x, training.rows.weight
+    scaling = fit_scaling(x, weight, settings.standardize)
+    if len(scaling.kept) < x.shape[1]:
+        warnings.warn(f"ignored {x.shape[1] - len(scaling.kept)} constant columns of {x.shape[1]}", stacklevel=5)
+    elif settings.standardize and len(np.unique(training.rows.y)) == 1:
+        scaling = with_rare_values(scaling, x, weight)
+    prior = KernelPrior(settings.grammar, len(scaling.kept))
+    if settings.structure is not None:
+        try:
+            prior.check(settings.structure)
+        except ValueError as error:
+            raise ValueError(f"structure: {error}") from error
+    generator = generator_for(seed, "particles")
+    state = SmcState.start(
+        prior, settings.n_particles, len(training.classes), generator, settings.structure, settings.representation
+    )
+    none = _part(training.rows, slice(0, 0))
+    return fitted_of(replace(training, rows=none), scaling, settings, state, (), seed)
+
+
+def fitted_of(
+    training: TrainingSet,
+    scaling: Scaling,
+    settings: SearchSettings,
+    state: SmcState,
+    steps: tuple[SearchStep, ...],
+    seed: int,
+) -> SearchFitted:
+    """A state, and what it belongs to."""
+    return SearchFitted(
+        classes=training.classes,
+        columns=training.columns,
+        reader=training.reader,
+        rows=training.rows,
+        temperature=1.0,
+        calibrated=False,
+        log_evidence=state.log_evidence,
+        scaling=scaling,
+        settings=settings,
+        state=state,
+        steps=steps,
+        seed=seed,
+    )
+
+
+def posterior_of(state: SmcState) -> list[tuple[float, str]]:
+    """Mass and canonical structure, heaviest first."""
+    mass: dict[Structure, float] = {}
+    for structure, weight in zip(state.particles.structures, state.log_weights.exp().tolist(), strict=True):
+        form = canonical(structure)
+        mass[form] = mass.get(form, 0.0) + weight
+    total = sum(mass.values())
+    return sorted(((value / total, str(form)) for form, value in mass.items()), key=lambda pair: (-pair[0], pair[1]))
+
+
+def inputs_of(kept: np.ndarray, scaling: Scaling) -> Tensor:
+    """What kernels see of rows."""
+    x = kernel_inputs(kept, scaling, torch.device("cpu"))
+    return aligned(within_range(x.numpy(), _FARTHEST))
+
+
+def _repeated(rows: LabelledRows) -> LabelledRows:
+    """A row of weight w as w rows."""
+    wrong = rows.weight[rows.weight != np.round(rows.weight)]
+    if len(wrong):
+        raise ValueError(
+            "sample_weight must hold whole numbers for KernelSearchClassifier, of how many rows each stands for, but "
+            f"it holds {wrong[0]:g}: leave it out, or round it."
+        )
+    times = rows.weight.astype(np.int64)
+    return LabelledRows(rows.x.repeat(times, 0), rows.y.repeat(times), np.ones(int(times.sum())))
+
+
+def _in_time(seconds: float) -> str:
+    """For people, such as "3 minutes"."""
+    for unit, length in (("hours", 3600), ("minutes", 60)):
+        if seconds >= 1.5 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(1, seconds):.0f} seconds"
+
+
+def _shuffled(rows: LabelledRows, generator: torch.Generator) -> LabelledRows:
+    return _part(rows, torch.randperm(len(rows.y), generator=generator).numpy())
+
+
+def _part(rows: LabelledRows, which: Any) -> LabelledRows:
+    return LabelledRows(rows.x[which], rows.y[which], rows.weight[which])
+
+
+def joined_rows(old: LabelledRows, new: LabelledRows) -> LabelledRows:
+    """One after the other."""
+    pairs = ((old.x, new.x), (old.y, new.y), (old.weight, new.weight))
+    return LabelledRows(*(np.concatenate(pair) for pair in pairs))

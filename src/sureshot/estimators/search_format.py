@@ -1,0 +1,177 @@
+"""`KernelSearchClassifier` as a model file: rows, and of each particle its structure, numbers and weight.
+
+Matrices are functions of these, and are computed again on loading.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from sureshot.estimators.fitted import Format, TrainingSet
+from sureshot.estimators.readers import TableReader
+from sureshot.estimators.search_fitted import SearchFitted, SearchStep, fitted_of, inputs_of
+from sureshot.estimators.search_rule import RULES
+from sureshot.estimators.search_settings import SearchSettings
+from sureshot.estimators.settings import check_choice
+from sureshot.estimators.stored_rows import (
+    HEADER,
+    arrays_of,
+    header_of,
+    read_columns,
+    read_rows,
+    read_scaling,
+    that_predicts,
+)
+from sureshot.persistence import Artifact, ArtifactError, require, require_header
+from sureshot.structure.contrasts import Contrasts
+from sureshot.structure.grammar import GRAMMARS, Grammar, KernelPrior
+from sureshot.structure.particles import Particles
+from sureshot.structure.smc import SmcState, empty_latents
+from sureshot.structure.structure import Structure
+
+KIND = "kernel_search_classifier"
+_PREFIX = "latents."
+_VARIABLES: dict[str, dict[str, tuple[int | str | None, ...]]] = {
+    "collapsed": {"omega": ("M", "P")},
+    "whitened": {"eta": ("M", "P"), "step": ("M",)},
+}
+_SETTINGS: dict[str, Any] = {
+    "n_particles": int,
+    "grammar": dict,
+    "representation": str,
+    "n_rejuvenation": int,
+    "schedule": (str, list),
+    "structure": (str, type(None)),
+    "window": (int, type(None)),
+    "standardize": bool,
+    "predictive": str,
+}
+
+
+def _write(parameters: Mapping[str, Any], fitted: SearchFitted) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Header and arrays of a fitted estimator."""
+    random_state, settings, state = parameters["random_state"], fitted.settings, fitted.state
+    header: dict[str, Any] = {
+        **header_of(fitted),
+        "random_state": int(random_state) if isinstance(random_state, int | np.integer) else None,
+        "seed": fitted.seed,
+        "settings": {
+            **{name: getattr(settings, name) for name in _SETTINGS},
+            "grammar": settings.grammar.to_json(),
+            "structure": None if settings.structure is None else str(settings.structure),
+            "schedule": settings.schedule if isinstance(settings.schedule, str) else list(settings.schedule),
+        },
+        "structures": [list(structure.symbols) for structure in state.particles.structures],
+        "steps": json.loads(json.dumps([asdict(step) for step in fitted.steps])),
+        "log_evidence": fitted.log_evidence,
+        "rule": fitted.rule,
+    }
+    arrays = arrays_of(fitted.rows, fitted.scaling)
+    contrasts = state.contrasts
+    arrays |= {
+        "particles.numbers": torch.cat(state.particles.z).numpy(),
+        "particles.log_weights": state.log_weights.numpy(),
+        "contrasts": torch.stack([contrasts.row, contrasts.own, contrasts.other]).numpy(),
+    }
+    arrays |= {_PREFIX + name: part.numpy() for name, part in state.latent.variables.items()}
+    return header, arrays
+
+
+def _read(artifact: Artifact) -> tuple[dict[str, Any], SearchFitted]:
+    """The constructor's arguments and what was learnt; every malformed entry is one `ArtifactError`."""
+    wanted: dict[str, Any] = {
+        **HEADER,
+        "random_state": (int, type(None)),
+        "seed": int,
+        "settings": dict,
+        "structures": list,
+        "steps": list,
+        "log_evidence": float,
+        "rule": str,
+    }
+    header = require_header(artifact, wanted)
+    classes, rows = read_rows(artifact, header)
+    scaling = read_scaling(artifact, rows.x.shape[1])
+    parameters = _parameters(artifact, header["settings"])
+    variables = _VARIABLES[parameters["representation"]]
+    arrays = require(
+        artifact,
+        {
+            "particles.numbers": ("float64", ("Z",)),
+            "particles.log_weights": ("float64", ("M",)),
+            **{_PREFIX + name: ("float64", shape) for name, shape in variables.items()},
+            "contrasts": ("int64", (3, "P")),
+        },
+        {"M": len(header["structures"])},
+    )
+
+    def build() -> SearchFitted:
+        settings = SearchSettings.checked(parameters)
+        training = TrainingSet(TableReader(), read_columns(header), classes, rows, None)
+        prior = KernelPrior(settings.grammar, len(scaling.kept))
+        structures = tuple(Structure(tuple(symbols)) for symbols in header["structures"])
+        for structure in structures:
+            prior.check(structure)
+        numbers = torch.from_numpy(arrays["particles.numbers"]).split([1 + prior.size(one) for one in structures])
+        contrasts = torch.from_numpy(arrays["contrasts"])
+        latent = empty_latents(len(structures), settings.representation, "logistic", len(classes)).restored(
+            {name: torch.from_numpy(arrays[_PREFIX + name]) for name in variables}
+        )
+        if (contrasts < 0).any() or (contrasts[1:] >= len(classes)).any():
+            raise ValueError("comparisons out of range")
+        state = SmcState(
+            prior,
+            inputs_of(rows.x, scaling),
+            torch.from_numpy(rows.y),
+            len(classes),
+            Contrasts(*contrasts),
+            Particles(structures, tuple(numbers)),
+            latent,
+            torch.from_numpy(arrays["particles.log_weights"]),
+            header["log_evidence"],
+        )
+        steps = tuple(_step(step) for step in header["steps"])
+        fitted = fitted_of(training, scaling, settings, state, steps, header["seed"])
+        rule = check_choice("rule", header["rule"], RULES)
+        return replace(fitted, temperature=header["temperature"], rule=rule).with_state(state)
+
+    fitted = that_predicts(artifact.path, build)
+    calibrated = bool(artifact.header.get("calibrated", False))
+    return {**parameters, "random_state": header["random_state"]}, replace(fitted, calibrated=calibrated)
+
+
+SEARCH_FORMAT = Format(KIND, _write, _read)
+
+
+def _parameters(artifact: Artifact, values: dict[str, Any]) -> dict[str, Any]:
+    """The constructor's arguments."""
+    if set(values) != set(_SETTINGS) or not all(isinstance(values[name], kind) for name, kind in _SETTINGS.items()):
+        raise ArtifactError(f"{artifact.path}: malformed settings of the search; save the model again.")
+    try:
+        grammar = Grammar.from_json(values["grammar"])
+        names = [name for name in GRAMMARS if Grammar.preset(name) == grammar]
+        found = {**values, "grammar": names[0] if names else grammar}
+        SearchSettings.checked(found)
+    except (TypeError, ValueError) as error:
+        raise ArtifactError(f"{artifact.path}: {error}") from error
+    return found
+
+
+def _step(values: Any) -> SearchStep:
+    try:
+        return SearchStep(
+            **{
+                **values,
+                "effective_sample_sizes": tuple(values["effective_sample_sizes"]),
+                "ancestors": tuple(values["ancestors"]),
+                "structures": tuple((mass, structure) for mass, structure in values["structures"]),
+            }
+        )
+    except (TypeError, KeyError) as error:
+        raise ValueError(f"malformed step: {error}") from error

@@ -1,0 +1,105 @@
+"""The arguments of `KernelSearchClassifier`, checked and definite."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, get_args
+
+import numpy as np
+
+from sureshot.estimators.search_rule import RULES
+from sureshot.estimators.settings import check_choice
+from sureshot.structure.grammar import GRAMMARS, Grammar
+from sureshot.structure.rejuvenation import Rejuvenation
+from sureshot.structure.smc import Representation, SmcSettings
+from sureshot.structure.structure import Structure
+
+FIRST_BATCH = 16
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """What the user asked for; the names are those of `KernelSearchClassifier`."""
+
+    n_particles: int
+    grammar: Grammar
+    representation: Representation
+    n_rejuvenation: int
+    schedule: str | tuple[int, ...]
+    structure: Structure | None
+    window: int | None
+    standardize: bool
+    predictive: str
+
+    @classmethod
+    def checked(cls, arguments: Mapping[str, Any]) -> SearchSettings:
+        """The settings that the constructor's arguments stand for, all checked."""
+        window, structure, callback = arguments["window"], arguments["structure"], arguments.get("callback")
+        if callback is not None and not callable(callback):
+            raise ValueError(f"callback must be None or a function of a SearchStep; got {callback!r}.")
+        return cls(
+            count("n_particles", arguments["n_particles"], 1),
+            _grammar(arguments["grammar"]),
+            check_choice("representation", arguments["representation"], get_args(Representation)),
+            count("n_rejuvenation", arguments["n_rejuvenation"], 0),
+            _schedule(arguments["schedule"]),
+            None if structure is None else _structure(structure),
+            None if window is None else count("window", window, 1),
+            bool(check_choice("standardize", arguments["standardize"], (True, False))),
+            check_choice("predictive", arguments["predictive"], ("auto", *RULES)),
+        )
+
+    def smc(self, n_jobs: int | None) -> SmcSettings:
+        """Of a step: the paper's moves for the paper's representation."""
+        moves = Rejuvenation.preset("paper" if self.representation == "whitened" else "default")
+        if self.structure is not None:
+            moves = replace(moves, moves={})
+        return SmcSettings(moves, n_sweeps=self.n_rejuvenation, n_jobs=n_jobs)
+
+    def batches(self, n_rows: int) -> list[int]:
+        """Sizes of the batches in which so many rows are taken in."""
+        if isinstance(self.schedule, tuple):
+            ends = [min(n_rows, end) for end in np.cumsum(self.schedule)]
+        elif self.schedule == "linear":
+            ends = list(range(FIRST_BATCH, n_rows, FIRST_BATCH))
+        elif self.schedule == "logarithmic":
+            ends = [FIRST_BATCH * 2**k for k in range(max(0, math.ceil(math.log2(max(1, n_rows / FIRST_BATCH)))))]
+        else:
+            ends = []
+        sizes = np.diff([0, *ends, n_rows])
+        return [int(size) for size in sizes if size > 0]
+
+
+def count(name: str, value: Any, least: int) -> int:
+    """A whole number of at least so much."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+        what = "a positive integer" if least == 1 else f"an integer of at least {least}"
+        raise ValueError(f"{name} must be {what}; got {value!r}.")
+    return int(value)
+
+
+def _grammar(value: Any) -> Grammar:
+    if isinstance(value, Grammar):
+        return value
+    if isinstance(value, str):
+        return Grammar.preset(value)
+    raise ValueError(f"grammar must be a Grammar or one of {', '.join(map(repr, GRAMMARS))}; got {value!r}.")
+
+
+def _structure(value: Any) -> Structure:
+    if isinstance(value, Structure):
+        return value
+    if not isinstance(value, str):
+        raise ValueError(f"structure must be None or text such as 'LINEAR + PERIODIC'; got {value!r}.")
+    try:
+        return Structure.parse(value)
+    except ValueError as error:
+        raise ValueError(f"structure must be None or text such as 'LINEAR + PERIODIC': {error}") from error
+
+
+def _schedule(value: Any) -> str | tuple[int, ...]:
+    if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
+        return str(check_choice("schedule", value, ("logarithmic", "linear", "once")))
+    return tuple(count("each number of schedule", size, 1) for size in value)

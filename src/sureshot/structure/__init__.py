@@ -1,0 +1,1 @@
+"""Kernels whose structure is not known: a prior over structures, and their posterior by sequential Monte Carlo."""

@@ -1,0 +1,203 @@
+"""Latents integrated out: given Polya-Gamma variables, a particle's data are Gaussian.
+
+Data are P contrasts, each a logistic factor ``sigma(psi_p)`` of a Gaussian latent with prior covariance S. Given
+``omega_p ~ PG(1, psi_p)`` the factors are Gaussian, ``exp(psi / 2 - omega psi^2 / 2)``: as if ``1 / (2 omega_p)`` had
+been seen with noise of variance ``1 / omega_p``. So psi is integrated out, and a kernel's likelihood is (up to what
+does not depend on it)
+
+    log p(y | omega, S) = -|u|^2 / 2 - log|B| / 2,   B = I + W^1/2 S W^1/2 = L L',   u = L^-1 W^-1/2 b,   b = 1/2.
+
+New data come one after another: a datum's weight is ``E[sigma(psi)]`` under its predictive distribution, exactly; then
+psi is drawn given the label, and omega given psi. So the weight looks ahead to nothing that is drawn after it, and the
+product of the weights is an unbiased estimate of the evidence. The factor L grows by a row with each datum, and no
+covariance that rounding has made indefinite stops it; where S cannot be factorised afresh the likelihood is zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from sureshot.gaussian.algebra import grown_triangle, solve_vectors, times_vector, weighted_factors
+from sureshot.likelihoods.polya_gamma import sample_polya_gamma
+from sureshot.likelihoods.quadrature import log_expected_sigmoid
+from sureshot.likelihoods.tilted import sample_tilted
+from sureshot.structure.links import LOGISTIC, Link
+
+_SHIFT = 0.5  # b, of a contrast that is positive
+_LEAST_VARIANCE = 1e-12
+
+
+class Collapsed(NamedTuple):
+    """Of M particles with P data."""
+
+    omega: Tensor  # (M, P)
+    factor: Tensor  # (M, P, P), L; NaN for particles that have none
+    whitened: Tensor  # (M, P), u
+
+    @classmethod
+    def empty(cls, n_particles: int) -> Collapsed:
+        """Without data."""
+        zeros = torch.zeros(n_particles, 0, dtype=torch.float64)
+        return cls(zeros, torch.zeros(n_particles, 0, 0, dtype=torch.float64), zeros)
+
+    @classmethod
+    def of(
+        cls,
+        omega: Tensor,  # (M, P)
+        covariance: Tensor,  # (M, P, P), S
+        out: Tensor | None = None,  # (M, P, P), where to put the factor
+    ) -> Collapsed:
+        """Given the Polya-Gamma variables."""
+        root = omega.sqrt()
+        factor = weighted_factors(covariance, root, out)
+        return cls(omega, factor, solve_vectors(factor, _SHIFT / root, upper=False))
+
+    @property
+    def variables(self) -> dict[str, Tensor]:
+        """What all else follows from, with the covariance."""
+        return {"omega": self.omega}
+
+    def restored(self, variables: Mapping[str, Tensor]) -> Collapsed:
+        """With `variables` as they were; ValueError for values out of range. `given` makes the rest."""
+        if not bool((variables["omega"] > 0).all()):
+            raise ValueError("Polya-Gamma variables must be positive")
+        return self._replace(omega=variables["omega"])
+
+    @property
+    def link(self) -> Link:
+        """The logistic one."""
+        return LOGISTIC
+
+    @property
+    def log_likelihood(self) -> Tensor:
+        """``log p(y | omega, S)`` in nats (M,), up to what does not depend on S; minus infinity without a factor."""
+        found = -0.5 * self.whitened.square().sum(-1) - self.factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return torch.where(found.isfinite(), found, -math.inf)
+
+    def first(self, n: int) -> Collapsed:
+        """Of the first n data only."""
+        return Collapsed(self.omega[:, :n], self.factor[:, :n, :n], self.whitened[:, :n])
+
+    def chosen(self, places: Sequence[int] | Tensor) -> Collapsed:
+        """A copy of those of some particles, as often as they are named."""
+        return Collapsed(*(part[places] for part in self))
+
+    def part(self, places: slice) -> Collapsed:
+        """Those of some particles, not copied."""
+        return Collapsed(*(part[places] for part in self))
+
+    def joined(self, parts: Sequence[Collapsed]) -> Collapsed:
+        """Those of all parts, in their order."""
+        return Collapsed(*(torch.cat(same) for same in zip(*parts, strict=True)))
+
+    def put(self, places: Sequence[int], others: Collapsed, rows: Sequence[int]) -> None:
+        """Take over the given rows of others in some places. Changes this object."""
+        for mine, other in zip(self, others, strict=True):
+            for place, row in zip(places, rows, strict=True):
+                mine[place] = other[row]
+
+    def given(self, places: Sequence[int], covariance: Tensor, out: Tensor | None = None) -> Collapsed:
+        """With the variables of some particles, and other kernels."""
+        return Collapsed.of(self.omega[places], covariance, out)
+
+    def predicted(
+        self,
+        cross: Tensor,  # (M, P, Q), prior covariances of the data with queries
+    ) -> tuple[Tensor, Tensor]:
+        """Means (M, Q) of queries, and ``X`` (M, P, Q) so that ``X' X`` is what the data take off their covariance."""
+        own = torch.linalg.solve_triangular(self.factor, self.omega.sqrt().unsqueeze(-1) * cross, upper=False)
+        return times_vector(own.mT, self.whitened), own
+
+    def extended(
+        self,
+        cross: Tensor,  # (M, P, B), prior covariances of the data so far with new ones
+        corner: Tensor,  # (M, B, B), of the new ones
+        generator: torch.Generator,
+    ) -> tuple[Collapsed, Tensor]:
+        """With new data, and the logarithms of their weights (M, B) given those before.
+
+        A datum whose prediction is not finite has weight zero.
+        """
+        mean, own = self.predicted(cross)
+        covariance = corner - own.mT @ own
+        log_weights, omega, whitened, pivots = (torch.empty_like(mean) for _ in range(4))
+        taken = torch.zeros_like(covariance)  # what data j' <= j take off it is ``taken[:, :, :j + 1]`` with itself
+        for j in range(corner.shape[-1]):
+            column = covariance[:, :, j] - times_vector(taken[:, :, :j], taken[:, j, :j])
+            known = mean[:, j].isfinite() & column[:, j].isfinite()
+            centre = torch.where(known, mean[:, j], 0)
+            variance = torch.where(known, column[:, j], 1).clamp_min(_LEAST_VARIANCE)
+            log_weights[:, j] = torch.where(known, log_expected_sigmoid(centre, variance), -math.inf)
+            omega[:, j] = weight = sample_polya_gamma(1, sample_tilted(centre, variance, generator), generator)
+            pivots[:, j] = pivot = 1 + weight * variance
+            gain = _SHIFT - weight * centre
+            whitened[:, j] = gain / (weight * pivot).sqrt()
+            mean = mean + column * (gain / pivot).unsqueeze(-1)
+            taken[:, :, j] = column * (weight / pivot).sqrt().unsqueeze(-1)
+        root = omega.sqrt()
+        corner_factor = root.unsqueeze(-1) * taken.tril(-1) + torch.diag_embed(pivots.sqrt())
+        factor = grown_triangle(self.factor, root.unsqueeze(-1) * own.mT, corner_factor)
+        parts = torch.cat([self.omega, omega], -1), factor, torch.cat([self.whitened, whitened], -1)
+        return Collapsed(*parts), log_weights
+
+    def without(self, kept: Tensor, covariance: Tensor) -> tuple[Collapsed, Tensor]:
+        """With some data (P,) bool only, and the logarithms of the weights (M,) of never having seen the others.
+
+        The reverse of `extended`: one datum after another is integrated out with its variable, and the weight divided
+        by what was predicted for it.
+        """
+        places = (~kept).nonzero().flatten()
+        mean, own = self.predicted(covariance[:, :, places])
+        posterior, omega = covariance[:, places][:, :, places] - own.mT @ own, self.omega[:, places]
+        log_weights = torch.zeros_like(mean[:, :1]).sum(-1)
+        for j in range(len(places)):
+            w, v = omega[:, j], posterior[:, j, j]
+            share = (1 - w * v).clamp_min(_LEAST_VARIANCE)
+            gain = (w * mean[:, j] - _SHIFT) / share
+            column = posterior[:, :, j]
+            log_weights = log_weights - log_expected_sigmoid(mean[:, j] + v * gain, v / share)
+            mean = mean + column * gain.unsqueeze(-1)
+            posterior = posterior + (w / share)[:, None, None] * column.unsqueeze(-1) * column.unsqueeze(-2)
+        left = kept.nonzero().flatten()
+        return Collapsed.of(self.omega[:, left], covariance[:, left][:, :, left]), log_weights
+
+    def refreshed(
+        self,
+        covariance: Tensor,  # (M, P, P), S
+        generator: torch.Generator,
+    ) -> Collapsed:
+        """One sweep: psi given omega, omega given psi; a particle that rounding stops stays."""
+        psi = self.drawn(covariance, generator)
+        fresh = Collapsed.of(sample_polya_gamma(1, psi.nan_to_num(0, 0, 0), generator), covariance)
+        moved = psi.isfinite().all(-1) & fresh.log_likelihood.isfinite()
+        stay = (~moved).nonzero().flatten().tolist()
+        fresh.put(stay, self, stay)
+        return fresh
+
+    def drawn(
+        self,
+        covariance: Tensor,  # (M, P, P), S
+        generator: torch.Generator,
+    ) -> Tensor:
+        """The latents (M, P) given the Polya-Gamma variables, by Matheron's rule."""
+        root = self.omega.sqrt()
+        noise = torch.randn(2, *self.omega.shape, generator=generator, dtype=torch.float64)
+        prior = times_vector(nearest_root(covariance), noise[0])
+        seen = root * prior + noise[1]
+        gap = solve_vectors(self.factor, _SHIFT / root - seen, upper=False)
+        gap = solve_vectors(self.factor.mT, gap, upper=True)
+        return prior + times_vector(covariance, root * gap)
+
+
+def nearest_root(covariance: Tensor) -> Tensor:
+    """R (M, P, P) with ``R R' = S``, or the nearest where rounding has made S indefinite."""
+    root, failed = torch.linalg.cholesky_ex(covariance)
+    if bool(failed.any()):
+        values, vectors = torch.linalg.eigh(covariance[failed > 0].nan_to_num(0, 0, 0))
+        root[failed > 0] = vectors * values.clamp_min(0).sqrt().unsqueeze(-2)
+    return root

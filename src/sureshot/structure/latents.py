@@ -1,0 +1,97 @@
+"""What represents the latents of particles: the interface that everything else asks.
+
+Two representations are exact, and target the same posterior over kernels:
+
+- `sureshot.structure.collapsed`, the default: Polya-Gamma variables, given which the latents are integrated out;
+- `sureshot.structure.whitened`, the paper's: standard normal variables that the kernel's root turns into latents.
+
+What a particle keeps while its kernel changes (omega, or eta) is its variables; all else follows from them and the
+prior covariance S of the contrasts under its kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, Self
+
+import torch
+from torch import Tensor
+
+from sureshot.structure.links import Link
+
+
+class Latents(Protocol):
+    """Of M particles with P contrasts."""
+
+    @property
+    def link(self) -> Link:
+        """What turns latents into probabilities."""
+
+    @property
+    def variables(self) -> dict[str, Tensor]:
+        """What all else follows from, with the covariance, by name; particles leading."""
+
+    def restored(self, variables: Mapping[str, Tensor]) -> Self:
+        """With `variables` as they were; ValueError for values out of range. `given` makes the rest."""
+
+    @property
+    def factor(self) -> Tensor:
+        """The triangles (M, P, P), of B or S, that predictions and likelihoods come from."""
+
+    @property
+    def log_likelihood(self) -> Tensor:
+        """Of each kernel given the variables, in nats (M,), up to what does not depend on the kernel."""
+
+    def first(self, n: int) -> Self:
+        """Of the first n data only."""
+
+    def chosen(self, places: Sequence[int] | Tensor) -> Self:
+        """A copy of those of some particles, as often as they are named."""
+
+    def part(self, places: slice) -> Self:
+        """Those of some particles, not copied."""
+
+    def joined(self, parts: Sequence[Self]) -> Self:
+        """Those of all parts, in their order."""
+
+    def put(self, places: Sequence[int], others: Self, rows: Sequence[int]) -> None:
+        """Take over the given rows of others in some places. Changes this object."""
+
+    def given(
+        self,
+        places: Sequence[int],
+        covariance: Tensor,  # (len(places), P, P), S of other kernels
+        out: Tensor | None = None,  # as covariance, where to put the factor
+    ) -> Self:
+        """With the variables of some particles, and other kernels."""
+
+    def predicted(
+        self,
+        cross: Tensor,  # (M, P, Q), prior covariances of the data with queries
+    ) -> tuple[Tensor, Tensor]:
+        """Means (M, Q) of queries, and ``X`` (M, P, Q) so that ``X' X`` is what the data take off their covariance."""
+
+    def extended(
+        self,
+        cross: Tensor,  # (M, P, B), prior covariances of the data so far with new ones
+        corner: Tensor,  # (M, B, B), of the new ones
+        generator: torch.Generator,
+    ) -> tuple[Self, Tensor]:
+        """With new data, and the logarithms of the weights (M, B) that they have one after another.
+
+        What is drawn for one does not depend on those behind it.
+        """
+
+    def without(
+        self,
+        kept: Tensor,  # (P,) bool
+        covariance: Tensor,  # (M, P, P), S
+    ) -> tuple[Self, Tensor]:
+        """With some data only, and the logarithms of the weights (M,) of never having seen the others."""
+
+    def refreshed(
+        self,
+        covariance: Tensor,  # (M, P, P), S
+        generator: torch.Generator,
+    ) -> Self:
+        """With the variables moved, so that their posterior under each kernel is kept."""

@@ -1,0 +1,73 @@
+"""What would be said of each row without it, from what particles keep.
+
+Given the Polya-Gamma variables the labels are as if ``t = 1 / (2 omega)`` had been seen with noise of variance
+``1 / omega``, so with ``K = S + W^-1`` the contrasts G of a row have, given those of all others, the moments
+
+    mean = t_G - (K^-1_GG)^-1 (K^-1 t)_G,   covariance = (K^-1_GG)^-1 - W_G^-1.
+
+Without the row particles have other weights, too: theirs divided by how probable they find its label. (The kernels and
+the variables of other rows are those that were drawn with the row; these weights are the importance of that.)
+
+Reference: Rasmussen & Williams 2006, section 5.4.2, for the moments; Gelfand et al. 1992, for the weights.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from sureshot.structure.collapsed import Collapsed
+from sureshot.structure.prediction import class_probabilities
+from sureshot.structure.smc import SmcState
+
+_LEAST_VARIANCE = 1e-12
+
+
+class LeftOut(NamedTuple):
+    """Of N rows, each given the others."""
+
+    mean: Tensor  # (M, L, N), as `sureshot.structure.prediction.moments`
+    covariance: Tensor  # (M, N, L, L)
+    weights: Tensor  # (M, N), of the particles without the row
+
+
+def left_out(state: SmcState) -> LeftOut:
+    """Moments of the rows' latents, each row without its label, and the weights that particles then have.
+
+    TypeError for latents that are not collapsed.
+    """
+    if not isinstance(state.latent, Collapsed):
+        raise TypeError("rows can be left out of collapsed latents only")
+    latent = state.latent
+    n, c, m = len(state.y), state.n_classes, len(state.particles)
+    order = state.contrasts.row.argsort(stable=True)  # row by row, C - 1 each
+    others = state.contrasts.other[order].view(n, c - 1)
+    parts = [_contrasts(latent.part(slice(k, k + 1)), order, c - 1) for k in range(m)]  # large: one at a time
+    means, covariances = (torch.stack(part) for part in zip(*parts, strict=True))  # (M, N, C - 1 (, C - 1))
+    if c == 2:
+        mean, covariance = ((2.0 * state.y - 1) * means.squeeze(-1)).unsqueeze(1), covariances
+    else:  # up to what all classes share, the latent of the own class is 0
+        place = torch.nn.functional.one_hot(others, c).to(means)  # (N, C - 1, C)
+        mean = -torch.einsum("mng,ngc->mcn", means, place)
+        covariance = torch.einsum("ngc,mngh,nhd->mncd", place, covariances, place)
+    own = torch.cat([class_probabilities(mean[[k]], covariance[[k]])[:, state.y, torch.arange(n)] for k in range(m)])
+    weights = (state.log_weights.unsqueeze(-1) - own.clamp_min(1e-300).log()).softmax(0)
+    return LeftOut(mean, covariance, weights)
+
+
+def _contrasts(latent: Collapsed, order: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Means (N, G) and covariances (N, G, G) of one particle's contrasts without those of their row."""
+    omega, factor, whitened = (part[0] for part in latent)
+    root = omega.sqrt()
+    inverse = torch.linalg.solve_triangular(factor, torch.diag(root), upper=False)  # L^-1 W^1/2
+    grouped = inverse[:, order].unflatten(-1, (-1, size))  # (P, N, G)
+    precision = torch.einsum("png,pnh->ngh", grouped, grouped)
+    pull = torch.einsum("png,p->ng", grouped, whitened)  # K^-1 t
+    omega = omega[order].view(-1, size)
+    covariance = torch.linalg.inv(precision)
+    mean = 0.5 / omega - (covariance @ pull.unsqueeze(-1)).squeeze(-1)
+    covariance = covariance - torch.diag_embed(1 / omega)
+    covariance.diagonal(dim1=-2, dim2=-1).clamp_(min=_LEAST_VARIANCE)
+    return mean, covariance

@@ -1,0 +1,145 @@
+"""What weighted particles say of queries: latents that are a mixture of Gaussians, and class probabilities.
+
+Two classes have one latent, ``psi = (f_1 - f_0) / sqrt(2)``, more have ``f_c / sqrt(2)`` each.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from sureshot.gaussian.algebra import times_vector
+from sureshot.kernels import RBF
+from sureshot.kernels.shared_rows import SharedRows
+from sureshot.likelihoods import OneVsEach
+from sureshot.likelihoods.base import PredictiveRule
+from sureshot.structure.links import LOGISTIC, Link
+from sureshot.structure.smc import SmcState
+
+_LEAST_VARIANCE = 1e-12
+_ROW_NOISE = 0.1
+
+
+def class_moments(
+    state: SmcState,
+    x: Tensor,  # (Q, D)
+) -> tuple[Tensor, Tensor]:
+    """Means (M, C, Q) and covariances (M, Q, C, C) of ``f_c / sqrt(2)`` under each particle."""
+    return _moments(state, x, state.contrasts.of_classes(state.n_classes) / 2**0.5, 0.5)
+
+
+def moments(
+    state: SmcState,
+    x: Tensor,  # (Q, D)
+) -> tuple[Tensor, Tensor]:
+    """The same for two classes of their difference alone, (M, 1, Q) and (M, Q, 1, 1)."""
+    if state.n_classes != 2:
+        return class_moments(state, x)
+    return _moments(state, x, (2.0 * state.contrasts.own - 1).unsqueeze(-1), 1.0)
+
+
+def probabilities(
+    state: SmcState,
+    x: Tensor,  # (Q, D)
+    n_draws: int | None = None,  # of a query's latent under each particle; None for quadrature
+    generator: torch.Generator | None = None,  # of the draws
+) -> Tensor:
+    """Class probabilities of queries, averaged over the particles, (Q, C).
+
+    With `n_draws`, K of the paper's eq. 29, they are a Monte-Carlo average, for two classes only.
+    """
+    if n_draws is not None and (n_draws < 1 or state.n_classes != 2):
+        raise ValueError(f"n_draws must be at least 1, of two classes, got {n_draws} of {state.n_classes}")
+    mean, covariance = moments(state, x)
+    weights = state.log_weights.exp()
+    if n_draws is None:
+        return averaged_probabilities(mean, covariance, weights, link=state.latent.link)
+    noise = torch.randn(n_draws, *mean[:, 0].shape, generator=generator, dtype=torch.float64)
+    latents = mean[:, 0] + covariance[..., 0, 0].sqrt() * noise
+    second = times_vector(state.latent.link.log_probability(latents).exp().mean(0).mT, weights)
+    return torch.stack([1 - second, second], -1)
+
+
+def averaged_probabilities(
+    mean: Tensor,  # (M, L, Q)
+    covariance: Tensor,  # (M, Q, L, L)
+    weights: Tensor,  # (M,), or (M, Q) where each query has its own
+    temperature: float = 1.0,  # latents are divided by it
+    rule: PredictiveRule = "integral",
+    link: Link = LOGISTIC,
+) -> Tensor:
+    """Class probabilities (Q, C) of `moments`: averaged over the particles, or by "plug_in" at their latents' mean."""
+    weights = weights.view(len(weights), -1).expand(-1, mean.shape[-1])
+    mean, covariance = mean / temperature, covariance / temperature**2
+    if rule == "plug_in":
+        overall = torch.einsum("mq,mlq->lq", weights, mean).unsqueeze(0)
+        return class_probabilities(overall, covariance[:1], rule, link)[0].mT
+    return torch.einsum("mq,mcq->qc", weights, class_probabilities(mean, covariance, rule, link))
+
+
+def class_probabilities(
+    mean: Tensor,  # (M, L, Q)
+    covariance: Tensor,  # (M, Q, L, L)
+    rule: PredictiveRule = "integral",
+    link: Link = LOGISTIC,
+) -> Tensor:
+    """Class probabilities (M, C, Q) under each particle."""
+    if mean.shape[1] > 1:
+        return OneVsEach().predict(mean, covariance, rule)
+    if rule == "plug_in":
+        second = link.log_probability(mean).exp()
+    else:
+        second = link.log_expected(mean, covariance[..., 0].mT).exp()
+    return torch.cat([1 - second, second], 1)
+
+
+def unexplained_variance(
+    state: SmcState,
+    x: Tensor,  # (Q, D)
+    covariance: Tensor,  # (M, Q, L, L), of `moments`
+) -> Tensor:
+    """Which share of the prior variance of its latents the data leave, (Q,): at most 1.
+
+    Near 1 where data say nothing, which is not to say far from all rows: a line is known best far away.
+    """
+    own = state.particles.diagonals(state.prior, x) - state.prior.grammar.mean_variance
+    own = own if covariance.shape[-1] == 1 else own / 2
+    nugget = state.particles.nuggets(state.prior).unsqueeze(-1)
+    left = covariance.diagonal(dim1=-2, dim2=-1).mean(-1) - nugget
+    return times_vector((left / own).clamp_max(1).mT, state.log_weights.exp())
+
+
+def distance_from_rows(
+    state: SmcState,
+    x: Tensor,  # (Q, D)
+) -> Tensor:
+    """How far queries are from all rows, whatever kernels and labels say, (Q,): 0 among many, 1 far away.
+
+    The variance that is left of a process of variance 1 that was observed at every row, with a little noise. Its kernel
+    is squared-exponential, its length-scale the prior's median.
+    """
+    lengthscale = math.sqrt(state.prior.width) * math.exp(state.prior.grammar.relative_lengthscale.mean)
+    kernel = RBF(torch.tensor([lengthscale], dtype=x.dtype))
+    gram = kernel.on(SharedRows(state.x))
+    factor = torch.linalg.cholesky(gram + _ROW_NOISE * torch.eye(len(gram), dtype=gram.dtype))
+    solved = torch.linalg.solve_triangular(factor, kernel.on(SharedRows(state.x, x)), upper=False)
+    return 1 - solved.square().sum(0)
+
+
+def _moments(
+    state: SmcState,
+    x: Tensor,  # (Q, D)
+    coefficients: Tensor,  # (P, L), of the contrasts with the latents
+    scale: float,  # of the latents' prior variance
+) -> tuple[Tensor, Tensor]:
+    gram = state.particles.grams(state.prior, SharedRows(state.x, x))  # (M, N, Q)
+    own = state.particles.diagonals(state.prior, x) + state.particles.nuggets(state.prior).unsqueeze(-1)
+    covariance = torch.diag_embed((scale * own).unsqueeze(-1).expand(*own.shape, coefficients.shape[-1]))
+    cross = gram[:, state.contrasts.row].unsqueeze(-1) * coefficients.unsqueeze(1)  # (M, P, Q, L)
+    mean, solved = state.latent.predicted(cross.flatten(-2))
+    solved = solved.unflatten(-1, cross.shape[-2:])
+    covariance = covariance - torch.einsum("mpqc,mpqd->mqcd", solved, solved)
+    covariance.diagonal(dim1=-2, dim2=-1).clamp_(min=_LEAST_VARIANCE)
+    return mean.unflatten(-1, cross.shape[-2:]).mT, covariance

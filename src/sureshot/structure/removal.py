@@ -1,0 +1,41 @@
+"""Rows and classes that are taken away again: the weights of a posterior that never saw them.
+
+Exact; but a row that mattered leaves few particles with weight, so resampling and rejuvenation come behind it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from sureshot.structure.contrasts import Contrasts
+from sureshot.structure.rejuvenation_data import Data
+from sureshot.structure.smc import SmcState
+
+
+def without(
+    state: SmcState,
+    rows: Tensor,  # (N,) bool, those that stay
+    classes: Tensor | None = None,  # (C,) bool, those that stay; all rows of the others must go
+) -> SmcState:
+    """The state without some rows and classes, weights adjusted, nothing resampled or moved."""
+    old = state.contrasts
+    classes = torch.ones(state.n_classes, dtype=torch.bool) if classes is None else classes
+    kept = rows[old.row] & classes[old.own] & classes[old.other]
+    covariance = Data.of(state.prior, state.x, old).covariance(state.particles)
+    latent, increments = state.latent.without(kept, covariance)
+    left, number = old.chosen(kept.nonzero().flatten()), classes.cumsum(0) - 1
+    log_weights = state.log_weights + increments
+    total = log_weights.logsumexp(0)
+    return replace(
+        state,
+        x=state.x[rows],
+        y=number[state.y[rows]],
+        n_classes=int(classes.sum()),
+        contrasts=Contrasts((rows.cumsum(0) - 1)[left.row], number[left.own], number[left.other]),
+        latent=latent,
+        log_weights=log_weights - total,
+        log_evidence=state.log_evidence + float(total),
+    )

@@ -1,0 +1,311 @@
+"""Sequential Monte Carlo over kernels: weigh by new data, resample, rejuvenate.
+
+`smc_step` is pure: from a state and a batch to the next state. It follows Algorithm 1 of Huang & Wang (2025), with the
+weights and the resampling set right: data come one after another within a batch, resampling and rejuvenation behind it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeVar, get_args
+
+import torch
+from joblib import Parallel, delayed
+from torch import Tensor
+
+from sureshot.gaussian.memory import blocks
+from sureshot.kernels.shared_rows import SharedRows
+from sureshot.structure.collapsed import Collapsed
+from sureshot.structure.contrasts import Contrasts
+from sureshot.structure.grammar import KernelPrior
+from sureshot.structure.latents import Latents
+from sureshot.structure.links import LINKS
+from sureshot.structure.particles import Particles
+from sureshot.structure.rejuvenation import Rejuvenation
+from sureshot.structure.rejuvenation_data import Data
+from sureshot.structure.structure import Structure
+from sureshot.structure.whitened import Whitened
+
+Representation = Literal["collapsed", "whitened"]
+"""See `sureshot.structure.latents`."""
+
+_TOGETHER = 8  # particles that are moved by one thread and one generator
+
+L = TypeVar("L", bound=Latents)
+
+
+@dataclass(frozen=True)
+class SmcState:
+    """M weighted particles, and the data that they are conditioned on."""
+
+    prior: KernelPrior
+    x: Tensor  # (N, D)
+    y: Tensor  # (N,) int64
+    n_classes: int  # C, at least two
+    contrasts: Contrasts  # P
+    particles: Particles
+    latent: Latents
+    log_weights: Tensor  # (M,), normalised
+    log_evidence: float  # of all labels, in nats
+    settled_variance: float = 0.0  # of the log evidence, from the weights that were resampled away
+    eves: tuple[int, ...] = ()  # (M,), the particle at the start that each descends from; empty: itself
+    n_chains: int = 0  # particles i and i + n_chains are of one chain; 0: each is its own
+
+    @classmethod
+    def start(
+        cls,
+        prior: KernelPrior,
+        n_particles: int,
+        n_classes: int,
+        generator: torch.Generator,
+        structure: Structure | None = None,
+        representation: Representation = "collapsed",
+        link: str = "logistic",  # or "probit", of whitened latents and two classes
+    ) -> SmcState:
+        """Without data: particles from the prior."""
+        return cls(
+            prior,
+            torch.zeros(0, prior.width, dtype=torch.float64),
+            torch.zeros(0, dtype=torch.int64),
+            n_classes,
+            Contrasts.none(),
+            Particles.drawn(prior, n_particles, generator, structure),
+            empty_latents(n_particles, representation, link, n_classes),
+            torch.full((n_particles,), -math.log(n_particles), dtype=torch.float64),
+            0.0,
+        )
+
+    @property
+    def effective_sample_size(self) -> float:
+        """``1 / sum w^2``, between 1 and M."""
+        return float((-(2 * self.log_weights).logsumexp(0)).exp())
+
+    @property
+    def log_evidence_error(self) -> float:
+        """Standard error of the log evidence, in nats: as if rejuvenation made particles independent of each other.
+
+        Between two resamplings an estimate of the evidence has the relative variance ``sum w^2 - 1/M``; these sum.
+        Particles of one chain count as one. Rejuvenation that moves little makes it too small, which few different
+        `eves` among many particles may tell; systematic resampling makes it a little too large.
+        """
+        return max(0.0, self.settled_variance + self._stretch_variance) ** 0.5
+
+    @property
+    def _stretch_variance(self) -> float:
+        """Of the weights since the last resampling."""
+        n = self.n_chains or len(self.log_weights)
+        return float(self.log_weights.exp().view(-1, n).sum(0).square().sum()) - 1 / n
+
+
+@dataclass(frozen=True)
+class SmcInfo:
+    """What happened in a step."""
+
+    effective_sample_sizes: tuple[float, ...]  # before resampling, of each part of the batch
+    ancestors: tuple[int, ...]  # (M,), of each particle in the state before
+    resampled: bool
+    acceptance: dict[str, float] = field(default_factory=dict)  # by kind of move, over all sweeps
+
+
+@dataclass(frozen=True)
+class SmcSettings:
+    """How a step is done."""
+
+    rejuvenation: Rejuvenation = field(default_factory=Rejuvenation)
+    n_sweeps: int = 1
+    resample_below: float = 0.5  # of M
+    split_below: float = 0.1  # of M: after the row of a batch with which fewer are left its rest is a batch of its own
+    n_chains: int | None = None  # so many particles are resampled, and all states of their chains kept; divides M
+    n_jobs: int | None = None  # threads, through joblib, among which particles are shared; changes no result
+
+
+def smc_step(
+    state: SmcState,
+    x: Tensor,  # (B, D)
+    y: Tensor,  # (B,) int64
+    generator: torch.Generator,
+    settings: SmcSettings,
+    n_classes: int | None = None,  # as many or more than before
+) -> tuple[SmcState, SmcInfo]:
+    """The state after a batch, and what happened; ValueError for rows that are not finite."""
+    if not bool(x.isfinite().all()):
+        raise ValueError("x must be finite, but has NaN or infinite values")
+    m, c = len(state.particles), n_classes or state.n_classes
+    grown, taken = extended(state, x, y, c, generator, settings.split_below * m)
+    grown, told = settled(grown, generator, settings)
+    if taken == len(x):
+        return grown, told
+    last, then = smc_step(grown, x[taken:], y[taken:], generator, settings, c)
+    return last, _joined(told, then)
+
+
+def settled(state: SmcState, generator: torch.Generator, settings: SmcSettings) -> tuple[SmcState, SmcInfo]:
+    """Resampled if need be, and rejuvenated."""
+    m, size, n = len(state.particles), state.effective_sample_size, settings.n_chains
+    if n is not None and (n < 1 or m % n):
+        raise ValueError(f"n_chains must divide the {m} particles, got {n}")
+    # A particle of weight zero may be one whose numbers have overflown: none stays.
+    none_stays = n is not None or not bool(state.log_weights.isfinite().all())
+    resampled = size < settings.resample_below * m or none_stays
+    ancestors = torch.arange(m)
+    if resampled:
+        ancestors = systematic(state.log_weights, generator, n)
+        state = _resampled(state, ancestors, n or 0)
+    state, rates = (
+        rejuvenated(state, generator, settings) if n in (None, m) else _chained(state, m, generator, settings)
+    )
+    return state, SmcInfo((size,), tuple(ancestors.repeat(m // len(ancestors)).tolist()), resampled, rates)
+
+
+def _resampled(state: SmcState, ancestors: Tensor, n_chains: int) -> SmcState:
+    places = ancestors.tolist()
+    return replace(
+        state,
+        particles=state.particles.chosen(places),
+        latent=state.latent.chosen(ancestors),
+        log_weights=torch.full((len(places),), -math.log(len(places)), dtype=torch.float64),
+        settled_variance=state.settled_variance + state._stretch_variance,
+        eves=tuple(state.eves[i] if state.eves else i for i in places),
+        n_chains=n_chains,
+    )
+
+
+def _chained(
+    state: SmcState,
+    m: int,  # states to be kept
+    generator: torch.Generator,
+    settings: SmcSettings,
+) -> tuple[SmcState, dict[str, float]]:
+    """All states of chains from the particles, the first included (Dau & Chopin 2022, waste-free)."""
+    states, sums = [state], dict[str, float]()
+    n_moves = m // len(state.particles) - 1
+    for _ in range(n_moves):
+        state, rates = rejuvenated(states[-1], generator, settings)
+        states.append(state)
+        for name, rate in rates.items():
+            sums[name] = sums.get(name, 0.0) + rate / n_moves
+    return replace(
+        state,
+        particles=Particles.joined([one.particles for one in states]),
+        latent=state.latent.joined([one.latent for one in states]),
+        log_weights=torch.full((m,), -math.log(m), dtype=torch.float64),
+        eves=state.eves * len(states),
+    ), sums
+
+
+def extended(
+    state: SmcState,
+    x: Tensor,  # (B, D)
+    y: Tensor,  # (B,) int64
+    n_classes: int,
+    generator: torch.Generator,
+    enough: float = 0.0,
+) -> tuple[SmcState, int]:
+    """With a batch in the data and the weights, nothing resampled, nothing moved; and how many of its rows.
+
+    These end with the first after which the effective sample size is not `enough`. (To look at all of them and then to
+    begin again with fewer would make the evidence depend on which estimates of it are liked.)
+    """
+    n = len(state.x)
+    every = torch.cat([state.x, x])
+    later = Contrasts.of_labels(state.y, n_classes, known=state.n_classes)  # of the rows before, with new classes
+    new = later.followed_by(Contrasts.of_labels(y, n_classes, n))
+    first = 0 if len(later) else n
+    gram = state.particles.grams(state.prior, SharedRows(every, every[first:]))
+    nuggets = state.particles.nuggets(state.prior)
+    shifted = replace(new, row=new.row - first)
+    cross = state.contrasts.covariance(shifted, gram, nuggets * 0 if first else nuggets)
+    corner = shifted.covariance(shifted, gram[:, first:], nuggets)
+    latent, increments = state.latent.extended(cross, corner, generator)
+    behind = (new.row < n + torch.arange(1, len(x) + 1).unsqueeze(-1)).sum(-1)  # contrasts up to each row
+    summed = torch.cat([state.log_weights.unsqueeze(-1), increments], -1).cumsum(-1)  # (M, P + 1)
+    taken = len(x)
+    if len(x):
+        after = summed[:, behind]
+        sizes = (2 * after.logsumexp(0) - (2 * after).logsumexp(0)).exp()
+        few = (~(sizes >= enough)).nonzero().flatten()
+        taken = int(few[0]) + 1 if len(few) else taken
+    n_new = int(behind[taken - 1]) if taken else len(new)
+    log_weights = summed[:, n_new]
+    total = float(log_weights.logsumexp(0))
+    if total == -math.inf:
+        raise ValueError(
+            f"the kernels of all particles overflow on the rows up to row {taken - 1} of the batch; "
+            "scale the columns as those of the first batch"
+        )
+    return replace(
+        state,
+        x=every[: n + taken],
+        y=torch.cat([state.y, y[:taken]]),
+        n_classes=n_classes,
+        contrasts=state.contrasts.followed_by(new.chosen(torch.arange(n_new))),
+        latent=latent.first(len(state.contrasts) + n_new),
+        log_weights=log_weights - total,
+        log_evidence=state.log_evidence + total,
+    ), taken
+
+
+def rejuvenated(
+    state: SmcState, generator: torch.Generator, settings: SmcSettings
+) -> tuple[SmcState, dict[str, float]]:
+    """After so many sweeps, and the shares of accepted proposals."""
+    data = Data.of(state.prior, state.x, state.contrasts)
+    m = len(state.particles)
+    parts = blocks(m, 1, _TOGETHER)
+    seeds = torch.randint(2**62, (len(parts),), generator=generator).tolist()
+    swept = Parallel(n_jobs=settings.n_jobs, prefer="threads")(
+        delayed(_swept)(
+            data.separate(), state.particles.chosen(range(m)[part]), state.latent.part(part), seed, settings
+        )
+        for part, seed in zip(parts, seeds, strict=True)
+    )
+    rates = {name: sum(len(own) * rate[name] for own, _, rate in swept) / m for name in swept[0][2]}
+    particles = Particles.joined([own for own, _, _ in swept])
+    return replace(state, particles=particles, latent=state.latent.joined([own for _, own, _ in swept])), rates
+
+
+def _swept(
+    data: Data, particles: Particles, latent: L, seed: int, settings: SmcSettings
+) -> tuple[Particles, L, dict[str, float]]:
+    """Some of the particles after all sweeps."""
+    generator = torch.Generator().manual_seed(seed)
+    sums: dict[str, float] = {}
+    for _ in range(settings.n_sweeps):
+        particles, latent, rates = settings.rejuvenation.sweep(data, particles, latent, generator)
+        for name, rate in rates.items():
+            sums[name] = sums.get(name, 0.0) + rate / settings.n_sweeps
+    return particles, latent, sums
+
+
+def empty_latents(n_particles: int, representation: str, link: str, n_classes: int) -> Latents:
+    """Without data; ValueError for what is not offered."""
+    if representation not in get_args(Representation):
+        raise ValueError(f"representation must be one of {', '.join(get_args(Representation))}, got {representation!r}")
+    if link not in LINKS:
+        raise ValueError(f"link must be one of {', '.join(LINKS)}, got {link!r}")
+    if representation == "whitened" and (link == "logistic" or n_classes == 2):
+        return Whitened.empty(n_particles, LINKS[link])
+    if link != "logistic":
+        raise ValueError("the probit link needs whitened latents and two classes")
+    return Collapsed.empty(n_particles)
+
+
+def systematic(
+    log_weights: Tensor,  # (M,), normalised
+    generator: torch.Generator,
+    n: int | None = None,  # M
+) -> Tensor:
+    """Places (n,) drawn in proportion to weights, by one uniform number."""
+    n = len(log_weights) if n is None else n
+    points = (torch.arange(n, dtype=torch.float64) + torch.rand((), generator=generator, dtype=torch.float64)) / n
+    return torch.searchsorted(log_weights.exp().cumsum(0), points).clamp_max(len(log_weights) - 1)
+
+
+def _joined(first: SmcInfo, second: SmcInfo) -> SmcInfo:
+    return SmcInfo(
+        first.effective_sample_sizes + second.effective_sample_sizes,
+        tuple(first.ancestors[i] for i in second.ancestors),
+        first.resampled or second.resampled,
+        {name: (rate + second.acceptance.get(name, rate)) / 2 for name, rate in first.acceptance.items()},
+    )

@@ -1,0 +1,127 @@
+"""Latents as the root of their covariance times standard normal variables: the paper's representation.
+
+P contrasts have latents ``psi = L eta`` with ``L L' = S``, the prior covariance under a particle's kernel, and
+``eta ~ N(0, I)`` whatever the kernel is; the mean of the latents, N(0, 1) a priori, is a constant in the kernel. New
+data extend eta from the prior, and have the weight ``sigma(psi)`` of what was drawn; so weights vary more than those of
+`sureshot.structure.collapsed`, which look at the new label first.
+
+Reference: Huang & Wang 2025, eqs. 17 to 20.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from sureshot.gaussian.algebra import cholesky_with_jitter, factors, grown_triangle, times_vector
+from sureshot.structure.links import LOGISTIC, Link
+
+_FIRST_STEP = 0.1
+_LARGEST_SHRINKS = 100
+
+
+@dataclass(frozen=True)
+class Whitened:
+    """Of M particles with P data."""
+
+    eta: Tensor  # (M, P)
+    factor: Tensor  # (M, P, P), L
+    step: Tensor  # (M,), of Hamiltonian Monte Carlo
+    link: Link = LOGISTIC
+
+    @classmethod
+    def empty(cls, n_particles: int, link: Link = LOGISTIC) -> Whitened:
+        """Without data."""
+        zeros = torch.zeros(n_particles, 0, dtype=torch.float64)
+        step = torch.full((n_particles,), _FIRST_STEP, dtype=torch.float64)
+        return cls(zeros, torch.zeros(n_particles, 0, 0, dtype=torch.float64), step, link)
+
+    @property
+    def variables(self) -> dict[str, Tensor]:
+        """What all else follows from, with the covariance; and the step sizes."""
+        return {"eta": self.eta, "step": self.step}
+
+    def restored(self, variables: Mapping[str, Tensor]) -> Whitened:
+        """With `variables` as they were; ValueError for values out of range. `given` makes the rest."""
+        if not bool(variables["eta"].isfinite().all() and (variables["step"] > 0).all()):
+            raise ValueError("whitened latents must be finite, and step sizes positive")
+        return replace(self, eta=variables["eta"], step=variables["step"])
+
+    @property
+    def log_likelihood(self) -> Tensor:
+        """``log p(y | psi)`` in nats (M,)."""
+        return self.link.log_probability(times_vector(self.factor, self.eta)).sum(-1)
+
+    def first(self, n: int) -> Whitened:
+        """Of the first n data only."""
+        return replace(self, eta=self.eta[:, :n], factor=self.factor[:, :n, :n])
+
+    def chosen(self, places: Sequence[int] | Tensor) -> Whitened:
+        """A copy of those of some particles, as often as they are named."""
+        return replace(self, eta=self.eta[places], factor=self.factor[places], step=self.step[places])
+
+    def part(self, places: slice) -> Whitened:
+        """Those of some particles, not copied."""
+        return replace(self, eta=self.eta[places], factor=self.factor[places], step=self.step[places])
+
+    def joined(self, parts: Sequence[Whitened]) -> Whitened:
+        """Those of all parts, in their order."""
+        eta, factor, step = (torch.cat([getattr(part, name) for part in parts]) for name in ("eta", "factor", "step"))
+        return replace(self, eta=eta, factor=factor, step=step)
+
+    def put(self, places: Sequence[int], others: Whitened, rows: Sequence[int]) -> None:
+        """Take over the given rows of others in some places. Changes this object."""
+        for place, row in zip(places, rows, strict=True):
+            self.eta[place], self.factor[place] = others.eta[row], others.factor[row]
+
+    def given(self, places: Sequence[int], covariance: Tensor, out: Tensor | None = None) -> Whitened:
+        """With the variables of some particles, and other kernels."""
+        return replace(self, eta=self.eta[places], factor=factors(covariance, out), step=self.step[places])
+
+    def predicted(self, cross: Tensor) -> tuple[Tensor, Tensor]:
+        """Means (M, Q) of queries, and ``X`` (M, P, Q) so that ``X' X`` is what the data take off their covariance."""
+        own = torch.linalg.solve_triangular(self.factor, cross, upper=False)
+        return times_vector(own.mT, self.eta), own
+
+    def extended(self, cross: Tensor, corner: Tensor, generator: torch.Generator) -> tuple[Whitened, Tensor]:
+        """With new data, and the logarithms of the weights (M, B) that they have one after another."""
+        mean, own = self.predicted(cross)
+        corner_factor = cholesky_with_jitter(corner - own.mT @ own)
+        new = torch.empty_like(mean)
+        for j in range(mean.shape[-1]):
+            new[:, j] = torch.randn(len(mean), generator=generator, dtype=torch.float64)
+        log_weights = self.link.log_probability(mean + times_vector(corner_factor, new))
+        factor = grown_triangle(self.factor, own.mT, corner_factor)
+        return replace(self, eta=torch.cat([self.eta, new], -1), factor=factor), log_weights
+
+    def without(self, kept: Tensor, covariance: Tensor) -> tuple[Whitened, Tensor]:
+        """With some data (P,) bool only, and the logarithms of the weights (M,) of never having seen the others."""
+        psi, left = times_vector(self.factor, self.eta), kept.nonzero().flatten()
+        factor = factors(covariance[:, left][:, :, left])
+        eta = torch.linalg.solve_triangular(factor, psi[:, left].unsqueeze(-1), upper=False).squeeze(-1)
+        return replace(self, eta=eta, factor=factor), -self.link.log_probability(psi[:, ~kept]).sum(-1)
+
+    def refreshed(self, covariance: Tensor, generator: torch.Generator) -> Whitened:
+        """With eta moved by elliptical slice sampling, kernels kept (their covariance is in the factor already)."""
+        here, there = self.eta, torch.randn(self.eta.shape, generator=generator, dtype=torch.float64)
+        images = times_vector(self.factor, here), times_vector(self.factor, there)
+        uniform = torch.rand(2, len(here), generator=generator, dtype=torch.float64)
+        level = self.log_likelihood + uniform[0].log()
+        angle = 2 * math.pi * uniform[1]
+        low, high = angle - 2 * math.pi, angle
+        chosen = torch.zeros_like(angle)
+        left = torch.ones_like(angle, dtype=torch.bool)
+        for _ in range(_LARGEST_SHRINKS):
+            psi = images[0] * angle.cos().unsqueeze(-1) + images[1] * angle.sin().unsqueeze(-1)
+            inside = left & (self.link.log_probability(psi).sum(-1) > level)
+            chosen, left = torch.where(inside, angle, chosen), left & ~inside
+            if not bool(left.any()):
+                break
+            low, high = torch.where(angle < 0, angle, low), torch.where(angle < 0, high, angle)
+            angle = low + torch.rand(len(here), generator=generator, dtype=torch.float64) * (high - low)
+        eta = here * chosen.cos().unsqueeze(-1) + there * chosen.sin().unsqueeze(-1)
+        return replace(self, eta=eta, factor=self.factor.clone(), step=self.step.clone())

@@ -1,0 +1,175 @@
+"""``sureshot search``: what it prints, writes and refuses, on tables and on streams."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import make_moons
+
+from sureshot import KernelSearchClassifier
+
+Run = Callable[..., Any]
+QUICK = ("--particles", 3, "--rejuvenation", 1)
+
+
+@pytest.fixture(scope="module")
+def moons(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ``moons.csv``: two columns, a day, a time and names of classes, of which one comes first."""
+    folder = tmp_path_factory.mktemp("moons")
+    x, y = make_moons(60, noise=0.2, random_state=0)
+    order = np.argsort(y[:20], kind="stable").tolist() + list(range(20, 60))
+    frame = pd.DataFrame({"east": x[order, 0], "north": x[order, 1], "side": np.where(y[order], "up", "down")})
+    frame["day"] = np.repeat(["tuesday", "monday", "friday"], 20)
+    frame["time"] = np.arange(60) // 15 + 0.5
+    frame.to_csv(folder / "moons.csv", index=False)
+    frame.drop(columns=["day", "time"]).to_csv(folder / "plain.csv", index=False)
+    return folder
+
+
+def test_it_says_which_kernels_and_how_good_they_are(moons: Path, tmp_path: Path, run: Run) -> None:
+    arguments = ("search", moons / "plain.csv", "-t", "side", *QUICK, "-o", tmp_path / "m", "--report", tmp_path / "r")
+    result = run(*arguments)
+    assert result.exit_code == 0, result.stderr
+    for words in ("as if each label had been given 0.", "mass", "kernel search", "class frequencies", "rows", "48"):
+        assert words in result.stdout
+    again = run(*arguments, "--json", "--quiet")
+    assert again.stderr == ""
+    found = json.loads(again.stdout)
+    assert (found["rows"], found["held_out"], found["features"]) == (48, 12, 2)
+    assert found["classes"] == ["down", "up"]
+    assert sum(one["mass"] for one in found["kernel_posterior"]) == pytest.approx(1)
+    assert found["batches"][-1]["rows"] == 48
+    assert found["baseline"]["nll"] == pytest.approx(np.log(2), abs=1e-3)
+    assert found["scores"]["nll"] < found["baseline"]["nll"]
+    model = KernelSearchClassifier.load(tmp_path / "m")
+    assert model.callback is None
+    assert model.log_evidence_ == found["log_evidence"]
+    assert found["evidence_for_each_label"] == pytest.approx(np.exp(model.log_evidence_ / 48))
+    assert model.kernel_posterior_[0] == tuple(found["kernel_posterior"][0].values())
+    page = (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
+    for heading in ("Reliability diagram", "Kernels, batch by batch", "Where particles come from", "What is predicted"):
+        assert f"<h2>{heading}</h2>" in page
+    assert "http" not in page.replace("http-equiv", "")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m", "r"]
+
+
+def test_the_seed_fixes_it_and_the_other_commands_take_its_model(moons: Path, tmp_path: Path, run: Run) -> None:
+    for name in ("a", "b"):
+        run("search", moons / "plain.csv", "-t", "side", *QUICK, "--seed", 3, "-o", tmp_path / name, "-q")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    for command in (("predict",), ("evaluate", "-t", "side", "--report", tmp_path / "r"), ("update", "-t", "side")):
+        result = run(command[0], tmp_path / "a", moons / "plain.csv", *command[1:], "--json")
+        assert result.exit_code == 0, result.stderr
+    assert "heaviest structure" in (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_stream_by_a_column_and_by_numbers(moons: Path, tmp_path: Path, run: Run) -> None:
+    frame = pd.read_csv(moons / "moons.csv").drop(columns="time")
+    frame.to_csv(tmp_path / "d.csv", index=False)
+    arguments = ("search", tmp_path / "d.csv", "-t", "side", *QUICK, "--schedule", "once", "--json", "-q")
+    found = json.loads(run(*arguments, "--batches", "day", "--window", 25, "--report", tmp_path / "r").stdout)
+    assert found["features"] == 2
+    learnt = [found["batches"][0]["rows"], *(part["rows"] for part in found["stream"])]
+    assert sum(learnt) == found["rows"] == 48
+    assert all(15 <= rows <= 17 for rows in learnt)  # a fifth of each day is held out
+    assert [batch["rows"] for batch in found["batches"][1:]] == [25, 25]
+    assert found["kept"] == 25
+    assert all(0 <= part["accuracy"] <= 1 for part in found["stream"])
+    assert "Predicted before it was learnt" in (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
+    found = json.loads(run(*arguments[:2], "--batch-size", 5, "--hold-out", 0, *arguments[2:], "--batches", "").stdout)
+    assert "exclude each other" in found["error"]
+    ordered = ("search", moons / "plain.csv", "-t", "side", *QUICK, "--schedule", "once", "--json", "-q")
+    found = json.loads(run(*ordered, "--batch-size", 8, "--hold-out", 0).stdout)
+    assert [batch["rows"] for batch in found["batches"]] == [8, 16, 24, 32, 40, 48, 56, 60]
+    assert found["held_out"] == 0
+    assert "scores" not in found
+    assert found["stream"][0]["new_classes"] == ["up"]  # the first eight rows are of one class
+    timed = pd.read_csv(moons / "moons.csv").drop(columns="day")
+    timed.to_csv(tmp_path / "t.csv", index=False)
+    found = json.loads(run("search", tmp_path / "t.csv", *ordered[2:], "--batches", "time").stdout)
+    assert len(found["stream"]) == 3
+
+
+def test_rows_of_another_file_are_judged(moons: Path, tmp_path: Path, run: Run) -> None:
+    frame = pd.read_csv(moons / "plain.csv")
+    frame.assign(side=np.where(np.arange(60) < 5, "left", frame["side"])).to_csv(tmp_path / "test.csv", index=False)
+    result = run("search", moons / "plain.csv", "-t", "side", *QUICK, "--test", tmp_path / "test.csv", "--json")
+    found = json.loads(result.stdout)
+    assert (found["rows"], found["held_out"], found["scores"]["unknown_rows"]) == (60, 0, 5)
+    assert "unknown_auroc" in found["scores"]
+    assert "5 rows are of classes unknown" in result.stderr
+
+
+def test_three_classes_of_many_columns(files: Path, tmp_path: Path, run: Run) -> None:
+    result = run("search", files / "iris.npz", *QUICK, "--structure", "LINEAR", "--report", tmp_path)
+    assert result.exit_code == 0, result.stderr
+    assert "of comparisons of classes" in result.stdout
+    assert "What is predicted" not in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--structure", "LINER"), "there is no leaf 'LINER' (did you mean 'LINEAR'?)"),
+        (("--structure", "LINEAR +"), "ends where a kernel is expected"),
+        (("--schedule", "0"), "must be a positive integer; got 0"),
+        (("--schedule", "log"), "schedule must be one of 'logarithmic'"),
+        (("--schedule", "5,x"), "--schedule must be logarithmic, linear, once, or sizes as in 50,100; got '5,x'"),
+        (("--grammar", "papre"), "no grammar 'papre' (did you mean 'paper'?)"),
+        (("--batches", "days"), "no column 'days'"),
+        (("--batches", "side"), "name the same column, side"),
+        (("--batches", "north", "--batch-size", "3"), "exclude each other"),
+        (("--test", "gone.csv"), "gone.csv does not exist"),
+        (("-o", "gone/model"), "the folder gone does not exist"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(
+    moons: Path, tmp_path: Path, run: Run, options: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    output = () if "-o" in options else ("-o", "model")
+    result = run("search", moons / "plain.csv", "-t", "side", *options, *output, "--report", "report")
+    assert result.exit_code == 1
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.startswith("error: ")
+    assert message in result.stderr
+    assert result.stdout == ""
+    assert not list(tmp_path.iterdir())
+
+
+def test_too_many_rows_are_refused_at_once(tmp_path: Path, run: Run) -> None:
+    np.savez(tmp_path / "many.npz", X=np.random.default_rng(0).normal(size=(4000, 2)), y=np.arange(4000) % 2)
+    result = run("search", tmp_path / "many.npz", "-o", tmp_path / "m")
+    assert result.exit_code == 1
+    assert "3200 rows and 32 particles would take about" in result.stderr
+    assert "window=1000" in result.stderr
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX systems")
+def test_an_interrupt_in_the_middle_leaves_nothing(moons: Path, tmp_path: Path) -> None:
+    pd.read_csv(moons / "plain.csv").assign(one=1).to_csv(tmp_path / "d.csv", index=False)
+    start = (  # a shell that starts pytest in the background lets its children ignore interrupts
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\nfrom sureshot.cli import main; main()"
+    )
+    arguments = ["search", "d.csv", "-t", "side", "--rejuvenation", "500", "-o", "m", "--report", "r"]
+    with subprocess.Popen(
+        [sys.executable, "-c", start, *arguments], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        assert "ignored 1 constant columns" in process.stderr.readline()  # the search has begun
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+    assert process.returncode == 130
+    assert rest.endswith("interrupted\n")
+    assert "Traceback" not in rest
+    assert [path.name for path in tmp_path.iterdir()] == ["d.csv"]

@@ -1,0 +1,459 @@
+"""`KernelSearchClassifier`: what arrives, what is taken away, what is kept, what is said of it, and what is refused."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import make_moons
+
+from sureshot import KernelSearchClassifier
+from sureshot.estimators import SearchStep
+from sureshot.estimators.search_settings import SearchSettings
+from sureshot.persistence import ArtifactError, load_artifact, save_artifact
+from sureshot.structure.canonical import canonical
+from sureshot.structure.structure import Structure
+
+X, Y = make_moons(40, noise=0.2, random_state=0)
+QUERIES = np.random.default_rng(1).normal(size=(20, 2))
+FAST: dict[str, Any] = {"n_particles": 4, "n_rejuvenation": 1}
+
+
+def made(**settings: Any) -> KernelSearchClassifier:
+    return KernelSearchClassifier(**{**FAST, **settings})
+
+
+@pytest.fixture(scope="module")
+def model() -> KernelSearchClassifier:
+    """Fitted; tests that change a model make their own."""
+    return made().fit(X, Y)
+
+
+def copy_of(model: KernelSearchClassifier) -> KernelSearchClassifier:
+    copied: KernelSearchClassifier = pickle.loads(pickle.dumps(model))
+    return copied
+
+
+def test_it_learns_what_a_line_cannot_tell() -> None:
+    x = np.random.default_rng(0).normal(size=(160, 2))
+    y = (x[:, 0] * x[:, 1] > 0).astype(int)
+    found = KernelSearchClassifier(n_particles=8).fit(x[:80], y[:80])
+    line = KernelSearchClassifier(n_particles=8, structure="LINEAR").fit(x[:80], y[:80])
+    assert found.score(x[80:], y[80:]) > 0.8 > 0.7 > line.score(x[80:], y[80:])
+    assert found.log_evidence_ > line.log_evidence_ + 5
+
+
+def test_what_it_says_of_kernels_agrees(model: KernelSearchClassifier) -> None:
+    masses = [mass for mass, _ in model.kernel_posterior_]
+    assert masses == sorted(masses, reverse=True)
+    assert sum(masses) == pytest.approx(1)
+    by_form: dict[str, float] = {}
+    for particle in model.particles_:
+        form = str(canonical(Structure.parse(particle.structure)))
+        by_form[form] = by_form.get(form, 0.0) + particle.weight
+        assert particle.nugget > 0
+    assert by_form == pytest.approx({structure: mass for mass, structure in model.kernel_posterior_})
+    weights = np.array([particle.weight for particle in model.particles_])
+    assert (np.diff(weights) <= 0).all()
+    averaged = made(predictive="integral").fit(X, Y)
+    alone = averaged.particle_proba(QUERIES)
+    assert alone.shape == (4, len(QUERIES), 2)
+    np.testing.assert_allclose(np.einsum("m,mnc->nc", weights, alone), averaged.predict_proba(QUERIES), rtol=1e-12)
+    at_means = made(predictive="plug_in").fit(X, Y)
+    latent = at_means.predict_latent(QUERIES).mean
+    odds = np.exp((latent[:, 1] - latent[:, 0]) / at_means.temperature_)
+    np.testing.assert_allclose(at_means.predict_proba(QUERIES)[:, 1], odds / (1 + odds), rtol=1e-9)
+
+
+def test_particles_alone_with_many_classes_and_with_one() -> None:
+    labels = np.arange(len(Y)) % 3
+    three = made(n_particles=2, predictive="integral").fit(X, labels)
+    alone = three.particle_proba(QUERIES)
+    np.testing.assert_allclose(alone.sum(-1), 1, atol=0.01)  # one-vs-each by quadrature
+    weights = [particle.weight for particle in three.particles_]
+    np.testing.assert_allclose(np.einsum("m,mnc->nc", weights, alone), three.predict_proba(QUERIES), atol=0.01)
+    one = made().partial_fit(X[Y == 0], Y[Y == 0])
+    assert (one.particle_proba(QUERIES) == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("schedule", "sizes"),
+    [
+        ("logarithmic", [16, 16, 32, 36]),
+        ("linear", [16, 16, 16, 16, 16, 16, 4]),
+        ("once", [100]),
+        ([30, 50], [30, 50, 20]),
+        ([], [100]),
+        ([300], [100]),
+    ],
+)
+def test_rows_come_in_batches(schedule: Any, sizes: list[int]) -> None:
+    arguments = KernelSearchClassifier(schedule=schedule).get_params()
+    assert SearchSettings.checked(arguments).batches(100) == sizes
+
+
+def test_each_batch_is_a_step_and_the_callback_hears_of_it() -> None:
+    heard: list[SearchStep] = []
+    model = made(schedule=[10, 20], callback=heard.append).fit(X, Y)
+    assert [step.n_rows for step in heard] == [10, 30, 40]
+    assert model.steps_ == tuple(heard)
+    assert model.ess_history_ == [size for step in heard for size in step.effective_sample_sizes]
+    assert all(1 <= size <= 4 for size in model.ess_history_)
+    last = heard[-1]
+    assert last.log_evidence == model.log_evidence_ < heard[0].log_evidence < 0
+    assert list(last.structures) == model.kernel_posterior_
+    assert all(0 <= place < 4 for place in last.ancestors)
+    assert all(0 <= rate <= 1 for rate in last.acceptance.values())
+    model.partial_fit(X[:3], Y[:3])
+    assert len(heard) == len(model.steps_) == 4
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_an_interruption_in_the_middle_changes_nothing(error: type[BaseException]) -> None:
+    def stop(step: SearchStep) -> None:
+        if step.n_rows > 50:
+            raise error("injected")
+
+    model = made(schedule="linear", callback=stop).fit(X, Y)
+    before, p = model._fitted, model.predict_proba(QUERIES)
+    with pytest.raises(error, match="injected"):
+        model.partial_fit(X, Y)
+    assert model._fitted is before
+    np.testing.assert_array_equal(model.predict_proba(QUERIES), p)
+    unfitted = made(callback=stop)
+    with pytest.raises(error):
+        unfitted.fit(np.tile(X, (2, 1)) + 1e-3 * np.arange(80)[:, None], np.tile(Y, 2))
+    assert not hasattr(unfitted, "kernel_posterior_")
+
+
+def test_a_stream_that_begins_with_one_class() -> None:
+    model = made().partial_fit(X[Y == 1], ["yes"] * 20)
+    assert (model.predict_proba(QUERIES) == 1).all()
+    assert model.log_evidence_ == 0
+    model.partial_fit(X[Y == 0], ["no"] * 20)
+    assert model.classes_.tolist() == ["yes", "no"]
+    assert model.score(X, np.where(Y, "yes", "no")) >= 0.8
+    model.partial_fit(X[:5] + 6, ["new"] * 5)
+    assert model.classes_.tolist() == ["yes", "no", "new"]
+    assert (model.predict(X[:5] + 6) == "new").all()
+
+
+def test_rows_of_one_class_wait_for_the_second(tmp_path: Path) -> None:
+    model = made(predictive="plug_in").partial_fit(X[Y == 1][:10], Y[Y == 1][:10], classes=[0, 1])
+    random = 2 / 11  # probability that ten rows in random order are of one class
+    seen = (0.5 + random * 11 / 12) / (1 + random)
+    np.testing.assert_allclose(model.predict_proba(QUERIES), np.tile([1 - seen, seen], (len(QUERIES), 1)))
+    np.testing.assert_allclose(model.particle_proba(QUERIES)[0], model.predict_proba(QUERIES))
+    assert [(step.n_rows, step.acceptance) for step in model.steps_] == [(10, {})]
+    assert model.log_evidence_ == 0
+    path = tmp_path / "model"
+    model.save(path)
+    loaded = KernelSearchClassifier.load(path).partial_fit(X[Y == 0], Y[Y == 0])
+    model.remove(X[Y == 1][:1]).partial_fit(X[Y == 1][:1], [1]).partial_fit(X[Y == 0], Y[Y == 0])
+    assert model.score(X, Y) > 0.7
+    assert loaded.steps_[-1].n_rows == model.steps_[-1].n_rows == 30
+    scaling = model._fitted.scaling  # of all rows, not of those that came first
+    np.testing.assert_allclose(scaling.mean, np.concatenate([X[Y == 1][:10], X[Y == 0]]).mean(0), atol=1e-12)
+
+
+def test_the_rule_is_that_which_says_labels_of_rows_left_out_best(tmp_path: Path) -> None:
+    fitted = {rule: made(n_particles=16, predictive=rule).fit(X, Y) for rule in ("integral", "plug_in", "auto")}
+    assert fitted["integral"].predictive_ == "integral"
+    assert fitted["integral"].temperature_ == 1.0
+    assert fitted["plug_in"].predictive_ == "plug_in"
+    assert fitted["plug_in"].temperature_ not in (1.0, fitted["integral"].temperature_)
+    auto = fitted["auto"]
+    same = fitted[auto.predictive_]
+    np.testing.assert_array_equal(auto.predict_proba(QUERIES), same.predict_proba(QUERIES))
+    one, other = (fitted[rule].predict_proba(QUERIES) for rule in ("integral", "plug_in"))
+    assert np.abs(one - other).max() > 0.01
+    fitted["plug_in"].save(tmp_path / "model")
+    loaded = KernelSearchClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_proba(QUERIES), other)
+    calibrated = fitted["plug_in"].calibrate(X[:10], Y[:10]).temperature_
+    assert fitted["plug_in"].partial_fit(X[:5], Y[:5]).temperature_ == calibrated
+
+
+def test_only_the_latest_rows_are_kept() -> None:
+    model = made(window=30)
+    for k in range(4):
+        model.partial_fit(X[10 * k : 10 * k + 10], Y[10 * k : 10 * k + 10])
+    kept = model._fitted.rows.x
+    assert len(kept) == model.steps_[-1].n_rows == 30
+    assert not (kept[:, None] == X[:10]).all(-1).any()
+    small = made(window=3).fit(X, Y)  # of a call that is larger than the window
+    assert len(small._fitted.rows.y) == 3
+    assert max(step.n_rows for step in small.steps_) == 3
+    assert np.isfinite(small.predict_proba(QUERIES)).all()
+
+
+def test_ancestors_are_places_before_the_batch() -> None:
+    model = made(n_particles=16, n_rejuvenation=0, window=10, schedule="once")
+    model.partial_fit(X[:10], Y[:10])
+    resampled = 0
+    for k in range(12):  # the pattern changes each time, so weights do
+        before = model._fitted.state.particles.z
+        part = np.arange(10 * k, 10 * k + 6) % 40
+        model.partial_fit(X[part], (Y[part] + k) % 2)
+        step = model.steps_[-1]
+        resampled += step.resampled
+        for number, place in enumerate(step.ancestors):  # nothing was moved
+            np.testing.assert_array_equal(model._fitted.state.particles.z[number], before[place])
+    assert resampled
+
+
+def deviation(first: list[np.ndarray], second: list[np.ndarray]) -> float:
+    """How many standard errors two means of runs differ by, at most."""
+    means = np.mean(first, 0) - np.mean(second, 0)
+    errors = np.sqrt((np.var(first, 0, ddof=1) + np.var(second, 0, ddof=1)) / len(first))
+    return float(np.abs(means / errors).max())
+
+
+def test_taken_away_is_as_never_seen_but_for_sampling_error() -> None:
+    third = np.concatenate([Y[:30], np.full(10, -1)])
+    runs: dict[str, list[np.ndarray]] = {}
+    for seed in range(6):
+        fresh = KernelSearchClassifier(32, structure="SQUARED-EXPONENTIAL", standardize=False, random_state=seed)
+        never, removed, forgot = (clone(fresh).fit(X[: len(y)], y) for y in (Y[:30], Y, third))
+        runs.setdefault("not yet", []).append(removed.predict_proba(QUERIES)[:, 1])
+        removed.remove(X[30:], Y[30:])
+        forgot.forget([-1])
+        assert len(removed._fitted.rows.y) == len(forgot._fitted.rows.y) == 30
+        assert forgot.classes_.tolist() == [0, 1]
+        for name, model in (("never", never), ("removed", removed), ("forgot", forgot)):
+            runs.setdefault(name, []).append(model.predict_proba(QUERIES)[:, 1])
+            runs.setdefault(f"evidence, {name}", []).append(np.array([model.log_evidence_]))
+    for name in ("removed", "forgot"):
+        assert deviation(runs[name], runs["never"]) < 5 < deviation(runs["not yet"], runs["never"])
+        assert deviation(runs[f"evidence, {name}"], runs["evidence, never"]) < 5
+    assert len(forgot.remove(X[:2], Y[:2])._fitted.rows.y) == 28  # rows go by the numbers of the classes that are left
+
+
+def test_a_copy_is_removed_at_a_time_and_mistakes_remove_nothing() -> None:
+    model = made().fit(np.concatenate([X, X[:2]]), np.concatenate([Y, Y[:2]]))
+    model.remove(X[:2])
+    assert len(model._fitted.rows.y) == 40
+    refused: list[tuple[Callable[[], object], str]] = [
+        (lambda: model.remove(X[:1] + 1), "row 0 is not among those that were learnt"),
+        (lambda: model.remove(X[[3, 3]]), "row 1 is not among those that were learnt"),
+        (lambda: model.remove(X[:2], 1 - Y[:2]), "row 0 is not among those that were learnt"),
+        (lambda: model.remove(X[:2], [0, 7]), "labels the model does not know: 7"),
+        (lambda: model.remove(X[:2], Y[:3]), "X has 2, y has 3"),
+        (lambda: model.remove(X), "cannot remove every row"),
+        (lambda: model.forget([0, 1]), "cannot forget every class"),
+        (lambda: model.forget(["x"]), "does not know: 'x'"),
+    ]
+    before = model._fitted
+    for call, message in refused:
+        with pytest.raises(ValueError, match=message):
+            call()
+        assert model._fitted is before
+
+
+@pytest.mark.parametrize("structure", [None, "LINEAR", "LINEAR x PERIODIC"])
+def test_rows_a_hundred_deviations_away_are_outlying(structure: str | None) -> None:
+    model = made(structure=structure).fit(X, Y)
+    rng = np.random.default_rng(0)
+    angle = rng.uniform(0, 2 * np.pi, 40)
+    far = X.mean(0) + 100 * X.std(0) * np.stack([np.cos(angle), np.sin(angle)], -1)
+    assert model.outlier_score(far).min() > model.outlier_score(X).max()
+    wild = np.array([[1e30, 0], [1e300, -1e300], [0, -1e9]])
+    assert model.outlier_score(wild).min() > model.outlier_score(X).max()
+    one_class = made(structure=structure).partial_fit(X[Y == 0], Y[Y == 0])
+    scores = one_class.outlier_score(np.concatenate([X[Y == 0], far]))
+    assert scores[20:].min() > scores[:20].max()
+    assert scores.max() <= 1
+
+
+def test_outliers_between_the_rows_are_found_under_a_line_too() -> None:
+    rng = np.random.default_rng(0)
+    x, y = make_moons(200, noise=0.1, random_state=1)
+    background = rng.uniform(x.min(0) - 0.5, x.max(0) + 0.5, (200, 2))
+    model = made(structure="LINEAR").fit(x[:60], y[:60])
+    known, unknown = model.outlier_score(x[60:]), model.outlier_score(background)
+    assert np.mean(unknown[:, None] > known) > 0.7
+
+
+def test_files_pickles_and_copies_go_on_as_the_model_does(tmp_path: Path) -> None:
+    model = made(callback=print_nothing, window=35, schedule=[9, 9]).fit(X, Y)
+    model.save(tmp_path / "model")
+    joblib.dump(model, tmp_path / "joblib")
+    others = [KernelSearchClassifier.load(tmp_path / "model"), copy_of(model), joblib.load(tmp_path / "joblib")]
+    assert others[0].callback is None
+    assert others[0].get_params() == {**model.get_params(), "callback": None}
+    model.partial_fit(X[:4], Y[:4]).forget([])
+    for other in others:
+        other.partial_fit(X[:4], Y[:4]).forget([])
+        np.testing.assert_array_equal(other.predict_proba(QUERIES), model.predict_proba(QUERIES))
+        np.testing.assert_array_equal(other.outlier_score(QUERIES), model.outlier_score(QUERIES))
+        assert other.steps_ == model.steps_
+        assert other.kernel_posterior_ == model.kernel_posterior_
+        assert other.log_evidence_ == model.log_evidence_
+    assert clone(model).callback is print_nothing
+
+
+def print_nothing(step: SearchStep) -> None:
+    """A callback that can be pickled."""
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("structures", [["LINER"]] * 4),
+        ("structures", [["+", "LINEAR"]] * 4),
+        ("structures", [["LINEAR"]] * 3),
+        ("settings", {"n_particles": 4}),
+        ("steps", [{"n_rows": 3}]),
+        ("seed", "one"),
+    ],
+)
+def test_malformed_files_are_refused(place: str, value: Any, model: KernelSearchClassifier, tmp_path: Path) -> None:
+    model.save(tmp_path / "model")
+    artifact = load_artifact(tmp_path / "model")
+    header = {**artifact.header, place: value}
+    for name in ("format", "kind", "version"):
+        header.pop(name, None)
+    save_artifact(tmp_path / "changed", artifact.kind, header, dict(artifact.arrays))
+    with pytest.raises(ArtifactError):
+        KernelSearchClassifier.load(tmp_path / "changed")
+
+
+def test_threads_may_predict_at_once(model: KernelSearchClassifier) -> None:
+    expected = model.predict_proba(QUERIES)
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda _: model.predict_proba(QUERIES), range(8)):
+            np.testing.assert_array_equal(found, expected)
+
+
+def test_weights_are_copies() -> None:
+    weight = np.arange(40) % 3
+    weighted = made().fit(X, Y, sample_weight=weight)
+    repeated = made().fit(X.repeat(weight, 0), Y.repeat(weight))
+    np.testing.assert_array_equal(weighted.predict_proba(QUERIES), repeated.predict_proba(QUERIES))
+    with pytest.raises(ValueError, match=r"whole numbers .* but it holds 0\.5: leave it out, or round it"):
+        made().fit(X, Y, sample_weight=np.full(40, 0.5))
+    with pytest.raises(MemoryError, match=r"40000000000000 rows .* would take about"):
+        made().fit(X, Y, sample_weight=np.full(40, 1e12))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"structure": "LINER"}, r"structure: there is no leaf 'LINER' \(did you mean 'LINEAR'\?\); leaves: LINEAR, "),
+        ({"structure": "linear"}, r"\(did you mean 'LINEAR'\?\)"),
+        ({"structure": "LINEAR + PERODIC"}, r"'PERODIC' \(did you mean 'PERIODIC'\?\)"),
+        ({"structure": "LINEAR +"}, "structure must be .*ends where a kernel is expected"),
+        ({"structure": ""}, "structure must be .*ends where a kernel is expected"),
+        ({"structure": "LINEAR PERIODIC"}, "nothing is expected at 'PERIODIC'"),
+        ({"structure": "(LINEAR"}, "opening bracket that is not closed"),
+        ({"structure": "LINEAR - CONSTANT"}, "'-' is not understood"),
+        ({"structure": "LINEAR[2]"}, r"structure: LINEAR\[2\] looks at column 2, but rows have 2 columns"),
+        ({"structure": 3}, "structure must be None or text .*got 3"),
+        ({"schedule": [0]}, "each number of schedule must be a positive integer; got 0"),
+        ({"schedule": "log"}, "schedule must be one of 'logarithmic', 'linear', 'once'; got 'log'"),
+        ({"n_particles": 0}, "n_particles must be a positive integer; got 0"),
+        ({"n_rejuvenation": -1}, "n_rejuvenation must be an integer of at least 0"),
+        ({"window": 0}, "window must be a positive integer"),
+        ({"grammar": "papre"}, r"no grammar 'papre' \(did you mean 'paper'\?\)"),
+        ({"grammar": {}}, "grammar must be a Grammar or one of 'default', 'paper'"),
+        ({"representation": "white"}, "representation must be one of 'collapsed', 'whitened'"),
+        ({"standardize": "auto"}, "standardize must be one of True, False"),
+        ({"predictive": "mean"}, "predictive must be one of 'auto', 'integral', 'plug_in'; got 'mean'"),
+        ({"callback": 3}, "callback must be None or a function of a SearchStep; got 3"),
+        ({"random_state": -1}, "random_state must be .*got -1"),
+    ],
+)
+def test_bad_settings_are_named(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        made(**settings).fit(X, Y)
+
+
+def test_too_many_rows_are_refused_with_what_to_try() -> None:
+    x = np.random.default_rng(0).normal(size=(3000, 2))
+    with pytest.raises(MemoryError, match=r"3000 rows and 4 particles .* GB and \d+ (seconds|minutes).*window=1000\)"):
+        made().fit(x, np.arange(3000) % 2)
+    with pytest.raises(
+        MemoryError, match=r"3000 rows of 5 classes, 12000 comparisons and .*hours.*window=250\)"
+    ) as info:
+        KernelSearchClassifier().fit(x, np.arange(3000) % 5)
+    assert "\n" not in str(info.value)
+    within = made(n_particles=1, n_rejuvenation=0, window=250).fit(x, np.arange(3000) % 2)
+    assert within.steps_[-1].n_rows == 250
+
+
+def test_constant_columns_are_ignored_with_one_warning() -> None:
+    wide = np.c_[X, np.ones(40), np.zeros(40)]
+    with pytest.warns(UserWarning, match="ignored 2 constant columns of 4") as caught:
+        model = made().fit(wide, Y)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    np.testing.assert_array_equal(model.predict_proba(wide), made().fit(X, Y).predict_proba(X))
+
+
+@pytest.mark.parametrize("value", [1e30, 1e300, -1e300, 1e-300])
+@pytest.mark.parametrize("standardize", [True, False])
+def test_wild_cells_give_proper_probabilities(value: float, standardize: bool) -> None:
+    wild = X.copy()
+    wild[3, 1] = value
+    for model in (
+        made(standardize=standardize).fit(wild, Y),
+        made(standardize=standardize).fit(X, Y).partial_fit(wild[3:4], Y[3:4]),
+    ):
+        p = model.predict_proba(np.concatenate([wild, [[1e300, -1e300], [0, 1e30]]]))
+        assert np.isfinite(p).all()
+        np.testing.assert_allclose(p.sum(1), 1)
+
+
+@pytest.mark.parametrize(
+    ("x", "y"),
+    [
+        (np.ones((20, 3)), np.arange(20) % 2),
+        (X[:6], np.array(list("abcdef"))),
+        (X[:2], np.array([0, 1])),
+        (X > 0.5, Y > 0),
+        ((10 * X).astype(int), Y.astype(np.int8)),
+        (X * 1e300, Y),
+        (X * 1e-300, Y),
+    ],
+    ids=["rows that are equal", "one row a class", "two rows", "bools", "whole numbers", "huge", "tiny"],
+)
+def test_odd_tables_give_proper_probabilities(x: np.ndarray, y: np.ndarray) -> None:
+    for settings in ({}, {"n_particles": 1}, {"n_rejuvenation": 0}):
+        p = made(**settings).fit(x, y).predict_proba(x)
+        assert np.isfinite(p).all()
+        np.testing.assert_allclose(p.sum(1), 1)
+
+
+def test_frames_and_arrays_of_any_kind_are_the_same() -> None:
+    expected = made().fit(X, Y).predict_proba(X)
+    locked = X.copy()
+    locked.flags.writeable = False
+    frame = pd.DataFrame(X, columns=["a", "b"], index=np.arange(40) + 7)
+    series = pd.Series(Y, index=frame.index)
+    for x, y in ((locked, Y), (np.asfortranarray(X), Y), (frame, series), (X.tolist(), Y.tolist())):
+        np.testing.assert_array_equal(made().fit(x, y).predict_proba(x), expected)
+    single = X.astype(np.float32)
+    np.testing.assert_array_equal(
+        made().fit(single, Y).predict_proba(single), made().fit(single.astype(float), Y).predict_proba(single)
+    )
+    with pytest.raises(ValueError, match="feature names should match"):
+        made().fit(frame, series).predict(frame[["b", "a"]])
+
+
+def test_batches_that_do_not_fit_are_refused(model: KernelSearchClassifier) -> None:
+    before = model._fitted
+    with pytest.raises(ValueError, match="X has 4 features, but KernelSearchClassifier is expecting 2"):
+        model.partial_fit(np.c_[X, X], Y)
+    with pytest.raises(ValueError, match=r"NaN in 1 rows, columns \[1\].*SimpleImputer"):
+        model.partial_fit([[0.0, np.nan]], [0])
+    with pytest.raises(TypeError, match="labels changed type"):
+        model.partial_fit(X[:2], ["a", "b"])
+    assert model._fitted is before

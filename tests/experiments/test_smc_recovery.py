@@ -1,0 +1,70 @@
+"""Planted structures: what is equivalent, tables by hand, one cell to the end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments.smc_recovery import (
+    PLANTED,
+    SmcRecoveryConfig,
+    campaign_cells,
+    mass_frame,
+    outcome_of,
+    planted,
+    representative,
+    run,
+)
+from sureshot.structure.structure import Structure
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("CONSTANT + PERIODIC", "PERIODIC"),
+        ("PERIODIC + LINEAR + CONSTANT", "LINEAR + PERIODIC"),
+        ("LINEAR x CONSTANT + PERIODIC", "LINEAR + PERIODIC"),
+        ("SQUARED-EXPONENTIAL x SQUARED-EXPONENTIAL", "SQUARED-EXPONENTIAL"),
+        ("PERIODIC x SQUARED-EXPONENTIAL", "SQUARED-EXPONENTIAL x PERIODIC"),
+    ],
+)
+def test_equivalent_structures(text: str, same: str) -> None:
+    assert representative(Structure.parse(text)) == representative(Structure.parse(same))
+
+
+def test_others_are_not_equivalent() -> None:
+    forms = {representative(Structure.parse(name)) for name in (*PLANTED, "LINEAR x PERIODIC", "CONSTANT")}
+    assert len(forms) == len(PLANTED) + 2
+
+
+def test_planted_rows_are_standardised_and_repeatable() -> None:
+    for name, kernel in PLANTED.items():
+        x, y = planted(kernel, 300, 1)
+        assert x.std() == pytest.approx(1.0, abs=0.1)
+        assert 0 < y.mean() < 1, name
+        np.testing.assert_array_equal(y, planted(kernel, 300, 1)[1])
+
+
+def test_masses_by_hand() -> None:
+    posterior = [[0.5, "LINEAR + PERIODIC"], [0.2, "CONSTANT + LINEAR + PERIODIC"], [0.3, "LINEAR x PERIODIC"]]
+    record = {"key": "a", "labels": {"data": "LINEAR + PERIODIC", "seed": 0}, "posterior": posterior}
+    other = {"key": "b", "labels": {"data": "LINEAR + PERIODIC", "seed": 1}, "posterior": [[1.0, "LINEAR"]]}
+    frame = mass_frame([record, other])
+    assert frame["mass"].tolist() == pytest.approx([0.7, 0.0])
+    assert frame["leaves"].tolist() == pytest.approx([1.0, 0.0])
+    outcome = outcome_of([record, other], [], SmcRecoveryConfig())
+    (verdict,) = outcome.verdicts
+    assert verdict.measured == "1 of 2 seeds"
+    assert not verdict.holds
+
+
+def test_a_cell_to_the_end(tmp_path: Path) -> None:
+    folders = {"results": str(tmp_path / "cells"), "checkpoints": str(tmp_path / "locks")}
+    options = {"structures": ("LINEAR",), "seeds": (0,), "rows": 40, "particles": 3, **folders}
+    outcome = run(data_root=None, progress=lambda what, fraction: None, **options)  # type: ignore[arg-type]
+    assert outcome.findings == ("1 of 1 cells have a result.",)
+    assert 0 <= outcome.tables[0].frame["mass"].iloc[0] <= 1
+    with pytest.raises(ValueError, match="no planted structure 'LINEER'"):
+        campaign_cells(SmcRecoveryConfig(structures=("LINEER",)))

@@ -1,0 +1,288 @@
+"""Methods whose network goes on learning: what sessions change, what they keep, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from sureshot.deep import (
+    ClassifierSettings,
+    ClassifierTraining,
+    GrowingClassifier,
+    ProxyNetwork,
+    SoftmaxNetwork,
+    TripletNetwork,
+)
+from sureshot.deep.training import Penalty
+from sureshot.evaluation.methods import make_method
+from sureshot.incremental.trained import NetworkMethod, make_trained
+from sureshot.incremental.trained.distillation import embedding_distance, pooled_maps_distance, recorded_stages
+from sureshot.incremental.trained.exemplars import Exemplars, unit_directions
+from sureshot.incremental.trained.icarl import distillation
+from sureshot.incremental.trained.importance import importance
+from sureshot.incremental.trained.podnet import PODNet
+from sureshot.incremental.trained.semantic_drift import SemanticDrift, drift
+from sureshot.networks import Processes, train
+from sureshot.networks.backbones import make_backbone
+
+CONV = {"name": "conv4", "n_filters": 3}
+BASE = {"epochs": 20, "batch_size": 8, "learning_rate": 0.1}
+NAMES = ("fine_tuning", "icarl", "podnet", "sdc")
+
+
+def squares(labels: list[int], n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Images 16 x 16 in bytes with a bright square in one of four corners, the labels in turn."""
+    y = np.array(labels * n)
+    x = np.random.default_rng(seed).integers(0, 80, (len(y), 1, 16, 16)).astype(np.uint8)
+    for image, label in zip(x, y.tolist(), strict=True):
+        image[0, 8 * (label // 2) :, 8 * (label % 2) :][:8, :8] += 150
+    return x, y
+
+
+def noise(labels: list[int], n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Images that say nothing about their labels, so that there is something to learn."""
+    x, y = squares(labels, n, seed)
+    return np.random.default_rng(seed).integers(0, 256, x.shape).astype(np.uint8), y
+
+
+def method(name: str, **options: Any) -> NetworkMethod[Any]:
+    given = {"backbone": CONV, "base": BASE, "later": {"epochs": 3, "learning_rate": 0.01}}
+    if name == "podnet":
+        given["balanced"] = {"epochs": 2}
+    return make_trained(name, **(given | options))
+
+
+def taught(name: str, **options: Any) -> NetworkMethod[Any]:
+    """After the base session."""
+    if options:
+        return method(name, **options).fit(*squares([0, 1], 10, 0))
+    return copy.deepcopy(_taught(name))
+
+
+@lru_cache
+def _taught(name: str) -> NetworkMethod[Any]:
+    return method(name).fit(*squares([0, 1], 10, 0))
+
+
+def state(classifier: GrowingClassifier) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in classifier.state_dict().items()}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_images_in_two_sessions(name: str) -> None:
+    found = taught(name)
+    base = found._current()
+    before = state(base.classifier)
+    found.partial_fit(*noise([3, 2], 4, 1))
+    assert found.classes_.tolist() == [0, 1, 2, 3]
+    p = found.predict_proba(squares([0, 1, 2, 3], 3, 2)[0])
+    assert p.shape == (12, 4)
+    np.testing.assert_allclose(p.sum(1), 1, rtol=1e-12)
+    assert found.memory().n_classes == 4
+    # What was known is a value: the network of the base session is as it was, and the new one is another.
+    after = found._current().classifier.state_dict()
+    for key, value in base.classifier.state_dict().items():
+        assert torch.equal(value, before[key]), key
+        if "running" in key:
+            assert torch.equal(after[key], value), key
+    assert any(not torch.equal(after[key], before[key]) for key in before if "convolution" in key)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_session_that_diverges_changes_nothing(name: str) -> None:
+    found = taught(name, later={"epochs": 3, "learning_rate": 1e30, "optimiser": "sgd"})
+    x = squares([0, 1, 2], 3, 2)[0]
+    before = found._current(), found.predict_proba(x), found.outlier_score(x)
+    with pytest.raises(ValueError, match="diverged"):
+        found.partial_fit(*noise([2, 3], 4, 1))
+    assert found._current() is before[0]
+    np.testing.assert_array_equal(found.predict_proba(x), before[1])
+    np.testing.assert_array_equal(found.outlier_score(x), before[2])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_more_rows_of_old_classes(name: str) -> None:
+    found = taught(name)
+    base = found._current().classifier
+    before = state(base)
+    found.partial_fit(*noise([0, 1], 3, 1))
+    assert all(torch.equal(value, before[key]) for key, value in base.state_dict().items())
+    found.partial_fit(*squares([0, 2], 3, 1))
+    assert found.classes_.tolist() == [0, 1, 2]
+    assert np.isfinite(found.predict_proba(squares([0, 1, 2], 3, 2)[0])).all()
+
+
+@pytest.mark.parametrize("name", ["icarl", "podnet"])
+def test_the_budget_of_exemplars(name: str) -> None:
+    found = taught(name, n_exemplars=3).partial_fit(*squares([2], 2, 1)).partial_fit(*squares([3, 0], 5, 2))
+    kept = found._current().kept
+    exemplars = kept if isinstance(kept, Exemplars) else kept.exemplars
+    assert torch.bincount(exemplars.y).tolist() == [3, 3, 2, 3]
+    assert exemplars.x.dtype == torch.uint8
+    head = sum(
+        p.numel() for n, p in found._current().classifier.named_parameters() if n.startswith(("linear", "proxies"))
+    )
+    means = kept.means.numel() if name == "icarl" else 0
+    assert found.memory().of_classes == head + 11 * (256 + 1) + means
+
+
+def test_icarl_predicts_by_means_of_its_exemplars() -> None:
+    found = taught("icarl").partial_fit(*squares([2, 3], 4, 1))
+    known = found._current()
+    x = squares([0, 1, 2, 3], 3, 2)[0]
+    unit = unit_directions(known.classifier.embeddings(torch.from_numpy(x)))
+    of_exemplars = unit_directions(known.classifier.embeddings(known.kept.exemplars.x))
+    means = torch.stack([of_exemplars[known.kept.exemplars.y == c].mean(0) for c in range(4)])
+    cosines = unit @ unit_directions(means).mT
+    np.testing.assert_allclose(found.predict_proba(x), torch.softmax(known.kept.scale * cosines, 1), rtol=1e-5)
+    np.testing.assert_allclose(found.outlier_score(x), 1 - cosines.amax(1), atol=1e-6)
+
+
+def test_prototypes_move_by_the_estimated_drift_session_after_session() -> None:
+    found = taught("sdc")
+    means = found._current().kept.means
+    for labels, seed in (([2, 3], 1), ([4, 5], 2)):
+        before, (x, y) = found._current().classifier, noise(labels, 4, seed)
+        found.partial_fit(x, y)
+        rows = [unit_directions(net.embeddings(torch.from_numpy(x))) for net in (before, found._current().classifier)]
+        assert float((rows[0] - rows[1]).norm()) > 1e-4
+        new = torch.stack([rows[1][torch.from_numpy(y == label)].mean(0) for label in labels])
+        means = torch.cat([means + drift(rows[0], rows[1], means, 0.3), new])
+        torch.testing.assert_close(found._current().kept.means, means)
+    assert found._current().kept.counts.tolist() == [9, 9, 4, 4, 4, 4]  # one of each base class is kept aside
+
+
+def test_importance_is_the_mean_over_the_rows_of_all_sessions() -> None:
+    found = taught("sdc", penalty="mas", gamma=0.0, importance_rows=5, later={"epochs": 1, "learning_rate": 1e-12})
+    first = found._current().kept
+    found.partial_fit(*squares([2], 3, 1))
+    second = found._current().kept
+    assert (first.n_rows, second.n_rows) == (5, 8)
+    new = importance(found._current().classifier.backbone, torch.from_numpy(squares([2], 3, 1)[0]))
+    for name, value in second.weights.items():
+        torch.testing.assert_close(value, (5 * first.weights[name] + 3 * new[name]) / 8, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("penalty", ["lwf", "mas"])
+def test_what_forgetting_costs_holds_the_network_back(penalty: str) -> None:
+    moved = {}
+    for gamma in (0.0, 1e5):
+        found = taught("sdc", penalty=penalty, gamma=gamma, later={"epochs": 10, "learning_rate": 1e-3})
+        x = torch.from_numpy(noise([2, 3], 4, 1)[0])
+        before = unit_directions(found._current().classifier.embeddings(x))
+        found.partial_fit(*noise([2, 3], 4, 1))
+        moved[gamma] = float((unit_directions(found._current().classifier.embeddings(x)) - before).norm())
+    assert moved[1e5] < 0.5 * moved[0.0]
+
+
+def test_what_a_session_costs_before_anything_has_changed() -> None:
+    """Nothing, whatever the classes that are new say; and then something."""
+    x, y = (torch.from_numpy(part) for part in squares([0, 1, 2, 3], 2, 3))
+    inputs, new = x.float() / 255, y >= 2
+
+    def costs(penalty: Penalty, classifier: GrowingClassifier) -> list[Tensor]:
+        found = [penalty(inputs, classifier.encoded(inputs)).detach()]
+        with torch.no_grad():
+            for parameter in classifier.backbone.parameters():
+                parameter += 0.1
+        return [*found, penalty(inputs, classifier.encoded(inputs)).detach()]
+
+    def larger(name: str, **options: Any) -> tuple[NetworkMethod[Any], GrowingClassifier, GrowingClassifier]:
+        found = taught(name, **options)
+        old = found._current().classifier
+        return found, old, old.grown(old.encoded(inputs[new]), y[new], 4).eval()
+
+    _, old, grown = larger("icarl")
+    unchanged, changed = costs(distillation(grown, old), grown)
+    assert float(unchanged.abs().max()) < 1e-6 < 1e-3 < float(changed.min())
+    for penalty in ("lwf", "mas"):
+        drifting, old, grown = larger("sdc", penalty=penalty)
+        assert isinstance(drifting, SemanticDrift)
+        unchanged, changed = costs(drifting._penalty(grown, drifting._current()), grown)
+        assert float(unchanged.abs().max()) < 1e-6 < 1e-3 < float(changed.min())
+    pod, old, grown = larger("podnet")
+    assert isinstance(pod, PODNet)
+    with recorded_stages(grown.backbone) as now, recorded_stages(old.backbone) as then:
+        unchanged, changed = costs(pod._penalty(old, 2.0, now, then), grown)
+        expected = 2 * (
+            3 * pooled_maps_distance(now, then) + embedding_distance(grown.encoded(inputs), old.encoded(inputs))
+        )
+    assert float(unchanged.abs().max()) < 1e-6 < 1e-3 < float(changed.min())
+    torch.testing.assert_close(changed, expected.detach())
+
+
+def trained_checkpoint(folder: Path, kind: str = "softmax", swapped: bool = False) -> Path:
+    """Of the base session's two classes."""
+    x, y = (torch.from_numpy(part) for part in squares([0, 1], 10, 0))
+    y = 1 - y if swapped else y
+    backbone = make_backbone("conv4", (1, 16, 16), n_filters=3)
+    network: GrowingClassifier = SoftmaxNetwork(backbone, 2)
+    if kind != "softmax":
+        make = {"cosine_proxies": ProxyNetwork, "triplet": TripletNetwork}[kind]
+        network = make.of_embeddings(backbone, network.embeddings(x), y, 2)
+    settings = ClassifierSettings(epochs=20, batch_size=8, learning_rate=0.1, validate_every=0)
+    alone = Processes(0, 1, torch.device("cpu"))
+    trainee = ClassifierTraining(network, x, y, settings, alone)
+    return train(trainee, trainee.loop_settings(), folder, alone).best
+
+
+@pytest.mark.parametrize(("name", "kind"), [("icarl", "softmax"), ("podnet", "cosine_proxies"), ("sdc", "triplet")])
+def test_a_checkpoint_is_the_base_sessions_network(name: str, kind: str, tmp_path: Path) -> None:
+    path = trained_checkpoint(tmp_path, kind)
+    one, other = (make_method(name, checkpoint=str(path), later={"epochs": 2}) for _ in range(2))
+    x = squares([0, 1, 2], 3, 2)[0]
+    for found in (one, other):
+        found.fit(*squares([0, 1], 10, 0)).partial_fit(*squares([2], 4, 1))
+    np.testing.assert_array_equal(one.predict_proba(x), other.predict_proba(x))
+
+
+def test_checkpoints_that_do_not_fit(tmp_path: Path) -> None:
+    softmax = trained_checkpoint(tmp_path / "softmax")
+    base = squares([0, 1], 10, 0)
+    for name, path, rows, message in (
+        ("sdc", softmax, base, "holds a network 'softmax', sdc begins with 'triplet'"),
+        ("icarl", softmax, squares([0, 1, 2], 5, 0), "knows 2 classes, the base session has 3"),
+        (
+            "icarl",
+            softmax,
+            (base[0][..., :8], base[1]),
+            "X: expected images of 1 channel 16x16, as .* takes, got .*16x8",
+        ),
+        (
+            "icarl",
+            trained_checkpoint(tmp_path / "swapped", swapped=True),
+            base,
+            "but would be about 20 if its classes were in another order",
+        ),
+        ("icarl", tmp_path / "gone.safetensors", base, "gone.safetensors"),
+    ):
+        found = make_method(name, checkpoint=str(path))
+        with pytest.raises((ValueError, OSError), match=message):
+            found.fit(*rows)
+        with pytest.raises(ValueError, match="has learnt nothing yet"):
+            found.predict_proba(rows[0])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"checkpoint": "a", "base": {}}, "checkpoint is a trained network: leave backbone and base out"),
+        ({"backbone": {"name": "conv5"}}, "there is no backbone 'conv5'"),
+        ({"backbone": {"name": "conv4", "filters": 3}}, "backbone 'conv4' has no option 'filters'"),
+        ({"base": {"epoch": 3}}, r"unknown key base.epoch \(did you mean 'epochs'\?\)"),
+        ({"later": {"learning_rate": "fast"}}, "later.learning_rate must be a number, got 'fast'"),
+        ({"later": {"seed": 3}}, "later.seed cannot be set: the method's seed is used"),
+        ({"later": {"validate_every": 3}}, "later.validate_every cannot be set: there are no rows"),
+        ({"later": {"epochs": 0}}, "epochs must be at least 1"),
+    ],
+)
+def test_options_are_checked_before_anything_is_trained(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_method("fine_tuning", **options)

@@ -1,0 +1,108 @@
+"""Predictions for fixed kernels, against dense algebra and importance sampling."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn.functional import logsigmoid
+
+from sureshot.structure.grammar import Grammar, KernelPrior
+from sureshot.structure.prediction import class_moments, probabilities
+from sureshot.structure.rejuvenation import Rejuvenation
+from sureshot.structure.smc import SmcSettings, SmcState, smc_step
+from sureshot.structure.structure import Structure
+from tests.structure.oracles import F64, differences, draws_and_log_weights, kernel_matrix, seeded
+from tests.structure.toys import probability_of_one
+
+# Kernels that nothing learns: every particle has the same, and only the latents are left.
+FIXED = KernelPrior(Grammar(scale=1, mean_variance=1), 1)
+K, Z = Structure.parse("SQUARED-EXPONENTIAL + LINEAR"), torch.tensor([0.5, 1.0, -0.5, 0.3, 0.2], dtype=F64)
+LATENTS_ONLY = SmcSettings(Rejuvenation({}, 0))
+X = torch.tensor([[-1.0], [-0.3], [0.1], [0.8], [1.5]], dtype=F64)
+QUERIES = torch.tensor([[-2.0], [0.0], [0.5], [3.0]], dtype=F64)
+
+
+def conditioned(y: torch.Tensor, n_classes: int, n_particles: int) -> SmcState:
+    state = SmcState.start(FIXED, n_particles, n_classes, seeded(0), K)
+    for z in state.particles.z:
+        z.copy_(Z)
+    return smc_step(state, X, y, seeded(1), LATENTS_ONLY)[0]
+
+
+def test_two_classes_against_importance_sampling() -> None:
+    y = torch.tensor([0, 0, 1, 0, 1])
+    found = probabilities(conditioned(y, 2, 10_000), QUERIES)
+    covariance = kernel_matrix(FIXED, K, Z, torch.cat([X, QUERIES]))
+    exact = probability_of_one(covariance, y, 100_000, seeded(2))
+    torch.testing.assert_close(found[:, 1], exact, rtol=0, atol=5e-3)
+    torch.testing.assert_close(found.sum(-1), torch.ones(4, dtype=F64))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 4])
+def test_moments_of_classes_against_dense_algebra(n_classes: int) -> None:
+    y = torch.tensor([0, 2, 1, 0, 1]).clamp_max(n_classes - 1)
+    state = conditioned(y, n_classes, 4)
+    mean, covariance = class_moments(state, QUERIES)
+    classes, a = torch.eye(n_classes, dtype=F64), differences(y, n_classes)
+    whole = kernel_matrix(FIXED, K, Z, torch.cat([X, QUERIES]))
+    seen, cross = torch.kron(classes, whole[:5, :5].contiguous()), torch.kron(classes, whole[:5, 5:].contiguous())
+    prior = torch.kron(classes, whole[5:, 5:].contiguous())
+    for m, omega in enumerate(state.latent.omega):
+        gain = cross.mT @ a.mT @ torch.linalg.inv(a @ seen @ a.mT + torch.diag(1 / omega))
+        latents = (gain @ (0.5 / omega)) / 2**0.5
+        spread = (prior - gain @ a @ cross) / 2
+        torch.testing.assert_close(mean[m].flatten(), latents)
+        torch.testing.assert_close(
+            covariance[m], spread.view(n_classes, 4, n_classes, 4).diagonal(dim1=1, dim2=3).permute(2, 0, 1)
+        )
+
+
+def test_three_classes_against_draws_of_their_latents() -> None:
+    """Of each particle the likelihoods of all classes in expectation, normalised."""
+    state = conditioned(torch.tensor([0, 0, 2, 1, 1]), 3, 50)
+    found = probabilities(state, QUERIES)
+    mean, covariance = class_moments(state, QUERIES)
+    noise = torch.randn(4000, 50, 4, 3, generator=seeded(3), dtype=F64)
+    f = mean.mT + torch.einsum("mqcd,smqd->smqc", torch.linalg.cholesky(covariance), noise)
+    pairs = logsigmoid(f.unsqueeze(-1) - f.unsqueeze(-2))
+    likelihood = (pairs.sum(-1) - pairs.diagonal(dim1=-2, dim2=-1)).exp().mean(0)  # (M, Q, C)
+    expected = torch.einsum("m,mqc->qc", state.log_weights.exp(), likelihood / likelihood.sum(-1, keepdim=True))
+    torch.testing.assert_close(found, expected, rtol=0, atol=5e-3)
+    torch.testing.assert_close(found.sum(-1), torch.ones(4, dtype=F64))
+
+
+def test_three_classes_against_importance_sampling() -> None:
+    """Likelihoods of all classes in expectation over the posterior, normalised once.
+
+    Particles are normalised one by one, given their Polya-Gamma variables: hence the tolerance.
+    """
+    y = torch.tensor([0, 0, 2, 1, 1])
+    found = probabilities(conditioned(y, 3, 2000), QUERIES)
+    classes, a = torch.eye(3, dtype=F64), differences(y, 3)
+    whole = kernel_matrix(FIXED, K, Z, torch.cat([X, QUERIES]))
+    blocks = (whole[:5, :5], whole[:5, 5:], whole[5:, 5:])
+    seen, cross, prior = (torch.kron(classes, block.contiguous()) for block in blocks)
+    covariance = a @ seen @ a.mT
+    psi, log_weights = draws_and_log_weights(covariance.unsqueeze(0), 40_000, seeded(0))
+    gain = cross.mT @ a.mT @ torch.linalg.inv(covariance)
+    root = torch.linalg.cholesky(prior - gain @ a @ cross + 1e-9 * torch.eye(12, dtype=F64))
+    noise = torch.randn(40_000, 12, generator=seeded(1), dtype=F64)
+    f = (psi.squeeze(1) @ gain.mT + noise @ root.mT).unflatten(-1, (3, 4)) / 2**0.5
+    pairs = logsigmoid(f.unsqueeze(2) - f.unsqueeze(1))
+    likelihood = (pairs.sum(2) - pairs.diagonal(dim1=1, dim2=2).mT).exp()
+    expected = torch.einsum("s,scq->qc", torch.softmax(log_weights.squeeze(-1), 0), likelihood)
+    torch.testing.assert_close(found, expected / expected.sum(-1, keepdim=True), rtol=0, atol=0.015)
+
+
+def test_without_data_all_classes_are_as_probable() -> None:
+    state = SmcState.start(KernelPrior(Grammar(scale=1, mean_variance=1), 1), 40, 2, seeded(0))
+    torch.testing.assert_close(probabilities(state, QUERIES), torch.full((4, 2), 0.5, dtype=F64))
+    state = SmcState.start(KernelPrior(Grammar(scale=1, mean_variance=1), 1), 40, 3, seeded(0))
+    torch.testing.assert_close(probabilities(state, QUERIES), torch.full((4, 3), 1 / 3, dtype=F64), rtol=0, atol=5e-3)
+
+
+def test_a_query_does_not_depend_on_those_beside_it() -> None:
+    state = conditioned(torch.tensor([0, 0, 2, 1, 1]), 3, 10)
+    together = probabilities(state, QUERIES)
+    alone = torch.cat([probabilities(state, query.unsqueeze(0)) for query in QUERIES])
+    torch.testing.assert_close(alone, together, rtol=1e-9, atol=1e-9)
