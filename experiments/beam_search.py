@@ -1,9 +1,10 @@
 """The most probable of very many classes: beam search in the tree of classes, beside looking at all of them.
 
 Two strategies of `TreeGPClassifier`, "recommended" after a first session of some classes, and a published tree of all
-classes by mean field, are asked for the five most probable classes of rows that they have not seen: once by the
-probabilities of all classes, once along the beam. Sets of 150 to 10,000 classes: sentence embeddings, handwritten
-characters in four directions, and synthetic ones in groups of ten, whose three sizes say how costs grow.
+classes by mean field, are asked for the five most probable classes of rows that they have not seen: by a look at all
+classes, by searches along beams, and by `predict_topk`, which chooses between the two. Sets of 150 to 10,000 classes:
+sentence embeddings, handwritten characters in four directions, and synthetic ones in groups of ten, whose three sizes
+say how costs grow.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,6 +31,11 @@ from sureshot.estimators import TreeGPClassifier
 
 Found = TypeVar("Found")
 TOP = 5
+_COLUMNS = (
+    "Milliseconds for a row, by a look at all classes and this way, and the latter over the former; how often both "
+    f"name the same class first, what share of the first {TOP} they have in common, and how often each names the right "
+    "class."
+)
 _OF_A_CLASS = 20  # rows that are used; those after the first session's are queries
 
 
@@ -57,7 +64,7 @@ class BeamSearchConfig:
     base_rows: int = 15
     rows: int = 3
     queries: int = 1000
-    beams: tuple[int, ...] = (16, 32, 64)
+    beams: tuple[int, ...] = (16, 32, 64, 128)
     columns: int = 128
     seed: int = 0
 
@@ -78,7 +85,7 @@ class ManyClasses:
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:
     """See `BeamSearchConfig` for the options."""
     settings = configure(BeamSearchConfig, options)
-    records, fits = [], []
+    records, chosen, fits = [], [], []
     for number, name in enumerate(settings.sets):
         progress(name, number / len(settings.sets))
         data = many_classes(name, settings, data_root)
@@ -87,21 +94,28 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
         asked = np.random.default_rng(settings.seed).permutation(asked)[: settings.queries]
         x, y = data.x[asked], data.y[asked]
         for strategy, learn in (("recommended", _recommended), ("shared_root", _published)):
-            model, seconds = _timed(lambda learn=learn, data=data: learn(data, settings))  # type: ignore[misc]
-            head = {"set": name, "classes": n_classes, "strategy": strategy}
-            fits.append({**head, "rows": len(model._fitted.rows.y), "fit, s": seconds})
-            model.predict_topk(x[:1], TOP, beam=1)  # the tree of "recommended" is built when it is first asked for
-            p, dense = _timed(lambda model=model, x=x: model.predict_proba(x))  # type: ignore[misc]
-            every = model.classes_[np.argsort(-p, axis=1, kind="stable")[:, :TOP]]
+            model, fitting = _timed(partial(learn, data, settings))
+            search = model._fitted.model
+            preparing = _timed(partial(_searched, model, x[:1], 1))[1]  # groups are made when a search first asks
+            head: dict[str, Any] = {"set": name, "classes": n_classes, "strategy": strategy}
+            rows = len(model._fitted.rows.y)
+            fits.append({**head, "rows": rows, "fit, s": fitting, "first search, s": preparing})
+            every, dense = _timed(partial(_searched, model, x, None))
             for beam in settings.beams:
-                found, seconds = _timed(lambda model=model, x=x, beam=beam: model.predict_topk(x, TOP, beam=beam))  # type: ignore[misc]
-                records.append({**head, "beam": beam, **_compared(found.labels, every, y, dense, seconds)})
-    frame = pd.DataFrame(records)
+                found, seconds = _timed(partial(_searched, model, x, beam))
+                branch = (seconds / dense) * n_classes / beam
+                compared = _compared(found, every, y, dense, seconds)
+                records.append({**head, "beam": beam, **compared, "classes for a branch": branch})
+            top, seconds = _timed(partial(model.predict_topk, x, TOP))
+            few = n_classes <= search.classes_for_a_branch * search.usual_beam
+            way = {"beam": "all" if few else str(search.usual_beam)}
+            chosen.append({**head, **way, **_compared(top.labels, every, y, dense, seconds)})
+    frame, own = pd.DataFrame(records), pd.DataFrame(chosen)
     return Outcome(
         title="The most probable of very many classes",
         introduction=(
-            f"`predict_topk(X, {TOP})` along a beam beside the probabilities of all classes, for {settings.queries} "
-            'rows that no model has seen; processor time of one process. "recommended" learns from '
+            f"The {TOP} most probable classes along a beam beside a look at all classes, for {settings.queries} rows "
+            'that no model has seen; processor time of one process. "recommended" learns from '
             f"{settings.base_rows} rows of {settings.base_classes} classes and gets {settings.rows} rows of each other "
             f'class in one session; "shared_root" is one tree of all classes by mean field, {settings.rows} rows of '
             f"each. Synthetic classes lie in groups of ten, {settings.columns} columns; characters are Omniglot's in "
@@ -110,17 +124,27 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
         ),
         tables=(
             Table(
+                "predict-topk",
+                f"`predict_topk(X, {TOP})` as it chooses by itself: the beam that it follows, or all classes. "
+                f"{_COLUMNS}",
+                own,
+            ),
+            Table(
                 "search",
-                "Milliseconds for a row, by all classes and along the beam, and the latter over the former; how often "
-                f"both name the same class first, what share of the first {TOP} they have in common, and how often "
-                "each names the right class.",
+                f"Searches along beams of given widths, also where `predict_topk` looks at all classes. {_COLUMNS} "
+                "Last: how many classes of a look at all of them a branch of the beam takes as long as.",
                 frame,
             ),
-            Table("fits", "Rows kept, and seconds of fitting.", pd.DataFrame(fits), digits=1),
+            Table(
+                "fits",
+                "Rows kept; seconds of fitting, and of the first search, which groups the classes.",
+                pd.DataFrame(fits),
+                digits=1,
+            ),
         ),
         config=settings,
         seeds=(settings.seed,),
-        findings=tuple(_findings(frame)),
+        findings=tuple(_findings(own, frame)),
         differences=("No paper has this experiment.",),
     )
 
@@ -176,6 +200,17 @@ def _published(data: ManyClasses, settings: BeamSearchConfig) -> TreeGPClassifie
     return model.fit(*data.some(data.place < settings.rows))
 
 
+def _searched(model: TreeGPClassifier, x: NDArray[np.float64], beam: int | None) -> NDArray[np.int64]:
+    """Numbers of the most probable classes along a beam whatever `predict_topk` would do; None for a look at all."""
+
+    def leading(fitted: Any, queries: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        found: tuple[torch.Tensor, ...] = fitted.model.leading(queries, TOP, beam, fitted.temperature)
+        return found
+
+    numbers: NDArray[np.int64] = model._predict_in_blocks(model._current(), x, leading)[1]
+    return numbers
+
+
 def _compared(
     beam: NDArray[np.int64], dense: NDArray[np.int64], y: NDArray[np.int64], dense_seconds: float, seconds: float
 ) -> dict[str, float]:
@@ -198,18 +233,26 @@ def growth(frame: pd.DataFrame, column: str) -> float:
     return math.log(cost[-1] / cost[0]) / math.log(classes[-1] / classes[0])
 
 
-def _findings(frame: pd.DataFrame) -> list[str]:
+def _findings(own: pd.DataFrame, frame: pd.DataFrame) -> list[str]:
     found = []
-    synthetic = frame[frame["set"].str.startswith("synthetic")]
-    for (strategy, beam), own in synthetic.groupby(["strategy", "beam"]):
-        if own["classes"].nunique() < 2:
-            continue
-        sizes = f"{own['classes'].min():,} to {own['classes'].max():,}"
+    for name, part in own.groupby("strategy"):
+        scored = part.to_dict("records")
+        worst, slowest = min(scored, key=lambda row: row["in common"]), max(scored, key=lambda row: row["ratio"])
         found.append(
-            f"{strategy}, a beam of {beam}: from {sizes} synthetic classes the time for a row grows as the "
-            f"{growth(own, 'beam, ms'):.2f}th power of their number along the beam, as the {growth(own, 'all, ms'):.2f}"
-            "th by all classes."
+            f"{name}, predict_topk as it chooses: of the first {TOP} at least {worst['in common']:.1%} are those "
+            f"of a look at all classes ({worst['set']}); it takes at most {slowest['ratio']:.2f} times as long "
+            f"({slowest['set']}), at best {part['ratio'].min():.2f}."
         )
+    synthetic = frame[frame["set"].str.startswith("synthetic")]
+    many = synthetic[synthetic["classes"] >= 1000]  # below, a beam meets most of the classes
+    several = many if many["classes"].nunique() > 1 else synthetic
+    for (strategy, beam), rows in several.groupby(["strategy", "beam"]):
+        if rows["classes"].nunique() > 1:
+            sizes = f"{rows['classes'].min():,} to {rows['classes'].max():,}"
+            found.append(
+                f"{strategy}, a beam of {beam}: from {sizes} synthetic classes C the time for a row grows as "
+                f"C^{growth(rows, 'beam, ms'):.2f} along the beam, as C^{growth(rows, 'all, ms'):.2f} by all classes."
+            )
     return found
 
 

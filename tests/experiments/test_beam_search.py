@@ -24,14 +24,16 @@ def test_a_small_run() -> None:
         beams=(3, 60),
         columns=8,
     )
-    frame = outcome.tables[0].frame
+    own, frame = (table.frame for table in outcome.tables[:2])
+    assert (own["beam"] == "all").all()
+    assert (own["in common"] == 1).all()
     assert len(frame) == 8
     assert np.isfinite(frame.select_dtypes("number").to_numpy()).all()
     wide = frame[frame["beam"] == 60]
     assert (wide["same first"] == 1).all()
     assert (wide["in common"] == 1).all()
     assert (wide["accuracy, all"] == wide["accuracy, beam"]).all()
-    assert len(outcome.findings) == 4
+    assert len(outcome.findings) == 6
 
 
 @pytest.mark.real_data

@@ -1,4 +1,4 @@
-"""Searching the tree of Gaussian classes, beside looking at all of them."""
+"""Searching groups of Gaussian classes, beside looking at all of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from sureshot.incremental.class_beam import ClassBeam
 from sureshot.incremental.gaussian_classes import GaussianClassesModel
 from sureshot.incremental.strategy import ClassRows, most_probable
-from sureshot.incremental.two_covariances import TwoCovariances
+from sureshot.incremental.two_covariances import ClassSums, TwoCovariances
 
 C, D = 200, 12
 
@@ -48,8 +48,8 @@ def test_a_narrow_beam_finds_the_first_class_nearly_always(model: GaussianClasse
     assert float((beam.classes[:, 0] == dense.argmax(-1)).double().mean()) > 0.95
 
 
-def test_branches_hold_every_class_once_and_merge_moments(model: GaussianClassesModel) -> None:
-    beam = ClassBeam.of(model.tree, model.covariances, model.densities, model.discriminants)
+def test_groups_hold_every_class_once_and_merge_moments(model: GaussianClassesModel) -> None:
+    beam = ClassBeam.of(model.covariances, model.densities, model.discriminants)
     assert torch.cat(beam.members).sort().values.tolist() == list(range(C))
     own = max(beam.members, key=len)
     assert len(own) > 1
@@ -67,3 +67,26 @@ def test_as_many_classes_as_asked_for_whatever_the_beam(model: GaussianClassesMo
     assert found.classes.shape == (50, 60)
     assert bool(torch.isfinite(found.log_probabilities).all())
     assert all(len(set(row)) == 60 for row in found.classes.tolist())
+
+
+def test_groups_of_similar_classes(model: GaussianClassesModel) -> None:
+    beam = ClassBeam.of(model.covariances, model.densities, model.discriminants)
+    sizes = [len(own) for own in beam.members]
+    assert max(sizes) <= 2 * -(-C // len(sizes))
+    assert all(len(set((own // 10).tolist())) == 1 for own in beam.members)  # ten classes after another are a group
+
+
+def test_classes_without_rows_are_groups_too(model: GaussianClassesModel, queries: torch.Tensor) -> None:
+    announced = model.covariances.densities(ClassSums(torch.zeros(C, D).double(), torch.zeros(C).double()))
+    same = model.covariances.discriminants(announced, announced)
+    beam = ClassBeam.of(model.covariances, announced, same)
+    assert torch.cat(beam.members).sort().values.tolist() == list(range(C))
+    scores, _ = beam.candidates(queries, 2)
+    assert float(scores.amax()) == 0
+
+
+def test_equally_probable_classes_come_in_their_order() -> None:
+    logs = torch.tensor([[0.1, 0.3, 0.1, 0.3, 0.1, 0.1], [0.0, 0.0, 0.0, 0.0, 0.0, 1.0]]).log()
+    assert most_probable(logs, 3).classes.tolist() == [[1, 3, 0], [5, 0, 1]]
+    assert most_probable(logs, 6).classes.tolist() == [[1, 3, 0, 2, 4, 5], [5, 0, 1, 2, 3, 4]]
+    torch.testing.assert_close(most_probable(logs, 3).log_probabilities[0].exp(), torch.tensor([0.3, 0.3, 0.1]))

@@ -140,10 +140,14 @@ class TreeGPClassifier(IncrementalClassifier):
     def predict_topk(self, X: Any, k: int = 5, beam: int | None = None) -> TopClasses:
         """The k most probable classes of each row, or all if there are fewer.
 
-        With very many classes only branches of ``tree_`` that suit a row are looked at, the `beam`. None is all classes
-        up to 2,000 of them and 64 branches beyond; for the strategies of trees, up to 1,000 and 64 branches of every
-        level beyond. With "recommended" probabilities are then normalised over the classes that the beam has reached,
-        with the others over these and the branches that were left.
+        With very many classes not all of them are looked at, but those on a beam: groups of similar classes
+        ("recommended"), or branches of ``tree_``, that suit a row best. `beam` says how many are followed, None is 128
+        groups and 64 branches. A group takes as long as 48 classes do where all are looked at, a branch as long as 16
+        (docs/results/beam-search.md): with so many classes for each, or fewer, all are looked at, which is exact and
+        the faster way. So a beam is taken from 6,145 and 1,025 classes on, unless a narrower one is asked for.
+
+        Along a beam the probabilities of "recommended" are normalised over the classes that were reached, the others'
+        over these and the branches that were left.
         """
         for name, value in (("k", k), ("beam", 1 if beam is None else beam)):
             if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:

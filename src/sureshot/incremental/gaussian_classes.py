@@ -3,7 +3,7 @@
 What the first session's classes say about how classes differ and how rows of a class spread (`two_covariances`, learnt
 by `simulated_sessions`) stays; a later session adds rows to sums. So it costs O(D) for each row, the order of arrival
 makes no difference, and no other class's density moves. Measured on sentence embeddings it is well ahead of the trees
-of Gaussian processes (`tree_sessions`); the tree of the classes serves to find the most probable of very many.
+of Gaussian processes (`tree_sessions`); the most probable of very many classes are found by groups (`class_beam`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from sureshot.incremental.class_beam import DEFAULT_BEAM, DENSE_CLASSES, ClassBeam
+from sureshot.incremental.class_beam import DEFAULT_BEAM, ClassBeam
 from sureshot.incremental.simulated_sessions import learn_by_sessions
 from sureshot.incremental.strategy import ClassRows, Leading, SessionModel, Strategy, most_probable
 from sureshot.incremental.two_covariances import ClassSums, Discriminants, PredictiveDensities, TwoCovariances
@@ -34,6 +34,9 @@ class GaussianClassesModel(SessionModel):
     classes: ClassSums
     densities: PredictiveDensities
     discriminants: Discriminants
+
+    usual_beam = DEFAULT_BEAM
+    classes_for_a_branch = 48
 
     @classmethod
     def of(cls, covariances: TwoCovariances, kept: ClassRows) -> GaussianClassesModel:
@@ -111,17 +114,17 @@ class GaussianClassesModel(SessionModel):
 
     def leading(self, x: Tensor, k: int, beam: int | None, temperature: float = 1.0) -> Leading:
         """See `SessionModel.leading`: probabilities are normalised over the classes that the beam has reached."""
-        if beam is None and self.n_classes <= DENSE_CLASSES:
+        if beam is None:
             return most_probable(torch.log_softmax(self.log_probabilities(x) / temperature, -1), k)
         z = self.covariances.coordinates(x)
-        scores, numbers = self._beam.candidates(z, self._beam.enough(beam or DEFAULT_BEAM, k))
+        scores, numbers = self._beam.candidates(z, self._beam.enough(beam, k))
         logs = torch.log_softmax(scores / (self.covariances.temperature * temperature), -1)
         found = logs.topk(k, dim=-1)
         return Leading(found.values, numbers.gather(-1, found.indices))
 
     @cached_property
     def _beam(self) -> ClassBeam:
-        return ClassBeam.of(self.tree, self.covariances, self.densities, self.discriminants)
+        return ClassBeam.of(self.covariances, self.densities, self.discriminants)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
@@ -42,14 +42,23 @@ class Leading(NamedTuple):
 
 def most_probable(log_probabilities: Tensor, k: int) -> Leading:
     """Of all classes (Q, C); of equally probable ones the first comes first."""
-    found = log_probabilities.sort(stable=True, dim=-1, descending=True)
-    return Leading(found.values[:, :k], found.indices[:, :k])
+    least = log_probabilities.topk(k).values[:, -1:]
+    several = int((log_probabilities >= least).sum(-1).max())  # k, or more where classes are as probable as the last
+    classes = log_probabilities.topk(several).indices.sort(-1).values
+    found = log_probabilities.gather(-1, classes).sort(stable=True, dim=-1, descending=True)
+    return Leading(found.values[:, :k], classes.gather(-1, found.indices)[:, :k])
 
 
 class SessionModel(ABC):
     """All classes so far, ready to be asked."""
 
     n_classes: int
+
+    usual_beam: ClassVar[int]
+    """Branches that a search follows unless it is told how many."""
+
+    classes_for_a_branch: ClassVar[int]
+    """How many classes are looked at, all together, in the time that a search takes for each branch that it follows."""
 
     @property
     @abstractmethod
@@ -93,7 +102,7 @@ class SessionModel(ABC):
 
     @abstractmethod
     def leading(self, x: Tensor, k: int, beam: int | None, temperature: float = 1.0) -> Leading:
-        """The k most probable classes, by a search that looks at a beam of so many branches; None: as it suits.
+        """The k most probable classes, by a search that follows a beam of so many branches; None: by a look at all.
 
         Log probabilities are divided by the temperature and normalised again.
         """

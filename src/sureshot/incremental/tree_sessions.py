@@ -57,7 +57,6 @@ TreeConstruction = Literal["two_means", "balanced_random", "label_order"]
 KERNELS = ("unit_rbf", "unit_matern32", "cosine")
 """Names of kernels on rows of unit length, with the length-scale 1 of the paper."""
 
-_DENSE_CLASSES, _BEAM = 1000, 64  # all of so many classes are looked at unless a beam is asked for; so wide beyond
 _EXACT_ROWS = 2000  # of a block, whose kernel matrix is held whole; larger ones have inducing points
 _MOST_FOR_TEMPERATURE = 1000
 _QUERIES = 256  # at a time, for the temperature
@@ -114,6 +113,9 @@ class TreeModel(SessionModel):
     members: Tensor  # (N,) int64, which of the P classes that have rows each belongs to
     share: Tensor  # (N,), weights of the rows, those of each class summing to one
     spread: Tensor  # (P,), of the classes' rows: the kernel between two of them, on average
+
+    usual_beam = 64
+    classes_for_a_branch = 16
 
     @property
     def n_classes(self) -> int:  # type: ignore[override]
@@ -172,9 +174,9 @@ class TreeModel(SessionModel):
 
     def leading(self, x: Tensor, k: int, beam: int | None, temperature: float = 1.0) -> Leading:
         """See `SessionModel.leading`; the beam's branches are those of every level of the tree."""
-        if self.n_classes <= (_DENSE_CLASSES if beam is None else beam):
+        if beam is None:
             return most_probable(torch.log_softmax(self.log_probabilities(x) / temperature, -1), k)
-        return Leading(*leading_classes(self.posterior, directions_of(x), k, beam or _BEAM, temperature))
+        return Leading(*leading_classes(self.posterior, directions_of(x), k, beam, temperature))
 
 
 @dataclass(frozen=True)
