@@ -142,7 +142,7 @@ class TreeGPClassifier(IncrementalClassifier):
 
         With very many classes not all of them are looked at, but those on a beam: groups of similar classes
         ("recommended"), or branches of ``tree_``, that suit a row best. `beam` says how many are followed, None is 128
-        groups and 64 branches. A group takes as long as 48 classes do where all are looked at, a branch as long as 16
+        groups and 64 branches. A group takes about as long as 48 classes do where all are looked at, a branch as 16
         (docs/results/beam-search.md): with so many classes for each, or fewer, all are looked at, which is exact and
         the faster way. So a beam is taken from 6,145 and 1,025 classes on, unless a narrower one is asked for.
 
