@@ -42,6 +42,7 @@ _MODULES = {
     "deep-tree": "deep_tree",
     "fscil-miniimagenet32": "fscil_miniimagenet32",
     "beam-search": "beam_search",
+    "representatives": "representatives",
     "smc-table1": "smc_table1",
     "smc-toys": "smc_toys",
     "smc-streams": "smc_streams",
