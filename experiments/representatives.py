@@ -46,11 +46,11 @@ class Reading:
 
 
 READINGS: dict[str, Reading] = {
-    "5, rows": Reading(5, all_later_rows=True),
-    "1, rows": Reading(),
-    "1, rows, later rows kept": Reading(all_later_rows=True),
-    "1, inducing": Reading(inducing=True),
-    "1, inducing, later rows kept": Reading(inducing=True, all_later_rows=True),
+    "5 rows": Reading(5, all_later_rows=True),
+    "1 row": Reading(),
+    "1 row + later rows": Reading(all_later_rows=True),
+    "1 inducing": Reading(inducing=True),
+    "1 inducing + later rows": Reading(inducing=True, all_later_rows=True),
 }
 """Rows of the table; a later class has five rows, so with five representatives it keeps them."""
 
@@ -210,19 +210,21 @@ def table_of(frame: pd.DataFrame) -> pd.DataFrame:
 
 def findings_of(table: pd.DataFrame) -> list[str]:
     """What the two readings are worth, beside five representatives."""
-    of = table.set_index("representatives")
-    if not {"5, rows", *(name for name in READINGS if name.startswith("1"))} <= set(of.index):
+    of = {row["representatives"]: row for row in table.to_dict("records")}
+    if not set(READINGS) <= set(of):
         return []
-    few, some = of.loc["1, rows"], of.loc["5, rows"]
-    base, both = of.loc["1, inducing"], of.loc["1, inducing, later rows kept"]
+
+    def beside_five(name: str, when: str) -> str:
+        gap = 100 * (of[name][when] - of["5 rows"][when])
+        return f"{abs(gap):.1f} points {'above' if gap > 0 else 'below'}"
+
+    base, both = (of[name]["new"] for name in ("1 inducing", "1 inducing + later rows"))
     return [
-        f"One representative of a class as a row costs {100 * (some['first'] - few['first']):.1f} points in the first "
-        f"session and {100 * (some['last'] - few['last']):.1f} in the last, against five. As an inducing input that "
-        f"stands for all rows of its class it costs {100 * (some['first'] - base['first']):.1f} in the first.",
-        f"With the few rows of later classes kept as well, the last session is "
-        f"{100 * (some['last'] - both['last']):.1f} points below that of five rows of each base class; without, new "
-        f"intents are named right {base['new']:.1%} of the time (with, {both['new']:.1%}): their tree and the root "
-        "know one row of each.",
+        f"Accuracy with one row of a class is {beside_five('1 row', 'first')} that with five in the first session, and "
+        f"{beside_five('1 row', 'last')} in the last. With one inducing input, which stands for all rows of its class, "
+        f"it is {beside_five('1 inducing', 'first')} that with five rows in the first.",
+        f"In the last it is {beside_five('1 inducing', 'last')}, and {beside_five('1 inducing + later rows', 'last')} "
+        f"if later classes keep all of their rows: of new intents {base:.1%} are named right, and {both:.1%} then.",
     ]
 
 

@@ -41,15 +41,15 @@ def test_sessions_of_every_reading(name: str) -> None:
 def test_all_rows_teach_more_than_one_of_each_class() -> None:
     x, y = rows(range(9), 30, 2)
     found = {}
-    for name in ("1, rows", "1, inducing"):
+    for name in ("1 row", "1 inducing"):
         found[name] = JoinedTrees(READINGS[name], seed=0).fit(*rows(range(9), 30, 1)).predict_proba(x)
     losses = {name: -np.log(p[np.arange(len(y)), y]).mean() for name, p in found.items()}
-    assert losses["1, inducing"] < losses["1, rows"] - 0.1
+    assert losses["1 inducing"] < losses["1 row"] - 0.1
 
 
 def test_findings() -> None:
-    scores = {"5, rows": 0.9, "1, rows": 0.5, "1, rows, later rows kept": 0.4, "1, inducing": 0.6}
-    scores["1, inducing, later rows kept"] = 0.8
+    scores = {"5 rows": 0.9, "1 row": 0.5, "1 row + later rows": 0.4, "1 inducing": 0.6}
+    scores["1 inducing + later rows"] = 0.8
     frame = pd.DataFrame(
         [
             {
@@ -69,11 +69,11 @@ def test_findings() -> None:
     assert table["representatives"].tolist() == list(scores)
     assert table["last se"].to_numpy() == pytest.approx(0.005)
     first, second = findings_of(table)
-    assert "costs 40.0 points in the first" in first
-    assert "is 10.0 points below" in second
+    assert "one row of a class is 40.0 points below" in first
+    assert "and 10.0 points below if later" in second
     assert findings_of(table[1:]) == []
 
 
 def test_unknown_readings() -> None:
     with pytest.raises(ValueError, match="there is no reading"):
-        EXPERIMENT.run(data_root=None, progress=quiet, readings=("2, rows",), seeds=(0,))
+        EXPERIMENT.run(data_root=None, progress=quiet, readings=("2 rows",), seeds=(0,))
