@@ -10,6 +10,7 @@ import torch
 
 from sureshot.estimators.fitted import Fitted
 from sureshot.estimators.preprocessing import Scaling
+from sureshot.estimators.ranks import Ranks
 from sureshot.estimators.validation import Columns, LabelledRows
 from sureshot.persistence import Artifact, ArtifactError, decode_labels, encode_labels, require
 
@@ -39,9 +40,15 @@ def header_of(fitted: Fitted) -> dict[str, Any]:
 def arrays_of(rows: LabelledRows, scaling: Scaling | None) -> dict[str, Any]:
     """The rows as arrays, and the scaling if there is one."""
     arrays: dict[str, Any] = {"rows.x": rows.x, "rows.y": rows.y, "rows.weight": rows.weight}
-    if scaling is not None:
-        kept = scaling.kept.astype(np.int64)
-        arrays |= {"scaling.kept": kept, "scaling.mean": scaling.mean, "scaling.scale": scaling.scale}
+    return arrays if scaling is None else arrays | scaling_arrays(scaling)
+
+
+def scaling_arrays(scaling: Scaling) -> dict[str, Any]:
+    """A scaling as arrays."""
+    kept = scaling.kept.astype(np.int64)
+    arrays = {"scaling.kept": kept, "scaling.mean": scaling.mean, "scaling.scale": scaling.scale}
+    if scaling.ranks is not None:
+        arrays |= {"scaling.knots": scaling.ranks.knots, "scaling.scores": scaling.ranks.scores}
     return arrays
 
 
@@ -75,7 +82,17 @@ def read_scaling(artifact: Artifact, n_columns: int) -> Scaling:
     ).values()
     if (len(kept) and (kept.min() < 0 or kept.max() >= n_columns)) or not (scale > 0).all():
         raise ArtifactError(f"{artifact.path}: the scaling does not fit the columns; save the model again.")
-    return Scaling(kept, mean, scale)
+    return Scaling(kept, mean, scale, _read_ranks(artifact, len(kept)))
+
+
+def _read_ranks(artifact: Artifact, n_columns: int) -> Ranks | None:
+    if "scaling.knots" not in artifact.arrays:
+        return None
+    shapes = dict.fromkeys(("scaling.knots", "scaling.scores"), ("float64", (n_columns, "Q")))
+    knots, scores = require(artifact, shapes).values()
+    if not knots.shape[1] or (np.diff(knots) < 0).any() or (np.diff(scores) < 0).any():
+        raise ArtifactError(f"{artifact.path}: the ranks of the columns are malformed; save the model again.")
+    return Ranks(knots, scores)
 
 
 def that_predicts(place: str, build: Callable[[], FittedKind]) -> FittedKind:
