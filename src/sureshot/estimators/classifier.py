@@ -69,6 +69,9 @@ class GPClassifier(IncrementalClassifier):
         with False.
     class_weight : dict, "balanced" or None, default=None
         Multiplies the weights of rows. "balanced" gives all classes the same total weight, of all rows so far.
+    class_prior : "support", "uniform", dict or array, default="support"
+        How often classes come: as in the labelled rows, equally often, or as stated by label or in the order of
+        ``classes_``. `set_class_prior` changes it afterwards, `adapt_prior` learns it from unlabelled rows.
     n_chains, n_sweeps : int, default=20, 50
         For Gibbs.
     n_inducing : int, optional
@@ -91,6 +94,8 @@ class GPClassifier(IncrementalClassifier):
         that of the heaviest member, as are the next three and the evidence.
     likelihood_, inference_, predictive_ : str
         What "auto" became.
+    class_prior_ : ndarray (C,)
+        How often classes are expected to come; sums to 1.
     members_ : tuple of EnsembleMember
         What is averaged, the heaviest first: weight, kernel, likelihood, whether of the columns' ranks.
     temperature_ : float
@@ -126,6 +131,7 @@ class GPClassifier(IncrementalClassifier):
         prior_mean: float = 0.0,
         ensemble: bool = False,
         class_weight: Any = None,
+        class_prior: Any = "support",
         n_chains: int = 20,
         n_sweeps: int = 50,
         n_inducing: int | None = None,
@@ -145,6 +151,7 @@ class GPClassifier(IncrementalClassifier):
         self.prior_mean = prior_mean
         self.ensemble = ensemble
         self.class_weight = class_weight
+        self.class_prior = class_prior
         self.n_chains = n_chains
         self.n_sweeps = n_sweeps
         self.n_inducing = n_inducing

@@ -54,6 +54,12 @@ class GPFitted(Fitted):
 
     members: tuple[Member, ...]  # the heaviest first
     score: float  # mean leave-one-out log probability in nats; NaN where no row could be left out
+    weight_of_class: np.ndarray  # (C,), of all its rows, those of `class_weight` multiplied in
+
+    @property
+    def frequencies(self) -> np.ndarray:
+        """See `Fitted.frequencies`; by the weights that were learnt with."""
+        return self.weight_of_class
 
     def inputs(self, kept: np.ndarray) -> Tensor:
         """See `Fitted.inputs`; kernel values as they are, if they are precomputed."""
@@ -165,6 +171,7 @@ def fit_members(
         log_evidence=members[0].log_evidence,
         members=tuple(members),
         score=score,
+        weight_of_class=np.bincount(rows.y, rows.weight, minlength=n_classes),
     )
 
 

@@ -23,6 +23,8 @@ from sureshot.estimators.settings import Settings
 from sureshot.estimators.stored_rows import (
     HEADER,
     arrays_of,
+    by_label_from_json,
+    by_label_to_json,
     header_of,
     read_columns,
     read_rows,
@@ -34,7 +36,7 @@ from sureshot.estimators.validation import LabelledRows, weigh_classes
 from sureshot.kernels import Expression
 from sureshot.kernels.config import kernel_config, kernel_from_config, kernel_state
 from sureshot.likelihoods.base import PredictiveRule
-from sureshot.persistence import Artifact, ArtifactError, decode_labels, encode_labels, require, require_header
+from sureshot.persistence import Artifact, ArtifactError, require, require_header
 
 KIND = "gp_classifier"
 OWN_WEIGHTS = "own"
@@ -42,6 +44,10 @@ OWN_WEIGHTS = "own"
 multiplied in."""
 _PREFIX_KERNEL = "kernel."
 _PREFIX_POSTERIOR = "posterior."
+_BY_LABEL = ("class_weight", "class_prior")
+"""Arguments that may be a dict by label."""
+_OF_OLDER_FILES = {"ensemble": False, "class_prior": "support"}
+"""Arguments that older files lack."""
 _ENTRIES: dict[str, Any] = {
     "kernel": dict,
     "model": dict,
@@ -124,11 +130,12 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], GPFitted]:
     try:
         if artifact.header.get("row_weights") != OWN_WEIGHTS:
             rows = _without_class_weights(rows, parameters["class_weight"], classes)
-        n_rows = len(weigh_classes(rows, parameters["class_weight"], classes).y)
+        weighted = weigh_classes(rows, parameters["class_weight"], classes)
     except (ValueError, TypeError) as error:
         raise ArtifactError(f"{artifact.path}: malformed class weights; save the model again.") from error
     members = tuple(
-        _read_member(part, header["n_features_in"], n_rows, len(classes)) for part in _parts_of_members(artifact)
+        _read_member(part, header["n_features_in"], len(weighted.y), len(classes))
+        for part in _parts_of_members(artifact)
     )
     if parameters["kernel"] is None:
         parameters["kernel"] = members[0].plan.kernel
@@ -142,6 +149,7 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], GPFitted]:
         log_evidence=members[0].log_evidence,
         members=members,
         score=_or_nan(header["leave_one_out_score"]),
+        weight_of_class=np.bincount(weighted.y, weighted.weight, minlength=len(classes)),
     )
     return parameters, that_predicts(artifact.path, lambda: fitted)
 
@@ -218,24 +226,17 @@ def _json_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
         parameters["kernel"] = None
     if isinstance(parameters["random_state"], np.random.RandomState):
         parameters["random_state"] = None
-    if isinstance(parameters["class_weight"], dict):
-        labels = np.asarray(list(parameters["class_weight"]))
-        values = [float(value) for value in parameters["class_weight"].values()]
-        parameters["class_weight"] = {"labels": encode_labels(labels), "weights": values}
+    parameters |= {name: by_label_to_json(parameters[name]) for name in _BY_LABEL}
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in parameters.items()}
 
 
 def _parameters(place: str, parameters: dict[str, Any]) -> dict[str, Any]:
     """The constructor's arguments, checked; the kernel is None where it was an object."""
-    values = {"ensemble": False} | parameters  # older files were written before there were averages
+    values = _OF_OLDER_FILES | parameters
     if set(values) != {field.name for field in fields(Settings)} - {"seed"} | {"random_state"}:
         raise ArtifactError(f"{place}: the parameters are not those of this version of GPClassifier; fit it again.")
-    weights = values["class_weight"]
-    if isinstance(weights, dict):
-        if set(weights) != {"labels", "weights"} or not isinstance(weights["weights"], list):
-            raise ArtifactError(f"{place}: malformed class weights; save the model again.")
-        values["class_weight"] = dict(zip(decode_labels(weights["labels"]).tolist(), weights["weights"], strict=False))
-    if any(isinstance(value, list | dict) for name, value in values.items() if name != "class_weight"):
+    values |= {name: by_label_from_json(place, values[name]) for name in _BY_LABEL}
+    if any(isinstance(value, list | dict) for name, value in values.items() if name not in _BY_LABEL):
         raise ArtifactError(f"{place}: malformed parameters; save the model again.")
     return values
 

@@ -41,6 +41,7 @@ class Settings:
     prior_mean: float
     ensemble: bool
     class_weight: Any
+    class_prior: Any
     n_chains: int
     n_sweeps: int
     n_inducing: int | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -50,6 +50,25 @@ def scaling_arrays(scaling: Scaling) -> dict[str, Any]:
     if scaling.ranks is not None:
         arrays |= {"scaling.knots": scaling.ranks.knots, "scaling.scores": scaling.ranks.scores}
     return arrays
+
+
+def by_label_to_json(given: Any) -> Any:
+    """An argument that may be a dict by label or an array, as JSON."""
+    if isinstance(given, Mapping):
+        values = [float(value) for value in given.values()]
+        return {"labels": encode_labels(np.asarray(list(given))), "weights": values}
+    if isinstance(given, np.ndarray | tuple):
+        return np.asarray(given, dtype=np.float64).tolist()
+    return given
+
+
+def by_label_from_json(place: str, stored: Any) -> Any:
+    """The argument that `by_label_to_json` wrote; an array is a list."""
+    if not isinstance(stored, dict):
+        return stored
+    if set(stored) != {"labels", "weights"} or not isinstance(stored["weights"], list):
+        raise ArtifactError(f"{place}: malformed weights of classes; save the model again.")
+    return dict(zip(decode_labels(stored["labels"]).tolist(), stored["weights"], strict=False))
 
 
 def read_columns(header: dict[str, Any]) -> Columns:
