@@ -46,6 +46,7 @@ _MODULES = {
     "smc-toys": "smc_toys",
     "smc-streams": "smc_streams",
     "smc-recovery": "smc_recovery",
+    "defaults": "defaults",
 }
 """Modules with one experiment, ``EXPERIMENT``."""
 
@@ -64,6 +65,7 @@ CAMPAIGN_NAMES = (
     "smc-table1",
     "smc-streams",
     "smc-recovery",
+    "defaults",
     *_IMAGE_CAMPAIGNS,
 )
 """Experiments of many cells, with the setting ``train``, and ``budget`` where cells are trained."""
