@@ -47,6 +47,7 @@ _MODULES = {
     "smc-toys": "smc_toys",
     "smc-streams": "smc_streams",
     "smc-recovery": "smc_recovery",
+    "defaults": "defaults",
 }
 """Modules with one experiment, ``EXPERIMENT``."""
 
@@ -65,6 +66,7 @@ CAMPAIGN_NAMES = (
     "smc-table1",
     "smc-streams",
     "smc-recovery",
+    "defaults",
     *_IMAGE_CAMPAIGNS,
 )
 """Experiments of many cells, with the setting ``train``, and ``budget`` where cells are trained."""

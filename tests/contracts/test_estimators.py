@@ -38,6 +38,7 @@ from sureshot.networks.backbones import make_backbone
 X, Y = load_iris(return_X_y=True)
 X = X + np.random.default_rng(0).normal(scale=0.01, size=X.shape)  # no duplicates
 UNIT = X / np.linalg.norm(X, axis=1, keepdims=True)
+MANY = np.tile(X, (3, 1)) + np.random.default_rng(1).normal(scale=0.1, size=(450, 4))  # 65 rows to learn from
 TRAIN, QUERY = slice(0, None, 7), slice(3, None, 11)
 
 CHAINS = {"n_chains": 3, "n_sweeps": 4}
@@ -102,6 +103,8 @@ CASES: dict[str, Case] = {
         )
         for name, arguments in GP_CASES.items()
     },
+    "ensemble": Case(GPClassifier, {"ensemble": True}, np.exp(MANY), np.tile(Y, 3)),
+    "ensemble, two classes": Case(GPClassifier, {"ensemble": True}, MANY, np.minimum(np.tile(Y, 3), 1)),
     **{
         name: Case(FewShotClassifier, rows=UNIT if "unit rows" in name else X, learner=learner)
         for name, learner in FEW_SHOT_CASES.items()
@@ -330,7 +333,7 @@ def test_one_layout_on_fitting_and_on_loading(case: str, checkpoints: dict[str, 
     assert held
     assert [(t.shape, t.stride(), t.dtype) for t in held] == [(t.shape, t.stride(), t.dtype) for t in read]
     if isinstance(model, GPClassifier):
-        fits = (model._fitted, loaded._fitted)
+        fits = (*model._fitted.members, *loaded._fitted.members)
         parts = [vars(part) for fitted in fits for part in (fitted.feature_map, fitted.posterior)]
         for tensor in (value for part in parts for value in part.values() if isinstance(value, torch.Tensor)):
             assert tensor.is_contiguous()

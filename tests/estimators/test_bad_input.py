@@ -106,7 +106,7 @@ def test_devices_that_are_not_here_are_named(estimator: Any, device: Any) -> Non
 
 def test_numpys_false_is_false() -> None:
     model = GPClassifier(standardize=np.False_, kernel="rbf", objective=None).fit(X, Y)  # type: ignore[arg-type]
-    assert model._fitted.plan.scaling.scale.tolist() == [1, 1]
+    assert model._fitted.heaviest.plan.scaling.scale.tolist() == [1, 1]
 
 
 def test_memory_is_refused_in_units_that_say_something() -> None:

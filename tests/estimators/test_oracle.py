@@ -150,7 +150,8 @@ def at_mode(problem: Problem, mode: Array, sites: dense.Sites, queries: Array) -
 def sampled(model: GPClassifier, likelihood: str, problem: Problem, queries: Array, folder: Path) -> Latents:
     """The chains' Gaussians given the states that a model file holds."""
     model.save(folder / "model.safetensors")
-    arrays = load_file(folder / "model.safetensors")
+    written = load_file(folder / "model.safetensors")
+    arrays = {name.removeprefix("members.0."): array for name, array in written.items()}
     rows = arrays["rows.x"]
     order = [int(np.flatnonzero((problem.x == row).all(1))[0]) for row in rows]
     assert sorted(order) == list(range(len(problem.y)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from sureshot.estimators.saved import load_classifier
 from sureshot.meta.learners import make_learner
 from sureshot.meta.training.checkpoint import save_checkpoint
 from sureshot.networks.backbones import make_backbone
-from sureshot.persistence import ArtifactError, load_artifact, save_artifact
+from sureshot.persistence import Artifact, ArtifactError, load_artifact, save_artifact
 
 
 @pytest.mark.parametrize("model", [GPClassifier(kernel="rbf", objective=None), FewShotClassifier()])
@@ -26,16 +27,52 @@ def test_what_was_saved_comes_back(model: GPClassifier | FewShotClassifier, tmp_
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
 
 
+def as_before_averages(artifact: Artifact) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Header and arrays in the form of older files: the only member's are those of the file."""
+    (member,) = artifact.header["members"]
+    header = {**artifact.header, **member}
+    header["parameters"] = {name: value for name, value in header["parameters"].items() if name != "ensemble"}
+    del header["members"], header["weight"]
+    return header, {name.removeprefix("members.0."): array for name, array in artifact.arrays.items()}
+
+
+def test_older_files_have_one_member(tmp_path: Path) -> None:
+    X, y = load_iris(return_X_y=True)
+    model = GPClassifier().fit(X[::5], y[::5])
+    model.save(tmp_path / "new")
+    new = load_artifact(tmp_path / "new")
+    save_artifact(tmp_path / "old", new.kind, *as_before_averages(new))
+    loaded = load_classifier(tmp_path / "old")
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    assert loaded.get_params() == model.get_params()
+
+
+@pytest.mark.parametrize("weights", [[0.5, 0.4], [1.0, 0.0], [0.5, "0.5"], [0.5]])
+def test_weights_of_members_that_are_none(weights: list[Any], tmp_path: Path) -> None:
+    X, y = load_iris(return_X_y=True)
+    GPClassifier().fit(X[::5], y[::5]).save(tmp_path / "model")
+    found = load_artifact(tmp_path / "model")
+    members = [{**found.header["members"][0], "weight": weight} for weight in weights]
+    arrays = dict(found.arrays)
+    for place in range(1, len(weights)):
+        own = {name: array for name, array in found.arrays.items() if name.startswith("members.0.")}
+        arrays |= {name.replace("members.0.", f"members.{place}."): array for name, array in own.items()}
+    save_artifact(tmp_path / "bad", found.kind, {**found.header, "members": members}, arrays)
+    with pytest.raises(ArtifactError, match="the members' weights do not sum to one"):
+        load_classifier(tmp_path / "bad")
+
+
 def test_older_files_mask_the_classes_of_a_softmax(tmp_path: Path) -> None:
     X, y = load_iris(return_X_y=True)
     model = GPClassifier(kernel="rbf", likelihood="softmax", predictive="integral").fit(X[::10], y[::10])
     model.partial_fit(X[:1], y[:1], classes=[3]).save(tmp_path / "new")
     new, old = load_artifact(tmp_path / "new"), tmp_path / "old"
-    assert new.header["posterior"] == "softmax_with_prior"
+    header, arrays = as_before_averages(new)
+    assert header["posterior"] == "softmax_with_prior"
 
     def write_old(mask: list[bool]) -> None:
-        arrays = {**new.arrays, "posterior.present": np.array(mask)}
-        save_artifact(old, new.kind, {**new.header, "posterior": "softmax"}, arrays)
+        masked = {**arrays, "posterior.present": np.array(mask)}
+        save_artifact(old, new.kind, {**header, "posterior": "softmax"}, masked)
 
     write_old([True, True, True, False])
     np.testing.assert_array_equal(load_classifier(old).predict_proba(X), model.predict_proba(X))

@@ -134,6 +134,6 @@ def test_columns_of_one_unit_may_keep_their_relative_sizes() -> None:
     standardised = GPClassifier(kernel="rbf", standardize=True).fit(x[:40], y[:40])
     assert model.score(x[40:], y[40:]) >= standardised.score(x[40:], y[40:])
     assert not math.isclose(
-        float(model._fitted.plan.scaling.scale[0] / model._fitted.plan.scaling.scale[1]),
+        float(model._fitted.heaviest.plan.scaling.scale[0] / model._fitted.heaviest.plan.scaling.scale[1]),
         float(x[:40, 0].std() / x[:40, 1].std()),
     )

@@ -23,6 +23,7 @@ def fit(
     inference: options.Inference = "auto",
     objective: options.Objective = "auto",
     standardize: options.Standardize = "auto",
+    ensemble: options.Ensemble = False,
     checkpoint: options.Run = None,
     strategy: options.Strategy = None,
     seed: options.FitSeed = 0,
@@ -42,6 +43,7 @@ def fit(
                 inference=inference,
                 objective=objective,
                 standardize=standardize,
+                ensemble="true" if ensemble else "auto",
                 strategy="auto" if checkpoint is None or strategy is None else strategy,
             )
         with console.progress(f"reading {data}", quiet):
@@ -67,6 +69,7 @@ def fit(
                 inference=inference,
                 objective=None if objective == "none" else objective,
                 standardize=_standardize(standardize),
+                ensemble=ensemble,
                 random_state=seed,
             )
         start = time.perf_counter()

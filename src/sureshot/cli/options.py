@@ -52,6 +52,13 @@ Objective = Annotated[str, typer.Option(help="auto, evidence, leave_one_out, non
 Standardize = Annotated[
     str, typer.Option(help="Scale the columns: auto (unless rows are unit-length embeddings), true, false.")
 ]
+Ensemble = Annotated[
+    bool,
+    typer.Option(
+        "--ensemble",
+        help="Average several settings by what they say of left-out rows, some on ranks of the columns.",
+    ),
+]
 Run = Annotated[
     Path | None,
     typer.Option(

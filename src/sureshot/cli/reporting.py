@@ -141,12 +141,17 @@ def _method(model: IncrementalClassifier) -> dict[str, object]:
     from sureshot.estimators.tree import TreeGPClassifier
 
     if isinstance(model, GPClassifier):
-        return {
+        found: dict[str, object] = {
             "kernel": str(model.kernel_),
             "likelihood": model.likelihood_,
             "inference": model.inference_,
             "predictive rule": model.predictive_,
         }
+        if len(model.members_) > 1:  # the above is the heaviest
+            ranks = (" of ranks" if member.ranks else "" for member in model.members_)
+            parts = zip(model.members_, ranks, strict=True)
+            found["average of"] = "; ".join(f"{m.weight:.2f} {m.likelihood}, {m.kernel}{of}" for m, of in parts)
+        return found
     if isinstance(model, TreeGPClassifier):
         return {"strategy": model.strategy, "memory": str(model.memory_)}
     if isinstance(model, KernelSearchClassifier):

@@ -25,10 +25,12 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from sureshot.estimators.class_labels import class_numbers, extend_classes, kept_classes
+from sureshot.estimators.class_prior import adapted_prior
+from sureshot.estimators.class_prior import class_prior as class_prior_of
 from sureshot.estimators.fitted import Fitted, Format, TrainingSet
 from sureshot.estimators.readers import Reader, read_labelled
 from sureshot.estimators.validation import LabelledRows, check_targets, merge_rows
-from sureshot.persistence import Artifact, load_artifact, save_artifact
+from sureshot.persistence import Artifact, ArtifactError, load_artifact, save_artifact
 
 LARGEST_BLOCK = 2048
 SPREAD_OF_TEMPERATURES = 2.0  # standard deviation of their logarithms, before `calibrate` has seen a row
@@ -79,6 +81,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
     """A classifier that learns classes and rows as they come."""
 
     classes_ = FittedAttribute("classes")
+    class_prior_ = FittedAttribute("prior")
     temperature_ = FittedAttribute("temperature")
     log_evidence_ = FittedAttribute("log_evidence")
     n_features_in_ = FittedAttribute("columns.n_features")
@@ -173,7 +176,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
 
             def loss(log_temperature: float) -> float:
                 parts = [
-                    fitted.probabilities(fitted.moments(block) if known is None else known, math.exp(log_temperature))
+                    fitted.answers(fitted.moments(block) if known is None else known, math.exp(log_temperature))
                     for block, known in zip(blocks, kept, strict=True)
                 ]
                 chosen = torch.cat(parts).cpu().numpy()[np.arange(len(codes)), codes]
@@ -182,6 +185,27 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
 
             found = minimize_scalar(loss, bounds=(-6.0, 6.0), method="bounded", options={"xatol": 1e-4})
         self._fitted = replace(fitted, temperature=math.exp(found.x), calibrated=True)
+        return self
+
+    def set_class_prior(self, class_prior: Any) -> Self:
+        """Say how often classes come: "support" (as in the labelled rows), "uniform", a dict by label, or an array.
+
+        An array has the order of ``classes_``. Kept until rows are learnt or forgotten; `predict_latent`,
+        `outlier_score` and `uncertainty` do not depend on it.
+        """
+        fitted = self._current()
+        self._fitted = replace(fitted, class_prior=class_prior_of(class_prior, fitted.classes))
+        return self
+
+    def adapt_prior(self, X: Any) -> Self:
+        """Learn from unlabelled rows how often classes come (Saerens, Latinne & Decaestecker 2002).
+
+        Right where rows of a class look like those that were learnt, wherever they come from, and none are of unknown
+        classes. As `set_class_prior`; the result is ``class_prior_``.
+        """
+        fitted = replace(self._current(), class_prior=None)
+        (p,) = self._predict_in_blocks(fitted, X, _probabilities)
+        self._fitted = replace(fitted, class_prior=adapted_prior(p, fitted.frequencies))
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -233,7 +257,10 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model as safetensors with a JSON header; atomic, and loading executes nothing."""
-        save_artifact(path, self._format.kind, *self._format.write(self.get_params(deep=False), self._current()))
+        fitted = self._current()
+        header, arrays = self._format.write(self.get_params(deep=False), fitted)
+        prior = None if fitted.class_prior is None else fitted.class_prior.tolist()
+        save_artifact(path, self._format.kind, {**header, "class_prior": prior}, arrays)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -245,7 +272,11 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
         """The model in a file that has been read."""
         parameters, fitted = cls._format.read(artifact)
         model = cls(**parameters)
-        model._fitted = fitted
+        try:
+            prior = class_prior_of(artifact.header.get("class_prior") or "support", fitted.classes)
+        except ValueError as error:
+            raise ArtifactError(f"{artifact.path}: malformed class prior; save the model again.") from error
+        model._fitted = replace(fitted, class_prior=prior)
         return model
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -257,7 +288,8 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
         given = self.random_state
         drawn = copy.deepcopy(given) if isinstance(given, np.random.RandomState) else given
         seed = 0 if drawn is None else int(_random_state(drawn).randint(2**31 - 1))
-        self._fitted = self._learn(training, known, seed)
+        prior = class_prior_of(getattr(self, "class_prior", "support"), training.classes)
+        self._fitted = replace(self._learn(training, known, seed), class_prior=prior)
         if isinstance(given, np.random.RandomState):
             given.set_state(drawn.get_state())
         return self
@@ -293,7 +325,7 @@ def _random_state(given: Any) -> np.random.RandomState:
 
 
 def _probabilities(fitted: Fitted, queries: Tensor) -> tuple[Tensor]:
-    return (fitted.probabilities(fitted.moments(queries), fitted.temperature),)
+    return (fitted.answers(fitted.moments(queries), fitted.temperature),)
 
 
 def _cached_moments(budget: int, fitted: Fitted, blocks: list[Tensor]) -> list[tuple[Tensor, ...] | None]:

@@ -40,11 +40,16 @@ class FewShotClassifier(IncrementalClassifier):
         For learners that sample. None is a fixed seed too: equal calls give equal models.
     device : str, default="auto"
         A torch device; "auto" takes CUDA when it is there.
+    class_prior : "support", "uniform", dict or array, default="support"
+        How often classes come: as in the labelled rows, equally often, or as stated by label or in the order of
+        ``classes_``. `set_class_prior` changes it afterwards, `adapt_prior` learns it from unlabelled rows.
 
     Attributes
     ----------
     classes_ : ndarray (C,)
         In sorted order after `fit`; `partial_fit` appends new ones.
+    class_prior_ : ndarray (C,)
+        How often classes are expected to come; sums to 1.
     learner_ : Learner
         What is conditioned on the rows; the checkpoint's, in double precision.
     temperature_ : float
@@ -82,10 +87,12 @@ class FewShotClassifier(IncrementalClassifier):
         checkpoint: str | os.PathLike[str] | None = None,
         random_state: Any = None,
         device: str = "auto",
+        class_prior: Any = "support",
     ) -> None:
         self.checkpoint = checkpoint
         self.random_state = random_state
         self.device = device
+        self.class_prior = class_prior
 
     learner_ = FittedAttribute("learner")
     input_shape_ = FittedAttribute("input_shape")

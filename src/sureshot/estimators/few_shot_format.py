@@ -23,6 +23,8 @@ from sureshot.estimators.settings import device_for
 from sureshot.estimators.stored_rows import (
     HEADER,
     arrays_of,
+    by_label_from_json,
+    by_label_to_json,
     header_of,
     read_columns,
     read_rows,
@@ -44,6 +46,7 @@ def _write(parameters: Mapping[str, Any], fitted: FewShotFitted) -> tuple[dict[s
         **header_of(fitted),
         "checkpoint": None if checkpoint is None else os.fspath(checkpoint),
         "random_state": int(random_state) if isinstance(random_state, int | np.integer) else None,
+        "class_prior_given": by_label_to_json(parameters["class_prior"]),
         "seed": fitted.seed,
         "default": None if fitted.default is None else fitted.default.as_dict(),
         "learner": None,
@@ -94,8 +97,9 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], FewShotFitted]:
     fitted = that_predicts(artifact.path, build)
     # Files of before have no entry "calibrated"; a temperature of 1 is what it is without.
     calibrated = bool(artifact.header.get("calibrated", header["temperature"] != 1))
-    parameters = {"checkpoint": header["checkpoint"], "random_state": header["random_state"]}
-    return parameters, replace(fitted, temperature=header["temperature"], calibrated=calibrated)
+    prior = by_label_from_json(artifact.path, artifact.header.get("class_prior_given", "support"))
+    given = {"checkpoint": header["checkpoint"], "random_state": header["random_state"], "class_prior": prior}
+    return given, replace(fitted, temperature=header["temperature"], calibrated=calibrated)
 
 
 FEW_SHOT_FORMAT = Format(KIND, _write, _read)

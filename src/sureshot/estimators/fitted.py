@@ -10,12 +10,13 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
+from sureshot.estimators.class_prior import under_prior
 from sureshot.estimators.readers import Reader
 from sureshot.estimators.validation import Columns, LabelledRows
 from sureshot.persistence import Artifact
@@ -70,6 +71,22 @@ class Fitted(Predictor):
     temperature: float  # the latents are divided by it
     calibrated: bool  # whether `calibrate` has set the temperature
     log_evidence: float  # in nats
+    class_prior: np.ndarray | None = field(default=None, kw_only=True)  # (C,), in place of the frequencies; None: these
+
+    @property
+    def frequencies(self) -> np.ndarray:
+        """How often each class came, (C,), by the sum of its rows' weights: what probabilities take for granted."""
+        return np.bincount(self.rows.y, self.rows.weight, minlength=len(self.classes))
+
+    @property
+    def prior(self) -> np.ndarray:
+        """How often each class is expected to come, (C,), summing to 1."""
+        return self.frequencies / self.frequencies.sum() if self.class_prior is None else self.class_prior
+
+    def answers(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
+        """As `probabilities`, where classes come as the class prior says."""
+        p = self.probabilities(moments, temperature)
+        return p if self.class_prior is None else under_prior(p, self.frequencies, self.class_prior)
 
     @property
     def queries_at_once(self) -> int:

@@ -1,8 +1,10 @@
-"""What `GPClassifier` has learnt: a plan, features, and the posterior of their weights."""
+"""What `GPClassifier` has learnt: one Gaussian process, or several that are averaged."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -10,110 +12,130 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from sureshot.estimators import options
-from sureshot.estimators.conditioning import Conditioned, condition, training_likelihood
+from sureshot.estimators.conditioning import Conditioned, condition
 from sureshot.estimators.features import FeatureMap, explicit_features, nystrom_features
 from sureshot.estimators.fitted import Fitted, TrainingSet
+from sureshot.estimators.gp_member import Member
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.plan import Plan
 from sureshot.estimators.posterior_arrays import rebuilt
 from sureshot.estimators.precomputed import MatrixReader
-from sureshot.estimators.preprocessing import kernel_inputs
 from sureshot.estimators.settings import Settings, in_bytes, memory_budget
 from sureshot.estimators.support import Support
-from sureshot.estimators.temperature import fit_rule
+from sureshot.estimators.temperature import fit_rule, plug_in_temperatures
 from sureshot.estimators.threads import threads_for
-from sureshot.estimators.uncertainty import entropies
-from sureshot.gaussian.posterior import Posterior
-from sureshot.gaussian.prior import Queries
+from sureshot.estimators.uncertainty import entropy
+from sureshot.estimators.validation import LabelledRows
 from sureshot.inference.inducing import kmeans_inducing
 from sureshot.kernels import Expression, feature_map
-from sureshot.kernels.dense import as_expression
+from sureshot.likelihoods.softmax import Softmax
 
 EXACT_LIMIT = 1500  # rows up to which a kernel without explicit features is used exactly
 DEFAULT_INDUCING = 1000
-_SMALLEST_VARIANCE = 1e-300
+_SMALLEST_PROBABILITY = 1e-300
+
+
+class EnsembleMember(NamedTuple):
+    """What a user is told of a member."""
+
+    weight: float
+    kernel: Expression
+    likelihood: str
+    ranks: bool  # whether the kernel sees normal scores of the columns' ranks
 
 
 @dataclass(frozen=True)
 class GPFitted(Fitted):
-    """See `Fitted`. The plan's temperature is the one before `calibrate`."""
+    """See `Fitted`. Queries are rows as they are kept: each member scales columns in its own way.
 
-    plan: Plan
-    feature_map: FeatureMap
-    posterior: Posterior
-    trace: tuple[float, ...]  # of the bound, along the iterations of mean field or natural gradients
+    The temperature divides the latents of the only member, or the log probabilities of an average, whose members have
+    temperatures of their own besides.
+    """
+
+    members: tuple[Member, ...]  # the heaviest first
+    score: float  # mean leave-one-out log probability in nats; NaN where no row could be left out
+    weight_of_class: np.ndarray  # (C,), of all its rows, those of `class_weight` multiplied in
+
+    @property
+    def frequencies(self) -> np.ndarray:
+        """See `Fitted.frequencies`; by the weights that were learnt with."""
+        return self.weight_of_class
 
     def inputs(self, kept: np.ndarray) -> Tensor:
         """See `Fitted.inputs`; kernel values as they are, if they are precomputed."""
-        device = self.plan.kernel.outputscale.device
-        return kernel_inputs(kept, None if self.precomputed else self.plan.scaling, device)
+        return torch.from_numpy(np.require(kept, requirements=["W"]))
 
-    def queries(self, inputs: Tensor) -> Queries:
-        """What the prior says of queries: features (1, Q, R) and prior variances (1, Q)."""
-        if not self.precomputed:
-            return self.feature_map(inputs)
-        assert self.feature_map.inducing is not None
-        columns = self.feature_map.inducing[:, 0].to(torch.int64)  # merging rows reordered them
-        return self.feature_map.from_cross(inputs[:, columns] * self.plan.kernel.outputscale.detach())
-
-    def moments(self, queries: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Predictor.moments`: means (S, C, Q) and what the predictive rule needs to know of their spread."""
-        prior = self.queries(queries)
-        if self.plan.rule == "plug_in":
-            mean = self.posterior.query_mean(prior.cross)
-            return mean, torch.zeros_like(mean)
-        return self.posterior.query(*prior)
+    def moments(self, queries: Tensor) -> tuple[Tensor, ...]:
+        """See `Predictor.moments`: two tensors for each member."""
+        return tuple(part for member in self.members for part in member.moments(queries))
 
     def probabilities(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
         """See `Predictor.probabilities`."""
-        mean, spread = moments
-        likelihood = self.plan.model.predictive_likelihood()
-        p = likelihood.predict_mixture(mean / temperature, spread / temperature**2, self.plan.rule).mT
-        p = p[:, : len(self.classes)]
-        return p / p.sum(1, keepdim=True)
+        if len(self.members) == 1:
+            mean, spread = moments
+            return self.heaviest.probabilities(mean, spread, temperature, len(self.classes))
+        parts = (
+            member.probabilities(mean, spread, member.plan.temperature, len(self.classes))
+            for member, mean, spread in zip(self.members, moments[::2], moments[1::2], strict=True)
+        )
+        return torch.softmax(_log(self._average(parts)) / temperature, 1)
 
     def latents(self, queries: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Predictor.latents`; those of the mixture of chains."""
-        prior = self.queries(queries)
-        means = self.posterior.query_mean(prior.cross)
-        variance = self.posterior.query_variance(*prior).mean(0) + means.var(0, correction=0)
-        mean = means.mean(0)
-        if self.plan.model.one_latent:
-            mean = torch.cat([-mean / 2, mean / 2])[: len(self.classes)]
-            variance = (variance / 4).expand(2, -1)[: len(self.classes)]
-        return mean.mT, variance.mT
+        """See `Predictor.latents`; those of the mixture of chains, and of members.
+
+        Members' latents are divided by their temperatures first, without which they are not comparable.
+        """
+        n_classes = len(self.classes)
+        if len(self.members) == 1:
+            return self.heaviest.latents(queries, n_classes)
+        found = [(*member.latents(queries, n_classes), member.plan.temperature) for member in self.members]
+        means = [mean / temperature for mean, _, temperature in found]
+        average = self._average(means)
+        spreads = [
+            variance / temperature**2 + (mean - average).square()
+            for mean, (_, variance, temperature) in zip(means, found, strict=True)
+        ]
+        return average, self._average(spreads)
 
     def outlier_scores(self, queries: Tensor) -> Tensor:
-        """See `Predictor.outlier_scores`: minus the latent mean of the most likely class in standard deviations.
-
-        Where only differences of latents matter, a prior mean common to all of them says nothing, and is taken off.
-        """
-        common = self.plan.model.prior_mean if training_likelihood(self.plan.model).translation_invariant else 0.0
-        if self.plan.model.one_latent or self.plan.model.inference == "gibbs":
-            mean, variance = self.latents(queries)
-            top, classes = mean.max(1)
-            spread = variance.gather(1, classes[:, None]).squeeze(1)
-        else:  # the variance of one class each is much cheaper than that of all
-            prior = self.queries(queries)
-            top, classes = self.posterior.query_mean(prior.cross)[0].max(0)
-            spread = self.posterior.query_variance(*prior, classes)[0]
-        return -(top - common) / spread.clamp_min(_SMALLEST_VARIANCE).sqrt()
+        """See `Predictor.outlier_scores`: the average of the members'."""
+        return self._average([member.outlier_scores(queries, len(self.classes)) for member in self.members])
 
     def entropies(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-        """See `Predictor.entropies`."""
-        mean, spread = self.posterior.query(*self.queries(queries))
-        likelihood = self.plan.model.predictive_likelihood()
+        """See `Predictor.entropies`: what members disagree about is epistemic too."""
+        single = len(self.members) == 1
+        found = [
+            member.average_and_entropy(
+                queries, temperature if single else temperature * member.plan.temperature, len(self.classes)
+            )
+            for member in self.members
+        ]
+        average, aleatoric = (self._average(parts) for parts in zip(*found, strict=True))
+        return entropy(average, 0), aleatoric
 
-        def probabilities(latents: Tensor) -> Tensor:
-            return likelihood.plug_in(latents / temperature)[:, : len(self.classes)]
+    def _average(self, parts: Iterable[Tensor]) -> Tensor:
+        """By the members' weights."""
+        weighted = [member.plan.weight * part for member, part in zip(self.members, parts, strict=True)]
+        return torch.stack(weighted).sum(0) if len(weighted) > 1 else weighted[0]
 
-        return entropies(mean, spread, probabilities)
+    @property
+    def heaviest(self) -> Member:
+        """The member of the largest weight."""
+        return self.members[0]
 
     @property
     def kernel(self) -> Expression:
-        """The kernel as a value, with the learned scales."""
-        with torch.no_grad():
-            return as_expression(self.plan.kernel)
+        """The heaviest member's kernel as a value, with the learned scales."""
+        return self.heaviest.kernel
+
+    @property
+    def summary(self) -> tuple[EnsembleMember, ...]:
+        """The members as a user is told of them."""
+        return tuple(
+            EnsembleMember(plan.weight, member.kernel, plan.model.likelihood, plan.scaling.ranks is not None)
+            for member in self.members
+            for plan in [member.plan]
+        )
 
     @property
     def precomputed(self) -> bool:
@@ -121,20 +143,49 @@ class GPFitted(Fitted):
         return isinstance(self.reader, MatrixReader)
 
 
-def fit_posterior(
+def fit_members(
     settings: Settings,
-    plan: Plan,
-    support: Support,  # the training set's rows, as the plan's kernel sees them
+    plans: Sequence[Plan],  # the heaviest first
+    rows: LabelledRows,  # the training set's, the weights of their classes multiplied in
     training: TrainingSet,
     calibrated_temperature: float | None = None,
 ) -> GPFitted:
-    """The posterior for a plan, and the temperature that suits it."""
+    """The posteriors for the plans, and the temperatures that suit them."""
+    n_classes, tuned = len(training.classes), settings.objective is not None and calibrated_temperature is None
+    members, left_out = [], []
+    for plan in plans:
+        support = Support.of(rows, n_classes, None if settings.precomputed else plan.scaling, settings.device)
+        member, scores = _fit_member(settings, plan, support, len(plans) > 1, tuned)
+        members.append(member)
+        left_out.append(scores)
+    temperature, score = members[0].plan.temperature, members[0].plan.score
+    if len(members) > 1:
+        temperature, score = _of_average(members, left_out, support)
+    return GPFitted(
+        classes=training.classes,
+        columns=training.columns,
+        reader=training.reader,
+        rows=training.rows,
+        temperature=temperature if calibrated_temperature is None else calibrated_temperature,
+        calibrated=calibrated_temperature is not None,
+        log_evidence=members[0].log_evidence,
+        members=tuple(members),
+        score=score,
+        weight_of_class=np.bincount(rows.y, rows.weight, minlength=n_classes),
+    )
+
+
+def _fit_member(
+    settings: Settings, plan: Plan, support: Support, averaged: bool, tuned: bool
+) -> tuple[Member, Tensor | None]:
+    """A member, and of an average its probabilities (C, N) of the rows if they are left out, where it knows them."""
     n_rows, width = support.x.shape
     explicit = feature_map(plan.kernel, width)
     finite = None if explicit is None else explicit.rank
     inducing = options.use_inducing(settings.approximation, finite is not None, n_rows, EXACT_LIMIT)
     most = settings.n_inducing or DEFAULT_INDUCING
     _check_memory(settings, plan, support, most if inducing else finite or n_rows)
+    probabilities = None
     with threads_for(n_rows):
         if inducing:
             features = _inducing_features(plan.kernel, support, most)
@@ -151,21 +202,28 @@ def fit_posterior(
             settings.generator(),
             only_means=plan.rule == "plug_in",
         )
-        if plan.rule == "plug_in" and settings.objective is not None and calibrated_temperature is None:
+        if plan.rule == "plug_in" and tuned:
             plan = _with_temperature(settings, plan, support, conditioned)
-    return GPFitted(
-        classes=training.classes,
-        columns=training.columns,
-        reader=training.reader,
-        rows=training.rows,
-        temperature=plan.temperature if calibrated_temperature is None else calibrated_temperature,
-        calibrated=calibrated_temperature is not None,
-        log_evidence=conditioned.log_evidence,
-        plan=plan,
-        feature_map=features,
-        posterior=rebuilt(conditioned.posterior),
-        trace=conditioned.trace,
+        if averaged and conditioned.sites is not None:
+            mean, variance = (part / plan.temperature**k for k, part in enumerate(conditioned.leave_one_out(), 1))
+            likelihood = plan.model.predictive_likelihood()
+            probabilities = likelihood.predict(mean, variance, plan.rule)[: support.n_classes]
+    posterior = rebuilt(conditioned.posterior)
+    return (
+        Member(plan, features, posterior, conditioned.log_evidence, conditioned.trace, settings.precomputed),
+        probabilities,
     )
+
+
+def _of_average(members: Sequence[Member], left_out: Sequence[Tensor | None], support: Support) -> tuple[float, float]:
+    """Temperature and score of an average, by its probabilities of left-out labels where all members know theirs."""
+    known = [part for part in left_out if part is not None]
+    if len(known) < len(members):
+        return 1.0, sum(member.plan.weight * member.plan.score for member in members)
+    average = torch.stack([member.plan.weight * part for member, part in zip(members, known, strict=True)]).sum(0)
+    temperatures, pointwise = plug_in_temperatures(Softmax(), _log(average)[None], support, 1.0)
+    total = float(support.usable.sum())
+    return float(temperatures[0]), float((support.usable * pointwise[0]).sum()) / total
 
 
 def _with_temperature(settings: Settings, plan: Plan, support: Support, conditioned: Conditioned) -> Plan:
@@ -179,6 +237,10 @@ def _with_temperature(settings: Settings, plan: Plan, support: Support, conditio
     total = float(usable.sum())
     score = float((usable * pointwise).sum() / total) if total > 0 else plan.score
     return replace(plan, temperature=temperature, score=score)
+
+
+def _log(probabilities: Tensor) -> Tensor:
+    return probabilities.clamp_min(_SMALLEST_PROBABILITY).log()
 
 
 def _inducing_features(kernel: Kernel, support: Support, most: int) -> FeatureMap:

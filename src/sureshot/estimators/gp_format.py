@@ -14,6 +14,7 @@ from sureshot.estimators.conditioning import Model, schemes_for
 from sureshot.estimators.features import FeatureMap
 from sureshot.estimators.fitted import Format
 from sureshot.estimators.gp_fitted import GPFitted
+from sureshot.estimators.gp_member import Member
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.plan import Plan
 from sureshot.estimators.posterior_arrays import pack_posterior, unpack_posterior
@@ -22,17 +23,20 @@ from sureshot.estimators.settings import Settings
 from sureshot.estimators.stored_rows import (
     HEADER,
     arrays_of,
+    by_label_from_json,
+    by_label_to_json,
     header_of,
     read_columns,
     read_rows,
     read_scaling,
+    scaling_arrays,
     that_predicts,
 )
 from sureshot.estimators.validation import LabelledRows, weigh_classes
 from sureshot.kernels import Expression
 from sureshot.kernels.config import kernel_config, kernel_from_config, kernel_state
 from sureshot.likelihoods.base import PredictiveRule
-from sureshot.persistence import Artifact, ArtifactError, decode_labels, encode_labels, require, require_header
+from sureshot.persistence import Artifact, ArtifactError, require, require_header
 
 KIND = "gp_classifier"
 OWN_WEIGHTS = "own"
@@ -40,6 +44,20 @@ OWN_WEIGHTS = "own"
 multiplied in."""
 _PREFIX_KERNEL = "kernel."
 _PREFIX_POSTERIOR = "posterior."
+_BY_LABEL = ("class_weight", "class_prior")
+"""Arguments that may be a dict by label."""
+_OF_OLDER_FILES = {"ensemble": False, "class_prior": "support"}
+"""Arguments that older files lack."""
+_ENTRIES: dict[str, Any] = {
+    "kernel": dict,
+    "model": dict,
+    "posterior": str,
+    "predictive": str,
+    "temperature": float,
+    "leave_one_out_score": (float, type(None)),
+    "log_evidence": (float, type(None)),
+}
+"""Header entries of a member, with the types that are read."""
 
 
 def _write(parameters: Mapping[str, Any], fitted: GPFitted) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -49,80 +67,78 @@ def _write(parameters: Mapping[str, Any], fitted: GPFitted) -> tuple[dict[str, A
             "a model with kernel='precomputed' cannot be saved: it would not know the kernel of new rows. "
             "Fit with the kernel itself, by name or as a gpytorch kernel."
         )
-    plan = fitted.plan
+    written = [_write_member(member) for member in fitted.members]
+    header = {
+        **header_of(fitted),
+        "parameters": _json_parameters(parameters),
+        "row_weights": OWN_WEIGHTS,
+        "leave_one_out_score": _finite_or_none(fitted.score),
+        "members": [entries for entries, _ in written],
+    }
+    arrays: dict[str, Any] = arrays_of(fitted.rows, None)
+    for place, (_, own) in enumerate(written):
+        arrays |= {_prefix_member(place) + name: value for name, value in own.items()}
+    return header, arrays
+
+
+def _write_member(member: Member) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Header entries and arrays of a member."""
+    plan = member.plan
     try:
         config = kernel_config(plan.kernel)
     except ValueError as error:
         raise ArtifactError(f"the kernel cannot be saved: {error}") from error
-    kind, posterior = pack_posterior(fitted.posterior)
-    header = {
-        **header_of(fitted),
-        "parameters": _json_parameters(parameters),
+    kind, posterior = pack_posterior(member.posterior)
+    entries = {
+        "weight": plan.weight,
         "kernel": config,
         "model": asdict(plan.model),
         "posterior": kind,
         "predictive": plan.rule,
-        "row_weights": OWN_WEIGHTS,
+        "temperature": plan.temperature,
         "leave_one_out_score": _finite_or_none(plan.score),
-        "log_evidence": _finite_or_none(fitted.log_evidence),
+        "log_evidence": _finite_or_none(member.log_evidence),
     }
     arrays: dict[str, Any] = {
-        **arrays_of(fitted.rows, plan.scaling),
-        "bound_trace": np.asarray(fitted.trace, dtype=np.float64),
+        **scaling_arrays(plan.scaling),
+        "bound_trace": np.asarray(member.trace, dtype=np.float64),
         **{_PREFIX_POSTERIOR + name: value for name, value in posterior.items()},
         **{_PREFIX_KERNEL + name: value for name, value in kernel_state(plan.kernel).items()},
     }
     for name in ("inducing", "projection"):
-        value = getattr(fitted.feature_map, name)
+        value = getattr(member.feature_map, name)
         if value is not None:
             arrays[f"feature_map.{name}"] = value
-    return header, arrays
+    return entries, arrays
+
+
+def _prefix_member(place: int) -> str:
+    return f"members.{place}."
 
 
 def _read(artifact: Artifact) -> tuple[dict[str, Any], GPFitted]:
     """The constructor's arguments and what was learnt; every malformed entry is one `ArtifactError`."""
     header = require_header(
-        artifact,
-        {
-            **HEADER,
-            "parameters": dict,
-            "kernel": dict,
-            "model": dict,
-            "posterior": str,
-            "predictive": str,
-            "calibrated": bool,
-            "leave_one_out_score": (float, type(None)),
-            "log_evidence": (float, type(None)),
-        },
+        artifact, {**HEADER, "parameters": dict, "calibrated": bool, "leave_one_out_score": (float, type(None))}
     )
     classes, rows = read_rows(artifact, header)
     if rows.x.shape[1] != header["n_features_in"]:
         raise ArtifactError(f"{artifact.path}: the rows do not fit the columns; save the model again.")
-    scaling = read_scaling(artifact, header["n_features_in"])
-    trace = require(artifact, {"bound_trace": ("float64", ("T",))})["bound_trace"]
-    if header["predictive"] not in get_args(PredictiveRule) or not header["temperature"] > 0:
-        raise ArtifactError(f"{artifact.path}: unknown predictive rule or temperature; save the model again.")
-
+    if not header["temperature"] > 0:
+        raise ArtifactError(f"{artifact.path}: the temperature is not positive; save the model again.")
     parameters = _parameters(artifact.path, header["parameters"])
-    kernel_tensors = _tensors(artifact.arrays, _PREFIX_KERNEL)
-    try:
-        kernel = kernel_from_config(header["kernel"], kernel_tensors)
-    except ValueError as error:
-        raise ArtifactError(f"{artifact.path}: the kernel is malformed: {error}") from error
-    if parameters["kernel"] is None:
-        parameters["kernel"] = kernel
     try:
         if artifact.header.get("row_weights") != OWN_WEIGHTS:
             rows = _without_class_weights(rows, parameters["class_weight"], classes)
-        n_rows = len(weigh_classes(rows, parameters["class_weight"], classes).y)
+        weighted = weigh_classes(rows, parameters["class_weight"], classes)
     except (ValueError, TypeError) as error:
         raise ArtifactError(f"{artifact.path}: malformed class weights; save the model again.") from error
-    maps = _tensors(artifact.arrays, "feature_map.")
-    posterior_arrays = {
-        name.removeprefix(_PREFIX_POSTERIOR): value
-        for name, value in artifact.arrays.items()
-        if name.startswith(_PREFIX_POSTERIOR)
-    }
+    members = tuple(
+        _read_member(part, header["n_features_in"], len(weighted.y), len(classes))
+        for part in _parts_of_members(artifact)
+    )
+    if parameters["kernel"] is None:
+        parameters["kernel"] = members[0].plan.kernel
     fitted = GPFitted(
         classes=classes,
         columns=read_columns(header),
@@ -130,20 +146,66 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], GPFitted]:
         rows=rows,
         temperature=header["temperature"],
         calibrated=header["calibrated"],
-        log_evidence=_or_nan(header["log_evidence"]),
-        plan=Plan(
-            scaling,
-            kernel,
-            _model(artifact.path, header["model"]),
-            header["predictive"],
-            header["temperature"],
-            _or_nan(header["leave_one_out_score"]),
-        ),
-        feature_map=FeatureMap(kernel, maps.get("inducing"), maps.get("projection")),
-        posterior=unpack_posterior(header["posterior"], posterior_arrays, n_rows, len(classes)),
-        trace=tuple(trace.tolist()),
+        log_evidence=members[0].log_evidence,
+        members=members,
+        score=_or_nan(header["leave_one_out_score"]),
+        weight_of_class=np.bincount(weighted.y, weighted.weight, minlength=len(classes)),
     )
     return parameters, that_predicts(artifact.path, lambda: fitted)
+
+
+def _parts_of_members(artifact: Artifact) -> list[Artifact]:
+    """The file's entries and arrays of each member; of older files, which have one, all of them."""
+    if "members" not in artifact.header:
+        return [artifact]
+    listed = artifact.header["members"]
+    if not isinstance(listed, list) or not listed or not all(isinstance(entries, dict) for entries in listed):
+        raise ArtifactError(f"{artifact.path}: malformed members; save the model again.")
+    parts = []
+    for place, entries in enumerate(listed):
+        prefix = _prefix_member(place)
+        own = {name.removeprefix(prefix): a for name, a in artifact.arrays.items() if name.startswith(prefix)}
+        parts.append(replace(artifact, header=entries, arrays=own))
+    weights = [part.header.get("weight") for part in parts]
+    numbers = [float(weight) for weight in weights if isinstance(weight, float | int) and weight > 0]
+    if len(numbers) < len(parts) or abs(sum(numbers) - 1) > 1e-6:
+        raise ArtifactError(f"{artifact.path}: the members' weights do not sum to one; save the model again.")
+    return parts
+
+
+def _read_member(part: Artifact, n_columns: int, n_rows: int, n_classes: int) -> Member:
+    entries = require_header(part, _ENTRIES)
+    scaling = read_scaling(part, n_columns)
+    trace = require(part, {"bound_trace": ("float64", ("T",))})["bound_trace"]
+    if entries["predictive"] not in get_args(PredictiveRule) or not entries["temperature"] > 0:
+        raise ArtifactError(f"{part.path}: unknown predictive rule or temperature; save the model again.")
+    try:
+        kernel = kernel_from_config(entries["kernel"], _tensors(part.arrays, _PREFIX_KERNEL))
+    except ValueError as error:
+        raise ArtifactError(f"{part.path}: the kernel is malformed: {error}") from error
+    maps = _tensors(part.arrays, "feature_map.")
+    posterior = {
+        name.removeprefix(_PREFIX_POSTERIOR): value
+        for name, value in part.arrays.items()
+        if name.startswith(_PREFIX_POSTERIOR)
+    }
+    plan = Plan(
+        scaling,
+        kernel,
+        _model(part.path, entries["model"]),
+        entries["predictive"],
+        entries["temperature"],
+        _or_nan(entries["leave_one_out_score"]),
+        float(part.header.get("weight", 1.0)),
+    )
+    return Member(
+        plan,
+        FeatureMap(kernel, maps.get("inducing"), maps.get("projection")),
+        unpack_posterior(entries["posterior"], posterior, n_rows, n_classes),
+        _or_nan(entries["log_evidence"]),
+        tuple(trace.tolist()),
+        precomputed=False,
+    )
 
 
 GP_FORMAT = Format(KIND, _write, _read)
@@ -164,24 +226,17 @@ def _json_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
         parameters["kernel"] = None
     if isinstance(parameters["random_state"], np.random.RandomState):
         parameters["random_state"] = None
-    if isinstance(parameters["class_weight"], dict):
-        labels = np.asarray(list(parameters["class_weight"]))
-        values = [float(value) for value in parameters["class_weight"].values()]
-        parameters["class_weight"] = {"labels": encode_labels(labels), "weights": values}
+    parameters |= {name: by_label_to_json(parameters[name]) for name in _BY_LABEL}
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in parameters.items()}
 
 
 def _parameters(place: str, parameters: dict[str, Any]) -> dict[str, Any]:
     """The constructor's arguments, checked; the kernel is None where it was an object."""
-    if set(parameters) != {field.name for field in fields(Settings)} - {"seed"} | {"random_state"}:
+    values = _OF_OLDER_FILES | parameters
+    if set(values) != {field.name for field in fields(Settings)} - {"seed"} | {"random_state"}:
         raise ArtifactError(f"{place}: the parameters are not those of this version of GPClassifier; fit it again.")
-    values = dict(parameters)
-    weights = values["class_weight"]
-    if isinstance(weights, dict):
-        if set(weights) != {"labels", "weights"} or not isinstance(weights["weights"], list):
-            raise ArtifactError(f"{place}: malformed class weights; save the model again.")
-        values["class_weight"] = dict(zip(decode_labels(weights["labels"]).tolist(), weights["weights"], strict=False))
-    if any(isinstance(value, list | dict) for name, value in values.items() if name != "class_weight"):
+    values |= {name: by_label_from_json(place, values[name]) for name in _BY_LABEL}
+    if any(isinstance(value, list | dict) for name, value in values.items() if name not in _BY_LABEL):
         raise ArtifactError(f"{place}: malformed parameters; save the model again.")
     return values
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from sureshot.estimators.conditioning import Model, schemes_for
 from sureshot.estimators.precomputed import PrecomputedKernel
+from sureshot.estimators.ranks import Ranks
 from sureshot.estimators.tuning import LENGTHSCALES, Family, scaled
 from sureshot.kernels import (
     Expression,
@@ -80,12 +81,17 @@ def check_objective(objective: Any, inference: str) -> None:
 
 
 def families_for(
-    kernel: str | Kernel | Expression, x: Tensor, gram: Tensor | None, column_scale: Tensor | None = None
+    kernel: str | Kernel | Expression,
+    x: Tensor,
+    gram: Tensor | None,
+    column_scale: Tensor | None = None,
+    ranks: Ranks | None = None,
 ) -> tuple[Family, ...]:
     """The kernel families to choose from for inputs (N, D).
 
     Where columns were standardised by choice (`column_scale`, their standard deviations) and look as if they had one
-    unit, like the pixels of an image, every named family is tried on columns that keep their relative sizes as well.
+    unit, like the pixels of an image, every named family is tried on columns that keep their relative sizes as well;
+    and on their `ranks`, if these are given.
     """
     if gram is not None:
         return (Family(lambda _: scaled(PrecomputedKernel(gram), 1.0), (1.0,), ONE_SHOT_TEMPERATURE_ELSEWHERE),)
@@ -94,10 +100,11 @@ def families_for(
     if isinstance(kernel, Kernel):
         return (Family(lambda _: copy.deepcopy(kernel).double(), (1.0,), ONE_SHOT_TEMPERATURE_ELSEWHERE),)
     families = tuple(named_family(name, x) for name in (automatic_kernels(x) if kernel == "auto" else (kernel,)))
+    ranked = () if ranks is None else tuple(replace(family, ranks=ranks) for family in families)
     if column_scale is None or not share_a_unit(column_scale):
-        return families
+        return (*families, *ranked)
     weights = column_scale / column_scale.square().mean().sqrt()
-    return (*(replace(family, column_weights=weights) for family in families), *families)
+    return (*(replace(family, column_weights=weights) for family in families), *families, *ranked)
 
 
 def share_a_unit(column_scale: Tensor) -> bool:

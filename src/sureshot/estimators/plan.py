@@ -13,6 +13,7 @@ from sureshot.estimators import options
 from sureshot.estimators.conditioning import Model
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.preprocessing import Scaling, fit_scaling
+from sureshot.estimators.ranks import Ranks
 from sureshot.estimators.settings import Settings
 from sureshot.estimators.support import Support
 from sureshot.estimators.threads import one_thread
@@ -31,15 +32,16 @@ class Plan:
     rule: PredictiveRule
     temperature: float
     score: float  # mean leave-one-out log probability in nats; NaN where no row could be left out
+    weight: float = 1.0  # its share of an average
 
 
-def choose_plan(
+def choose_plans(
     settings: Settings,
     rows: LabelledRows,  # the weights of their classes multiplied in
     n_classes: int,
     matrix: np.ndarray | None,  # (n, n), the kernel matrix, if it is precomputed; rows are then positions in it
-) -> tuple[Plan, Support]:
-    """The plan for labelled rows, all choices made from them, and the rows as its kernel sees them."""
+) -> tuple[Plan, ...]:
+    """The plans for labelled rows that are to be averaged, or the only one, all choices made from the rows."""
     models = options.models_for(settings.likelihood, settings.inference, n_classes, **settings.model_settings)
     options.check_objective(settings.objective, models[0].inference)
     rules = options.rules_for(settings.predictive, models[0])
@@ -51,36 +53,37 @@ def choose_plan(
         support.x,
         None if matrix is None else aligned(matrix, settings.device),
         aligned(scaling.scale, settings.device) if free else None,
+        _ranks(support) if free and settings.ensemble else None,
     )
     if settings.objective is None:
         rule = "plug_in" if models[0].likelihood == "gaussian" and "plug_in" in rules else rules[0]
-        found = Setting(families[0].build(1.0), models[0], rule, 1.0, math.nan)  # columns stay standardised
+        found: tuple[Setting, ...] = (Setting(families[0].build(1.0), models[0], rule, 1.0, math.nan),)
     else:
         stand_ins = tuple(model.stand_in() for model in models)
         objective = "leave_one_out" if settings.objective == "auto" else settings.objective
         rng = np.random.default_rng(settings.seed)
         with one_thread():  # the subset is small by construction
-            found = tune(support, families, stand_ins, rules, objective, rng, settings.n_jobs)
-        if found.model.likelihood == models[0].likelihood:
-            found = replace(found, model=replace(models[0], noise=found.model.noise))
+            found = tune(support, families, stand_ins, rules, objective, rng, settings.n_jobs, settings.ensemble)
+    return tuple(_plan(setting, models[0], scaling) for setting in found)
+
+
+def _plan(found: Setting, default: Model, scaling: Scaling) -> Plan:
+    """A setting with the inference that was asked for, which may have had a stand-in, and its own scaling."""
+    model = found.model
+    if model.likelihood == default.likelihood:
+        model = replace(default, noise=model.noise)
     if found.column_weights is not None:
         scaling = scaling.weighted(found.column_weights.cpu().numpy())
-        support = Support.of(rows, n_classes, scaling, settings.device)
-    return Plan(scaling, found.kernel, found.model, found.rule, found.temperature, found.score), support
+    scaling = replace(scaling, ranks=found.ranks)
+    return Plan(scaling, found.kernel, model, found.rule, found.temperature, found.score, found.weight)
 
 
-def keep_plan(
-    plan: Plan, settings: Settings, rows: LabelledRows, n_classes: int, calibrated: bool
-) -> tuple[Plan, Support]:
-    """The plan for other labelled rows, and these as its kernel sees them.
+def keep_plan(plan: Plan, settings: Settings, n_classes: int, calibrated: bool) -> Plan:
+    """The plan for other labelled rows.
 
     What changes is what another number of classes needs: the likelihood, and its usual rule unless the temperature is
     `calibrated`.
     """
-    return _adapted(plan, settings, n_classes, calibrated), Support.of(rows, n_classes, plan.scaling, settings.device)
-
-
-def _adapted(plan: Plan, settings: Settings, n_classes: int, calibrated: bool) -> Plan:
     current = plan.model
     allowed = options.models_for(settings.likelihood, settings.inference, n_classes, **settings.model_settings)
     too_many = current.one_latent and n_classes > 2
@@ -91,6 +94,13 @@ def _adapted(plan: Plan, settings: Settings, n_classes: int, calibrated: bool) -
     if plan.model.likelihood == current.likelihood or calibrated:
         return plan
     return replace(plan, rule=options.rules_for(settings.predictive, plan.model)[0], temperature=1.0)
+
+
+def _ranks(support: Support) -> Ranks | None:
+    """Of standardised columns, unless they are as good as normal."""
+    x = support.x.cpu().numpy()
+    ranks = Ranks.of(x, support.weight.cpu().numpy())
+    return ranks if ranks.bends(x) else None
 
 
 def _scaling(settings: Settings, rows: LabelledRows) -> Scaling:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from sureshot.estimators.layout import aligned
+from sureshot.estimators.ranks import Ranks
 from sureshot.kernels import is_unit_norm
 
 LARGEST_INPUT = 1e50
@@ -23,16 +24,18 @@ RARE = 0.7
 
 @dataclass(frozen=True)
 class Scaling:
-    """A fixed affine map of the columns."""
+    """A fixed map of the columns: an affine one, and after it what `Ranks` has learnt of the standardised columns."""
 
     kept: np.ndarray  # (D_kept,) int64, the columns that vary
     mean: np.ndarray  # (D_kept,), subtracted
     scale: np.ndarray  # (D_kept,), then divided by
+    ranks: Ranks | None = None
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """Map raw inputs (n, D) to kernel inputs (n, D_kept)."""
         with np.errstate(over="ignore"):
-            return within_range((x[:, self.kept] - self.mean) / self.scale)
+            scaled = within_range((x[:, self.kept] - self.mean) / self.scale)
+        return scaled if self.ranks is None else self.ranks(scaled)
 
     def weighted(self, weights: np.ndarray) -> Scaling:
         """The map followed by a factor for each column."""

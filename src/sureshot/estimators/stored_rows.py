@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -10,6 +10,7 @@ import torch
 
 from sureshot.estimators.fitted import Fitted
 from sureshot.estimators.preprocessing import Scaling
+from sureshot.estimators.ranks import Ranks
 from sureshot.estimators.validation import Columns, LabelledRows
 from sureshot.persistence import Artifact, ArtifactError, decode_labels, encode_labels, require
 
@@ -39,10 +40,35 @@ def header_of(fitted: Fitted) -> dict[str, Any]:
 def arrays_of(rows: LabelledRows, scaling: Scaling | None) -> dict[str, Any]:
     """The rows as arrays, and the scaling if there is one."""
     arrays: dict[str, Any] = {"rows.x": rows.x, "rows.y": rows.y, "rows.weight": rows.weight}
-    if scaling is not None:
-        kept = scaling.kept.astype(np.int64)
-        arrays |= {"scaling.kept": kept, "scaling.mean": scaling.mean, "scaling.scale": scaling.scale}
+    return arrays if scaling is None else arrays | scaling_arrays(scaling)
+
+
+def scaling_arrays(scaling: Scaling) -> dict[str, Any]:
+    """A scaling as arrays."""
+    kept = scaling.kept.astype(np.int64)
+    arrays = {"scaling.kept": kept, "scaling.mean": scaling.mean, "scaling.scale": scaling.scale}
+    if scaling.ranks is not None:
+        arrays |= {"scaling.knots": scaling.ranks.knots, "scaling.scores": scaling.ranks.scores}
     return arrays
+
+
+def by_label_to_json(given: Any) -> Any:
+    """An argument that may be a dict by label or an array, as JSON."""
+    if isinstance(given, Mapping):
+        values = [float(value) for value in given.values()]
+        return {"labels": encode_labels(np.asarray(list(given))), "weights": values}
+    if isinstance(given, np.ndarray | tuple):
+        return np.asarray(given, dtype=np.float64).tolist()
+    return given
+
+
+def by_label_from_json(place: str, stored: Any) -> Any:
+    """The argument that `by_label_to_json` wrote; an array is a list."""
+    if not isinstance(stored, dict):
+        return stored
+    if set(stored) != {"labels", "weights"} or not isinstance(stored["weights"], list):
+        raise ArtifactError(f"{place}: malformed weights of classes; save the model again.")
+    return dict(zip(decode_labels(stored["labels"]).tolist(), stored["weights"], strict=False))
 
 
 def read_columns(header: dict[str, Any]) -> Columns:
@@ -75,7 +101,17 @@ def read_scaling(artifact: Artifact, n_columns: int) -> Scaling:
     ).values()
     if (len(kept) and (kept.min() < 0 or kept.max() >= n_columns)) or not (scale > 0).all():
         raise ArtifactError(f"{artifact.path}: the scaling does not fit the columns; save the model again.")
-    return Scaling(kept, mean, scale)
+    return Scaling(kept, mean, scale, _read_ranks(artifact, len(kept)))
+
+
+def _read_ranks(artifact: Artifact, n_columns: int) -> Ranks | None:
+    if "scaling.knots" not in artifact.arrays:
+        return None
+    shapes = dict.fromkeys(("scaling.knots", "scaling.scores"), ("float64", (n_columns, "Q")))
+    knots, scores = require(artifact, shapes).values()
+    if not knots.shape[1] or (np.diff(knots) < 0).any() or (np.diff(scores) < 0).any():
+        raise ArtifactError(f"{artifact.path}: the ranks of the columns are malformed; save the model again.")
+    return Ranks(knots, scores)
 
 
 def that_predicts(place: str, build: Callable[[], FittedKind]) -> FittedKind:

@@ -51,6 +51,11 @@ class TreeFitted(Fitted):
         return Memory(shared, len(self.rows.y) * (width + 1), len(self.classes))
 
     @property
+    def frequencies(self) -> np.ndarray:
+        """See `Fitted.frequencies`: all classes count alike, however many of their rows are kept."""
+        return np.ones(len(self.classes))
+
+    @property
     def queries_at_once(self) -> int:
         """See `Fitted.queries_at_once`."""
         return 2 * AT_ONCE // self.model.entries_per_query

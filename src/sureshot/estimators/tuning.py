@@ -8,9 +8,10 @@ log prior that decides where the labels cannot (one example per class). Two kind
 * the logistic or softmax likelihood by Laplace's method, for the kernel families that label regression ranks highest,
   walked uphill on a lattice of length-scale and output scale from the length-scale that it likes best.
 
-A candidate other than the default (Laplace with the default rule) must win by more than two standard errors of the
-paired difference in log probability; otherwise the more stable default is kept. (One standard error is the usual rule,
-Breiman et al. 1984, but the winner here is the best of many.)
+The best of each family and likelihood are averaged, with weights by what they say of left-out labels (`stacking`).
+Where one is to be chosen, a candidate other than the default (Laplace with the default rule) must win by more than two
+standard errors of the paired difference in log probability; otherwise the more stable default is kept. (One standard
+error is the usual rule, Breiman et al. 1984, but the winner here is the best of many.)
 
 Large supports are tuned on a stratified subset; the temperature is then refitted on the full posterior.
 """
@@ -29,6 +30,8 @@ from joblib import Parallel, delayed
 from torch import Tensor
 
 from sureshot.estimators.conditioning import Model, condition
+from sureshot.estimators.ranks import Ranks
+from sureshot.estimators.stacking import cross_fitted, row_folds, stacking_weights
 from sureshot.estimators.support import Support, tuning_subset
 from sureshot.estimators.temperature import fit_rule, plug_in_temperatures, smoothed_score
 from sureshot.inference.label_regression import leave_one_out_path
@@ -62,6 +65,8 @@ class Setting:
     temperature: float  # latents are divided by it before the rule is applied
     score: float  # mean leave-one-out log probability in nats; NaN where no row could be left out
     column_weights: Tensor | None = None  # (D,), of the chosen family
+    ranks: Ranks | None = None  # of the chosen family
+    weight: float = 1.0  # its share of an average
 
 
 @dataclass(frozen=True)
@@ -86,11 +91,14 @@ class Family:
     lengthscales: tuple[float, ...]  # the lattice; one value for kernels without a length-scale to learn
     default_temperature: float  # of the plug-in rule at the default scales, where the support cannot tell
     column_weights: Tensor | None = None  # (D,), multiply the columns before the kernel sees them
+    ranks: Ranks | None = None  # takes the place of the columns before the kernel sees them
     # As `build`, without GPyTorch's modules: making those takes longer than a small matrix. The search evaluates it.
     expression: Callable[[float], Expression] | None = None
 
     def inputs(self, x: Tensor) -> Tensor:
         """The columns as the kernel sees them."""
+        if self.ranks is not None:
+            return torch.from_numpy(self.ranks(x.cpu().numpy())).to(x)
         return x if self.column_weights is None else x * self.column_weights
 
 
@@ -102,29 +110,53 @@ def tune(
     objective: str,  # "leave_one_out" or "evidence"
     rng: np.random.Generator,  # chooses the subset of a large support
     n_jobs: int | None = None,  # families searched at once
-) -> Setting:
-    """The best setting for a support."""
+    average: bool = False,
+) -> tuple[Setting, ...]:
+    """The best setting for a support, or several to be averaged, the heaviest first.
+
+    An average needs rows that can be left out: `MIN_COMPARISONS` of them, if it is not to be one of guesses.
+    """
     subset = tuning_subset(support, rng)
     searches = screened([Search(subset, k, family, rules, objective) for k, family in enumerate(families)], n_jobs)
     found = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(search.candidates)(models) for search in searches)
-    best: dict[tuple[str, str], Candidate] = {}
-    for candidate in itertools.chain.from_iterable(found):
-        key = (candidate.model.likelihood, candidate.rule)
-        if key not in best or candidate.objective > best[key].objective:
-            best[key] = candidate
-    chosen = choose(
-        list(best.values()), best[(models[0].likelihood, _first(rules, models[0]))], subset.usable, objective
+    candidates = list(itertools.chain.from_iterable(found))
+    usable = subset.usable
+    if average and objective != "evidence" and int((usable > 0).sum()) >= MIN_COMPARISONS:
+        weighted = averaged(candidates, subset)
+    else:
+        best: dict[tuple[str, str], Candidate] = {}
+        for candidate in candidates:
+            key = (candidate.model.likelihood, candidate.rule)
+            if key not in best or candidate.objective > best[key].objective:
+                best[key] = candidate
+        default = best[(models[0].likelihood, _first(rules, models[0]))]
+        weighted = [(1.0, choose(list(best.values()), default, usable, objective))]
+    total = float(usable.sum())
+    return tuple(
+        Setting(
+            kernel=scaled(families[chosen.family].build(chosen.lengthscale), chosen.output_scale),
+            model=chosen.model,
+            rule=chosen.rule,
+            temperature=chosen.temperature,
+            score=float((usable * chosen.pointwise).sum()) / total if total else math.nan,
+            column_weights=families[chosen.family].column_weights,
+            ranks=families[chosen.family].ranks,
+            weight=weight,
+        )
+        for weight, chosen in weighted
     )
-    family = families[chosen.family]
-    total = float(subset.usable.sum())
-    return Setting(
-        kernel=scaled(family.build(chosen.lengthscale), chosen.output_scale),
-        model=chosen.model,
-        rule=chosen.rule,
-        temperature=chosen.temperature,
-        score=float((subset.usable * chosen.pointwise).sum()) / total if total else math.nan,
-        column_weights=family.column_weights,
-    )
+
+
+def averaged(candidates: list[Candidate], support: Support) -> list[tuple[float, Candidate]]:
+    """The best candidate of each family and likelihood with its weight, the heaviest first; none of weight zero."""
+    groups: dict[tuple[int, str], list[Candidate]] = {}
+    for candidate in candidates:
+        groups.setdefault((candidate.family, candidate.model.likelihood), []).append(candidate)
+    scores = cross_fitted(list(groups.values()), support.usable, row_folds(support.y))
+    weights = stacking_weights(scores, support.usable).tolist()
+    best = [max(group, key=lambda candidate: candidate.objective) for group in groups.values()]
+    weighted = [pair for pair in zip(weights, best, strict=True) if pair[0] > 0]
+    return sorted(weighted, key=lambda pair: pair[0], reverse=True)
 
 
 def screened(searches: list[Search], n_jobs: int | None) -> list[Search]:

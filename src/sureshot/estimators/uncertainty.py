@@ -26,6 +26,14 @@ def entropies(
     The first is the entropy of the mean probabilities, the second the mean entropy of the probabilities, over all
     chains.
     """
+    average, aleatoric = average_and_entropy(mean, spread, probabilities)
+    return entropy(average, 0), aleatoric
+
+
+def average_and_entropy(
+    mean: Tensor, spread: Tensor, probabilities: Callable[[Tensor], Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Mean probabilities (C, Q) and the mean entropy of probabilities (Q,); arguments as in `entropies`."""
     points = standard_normal_points(mean.shape[1], N_DRAWS, mean.dtype, mean.device)  # (P, L)
     share = 1 / (len(points) * len(mean))
     average, aleatoric = mean.new_zeros(()), mean.new_zeros(())
@@ -35,7 +43,7 @@ def entropies(
             drawn = probabilities(chain_mean + displaced(block))
             average = average + share * drawn.sum(0)
             aleatoric = aleatoric + share * entropy(drawn, 1).sum(0)
-    return entropy(average, 0), aleatoric
+    return average, aleatoric
 
 
 def entropy(probabilities: Tensor, dim: int) -> Tensor:

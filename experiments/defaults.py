@@ -1,0 +1,252 @@
+"""What the defaults are worth: 25 tables, clean and dirty, large and small, beside tuned peers.
+
+A campaign of one cell for each set and method, which meets every condition and seed. A condition says which rows are
+learned from, and what is done to them: columns with heavy tails, cells a hundred times too large, columns of noise,
+labels that are wrong, a class that is rare. Test rows have the same dirt, but for wrong labels. Gaps are filled and
+columns standardised by the training rows for methods that need it, ours gets columns as they are.
+
+    python -m experiments defaults --data FOLDER --set 'datasets=["glass"]' --set 'seeds=[0]'
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+from experiments.batch_learners import quiet, scores
+from experiments.campaigns.cells import run_cells
+from experiments.campaigns.methods import MethodCell, check_names, described
+from experiments.defaults_report import AVERAGE, OURS, outcome_of
+from experiments.experiment import Experiment, Outcome, Progress, configure
+from experiments.peers import random_forest
+from experiments.uci import load
+from sureshot.demo.peers import logistic_regression
+from sureshot.estimators.classifier import GPClassifier
+
+NAME = "defaults"
+DATASETS = (
+    *("balance_scale", "breast_wisconsin", "credit_australian", "glass", "haberman", "heart_cleveland"),
+    *("heart_cleveland_5class", "heart_statlog", "ida_banana", "ida_breast_cancer", "ida_flare_solar", "ida_image"),
+    *("ida_splice", "ida_titanic", "ionosphere", "iris", "letter", "musk1", "optdigits", "pendigits"),
+    *("pima_diabetes", "satimage", "spambase", "wine", "zoo"),
+)
+CATBOOST = "CatBoost"
+_NOISE_COLUMNS, _WILD, _WRONG, _RARE = 50, 0.01, 0.2, 50
+_LARGE = {"train": 1000, "test": 2000}
+
+
+@dataclass(frozen=True)
+class DefaultsConfig:
+    """Settings.
+
+    Attributes
+    ----------
+    datasets, conditions, methods : tuple of str
+        Of `DATASETS`, `CONDITIONS` and `METHODS`.
+    seeds : tuple of int
+        Each draws training and test rows, and the dirt.
+    results, checkpoints : str
+        Folders of the cells' results and locks; the campaign has one of its name in each.
+    train : bool
+        False makes the page from the results that are there, running nothing.
+    """
+
+    datasets: tuple[str, ...] = DATASETS
+    conditions: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = (0, 1, 2)
+    results: str = "docs/results/cells"
+    checkpoints: str = "campaigns"
+    train: bool = True
+
+
+@dataclass(frozen=True)
+class Split:
+    """Training and test rows, with gaps as NaN."""
+
+    x: np.ndarray  # (n, D)
+    y: np.ndarray  # (n,)
+    test_x: np.ndarray  # (m, D)
+    test_y: np.ndarray  # (m,)
+
+
+def whole(x: np.ndarray, y: np.ndarray, seed: int) -> Split | None:
+    """Seven tenths to learn from, at most a thousand rows."""
+    train, test = train_test_split(np.arange(len(y)), test_size=0.3, stratify=y, random_state=seed)
+    train, test = (_at_most(rows, y, _LARGE[name], seed) for rows, name in ((train, "train"), (test, "test")))
+    return Split(x[train], y[train], x[test], y[test])
+
+
+def few(n: int, x: np.ndarray, y: np.ndarray, seed: int) -> Split | None:
+    """So many rows of each class, the others to test on; None if a class has too few."""
+    generator = np.random.default_rng(seed)
+    rows = [generator.permutation(np.flatnonzero(y == label)) for label in np.unique(y)]
+    if min(map(len, rows)) < n + 3:
+        return None
+    train = np.concatenate([part[:n] for part in rows])
+    test = _at_most(np.concatenate([part[n:] for part in rows]), y, _LARGE["test"], seed)
+    return Split(x[train], y[train], x[test], y[test])
+
+
+def heavy_tails(x: np.ndarray, y: np.ndarray, seed: int) -> Split | None:
+    """The exponential of standardised columns."""
+    deviation = np.nanstd(x, axis=0)
+    return whole(np.exp((x - np.nanmean(x, axis=0)) / np.where(deviation > 0, deviation, 1)), y, seed)
+
+
+def wild_cells(x: np.ndarray, y: np.ndarray, seed: int) -> Split | None:
+    """One cell in a hundred a hundred times as large."""
+    wild = np.random.default_rng(seed).random(x.shape) < _WILD
+    return whole(np.where(wild, 100 * x, x), y, seed)
+
+
+def noise_columns(x: np.ndarray, y: np.ndarray, seed: int) -> Split | None:
+    """Fifty columns more, of nothing."""
+    return whole(np.hstack([x, np.random.default_rng(seed).normal(size=(len(x), _NOISE_COLUMNS))]), y, seed)
+
+
+def label_noise(x: np.ndarray, y: np.ndarray, seed: int) -> Split | None:
+    """One training label in five is another class's."""
+    split = whole(x, y, seed)
+    assert split is not None
+    generator, classes = np.random.default_rng(seed), np.unique(y)
+    wrong = generator.random(len(split.y)) < _WRONG
+    others = (np.searchsorted(classes, split.y) + generator.integers(1, len(classes), len(split.y))) % len(classes)
+    return Split(split.x, np.where(wrong, classes[others], split.y), split.test_x, split.test_y)
+
+
+def rare_class(x: np.ndarray, y: np.ndarray, seed: int) -> Split | None:
+    """The two largest classes, one of them fifty times as frequent; None of sets too small for ten rare rows."""
+    classes, counts = np.unique(y, return_counts=True)
+    often, rarely = classes[np.argsort(-counts, kind="stable")[:2]]
+    generator = np.random.default_rng(seed)
+    frequent = generator.permutation(np.flatnonzero(y == often))
+    rare = generator.permutation(np.flatnonzero(y == rarely))[: len(frequent) // _RARE]
+    if len(rare) < 10:
+        return None
+    rows = np.concatenate([frequent, rare])
+    return whole(x[rows], y[rows], seed)
+
+
+CONDITIONS: dict[str, Callable[[np.ndarray, np.ndarray, int], Split | None]] = {
+    "all rows": whole,
+    "20 rows a class": partial(few, 20),
+    "10 rows a class": partial(few, 10),
+    "5 rows a class": partial(few, 5),
+    "heavy tails": heavy_tails,
+    "wild cells": wild_cells,
+    "noise columns": noise_columns,
+    "wrong labels": label_noise,
+    "one in fifty": rare_class,
+}
+"""By name: the rows of a set under a condition and a seed, or None where the set is too small for it."""
+
+
+def tuned_svm() -> GridSearchCV:
+    """RBF SVM, its penalty and width by cross-validation, its probabilities by Platt's sigmoid."""
+    sigmoid = CalibratedClassifierCV(SVC(random_state=0), method="sigmoid", cv=3, ensemble=False)
+    grid = {"estimator__C": [0.1, 1, 10, 100], "estimator__gamma": ["scale", 0.01, 0.1]}
+    folds = StratifiedKFold(3, shuffle=True, random_state=0)
+    return GridSearchCV(sigmoid, grid, scoring="neg_log_loss", cv=folds)
+
+
+def calibrated_extra_trees() -> CalibratedClassifierCV:
+    """500 extremely randomised trees, isotonic regression left to those with more rows: Platt's sigmoid."""
+    return CalibratedClassifierCV(ExtraTreesClassifier(500, random_state=0), method="sigmoid", cv=3, ensemble=False)
+
+
+def catboost() -> Any:
+    """CatBoost with its defaults, for the environment of benchmarks only."""
+    from catboost import CatBoostClassifier  # type: ignore[import-not-found]
+
+    return CatBoostClassifier(random_seed=0, verbose=False, allow_writing_files=False, thread_count=1)
+
+
+METHODS: dict[str, Callable[[], Any]] = {
+    OURS: GPClassifier,
+    AVERAGE: partial(GPClassifier, ensemble=True),
+    "logistic regression": logistic_regression,
+    "tuned SVM": tuned_svm,
+    "random forest": random_forest,
+    "extra trees": calibrated_extra_trees,
+    "HistGradientBoosting": partial(HistGradientBoostingClassifier, random_state=0),
+    CATBOOST: catboost,
+}
+
+
+def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:
+    """Run the missing cells, and make the page of all that are there."""
+    settings = configure(DefaultsConfig, options)
+    cells = campaign_cells(settings)
+    results, checkpoints = Path(settings.results) / NAME, Path(settings.checkpoints) / NAME
+    records = run_cells(cells, results, checkpoints, partial(run_cell, data_root), progress, settings.train)
+    return outcome_of(records, cells, settings)
+
+
+def campaign_cells(settings: DefaultsConfig) -> list[MethodCell]:
+    """Set by set."""
+    conditions = settings.conditions or tuple(CONDITIONS)
+    there = tuple(name for name in METHODS if name != CATBOOST or find_spec("catboost") is not None)
+    methods = settings.methods or there
+    check_names("data set", settings.datasets, DATASETS)
+    check_names("condition", conditions, tuple(CONDITIONS))
+    check_names("method", methods, there)
+    further = {"conditions": list(conditions), "seeds": list(settings.seeds)}
+    return [
+        MethodCell(data, method, {"protocol": "conditions"}, described(METHODS[method]()), further)
+        for data in settings.datasets
+        for method in methods
+    ]
+
+
+def run_cell(data_root: Path | None, cell: MethodCell, folder: Path, progress: Progress) -> dict[str, Any]:
+    """What the record says of a cell: scores under every condition that the set is large enough for."""
+    x, y = load(cell.data, data_root)
+    found: list[dict[str, Any]] = []
+    tasks = [(name, seed) for name in cell.further["conditions"] for seed in cell.further["seeds"]]
+    for number, (condition, seed) in enumerate(tasks):
+        progress(f"{condition}, seed {seed}", number / len(tasks))
+        split = CONDITIONS[condition](x, y, seed)
+        if split is not None:
+            with quiet():
+                found.append({"condition": condition, "seed": seed, **scored(METHODS[cell.method](), split)})
+    return {"runs": found}
+
+
+def scored(model: Any, split: Split) -> dict[str, float]:
+    """Scores of the test rows, and seconds of a fit."""
+    steps = [SimpleImputer()] if isinstance(model, GPClassifier) else [SimpleImputer(), StandardScaler()]
+    pipeline = make_pipeline(*steps, model)
+    started = time.process_time()
+    pipeline.fit(split.x, split.y)
+    seconds = time.process_time() - started
+    classes = np.unique(np.concatenate([split.y, split.test_y]))
+    p = np.zeros((len(split.test_y), len(classes)))
+    p[:, np.searchsorted(classes, pipeline.classes_)] = pipeline.predict_proba(split.test_x)
+    return {**scores(p, split.test_y, classes), "seconds": seconds, "rows": len(split.y)}
+
+
+def _at_most(rows: np.ndarray, y: np.ndarray, most: int, seed: int) -> np.ndarray:
+    """So many of the rows, stratified."""
+    if len(rows) <= most:
+        return rows
+    kept, _ = train_test_split(rows, train_size=most, stratify=y[rows], random_state=seed)
+    found: np.ndarray = kept
+    return found
+
+
+EXPERIMENT = Experiment(NAME, "the defaults on 25 tables, clean and dirty, beside tuned peers", True, run)

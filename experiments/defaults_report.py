@@ -1,0 +1,149 @@
+"""The page of the campaign of defaults: scores by condition, paired differences, verdicts.
+
+A set counts once, with the mean of its seeds; standard errors are over sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from experiments.campaigns.cells import FAILED, Cell
+from experiments.campaigns.methods import Record, paired, what_is_missing
+from experiments.experiment import Outcome, Table, Verdict
+
+OURS, AVERAGE = "sureshot", "sureshot, average"
+DIRTY = ("heavy tails", "wild cells", "noise columns")
+SCORES = ("nll", "brier", "ece", "accuracy")
+
+
+def outcome_of(records: Sequence[Record], cells: Sequence[Cell], settings: Any) -> Outcome:
+    """The outcome as far as the campaign has been run; ValueError if no cell has scores."""
+    frame = run_frame(records)
+    if frame.empty:
+        raise ValueError("no cell of this campaign has a result yet, so there is no table to make")
+    tables = [
+        Table(name, f"{caption}, mean over sets that all methods have.", by_condition(frame, name))
+        for name, caption in (
+            ("nll", "Negative log-likelihood in nats"),
+            ("brier", "Brier score"),
+            ("ece", "Calibration error"),
+            ("accuracy", "Accuracy"),
+            ("seconds", "Processor seconds of a fit"),
+        )
+    ]
+    caption = (
+        "Less each other method, over sets: mean paired difference of the NLL with its standard error, and on how many "
+        "sets it is better and worse by more than two standard errors of seeds."
+    )
+    return Outcome(
+        title="What the defaults are worth",
+        introduction=(
+            f"{frame['run'].nunique()} tables of numbers, at most 1000 rows to learn from and 2000 to test on, seven "
+            "tenths and three tenths of smaller ones. Columns with heavy tails are exponentials of the standardised "
+            "ones; wild cells are one in a hundred, a hundred times as large; noise columns are fifty normal ones; "
+            "wrong labels are one in five of those to learn from; one in fifty keeps so many rows of the second "
+            "largest class beside the largest. Gaps are filled with the mean of the training rows; peers get "
+            "standardised columns. Probabilities are clipped at 1e-6."
+        ),
+        tables=(
+            *tables,
+            *(
+                Table(f"differences-{number}", f"{ours}. {caption}", differences(frame, ours))
+                for number, ours in enumerate((OURS, AVERAGE))
+                if ours in set(frame["method"])
+            ),
+            Table("sets", "NLL of every set, condition and method.", by_set(frame), on_page=False),
+        ),
+        config=settings,
+        seeds=settings.seeds,
+        findings=tuple(what_is_missing(records, cells)),
+        verdicts=verdicts_of(frame),
+    )
+
+
+def run_frame(records: Sequence[Record]) -> pd.DataFrame:
+    """One row for each set, condition and method: means over seeds, and the NLL's standard error between them."""
+    rows = []
+    for record in records:
+        runs = pd.DataFrame(record.get("runs", ()) if FAILED not in record else ())
+        if runs.empty:
+            continue
+        place = {"run": str(record["labels"]["data"]), "method": str(record["labels"]["method"])}
+        for condition, part in runs.groupby("condition", sort=False):
+            means = part[[*SCORES, "seconds", "rows"]].mean()
+            rows.append({**place, "condition": condition, **means, "error": part["nll"].sem()})
+    return pd.DataFrame(rows)
+
+
+def by_condition(frame: pd.DataFrame, column: str) -> pd.DataFrame:
+    """A row for each condition, a column for each method; means over the sets that all methods have."""
+    methods = list(frame["method"].unique())
+    rows = []
+    for condition, part in frame.groupby("condition", sort=False):
+        wide = part.pivot(index="run", columns="method", values=column).reindex(columns=methods).dropna()
+        rows.append({"condition": condition, "sets": len(wide), **wide.mean()})
+    return pd.DataFrame(rows)
+
+
+def differences(frame: pd.DataFrame, ours: str) -> pd.DataFrame:
+    """A row for each condition and other method."""
+    rows = []
+    for condition, part in frame.groupby("condition", sort=False):
+        for other in [name for name in part["method"].unique() if name != ours]:
+            gap, error, n = paired(part, "nll", ours, other)
+            wide = part[part["method"].isin([ours, other])].pivot(index="run", columns="method")
+            if (ours not in wide["nll"]) or not n:
+                continue
+            less = wide["nll"][ours] - wide["nll"][other]
+            spread = 2 * np.hypot(wide["error"][ours], wide["error"][other])
+            rows.append(
+                {"condition": condition, "less": other, "nll": gap, "se": error, "sets": n}
+                | {"better": int((less < -spread).sum()), "worse": int((less > spread).sum())}
+            )
+    return pd.DataFrame(rows)
+
+
+def by_set(frame: pd.DataFrame) -> pd.DataFrame:
+    """NLL with a column for each method."""
+    return frame.pivot(index=["run", "condition"], columns="method", values="nll").reset_index()
+
+
+def verdicts_of(frame: pd.DataFrame) -> tuple[Verdict, ...]:
+    """What is to be reached, by the average if it has been run, else by the single setting."""
+    ours = AVERAGE if AVERAGE in set(frame["method"]) else OURS
+    nll = by_condition(frame, "nll").set_index("condition")
+    if ours not in nll or len(nll.columns) < 3:
+        return ()
+    target, peers = "this project's target", [name for name in nll.columns[1:] if name not in (OURS, AVERAGE)]
+    found = []
+    for condition in [name for name in DIRTY if name in nll.index]:
+        row = nll.loc[condition]
+        trees = {name: row[name] for name in ("random forest", "extra trees") if name in row}
+        if trees:
+            best = min(trees, key=lambda name: trees[name])
+            measured = f"{ours} {row[ours]:.3f}, {best} {trees[best]:.3f}"
+            claim = f"no forest is ahead in mean NLL ({condition})"
+            found.append(Verdict(claim, target, measured, bool(row[ours] <= trees[best])))
+    if "CatBoost" in nll and "all rows" in nll.index:
+        for column in ("nll", "brier"):
+            row = by_condition(frame, column).set_index("condition").loc["all rows"]
+            measured = f"{ours} {row[ours]:.3f}, CatBoost {row['CatBoost']:.3f}"
+            claim = f"ahead of CatBoost in mean {column} (all rows)"
+            found.append(Verdict(claim, target, measured, bool(row[ours] < row["CatBoost"])))
+    if "wrong labels" in nll.index:
+        row = nll.loc["wrong labels"]
+        best = min(peers, key=lambda name: row[name])
+        measured = f"{ours} {row[ours]:.3f}, {best} {row[best]:.3f}"
+        found.append(
+            Verdict("as good as the best peer where labels are wrong", target, measured, bool(row[ours] <= row[best]))
+        )
+    if ours == AVERAGE and OURS in nll.columns:
+        ece = by_condition(frame, "ece").set_index("condition")
+        measured = f"{ours} {ece[ours].mean():.3f}, {OURS} {ece[OURS].mean():.3f}"
+        holds = bool(ece[ours].mean() <= ece[OURS].mean())
+        found.append(Verdict("averaging does not cost calibration (mean of all conditions)", target, measured, holds))
+    return tuple(found)

@@ -1,0 +1,85 @@
+"""How often classes come: other frequencies than those of the labelled rows, stated or learned from unlabelled rows.
+
+A classifier takes its rows' frequencies for those of the rows to come. Where that is wrong, since a class had more
+examples because somebody had more of them, probabilities are divided by the frequencies and multiplied by what holds in
+their place: Bayes' rule, if rows of a class look alike wherever they come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+MAX_STEPS, TOLERANCE = 1000, 1e-8
+
+
+def class_prior(given: Any, classes: np.ndarray) -> np.ndarray | None:
+    """Probabilities (C,) that sum to 1, of "uniform", a dict by label or an array; None of "support"."""
+    if isinstance(given, str) and given in ("support", "uniform"):
+        return None if given == "support" else np.full(len(classes), 1 / len(classes))
+    labels = classes.tolist()
+    if isinstance(given, Mapping):
+        missing = [label for label in labels if label not in given]
+        unknown = [label for label in given if label not in labels]
+        if missing or unknown:
+            what = f"none for {missing[:5]}" if missing else f"one for {unknown[:5]}, which it does not know"
+            raise ValueError(f"class_prior must give a probability to each of the {len(labels)} classes; got {what}.")
+        values = [given[label] for label in labels]
+    else:
+        values = given
+    try:
+        prior = np.array(values, dtype=np.float64)
+    except (ValueError, TypeError) as error:
+        raise ValueError(_EXPECTED.format(given)) from error
+    if prior.ndim != 1 or isinstance(given, str):
+        raise ValueError(_EXPECTED.format(repr(given)))
+    if len(prior) != len(labels):
+        raise ValueError(
+            f"class_prior must have a probability for each of the {len(labels)} classes, in the order of classes_; "
+            f"got {len(prior)}."
+        )
+    if not (np.isfinite(prior).all() and (prior >= 0).all() and prior.sum() > 0):
+        raise ValueError(f"class_prior must hold finite numbers that are not negative and not all 0; got {given!r}.")
+    return prior / prior.sum()
+
+
+_EXPECTED = "class_prior must be 'support', 'uniform', a dict by label or an array of probabilities; got {}."
+
+
+def under_prior(
+    p: Tensor,  # (Q, C), under the frequencies
+    frequencies: np.ndarray,  # (C,), zero for classes without rows, whose probabilities are taken as they are
+    prior: np.ndarray,  # (C,)
+) -> Tensor:
+    """Class probabilities (Q, C) where classes come as the prior says."""
+    weighted = p * p.new_tensor(_ratio(frequencies, prior))
+    total = weighted.sum(1, keepdim=True)
+    return (weighted / total).where(total > 0, p.new_tensor(prior))
+
+
+def adapted_prior(p: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
+    """How often the classes come among unlabelled rows with probabilities (n, C), by expectation maximisation.
+
+    The rows that were learned from count as one row more, so that no class dies out of few rows.
+
+    Reference: Saerens, Latinne & Decaestecker 2002, equation 9.
+    """
+    support = frequencies / frequencies.sum()
+    prior = support
+    for _ in range(MAX_STEPS):
+        shares = p * _ratio(frequencies, prior)
+        counts = (shares / shares.sum(1, keepdims=True)).sum(0)
+        before, prior = prior, (counts + support) / (len(p) + 1)
+        if np.abs(prior - before).max() < TOLERANCE:
+            break
+    return prior
+
+
+def _ratio(frequencies: np.ndarray, prior: np.ndarray) -> np.ndarray:
+    """Prior over frequency, up to a factor; a class without rows is predicted as if it had an even share of them."""
+    even = frequencies.sum() / len(frequencies)
+    found: np.ndarray = prior / np.where(frequencies > 0, frequencies, even)
+    return found

@@ -1,0 +1,89 @@
+"""Weights of an average of settings, from how well each of them predicts rows that were left out.
+
+A group of candidates is one kernel family under one likelihood. Its scales were chosen by the very scores that are to
+weigh it, which flatters a group the more the more it can bend; so they are chosen again for each fold of the rows from
+the scores of the other folds (cross-fitting), and a row counts with the scores of the scales that were chosen without
+it. That costs nothing: all candidates have been scored at all rows.
+
+The weights maximise the log score of the average (stacking of predictive distributions, Yao, Vehtari, Simpson & Gelman
+2018, equation 6) and a Dirichlet prior of few pseudo-counts, which share the weight evenly where labels are few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from sureshot.estimators.tuning import Candidate
+
+FOLDS = 5
+PSEUDO_COUNTS = 1.0  # of all groups together
+SMALLEST_WEIGHT = 0.01  # a member that has less is dropped
+MOST_MEMBERS = 5  # what one more adds to the score is less than what it costs a prediction
+_MAX_STEPS, _TOLERANCE = 2000, 1e-6
+
+
+def cross_fitted(
+    groups: Sequence[Sequence[Candidate]],
+    usable: Tensor,  # (N,), weights of the rows that can be left out
+    folds: Tensor,  # (N,), from 0
+) -> Tensor:
+    """Log scores (G, N) of every group at every row, its candidate chosen without the row's fold."""
+    found = []
+    for candidates in groups:
+        pointwise = torch.stack([candidate.pointwise for candidate in candidates])  # (K, N)
+        prior = pointwise.new_tensor([candidate.objective for candidate in candidates]) - pointwise @ usable
+        scores = torch.empty_like(pointwise[0])
+        for fold in range(int(folds.max()) + 1):
+            inside = folds == fold
+            best = int((pointwise[:, ~inside] @ usable[~inside] + prior).argmax())
+            scores[inside] = pointwise[best, inside]
+        found.append(scores)
+    return torch.stack(found)
+
+
+def row_folds(y: Tensor) -> Tensor:
+    """A fold (N,) for each row: the rows of a class are dealt in turn, in their order."""
+    folds = torch.empty_like(y)
+    dealt = 0
+    for label in y.unique():
+        rows = (y == label).nonzero().squeeze(-1)
+        folds[rows] = (torch.arange(len(rows), device=y.device) + dealt) % FOLDS
+        dealt += len(rows)
+    return folds
+
+
+def stacking_weights(
+    scores: Tensor,  # (G, N), log predictive densities of left-out rows
+    usable: Tensor,  # (N,)
+    pseudo_counts: float = PSEUDO_COUNTS,
+) -> Tensor:
+    """Weights (G,) that sum to 1, zero for groups that are dropped.
+
+    Those that are lighter than `SMALLEST_WEIGHT` go, and all but the heaviest `MOST_MEMBERS`; the others are weighed
+    again without them.
+    """
+    weights = _mixture_weights(scores, usable, pseudo_counts)
+    kept = (weights >= SMALLEST_WEIGHT).nonzero().squeeze(-1)
+    kept = kept[weights[kept].argsort(descending=True, stable=True)[:MOST_MEMBERS]]
+    again = _mixture_weights(scores[kept], usable, pseudo_counts)
+    return torch.zeros_like(weights).index_copy(0, kept, again)
+
+
+def _mixture_weights(scores: Tensor, usable: Tensor, pseudo_counts: float) -> Tensor:
+    """The maximum by expectation maximisation: each row is shared out by how much of its density is whose."""
+    n_groups = len(scores)
+    density = (scores - scores.amax(0)).exp()
+    prior = pseudo_counts / n_groups
+    weights = density.new_full((n_groups,), 1 / n_groups)
+    for _ in range(_MAX_STEPS):
+        shares = weights[:, None] * density
+        counts = (shares / shares.sum(0)) @ usable + prior
+        before, weights = weights, counts / counts.sum()
+        if float((weights - before).abs().max()) < _TOLERANCE:
+            break
+    return weights

@@ -1,0 +1,140 @@
+"""How often classes come: Bayes' rule by hand, its estimate from unlabelled rows, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sureshot import FewShotClassifier, GPClassifier, KernelSearchClassifier, TreeGPClassifier
+from sureshot.estimators.class_prior import adapted_prior
+
+RNG = np.random.default_rng(0)
+MEANS = np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]])
+
+
+def drawn(counts: list[int], seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    y = np.repeat(np.arange(len(counts)), counts)
+    return MEANS[y] + 0.8 * np.random.default_rng(seed).normal(size=(len(y), 2)), np.array(["a", "b", "c"])[y]
+
+
+X, Y = drawn([30, 10, 5])
+QUERIES, _ = drawn([8, 8, 8], seed=1)
+MODELS = [
+    GPClassifier("rbf"),
+    GPClassifier("rbf", class_weight={"a": 1, "b": 2, "c": 3}),
+    FewShotClassifier(),
+    KernelSearchClassifier(4, structure="SQUARED-EXPONENTIAL"),
+]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_stated_prior_is_bayes_rule(model: Any) -> None:
+    plain = model.fit(X, Y).predict_proba(QUERIES)
+    weights = model.get_params().get("class_weight") or {"a": 1, "b": 1, "c": 1}
+    frequencies = np.array([30 * weights["a"], 10 * weights["b"], 5 * weights["c"]])
+    np.testing.assert_allclose(model.class_prior_, frequencies / frequencies.sum())
+    prior = np.array([0.2, 0.3, 0.5])
+    expected = plain * prior / frequencies
+    expected /= expected.sum(1, keepdims=True)
+    for given in (prior, {"c": 5, "a": 2, "b": 3}, [2, 3, 5]):
+        model.set_class_prior(given)
+        np.testing.assert_allclose(model.predict_proba(QUERIES), expected, atol=1e-12)
+        np.testing.assert_allclose(model.class_prior_, prior)
+    np.testing.assert_allclose(model.set_class_prior("support").predict_proba(QUERIES), plain)
+
+
+@pytest.mark.parametrize("kind", [GPClassifier, FewShotClassifier])
+def test_the_argument_holds_from_the_fit_on_and_for_new_classes(kind: type, tmp_path: Path) -> None:
+    model = kind(class_prior="uniform").fit(X, Y)
+    np.testing.assert_allclose(model.class_prior_, 1 / 3)
+    model.save(tmp_path / "model")
+    loaded = kind.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_proba(QUERIES), model.predict_proba(QUERIES))
+    assert loaded.get_params()["class_prior"] == "uniform"
+    loaded.partial_fit(X[:3] + 5, ["d"] * 3)
+    np.testing.assert_allclose(loaded.class_prior_, 1 / 4)
+    loaded.forget("d")
+    np.testing.assert_allclose(loaded.predict_proba(QUERIES), model.predict_proba(QUERIES), atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [GPClassifier, FewShotClassifier])
+@pytest.mark.parametrize("prior", [{"a": 1.0, "b": 2.0, "c": 1.0}, np.array([0.5, 0.25, 0.25])])
+def test_stated_priors_survive_a_model_file(kind: type, prior: Any, tmp_path: Path) -> None:
+    model = kind(class_prior=prior).fit(X, Y)
+    model.save(tmp_path / "model")
+    loaded = kind.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_proba(QUERIES), model.predict_proba(QUERIES))
+    kept = loaded.get_params()["class_prior"]
+    assert kept == prior if isinstance(prior, dict) else np.array_equal(kept, prior)
+
+
+def test_frequencies_of_unlabelled_rows_are_found() -> None:
+    """Rows to learn from are even, rows to come are not: their frequencies and better probabilities follow."""
+    x, y = drawn([60, 60, 60], seed=2)
+    test_x, test_y = drawn([20, 100, 280], seed=3)
+    model = GPClassifier("rbf").fit(x, y)
+
+    def log_loss() -> float:
+        p = model.predict_proba(test_x)
+        return -float(np.log(p[np.arange(len(p)), np.searchsorted(model.classes_, test_y)]).mean())
+
+    before = log_loss()
+    model.adapt_prior(test_x)
+    np.testing.assert_allclose(model.class_prior_, [0.05, 0.25, 0.7], atol=0.05)
+    assert log_loss() < before - 0.05
+    assert model.partial_fit(x[:1], y[:1]).class_prior_[0] == pytest.approx(1 / 3, abs=0.01)
+
+
+def test_the_estimate_is_where_expectations_agree() -> None:
+    p = RNG.dirichlet(np.ones(3), size=400)
+    frequencies = np.array([3.0, 2.0, 1.0])
+    prior = adapted_prior(p, frequencies)
+    shares = p * prior / frequencies
+    counts = (shares / shares.sum(1, keepdims=True)).sum(0) + frequencies / 6
+    np.testing.assert_allclose(prior, counts / 401, atol=1e-6)
+    assert prior.sum() == pytest.approx(1)
+
+
+def test_a_single_row_kills_no_class() -> None:
+    assert (adapted_prior(np.array([[1.0, 0.0, 0.0]]), np.ones(3)) > 0.1).all()
+
+
+def test_classes_of_a_tree_count_alike() -> None:
+    model = TreeGPClassifier().fit(X, Y)
+    np.testing.assert_allclose(model.class_prior_, 1 / 3)
+    plain = model.predict_proba(QUERIES)
+    np.testing.assert_allclose(model.set_class_prior("uniform").predict_proba(QUERIES), plain, atol=1e-12)
+
+
+def test_an_announced_class_has_a_share() -> None:
+    model = GPClassifier("rbf").partial_fit(X, Y, classes=["z"])
+    assert model.class_prior_[model.classes_.tolist().index("z")] == 0
+    p = model.set_class_prior("uniform").predict_proba(QUERIES)
+    assert np.isfinite(p).all()
+    np.testing.assert_allclose(p.sum(1), 1)
+
+
+@pytest.mark.parametrize(
+    ("prior", "message"),
+    [
+        ("even", "class_prior must be 'support', 'uniform', a dict by label or an array"),
+        ({"a": 1, "b": 1}, r"none for \['c'\]"),
+        ({"a": 1, "b": 1, "c": 1, "d": 1}, r"one for \['d'\], which it does not know"),
+        ([0.5, 0.5], "for each of the 3 classes, in the order of classes_; got 2"),
+        ([1, -1, 1], "not negative"),
+        ([0, 0, 0], "not all 0"),
+        ([1, np.nan, 1], "finite"),
+        (None, "class_prior must be 'support'"),
+    ],
+)
+def test_what_is_no_prior_is_refused_and_changes_nothing(prior: Any, message: str) -> None:
+    model = GPClassifier("rbf").fit(X, Y)
+    before = model.predict_proba(QUERIES)
+    with pytest.raises(ValueError, match=message):
+        model.set_class_prior(prior)
+    with pytest.raises(ValueError, match=message):
+        model.set_params(class_prior=prior).partial_fit(X[:5], Y[:5])
+    np.testing.assert_array_equal(model.predict_proba(QUERIES), before)

@@ -1,0 +1,128 @@
+"""Averages of settings: what is averaged, by which weights, and that every answer goes through the average."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_breast_cancer, load_iris
+
+from sureshot import GPClassifier
+from sureshot.estimators.gp_member import Member
+from sureshot.estimators.stacking import MOST_MEMBERS, SMALLEST_WEIGHT
+
+
+@pytest.fixture(scope="module")
+def breast() -> tuple[np.ndarray, np.ndarray]:
+    X, y = load_breast_cancer(return_X_y=True)
+    X = X[:, :8]
+    return np.exp(2 * (X - X.mean(0)) / X.std(0)), y  # heavy tails
+
+
+@pytest.fixture(scope="module")
+def model(breast: tuple[np.ndarray, np.ndarray]) -> GPClassifier:
+    X, y = breast
+    return GPClassifier(ensemble=True).fit(X[:150], y[:150])
+
+
+def test_few_weighted_members(model: GPClassifier) -> None:
+    weights = [member.weight for member in model.members_]
+    assert 2 <= len(weights) <= MOST_MEMBERS
+    assert weights == sorted(weights, reverse=True)
+    assert min(weights) >= SMALLEST_WEIGHT
+    assert sum(weights) == pytest.approx(1)
+    assert str(model.kernel_) == str(model.members_[0].kernel)
+    assert any(member.ranks for member in model.members_)  # the columns have heavy tails
+
+
+def test_probabilities_are_the_weighted_members(model: GPClassifier, breast: tuple[np.ndarray, np.ndarray]) -> None:
+    rows = torch.from_numpy(breast[0][150:200])
+    members: tuple[Member, ...] = model._fitted.members
+    with torch.no_grad():
+        parts = [m.plan.weight * m.probabilities(*m.moments(rows), m.plan.temperature, 2) for m in members]
+    average = sum(part.numpy() for part in parts)
+    tempered = average ** (1 / model.temperature_)
+    np.testing.assert_allclose(
+        model.predict_proba(breast[0][150:200]), tempered / tempered.sum(1, keepdims=True), atol=1e-12
+    )
+
+
+def test_disagreement_of_members_is_epistemic(model: GPClassifier, breast: tuple[np.ndarray, np.ndarray]) -> None:
+    rows = torch.from_numpy(breast[0][150:200])
+    found = model.uncertainty(breast[0][150:200])
+    with torch.no_grad():
+        parts = [
+            (m.plan.weight, *m.average_and_entropy(rows, model.temperature_ * m.plan.temperature, 2))
+            for m in model._fitted.members
+        ]
+    average = sum(weight * p.numpy() for weight, p, _ in parts)
+    aleatoric = sum(weight * entropy.numpy() for weight, _, entropy in parts)
+    np.testing.assert_allclose(found.total, -(average * np.log(average)).sum(0), atol=1e-10)
+    np.testing.assert_allclose(found.epistemic, found.total - aleatoric, atol=1e-10)
+
+
+def test_latents_are_those_of_the_mixture(model: GPClassifier, breast: tuple[np.ndarray, np.ndarray]) -> None:
+    rows = torch.from_numpy(breast[0][150:160])
+    generator = np.random.default_rng(0)
+    drawn = []
+    with torch.no_grad():
+        for member in model._fitted.members:
+            mean, variance = (part.numpy() for part in member.latents(rows, 2))
+            n = round(100_000 * member.plan.weight)
+            sample = mean + np.sqrt(variance) * generator.normal(size=(n, 1, 2))
+            drawn.append(sample / member.plan.temperature)
+    sample = np.concatenate(drawn)
+    found = model.predict_latent(breast[0][150:160])
+    np.testing.assert_allclose(found.mean, sample.mean(0), atol=0.05 * sample.std())
+    np.testing.assert_allclose(found.variance, sample.var(0), rtol=0.05)
+
+
+def test_the_score_is_of_the_average(model: GPClassifier, breast: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = breast
+    p = model.predict_proba(X[150:])
+    test = np.log(p[np.arange(len(p)), y[150:]]).mean()
+    assert model.leave_one_out_score_ == pytest.approx(test, abs=0.06)
+
+
+def test_an_update_keeps_members_and_weights(
+    model: GPClassifier, breast: tuple[np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
+    X, y = breast
+    model.save(tmp_path / "model")
+    updated = GPClassifier.load(tmp_path / "model").partial_fit(X[150:170], y[150:170])
+    kernels = [[(member.weight, str(member.kernel), member.ranks) for member in m.members_] for m in (model, updated)]
+    assert kernels[0] == kernels[1]
+    assert len(updated._fitted.rows.y) == 170
+    before = updated.predict_proba(X[300:])
+    updated.calibrate(X[170:300], y[170:300])
+    assert updated.predict(X[300:]).tolist() == updated.classes_[before.argmax(1)].tolist()
+
+
+def test_ranks_are_for_columns_that_may_be_scaled(breast: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = breast
+    plain = GPClassifier("rbf", standardize=False, ensemble=True).fit(X[:80], y[:80])
+    assert not any(member.ranks for member in plain.members_)
+
+
+def test_few_rows_and_precomputed_kernels_have_one_member() -> None:
+    X, y = load_iris(return_X_y=True)
+    assert len(GPClassifier(ensemble=True).fit(X[::5], y[::5]).members_) == 1
+    gram = X[::2] @ X[::2].T
+    averaged = GPClassifier("precomputed", ensemble=True).fit(gram, y[::2])
+    assert all(not member.ranks for member in averaged.members_)
+    np.testing.assert_allclose(averaged.predict_proba(gram).sum(1), 1)
+
+
+def test_one_setting_is_as_before(breast: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = breast
+    (member,) = GPClassifier().fit(X[:80], y[:80]).members_
+    assert member.weight == 1
+    assert not member.ranks
+
+
+def test_what_is_no_switch_is_refused() -> None:
+    X, y = load_iris(return_X_y=True)
+    with pytest.raises(ValueError, match="ensemble must be one of True, False; got 'yes'"):
+        GPClassifier(ensemble="yes").fit(X, y)  # type: ignore[arg-type]
