@@ -41,6 +41,10 @@ from sureshot.structure.structure import Structure
 MOST_CONTRASTS = 2000
 _FARTHEST = 1e6  # of a kernel input: products of sixteen leaves are numbers still
 _N_POINTS = 64
+_DRAWN_ANEW = (
+    "the kernels of all particles overflowed, and were drawn anew from the prior: is there a wild number among the "
+    "rows, or are the scales of the grammar too large?"
+)
 
 
 @dataclass(frozen=True)
@@ -219,7 +223,7 @@ class SearchFitted(Fitted):
         if self.waits and len(np.unique(np.concatenate([self.rows.y, rows.y]))) == 1:
             return self._waiting(rows, classes, callback)
         x, y = inputs_of(rows.x, self.scaling), torch.from_numpy(rows.y)
-        begin = 0
+        begin, drawn_anew = 0, False
         with one_thread():
             for size in self.settings.batches(len(rows.y)):
                 if window is not None and len(kept.y) + size > window:
@@ -228,6 +232,7 @@ class SearchFitted(Fitted):
                 part = slice(begin, begin + size)
                 state, info = smc_step(state, x[part], y[part], generator, self.settings.smc(n_jobs), len(classes))
                 kept, begin = joined_rows(kept, _part(rows, part)), begin + size
+                drawn_anew = drawn_anew or info.drawn_anew
                 step = SearchStep(
                     len(kept.y),
                     info.effective_sample_sizes,
@@ -240,6 +245,8 @@ class SearchFitted(Fitted):
                 steps.append(step)
                 if callback is not None:
                     callback(step)
+            if drawn_anew:
+                warnings.warn(_DRAWN_ANEW, RuntimeWarning, stacklevel=6)  # of `partial_fit`
             return replace(self, classes=classes, rows=kept, steps=tuple(steps)).with_state(state).ruled()
 
     def _waiting(self, rows: LabelledRows, classes: np.ndarray, callback: Callback | None) -> SearchFitted:
@@ -264,7 +271,9 @@ class SearchFitted(Fitted):
         left = _part(self.rows, rows)
         with one_thread():
             state = without(self.state, torch.from_numpy(rows), torch.from_numpy(stays))
-            state, _ = settled(state, generator, self.settings.smc(n_jobs))
+            state, info = settled(state, generator, self.settings.smc(n_jobs))
+            if info.drawn_anew:
+                warnings.warn(_DRAWN_ANEW, RuntimeWarning, stacklevel=3)
             fewer = replace(self, classes=self.classes[stays], rows=replace(left, y=number[left.y]))
             return fewer.with_state(state).ruled()
 
