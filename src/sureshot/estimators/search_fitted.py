@@ -295,13 +295,13 @@ class SearchFitted(Fitted):
         needed, available = 8.0 * entries_by_particles(settings.n_particles, n), memory_budget("auto")
         if n <= MOST_CONTRASTS and needed <= available:
             return
-        seconds = settings.n_particles * max(1, settings.n_rejuvenation) * 20 * n**3 / 3 / 5e9
+        seconds = seconds_of_a_batch(settings.n_particles, settings.n_rejuvenation, n)
         what = f"{n_rows:.0f} rows" + (f" of {n_classes} classes, {n:.0f} comparisons" if n_classes > 2 else "")
         raise MemoryError(
             f"a search over kernels with {what} and {settings.n_particles} particles would take about "
-            f"{in_bytes(needed)} and {_in_time(seconds)} for the last batch; at most {MOST_CONTRASTS} comparisons and "
-            f"{in_bytes(available)} may be used: keep the latest rows only (window={MOST_CONTRASTS // (2 * pairs)}), "
-            "take fewer rows or particles, or use GPClassifier."
+            f"{in_bytes(needed)} and {_in_time(seconds)} for the last batch alone; at most {MOST_CONTRASTS} "
+            f"comparisons and {in_bytes(available)} may be used: keep the latest rows only "
+            f"(window={MOST_CONTRASTS // (2 * pairs)}), take fewer rows or particles, or use GPClassifier."
         )
 
     def with_state(self, state: SmcState) -> SearchFitted:
@@ -311,6 +311,16 @@ class SearchFitted(Fitted):
             covariance = Data.of(state.prior, state.x, state.contrasts).covariance(state.particles)
             latent = latent.given(range(len(state.particles)), covariance)
         return replace(self, state=replace(state, latent=latent), log_evidence=state.log_evidence)
+
+
+def seconds_of_a_batch(n_particles: int, n_sweeps: int, n: float) -> float:
+    """About how long the particles are moved after a batch with which there are n comparisons, on one core.
+
+    A sweep of a particle makes some twenty kernel matrices, n^2 transcendental functions each, and their Cholesky
+    factors, n^3 / 3 multiplications each. The constants are those of one core of a Xeon with AMX, which
+    ``benchmarks/test_structure.py`` compares with any other; other work on the machine comes on top.
+    """
+    return n_particles * max(1, n_sweeps) * (4.5e-7 * n**2 + 1.5e-10 * n**3)
 
 
 def first_fitted(training: TrainingSet, settings: SearchSettings, seed: int) -> SearchFitted:
