@@ -151,6 +151,20 @@ def test_what_is_wrong_is_said_in_one_line(
     assert not list(tmp_path.iterdir())
 
 
+def test_one_class_is_named(moons: Path, tmp_path: Path, run: Run) -> None:
+    pd.read_csv(moons / "plain.csv").assign(side="up").to_csv(tmp_path / "d.csv", index=False)
+    for options in ((), ("--batch-size", 7)):
+        result = run("search", tmp_path / "d.csv", "-t", "side", *options)
+        assert result.exit_code == 1
+        assert "d.csv: there is only one class, 'up'; at least two are needed" in result.stderr
+
+
+def test_a_window_says_how_many_rows_are_drawn(moons: Path, run: Run) -> None:
+    result = run("search", moons / "plain.csv", "-t", "side", *QUICK, "--window", 5)
+    assert result.exit_code == 0
+    assert "5 of 48 rows are drawn" in result.stderr
+
+
 def test_too_many_rows_are_refused_at_once(tmp_path: Path, run: Run) -> None:
     np.savez(tmp_path / "many.npz", X=np.random.default_rng(0).normal(size=(4000, 2)), y=np.arange(4000) % 2)
     result = run("search", tmp_path / "many.npz", "-o", tmp_path / "m")

@@ -69,7 +69,10 @@ def search(
         from sureshot.evaluation.streams import BatchScores, evaluate_batch
 
         if window is not None and not rows.streamed and len(rows.parts[0]) > window:
-            console.note(f"{window} rows are drawn: --batches or --batch-size take {data.name} as a stream of all rows")
+            console.note(
+                f"{window} of {len(rows.parts[0])} rows are drawn: --batches or --batch-size take {data.name} as a "
+                "stream of all rows"
+            )
         assert rows.table.y is not None
         model = KernelSearchClassifier(
             particles,
@@ -166,7 +169,7 @@ def _read(
         learnt = stratified_folds(table.y, max(2, round(1 / hold_out)), np.random.default_rng(seed), part) != 0
     places = np.flatnonzero(learnt)
     if len(np.unique(table.y[places])) < 2:
-        raise ValueError(f"{data}: there is only one class, {table.y[0]!r}; at least two are needed to tell apart")
+        raise ValueError(f"{data}: there is only one class, {str(table.y[0])!r}; at least two are needed to tell apart")
     parts = [places[part[places] == number] for number in np.unique(part[places])]
     baseline = DummyClassifier(strategy="prior").fit(take(table.X, places), table.y[places])
     judged: DataTable | None = None
