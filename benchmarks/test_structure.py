@@ -99,7 +99,7 @@ def test_the_last_batch_of_a_fit(benchmark: Any, n: int) -> None:
     benchmark.pedantic(lambda: None)
 
 
-@pytest.mark.parametrize("n", [100, 400])
+@pytest.mark.parametrize("n", [200, 600])
 def test_particles_shared_by_threads(benchmark: Any, n: int) -> None:
     """One sweep of moves of all particles, by one thread and by two."""
     state, _, _ = weighed(n)
