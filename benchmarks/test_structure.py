@@ -3,7 +3,8 @@
 Run: ``pytest benchmarks/test_structure.py --benchmark-only``. Times are processor time of the one thread, so that
 other work on the machine disturbs them less. ``extra_info`` holds milliseconds beside the aim, and for the growth in
 the number of rows the exponent that is fitted to the times: 2 where a datum costs O(N^2), 3 where it costs a new
-factorisation.
+factorisation. Of several threads it holds the wall time of one divided by theirs, both taken in turn in one run, and
+how many processors they kept busy.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import make_moons
 
+from sureshot import KernelSearchClassifier
+from sureshot.estimators.search_fitted import seconds_of_a_batch
 from sureshot.structure.contrasts import Contrasts
 from sureshot.structure.grammar import Grammar, KernelPrior
 from sureshot.structure.rejuvenation_data import Data
-from sureshot.structure.smc import SmcState, extended
+from sureshot.structure.smc import SmcSettings, SmcState, extended, rejuvenated
 
 N_COLUMNS, N_PARTICLES = 8, 32
 AIM_MS = 50.0  # of one more datum at 300 rows
@@ -80,3 +84,36 @@ def test_proposals(benchmark: Any, n: int) -> None:
     places = range(N_PARTICLES)
     benchmark(lambda: data.proposed(state.latent, places, state.particles).log_likelihood)
     benchmark.extra_info["milliseconds a particle"] = 1e3 * benchmark.stats.stats.median / N_PARTICLES
+
+
+@pytest.mark.parametrize("n", [250, 500, 1000, 2000])
+def test_the_last_batch_of_a_fit(benchmark: Any, n: int) -> None:
+    """Processor time beside what is said where so many rows are refused."""
+    x, y = make_moons(n, noise=0.25, random_state=0)
+    times: list[float] = []
+    callback = lambda step: times.append(time.process_time())  # noqa: E731
+    model = KernelSearchClassifier(4, schedule=[n // 2], random_state=0, callback=callback).fit(x, y)
+    spent, parts = times[1] - times[0], len(model.steps_[-1].effective_sample_sizes)
+    said = seconds_of_a_batch(4, model.n_rejuvenation, n)
+    benchmark.extra_info |= {"seconds": spent, "said": said, "ratio": spent / said, "parts of the batch": parts}
+    benchmark.pedantic(lambda: None)
+
+
+@pytest.mark.parametrize("n", [200, 600])
+def test_particles_shared_by_threads(benchmark: Any, n: int) -> None:
+    """One sweep of moves of all particles, by one thread and by two."""
+    state, _, _ = weighed(n)
+    spent: dict[int, list[tuple[float, float]]] = {1: [], 2: []}
+    for _ in range(5):
+        for jobs, times in spent.items():
+            begin = time.perf_counter(), time.process_time()
+            rejuvenated(state, torch.Generator().manual_seed(1), SmcSettings(n_jobs=jobs))
+            times.append((time.perf_counter() - begin[0], time.process_time() - begin[1]))
+    (wall, cpu), (wall_of_two, cpu_of_two) = (np.median(spent[jobs], axis=0) for jobs in spent)
+    benchmark.extra_info |= {
+        "seconds by one thread": (float(wall), float(cpu)),  # wall and processor time
+        "seconds by two": (float(wall_of_two), float(cpu_of_two)),
+        "speed-up": float(wall / wall_of_two),
+        "processors kept busy by two": float(cpu_of_two / wall_of_two),
+    }
+    benchmark.pedantic(lambda: None)

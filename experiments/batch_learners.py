@@ -22,13 +22,14 @@ LEAST_PROBABILITY = 1e-6
 
 
 class BatchLearner(ABC):
-    """What an experiment asks."""
+    """What an experiment asks; a `StreamMethod`."""
 
+    classes_: np.ndarray
     says_probabilities = True
     """Whether they mean more than which class is the likeliest."""
 
     @abstractmethod
-    def learn(
+    def partial_fit(
         self,
         x: np.ndarray,  # (B, D)
         y: np.ndarray,  # (B,)
@@ -36,7 +37,7 @@ class BatchLearner(ABC):
         """Take in a batch."""
 
     @abstractmethod
-    def probabilities(self, x: np.ndarray) -> np.ndarray:
+    def predict_proba(self, x: np.ndarray) -> np.ndarray:
         """Class probabilities of rows (n, C), classes in sorted order."""
 
 
@@ -44,13 +45,13 @@ class Incremental(BatchLearner):
     """An estimator with ``partial_fit``, as it comes."""
 
     def __init__(self, model: Any, classes: np.ndarray, **options: Any) -> None:
-        self.model, self.classes, self.options = model, classes, options
+        self.model, self.classes_, self.options = model, classes, options
 
-    def learn(self, x: np.ndarray, y: np.ndarray) -> None:
+    def partial_fit(self, x: np.ndarray, y: np.ndarray) -> None:
         """See `BatchLearner`."""
-        self.model.partial_fit(x, y, classes=self.classes, **self.options)
+        self.model.partial_fit(x, y, classes=self.classes_, **self.options)
 
-    def probabilities(self, x: np.ndarray) -> np.ndarray:
+    def predict_proba(self, x: np.ndarray) -> np.ndarray:
         """See `BatchLearner`."""
         found: np.ndarray = self.model.predict_proba(x)
         return found
@@ -60,30 +61,30 @@ class Scaled(BatchLearner):
     """An estimator with ``partial_fit`` on columns that are standardised by all rows so far."""
 
     def __init__(self, model: Any, classes: np.ndarray) -> None:
-        self.model, self.classes, self.scaler = model, classes, StandardScaler()
+        self.model, self.classes_, self.scaler = model, classes, StandardScaler()
         self.says_probabilities = hasattr(model, "predict_proba")
 
-    def learn(self, x: np.ndarray, y: np.ndarray) -> None:
+    def partial_fit(self, x: np.ndarray, y: np.ndarray) -> None:
         """See `BatchLearner`."""
-        self.model.partial_fit(self.scaler.partial_fit(x).transform(x), y, classes=self.classes)
+        self.model.partial_fit(self.scaler.partial_fit(x).transform(x), y, classes=self.classes_)
 
-    def probabilities(self, x: np.ndarray) -> np.ndarray:
+    def predict_proba(self, x: np.ndarray) -> np.ndarray:
         """See `BatchLearner`; all or nothing of a classifier that has none."""
         x = self.scaler.transform(x)
         if self.says_probabilities:
             found: np.ndarray = self.model.predict_proba(x)
             return found
-        return (self.model.predict(x)[:, None] == self.classes).astype(float)
+        return (self.model.predict(x)[:, None] == self.classes_).astype(float)
 
 
 class Refitted(BatchLearner):
     """An estimator that is fitted to all rows so far, standardised, or the latest of them."""
 
     def __init__(self, make: Callable[[], Any], classes: np.ndarray, window: int | None = None) -> None:
-        self.make, self.classes, self.window = make, classes, window
+        self.make, self.classes_, self.window = make, classes, window
         self.x, self.y = np.empty((0, 0)), classes[:0]
 
-    def learn(self, x: np.ndarray, y: np.ndarray) -> None:
+    def partial_fit(self, x: np.ndarray, y: np.ndarray) -> None:
         """See `BatchLearner`."""
         if len(self.y):
             x, y = np.concatenate([self.x, x]), np.concatenate([self.y, y])
@@ -92,13 +93,13 @@ class Refitted(BatchLearner):
         self.scaler = StandardScaler().fit(self.x)
         self.model = self.make().fit(self.scaler.transform(self.x), self.y) if len(np.unique(self.y)) > 1 else None
 
-    def probabilities(self, x: np.ndarray) -> np.ndarray:
+    def predict_proba(self, x: np.ndarray) -> np.ndarray:
         """See `BatchLearner`."""
-        found = np.zeros((len(x), len(self.classes)))
+        found = np.zeros((len(x), len(self.classes_)))
         if self.model is None:
-            counts = (self.y[:, None] == self.classes).sum(axis=0) + 1
+            counts = (self.y[:, None] == self.classes_).sum(axis=0) + 1
             return found + counts / counts.sum()
-        found[:, np.searchsorted(self.classes, self.model.classes_)] = self.model.predict_proba(
+        found[:, np.searchsorted(self.classes_, self.model.classes_)] = self.model.predict_proba(
             self.scaler.transform(x)
         )
         return found
@@ -115,19 +116,19 @@ class AdaptiveForest(BatchLearner):
     def __init__(self, classes: np.ndarray, seed: int) -> None:
         from river.forest import ARFClassifier
 
-        self.model, self.classes = ARFClassifier(seed=seed), classes
+        self.model, self.classes_ = ARFClassifier(seed=seed), classes
 
-    def learn(self, x: np.ndarray, y: np.ndarray) -> None:
+    def partial_fit(self, x: np.ndarray, y: np.ndarray) -> None:
         """See `BatchLearner`."""
         for row, label in zip(x.tolist(), y.tolist(), strict=True):
             self.model.learn_one(dict(enumerate(row)), label)
 
-    def probabilities(self, x: np.ndarray) -> np.ndarray:
+    def predict_proba(self, x: np.ndarray) -> np.ndarray:
         """See `BatchLearner`."""
         answers: list[Mapping[Any, float]] = [self.model.predict_proba_one(dict(enumerate(row))) for row in x.tolist()]
-        found = np.array([[answer.get(label, 0.0) for label in self.classes.tolist()] for answer in answers])
+        found = np.array([[answer.get(label, 0.0) for label in self.classes_.tolist()] for answer in answers])
         nothing = found.sum(axis=1) == 0
-        found[nothing] = 1 / len(self.classes)
+        found[nothing] = 1 / len(self.classes_)
         return found / found.sum(axis=1, keepdims=True)
 
 

@@ -9,7 +9,6 @@ so far. A campaign of one cell for each stream and method; that of ours, which t
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +18,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments.batch_learners import AdaptiveForest, BatchLearner, Incremental, quiet, river_is_installed, scores
+from experiments.batch_learners import (
+    LEAST_PROBABILITY,
+    AdaptiveForest,
+    BatchLearner,
+    Incremental,
+    quiet,
+    river_is_installed,
+)
 from experiments.campaigns.cells import FAILED, run_cells, write_record
 from experiments.campaigns.methods import MethodCell, Record, check_names, described, what_is_missing
 from experiments.experiment import Experiment, Outcome, Picture, Progress, Table, Verdict, configure
@@ -27,7 +33,7 @@ from experiments.figures import line_styles, new_figure, tidy
 from experiments.smc_methods import METHODS, OURS, Context, search
 from sureshot.data.root import data_file
 from sureshot.estimators import KernelSearchClassifier
-from sureshot.metrics import reliability_curve
+from sureshot.evaluation.streams import evaluate_batch
 from sureshot.metrics.calibration import ReliabilityCurve
 
 NAME = "smc-streams"
@@ -106,27 +112,17 @@ def run_cell(
         first = len(found)
         for number, rows in list(enumerate(_batches(len(y), settings.batch)))[first:]:
             progress(f"row {rows.start}", number * settings.batch / len(y))
-            found.append(prequential_step(learner, x[rows], y[rows], classes, first=number == 0))
+            found.append(prequential_step(learner, x[rows], y[rows], first=number == 0))
             _keep(folder, cell, learner, found)
     return {"batches": found}
 
 
-def prequential_step(
-    learner: BatchLearner, x: np.ndarray, y: np.ndarray, classes: np.ndarray, first: bool
-) -> dict[str, Any]:
-    """Scores of a batch before it is learnt, and seconds."""
-    started = time.perf_counter()
-    found: dict[str, Any] = {"rows": len(y)}
-    if not first:
-        p = learner.probabilities(x)
-        found |= scores(p, y, classes)
-        curve = reliability_curve(p, y, classes=classes)
-        sums = [curve.count, np.nan_to_num(curve.count * curve.confidence), np.nan_to_num(curve.count * curve.accuracy)]
-        found["bins"] = np.array(sums).tolist()
-        if not learner.says_probabilities:
-            found |= dict.fromkeys(("nll", "brier", "ece", "bins"))
-    learner.learn(x, y)
-    return {**found, "seconds": time.perf_counter() - started}
+def prequential_step(learner: BatchLearner, x: np.ndarray, y: np.ndarray, first: bool) -> dict[str, Any]:
+    """Scores of a batch before it is learnt, and seconds; of what says no probabilities, accuracy alone."""
+    found = evaluate_batch(learner, x, y, first, LEAST_PROBABILITY).as_dict()
+    if not learner.says_probabilities:
+        found |= dict.fromkeys(("nll", "brier", "ece", "bins"))
+    return {**found, "seconds": found["predict_seconds"] + found["learn_seconds"]}
 
 
 def load_stream(name: str, root: Path | None, rows: int) -> tuple[np.ndarray, np.ndarray]:
@@ -157,7 +153,9 @@ def outcome_of(records: Sequence[Record], cells: Sequence[MethodCell], settings:
                 "learn everything. Passive-aggressive learning has no probabilities.",
                 summary,
             ),
-            Table("curves", "Each batch.", curves.drop(columns="bins"), on_page=False),
+            Table(
+                "curves", "Each batch.", curves.drop(columns=["bins", "new_classes"], errors="ignore"), on_page=False
+            ),
         ),
         pictures=(_picture(curves),),
         config=settings,
@@ -180,7 +178,7 @@ def curve_frame(records: Sequence[Record]) -> pd.DataFrame:
         seen = 0
         for batch in record["batches"]:
             seen += batch["rows"]
-            if "accuracy" in batch:
+            if batch.get("accuracy") is not None:
                 labels = {"stream": record["labels"]["data"], "method": record["labels"]["method"]}
                 rows.append({**labels, "seen": seen, **batch})
     frame = pd.DataFrame(rows)

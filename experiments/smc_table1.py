@@ -154,9 +154,9 @@ def online(learner: Any, x: np.ndarray, y: np.ndarray, *, seed: int, first: int)
     for batch in batches(rows, y, classes[first], seed):
         seen += len(batch)
         started = time.perf_counter()
-        learner.learn(filled[batch], y[batch])
+        learner.partial_fit(filled[batch], y[batch])
         seconds = time.perf_counter() - started
-        scored: dict[str, Any] = {**scores(learner.probabilities(filled[held_out]), y[held_out], classes)}
+        scored: dict[str, Any] = {**scores(learner.predict_proba(filled[held_out]), y[held_out], classes)}
         if not learner.says_probabilities:
             scored |= dict.fromkeys(("nll", "brier", "ece"))
         found.append({"seen": seen, **scored, "seconds": seconds})

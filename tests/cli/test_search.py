@@ -63,8 +63,9 @@ def test_it_says_which_kernels_and_how_good_they_are(moons: Path, tmp_path: Path
 
 
 def test_the_seed_fixes_it_and_the_other_commands_take_its_model(moons: Path, tmp_path: Path, run: Run) -> None:
-    for name in ("a", "b"):
-        run("search", moons / "plain.csv", "-t", "side", *QUICK, "--seed", 3, "-o", tmp_path / name, "-q")
+    for name, jobs in (("a", ()), ("b", ("--jobs", 2))):
+        options = (*QUICK, "--particles", 10, *jobs)
+        run("search", moons / "plain.csv", "-t", "side", *options, "--seed", 3, "-o", tmp_path / name, "-q")
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     for command in (("predict",), ("evaluate", "-t", "side", "--report", tmp_path / "r"), ("update", "-t", "side")):
         result = run(command[0], tmp_path / "a", moons / "plain.csv", *command[1:], "--json")
@@ -84,6 +85,9 @@ def test_a_stream_by_a_column_and_by_numbers(moons: Path, tmp_path: Path, run: R
     assert [batch["rows"] for batch in found["batches"][1:]] == [25, 25]
     assert found["kept"] == 25
     assert all(0 <= part["accuracy"] <= 1 for part in found["stream"])
+    right = sum(part["accuracy"] * part["rows"] for part in found["stream"])
+    assert found["stream_scores"]["accuracy"] == pytest.approx(right / sum(learnt[1:]))
+    assert "before they were learnt" in run(*arguments[:-2], "--batches", "day").stdout
     assert "Predicted before it was learnt" in (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
     found = json.loads(run(*arguments[:2], "--batch-size", 5, "--hold-out", 0, *arguments[2:], "--batches", "").stdout)
     assert "exclude each other" in found["error"]
@@ -121,6 +125,7 @@ def test_three_classes_of_many_columns(files: Path, tmp_path: Path, run: Run) ->
     [
         (("--structure", "LINER"), "there is no leaf 'LINER' (did you mean 'LINEAR'?)"),
         (("--structure", "LINEAR +"), "ends where a kernel is expected"),
+        (("--jobs", "0"), "n_jobs must be None, a positive number of jobs"),
         (("--schedule", "0"), "must be a positive integer; got 0"),
         (("--schedule", "log"), "schedule must be one of 'logarithmic'"),
         (("--schedule", "5,x"), "--schedule must be logarithmic, linear, once, or sizes as in 50,100; got '5,x'"),
@@ -144,6 +149,20 @@ def test_what_is_wrong_is_said_in_one_line(
     assert message in result.stderr
     assert result.stdout == ""
     assert not list(tmp_path.iterdir())
+
+
+def test_one_class_is_named(moons: Path, tmp_path: Path, run: Run) -> None:
+    pd.read_csv(moons / "plain.csv").assign(side="up").to_csv(tmp_path / "d.csv", index=False)
+    for options in ((), ("--batch-size", 7)):
+        result = run("search", tmp_path / "d.csv", "-t", "side", *options)
+        assert result.exit_code == 1
+        assert "d.csv: there is only one class, 'up'; at least two are needed" in result.stderr
+
+
+def test_a_window_says_how_many_rows_are_drawn(moons: Path, run: Run) -> None:
+    result = run("search", moons / "plain.csv", "-t", "side", *QUICK, "--window", 5)
+    assert result.exit_code == 0
+    assert "5 of 48 rows are drawn" in result.stderr
 
 
 def test_too_many_rows_are_refused_at_once(tmp_path: Path, run: Run) -> None:

@@ -147,11 +147,15 @@ def at_mode(problem: Problem, mode: Array, sites: dense.Sites, queries: Array) -
     return Latents(mean[None], dense.given_sites(problem, sites, queries).covariance)
 
 
+def written(path: Path) -> dict[str, Array]:
+    """The arrays of a model file with one member, under the names that they have in it."""
+    return {name.removeprefix("members.0."): array for name, array in load_file(path).items()}
+
+
 def sampled(model: GPClassifier, likelihood: str, problem: Problem, queries: Array, folder: Path) -> Latents:
     """The chains' Gaussians given the states that a model file holds."""
     model.save(folder / "model.safetensors")
-    written = load_file(folder / "model.safetensors")
-    arrays = {name.removeprefix("members.0."): array for name, array in written.items()}
+    arrays = written(folder / "model.safetensors")
     rows = arrays["rows.x"]
     order = [int(np.flatnonzero((problem.x == row).all(1))[0]) for row in rows]
     assert sorted(order) == list(range(len(problem.y)))
@@ -457,7 +461,7 @@ def test_the_bound_of_batches_is_that_of_all_rows(likelihood: str, tmp_path: Pat
     model = classifier(likelihood, "natural_gradient", kernel="linear")
     model.fit(draw(rng, labels), labels, sample_weight=weight)
     model.save(tmp_path / "model.safetensors")
-    arrays = load_file(tmp_path / "model.safetensors")
+    arrays = written(tmp_path / "model.safetensors")
     features = arrays["posterior.features"]
     problem = Problem(
         arrays["rows.x"],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import pickle
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +22,7 @@ from sureshot.estimators import SearchStep
 from sureshot.estimators.search_settings import SearchSettings
 from sureshot.persistence import ArtifactError, load_artifact, save_artifact
 from sureshot.structure.canonical import canonical
+from sureshot.structure.grammar import Grammar
 from sureshot.structure.structure import Structure
 
 X, Y = make_moons(40, noise=0.2, random_state=0)
@@ -410,6 +413,43 @@ def test_wild_cells_give_proper_probabilities(value: float, standardize: bool) -
         p = model.predict_proba(np.concatenate([wild, [[1e300, -1e300], [0, 1e30]]]))
         assert np.isfinite(p).all()
         np.testing.assert_allclose(p.sum(1), 1)
+
+
+DEEP = " x ".join(8 * ["LINEAR"])
+
+
+@pytest.mark.parametrize("representation", ["collapsed", "whitened"])
+@pytest.mark.parametrize("structure", [None, DEEP])
+@pytest.mark.parametrize("window", [None, 9])
+def test_streams_that_kill_all_particles_go_on(representation: str, structure: str | None, window: int | None) -> None:
+    """Columns of 1e150 behind a first batch as usual, a cell of 1e30, equal rows far away with other labels."""
+    x, y = X.copy(), Y.copy()
+    x[8:11] *= 1e150
+    x[14, 1] = 1e30
+    x[18:24], y[18:24] = 1e30 * x[18], [0, 1, 0, 1, 0, 1]
+    x[26:32], y[26:32] = 50 * x[26], [0, 1, 0, 1, 0, 1]
+    model = made(representation=representation, structure=structure, window=window, n_rejuvenation=1)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for begin in range(0, 40, 8):
+            seen = len(caught)
+            model.partial_fit(x[begin : begin + 8], y[begin : begin + 8], classes=[0, 1])
+            assert len(caught) <= seen + 1
+        model.remove(x[32:33])
+    assert [str(one) for one in caught if "drawn anew" not in str(one.message) or one.filename != __file__] == []
+    assert structure is not None or not caught
+    assert math.isfinite(model.log_evidence_)
+    far = np.concatenate([x, [[1e300, -1e300]]])
+    for found in (model.predict_proba(far), model.outlier_score(far), model.uncertainty(far).total):
+        assert np.isfinite(found).all()
+
+
+def test_rows_on_which_every_kernel_overflows_are_refused() -> None:
+    model = made(n_particles=2, grammar=Grammar(scale=1e280), structure="LINEAR x LINEAR x LINEAR").fit(X[:6], Y[:6])
+    before = model._fitted
+    with pytest.raises(ValueError, match=r"overflow .* so do 40 others of the prior; scale the columns"):
+        model.partial_fit([[1e9, 0.0], [-1e9, 0.0]], [0, 1])
+    assert model._fitted is before
 
 
 @pytest.mark.parametrize(

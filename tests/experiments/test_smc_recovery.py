@@ -28,6 +28,7 @@ from sureshot.structure.structure import Structure
         ("LINEAR x CONSTANT + PERIODIC", "LINEAR + PERIODIC"),
         ("SQUARED-EXPONENTIAL x SQUARED-EXPONENTIAL", "SQUARED-EXPONENTIAL"),
         ("PERIODIC x SQUARED-EXPONENTIAL", "SQUARED-EXPONENTIAL x PERIODIC"),
+        ("MATERN x SQUARED-EXPONENTIAL + CONSTANT", "GAMMA-EXPONENTIAL"),
     ],
 )
 def test_equivalent_structures(text: str, same: str) -> None:
@@ -40,20 +41,24 @@ def test_others_are_not_equivalent() -> None:
 
 
 def test_planted_rows_are_standardised_and_repeatable() -> None:
-    for name, kernel in PLANTED.items():
-        x, y = planted(kernel, 300, 1)
+    for name, logits in PLANTED.items():
+        x, y = planted(logits, 300, 1)
         assert x.std() == pytest.approx(1.0, abs=0.1)
-        assert 0 < y.mean() < 1, name
-        np.testing.assert_array_equal(y, planted(kernel, 300, 1)[1])
+        assert 0.2 < y.mean() < 0.8, name
+        assert ((logits(x[:, 0]) > 0) == y).mean() > 0.9
+        np.testing.assert_array_equal(y, planted(logits, 300, 1)[1])
 
 
 def test_masses_by_hand() -> None:
     posterior = [[0.5, "LINEAR + PERIODIC"], [0.2, "CONSTANT + LINEAR + PERIODIC"], [0.3, "LINEAR x PERIODIC"]]
     record = {"key": "a", "labels": {"data": "LINEAR + PERIODIC", "seed": 0}, "posterior": posterior}
+    record |= {"evidence": -90.0, "planted": -87.0}
     other = {"key": "b", "labels": {"data": "LINEAR + PERIODIC", "seed": 1}, "posterior": [[1.0, "LINEAR"]]}
+    other |= {"evidence": -80.0, "planted": -87.0}
     frame = mass_frame([record, other])
     assert frame["mass"].tolist() == pytest.approx([0.7, 0.0])
     assert frame["leaves"].tolist() == pytest.approx([1.0, 0.0])
+    assert frame["missed"].tolist() == [3.0, 0.0]
     outcome = outcome_of([record, other], [], SmcRecoveryConfig())
     (verdict,) = outcome.verdicts
     assert verdict.measured == "1 of 2 seeds"

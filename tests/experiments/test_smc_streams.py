@@ -29,11 +29,12 @@ class Recorder(BatchLearner):
 
     def __init__(self) -> None:
         self.calls: list[str] = []
+        self.classes_ = np.array([0, 1])
 
-    def learn(self, x: np.ndarray, y: np.ndarray) -> None:
+    def partial_fit(self, x: np.ndarray, y: np.ndarray) -> None:
         self.calls.append("learn")
 
-    def probabilities(self, x: np.ndarray) -> np.ndarray:
+    def predict_proba(self, x: np.ndarray) -> np.ndarray:
         self.calls.append("ask")
         return np.tile([0.2, 0.8], (len(x), 1))
 
@@ -48,13 +49,16 @@ def quietly(what: str, fraction: float) -> None:
 
 
 def test_a_batch_is_asked_first_but_for_the_first() -> None:
-    learner, classes = Recorder(), np.array([0, 1])
+    learner = Recorder()
     x, y = np.zeros((4, 1)), np.array([1, 1, 1, 0])
-    assert set(prequential_step(learner, x, y, classes, first=True)) == {"rows", "seconds"}
-    found = prequential_step(learner, x, y, classes, first=False)
+    assert prequential_step(learner, x, y, first=True)["accuracy"] is None
+    found = prequential_step(learner, x, y, first=False)
     assert learner.calls == ["learn", "ask", "learn"]
     assert found["accuracy"] == 0.75
     assert found["nll"] == pytest.approx(-(3 * np.log(0.8) + np.log(0.2)) / 4)
+    assert found["seconds"] == found["predict_seconds"] + found["learn_seconds"]
+    learner.says_probabilities = False
+    assert prequential_step(learner, x, y, first=False)["nll"] is None
 
 
 def test_a_campaign_goes_on_where_it_was_killed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -117,5 +121,5 @@ def test_columns_that_give_the_label_away_are_left_out() -> None:
 def test_the_adaptive_forest_learns() -> None:
     x, y = tiny_stream("", None, 300)
     learner = AdaptiveForest(np.array([0, 1]), 0)
-    learner.learn(x, y)
-    assert (learner.probabilities(x).argmax(axis=1) == y).mean() > 0.8
+    learner.partial_fit(x, y)
+    assert (learner.predict_proba(x).argmax(axis=1) == y).mean() > 0.8

@@ -60,17 +60,17 @@ def test_batches_are_one_class_then_four_mixed() -> None:
 def test_one_class_is_answered_by_the_rule_of_succession() -> None:
     x, y = clouds(40, 0)
     learner = Refitted(GaussianNB, np.array(["a", "b"]))
-    learner.learn(x[y == "b"][:8], y[y == "b"][:8])
-    np.testing.assert_allclose(learner.probabilities(x), np.tile([0.1, 0.9], (40, 1)))
-    learner.learn(x, y)
-    assert scores(learner.probabilities(x), y, learner.classes)["accuracy"] > 0.7
+    learner.partial_fit(x[y == "b"][:8], y[y == "b"][:8])
+    np.testing.assert_allclose(learner.predict_proba(x), np.tile([0.1, 0.9], (40, 1)))
+    learner.partial_fit(x, y)
+    assert scores(learner.predict_proba(x), y, learner.classes_)["accuracy"] > 0.7
 
 
 def test_a_window_forgets() -> None:
     x, y = clouds(60, 0)
     learner = Refitted(GaussianNB, np.array(["a", "b"]), window=10)
     for begin in range(0, 60, 20):
-        learner.learn(x[begin : begin + 20], y[begin : begin + 20])
+        learner.partial_fit(x[begin : begin + 20], y[begin : begin + 20])
     np.testing.assert_array_equal(learner.x, x[-10:])
 
 

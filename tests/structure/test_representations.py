@@ -57,7 +57,7 @@ def test_slope_by_finite_differences():
     structures = [
         Structure.parse(text) for text in ("LINEAR x SQUARED-EXPONENTIAL", "GAMMA-EXPONENTIAL + PERIODIC", "MATERN")
     ]
-    prior = KernelPrior(Grammar(linear_offset=True, scale=1, mean_variance=1), 2)
+    prior = KernelPrior(Grammar(linear_offset=True, scale=1, mean_variance=3), 2)
     z = tuple(0.5 * torch.randn(1 + prior.size(k), generator=generator, dtype=torch.float64) for k in structures)
     particles = Particles(tuple(structures), z)
     data = Data.of(prior, x, Contrasts.of_labels(y, 2))
@@ -65,7 +65,9 @@ def test_slope_by_finite_differences():
     eta = torch.randn(3, 6, generator=generator, dtype=torch.float64)
     points = torch.cat([particles.packed(), eta], -1)
     latent = Whitened(eta, data.covariance(particles), latent.step)
-    _, slope = log_density_and_slope(data, particles, latent, points)
+    density, slope = log_density_and_slope(data, particles, latent, points)
+    whole = latent.given(range(3), data.covariance(particles)).log_likelihood - points.square().sum(-1) / 2
+    torch.testing.assert_close(density, whole)
     for k in range(points.shape[-1]):
         away = torch.zeros_like(points)
         away[:, k] = 1e-6

@@ -21,7 +21,7 @@ from sureshot.structure.leaves import LogNormal
 from sureshot.structure.moves import MOVES
 from sureshot.structure.prediction import probabilities
 from sureshot.structure.rejuvenation import Rejuvenation
-from sureshot.structure.smc import SmcSettings, SmcState, extended, rejuvenated, smc_step, systematic
+from sureshot.structure.smc import SmcSettings, SmcState, extended, rejuvenated, settled, smc_step, systematic
 from sureshot.structure.structure import Structure
 from tests.structure.oracles import F64, covariances, seeded
 from tests.structure.toys import TOYS, Toy, reference, run, scores, summary
@@ -269,20 +269,58 @@ def test_huge_amplitudes_and_equal_rows_end_no_run() -> None:
     assert bool(p.isfinite().all())
 
 
-def test_kernels_that_overflow_die_and_all_of_them_are_an_error() -> None:
-    far = torch.tensor([[1e200], [-1e200]], dtype=F64)
-    mixed = KernelPrior(Grammar({"LINEAR": 1.0, "MATERN": 1.0}, max_depth=1, scale=1, mean_variance=1), 1)
-    state = extended(started(20, prior=mixed), X, Y, 2, seeded(0))[0]
+LINES = Grammar({"LINEAR": 1.0}, max_depth=1, scale=1, mean_variance=1)
+FAR = torch.tensor([[1e200], [-1e200]], dtype=F64)
+
+
+@pytest.mark.parametrize("representation", ["collapsed", "whitened"])
+def test_kernels_that_overflow_die(representation: Any) -> None:
+    mixed = KernelPrior(replace(LINES, leaves={"LINEAR": 1.0, "MATERN": 1.0}), 1)
+    state = SmcState.start(mixed, 20, 2, seeded(0), representation=representation)
+    state = extended(state, X, Y, 2, seeded(0))[0]
     assert {str(one) for one in state.particles.structures} == {"LINEAR", "MATERN"}
-    after, info = smc_step(
-        state, far, torch.tensor([0, 1]), seeded(1), SmcSettings(Rejuvenation({}, 1), resample_below=0.0)
-    )
+    settings = SmcSettings(Rejuvenation({}, 1), resample_below=0.0)
+    after, info = smc_step(state, FAR, torch.tensor([0, 1]), seeded(1), settings)
     assert info.resampled
+    assert not info.drawn_anew
     assert {str(one) for one in after.particles.structures} == {"MATERN"}
     assert math.isfinite(after.log_evidence)
-    lines = started(5, prior=KernelPrior(Grammar({"LINEAR": 1.0}, max_depth=1, scale=1, mean_variance=1), 1))
-    with pytest.raises(ValueError, match=r"overflow on the rows up to row 0 .* scale the columns"):
-        smc_step(lines, far, torch.tensor([0, 1]), seeded(1), SmcSettings())
+
+
+@pytest.mark.parametrize("representation", ["collapsed", "whitened"])
+def test_where_all_kernels_overflow_others_are_drawn(representation: Any) -> None:
+    """Lines only, among which there are no others on the rows behind; then the leaf that is is MATERN."""
+    both = KernelPrior(replace(LINES, leaves={"LINEAR": 99.0, "MATERN": 1.0}), 1)
+    state = SmcState.start(both, 24, 2, seeded(0), Structure(("LINEAR",)), representation)
+    state = extended(state, X, Y, 2, seeded(0))[0]
+    before = copy.deepcopy(state)
+    y = torch.tensor([0, 1])
+    after, info = smc_step(state, FAR, y, seeded(1), SmcSettings())
+    assert info.drawn_anew
+    assert {str(one) for one in after.particles.structures} == {"MATERN"}
+    assert math.isfinite(after.log_evidence)
+    assert bool(after.log_weights.isfinite().all())
+    assert torch.equal(after.x, torch.cat([X, FAR]))
+    assert torch.equal(after.y, torch.cat([Y, y]))
+    assert 1 <= info.effective_sample_sizes[0] <= 24
+    assert bool(probabilities(after, torch.cat([X, FAR])).isfinite().all())
+    with pytest.raises(ValueError, match=r"overflow on the rows up to row 8, and so do 480 others of the prior; scale"):
+        smc_step(state, FAR, y, seeded(1), STILL)  # nothing moves, so the structure is kept
+    assert same(state, before)
+    assert state.log_evidence > -math.inf
+
+
+def test_what_is_drawn_anew_is_weighed_by_all_labels() -> None:
+    """Importance sampling from the prior: its evidence is that of a state that began with all rows."""
+    state = extended(started(), X[:5], Y[:5], 2, seeded(0))[0]
+    dead = replace(state, log_evidence=-math.inf, log_weights=torch.full((16,), -math.inf, dtype=F64))
+    found, info = settled(dead, seeded(3), replace(STILL, resample_below=0.0))
+    generator = seeded(3)
+    fresh = SmcState.start(PRIOR, 16, 2, generator, state.particles.structures[0])
+    expected, _ = extended(fresh, X[:5], Y[:5], 2, generator)
+    assert info.drawn_anew
+    assert found.log_evidence == expected.log_evidence
+    assert torch.equal(found.log_weights, expected.log_weights)
 
 
 def test_a_sweep_without_moves_or_slices_keeps_the_kernels() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from sureshot.data import DataTable
     from sureshot.estimators import KernelSearchClassifier, SearchStep
+    from sureshot.evaluation.streams import BatchScores
 
 SHOWN = 8
 """Structures and batches in a terminal; the report and JSON have all."""
@@ -45,6 +46,7 @@ def search(
     test: options.TestFile = None,
     hold_out: options.HoldOut = 0.2,
     seed: options.FitSeed = 0,
+    jobs: options.SearchJobs = None,
     output: options.OptionalModelFile = None,
     report: options.ReportFolder = None,
     quiet: console.QuietOption = False,
@@ -64,9 +66,13 @@ def search(
             rows = _read(data, target, batches, batch_size, test, hold_out, seed)
         from sureshot.cli.reporting import facts, take
         from sureshot.estimators.search import KernelSearchClassifier
+        from sureshot.evaluation.streams import BatchScores, evaluate_batch
 
         if window is not None and not rows.streamed and len(rows.parts[0]) > window:
-            console.note(f"{window} rows are drawn: --batches or --batch-size take {data.name} as a stream of all rows")
+            console.note(
+                f"{window} of {len(rows.parts[0])} rows are drawn: --batches or --batch-size take {data.name} as a "
+                "stream of all rows"
+            )
         assert rows.table.y is not None
         model = KernelSearchClassifier(
             particles,
@@ -76,15 +82,16 @@ def search(
             structure=structure,
             window=window,
             random_state=seed,
+            n_jobs=jobs,
         )
-        start, stream = time.perf_counter(), []
+        start, stream = time.perf_counter(), list[BatchScores]()
         with _watched(model, rows, quiet):
             for number, part in enumerate(rows.parts):
                 X, y = take(rows.table.X, part), rows.table.y[part]
-                if rows.streamed and number:
-                    stream.append(_before(model, X, y))
-                learn: Callable[..., Any] = model.partial_fit if rows.streamed else model.fit
-                learn(X, y)
+                if rows.streamed:
+                    stream.append(evaluate_batch(model, X, y, first=number == 0))
+                else:
+                    model.fit(X, y)
         seconds = time.perf_counter() - start
         summary: dict[str, Any] = {
             "rows": sum(map(len, rows.parts)),
@@ -97,7 +104,7 @@ def search(
             "log_evidence": float(model.log_evidence_),
             "evidence_for_each_label": evidence_for_each_label(model),
             "batches": [_batch(step) for step in model.steps_],
-            **({"stream": stream} if rows.streamed else {}),
+            **_prequential(stream),
             **_scores(model, rows),
             "seconds": seconds,
         }
@@ -162,7 +169,7 @@ def _read(
         learnt = stratified_folds(table.y, max(2, round(1 / hold_out)), np.random.default_rng(seed), part) != 0
     places = np.flatnonzero(learnt)
     if len(np.unique(table.y[places])) < 2:
-        raise ValueError(f"{data}: there is only one class, {table.y[0]!r}; at least two are needed to tell apart")
+        raise ValueError(f"{data}: there is only one class, {str(table.y[0])!r}; at least two are needed to tell apart")
     parts = [places[part[places] == number] for number in np.unique(part[places])]
     baseline = DummyClassifier(strategy="prior").fit(take(table.X, places), table.y[places])
     judged: DataTable | None = None
@@ -217,18 +224,18 @@ def _mean(rates: dict[str, float]) -> float:
     return sum(rates.values()) / len(rates)
 
 
-def _before(model: KernelSearchClassifier, X: Any, y: np.ndarray) -> dict[str, Any]:
-    """How a batch of a stream was predicted before it was learnt; classes that were new in it are left out."""
-    import numpy as np
+def _prequential(stream: list[BatchScores]) -> dict[str, Any]:
+    """How the parts of a stream were predicted before they were learnt, all but the first."""
+    from sureshot.evaluation.streams import pooled
 
-    from sureshot.metrics import summarise
-
-    known = np.isin(y, model.classes_)
-    found: dict[str, Any] = {"rows": len(y), "new_classes": np.unique(y[~known]).tolist()}
-    if known.any():
-        scores = summarise(model.predict_proba(X)[known], y[known], classes=model.classes_)
-        found |= {"accuracy": scores.accuracy, "nll": scores.nll}
-    return found
+    if not stream:
+        return {}
+    told = ("rows", "new_classes", "accuracy", "nll")
+    scores = pooled(stream)
+    return {
+        "stream": [{name: getattr(batch, name) for name in told} for batch in stream[1:]],
+        "stream_scores": None if scores is None else scores.as_dict(),
+    }
 
 
 def _batch(step: SearchStep) -> dict[str, Any]:
@@ -296,5 +303,11 @@ def _print(summary: dict[str, Any]) -> None:
     console.print_table(("mass", "kernel"), posterior)
     if "scores" in summary:
         table = {"kernel search": summary["scores"], "class frequencies": summary.get("baseline", {})}
-        rows = [[name, *(one.get(score) for score in SCORES)] for name, one in table.items()]
-        console.print_table(("rows that were not learnt", *SCORES.values()), rows)
+        _print_scores("rows that were not learnt", table)
+    if summary.get("stream_scores"):
+        _print_scores("rows of the stream", {"before they were learnt": summary["stream_scores"]})
+
+
+def _print_scores(title: str, table: dict[str, dict[str, Any]]) -> None:
+    rows = [[name, *(one.get(score) for score in SCORES)] for name, one in table.items()]
+    console.print_table((title, *SCORES.values()), rows)

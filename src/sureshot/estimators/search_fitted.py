@@ -41,6 +41,10 @@ from sureshot.structure.structure import Structure
 MOST_CONTRASTS = 2000
 _FARTHEST = 1e6  # of a kernel input: products of sixteen leaves are numbers still
 _N_POINTS = 64
+_DRAWN_ANEW = (
+    "the kernels of all particles overflowed, and were drawn anew from the prior: is there a wild number among the "
+    "rows, or are the scales of the grammar too large?"
+)
 
 
 @dataclass(frozen=True)
@@ -219,7 +223,7 @@ class SearchFitted(Fitted):
         if self.waits and len(np.unique(np.concatenate([self.rows.y, rows.y]))) == 1:
             return self._waiting(rows, classes, callback)
         x, y = inputs_of(rows.x, self.scaling), torch.from_numpy(rows.y)
-        begin = 0
+        begin, drawn_anew = 0, False
         with one_thread():
             for size in self.settings.batches(len(rows.y)):
                 if window is not None and len(kept.y) + size > window:
@@ -228,6 +232,7 @@ class SearchFitted(Fitted):
                 part = slice(begin, begin + size)
                 state, info = smc_step(state, x[part], y[part], generator, self.settings.smc(n_jobs), len(classes))
                 kept, begin = joined_rows(kept, _part(rows, part)), begin + size
+                drawn_anew = drawn_anew or info.drawn_anew
                 step = SearchStep(
                     len(kept.y),
                     info.effective_sample_sizes,
@@ -240,6 +245,8 @@ class SearchFitted(Fitted):
                 steps.append(step)
                 if callback is not None:
                     callback(step)
+            if drawn_anew:
+                warnings.warn(_DRAWN_ANEW, RuntimeWarning, stacklevel=6)  # of `partial_fit`
             return replace(self, classes=classes, rows=kept, steps=tuple(steps)).with_state(state).ruled()
 
     def _waiting(self, rows: LabelledRows, classes: np.ndarray, callback: Callback | None) -> SearchFitted:
@@ -264,7 +271,9 @@ class SearchFitted(Fitted):
         left = _part(self.rows, rows)
         with one_thread():
             state = without(self.state, torch.from_numpy(rows), torch.from_numpy(stays))
-            state, _ = settled(state, generator, self.settings.smc(n_jobs))
+            state, info = settled(state, generator, self.settings.smc(n_jobs))
+            if info.drawn_anew:
+                warnings.warn(_DRAWN_ANEW, RuntimeWarning, stacklevel=3)
             fewer = replace(self, classes=self.classes[stays], rows=replace(left, y=number[left.y]))
             return fewer.with_state(state).ruled()
 
@@ -286,13 +295,13 @@ class SearchFitted(Fitted):
         needed, available = 8.0 * entries_by_particles(settings.n_particles, n), memory_budget("auto")
         if n <= MOST_CONTRASTS and needed <= available:
             return
-        seconds = settings.n_particles * max(1, settings.n_rejuvenation) * 20 * n**3 / 3 / 5e9
+        seconds = seconds_of_a_batch(settings.n_particles, settings.n_rejuvenation, n)
         what = f"{n_rows:.0f} rows" + (f" of {n_classes} classes, {n:.0f} comparisons" if n_classes > 2 else "")
         raise MemoryError(
             f"a search over kernels with {what} and {settings.n_particles} particles would take about "
-            f"{in_bytes(needed)} and {_in_time(seconds)} for the last batch; at most {MOST_CONTRASTS} comparisons and "
-            f"{in_bytes(available)} may be used: keep the latest rows only (window={MOST_CONTRASTS // (2 * pairs)}), "
-            "take fewer rows or particles, or use GPClassifier."
+            f"{in_bytes(needed)} and {_in_time(seconds)} for the last batch alone; at most {MOST_CONTRASTS} "
+            f"comparisons and {in_bytes(available)} may be used: keep the latest rows only "
+            f"(window={MOST_CONTRASTS // (2 * pairs)}), take fewer rows or particles, or use GPClassifier."
         )
 
     def with_state(self, state: SmcState) -> SearchFitted:
@@ -302,6 +311,16 @@ class SearchFitted(Fitted):
             covariance = Data.of(state.prior, state.x, state.contrasts).covariance(state.particles)
             latent = latent.given(range(len(state.particles)), covariance)
         return replace(self, state=replace(state, latent=latent), log_evidence=state.log_evidence)
+
+
+def seconds_of_a_batch(n_particles: int, n_sweeps: int, n: float) -> float:
+    """About how long the particles are moved after a batch with which there are n comparisons, on one core.
+
+    A sweep of a particle makes some twenty kernel matrices, n^2 transcendental functions each, and their Cholesky
+    factors, n^3 / 3 multiplications each. The constants are those of one core of a Xeon with AMX, which
+    ``benchmarks/test_structure.py`` compares with any other; other work on the machine comes on top.
+    """
+    return n_particles * max(1, n_sweeps) * (4.5e-7 * n**2 + 1.5e-10 * n**3)
 
 
 def first_fitted(training: TrainingSet, settings: SearchSettings, seed: int) -> SearchFitted:

@@ -72,7 +72,7 @@ def log_density_and_slope(
         with torch.enable_grad():
             z = points[places, :size].requires_grad_()
             eta = points[places, width:].requires_grad_()
-            gram = data.prior.kernel(structure, z[:, 1:]).on(data.rows) + 1
+            gram = data.prior.kernel(structure, z[:, 1:]).on(data.rows) + data.prior.grammar.mean_variance
             nugget = data.prior.nugget(z[:, 0])
             covariance = data.contrasts.covariance(data.contrasts, gram, nugget, data.agreement)
             factor, info = torch.linalg.cholesky_ex(covariance)

@@ -26,7 +26,10 @@ def class_moments(
     state: SmcState,
     x: Tensor,  # (Q, D)
 ) -> tuple[Tensor, Tensor]:
-    """Means (M, C, Q) and covariances (M, Q, C, C) of ``f_c / sqrt(2)`` under each particle."""
+    """Means (M, C, Q) and covariances (M, Q, C, C) of ``f_c / sqrt(2)`` under each particle.
+
+    Where a particle's overflow they are those of independent N(0, 1), which say nothing.
+    """
     return _moments(state, x, state.contrasts.of_classes(state.n_classes) / 2**0.5, 0.5)
 
 
@@ -142,4 +145,7 @@ def _moments(
     solved = solved.unflatten(-1, cross.shape[-2:])
     covariance = covariance - torch.einsum("mpqc,mpqd->mqcd", solved, solved)
     covariance.diagonal(dim1=-2, dim2=-1).clamp_(min=_LEAST_VARIANCE)
-    return mean.unflatten(-1, cross.shape[-2:]).mT, covariance
+    mean = mean.unflatten(-1, cross.shape[-2:])
+    known = (mean.isfinite().all(-1) & covariance.isfinite().flatten(-2).all(-1)).unsqueeze(-1)
+    covariance = torch.where(known.unsqueeze(-1), covariance, torch.eye(mean.shape[-1], dtype=mean.dtype))
+    return torch.where(known, mean, 0.0).mT, covariance

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sureshot.structure.contrasts import Contrasts
 from sureshot.structure.rejuvenation_data import Data
-from sureshot.structure.smc import SmcState
+from sureshot.structure.smc import SmcState, normalised
 
 
 def without(
@@ -27,8 +27,7 @@ def without(
     covariance = Data.of(state.prior, state.x, old).covariance(state.particles)
     latent, increments = state.latent.without(kept, covariance)
     left, number = old.chosen(kept.nonzero().flatten()), classes.cumsum(0) - 1
-    log_weights = state.log_weights + increments
-    total = log_weights.logsumexp(0)
+    log_weights, total = normalised(state.log_weights + increments)
     return replace(
         state,
         x=state.x[rows],
@@ -36,6 +35,6 @@ def without(
         n_classes=int(classes.sum()),
         contrasts=Contrasts((rows.cumsum(0) - 1)[left.row], number[left.own], number[left.other]),
         latent=latent,
-        log_weights=log_weights - total,
-        log_evidence=state.log_evidence + float(total),
+        log_weights=log_weights,
+        log_evidence=state.log_evidence + total,
     )

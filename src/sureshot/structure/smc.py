@@ -2,6 +2,10 @@
 
 `smc_step` is pure: from a state and a batch to the next state. It follows Algorithm 1 of Huang & Wang (2025), with the
 weights and the resampling set right: data come one after another within a batch, resampling and rejuvenation behind it.
+
+A batch that leaves few particles is cut, and goes on behind a resampling. One that leaves none, because the numbers of
+all kernels overflow, cannot be tempered: no power of zero is a weight. Then kernels are drawn from the prior until the
+labels of all rows give some of them a weight.
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ Representation = Literal["collapsed", "whitened"]
 """See `sureshot.structure.latents`."""
 
 _TOGETHER = 8  # particles that are moved by one thread and one generator
+_MOST_DRAWS = 20  # of all particles, when kernels are drawn anew
 
 L = TypeVar("L", bound=Latents)
 
@@ -106,6 +111,7 @@ class SmcInfo:
     ancestors: tuple[int, ...]  # (M,), of each particle in the state before
     resampled: bool
     acceptance: dict[str, float] = field(default_factory=dict)  # by kind of move, over all sweeps
+    drawn_anew: bool = False  # from the prior, as no particle was left; ancestors are then places among those drawn
 
 
 @dataclass(frozen=True)
@@ -141,10 +147,17 @@ def smc_step(
 
 
 def settled(state: SmcState, generator: torch.Generator, settings: SmcSettings) -> tuple[SmcState, SmcInfo]:
-    """Resampled if need be, and rejuvenated."""
-    m, size, n = len(state.particles), state.effective_sample_size, settings.n_chains
+    """Resampled if need be, and rejuvenated; drawn anew first if no particle has a weight.
+
+    ValueError if those that are drawn have none either.
+    """
+    m, n = len(state.particles), settings.n_chains
     if n is not None and (n < 1 or m % n):
         raise ValueError(f"n_chains must divide the {m} particles, got {n}")
+    dead = state.log_evidence == -math.inf
+    if dead:
+        state = _drawn_anew(state, generator, None if settings.rejuvenation.moves else state.particles.structures[0])
+    size = state.effective_sample_size
     # A particle of weight zero may be one whose numbers have overflown: none stays.
     none_stays = n is not None or not bool(state.log_weights.isfinite().all())
     resampled = size < settings.resample_below * m or none_stays
@@ -155,7 +168,41 @@ def settled(state: SmcState, generator: torch.Generator, settings: SmcSettings) 
     state, rates = (
         rejuvenated(state, generator, settings) if n in (None, m) else _chained(state, m, generator, settings)
     )
-    return state, SmcInfo((size,), tuple(ancestors.repeat(m // len(ancestors)).tolist()), resampled, rates)
+    return state, SmcInfo((size,), tuple(ancestors.repeat(m // len(ancestors)).tolist()), resampled, rates, dead)
+
+
+def _drawn_anew(state: SmcState, generator: torch.Generator, structure: Structure | None) -> SmcState:
+    """Particles from the prior, weighed by all labels; of one structure if it is named."""
+    m = len(state.particles)
+    nothing = replace(
+        state,
+        x=state.x[:0],
+        y=state.y[:0],
+        contrasts=Contrasts.none(),
+        latent=state.latent.first(0),
+        log_weights=torch.full((m,), -math.log(m), dtype=torch.float64),
+        log_evidence=0.0,
+        settled_variance=0.0,
+        eves=(),
+        n_chains=0,
+    )
+    for _ in range(_MOST_DRAWS):
+        drawn = replace(nothing, particles=Particles.drawn(state.prior, m, generator, structure))
+        found, _ = extended(drawn, state.x, state.y, state.n_classes, generator)
+        if found.log_evidence > -math.inf:
+            return found
+    raise ValueError(
+        f"the kernels of all particles overflow on the rows up to row {len(state.x) - 1}, and so do "
+        f"{_MOST_DRAWS * m} others of the prior; scale the columns as those of the first batch, or give the grammar "
+        "smaller scales"
+    )
+
+
+def normalised(log_weights: Tensor) -> tuple[Tensor, float]:
+    """With a sum of one, and the logarithm of their sum; all of them and this minus infinity where none is a number."""
+    log_weights = torch.where(log_weights.isnan(), -math.inf, log_weights)
+    total = float(log_weights.logsumexp(0))
+    return (log_weights - total if math.isfinite(total) else torch.full_like(log_weights, -math.inf)), total
 
 
 def _resampled(state: SmcState, ancestors: Tensor, n_chains: int) -> SmcState:
@@ -205,7 +252,8 @@ def extended(
     """With a batch in the data and the weights, nothing resampled, nothing moved; and how many of its rows.
 
     These end with the first after which the effective sample size is not `enough`. (To look at all of them and then to
-    begin again with fewer would make the evidence depend on which estimates of it are liked.)
+    begin again with fewer would make the evidence depend on which estimates of it are liked.) Where no particle has a
+    weight that is a number the evidence is zero.
     """
     n = len(state.x)
     every = torch.cat([state.x, x])
@@ -227,13 +275,7 @@ def extended(
         few = (~(sizes >= enough)).nonzero().flatten()
         taken = int(few[0]) + 1 if len(few) else taken
     n_new = int(behind[taken - 1]) if taken else len(new)
-    log_weights = summed[:, n_new]
-    total = float(log_weights.logsumexp(0))
-    if total == -math.inf:
-        raise ValueError(
-            f"the kernels of all particles overflow on the rows up to row {taken - 1} of the batch; "
-            "scale the columns as those of the first batch"
-        )
+    log_weights, total = normalised(summed[:, n_new])
     return replace(
         state,
         x=every[: n + taken],
@@ -241,7 +283,7 @@ def extended(
         n_classes=n_classes,
         contrasts=state.contrasts.followed_by(new.chosen(torch.arange(n_new))),
         latent=latent.first(len(state.contrasts) + n_new),
-        log_weights=log_weights - total,
+        log_weights=log_weights,
         log_evidence=state.log_evidence + total,
     ), taken
 
@@ -308,4 +350,5 @@ def _joined(first: SmcInfo, second: SmcInfo) -> SmcInfo:
         tuple(first.ancestors[i] for i in second.ancestors),
         first.resampled or second.resampled,
         {name: (rate + second.acceptance.get(name, rate)) / 2 for name, rate in first.acceptance.items()},
+        first.drawn_anew or second.drawn_anew,
     )

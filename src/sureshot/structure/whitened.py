@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from sureshot.gaussian.algebra import cholesky_with_jitter, factors, grown_triangle, times_vector
+from sureshot.gaussian.algebra import factors, grown_triangle, times_vector
 from sureshot.structure.links import LOGISTIC, Link
 
 _FIRST_STEP = 0.1
@@ -88,13 +88,20 @@ class Whitened:
         return times_vector(own.mT, self.eta), own
 
     def extended(self, cross: Tensor, corner: Tensor, generator: torch.Generator) -> tuple[Whitened, Tensor]:
-        """With new data, and the logarithms of the weights (M, B) that they have one after another."""
+        """With new data, and the logarithms of the weights (M, B) that they have one after another.
+
+        They are zero for particles whose prediction is not finite.
+        """
         mean, own = self.predicted(cross)
-        corner_factor = cholesky_with_jitter(corner - own.mT @ own)
+        covariance = corner - own.mT @ own
+        known = mean.isfinite().all(-1) & covariance.isfinite().flatten(1).all(-1)
+        covariance = torch.where(known[:, None, None], covariance, torch.eye(mean.shape[-1], dtype=torch.float64))
+        corner_factor = _nearest_factors(covariance, corner)
         new = torch.empty_like(mean)
         for j in range(mean.shape[-1]):
             new[:, j] = torch.randn(len(mean), generator=generator, dtype=torch.float64)
         log_weights = self.link.log_probability(mean + times_vector(corner_factor, new))
+        log_weights = torch.where(known.unsqueeze(-1) & log_weights.isfinite(), log_weights, -math.inf)
         factor = grown_triangle(self.factor, own.mT, corner_factor)
         return replace(self, eta=torch.cat([self.eta, new], -1), factor=factor), log_weights
 
@@ -103,7 +110,8 @@ class Whitened:
         psi, left = times_vector(self.factor, self.eta), kept.nonzero().flatten()
         factor = factors(covariance[:, left][:, :, left])
         eta = torch.linalg.solve_triangular(factor, psi[:, left].unsqueeze(-1), upper=False).squeeze(-1)
-        return replace(self, eta=eta, factor=factor), -self.link.log_probability(psi[:, ~kept]).sum(-1)
+        log_weights = -self.link.log_probability(psi[:, ~kept]).sum(-1)
+        return replace(self, eta=eta, factor=factor), torch.where(eta.isfinite().all(-1), log_weights, -math.inf)
 
     def refreshed(self, covariance: Tensor, generator: torch.Generator) -> Whitened:
         """With eta moved by elliptical slice sampling, kernels kept (their covariance is in the factor already)."""
@@ -125,3 +133,18 @@ class Whitened:
             angle = low + torch.rand(len(here), generator=generator, dtype=torch.float64) * (high - low)
         eta = here * chosen.cos().unsqueeze(-1) + there * chosen.sin().unsqueeze(-1)
         return replace(self, eta=eta, factor=self.factor.clone(), step=self.step.clone())
+
+
+def _nearest_factors(
+    covariance: Tensor,  # (M, B, B), of data given others
+    corner: Tensor,  # (M, B, B), the same before: by its size covariances are rounded
+) -> Tensor:
+    """Lower Cholesky factors, or those of the nearest matrix that rounding cannot make indefinite."""
+    found, failed = torch.linalg.cholesky_ex(covariance)
+    if bool(failed.any()):
+        values, vectors = torch.linalg.eigh(covariance[failed > 0])
+        least = torch.finfo(values.dtype).eps * corner[failed > 0].diagonal(dim1=-2, dim2=-1).amax(-1, keepdim=True)
+        root = vectors * values.maximum(least).sqrt().unsqueeze(-2)
+        upper = torch.linalg.qr(root.mT).R
+        found[failed > 0] = (upper * upper.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-1)).mT
+    return found
