@@ -37,7 +37,14 @@ def moments(
     """The same for two classes of their difference alone, (M, 1, Q) and (M, Q, 1, 1)."""
     if state.n_classes != 2:
         return class_moments(state, x)
-    return _moments(state, x, (2.0 * state.contrasts.own - 1).unsqueeze(-1), 1.0)
+    return _moments(state, x, latent_coefficients(state), 1.0)
+
+
+def latent_coefficients(state: SmcState) -> Tensor:
+    """Of the contrasts with the latents of `moments` (P, L)."""
+    if state.n_classes == 2:
+        return (2.0 * state.contrasts.own - 1).unsqueeze(-1)
+    return state.contrasts.of_classes(state.n_classes) / 2**0.5
 
 
 def probabilities(
@@ -120,12 +127,22 @@ def distance_from_rows(
     The variance that is left of a process of variance 1 that was observed at every row, with a little noise. Its kernel
     is squared-exponential, its length-scale the prior's median.
     """
-    lengthscale = math.sqrt(state.prior.width) * math.exp(state.prior.grammar.relative_lengthscale.mean)
-    kernel = RBF(torch.tensor([lengthscale], dtype=x.dtype))
-    gram = kernel.on(SharedRows(state.x))
-    factor = torch.linalg.cholesky(gram + _ROW_NOISE * torch.eye(len(gram), dtype=gram.dtype))
+    kernel, factor = _covering(state)
     solved = torch.linalg.solve_triangular(factor, kernel.on(SharedRows(state.x, x)), upper=False)
     return 1 - solved.square().sum(0)
+
+
+def distances_left_out(state: SmcState) -> Tensor:
+    """The same of each row from all others, (N,)."""
+    return 1 / torch.cholesky_inverse(_covering(state)[1]).diagonal() - _ROW_NOISE
+
+
+def _covering(state: SmcState) -> tuple[RBF, Tensor]:
+    """The kernel of distances, and the triangle (N, N) of what was observed."""
+    lengthscale = math.sqrt(state.prior.width) * math.exp(state.prior.grammar.relative_lengthscale.mean)
+    kernel = RBF(torch.tensor([lengthscale], dtype=state.x.dtype))
+    gram = kernel.on(SharedRows(state.x))
+    return kernel, torch.linalg.cholesky(gram + _ROW_NOISE * torch.eye(len(gram), dtype=gram.dtype))
 
 
 def _moments(
