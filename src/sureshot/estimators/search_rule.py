@@ -4,7 +4,7 @@ Averaging over the latents' uncertainty is right if the prior is. Where labels f
 a process whose amplitude and length-scale they choose still doubts what lies between them, and probabilities at the
 latents' posterior means, at a temperature, say the labels of left-out rows better. Where the posterior's kernels are
 too smooth for that, regression on labels by the same kernels at a shorter range says them better still. So latents are
-stacked: a weighted sum of posterior means and of the regression's, two weights and one of three ranges for all kernels.
+stacked: a weighted sum of posterior means and of the regression's, two weights and one of six ranges for all kernels.
 Weights for each kernel would fit the chance in its Polya-Gamma variables, and were measured to predict worse.
 
 Reference: Yao et al. 2018, for stacking by rows left out; here it is of latents, not of densities.
@@ -31,7 +31,7 @@ from sureshot.structure.smc import SmcState
 
 SearchRule = Literal["integral", "plug_in", "stacked"]
 RULES: tuple[SearchRule, ...] = get_args(SearchRule)
-SCALES = (1.0, 2**0.5, 2.0)
+SCALES = tuple(2 ** (k / 4) for k in range(6))
 """Of inputs in the regression, by which length-scales are divided."""
 
 _SPREAD = 1.0  # of the logarithm of a stacked weight around that of one half, in standard deviations
