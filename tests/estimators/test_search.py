@@ -14,6 +14,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.datasets import make_moons
 
@@ -23,6 +24,7 @@ from sureshot.estimators.search_settings import SearchSettings
 from sureshot.persistence import ArtifactError, load_artifact, save_artifact
 from sureshot.structure.canonical import canonical
 from sureshot.structure.grammar import Grammar
+from sureshot.structure.prediction import moments
 from sureshot.structure.structure import Structure
 
 X, Y = make_moons(40, noise=0.2, random_state=0)
@@ -151,10 +153,11 @@ def test_a_stream_that_begins_with_one_class() -> None:
 
 def test_rows_of_one_class_wait_for_the_second(tmp_path: Path) -> None:
     model = made(predictive="plug_in").partial_fit(X[Y == 1][:10], Y[Y == 1][:10], classes=[0, 1])
-    random = 2 / 11  # probability that ten rows in random order are of one class
-    seen = (0.5 + random * 11 / 12) / (1 + random)
-    np.testing.assert_allclose(model.predict_proba(QUERIES), np.tile([1 - seen, seen], (len(QUERIES), 1)))
+    (middle, far) = model.predict_proba([X[Y == 1][:10].mean(0), [9.0, 9.0]])
+    assert 0.5 < middle[1] < 0.8
+    assert 0.5 < far[0] < 0.8
     np.testing.assert_allclose(model.particle_proba(QUERIES)[0], model.predict_proba(QUERIES))
+    assert (model.uncertainty(QUERIES).epistemic >= 0).all()
     assert [(step.n_rows, step.acceptance) for step in model.steps_] == [(10, {})]
     assert model.log_evidence_ == 0
     path = tmp_path / "model"
@@ -168,21 +171,58 @@ def test_rows_of_one_class_wait_for_the_second(tmp_path: Path) -> None:
 
 
 def test_the_rule_is_that_which_says_labels_of_rows_left_out_best(tmp_path: Path) -> None:
-    fitted = {rule: made(n_particles=16, predictive=rule).fit(X, Y) for rule in ("integral", "plug_in", "auto")}
-    assert fitted["integral"].predictive_ == "integral"
-    assert fitted["integral"].temperature_ == 1.0
-    assert fitted["plug_in"].predictive_ == "plug_in"
-    assert fitted["plug_in"].temperature_ not in (1.0, fitted["integral"].temperature_)
+    rules = ("integral", "plug_in", "stacked", "auto")
+    fitted = {rule: made(n_particles=16, predictive=rule).fit(X, Y) for rule in rules}
+    assert [model.predictive_ for model in fitted.values()][:3] == ["integral", "plug_in", "stacked"]
+    assert fitted["integral"].temperature_ == fitted["stacked"].temperature_ == 1.0
+    assert fitted["plug_in"].temperature_ != 1.0
     auto = fitted["auto"]
+    assert auto.predictive_ != "plug_in"
     same = fitted[auto.predictive_]
     np.testing.assert_array_equal(auto.predict_proba(QUERIES), same.predict_proba(QUERIES))
-    one, other = (fitted[rule].predict_proba(QUERIES) for rule in ("integral", "plug_in"))
-    assert np.abs(one - other).max() > 0.01
-    fitted["plug_in"].save(tmp_path / "model")
-    loaded = KernelSearchClassifier.load(tmp_path / "model")
-    np.testing.assert_array_equal(loaded.predict_proba(QUERIES), other)
-    calibrated = fitted["plug_in"].calibrate(X[:10], Y[:10]).temperature_
-    assert fitted["plug_in"].partial_fit(X[:5], Y[:5]).temperature_ == calibrated
+    found = {rule: fitted[rule].predict_proba(QUERIES) for rule in rules}
+    for one, other in (("integral", "plug_in"), ("integral", "stacked"), ("plug_in", "stacked")):
+        assert np.abs(found[one] - found[other]).max() > 0.01
+    for rule in ("plug_in", "stacked"):
+        fitted[rule].save(tmp_path / rule)
+        loaded = KernelSearchClassifier.load(tmp_path / rule)
+        np.testing.assert_array_equal(loaded.predict_proba(QUERIES), found[rule])
+        assert loaded.predictive_ == rule
+
+
+def test_a_calibrated_rule_stays(tmp_path: Path) -> None:
+    for rule in ("plug_in", "stacked"):
+        model = made(predictive=rule).fit(X[:30], Y[:30])
+        calibrated = model.calibrate(X[:10], Y[:10]).temperature_
+        stack = model._fitted.chosen.stack
+        model.partial_fit(X[30:], Y[30:])
+        assert model.temperature_ == calibrated
+        if stack is not None:  # its weights stay, too, on the labels of all rows
+            now = model._fitted.chosen.stack
+            assert (now.posterior, now.regression, now.of_labels.scale) == (
+                stack.posterior,
+                stack.regression,
+                stack.of_labels.scale,
+            )
+            assert now.of_labels.dual.shape == (4, 40, 1)
+        model.save(tmp_path / "model")
+        loaded = KernelSearchClassifier.load(tmp_path / "model")
+        np.testing.assert_array_equal(loaded.predict_proba(QUERIES), model.predict_proba(QUERIES))
+
+
+def test_stacked_latents_are_a_sum_of_two() -> None:
+    fitted = made(predictive="stacked").fit(X, Y)._fitted
+    stack, queries = fitted.chosen.stack, torch.from_numpy(QUERIES)
+    assert fitted.chosen.rule == "stacked"
+    assert stack is not None
+    posterior, regression = moments(fitted.state, queries)[0], stack.of_labels.means(fitted.state, queries)
+    latent = np.einsum(
+        "m,mq->q", fitted.weights, stack.posterior * posterior[:, 0] + stack.regression * regression[:, 0]
+    )
+    p = fitted.probabilities(fitted.moments(queries), 1.0)
+    np.testing.assert_allclose(p[:, 1], 1 / (1 + np.exp(-latent)), rtol=1e-9)
+    three = made(n_particles=2, predictive="stacked").fit(X, np.arange(len(Y)) % 3)
+    np.testing.assert_allclose(three.predict_proba(QUERIES).sum(1), 1)
 
 
 def test_only_the_latest_rows_are_kept() -> None:
@@ -369,7 +409,8 @@ def test_weights_are_copies() -> None:
         ({"grammar": {}}, "grammar must be a Grammar or one of 'default', 'paper'"),
         ({"representation": "white"}, "representation must be one of 'collapsed', 'whitened'"),
         ({"standardize": "auto"}, "standardize must be one of True, False"),
-        ({"predictive": "mean"}, "predictive must be one of 'auto', 'integral', 'plug_in'; got 'mean'"),
+        ({"predictive": "mean"}, "predictive must be one of 'auto', 'integral', 'plug_in', 'stacked'; got 'mean'"),
+        ({"predictive": "stacked", "representation": "whitened"}, "predictive='stacked' needs representation='coll"),
         ({"callback": 3}, "callback must be None or a function of a SearchStep; got 3"),
         ({"random_state": -1}, "random_state must be .*got -1"),
     ],

@@ -47,9 +47,10 @@ class KernelSearchClassifier(IncrementalClassifier):
         no order among themselves: of more than the window, some are drawn.
     standardize : bool, default=True
         Whether columns are standardised, by the rows up to the first call with two classes, for good.
-    predictive : {"auto", "integral", "plug_in"}, default="auto"
-        How latents become probabilities: averaged over their uncertainty and the kernels, or at their posterior means
-        divided by a temperature; "auto" takes what says the labels of rows left out best.
+    predictive : {"auto", "integral", "stacked", "plug_in"}, default="auto"
+        How latents become probabilities: averaged over their uncertainty and the kernels; at a weighted sum of their
+        posterior means and those of regression on labels by the same kernels; or at posterior means divided by a
+        temperature. Weights, temperature, and with "auto" which of the first two, say the labels of rows left out best.
     random_state : int, RandomState or None, default=None
         None is a fixed seed too: equal calls give equal models.
     n_jobs : int or None, default=None
@@ -74,7 +75,7 @@ class KernelSearchClassifier(IncrementalClassifier):
     predictive_ : str
         How latents become probabilities.
     temperature_ : float
-        What latents are divided by: 1 for the integral, chosen by rows left out for "plug_in", or as `calibrate` says.
+        What latents are divided by: chosen by rows left out for "plug_in", else 1, or as `calibrate` says.
     n_features_in_, feature_names_in_
         Of the columns.
 
@@ -82,7 +83,7 @@ class KernelSearchClassifier(IncrementalClassifier):
     -----
     Rows that come in several calls give the same posterior as in one, up to Monte-Carlo error. A sample weight is a
     whole number, of how many rows it stands for. While all rows are of one class they wait: there is nothing to tell
-    apart, and other announced classes stay about as probable, whatever a row looks like. With more than two classes
+    apart, and a row is the likelier of another announced class the less it is like them. With more than two classes
     labels are compared one-vs-each; the evidence is then that of a composite likelihood.
 
     Examples

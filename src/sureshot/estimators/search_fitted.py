@@ -6,7 +6,6 @@ Polya-Gamma variables of the particles they make everything else.
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -19,7 +18,7 @@ from torch import Tensor
 from sureshot.estimators.fitted import Fitted, TrainingSet
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.preprocessing import Scaling, fit_scaling, kernel_inputs, with_rare_values, within_range
-from sureshot.estimators.search_rule import chosen_rule
+from sureshot.estimators.search_rule import INTEGRAL, Chosen, SearchRule, chosen_rule
 from sureshot.estimators.search_settings import SearchSettings
 from sureshot.estimators.settings import in_bytes, memory_budget
 from sureshot.estimators.threads import one_thread
@@ -27,11 +26,11 @@ from sureshot.estimators.uncertainty import entropy
 from sureshot.estimators.validation import LabelledRows
 from sureshot.gaussian.memory import AT_ONCE, entries_by_particles
 from sureshot.kernels import Expression
-from sureshot.likelihoods.base import PredictiveRule
 from sureshot.likelihoods.quadrature import displacement, standard_normal_points
 from sureshot.networks.seeds import generator_for
 from sureshot.structure.canonical import canonical
 from sureshot.structure.grammar import KernelPrior
+from sureshot.structure.one_class import one_class_probabilities
 from sureshot.structure.prediction import averaged_probabilities, distance_from_rows, moments, unexplained_variance
 from sureshot.structure.rejuvenation_data import Data
 from sureshot.structure.removal import without
@@ -82,11 +81,16 @@ class SearchFitted(Fitted):
     state: SmcState
     steps: tuple[SearchStep, ...]
     seed: int
-    rule: PredictiveRule = "integral"
+    chosen: Chosen = INTEGRAL
     weights: Tensor = field(init=False)  # (M,)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", self.state.log_weights.exp())
+
+    @property
+    def rule(self) -> SearchRule:
+        """How latents become probabilities."""
+        return self.chosen.rule
 
     @property
     def waits(self) -> bool:
@@ -132,44 +136,31 @@ class SearchFitted(Fitted):
         return inputs_of(kept, self.scaling)
 
     def moments(self, queries: Tensor) -> tuple[Tensor, ...]:
-        """See `Predictor.moments`: means (M, L, Q) and covariances (M, Q, L, L)."""
-        return moments(self.state, queries)
+        """See `Predictor.moments`: means (M, L, Q), covariances (M, Q, L, L); while it waits probabilities (Q, C)."""
+        if self.waits:
+            return (one_class_probabilities(self.state, queries, len(self.classes)),)
+        return self.chosen.moments(self.state, queries)
 
     def probabilities(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
         """See `Predictor.probabilities`."""
-        if len(self.classes) == 1:
-            return moments[0].new_ones(moments[0].shape[-1], 1)
         if self.waits:
-            return self._shares().expand(moments[0].shape[-1], -1)
+            return moments[0]
         mean, covariance = moments
-        found = averaged_probabilities(mean, covariance, self.weights, temperature, self.rule)
+        found = averaged_probabilities(mean, covariance, self.weights, temperature, self.chosen.of_latents)
         return found / found.sum(-1, keepdim=True)
 
     def particle_probabilities(self, queries: Tensor) -> Tensor:
         """Class probabilities under each particle (Q, M, C), in the order of `particles`."""
-        if len(self.classes) == 1:
-            return queries.new_ones(len(queries), len(self.weights), 1)
         if self.waits:
-            return self._shares().expand(len(queries), len(self.weights), -1)
-        alone = queries.new_ones(1)
+            return self.moments(queries)[0].unsqueeze(1).expand(-1, len(self.weights), -1)
+        alone, rule = queries.new_ones(1), self.chosen.of_latents
         return torch.stack(
             [
-                averaged_probabilities(mean.unsqueeze(0), covariance.unsqueeze(0), alone, self.temperature, self.rule)
+                averaged_probabilities(mean.unsqueeze(0), covariance.unsqueeze(0), alone, self.temperature, rule)
                 for mean, covariance in zip(*(part[self.order] for part in self.moments(queries)), strict=True)
             ],
             1,
         )
-
-    def _shares(self) -> Tensor:
-        """Class probabilities (C,) while n rows are of one class, whatever a query looks like.
-
-        As likely as not rows come sorted by class, and all classes have equal shares; else in random order, and the
-        rule of succession holds. That all n are of one class is what sorted rows do, and others rarely.
-        """
-        n, c = len(self.rows.y), len(self.classes)
-        random = math.exp(math.lgamma(n + 1) + math.lgamma(c + 1) - math.lgamma(n + c))  # probability of n alike
-        seen = torch.bincount(self.state.y, minlength=c).to(torch.float64)
-        return (1 / c + random * (seen + 1) / (n + c)) / (1 + random)
 
     def latents(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """See `Predictor.latents`; those of the mixture of particles."""
@@ -194,7 +185,7 @@ class SearchFitted(Fitted):
         total = entropy(self.probabilities(self.moments(queries), temperature), -1)
         if len(self.classes) == 1:
             return total, total
-        means, covariances = self.moments(queries)
+        means, covariances = moments(self.state, queries)
         points = standard_normal_points(means.shape[1], _N_POINTS, means.dtype, means.device)
         aleatoric = torch.zeros_like(total)
         for weight, mean, covariance in zip(self.weights, means, covariances, strict=True):
@@ -278,11 +269,11 @@ class SearchFitted(Fitted):
             return fewer.with_state(state).ruled()
 
     def ruled(self) -> SearchFitted:
-        """With the predictive rule and temperature that suit; as they are if `calibrate` has set the temperature."""
+        """With the predictive rule that suits; with the one it has if `calibrate` has set the temperature."""
         if self.calibrated:
-            return self
-        rule, temperature = chosen_rule(self.state, self.settings.predictive)
-        return replace(self, rule=rule, temperature=temperature)
+            return replace(self, chosen=self.chosen.on(self.state))
+        chosen = chosen_rule(self.state, self.settings.predictive)
+        return replace(self, chosen=chosen, temperature=chosen.temperature)
 
     def check_size(self, n_more: float, n_classes: int) -> None:
         """Refuse more rows than can be worked with, with an estimate and what to try."""

@@ -6,6 +6,7 @@ Matrices are functions of these, and are computed again on loading.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
@@ -16,7 +17,7 @@ import torch
 from sureshot.estimators.fitted import Format, TrainingSet
 from sureshot.estimators.readers import TableReader
 from sureshot.estimators.search_fitted import SearchFitted, SearchStep, fitted_of, inputs_of
-from sureshot.estimators.search_rule import RULES
+from sureshot.estimators.search_rule import RULES, Chosen, Stack
 from sureshot.estimators.search_settings import SearchSettings
 from sureshot.estimators.settings import check_choice
 from sureshot.estimators.stored_rows import (
@@ -41,6 +42,7 @@ _VARIABLES: dict[str, dict[str, tuple[int | str | None, ...]]] = {
     "collapsed": {"omega": ("M", "P")},
     "whitened": {"eta": ("M", "P"), "step": ("M",)},
 }
+_STACK = ("posterior", "regression", "scale")
 _SETTINGS: dict[str, Any] = {
     "n_particles": int,
     "grammar": dict,
@@ -57,6 +59,7 @@ _SETTINGS: dict[str, Any] = {
 def _write(parameters: Mapping[str, Any], fitted: SearchFitted) -> tuple[dict[str, Any], dict[str, Any]]:
     """Header and arrays of a fitted estimator."""
     random_state, settings, state = parameters["random_state"], fitted.settings, fitted.state
+    stack = fitted.chosen.stack
     header: dict[str, Any] = {
         **header_of(fitted),
         "random_state": int(random_state) if isinstance(random_state, int | np.integer) else None,
@@ -71,6 +74,9 @@ def _write(parameters: Mapping[str, Any], fitted: SearchFitted) -> tuple[dict[st
         "steps": json.loads(json.dumps([asdict(step) for step in fitted.steps])),
         "log_evidence": fitted.log_evidence,
         "rule": fitted.rule,
+        "stack": None
+        if stack is None
+        else dict(zip(_STACK, (stack.posterior, stack.regression, stack.of_labels.scale), strict=True)),
     }
     arrays = arrays_of(fitted.rows, fitted.scaling)
     contrasts = state.contrasts
@@ -94,6 +100,7 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], SearchFitted]:
         "steps": list,
         "log_evidence": float,
         "rule": str,
+        "stack": (dict, type(None)),
     }
     header = require_header(artifact, wanted)
     classes, rows = read_rows(artifact, header)
@@ -138,8 +145,8 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], SearchFitted]:
         )
         steps = tuple(_step(step) for step in header["steps"])
         fitted = fitted_of(training, scaling, settings, state, steps, header["seed"])
-        rule = check_choice("rule", header["rule"], RULES)
-        return replace(fitted, temperature=header["temperature"], rule=rule).with_state(state)
+        fitted = replace(fitted, temperature=header["temperature"]).with_state(state)
+        return replace(fitted, chosen=_chosen(fitted.state, header["rule"], header["stack"]))
 
     fitted = that_predicts(artifact.path, build)
     calibrated = bool(artifact.header.get("calibrated", False))
@@ -161,6 +168,16 @@ def _parameters(artifact: Artifact, values: dict[str, Any]) -> dict[str, Any]:
     except (TypeError, ValueError) as error:
         raise ArtifactError(f"{artifact.path}: {error}") from error
     return found
+
+
+def _chosen(state: SmcState, name: str, values: dict[str, Any] | None) -> Chosen:
+    """The rule of the header."""
+    rule = check_choice("rule", name, RULES)
+    if values is None:
+        return Chosen(rule)
+    if set(values) != set(_STACK) or not all(isinstance(one, float) and 0 < one < math.inf for one in values.values()):
+        raise ValueError(f"a stack has the numbers {', '.join(_STACK)}, all positive")
+    return Chosen(rule, stack=Stack.of(state, **values))
 
 
 def _step(values: Any) -> SearchStep:

@@ -36,19 +36,23 @@ class SearchSettings:
     @classmethod
     def checked(cls, arguments: Mapping[str, Any]) -> SearchSettings:
         """The settings that the constructor's arguments stand for, all checked."""
+        predictive = check_choice("predictive", arguments["predictive"], ("auto", *RULES))
+        representation = check_choice("representation", arguments["representation"], get_args(Representation))
+        if predictive == "stacked" and representation != "collapsed":
+            raise ValueError("predictive='stacked' needs representation='collapsed': use 'auto' or 'integral'.")
         window, structure, callback = arguments["window"], arguments["structure"], arguments.get("callback")
         if callback is not None and not callable(callback):
             raise ValueError(f"callback must be None or a function of a SearchStep; got {callback!r}.")
         return cls(
             count("n_particles", arguments["n_particles"], 1),
             _grammar(arguments["grammar"]),
-            check_choice("representation", arguments["representation"], get_args(Representation)),
+            representation,
             count("n_rejuvenation", arguments["n_rejuvenation"], 0),
             _schedule(arguments["schedule"]),
             None if structure is None else _structure(structure),
             None if window is None else count("window", window, 1),
             bool(check_choice("standardize", arguments["standardize"], (True, False))),
-            check_choice("predictive", arguments["predictive"], ("auto", *RULES)),
+            predictive,
         )
 
     def smc(self, n_jobs: int | None) -> SmcSettings:

@@ -9,7 +9,7 @@ is; `KernelPrior` is a grammar on rows of a width.
 >>> round(float(torch.tensor(prior.log_probability(k)).exp()), 6)
 0.00205
 >>> print(prior.kernel(k, torch.zeros(prior.size(k), dtype=torch.float64)))
-10 x (1 + Linear(0.25) + 1 x RBF(2))
+3 x (1 + Linear(0.25) + 1 x RBF(2))
 
 Reference: Huang & Wang 2025, eqs. 5 to 14, with priors of the parameters that are proper.
 """
@@ -56,7 +56,7 @@ class Grammar:
     p_one_column: float = 0.0  # that a leaf looks at one column, any with the same probability
     per_column: bool = False  # a length-scale for each column
     linear_offset: bool = False  # that LINEAR has an offset w, N(0, I)
-    scale: float = 10.0  # by which every kernel is multiplied
+    scale: float = 3.0  # by which every kernel is multiplied
     amplitude: LogNormal = STANDARD
     relative_lengthscale: LogNormal = STANDARD
     mean_variance: float = 30.0  # of the mean of all latents, N(0, this)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from sureshot.structure.collapsed import Collapsed
-from sureshot.structure.prediction import class_probabilities
+from sureshot.structure.prediction import class_probabilities, where_finite
 from sureshot.structure.smc import SmcState
 
 _LEAST_VARIANCE = 1e-12
@@ -38,6 +38,15 @@ def left_out(state: SmcState) -> LeftOut:
 
     TypeError for latents that are not collapsed.
     """
+    mean, covariance = moments_left_out(state)
+    rows, m = torch.arange(len(state.y)), len(state.particles)
+    own = torch.cat([class_probabilities(mean[[k]], covariance[[k]])[:, state.y, rows] for k in range(m)])
+    weights = (state.log_weights.unsqueeze(-1) - own.clamp_min(1e-300).log()).softmax(0)
+    return LeftOut(mean, covariance, weights)
+
+
+def moments_left_out(state: SmcState) -> tuple[Tensor, Tensor]:
+    """The moments alone; where they overflow those of `where_finite`."""
     if not isinstance(state.latent, Collapsed):
         raise TypeError("rows can be left out of collapsed latents only")
     latent = state.latent
@@ -47,14 +56,11 @@ def left_out(state: SmcState) -> LeftOut:
     parts = [_contrasts(latent.part(slice(k, k + 1)), order, c - 1) for k in range(m)]  # large: one at a time
     means, covariances = (torch.stack(part) for part in zip(*parts, strict=True))  # (M, N, C - 1 (, C - 1))
     if c == 2:
-        mean, covariance = ((2.0 * state.y - 1) * means.squeeze(-1)).unsqueeze(1), covariances
-    else:  # up to what all classes share, the latent of the own class is 0
-        place = torch.nn.functional.one_hot(others, c).to(means)  # (N, C - 1, C)
-        mean = -torch.einsum("mng,ngc->mcn", means, place)
-        covariance = torch.einsum("ngc,mngh,nhd->mncd", place, covariances, place)
-    own = torch.cat([class_probabilities(mean[[k]], covariance[[k]])[:, state.y, torch.arange(n)] for k in range(m)])
-    weights = (state.log_weights.unsqueeze(-1) - own.clamp_min(1e-300).log()).softmax(0)
-    return LeftOut(mean, covariance, weights)
+        return where_finite(((2.0 * state.y - 1) * means.squeeze(-1)).unsqueeze(1), covariances)
+    # Up to what all classes share: the latent of the own class is 0.
+    place = torch.nn.functional.one_hot(others, c).to(means)  # (N, C - 1, C)
+    mean = -torch.einsum("mng,ngc->mcn", means, place)
+    return where_finite(mean, torch.einsum("ngc,mngh,nhd->mncd", place, covariances, place))
 
 
 def _contrasts(latent: Collapsed, order: Tensor, size: int) -> tuple[Tensor, Tensor]:

@@ -40,7 +40,14 @@ def moments(
     """The same for two classes of their difference alone, (M, 1, Q) and (M, Q, 1, 1)."""
     if state.n_classes != 2:
         return class_moments(state, x)
-    return _moments(state, x, (2.0 * state.contrasts.own - 1).unsqueeze(-1), 1.0)
+    return _moments(state, x, latent_coefficients(state), 1.0)
+
+
+def latent_coefficients(state: SmcState) -> Tensor:
+    """Of the contrasts with the latents of `moments` (P, L)."""
+    if state.n_classes == 2:
+        return (2.0 * state.contrasts.own - 1).unsqueeze(-1)
+    return state.contrasts.of_classes(state.n_classes) / 2**0.5
 
 
 def probabilities(
@@ -123,12 +130,22 @@ def distance_from_rows(
     The variance that is left of a process of variance 1 that was observed at every row, with a little noise. Its kernel
     is squared-exponential, its length-scale the prior's median.
     """
-    lengthscale = math.sqrt(state.prior.width) * math.exp(state.prior.grammar.relative_lengthscale.mean)
-    kernel = RBF(torch.tensor([lengthscale], dtype=x.dtype))
-    gram = kernel.on(SharedRows(state.x))
-    factor = torch.linalg.cholesky(gram + _ROW_NOISE * torch.eye(len(gram), dtype=gram.dtype))
+    kernel, factor = _covering(state)
     solved = torch.linalg.solve_triangular(factor, kernel.on(SharedRows(state.x, x)), upper=False)
     return 1 - solved.square().sum(0)
+
+
+def distances_left_out(state: SmcState) -> Tensor:
+    """The same of each row from all others, (N,)."""
+    return 1 / torch.cholesky_inverse(_covering(state)[1]).diagonal() - _ROW_NOISE
+
+
+def _covering(state: SmcState) -> tuple[RBF, Tensor]:
+    """The kernel of distances, and the triangle (N, N) of what was observed."""
+    lengthscale = math.sqrt(state.prior.width) * math.exp(state.prior.grammar.relative_lengthscale.mean)
+    kernel = RBF(torch.tensor([lengthscale], dtype=state.x.dtype))
+    gram = kernel.on(SharedRows(state.x))
+    return kernel, torch.linalg.cholesky(gram + _ROW_NOISE * torch.eye(len(gram), dtype=gram.dtype))
 
 
 def _moments(
@@ -145,7 +162,15 @@ def _moments(
     solved = solved.unflatten(-1, cross.shape[-2:])
     covariance = covariance - torch.einsum("mpqc,mpqd->mqcd", solved, solved)
     covariance.diagonal(dim1=-2, dim2=-1).clamp_(min=_LEAST_VARIANCE)
-    mean = mean.unflatten(-1, cross.shape[-2:])
-    known = (mean.isfinite().all(-1) & covariance.isfinite().flatten(-2).all(-1)).unsqueeze(-1)
-    covariance = torch.where(known.unsqueeze(-1), covariance, torch.eye(mean.shape[-1], dtype=mean.dtype))
-    return torch.where(known, mean, 0.0).mT, covariance
+    return where_finite(mean.unflatten(-1, cross.shape[-2:]).mT, covariance)
+
+
+def where_finite(
+    mean: Tensor,  # (..., L, Q)
+    covariance: Tensor,  # (..., Q, L, L)
+) -> tuple[Tensor, Tensor]:
+    """The moments, where they are numbers; those of independent N(0, 1), which say nothing, where they overflow."""
+    known = mean.isfinite().all(-2) & covariance.isfinite().flatten(-2).all(-1)  # (..., Q)
+    nothing = torch.eye(mean.shape[-2], dtype=mean.dtype)
+    covariance = torch.where(known[..., None, None], covariance, nothing)
+    return torch.where(known.unsqueeze(-2), mean, 0.0), covariance
