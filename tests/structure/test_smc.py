@@ -21,7 +21,7 @@ from sureshot.structure.leaves import LogNormal
 from sureshot.structure.moves import MOVES
 from sureshot.structure.prediction import probabilities
 from sureshot.structure.rejuvenation import Rejuvenation
-from sureshot.structure.smc import SmcSettings, SmcState, extended, rejuvenated, settled, smc_step, systematic
+from sureshot.structure.smc import FEW, SmcSettings, SmcState, extended, rejuvenated, settled, smc_step, systematic
 from sureshot.structure.structure import Structure
 from tests.structure.oracles import F64, covariances, seeded
 from tests.structure.toys import TOYS, Toy, reference, run, scores, summary
@@ -333,3 +333,9 @@ def test_a_sweep_without_moves_or_slices_keeps_the_kernels() -> None:
     _, twice = rejuvenated(state, seeded(1), SmcSettings(n_sweeps=2))
     assert twice.keys() == Rejuvenation().moves.keys()
     assert all(0 <= rate <= 1 for rate in twice.values())
+
+
+def test_few_contrasts_are_moved_more_often() -> None:
+    settings = SmcSettings(n_sweeps=2, n_sweeps_of_few=6)
+    assert [settings.sweeps(n) for n in (1, FEW, FEW + 1)] == [6, 6, 2]
+    assert SmcSettings(n_sweeps=3).sweeps(1) == 3

@@ -84,7 +84,10 @@ Structure = Annotated[
 ]
 Grammar = Annotated[str, typer.Option(help="default, paper.")]
 Window = Annotated[int | None, typer.Option(min=1, help="Keep the latest rows only, so many.")]
-Rejuvenation = Annotated[int, typer.Option(min=0, help="Sweeps of moves after each batch.")]
+Rejuvenation = Annotated[
+    int | None,
+    typer.Option(min=0, help="Sweeps of moves after each batch; by default 6 while there are few rows, then 2."),
+]
 SearchJobs = Annotated[
     int | None,
     typer.Option("--jobs", help="Threads among which kernels are divided, -1 for all cores; changes no result."),

@@ -39,7 +39,7 @@ def search(
     structure: options.Structure = None,
     grammar: options.Grammar = "default",
     window: options.Window = None,
-    rejuvenation: options.Rejuvenation = 2,
+    rejuvenation: options.Rejuvenation = None,
     schedule: options.Schedule = "logarithmic",
     batches: options.Batches = None,
     batch_size: options.BatchSize = None,
@@ -77,7 +77,7 @@ def search(
         model = KernelSearchClassifier(
             particles,
             grammar,
-            n_rejuvenation=rejuvenation,
+            n_rejuvenation="auto" if rejuvenation is None else rejuvenation,
             schedule=_schedule(schedule),
             structure=structure,
             window=window,

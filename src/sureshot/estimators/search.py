@@ -35,8 +35,9 @@ class KernelSearchClassifier(IncrementalClassifier):
     representation : {"collapsed", "whitened"}, default="collapsed"
         What a particle holds beside its kernel: a Polya-Gamma variable for each datum, the latents integrated out; or,
         with Hamiltonian Monte Carlo, standard normal variables that make the latents, as published.
-    n_rejuvenation : int, default=2
-        Sweeps of moves after each batch. More follow the data better, in proportional time.
+    n_rejuvenation : int or "auto", default="auto"
+        Sweeps of moves after each batch. More follow the data better, in proportional time. "auto" is 6 up to 128 rows
+        (of two classes), where they are cheap and structures that are lost are seldom found again, then 2.
     schedule : {"logarithmic", "linear", "once"} or list of int, default="logarithmic"
         In which batches rows that come together are taken in: doubling from 16, 16 each, all at once, or sizes as
         listed (what is left over is one more).
@@ -100,7 +101,7 @@ class KernelSearchClassifier(IncrementalClassifier):
         n_particles: int = 32,
         grammar: Any = "default",
         representation: str = "collapsed",
-        n_rejuvenation: int = 2,
+        n_rejuvenation: int | str = "auto",
         schedule: Any = "logarithmic",
         structure: str | None = None,
         window: int | None = None,

@@ -286,7 +286,7 @@ class SearchFitted(Fitted):
         needed, available = 8.0 * entries_by_particles(settings.n_particles, n), memory_budget("auto")
         if n <= MOST_CONTRASTS and needed <= available:
             return
-        seconds = seconds_of_a_batch(settings.n_particles, settings.n_rejuvenation, n)
+        seconds = seconds_of_a_batch(settings.n_particles, settings.smc(None).n_sweeps, n)
         what = f"{n_rows:.0f} rows" + (f" of {n_classes} classes, {n:.0f} comparisons" if n_classes > 2 else "")
         raise MemoryError(
             f"a search over kernels with {what} and {settings.n_particles} particles would take about "

@@ -47,7 +47,7 @@ _SETTINGS: dict[str, Any] = {
     "n_particles": int,
     "grammar": dict,
     "representation": str,
-    "n_rejuvenation": int,
+    "n_rejuvenation": (int, str),
     "schedule": (str, list),
     "structure": (str, type(None)),
     "window": (int, type(None)),

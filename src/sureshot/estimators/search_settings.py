@@ -17,6 +17,9 @@ from sureshot.structure.smc import Representation, SmcSettings
 from sureshot.structure.structure import Structure
 
 FIRST_BATCH = 16
+SWEEPS, SWEEPS_OF_FEW = 2, 6
+"""After a batch, and while there are few rows (`sureshot.structure.smc.FEW`): structures that are lost then are
+seldom found again, and moves are cheap."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class SearchSettings:
     n_particles: int
     grammar: Grammar
     representation: Representation
-    n_rejuvenation: int
+    n_rejuvenation: int | None  # None: as many sweeps as suit
     schedule: str | tuple[int, ...]
     structure: Structure | None
     window: int | None
@@ -47,7 +50,7 @@ class SearchSettings:
             count("n_particles", arguments["n_particles"], 1),
             _grammar(arguments["grammar"]),
             representation,
-            count("n_rejuvenation", arguments["n_rejuvenation"], 0),
+            _sweeps(arguments["n_rejuvenation"]),
             _schedule(arguments["schedule"]),
             None if structure is None else _structure(structure),
             None if window is None else count("window", window, 1),
@@ -60,7 +63,9 @@ class SearchSettings:
         moves = Rejuvenation.preset("paper" if self.representation == "whitened" else "default")
         if self.structure is not None:
             moves = replace(moves, moves={})
-        return SmcSettings(moves, n_sweeps=self.n_rejuvenation, n_jobs=n_jobs)
+        if self.n_rejuvenation is None:
+            return SmcSettings(moves, SWEEPS, SWEEPS_OF_FEW, n_jobs=n_jobs)
+        return SmcSettings(moves, self.n_rejuvenation, n_jobs=n_jobs)
 
     def batches(self, n_rows: int) -> list[int]:
         """Sizes of the batches in which so many rows are taken in."""
@@ -82,6 +87,10 @@ def count(name: str, value: Any, least: int) -> int:
         what = "a positive integer" if least == 1 else f"an integer of at least {least}"
         raise ValueError(f"{name} must be {what}; got {value!r}.")
     return int(value)
+
+
+def _sweeps(value: Any) -> int | None:
+    return None if isinstance(value, str) and value == "auto" else count("n_rejuvenation", value, 0)
 
 
 def _grammar(value: Any) -> Grammar:

@@ -35,6 +35,8 @@ Representation = Literal["collapsed", "whitened"]
 """See `sureshot.structure.latents`."""
 
 _TOGETHER = 8  # particles that are moved by one thread and one generator
+FEW = 128
+"""Up to so many contrasts a sweep costs little, and which structures stay is decided."""
 _MOST_DRAWS = 20  # of all particles, when kernels are drawn anew
 
 L = TypeVar("L", bound=Latents)
@@ -120,10 +122,15 @@ class SmcSettings:
 
     rejuvenation: Rejuvenation = field(default_factory=Rejuvenation)
     n_sweeps: int = 1
+    n_sweeps_of_few: int | None = None  # while there are at most `FEW` contrasts; None: as many
     resample_below: float = 0.5  # of M
     split_below: float = 0.1  # of M: after the row of a batch with which fewer are left its rest is a batch of its own
     n_chains: int | None = None  # so many particles are resampled, and all states of their chains kept; divides M
     n_jobs: int | None = None  # threads, through joblib, among which particles are shared; changes no result
+
+    def sweeps(self, n: int) -> int:
+        """How many follow on a batch with which there are so many contrasts."""
+        return self.n_sweeps if self.n_sweeps_of_few is None or n > FEW else self.n_sweeps_of_few
 
 
 def smc_step(
@@ -313,10 +320,11 @@ def _swept(
     """Some of the particles after all sweeps."""
     generator = torch.Generator().manual_seed(seed)
     sums: dict[str, float] = {}
-    for _ in range(settings.n_sweeps):
+    n_sweeps = settings.sweeps(len(data.contrasts))
+    for _ in range(n_sweeps):
         particles, latent, rates = settings.rejuvenation.sweep(data, particles, latent, generator)
         for name, rate in rates.items():
-            sums[name] = sums.get(name, 0.0) + rate / settings.n_sweeps
+            sums[name] = sums.get(name, 0.0) + rate / n_sweeps
     return particles, latent, sums
 
 
