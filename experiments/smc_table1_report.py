@@ -66,8 +66,8 @@ def outcome_of(records: Sequence[Record], cells: Sequence[Cell], settings: Any) 
         differences=(
             "The paper states neither splits nor scaling nor the number of batches, nor whether classes are announced.",
             "In the paper's first batch all rows of the first class come; here a tenth of the rows do.",
-            "The two processes with a given structure average over their latents, as in the paper; the stacked rule, by "
-            "which kernel search predicts, is not the paper's.",
+            "The two processes with a given structure average over their latents, as in the paper; the stacked rule of "
+            "kernel search is not the paper's.",
             "Its random forest is a Julia package's; ours has 500 trees of scikit-learn's.",
             "Gaps of Cleveland (6 cells) are filled by the mean of all training rows online, too.",
         ),
