@@ -108,8 +108,8 @@ def run(*, data_root: Any, progress: Progress, **options: Any) -> Outcome:
         title="Structure discovery on toy sets",
         introduction=(
             f"{settings.rows} rows in the plane, scores on {settings.test_rows} others; shades and the black line are "
-            "the probability of one class and where it is one half. LINEAR and SQUARED-EXPONENTIAL are the same method "
-            "with the structure given."
+            "the probability of one class and where it is one half. LINEAR and SQUARED-EXPONENTIAL are the same "
+            "sampler with the structure given, averaging over latents; kernel search predicts as it does by default."
         ),
         tables=(
             Table("scores", "On other rows of the same sets, and the heaviest structures.", frame),
