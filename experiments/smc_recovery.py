@@ -38,14 +38,14 @@ _BUMPS = np.array([-1.2, -0.1, 0.6])
 _ONE_SMOOTHNESS = ("MATERN", "GAMMA-EXPONENTIAL")
 
 PLANTED: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "LINEAR": lambda x: 4 * x,
-    "PERIODIC": lambda x: 6 * np.sin(4 * np.pi * x),
-    "LINEAR + PERIODIC": lambda x: 6 * x + 6 * np.sin(4 * np.pi * x),
-    "SQUARED-EXPONENTIAL": lambda x: 12 * np.exp(-8 * (x[:, None] - _BUMPS) ** 2).sum(-1) - 6,
+    "LINEAR": lambda x: 3 * x,
+    "PERIODIC": lambda x: 3 * np.sin(4 * np.pi * x),
+    "LINEAR + PERIODIC": lambda x: 3 * x + 3 * np.sin(4 * np.pi * x),
+    "SQUARED-EXPONENTIAL": lambda x: 6 * np.exp(-8 * (x[:, None] - _BUMPS) ** 2).sum(-1) - 3,
 }
 """Logits of one standardised column, by their structures.
 
-The range holds seven periods. Where a line is as steep as a sine is high, some labels show both and the outer ones the
+Logits are as large as the default grammar has them: three. The range holds seven periods. Where a line is as steep as a sine is high, some labels show both and the outer ones the
 line alone; a weaker line could be a slow change of the sine, which other structures say in as few parameters.
 """
 
