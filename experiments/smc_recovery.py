@@ -45,8 +45,9 @@ PLANTED: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 """Logits of one standardised column, by their structures.
 
-Logits are as large as the default grammar has them: three. The range holds seven periods. Where a line is as steep as a sine is high, some labels show both and the outer ones the
-line alone; a weaker line could be a slow change of the sine, which other structures say in as few parameters.
+Logits are as large as the default grammar has them: three. The range holds seven periods. Where a line is as steep as a
+sine is high, some labels show both and the outer ones the line alone; a weaker line could be a slow change of the sine,
+which other structures say in as few parameters.
 """
 
 
