@@ -307,12 +307,13 @@ def test_weights_that_a_sampler_refuses_leave_it_as_it_was() -> None:
 
 def tensors_in(value: Any, seen: set[int]) -> Iterator[torch.Tensor]:
     """Every tensor that an object holds, its kernels and likelihoods apart."""
+    if isinstance(value, torch.Tensor):  # one that several parts share counts for each
+        yield value
+        return
     if id(value) in seen or isinstance(value, Kernel | Likelihood | torch.nn.Module | str | bytes):
         return
     seen.add(id(value))
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, dict):
+    if isinstance(value, dict):
         for part in value.values():
             yield from tensors_in(part, seen)
     elif isinstance(value, list | tuple):

@@ -210,5 +210,5 @@ class GPClassifier(IncrementalClassifier):
         if known is None:
             matrix = training.checked if settings.precomputed else None
             return fit_members(settings, choose_plans(settings, weighted, n_classes, matrix), weighted, training)
-        plans = [keep_plan(member.plan, settings, n_classes, known.calibrated) for member in known.members]
+        plans = [keep_plan(member.plan, settings, weighted, n_classes, known.calibrated) for member in known.members]
         return fit_members(settings, plans, weighted, training, known.temperature if known.calibrated else None)

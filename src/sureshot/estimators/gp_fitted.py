@@ -145,7 +145,7 @@ class GPFitted(Fitted):
 
 def fit_members(
     settings: Settings,
-    plans: Sequence[Plan],  # the heaviest first
+    plans: Sequence[tuple[Plan, Support]],  # the heaviest first, each with the rows as its kernel sees them
     rows: LabelledRows,  # the training set's, the weights of their classes multiplied in
     training: TrainingSet,
     calibrated_temperature: float | None = None,
@@ -153,8 +153,7 @@ def fit_members(
     """The posteriors for the plans, and the temperatures that suit them."""
     n_classes, tuned = len(training.classes), settings.objective is not None and calibrated_temperature is None
     members, left_out = [], []
-    for plan in plans:
-        support = Support.of(rows, n_classes, None if settings.precomputed else plan.scaling, settings.device)
+    for plan, support in plans:
         member, scores = _fit_member(settings, plan, support, len(plans) > 1, tuned)
         members.append(member)
         left_out.append(scores)

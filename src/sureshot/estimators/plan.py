@@ -40,8 +40,11 @@ def choose_plans(
     rows: LabelledRows,  # the weights of their classes multiplied in
     n_classes: int,
     matrix: np.ndarray | None,  # (n, n), the kernel matrix, if it is precomputed; rows are then positions in it
-) -> tuple[Plan, ...]:
-    """The plans for labelled rows that are to be averaged, or the only one, all choices made from the rows."""
+) -> list[tuple[Plan, Support]]:
+    """The plans for labelled rows that are to be averaged, or the only one, all choices made from the rows.
+
+    Each with the rows as its kernel sees them.
+    """
     models = options.models_for(settings.likelihood, settings.inference, n_classes, **settings.model_settings)
     options.check_objective(settings.objective, models[0].inference)
     rules = options.rules_for(settings.predictive, models[0])
@@ -64,7 +67,11 @@ def choose_plans(
         rng = np.random.default_rng(settings.seed)
         with one_thread():  # the subset is small by construction
             found = tune(support, families, stand_ins, rules, objective, rng, settings.n_jobs, settings.ensemble)
-    return tuple(_plan(setting, models[0], scaling) for setting in found)
+    plans = [_plan(setting, models[0], scaling) for setting in found]
+    return [
+        (plan, support if plan.scaling is scaling else Support.of(rows, n_classes, plan.scaling, settings.device))
+        for plan in plans
+    ]
 
 
 def _plan(found: Setting, default: Model, scaling: Scaling) -> Plan:
@@ -74,16 +81,23 @@ def _plan(found: Setting, default: Model, scaling: Scaling) -> Plan:
         model = replace(default, noise=model.noise)
     if found.column_weights is not None:
         scaling = scaling.weighted(found.column_weights.cpu().numpy())
-    scaling = replace(scaling, ranks=found.ranks)
+    if found.ranks is not None:
+        scaling = replace(scaling, ranks=found.ranks)
     return Plan(scaling, found.kernel, model, found.rule, found.temperature, found.score, found.weight)
 
 
-def keep_plan(plan: Plan, settings: Settings, n_classes: int, calibrated: bool) -> Plan:
-    """The plan for other labelled rows.
+def keep_plan(
+    plan: Plan, settings: Settings, rows: LabelledRows, n_classes: int, calibrated: bool
+) -> tuple[Plan, Support]:
+    """The plan for other labelled rows, and these as its kernel sees them.
 
     What changes is what another number of classes needs: the likelihood, and its usual rule unless the temperature is
     `calibrated`.
     """
+    return _adapted(plan, settings, n_classes, calibrated), Support.of(rows, n_classes, plan.scaling, settings.device)
+
+
+def _adapted(plan: Plan, settings: Settings, n_classes: int, calibrated: bool) -> Plan:
     current = plan.model
     allowed = options.models_for(settings.likelihood, settings.inference, n_classes, **settings.model_settings)
     too_many = current.one_latent and n_classes > 2

@@ -67,6 +67,7 @@ def _write(parameters: Mapping[str, Any], fitted: SearchFitted) -> tuple[dict[st
         "settings": {
             **{name: getattr(settings, name) for name in _SETTINGS},
             "grammar": settings.grammar.to_json(),
+            "n_rejuvenation": "auto" if settings.n_rejuvenation is None else settings.n_rejuvenation,
             "structure": None if settings.structure is None else str(settings.structure),
             "schedule": settings.schedule if isinstance(settings.schedule, str) else list(settings.schedule),
         },
