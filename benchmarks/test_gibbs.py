@@ -8,7 +8,6 @@ the published implementation's 23 ms (1 shot) and 447 ms (5 shots) on the same c
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,12 +20,7 @@ PUBLISHED_MS = {1: 23.0, 5: 447.0}
 AIM_MS = {1: 10.0, 5: 80.0}
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.mark.benchmark(timer=time.process_time)

@@ -7,7 +7,7 @@ The ratio (ours over `polyagamma`, alternating calls in one run) is stored in ``
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import polyagamma
@@ -20,12 +20,7 @@ from sureshot.likelihoods.polya_gamma import sample_polya_gamma
 DRAWS = 1_000_000
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def seconds(call: Callable[[], object]) -> float:

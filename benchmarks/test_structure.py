@@ -10,7 +10,6 @@ how many processors they kept busy.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -31,12 +30,7 @@ AIM_MS = 50.0  # of one more datum at 300 rows
 SIZES = (100, 200, 400, 800, 1600)
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def weighed(n: int, n_particles: int = N_PARTICLES) -> tuple[SmcState, torch.Tensor, torch.Tensor]:

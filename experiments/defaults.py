@@ -50,31 +50,6 @@ _LARGE = {"train": 1000, "test": 2000}
 
 
 @dataclass(frozen=True)
-class DefaultsConfig:
-    """Settings.
-
-    Attributes
-    ----------
-    datasets, conditions, methods : tuple of str
-        Of `DATASETS`, `CONDITIONS` and `METHODS`.
-    seeds : tuple of int
-        Each draws training and test rows, and the dirt.
-    results, checkpoints : str
-        Folders of the cells' results and locks; the campaign has one of its name in each.
-    train : bool
-        False makes the page from the results that are there, running nothing.
-    """
-
-    datasets: tuple[str, ...] = DATASETS
-    conditions: tuple[str, ...] = ()
-    methods: tuple[str, ...] = ()
-    seeds: tuple[int, ...] = (0, 1, 2)
-    results: str = "docs/results/cells"
-    checkpoints: str = "campaigns"
-    train: bool = True
-
-
-@dataclass(frozen=True)
 class Split:
     """Training and test rows, with gaps as NaN."""
 
@@ -188,6 +163,35 @@ METHODS: dict[str, Callable[[], Any]] = {
 }
 
 
+INSTALLED = tuple(name for name in METHODS if name != CATBOOST or find_spec("catboost") is not None)
+"""Methods that can be run here."""
+
+
+@dataclass(frozen=True)
+class DefaultsConfig:
+    """Settings.
+
+    Attributes
+    ----------
+    datasets, conditions, methods : tuple of str
+        Of `DATASETS`, `CONDITIONS` and `INSTALLED`.
+    seeds : tuple of int
+        Each draws training and test rows, and the dirt.
+    results, checkpoints : str
+        Folders of the cells' results and locks; the campaign has one of its name in each.
+    train : bool
+        False makes the page from the results that are there, running nothing.
+    """
+
+    datasets: tuple[str, ...] = DATASETS
+    conditions: tuple[str, ...] = tuple(CONDITIONS)
+    methods: tuple[str, ...] = INSTALLED
+    seeds: tuple[int, ...] = (0, 1, 2)
+    results: str = "docs/results/cells"
+    checkpoints: str = "campaigns"
+    train: bool = True
+
+
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:
     """Run the missing cells, and make the page of all that are there."""
     settings = configure(DefaultsConfig, options)
@@ -199,17 +203,14 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
 
 def campaign_cells(settings: DefaultsConfig) -> list[MethodCell]:
     """Set by set."""
-    conditions = settings.conditions or tuple(CONDITIONS)
-    there = tuple(name for name in METHODS if name != CATBOOST or find_spec("catboost") is not None)
-    methods = settings.methods or there
     check_names("data set", settings.datasets, DATASETS)
-    check_names("condition", conditions, tuple(CONDITIONS))
-    check_names("method", methods, there)
-    further = {"conditions": list(conditions), "seeds": list(settings.seeds)}
+    check_names("condition", settings.conditions, tuple(CONDITIONS))
+    check_names("method", settings.methods, INSTALLED)
+    further = {"conditions": list(settings.conditions), "seeds": list(settings.seeds)}
     return [
         MethodCell(data, method, {"protocol": "conditions"}, described(METHODS[method]()), further)
         for data in settings.datasets
-        for method in methods
+        for method in settings.methods
     ]
 
 
