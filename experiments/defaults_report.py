@@ -15,7 +15,7 @@ from experiments.campaigns.cells import FAILED, Cell
 from experiments.campaigns.methods import Record, paired, what_is_missing
 from experiments.experiment import Outcome, Table, Verdict
 
-OURS, AVERAGE = "sureshot", "sureshot, average"
+OURS, SINGLE = "sureshot", "sureshot, one setting"
 DIRTY = ("heavy tails", "wild cells", "noise columns")
 SCORES = ("nll", "brier", "ece", "accuracy")
 
@@ -53,7 +53,7 @@ def outcome_of(records: Sequence[Record], cells: Sequence[Cell], settings: Any) 
             *tables,
             *(
                 Table(f"differences-{number}", f"{ours}. {caption}", differences(frame, ours))
-                for number, ours in enumerate((OURS, AVERAGE))
+                for number, ours in enumerate((OURS, SINGLE))
                 if ours in set(frame["method"])
             ),
             Table("sets", "NLL of every set, condition and method.", by_set(frame), on_page=False),
@@ -113,37 +113,36 @@ def by_set(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def verdicts_of(frame: pd.DataFrame) -> tuple[Verdict, ...]:
-    """What is to be reached, by the average if it has been run, else by the single setting."""
-    ours = AVERAGE if AVERAGE in set(frame["method"]) else OURS
+    """What is to be reached."""
     nll = by_condition(frame, "nll").set_index("condition")
-    if ours not in nll or len(nll.columns) < 3:
+    if OURS not in nll or len(nll.columns) < 3:
         return ()
-    target, peers = "this project's target", [name for name in nll.columns[1:] if name not in (OURS, AVERAGE)]
+    target, peers = "this project's target", [name for name in nll.columns[1:] if name not in (OURS, SINGLE)]
     found = []
     for condition in [name for name in DIRTY if name in nll.index]:
         row = nll.loc[condition]
         trees = {name: row[name] for name in ("random forest", "extra trees") if name in row}
         if trees:
             best = min(trees, key=lambda name: trees[name])
-            measured = f"{ours} {row[ours]:.3f}, {best} {trees[best]:.3f}"
+            measured = f"{OURS} {row[OURS]:.3f}, {best} {trees[best]:.3f}"
             claim = f"no forest is ahead in mean NLL ({condition})"
-            found.append(Verdict(claim, target, measured, bool(row[ours] <= trees[best])))
+            found.append(Verdict(claim, target, measured, bool(row[OURS] <= trees[best])))
     if "CatBoost" in nll and "all rows" in nll.index:
         for column in ("nll", "brier"):
             row = by_condition(frame, column).set_index("condition").loc["all rows"]
-            measured = f"{ours} {row[ours]:.3f}, CatBoost {row['CatBoost']:.3f}"
+            measured = f"{OURS} {row[OURS]:.3f}, CatBoost {row['CatBoost']:.3f}"
             claim = f"ahead of CatBoost in mean {column} (all rows)"
-            found.append(Verdict(claim, target, measured, bool(row[ours] < row["CatBoost"])))
+            found.append(Verdict(claim, target, measured, bool(row[OURS] < row["CatBoost"])))
     if "wrong labels" in nll.index:
         row = nll.loc["wrong labels"]
         best = min(peers, key=lambda name: row[name])
-        measured = f"{ours} {row[ours]:.3f}, {best} {row[best]:.3f}"
+        measured = f"{OURS} {row[OURS]:.3f}, {best} {row[best]:.3f}"
         found.append(
-            Verdict("as good as the best peer where labels are wrong", target, measured, bool(row[ours] <= row[best]))
+            Verdict("as good as the best peer where labels are wrong", target, measured, bool(row[OURS] <= row[best]))
         )
-    if ours == AVERAGE and OURS in nll.columns:
+    if SINGLE in nll.columns:
         ece = by_condition(frame, "ece").set_index("condition")
-        measured = f"{ours} {ece[ours].mean():.3f}, {OURS} {ece[OURS].mean():.3f}"
-        holds = bool(ece[ours].mean() <= ece[OURS].mean())
+        measured = f"{OURS} {ece[OURS].mean():.3f}, {SINGLE} {ece[SINGLE].mean():.3f}"
+        holds = bool(ece[OURS].mean() <= ece[SINGLE].mean())
         found.append(Verdict("averaging does not cost calibration (mean of all conditions)", target, measured, holds))
     return tuple(found)

@@ -12,6 +12,7 @@ from torch import Tensor
 from sureshot.kernels import (
     KINDS,
     RBF,
+    Additive,
     CenteredLinear,
     Columns,
     Constant,
@@ -70,6 +71,8 @@ CASES: dict[str, Expression] = {
     "RBF(0.5)[0, 2] + 1.5 x Linear(1)[3]": Columns((0, 2), RBF(0.5)) + 1.5 * Columns((3,), Linear()),
     "(RBF(0.5)[1] + Cosine())[0, 2, 3]": Columns((0, 2, 3), Columns((1,), RBF(0.5)) + Cosine()),
     "(1.5 x RBF([0.5, 2.0])[1, 0])[0, 2, 3]": Columns((0, 2, 3), 1.5 * Columns((1, 0), RBF([0.5, 2.0]))),
+    "2 x Additive(Matern(1.5, 0.8)) + 0.1": 2 * Additive(Matern(1.5, 0.8)) + 0.1,
+    "Additive(RationalQuadratic(0.7, 1.2))[0, 2, 3]": Columns((0, 2, 3), Additive(RationalQuadratic(0.7, 1.2))),
     "UnitSphere(Matern(1.5, 0.8) + Linear(1), centred)": UnitSphere(Matern(1.5, 0.8) + Linear(), CENTER),
     "UnitSphere(Linear(0.5)[0, 1])[3, 2, 1]": Columns((3, 2, 1), UnitSphere(Columns((0, 1), Linear(0.5)))),
 }
@@ -284,3 +287,18 @@ def test_the_cases_of_composition_are_what_their_names_say() -> None:
     _close(Sum((a, b))(x, z), a(x, z) + b(x, z))
     _close(Product((a, b))(x, z), a(x, z) * b(x, z))
     _close(Scale(2.5, a)(x, z), 2.5 * a(x, z))
+
+
+def test_an_additive_kernel_is_the_mean_over_columns() -> None:
+    x, z = _rows(40), _rows(5, seed=1)
+    each = torch.stack([RBF(0.7)(x[:, [d]], z[:, [d]]) for d in range(WIDTH)])
+    _close(Additive(RBF(0.7))(x, z), each.mean(0))
+    wild = z.clone()
+    wild[:, 1] = 1e200
+    _close(Additive(RBF(0.7))(x, wild), each[[0, 2, 3]].sum(0) / WIDTH)
+
+
+@pytest.mark.parametrize("base", [Linear(), RBF([0.5, 0.7, 1.1, 2.0]), 2 * RBF()])
+def test_columns_by_themselves_need_one_length_scale(base: Expression) -> None:
+    with pytest.raises(ValueError, match="Additive takes a stationary leaf with one length-scale"):
+        Additive(base)

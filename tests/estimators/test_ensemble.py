@@ -11,7 +11,7 @@ from sklearn.datasets import load_breast_cancer, load_iris
 
 from sureshot import GPClassifier
 from sureshot.estimators.gp_member import Member
-from sureshot.estimators.stacking import MOST_MEMBERS, SMALLEST_WEIGHT
+from sureshot.estimators.stacking import MOST_MEMBERS, MOST_OF_FEW, SMALLEST_WEIGHT
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def breast() -> tuple[np.ndarray, np.ndarray]:
 @pytest.fixture(scope="module")
 def model(breast: tuple[np.ndarray, np.ndarray]) -> GPClassifier:
     X, y = breast
-    return GPClassifier(ensemble=True).fit(X[:150], y[:150])
+    return GPClassifier().fit(X[:150], y[:150])
 
 
 def test_few_weighted_members(model: GPClassifier) -> None:
@@ -102,22 +102,28 @@ def test_an_update_keeps_members_and_weights(
 
 def test_ranks_are_for_columns_that_may_be_scaled(breast: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = breast
-    plain = GPClassifier("rbf", standardize=False, ensemble=True).fit(X[:80], y[:80])
+    plain = GPClassifier("rbf", standardize=False).fit(X[:80], y[:80])
     assert not any(member.ranks for member in plain.members_)
 
 
-def test_few_rows_and_precomputed_kernels_have_one_member() -> None:
+def test_a_row_for_each_class_and_named_settings_have_one_member() -> None:
     X, y = load_iris(return_X_y=True)
-    assert len(GPClassifier(ensemble=True).fit(X[::5], y[::5]).members_) == 1
+    assert len(GPClassifier().fit(X[::50], y[::50]).members_) == 1
+    assert len(GPClassifier("rbf", "softmax").fit(X[::2], y[::2]).members_) == 1
+
+
+def test_few_rows_may_have_more_members_and_precomputed_kernels_no_ranks() -> None:
+    X, y = load_iris(return_X_y=True)
+    assert 2 <= len(GPClassifier().fit(X[::5], y[::5]).members_) <= MOST_OF_FEW
     gram = X[::2] @ X[::2].T
-    averaged = GPClassifier("precomputed", ensemble=True).fit(gram, y[::2])
+    averaged = GPClassifier("precomputed").fit(gram, y[::2])
     assert all(not member.ranks for member in averaged.members_)
     np.testing.assert_allclose(averaged.predict_proba(gram).sum(1), 1)
 
 
-def test_one_setting_is_as_before(breast: tuple[np.ndarray, np.ndarray]) -> None:
+def test_one_setting_if_asked_for(breast: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = breast
-    (member,) = GPClassifier().fit(X[:80], y[:80]).members_
+    (member,) = GPClassifier(ensemble=False).fit(X[:80], y[:80]).members_
     assert member.weight == 1
     assert not member.ranks
 

@@ -25,6 +25,9 @@ def test_each_preset_is_its_formula() -> None:
         "matern12": torch.from_numpy(Matern(root, nu=0.5)(x.numpy(), z.numpy())),
         "matern32": torch.from_numpy(Matern(root, nu=1.5)(x.numpy(), z.numpy())),
         "matern52": torch.from_numpy(Matern(root, nu=2.5)(x.numpy(), z.numpy())),
+        "additive_matern32": sum(
+            torch.from_numpy(Matern(1.0, nu=1.5)(x[:, [d]].numpy(), z[:, [d]].numpy())) / 3 for d in range(3)
+        ),
         "unit_rbf": torch.from_numpy(RBF(1.0)(ux.numpy(), uz.numpy())),
         "unit_matern32": torch.from_numpy(Matern(1.0, nu=1.5)(ux.numpy(), uz.numpy())),
     }

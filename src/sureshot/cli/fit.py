@@ -23,7 +23,7 @@ def fit(
     inference: options.Inference = "auto",
     objective: options.Objective = "auto",
     standardize: options.Standardize = "auto",
-    ensemble: options.Ensemble = False,
+    ensemble: options.Ensemble = True,
     checkpoint: options.Run = None,
     strategy: options.Strategy = None,
     seed: options.FitSeed = 0,
@@ -43,7 +43,7 @@ def fit(
                 inference=inference,
                 objective=objective,
                 standardize=standardize,
-                ensemble="true" if ensemble else "auto",
+                ensemble="auto" if ensemble else "false",
                 strategy="auto" if checkpoint is None or strategy is None else strategy,
             )
         with console.progress(f"reading {data}", quiet):

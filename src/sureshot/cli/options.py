@@ -11,7 +11,10 @@ from typing import Annotated
 
 import typer
 
-KERNELS = "auto, cosine, linear, rbf, matern12, matern32, matern52, polynomial1, polynomial2, unit_rbf, unit_matern32"
+KERNELS = (
+    "auto, cosine, linear, rbf, matern12, matern32, matern52, polynomial1, polynomial2, additive_matern32, unit_rbf, "
+    "unit_matern32"
+)
 
 LabelledData = Annotated[
     Path,
@@ -55,8 +58,7 @@ Standardize = Annotated[
 Ensemble = Annotated[
     bool,
     typer.Option(
-        "--ensemble",
-        help="Average several settings by what they say of left-out rows, some on ranks of the columns.",
+        help="Average several settings by what they say of left-out rows, or choose one.",
     ),
 ]
 Run = Annotated[

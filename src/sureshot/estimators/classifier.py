@@ -39,8 +39,8 @@ class GPClassifier(IncrementalClassifier):
     kernel : str, sureshot.kernels.Expression or gpytorch.kernels.Kernel, default="auto"
         "auto" compares RBF, linear, Matern-3/2 and Matern-1/2 on tables, and takes the centred cosine kernel for rows
         of unit length. By name: "cosine", "linear", "rbf", "matern12", "matern32", "matern52", "polynomial1",
-        "polynomial2", "unit_rbf", "unit_matern32", "precomputed" (X is the kernel matrix). A kernel object keeps its
-        parameters, and its overall scale is learned.
+        "polynomial2", "additive_matern32", "unit_rbf", "unit_matern32", "precomputed" (X is the kernel matrix). A
+        kernel object keeps its parameters, and its overall scale is learned.
     likelihood : str, default="auto"
         "logistic" (two classes), "softmax", "one_vs_each", "logistic_softmax", "gaussian" (label regression). "auto"
         compares logistic or softmax with label regression.
@@ -62,11 +62,12 @@ class GPClassifier(IncrementalClassifier):
         Divides the latents inside softmax and logistic-softmax.
     prior_mean : float, default=0.0
         Mean of every latent before data.
-    ensemble : bool, default=False
+    ensemble : bool, default=True
         Average the best settings of the kernel families and likelihoods that "auto" compares, five at most, by what
-        they say of left-out rows (stacking), on standardised columns and on normal scores of their ranks, which heavy
-        tails and wild cells do not stretch. With fewer than 50 rows that can be left out one setting is chosen, as
-        with False.
+        they say of left-out rows (stacking). With ``kernel="auto"`` tables of at most 64 columns have one more family,
+        a sum over single columns, and all families come on standardised columns and on normal scores of their ranks:
+        what is wild in one column does not spoil the others. Fewer than 50 rows can have eight members. False chooses
+        one setting, as is done for a named kernel, for rows of unit length and where no row can be left out.
     class_weight : dict, "balanced" or None, default=None
         Multiplies the weights of rows. "balanced" gives all classes the same total weight, of all rows so far.
     class_prior : "support", "uniform", dict or array, default="support"
@@ -129,7 +130,7 @@ class GPClassifier(IncrementalClassifier):
         standardize: bool | str = "auto",
         likelihood_temperature: float = 1.0,
         prior_mean: float = 0.0,
-        ensemble: bool = False,
+        ensemble: bool = True,
         class_weight: Any = None,
         class_prior: Any = "support",
         n_chains: int = 20,

@@ -24,6 +24,8 @@ from sureshot.kernels.presets import LENGTHSCALE_NAMES, UNIT_SPHERE_NAMES
 from sureshot.likelihoods.base import PredictiveRule
 
 COMMENSURATE_COLUMNS = 8
+ADDITIVE = "additive_matern32"
+ADDITIVE_COLUMNS = 64  # at most: it takes so many times as long as the others
 # Temperature of the plug-in rule where every class has a single row and the output scale is the default: the
 # geometric mean of the best ones on one-shot tasks (docs/results/one-shot-defaults.md).
 ONE_SHOT_TEMPERATURE = {
@@ -34,6 +36,7 @@ ONE_SHOT_TEMPERATURE = {
     "matern12": 0.25,
     "matern32": 0.35,
     "matern52": 0.4,
+    "additive_matern32": 0.35,
     "linear": 0.9,
     "polynomial1": 0.9,
 }
@@ -85,13 +88,14 @@ def families_for(
     x: Tensor,
     gram: Tensor | None,
     column_scale: Tensor | None = None,
+    several: bool = False,
     ranks: Ranks | None = None,
 ) -> tuple[Family, ...]:
-    """The kernel families to choose from for inputs (N, D).
+    """The kernel families to choose from for inputs (N, D), or to average `several` of.
 
     Where columns were standardised by choice (`column_scale`, their standard deviations) and look as if they had one
-    unit, like the pixels of an image, every named family is tried on columns that keep their relative sizes as well;
-    and on their `ranks`, if these are given.
+    unit, like the pixels of an image, every named family is tried on columns that keep their relative sizes as well.
+    For an average of "auto" there is one more, of single columns, and all are tried on `ranks` if these are given.
     """
     if gram is not None:
         return (Family(lambda _: scaled(PrecomputedKernel(gram), 1.0), (1.0,), ONE_SHOT_TEMPERATURE_ELSEWHERE),)
@@ -100,11 +104,16 @@ def families_for(
     if isinstance(kernel, Kernel):
         return (Family(lambda _: copy.deepcopy(kernel).double(), (1.0,), ONE_SHOT_TEMPERATURE_ELSEWHERE),)
     families = tuple(named_family(name, x) for name in (automatic_kernels(x) if kernel == "auto" else (kernel,)))
-    ranked = () if ranks is None else tuple(replace(family, ranks=ranks) for family in families)
+    further: tuple[Family, ...] = ()
+    if several and kernel == "auto":
+        if 1 < x.shape[1] <= ADDITIVE_COLUMNS and not is_unit_norm(x):
+            further = (named_family(ADDITIVE, x),)
+        if ranks is not None:
+            further += tuple(replace(family, ranks=ranks) for family in (*families, *further))
     if column_scale is None or not share_a_unit(column_scale):
-        return (*families, *ranked)
+        return (*families, *further)
     weights = column_scale / column_scale.square().mean().sqrt()
-    return (*(replace(family, column_weights=weights) for family in families), *families, *ranked)
+    return (*(replace(family, column_weights=weights) for family in families), *families, *further)
 
 
 def share_a_unit(column_scale: Tensor) -> bool:

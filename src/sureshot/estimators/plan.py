@@ -56,7 +56,8 @@ def choose_plans(
         support.x,
         None if matrix is None else aligned(matrix, settings.device),
         aligned(scaling.scale, settings.device) if free else None,
-        _ranks(support) if free and settings.ensemble else None,
+        settings.ensemble,
+        _ranks(support) if free and settings.ensemble and settings.kernel == "auto" else None,
     )
     if settings.objective is None:
         rule = "plug_in" if models[0].likelihood == "gaussian" and "plug_in" in rules else rules[0]

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from sureshot.estimators.tuning import Candidate
 
 FOLDS = 5
-PSEUDO_COUNTS = 1.0  # of all groups together
+PSEUDO_COUNTS = 3.0  # of all groups together
 SMALLEST_WEIGHT = 0.01  # a member that has less is dropped
-MOST_MEMBERS = 5  # what one more adds to the score is less than what it costs a prediction
+MOST_MEMBERS = 5  # what one more adds to the score is less than what it costs a prediction,
+FEW_ROWS, MOST_OF_FEW = 50, 8  # unless rows are so few that it costs nothing and none can be preferred
 _MAX_STEPS, _TOLERANCE = 2000, 1e-6
 
 
@@ -67,9 +68,10 @@ def stacking_weights(
     Those that are lighter than `SMALLEST_WEIGHT` go, and all but the heaviest `MOST_MEMBERS`; the others are weighed
     again without them.
     """
+    most = MOST_MEMBERS if int((usable > 0).sum()) >= FEW_ROWS else MOST_OF_FEW
     weights = _mixture_weights(scores, usable, pseudo_counts)
     kept = (weights >= SMALLEST_WEIGHT).nonzero().squeeze(-1)
-    kept = kept[weights[kept].argsort(descending=True, stable=True)[:MOST_MEMBERS]]
+    kept = kept[weights[kept].argsort(descending=True, stable=True)[:most]]
     again = _mixture_weights(scores[kept], usable, pseudo_counts)
     return torch.zeros_like(weights).index_copy(0, kept, again)
 

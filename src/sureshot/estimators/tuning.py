@@ -4,11 +4,13 @@ Every candidate is scored by its leave-one-out log predictive probability of the
 log prior that decides where the labels cannot (one example per class). Two kinds of candidates compete:
 
 * label regression: closed-form leave-one-out latents for a whole path of noise levels from one eigendecomposition
-  for each length-scale; its probabilities are a softmax at a fitted temperature;
+  for each length-scale, these tried uphill from the natural one; its probabilities are a softmax at a fitted
+  temperature;
 * the logistic or softmax likelihood by Laplace's method, for the kernel families that label regression ranks highest,
   walked uphill on a lattice of length-scale and output scale from the length-scale that it likes best.
 
-The best of each family and likelihood are averaged, with weights by what they say of left-out labels (`stacking`).
+The best of each family and likelihood are averaged, with weights by what they say of left-out labels (`stacking`), the
+families that are not climbed by label regression alone.
 Where one is to be chosen, a candidate other than the default (Laplace with the default rule) must win by more than two
 standard errors of the paired difference in log probability; otherwise the more stable default is kept. (One standard
 error is the usual rule, Breiman et al. 1984, but the winner here is the best of many.)
@@ -48,7 +50,8 @@ DEFAULT_OUTPUT_SCALE = 10.0
 LENGTHSCALE_SPREAD = 1.0
 OUTPUT_SCALE_SPREAD = 1.0
 
-MAX_CLIMBS = 3  # families that are tried with Laplace's method
+MAX_CLIMBS = 3  # families that are tried with Laplace's method where one setting is chosen
+MAX_CLIMBS_OF_AVERAGE = 4
 TUNING_RANK_TOLERANCE = 1e-7  # relative eigenvalue below which a direction does not change a choice
 TUNING_TOLERANCE = 1e-3  # of the softmax mode while settings are compared
 MARGIN = 2.0  # standard errors by which a candidate must beat the default
@@ -114,14 +117,20 @@ def tune(
 ) -> tuple[Setting, ...]:
     """The best setting for a support, or several to be averaged, the heaviest first.
 
-    An average needs rows that can be left out: `MIN_COMPARISONS` of them, if it is not to be one of guesses.
+    An average needs rows that can be left out and more than one family: where angles are all that is compared, as of
+    embeddings, label regression beside the softmax was measured to make probabilities and outlier scores worse.
     """
     subset = tuning_subset(support, rng)
-    searches = screened([Search(subset, k, family, rules, objective) for k, family in enumerate(families)], n_jobs)
-    found = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(search.candidates)(models) for search in searches)
-    candidates = list(itertools.chain.from_iterable(found))
     usable = subset.usable
-    if average and objective != "evidence" and int((usable > 0).sum()) >= MIN_COMPARISONS:
+    average = average and objective != "evidence" and len(families) > 1 and bool((usable > 0).any())
+    searches = [Search(subset, k, family, rules, objective) for k, family in enumerate(families)]
+    climbing = screened(searches, MAX_CLIMBS_OF_AVERAGE if average else MAX_CLIMBS, n_jobs)
+    found = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(search.candidates)(models) for search in climbing)
+    candidates = list(itertools.chain.from_iterable(found))
+    if average:
+        for model in (model for model in models if model.likelihood == "gaussian" and "plug_in" in rules):
+            for search in (search for search in searches if search not in climbing):
+                candidates += search.label_regression(model)
         weighted = averaged(candidates, subset)
     else:
         best: dict[tuple[str, str], Candidate] = {}
@@ -159,12 +168,12 @@ def averaged(candidates: list[Candidate], support: Support) -> list[tuple[float,
     return sorted(weighted, key=lambda pair: pair[0], reverse=True)
 
 
-def screened(searches: list[Search], n_jobs: int | None) -> list[Search]:
+def screened(searches: list[Search], most: int, n_jobs: int | None) -> list[Search]:
     """The families worth a climb: the best few by label regression, which is cheap and ranks kernels much alike.
 
     Where no row can be left out nothing tells families apart, and the first is the documented default.
     """
-    if len(searches) <= MAX_CLIMBS or searches[0].objective == "evidence":
+    if len(searches) <= most or searches[0].objective == "evidence":
         return searches
     if not bool((searches[0].support.usable > 0).any()):
         return searches[:1]
@@ -172,7 +181,7 @@ def screened(searches: list[Search], n_jobs: int | None) -> list[Search]:
         delayed(search.label_regression)(Model("gaussian", "exact")) for search in searches
     )
     best = [max(candidate.objective for candidate in candidates) for candidates in regressions]
-    kept = sorted(range(len(searches)), key=lambda k: best[k], reverse=True)[:MAX_CLIMBS]
+    kept = sorted(range(len(searches)), key=lambda k: best[k], reverse=True)[:most]
     return [searches[k] for k in sorted(kept)]
 
 
@@ -226,9 +235,26 @@ class Search:
         return max(self.label_regression(model), key=lambda candidate: candidate.objective).lengthscale
 
     def label_regression(self, model: Model) -> list[Candidate]:
-        """The best noise level at every length-scale, by the plug-in rule."""
+        """The best noise level at each length-scale on the way uphill from the natural one, by the plug-in rule.
+
+        The score has one peak as a rule: of 792 searches on tables nine would have ended higher, by 0.05 to 2.6 nats.
+        """
         if self._regressions is None:
-            self._regressions = [self._regress(model, value) for value in self.family.lengthscales]
+            lengths = self.family.lengthscales
+            visited: dict[int, Candidate] = {}
+
+            def objective(place: int) -> float:
+                if place not in visited:
+                    visited[place] = self._regress(model, lengths[place])
+                return visited[place].objective
+
+            place = min(range(len(lengths)), key=lambda k: abs(math.log(lengths[k] / DEFAULT_LENGTHSCALE)))
+            while True:
+                better = max((k for k in (place - 1, place, place + 1) if 0 <= k < len(lengths)), key=objective)
+                if better == place:
+                    break
+                place = better
+            self._regressions = list(visited.values())
         return self._regressions
 
     def climb(self, model: Model, start: float) -> list[Candidate]:

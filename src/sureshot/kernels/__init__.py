@@ -1,7 +1,8 @@
 """Kernels as values: expressions that print as mathematics, evaluate in batches, and convert to and from GPyTorch.
 
 * `RBF`, `Matern`, `RationalQuadratic`, `GammaExponential`, `Periodic`, `Linear`, `CenteredLinear`, `Cosine`,
-  `Polynomial` and `Constant` are the leaves; ``+``, ``*``, `Scale`, `Columns` and `UnitSphere` compose them.
+  `Polynomial` and `Constant` are the leaves; ``+``, ``*``, `Scale`, `Columns`, `Additive` and `UnitSphere`
+  compose them.
 * `make_kernel` gives a preset (`KERNEL_NAMES`) as a GPyTorch kernel, `preset_kernel` as an expression; any GPyTorch
   kernel works wherever a kernel is accepted.
 * `evaluate` gives a kernel's matrix as a plain, exactly symmetric tensor, `describe` its formula.
@@ -10,7 +11,7 @@
   `kernel_from_config` do so for GPyTorch kernels, with their constraints.
 """
 
-from sureshot.kernels.compositions import Columns, Product, Scale, Sum, UnitSphere
+from sureshot.kernels.compositions import Additive, Columns, Product, Scale, Sum, UnitSphere
 from sureshot.kernels.config import kernel_config, kernel_from_config, kernel_state, load_kernel_state
 from sureshot.kernels.dense import GPyTorchKernel, describe, evaluate
 from sureshot.kernels.expression import KINDS, Expression
@@ -19,6 +20,7 @@ from sureshot.kernels.features import ExplicitFeatures, feature_map
 from sureshot.kernels.gpytorch_kernels import (
     CenteredLinearKernel,
     CosineKernel,
+    FirstOrderAdditiveKernel,
     GammaExponentialKernel,
     ScaledPolynomialKernel,
     UnitSphereKernel,
@@ -42,6 +44,7 @@ __all__ = [
     "KERNEL_NAMES",
     "KINDS",
     "RBF",
+    "Additive",
     "CenteredLinear",
     "CenteredLinearKernel",
     "Columns",
@@ -50,6 +53,7 @@ __all__ = [
     "CosineKernel",
     "ExplicitFeatures",
     "Expression",
+    "FirstOrderAdditiveKernel",
     "GPyTorchKernel",
     "GammaExponential",
     "GammaExponentialKernel",

@@ -1,4 +1,4 @@
-"""What kernels are made of other kernels by: sums, products, scales, a choice of columns, the unit sphere.
+"""What kernels are made of other kernels by: sums, products, scales, columns chosen or each by itself, the unit sphere.
 
 >>> from sureshot.kernels import RBF, Cosine, Linear
 >>> print(Columns((0, 2), RBF(0.5)) + 0.5 * (UnitSphere(RBF() + Linear()) * Cosine()))
@@ -18,9 +18,12 @@ from torch import Tensor
 from sureshot.kernels import checks
 from sureshot.kernels.expression import Expression, kernel
 from sureshot.kernels.fields import part, parts, scalar, setting, vector
-from sureshot.kernels.gpytorch_kernels import UnitSphereKernel
+from sureshot.kernels.gpytorch_kernels import FirstOrderAdditiveKernel, UnitSphereKernel
+from sureshot.kernels.leaf import Stationary
 from sureshot.kernels.shared_rows import SharedRows
 from sureshot.kernels.unit_sphere import unit_rows
+
+_ENTRIES = 2**15  # of the matrix that a column is added to at a time: it stays in a core's cache
 
 
 @kernel({gk.AdditiveKernel: ("kernels",)})
@@ -135,6 +138,42 @@ class Columns(Expression):
     def __str__(self) -> str:
         compound = isinstance(self.base_kernel, Sum | Product | Scale)
         return f"{f'({self.base_kernel})' if compound else self.base_kernel}{list(self.columns)}"
+
+
+@kernel({FirstOrderAdditiveKernel: ("base_kernel",)})
+class Additive(Expression):
+    """``sum_d k(x_d, x'_d) / D``, a stationary kernel with one length-scale of each column by itself.
+
+    Latents are sums of functions of single columns, so a wild cell spoils the term of its own column only, and columns
+    of noise add little (Duvenaud, Nickisch & Rasmussen 2011, first order). Takes D times as long as its base.
+    """
+
+    base_kernel: Expression = part()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        base = self.base_kernel
+        if not isinstance(base, Stationary) or base.lengthscale.shape[-1] > 1:
+            raise ValueError(f"Additive takes a stationary leaf with one length-scale, as Matern(1.5) is; got {base}.")
+
+    def values(self, x1: Tensor, x2: Tensor, paired: bool) -> Tensor:
+        assert isinstance(self.base_kernel, Stationary)
+        lengthscale = self.base_kernel.lengthscale.unsqueeze(-2)
+        first = x1 / lengthscale
+        second = first if x2 is x1 else x2 / lengthscale
+        if paired:
+            return self._of_differences(first - second).mean(-1)
+        blocks = first.split(max(1, _ENTRIES // max(1, second.shape[-2])), -2)
+        return torch.cat([self._total(block, second) for block in blocks], -2) / x1.shape[-1]
+
+    def _total(self, x1: Tensor, x2: Tensor) -> Tensor:
+        columns = zip(x1.unbind(-1), x2.unbind(-1), strict=True)
+        return reduce(add, (self._of_differences(a.unsqueeze(-1) - b.unsqueeze(-2)) for a, b in columns))
+
+    def _of_differences(self, differences: Tensor) -> Tensor:
+        assert isinstance(self.base_kernel, Stationary)
+        largest = torch.finfo(differences.dtype).max ** 0.5
+        return self.base_kernel.of_squared_distance(differences.square().clamp_max(largest))
 
 
 @kernel({UnitSphereKernel: ("base_kernel", "center")})

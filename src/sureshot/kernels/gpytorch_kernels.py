@@ -12,6 +12,7 @@ import gpytorch.kernels
 import torch
 from gpytorch.constraints import Interval
 from gpytorch.kernels import Kernel
+from linear_operator import to_dense
 from torch import Tensor
 
 from sureshot.kernels.unit_sphere import unit_rows
@@ -89,6 +90,19 @@ class UnitSphereKernel(_OnTheSphere):
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Any:
         """Kernel matrix (..., N, M), or with `diag` the values (..., N) of paired rows."""
         return self.base_kernel(*self.directions(x1, x2, params), diag=diag)
+
+
+class FirstOrderAdditiveKernel(Kernel):
+    """``sum_d k(x_d, x'_d) / D`` of a `base_kernel` of one column."""
+
+    def __init__(self, base_kernel: Kernel, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.base_kernel = base_kernel
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """Kernel matrix (..., N, M), or with `diag` the values (..., N) of paired rows."""
+        columns = zip(x1.split(1, -1), x2.split(1, -1), strict=True)
+        return torch.stack([to_dense(self.base_kernel(a, b, diag=diag)) for a, b in columns]).mean(0)
 
 
 class ScaledPolynomialKernel(Kernel):
