@@ -46,6 +46,23 @@ def test_a_stated_prior_is_bayes_rule(model: Any) -> None:
     np.testing.assert_allclose(model.set_class_prior("support").predict_proba(QUERIES), plain)
 
 
+def test_by_default_few_examples_of_embeddings_say_little_of_frequencies(tmp_path: Path) -> None:
+    assert GPClassifier("rbf").fit(X, Y).set_class_prior("auto")._fitted.class_prior is None
+    directions = np.hstack([X, np.ones((len(X), 1))])
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    model = GPClassifier().fit(directions, Y)
+    np.testing.assert_allclose(model.class_prior_, np.array([80, 60, 55]) / 195)
+    model.save(tmp_path / "model")
+    loaded = GPClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_proba(directions), model.predict_proba(directions))
+    loaded.partial_fit(directions[30:35], Y[30:35])
+    np.testing.assert_allclose(loaded.class_prior_, np.array([80, 65, 55]) / 200)
+    plain = model.set_class_prior("support").predict_proba(directions)
+    np.testing.assert_allclose(GPClassifier(class_prior="support").fit(directions, Y).predict_proba(directions), plain)
+    even = np.concatenate([np.arange(first, first + 5) for first in (0, 30, 40)])
+    assert GPClassifier().fit(directions[even], Y[even])._fitted.class_prior is None
+
+
 @pytest.mark.parametrize("kind", [GPClassifier, FewShotClassifier])
 def test_the_argument_holds_from_the_fit_on_and_for_new_classes(kind: type, tmp_path: Path) -> None:
     model = kind(class_prior="uniform").fit(X, Y)
@@ -120,14 +137,14 @@ def test_an_announced_class_has_a_share() -> None:
 @pytest.mark.parametrize(
     ("prior", "message"),
     [
-        ("even", "class_prior must be 'support', 'uniform', a dict by label or an array"),
+        ("even", "class_prior must be 'auto', 'support', 'uniform', a dict by label or an array"),
         ({"a": 1, "b": 1}, r"none for \['c'\]"),
         ({"a": 1, "b": 1, "c": 1, "d": 1}, r"one for \['d'\], which it does not know"),
         ([0.5, 0.5], "for each of the 3 classes, in the order of classes_; got 2"),
         ([1, -1, 1], "not negative"),
         ([0, 0, 0], "not all 0"),
         ([1, np.nan, 1], "finite"),
-        (None, "class_prior must be 'support'"),
+        (None, "class_prior must be 'auto', 'support'"),
     ],
 )
 def test_what_is_no_prior_is_refused_and_changes_nothing(prior: Any, message: str) -> None:

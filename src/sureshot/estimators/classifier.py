@@ -70,9 +70,11 @@ class GPClassifier(IncrementalClassifier):
         one setting, as is done for a named kernel, for rows of unit length and where no row can be left out.
     class_weight : dict, "balanced" or None, default=None
         Multiplies the weights of rows. "balanced" gives all classes the same total weight, of all rows so far.
-    class_prior : "support", "uniform", dict or array, default="support"
+    class_prior : "auto", "support", "uniform", dict or array, default="auto"
         How often classes come: as in the labelled rows, equally often, or as stated by label or in the order of
-        ``classes_``. `set_class_prior` changes it afterwards, `adapt_prior` learns it from unlabelled rows.
+        ``classes_``. "auto" is as in the labelled rows; where these are embeddings, of unit length, with 50 rows more
+        for each class, as a few examples say little of frequencies. `set_class_prior` changes it afterwards,
+        `adapt_prior` learns it from unlabelled rows.
     n_chains, n_sweeps : int, default=20, 50
         For Gibbs.
     n_inducing : int, optional
@@ -132,7 +134,7 @@ class GPClassifier(IncrementalClassifier):
         prior_mean: float = 0.0,
         ensemble: bool = True,
         class_weight: Any = None,
-        class_prior: Any = "support",
+        class_prior: Any = "auto",
         n_chains: int = 20,
         n_sweeps: int = 50,
         n_inducing: int | None = None,
