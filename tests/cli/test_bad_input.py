@@ -154,9 +154,9 @@ def test_another_column_is_blamed_and_not_the_labels(files: Path, iris: pd.DataF
     assert_refused(run(*predict), "not numeric: column petal_width (for instance 'wide' in row 3")
     with_cell(iris, "petal_width", None).to_csv(tmp_path / "d.csv", index=False)
     assert_refused(run(*predict), "missing cells in column petal_width")
-    iris.assign(colour="red").to_csv(tmp_path / "d.csv", index=False)
+    iris.drop(columns="petal_width").assign(colour="red").to_csv(tmp_path / "d.csv", index=False)
     result = run(*predict)
-    assert_refused(result, "unexpected: colour")
+    assert_refused(result, "missing: petal_width; unexpected: colour")
     assert "species" not in result.stderr
     with_cell(iris, "species", None).to_csv(tmp_path / "d.csv", index=False)
     result = run(*predict)  # labels that are known in part are labels still

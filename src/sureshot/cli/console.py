@@ -27,11 +27,18 @@ BROKEN_PIPE = 141
 
 
 class _Notes(logging.Handler):
-    """Log records as lines on whatever standard error is at the time."""
+    """Log records as lines on whatever standard error is at the time; each once, as a file may be read twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
         level = "note" if record.levelno < logging.WARNING else "warning"
-        sys.stderr.write(f"{level}: {one_line(record.getMessage())}\n")
+        line = f"{level}: {one_line(record.getMessage())}\n"
+        if line not in self._shown:
+            sys.stderr.write(line)
+        self._shown.add(line)
 
 
 @contextmanager

@@ -18,6 +18,11 @@ def evaluate(
     data: options.LabelledData,
     target: options.Target = None,
     report: options.ReportFolder = None,
+    drop: options.Drop = None,
+    row_id: options.RowId = None,
+    separator: options.Separator = None,
+    encoding: options.Encoding = None,
+    decimal: options.Decimal = None,
     quiet: console.QuietOption = False,
     as_json: console.JsonOption = False,
 ) -> None:
@@ -29,10 +34,12 @@ def evaluate(
     with console.guarded(as_json, quiet):
         console.check_folder(report)
         from sureshot.cli.model import load_model, read_for_model
+        from sureshot.cli.reading import Reading
 
         classifier = load_model(model)
+        how = Reading.of(separator, encoding, decimal, drop, row_id)
         with console.progress(f"reading {data}", quiet):
-            table = read_for_model(classifier, data, target, with_labels=True)
+            table = read_for_model(classifier, data, target, how, with_labels=True)
         with console.progress(f"evaluating {len(table.row_ids)} rows", quiet):
             probabilities = classifier.predict_proba(table.X)
             outlier = classifier.outlier_score(table.X)

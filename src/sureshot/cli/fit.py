@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sureshot.cli import console, options
 
 if TYPE_CHECKING:
+    from sureshot.cli.reading import Reading
     from sureshot.data import DataTable
     from sureshot.estimators.base import IncrementalClassifier
 
@@ -27,6 +28,11 @@ def fit(
     checkpoint: options.Run = None,
     strategy: options.Strategy = None,
     seed: options.FitSeed = 0,
+    drop: options.Drop = None,
+    row_id: options.RowId = None,
+    separator: options.Separator = None,
+    encoding: options.Encoding = None,
+    decimal: options.Decimal = None,
     report: options.ReportFolder = None,
     quiet: console.QuietOption = False,
     as_json: console.JsonOption = False,
@@ -46,8 +52,12 @@ def fit(
                 ensemble="auto" if ensemble else "false",
                 strategy="auto" if checkpoint is None or strategy is None else strategy,
             )
+        from sureshot.cli.reading import Reading, remark
+
+        how = Reading.of(separator, encoding, decimal, drop, row_id)
         with console.progress(f"reading {data}", quiet):
-            table = read_labelled(data, target, checkpoint)
+            table = read_labelled(data, target, checkpoint, how)
+        remark(data, table)
         assert table.y is not None
         from sureshot.cli.reporting import facts
 
@@ -99,20 +109,20 @@ def fit(
 
 
 def read_labelled(
-    path: Path, target: str | None, checkpoint: Path | None = None, ignore: Sequence[str] = ()
+    path: Path, target: str | None, checkpoint: Path | None, how: Reading, ignore: Sequence[str] = ()
 ) -> DataTable:
     """Rows and labels of a file, or images and their folders' names, for learning."""
-    from sureshot.data import DataError, column_names, load_table
+    from sureshot.data import DataError
     from sureshot.data.checks import listed
     from sureshot.data.image_tables import is_image_source
 
+    names = how.check(path, target)
     if is_image_source(path):
         console.check_no_target(path, target)
         return _read_images(path, checkpoint)
-    names = column_names(path)
     if names is not None and target is None:
         raise DataError(f"{path}: name the column of labels with --target; columns: {listed(names)}")
-    table = load_table(path, target, ignore=ignore)
+    table = how.load(path, target, ignore)
     if table.y is None:
         raise DataError(f"{path} has no array y or label: name the array of labels with --target")
     return table

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from sureshot.cli.console import check_no_target, note
-from sureshot.data import DataTable, column_names, load_table
+from sureshot.cli.reading import Reading
+from sureshot.data import DataTable
 from sureshot.data.checks import listed, near
 from sureshot.data.image_tables import is_image_source, load_image_table
 from sureshot.data.root import DataError
@@ -33,30 +34,36 @@ def load_model(path: Path) -> IncrementalClassifier:
 
 
 def read_for_model(
-    model: IncrementalClassifier, path: Path, target: str | None, *, with_labels: bool, ignored: Sequence[str] = ()
+    model: IncrementalClassifier,
+    path: Path,
+    target: str | None,
+    how: Reading,
+    *,
+    with_labels: bool,
+    ignored: Sequence[str] = (),
 ) -> DataTable:
     """Rows of a file, or images, as the model wants them, without the columns that are ignored.
 
     Where no labels are wanted, the column of labels (`target`) is left out.
     """
+    names = how.check(path, target)
     if is_image_source(path):
         check_no_target(path, target)
         return _read_images(model, path, with_labels)
     classes = np.asarray(model.classes_)
     text_labels = classes.dtype.kind not in "iufb"
     features = _feature_names(model)
-    names = column_names(path)
     ignore = list(ignored)
     found: list[str] = []
     if names is not None and not with_labels:
-        found = [] if target is not None else _label_column(path, names, features, classes)
+        found = [] if target is not None else _label_column(path, names, features, classes, how)
         ignore += found if target is None else [target]
         target = None
     if names is not None and with_labels and target is None:
         raise DataError(f"{path}: name the column of labels with --target; columns: {listed(names)}")
     if names is None and not with_labels and target is not None:
         target = None  # the labels of an NPZ file are an array of their own
-    table = load_table(path, target, features=features, ignore=ignore, text_labels=text_labels)
+    table = how.load(path, target, ignore, features=features, text_labels=text_labels)
     for name in found:
         note(f"{path}: left out the column {name} (it holds the model's classes)")
     if with_labels and table.y is None:
@@ -94,12 +101,15 @@ def _feature_names(model: IncrementalClassifier) -> list[str] | None:
     return None if names is None else [str(name) for name in names]
 
 
-def _label_column(path: Path, names: list[str], features: list[str] | None, classes: np.ndarray) -> list[str]:
+def _label_column(
+    path: Path, names: list[str], features: list[str] | None, classes: np.ndarray, how: Reading
+) -> list[str]:
     """The one column that is no feature of the model and holds nothing but its classes: the labels of the file."""
     if features is None:
         return []
-    extra = [name for name in names if name not in set(features) and not name.startswith(META_PREFIX)]
-    found = columns_of_classes(path, extra, classes.tolist()) if extra else []
+    left_out = {*features, *how.drop, how.row_id}
+    extra = [name for name in names if name not in left_out and not name.startswith(META_PREFIX)]
+    found = columns_of_classes(path, extra, classes.tolist(), how.text) if extra else []
     return found if len(found) == 1 else []
 
 

@@ -20,8 +20,8 @@ LabelledData = Annotated[
     Path,
     typer.Argument(
         metavar="DATA",
-        help="Labelled rows: CSV, Parquet or NPZ file; for a learner of images, a folder with a sub-folder for each "
-        "class.",
+        help="Labelled rows: CSV (- reads standard input), Parquet or NPZ file; for a learner of images, a folder "
+        "with a sub-folder for each class.",
     ),
 ]
 Target = Annotated[
@@ -32,6 +32,20 @@ Target = Annotated[
         metavar="COLUMN",
         help="The column of labels (of an NPZ file: the array, by default y or label).",
     ),
+]
+Separator = Annotated[
+    str | None,
+    typer.Option(metavar="CHARACTER", help="Between cells: comma, semicolon, tab, bar, space or itself; else found."),
+]
+Encoding = Annotated[str | None, typer.Option(help="Of text files, such as utf-8, utf-16, latin-1; else found.")]
+Decimal = Annotated[str | None, typer.Option(metavar=".|,", help="The decimal sign; else found.")]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option(metavar="COLUMN", help="Leave out a column, or several: a,b; may be repeated."),
+]
+RowId = Annotated[
+    str | None,
+    typer.Option("--id", metavar="COLUMN", help="Names of rows, each once: shown in what is written, never learnt."),
 ]
 ReportFolder = Annotated[
     Path | None, typer.Option("--report", metavar="FOLDER", help="Write an HTML report to this folder.")
@@ -122,10 +136,14 @@ OptionalModelFile = Annotated[
 # predict and update
 Rows = Annotated[
     Path,
-    typer.Argument(metavar="DATA", help="CSV, Parquet or NPZ file; for a learner of images, a folder or an image."),
+    typer.Argument(
+        metavar="DATA",
+        help="CSV (- reads standard input), Parquet or NPZ file; for a learner of images, a folder or an image.",
+    ),
 ]
 Probabilities = Annotated[bool, typer.Option("--proba", help="Add the probability of every class.")]
 OutlierScore = Annotated[bool, typer.Option("--outlier", help="Add the outlier score: larger is less like any class.")]
+Join = Annotated[bool, typer.Option("--join", help="Write the columns of DATA beside the predictions.")]
 IgnoredTarget = Annotated[
     str | None, typer.Option("--target", "-t", metavar="COLUMN", help="A column of labels in DATA, to be left out.")
 ]

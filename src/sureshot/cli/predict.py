@@ -11,7 +11,9 @@ from sureshot.cli import console, options
 
 if TYPE_CHECKING:
     import numpy as np
+    import pandas as pd
 
+    from sureshot.cli.reading import Reading
     from sureshot.data import DataTable
     from sureshot.estimators.base import IncrementalClassifier
 
@@ -24,25 +26,57 @@ def predict(
     proba: options.Probabilities = False,
     outlier: options.OutlierScore = False,
     target: options.IgnoredTarget = None,
+    join: options.Join = False,
+    drop: options.Drop = None,
+    row_id: options.RowId = None,
+    separator: options.Separator = None,
+    encoding: options.Encoding = None,
+    decimal: options.Decimal = None,
     output: options.PredictionsFile = None,
     quiet: console.QuietOption = False,
     as_json: console.JsonOption = False,
 ) -> None:
-    """Predict the class of each row, as CSV: row, prediction, probabilities, outlier."""
+    """Predict the class of each row, as CSV: row (or its --id), prediction, probabilities, outlier."""
     with console.guarded(as_json, quiet):
         if output is not None:
             console.check_output(output, model, data)
         from sureshot.cli.model import load_model, read_for_model
+        from sureshot.cli.reading import Reading
 
+        if join and as_json:
+            raise ValueError("--join writes columns, and --json none: leave one of them out")
+        how = Reading.of(separator, encoding, decimal, drop, row_id)
         classifier = load_model(model)
         with console.progress(f"reading {data}", quiet):
-            table = read_for_model(classifier, data, target, with_labels=False)
+            table = read_for_model(classifier, data, target, how, with_labels=False)
+            beside = _columns_beside(data, how, classifier, proba, outlier) if join else None
         with console.progress(f"predicting {len(table.row_ids)} rows", quiet) as update:
             pieces = _predictions(classifier, table, proba, outlier, update)
             if as_json:
                 _write_json(classifier, pieces, output)
             else:
-                _write_csv(classifier, pieces, output, proba, outlier)
+                first = "row" if row_id is None else row_id
+                _write_csv(classifier, pieces, output, proba, outlier, first, beside)
+
+
+def _columns_beside(data: Path, how: Reading, model: IncrementalClassifier, proba: bool, outlier: bool) -> pd.DataFrame:
+    """The columns of the file, as they are written there."""
+    from sureshot.data.image_tables import is_image_source
+    from sureshot.data.root import DataError
+    from sureshot.data.tables import cells_as_written
+
+    if is_image_source(data):
+        raise DataError(f"{data}: images have no columns to write beside predictions: leave out --join")
+    cells = cells_as_written(data, how.text)
+    if taken := [name for name in _added(model, proba, outlier) if name in cells]:
+        raise DataError(f"{data} has a column {taken[0]!r} already: rename it, or leave out --join")
+    return cells
+
+
+def _added(model: IncrementalClassifier, proba: bool, outlier: bool) -> list[str]:
+    """Names of the columns that are written for each row."""
+    probabilities = [f"probability_{label}" for label in model.classes_.tolist()] if proba else []
+    return ["prediction", *probabilities, *(["outlier"] if outlier else [])]
 
 
 def _predictions(
@@ -62,18 +96,23 @@ def _predictions(
         update(f"predicting {n} rows", min(1.0, (start + CHUNK) / n))
 
 
-def _write_csv(model: IncrementalClassifier, pieces: Any, output: Path | None, proba: bool, outlier: bool) -> None:
-    columns = ["row", "prediction"]
-    if proba:
-        columns += [f"probability_{label}" for label in model.classes_.tolist()]
-    if outlier:
-        columns.append("outlier")
+def _write_csv(
+    model: IncrementalClassifier,
+    pieces: Any,
+    output: Path | None,
+    proba: bool,
+    outlier: bool,
+    first: str,  # the column of the rows' names
+    beside: pd.DataFrame | None,  # columns in its place
+) -> None:
+    known = [first] if beside is None else list(beside.columns)
     with console.output_text(output) as stream:
         writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(columns)
+        writer.writerow([*known, *_added(model, proba, outlier)])
+        written = None if beside is None else beside.itertuples(index=False, name=None)
         for rows, predicted, p, scores in pieces:
             for i, row in enumerate(rows):
-                cells = [row, predicted[i]]
+                cells = [*([row] if written is None else next(written)), predicted[i]]
                 if p is not None:
                     cells += [f"{value:.6g}" for value in p[i]]
                 if scores is not None:

@@ -14,6 +14,7 @@ from sureshot.cli import console, options
 if TYPE_CHECKING:
     import numpy as np
 
+    from sureshot.cli.reading import Reading
     from sureshot.data import DataTable
     from sureshot.estimators import KernelSearchClassifier, SearchStep
     from sureshot.evaluation.streams import BatchScores
@@ -47,6 +48,11 @@ def search(
     hold_out: options.HoldOut = 0.2,
     seed: options.FitSeed = 0,
     jobs: options.SearchJobs = None,
+    drop: options.Drop = None,
+    row_id: options.RowId = None,
+    separator: options.Separator = None,
+    encoding: options.Encoding = None,
+    decimal: options.Decimal = None,
     output: options.OptionalModelFile = None,
     report: options.ReportFolder = None,
     quiet: console.QuietOption = False,
@@ -62,8 +68,12 @@ def search(
         console.check_folder(report)
         if batches is not None and batch_size is not None:
             raise ValueError("--batches and --batch-size exclude each other: either a column or a number divides rows")
+        from sureshot.cli.reading import Reading, remark
+
+        how = Reading.of(separator, encoding, decimal, drop, row_id)
         with console.progress(f"reading {data}", quiet):
-            rows = _read(data, target, batches, batch_size, test, hold_out, seed)
+            rows = _read(data, target, batches, batch_size, test, hold_out, seed, how)
+        remark(data, rows.table)
         from sureshot.cli.reporting import facts, take
         from sureshot.estimators.search import KernelSearchClassifier
         from sureshot.evaluation.streams import BatchScores, evaluate_batch
@@ -141,6 +151,7 @@ def _read(
     test: Path | None,
     hold_out: float,
     seed: int,
+    how: Reading,
 ) -> Rows:
     """Everything that is read from files, checked before anything is learnt."""
     import numpy as np
@@ -150,16 +161,15 @@ def _read(
     from sureshot.cli.fit import read_labelled
     from sureshot.cli.model import read_for_model
     from sureshot.cli.reporting import stratified_folds, take
-    from sureshot.data import load_table
 
     ignored = [] if batches is None else [batches]
     if batches is not None and batches == target:
         raise ValueError(f"--batches and --target name the same column, {target}")
-    table = read_labelled(data, target, ignore=ignored)
+    table = read_labelled(data, target, None, how, ignored)
     assert table.y is not None
     part = np.zeros(len(table.y), dtype=np.int64)
     if batches is not None:
-        column = load_table(data, batches, ignore=[] if target is None else [target], text_labels=True).y
+        column = how.load(data, batches, [] if target is None else [target], text_labels=True).y
         assert column is not None
         part = pd.factorize(column)[0]
     elif batch_size is not None:
@@ -174,7 +184,7 @@ def _read(
     baseline = DummyClassifier(strategy="prior").fit(take(table.X, places), table.y[places])
     judged: DataTable | None = None
     if test is not None:
-        judged = read_for_model(baseline, test, target, with_labels=True, ignored=ignored)
+        judged = read_for_model(baseline, test, target, how, with_labels=True, ignored=ignored)
     elif not learnt.all():
         judged = table._replace(X=take(table.X, ~learnt), y=table.y[~learnt], row_ids=table.row_ids[~learnt])
     elif hold_out > 0:

@@ -14,6 +14,11 @@ def update(
     target: options.Target = None,
     output: options.UpdatedModelFile = None,
     retune: options.Retune = False,
+    drop: options.Drop = None,
+    row_id: options.RowId = None,
+    separator: options.Separator = None,
+    encoding: options.Encoding = None,
+    decimal: options.Decimal = None,
     quiet: console.QuietOption = False,
     as_json: console.JsonOption = False,
 ) -> None:
@@ -22,6 +27,7 @@ def update(
         destination = model if output is None else output
         console.check_output(destination, data)
         from sureshot.cli.model import load_model, read_for_model
+        from sureshot.cli.reading import Reading
         from sureshot.data.checks import listed
         from sureshot.estimators.classifier import GPClassifier
 
@@ -31,8 +37,9 @@ def update(
                 f"--retune is for the models of GPClassifier, and {model} holds a {type(classifier).__name__}: "
                 "leave it out"
             )
+        how = Reading.of(separator, encoding, decimal, drop, row_id)
         with console.progress(f"reading {data}", quiet):
-            table = read_for_model(classifier, data, target, with_labels=True)
+            table = read_for_model(classifier, data, target, how, with_labels=True)
         assert table.y is not None
         known = classifier.classes_.tolist()
         start = time.perf_counter()

@@ -12,6 +12,7 @@ Conventions:
   feature.
 - In the label column only an empty cell is missing, so that classes may be called ``NA`` or ``None``.
 - Columns of true/false count as numbers.
+- The path ``-`` is standard input, as CSV.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import importlib.util
 import io
 import logging
 import os
+import re
 import warnings
 import zlib
 from collections import Counter
@@ -33,12 +35,14 @@ import numpy as np
 import pandas as pd
 
 from sureshot.data.checks import check_class_labels, check_exists, check_names, listed, near, reason
+from sureshot.data.delimited import ANY, STANDARD_INPUT, TextFormat, read_text, standard_input
 from sureshot.data.embeddings import read_npz
 from sureshot.data.root import DataError
 
 _log = logging.getLogger(__name__)
 
 META_PREFIX = "meta_"
+_NAMES_OF_ROWS = frozenset(("id", "ids", "index", "idx", "key", "nr", "no", "number", "row", "uid", "uuid"))
 _SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz")
 _MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "<NA>", "#N/A", "?")
 
@@ -49,7 +53,7 @@ class DataTable(NamedTuple):
     X: pd.DataFrame | np.ndarray  # (N, D) float, bytes of images; a DataFrame when the columns have names
     y: np.ndarray | None  # (N,), None when no labels were asked for or found
     feature_names: tuple[str, ...] | None  # length D, None for a bare array
-    row_ids: np.ndarray  # (N,) the table's own index, or 0 to N-1; the files of images
+    row_ids: np.ndarray  # (N,) the column that was named, the table's own index, or 0 to N-1; the files of images
 
 
 def load_table(
@@ -58,18 +62,28 @@ def load_table(
     *,
     features: Sequence[str] | None = None,  # the columns wanted, in order; by default all but target and ignored
     ignore: Iterable[str] = (),  # columns to leave out; names that are not in the file are no error
+    row_id: str | None = None,  # a column that names rows, each once, and is no feature
     text_labels: bool = False,  # read labels as text even if they look like numbers, to be compared with text
     allow_missing: bool = False,  # keep missing cells as NaN; an error by default, since no estimator here accepts them
+    text: TextFormat = ANY,  # of CSV
 ) -> DataTable:
     """Read a CSV (``.csv``, ``.csv.gz``), Parquet or NPZ file."""
     path = Path(path)
     kind = _check_file(path)
     if kind == ".npz":
+        if row_id is not None:
+            raise DataError(f"{path}: arrays have no column {row_id!r} that names rows")
         return _from_npz(path, target, features, text_labels, allow_missing)
-    frame, row_ids = _read_frame(path, kind, () if target is None else (target,), text_labels)
+    stated = tuple(name for name in (target, row_id) if name is not None)
+    as_text = [name for name in stated if text_labels or name == row_id]
+    frame, row_ids = _read_frame(path, kind, stated, as_text, text)
     names = [str(name) for name in frame.columns]
-    if target is not None and target not in names:
-        raise DataError(f"{path}: no column {target!r}{near(target, names)}; columns: {listed(names)}")
+    for name in stated:
+        if name not in names:
+            raise DataError(f"{path}: no column {name!r}{near(name, names)}; columns: {listed(names)}")
+    if row_id is not None:
+        row_ids = _row_ids(path, frame[row_id])
+        ignore = {*ignore, row_id}
     y = None
     if target is not None:
         y = check_class_labels(path, frame[target], f"column {target!r}", text_labels)
@@ -77,7 +91,7 @@ def load_table(
     return DataTable(X, y, tuple(X.columns), row_ids)
 
 
-def column_names(path: str | os.PathLike[str]) -> list[str] | None:
+def column_names(path: str | os.PathLike[str], text: TextFormat = ANY) -> list[str] | None:
     """Names of a table's columns without reading its rows; None for an NPZ file."""
     path = Path(path)
     kind = _check_file(path)
@@ -85,18 +99,36 @@ def column_names(path: str | os.PathLike[str]) -> list[str] | None:
         return None
     if kind == ".parquet":
         return [str(name) for name in _read_parquet(path).columns]
-    header = _read_header(_open_text(path, kind), path)
-    return [name for name in header if name]
+    return [name for name in _read_header(*_open_text(path, kind, text), path) if name]
+
+
+def cells_as_written(path: str | os.PathLike[str], text: TextFormat = ANY) -> pd.DataFrame:
+    """All columns of a CSV or Parquet file, notes and names of rows as well; of CSV as text."""
+    path = Path(path)
+    kind = _check_file(path)
+    if kind == ".npz":
+        raise DataError(f"{path} holds arrays: its rows have no columns to write beside others")
+    return _read_parquet(path) if kind == ".parquet" else _read_csv(path, kind, (), None, text)
+
+
+def names_rows(column: pd.Series) -> bool:
+    """Whether a column looks like numbers given to rows: called like it, whole, and no two alike."""
+    words = set(re.split(r"[^a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", str(column.name)).lower()))
+    if not words & _NAMES_OF_ROWS or len(column) < 2:
+        return False
+    values = column.to_numpy(dtype=np.float64)
+    return bool(np.isfinite(values).all() and (values == np.round(values)).all() and len(set(values)) == len(values))
 
 
 def columns_of_classes(
     path: str | os.PathLike[str],  # CSV or Parquet
     names: Sequence[str],  # of its columns
     classes: Iterable[object],
+    text: TextFormat = ANY,
 ) -> list[str]:
     """Those of the named columns that hold nothing but classes, compared as text, and perhaps missing cells."""
     path = Path(path)
-    frame, _ = _read_frame(path, _check_file(path), names, text_labels=True)
+    frame, _ = _read_frame(path, _check_file(path), names, names, text)
     known = {str(label) for label in classes}
     cells = {name: frame[name].dropna() for name in names if name in frame}
     return [name for name, given in cells.items() if len(given) and set(_as_text(given)) <= known]
@@ -111,6 +143,8 @@ def _as_text(cells: pd.Series) -> list[str]:
 
 def _check_file(path: Path) -> str:
     """Suffix of a readable, non-empty file of a known kind."""
+    if path == STANDARD_INPUT:
+        return ".csv"
     if path.is_dir():
         raise DataError(f"{path} is a folder: name a {listed(_SUFFIXES)} file")
     check_exists(path)
@@ -125,32 +159,27 @@ def _check_file(path: Path) -> str:
     return kind
 
 
-def _open_text(path: Path, kind: str) -> str:
-    """Whole text of a CSV file."""
+def _open_text(path: Path, kind: str, wanted: TextFormat) -> tuple[str, TextFormat]:
+    """Whole text of a CSV file, and its format."""
     try:
-        data = gzip.decompress(path.read_bytes()) if kind == ".csv.gz" else path.read_bytes()
+        data = standard_input() if path == STANDARD_INPUT else path.read_bytes()
+        data = gzip.decompress(data) if kind == ".csv.gz" else data
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{path} is not a whole gzip file ({error}): write or fetch it again") from None
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8 text (byte {error.start}): save it as CSV with UTF-8 encoding") from None
-
-
-def _read_header(text: str, path: Path) -> list[str]:
-    """Column names; the first may be empty."""
+    text, found = read_text(data, "standard input" if path == STANDARD_INPUT else str(path), wanted)
     if not text.strip():
         raise DataError(f"{path} is empty")
-    if "\0" in text[:4096]:
-        raise DataError(f"{path} is not text: expected comma-separated values")
-    rows = csv.reader(io.StringIO(text), skipinitialspace=True)
+    return text, found
+
+
+def _read_header(text: str, found: TextFormat, path: Path) -> list[str]:
+    """Column names; the first may be empty."""
+    assert found.separator is not None
+    rows = csv.reader(io.StringIO(text), delimiter=found.separator, skipinitialspace=True)
     try:
         header = [name.strip() for name in next(row for row in rows if row)]
     except csv.Error as error:
         raise DataError(f"{path}: the header cannot be read ({error})") from None
-    for separator, name in ((";", "semicolons"), ("\t", "tabs")):
-        if len(header) == 1 and separator in header[0]:
-            raise DataError(f"{path} is separated by {name}: save it with commas between the cells")
     if "" in header[1:]:
         position = header.index("", 1) + 1
         raise DataError(f"{path}: column {position} has no name in the header line")
@@ -161,11 +190,12 @@ def _read_header(text: str, path: Path) -> list[str]:
 def _read_frame(
     path: Path,
     kind: str,
-    labels: Sequence[str],  # columns of labels
-    text_labels: bool,
+    labels: Sequence[str],  # columns of labels and of names of rows
+    as_text: Sequence[str],  # those of them that are read as text
+    text: TextFormat,
 ) -> tuple[pd.DataFrame, np.ndarray]:
     """All columns but the index and notes, and the index."""
-    frame = _read_parquet(path) if kind == ".parquet" else _read_csv(path, kind, labels, text_labels)
+    frame = _read_parquet(path) if kind == ".parquet" else _read_csv(path, kind, labels, as_text, text)
     if frame.shape[0] == 0:
         raise DataError(f"{path} has a header but no rows")
     row_ids = np.asarray(frame.index)
@@ -179,11 +209,19 @@ def _read_frame(
     return frame, row_ids
 
 
-def _read_csv(path: Path, kind: str, labels: Sequence[str], text_labels: bool) -> pd.DataFrame:
-    text = _open_text(path, kind)
-    header = _read_header(text, path)
-    missing = {name: [""] if name in labels else list(_MISSING) for name in header}
-    options: dict[str, Any] = {"dtype": {name: str for name in labels if name in header}} if text_labels else {}
+def _read_csv(
+    path: Path,
+    kind: str,
+    labels: Sequence[str],
+    as_text: Sequence[str] | None,  # None: everything, empty cells and all
+    wanted: TextFormat,
+) -> pd.DataFrame:
+    text, found = _open_text(path, kind, wanted)
+    header = _read_header(text, found, path)
+    assert found.decimal is not None
+    missing = {name: [""] if name in labels else list(_MISSING) for name in header} if as_text is not None else {}
+    texts = header if as_text is None else [name for name in as_text if name in header]
+    options: dict[str, Any] = {"dtype": dict.fromkeys(texts, str)}
     try:
         with warnings.catch_warnings():
             # A row longer than the header only warns, and would silently lose its last cells.
@@ -193,6 +231,8 @@ def _read_csv(path: Path, kind: str, labels: Sequence[str], text_labels: bool) -
                 header=0,
                 names=header,
                 index_col=False,
+                sep=found.separator,
+                decimal=found.decimal,
                 skipinitialspace=True,
                 keep_default_na=False,
                 na_values=missing,
@@ -204,6 +244,20 @@ def _read_csv(path: Path, kind: str, labels: Sequence[str], text_labels: bool) -
         raise DataError(f"{path}: rows and header do not have the same number of cells ({detail})") from None
     except (ValueError, OverflowError) as error:
         raise DataError(f"{path} cannot be read as CSV ({str(error).strip()})") from None
+
+
+def _row_ids(path: Path, column: pd.Series) -> np.ndarray:
+    """Names of rows, each once."""
+    if column.isna().any():
+        place = int(np.flatnonzero(column.isna())[0])
+        raise DataError(f"{path}: column {column.name!r} is to name rows and is empty in row {place}, counted from 0")
+    twice = column[column.duplicated()]
+    if len(twice):
+        raise DataError(
+            f"{path}: column {column.name!r} is to name rows, but {len(twice)} names come again, the first is "
+            f"{str(twice.iloc[0])[:40]!r} in row {int(twice.index[0])}, counted from 0: drop these rows"
+        )
+    return np.asarray(column)
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
@@ -265,18 +319,17 @@ def _features(
 
 
 def _check_same_columns(path: Path, present: Sequence[str], wanted: Sequence[str]) -> None:
+    """Refuse a file that lacks columns; a note says which it has besides."""
     missing = [name for name in wanted if name not in set(present)]
     unexpected = [name for name in present if name not in set(wanted)]
-    if not missing and not unexpected:
-        return
-    parts = []
     if missing:
-        parts.append(f"missing: {listed(missing)}")
+        besides = f"; unexpected: {listed(unexpected)}" if unexpected else ""
+        raise DataError(
+            f"{path}: the columns differ from those that the model was fitted on ({len(wanted)}); "
+            f"missing: {listed(missing)}{besides}"
+        )
     if unexpected:
-        parts.append(f"unexpected: {listed(unexpected)}")
-    raise DataError(
-        f"{path}: the columns differ from those that the model was fitted on ({len(wanted)}); " + "; ".join(parts)
-    )
+        _log.info("%s: ignored columns that the model does not know: %s", path, listed(unexpected))
 
 
 def _is_number(column: pd.Series) -> bool:

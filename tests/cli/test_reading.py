@@ -1,0 +1,103 @@
+"""Options that say how a file is read, and what is written of its columns."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from sureshot.cli import app
+from tests.cli.test_bad_input import assert_refused
+
+Run = Callable[..., Any]
+QUICK = ("--kernel", "rbf", "--likelihood", "softmax", "--objective", "none")
+
+
+@pytest.fixture(scope="module")
+def german(tmp_path_factory: pytest.TempPathFactory, iris: pd.DataFrame, run: Run) -> Path:
+    """A folder with a table as spreadsheets write it in Germany, new rows of it, and a model."""
+    folder = tmp_path_factory.mktemp("german")
+    frame = iris.assign(id=range(500, 500 + len(iris)), notiz="a, b")
+    frame[:60].to_csv(folder / "alt.csv", sep=";", decimal=",", index=False, encoding="latin-1")
+    frame[60:].to_csv(folder / "neu.csv", sep=";", decimal=",", index=False, encoding="utf-16")
+    result = run(
+        "fit", folder / "alt.csv", "-t", "species", "--drop", "notiz", "--id", "id", "-o", folder / "m", *QUICK
+    )
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr.count("separated by semicolons") == 1
+    return folder
+
+
+def test_names_of_rows_are_written_and_other_columns_ignored(german: Path, run: Run) -> None:
+    result = run("predict", german / "m", german / "neu.csv", "--id", "id")
+    written = pd.read_csv(io.StringIO(result.stdout))
+    assert written.columns.tolist() == ["id", "prediction"]
+    assert written["id"].tolist() == list(range(560, 575))
+    assert "ignored columns that the model does not know: notiz" in result.stderr
+
+
+def test_predictions_beside_the_columns(german: Path, run: Run) -> None:
+    plain = pd.read_csv(io.StringIO(run("predict", german / "m", german / "neu.csv", "--proba", "--outlier").stdout))
+    result = run("predict", german / "m", german / "neu.csv", "--join", "--proba", "--outlier")
+    joined = pd.read_csv(io.StringIO(result.stdout), dtype=str)
+    before = pd.read_csv(german / "neu.csv", sep=";", dtype=str, encoding="utf-16")
+    pd.testing.assert_frame_equal(joined[before.columns], before)
+    assert joined["prediction"].tolist() == plain["prediction"].tolist()
+    assert joined.columns.tolist() == [*before.columns, *plain.columns[1:]]
+
+
+def test_standard_input(german: Path) -> None:
+    text = (german / "neu.csv").read_bytes()
+    arguments = ["predict", str(german / "m"), "-", "--id", "id"]
+    result = CliRunner().invoke(app, arguments, input=text)
+    assert result.exit_code == 0, result.stderr
+    assert len(result.stdout.splitlines()) == 16
+
+
+def test_what_looks_like_a_mistake_is_named(german: Path, tmp_path: Path, run: Run) -> None:
+    result = run("fit", german / "alt.csv", "-t", "species", "--drop", "notiz", "-o", tmp_path / "m", *QUICK)
+    assert result.exit_code == 0, result.stderr
+    assert "column id has another whole number in every row" in result.stderr
+    result = run("fit", german / "alt.csv", "-t", "id", "--drop", "notiz,species", "-o", tmp_path / "n", *QUICK)
+    assert "every row has a label of its own" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--drop", "Notiz"), "no column 'Notiz' to drop (did you mean 'notiz'?)"),
+        (("--drop", "notiz,species"), "column 'species' is to be dropped, and to be the labels (--target)"),
+        (("--drop", "notiz", "--id", "species"), "'species' is to be the labels (--target), and the names of rows"),
+        (("--drop", "notiz", "--id", "ID"), "no column 'ID' (did you mean 'id'?)"),
+        (("--drop", "notiz", "--id", "sepal_length"), "is to name rows, but"),
+        (("--separator", "semi"), "the separator must be one character"),
+        (("--decimal", "comma"), "the decimal sign must be"),
+        (("--encoding", "utf-8"), "is not utf-8 text"),
+    ],
+)
+def test_options_that_do_not_fit_the_file(
+    german: Path, tmp_path: Path, run: Run, options: tuple[str, ...], message: str
+) -> None:
+    path = german / "alt.csv"
+    if "--encoding" in options:
+        path = tmp_path / "umlaut.csv"
+        path.write_bytes("größe;species\n1;a\n2;b\n".encode("latin-1"))
+    assert_refused(run("fit", path, "-t", "species", "-o", tmp_path / "m", "--quiet", *options), message)
+    assert not (tmp_path / "m").exists()
+
+
+def test_joining_needs_columns_that_can_take_it(german: Path, files: Path, run: Run, tmp_path: Path) -> None:
+    both = run("predict", german / "m", german / "neu.csv", "--quiet", "--join", "--json")
+    assert both.exit_code == 1
+    assert "--join writes columns, and --json none" in both.stderr
+    result = run("predict", files / "iris.safetensors", files / "iris.npz", "--join", "--quiet")
+    assert_refused(result, "holds arrays")
+    frame = pd.read_csv(files / "iris.csv").assign(prediction=1)
+    frame.to_csv(tmp_path / "p.csv", index=False)
+    result = run("predict", files / "iris.safetensors", tmp_path / "p.csv", "--join", "--quiet")
+    assert_refused(result, "has a column 'prediction' already")
