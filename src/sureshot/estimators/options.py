@@ -105,7 +105,7 @@ def families_for(
         return (Family(lambda _: copy.deepcopy(kernel).double(), (1.0,), ONE_SHOT_TEMPERATURE_ELSEWHERE),)
     families = tuple(named_family(name, x) for name in (automatic_kernels(x) if kernel == "auto" else (kernel,)))
     further: tuple[Family, ...] = ()
-    if several and kernel == "auto":
+    if several:
         if 1 < x.shape[1] <= ADDITIVE_COLUMNS and not is_unit_norm(x):
             further = (named_family(ADDITIVE, x),)
         if ranks is not None:

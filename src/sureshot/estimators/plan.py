@@ -56,8 +56,8 @@ def choose_plans(
         support.x,
         None if matrix is None else aligned(matrix, settings.device),
         aligned(scaling.scale, settings.device) if free else None,
-        settings.ensemble,
-        _ranks(support) if free and settings.ensemble and settings.kernel == "auto" else None,
+        settings.averages,
+        _ranks(support) if free and settings.averages else None,
     )
     if settings.objective is None:
         rule = "plug_in" if models[0].likelihood == "gaussian" and "plug_in" in rules else rules[0]
@@ -67,7 +67,7 @@ def choose_plans(
         objective = "leave_one_out" if settings.objective == "auto" else settings.objective
         rng = np.random.default_rng(settings.seed)
         with one_thread():  # the subset is small by construction
-            found = tune(support, families, stand_ins, rules, objective, rng, settings.n_jobs, settings.ensemble)
+            found = tune(support, families, stand_ins, rules, objective, rng, settings.n_jobs, settings.averages)
     plans = [_plan(setting, models[0], scaling) for setting in found]
     return [
         (plan, support if plan.scaling is scaling else Support.of(rows, n_classes, plan.scaling, settings.device))

@@ -94,6 +94,11 @@ class Settings:
         return {name: getattr(self, name) for name in ("likelihood_temperature", "prior_mean", "n_chains", "n_sweeps")}
 
     @property
+    def averages(self) -> bool:
+        """Whether several settings may be averaged: with a named kernel there is one."""
+        return self.ensemble and isinstance(self.kernel, str) and self.kernel == "auto"
+
+    @property
     def precomputed(self) -> bool:
         """Whether X is the kernel matrix."""
         return is_precomputed(self.kernel)

@@ -13,7 +13,7 @@ from sureshot.estimators.layout import aligned
 from sureshot.estimators.preprocessing import Scaling, kernel_inputs
 from sureshot.estimators.validation import LabelledRows
 
-MAX_TUNING_CELLS = 5000  # rows x classes of the subset on which kernels are compared
+MAX_TUNING_CELLS = 2500  # rows x classes of the subset on which kernels are compared
 MAX_TUNING_ROWS = 500
 MIN_ROWS_PER_CLASS = 5  # on average, whatever the cells
 MAX_TUNING_CLASSES = 30
