@@ -24,6 +24,7 @@ from sureshot.kernels.presets import LENGTHSCALE_NAMES, UNIT_SPHERE_NAMES
 from sureshot.likelihoods.base import PredictiveRule
 
 COMMENSURATE_COLUMNS = 8
+RELEVANCE_KERNEL = "matern32"  # by which columns get length-scales of their own; smoother ones stop at poorer maxima
 # Temperature of the plug-in rule where every class has a single row and the output scale is the default: the
 # geometric mean of the best ones on one-shot tasks (docs/results/one-shot-defaults.md).
 ONE_SHOT_TEMPERATURE = {
@@ -99,7 +100,9 @@ def families_for(
         kernel = kernel.to_gpytorch()
     if isinstance(kernel, Kernel):
         return (Family(lambda _: copy.deepcopy(kernel).double(), (1.0,), ONE_SHOT_TEMPERATURE_ELSEWHERE),)
-    families = tuple(named_family(name, x) for name in (automatic_kernels(x) if kernel == "auto" else (kernel,)))
+    names = automatic_kernels(x) if kernel == "auto" else (kernel,)
+    by_column = RELEVANCE_KERNEL if kernel == "auto" else kernel
+    families = tuple(replace(named_family(name, x), per_column=name == by_column) for name in names)
     ranked = () if ranks is None else tuple(replace(family, ranks=ranks) for family in families)
     if column_scale is None or not share_a_unit(column_scale):
         return (*families, *ranked)
