@@ -275,6 +275,7 @@ def test_kernels_that_have_nothing_to_learn() -> None:
     unit = x / np.linalg.norm(x, axis=1, keepdims=True)
     for arguments, rows in (
         ({"kernel": "precomputed"}, x @ x.T),
+        ({"kernel": "polynomial2"}, x),
         ({"kernel": preset_kernel("rbf", x.shape[1])}, x),
         ({"objective": None}, x),
         ({"kernel": "rbf", "objective": "evidence"}, x),

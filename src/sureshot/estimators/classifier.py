@@ -70,7 +70,8 @@ class GPClassifier(IncrementalClassifier):
     relevance : bool, default=False
         Try a length-scale for each column, of the best kernel family: columns of noise then stop to count. They are
         used if they predict left-out rows better that they were learnt without. Needs 50 rows that can be left out, 2
-        to 300 columns, and is nothing for rows of unit length, kernel objects, or an objective of "evidence" or None.
+        to 300 columns, and is nothing for kernels without a length-scale or given as objects, for rows of unit length,
+        or for an objective of "evidence" or None.
     class_weight : dict, "balanced" or None, default=None
         Multiplies the weights of rows. "balanced" gives all classes the same total weight, of all rows so far.
     class_prior : "support", "uniform", dict or array, default="support"

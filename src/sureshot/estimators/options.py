@@ -101,8 +101,8 @@ def families_for(
     if isinstance(kernel, Kernel):
         return (Family(lambda _: copy.deepcopy(kernel).double(), (1.0,), ONE_SHOT_TEMPERATURE_ELSEWHERE),)
     names = automatic_kernels(x) if kernel == "auto" else (kernel,)
-    by_column = RELEVANCE_KERNEL if kernel == "auto" else kernel
-    families = tuple(replace(named_family(name, x), per_column=name == by_column) for name in names)
+    by_column = {RELEVANCE_KERNEL if kernel == "auto" else kernel} & set(LENGTHSCALE_NAMES)
+    families = tuple(replace(named_family(name, x), per_column=name in by_column) for name in names)
     ranked = () if ranks is None else tuple(replace(family, ranks=ranks) for family in families)
     if column_scale is None or not share_a_unit(column_scale):
         return (*families, *ranked)
