@@ -24,8 +24,7 @@ RARE = 0.7
 
 @dataclass(frozen=True)
 class Scaling:
-    """A fixed map of the columns: an affine one, after it what `Ranks` has learnt of the standardised columns, and at
-    last factors by their relevance."""
+    """A fixed map of the columns: affine, then what `Ranks` has learnt of standardised columns, then factors."""
 
     kept: np.ndarray  # (D_kept,) int64, the columns that vary
     mean: np.ndarray  # (D_kept,), subtracted

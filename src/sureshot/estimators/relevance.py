@@ -9,8 +9,8 @@ Hence weights are learnt again without each fold of the rows (cross-fitting), an
 asked of the weights that have not seen them: the prior's strength, whether there is a gain at all, the scales and
 temperatures under every likelihood, and a member's share of an average.
 
-References: MacKay 1994 and Neal 1996, section 4.3 (automatic relevance determination); Rasmussen & Williams 2006,
-section 5.4.2 (leave-one-out density); Cawley & Talbot 2010 (how it is overfitted by many length-scales).
+References: MacKay 1994 and Neal 1996 (automatic relevance determination); Rasmussen & Williams 2006, section 5.4.2
+(leave-one-out density); Cawley & Talbot 2010 (how many length-scales overfit such a criterion).
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ SPREADS = (0.3, 0.6)  # standard deviations of the logarithms of weights
 MAX_STEPS = 10  # of each climb; later ones fit what is random
 MIN_GAIN = 1.0  # standard errors of a gain from which on weights are used
 _LARGEST_LOG_WEIGHT = 8.0
+_NOISE_RATIOS = (1e-4, 32.0)  # the least and the largest
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def _climbed(support: Support, kernel: Expression, start: np.ndarray, spread: fl
         return value.item(), gradient.cpu().numpy()
 
     heaviest = max(1.0, float(support.weight.max()))  # a row that counts for many has less noise than others
-    noise = [math.log(ratio * heaviest) for ratio in (1e-4, 32)]
+    noise = [math.log(ratio * heaviest) for ratio in _NOISE_RATIOS]
     bounds = [(-_LARGEST_LOG_WEIGHT, _LARGEST_LOG_WEIGHT)] * (len(start) - 1) + [(noise[0], noise[1])]
     found: np.ndarray = minimize(
         loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": MAX_STEPS}
