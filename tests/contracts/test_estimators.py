@@ -39,6 +39,7 @@ X, Y = load_iris(return_X_y=True)
 X = X + np.random.default_rng(0).normal(scale=0.01, size=X.shape)  # no duplicates
 UNIT = X / np.linalg.norm(X, axis=1, keepdims=True)
 MANY = np.tile(X, (3, 1)) + np.random.default_rng(1).normal(scale=0.1, size=(450, 4))  # 65 rows to learn from
+NOISY = np.hstack([MANY, np.random.default_rng(2).normal(size=(450, 12))])
 TRAIN, QUERY = slice(0, None, 7), slice(3, None, 11)
 
 CHAINS = {"n_chains": 3, "n_sweeps": 4}
@@ -104,6 +105,10 @@ CASES: dict[str, Case] = {
         for name, arguments in GP_CASES.items()
     },
     "ensemble": Case(GPClassifier, {"ensemble": True}, np.exp(MANY), np.tile(Y, 3)),
+    "relevance": Case(GPClassifier, {"relevance": True}, NOISY, np.tile(Y, 3)),
+    "relevance, an average for two classes": Case(
+        GPClassifier, {"relevance": True, "ensemble": True}, np.exp(NOISY), np.minimum(np.tile(Y, 3), 1)
+    ),
     "ensemble, two classes": Case(GPClassifier, {"ensemble": True}, MANY, np.minimum(np.tile(Y, 3), 1)),
     **{
         name: Case(FewShotClassifier, rows=UNIT if "unit rows" in name else X, learner=learner)

@@ -10,6 +10,7 @@ CHAINS: dict[str, Any] = {"n_chains": 5, "n_sweeps": 5}
 ESTIMATORS = [
     GPClassifier(),
     GPClassifier(likelihood="softmax", kernel="rbf"),
+    GPClassifier(ensemble=True, relevance=True),
     TreeGPClassifier(),
     TreeGPClassifier(strategy="shared_root", **CHAINS),
     TreeGPClassifier(strategy="session", **CHAINS),

@@ -167,7 +167,7 @@ def test_the_objective_of_a_candidate(
     latents = dense.leave_one_out(problem, sites)
     log_prior = -0.5 * np.log(lengthscale) ** 2 - 0.5 * np.log(outputscale / 10) ** 2
     model = Model(likelihood, inference, likelihood_temperature=tau, prior_mean=prior_mean)
-    found, _ = search(n_classes, rules, objective)._score(model, lengthscale, outputscale, None)
+    found, _ = search(n_classes, rules, objective)._score(model, lengthscale, outputscale, [None])
     for candidate, rule in zip(found, rules, strict=True):
         if rule == "plug_in":
             means = latents.mean[0].T

@@ -8,6 +8,7 @@ from sureshot.gaussian.features import FeaturePosterior, FeaturePrior
 from sureshot.inference.label_regression import (
     label_targets,
     leave_one_out_path,
+    leave_one_out_residuals,
     regression_log_evidence,
     regression_sites,
 )
@@ -108,3 +109,23 @@ def test_many_weak_rows_count() -> None:
     targets = torch.stack([1 - 2 * y, 2 * y - 1]).to(torch.float64)
     expected = torch.linalg.solve(A, (targets * weight) @ features, left=False)
     torch.testing.assert_close(regressed(features, y, weight, 1.0)[0].weights, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_residuals_are_those_of_the_path() -> None:
+    features, y, weight = problem()
+    gram = features @ features.mT
+    ratio = torch.tensor(0.3, dtype=torch.float64)
+    path = leave_one_out_path(*eigen(gram, weight), y, 3, weight, ratio[None])
+    residual, variance = leave_one_out_residuals(gram, ratio, y, 3, weight)
+    torch.testing.assert_close(residual, label_targets(y, 3, weight)[0] - path.latent[0])
+    torch.testing.assert_close(variance, path.variance[0] / path.scale + ratio)
+
+
+def test_gradients_of_residuals() -> None:
+    features, y, weight = problem()
+    ratio = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+
+    def residuals(features: torch.Tensor, ratio: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return leave_one_out_residuals(features @ features.mT, ratio, y, 3, weight)
+
+    assert torch.autograd.gradcheck(residuals, (features.requires_grad_(), ratio), atol=1e-7)

@@ -138,6 +138,18 @@ class GPFitted(Fitted):
         )
 
     @property
+    def relevance(self) -> np.ndarray:
+        """Factors of the columns (D,), the average of the members'; 0 for columns that none looks at."""
+        if self.precomputed:
+            return np.ones(self.columns.n_features)
+        found = np.zeros(self.columns.n_features)
+        for plan in (member.plan for member in self.members):
+            found[plan.scaling.kept] += plan.weight * (
+                1.0 if plan.scaling.relevance is None else plan.scaling.relevance
+            )
+        return found
+
+    @property
     def precomputed(self) -> bool:
         """Whether X is the kernel matrix."""
         return isinstance(self.reader, MatrixReader)
@@ -177,7 +189,10 @@ def fit_members(
 def _fit_member(
     settings: Settings, plan: Plan, support: Support, averaged: bool, tuned: bool
 ) -> tuple[Member, Tensor | None]:
-    """A member, and of an average its probabilities (C, N) of the rows if they are left out, where it knows them."""
+    """A member, and of an average its probabilities (C, N) of the rows if they are left out, where it knows them.
+
+    Relevance has been learnt from all rows: predictions of one that is left out would be flattered.
+    """
     n_rows, width = support.x.shape
     explicit = feature_map(plan.kernel, width)
     finite = None if explicit is None else explicit.rank
@@ -203,7 +218,7 @@ def _fit_member(
         )
         if plan.rule == "plug_in" and tuned:
             plan = _with_temperature(settings, plan, support, conditioned)
-        if averaged and conditioned.sites is not None:
+        if averaged and conditioned.sites is not None and plan.scaling.relevance is None:
             mean, variance = (part / plan.temperature**k for k, part in enumerate(conditioned.leave_one_out(), 1))
             likelihood = plan.model.predictive_likelihood()
             probabilities = likelihood.predict(mean, variance, plan.rule)[: support.n_classes]
@@ -226,7 +241,10 @@ def _of_average(members: Sequence[Member], left_out: Sequence[Tensor | None], su
 
 
 def _with_temperature(settings: Settings, plan: Plan, support: Support, conditioned: Conditioned) -> Plan:
-    """The plan with the temperature that predicts left-out labels best, by the posterior of all rows."""
+    """The plan with the temperature that predicts left-out labels best, by the posterior of all rows.
+
+    Relevance has seen these labels, which makes for a smaller one: the temperature that was found without them is kept.
+    """
     if conditioned.sites is None:
         return plan
     mean, variance = conditioned.leave_one_out()
@@ -235,6 +253,8 @@ def _with_temperature(settings: Settings, plan: Plan, support: Support, conditio
     usable = support.usable
     total = float(usable.sum())
     score = float((usable * pointwise).sum() / total) if total > 0 else plan.score
+    if plan.scaling.relevance is not None:
+        return replace(plan, temperature=max(temperature, plan.temperature))
     return replace(plan, temperature=temperature, score=score)
 
 

@@ -46,7 +46,7 @@ _PREFIX_KERNEL = "kernel."
 _PREFIX_POSTERIOR = "posterior."
 _BY_LABEL = ("class_weight", "class_prior")
 """Arguments that may be a dict by label."""
-_OF_OLDER_FILES = {"ensemble": False, "class_prior": "support"}
+_OF_OLDER_FILES = {"ensemble": False, "relevance": False, "class_prior": "support"}
 """Arguments that older files lack."""
 _ENTRIES: dict[str, Any] = {
     "kernel": dict,

@@ -26,6 +26,7 @@ from sureshot.likelihoods.base import PredictiveRule
 COMMENSURATE_COLUMNS = 8
 ADDITIVE = "additive_matern32"
 ADDITIVE_COLUMNS = 64  # at most: it takes so many times as long as the others
+RELEVANCE_KERNEL = "matern32"  # by which columns get length-scales of their own; smoother ones stop at poorer maxima
 # Temperature of the plug-in rule where every class has a single row and the output scale is the default: the
 # geometric mean of the best ones on one-shot tasks (docs/results/one-shot-defaults.md).
 ONE_SHOT_TEMPERATURE = {
@@ -103,7 +104,9 @@ def families_for(
         kernel = kernel.to_gpytorch()
     if isinstance(kernel, Kernel):
         return (Family(lambda _: copy.deepcopy(kernel).double(), (1.0,), ONE_SHOT_TEMPERATURE_ELSEWHERE),)
-    families = tuple(named_family(name, x) for name in (automatic_kernels(x) if kernel == "auto" else (kernel,)))
+    names = automatic_kernels(x) if kernel == "auto" else (kernel,)
+    by_column = {RELEVANCE_KERNEL if kernel == "auto" else kernel} & set(LENGTHSCALE_NAMES)
+    families = tuple(replace(named_family(name, x), per_column=name in by_column) for name in names)
     further: tuple[Family, ...] = ()
     if several:
         if 1 < x.shape[1] <= ADDITIVE_COLUMNS and not is_unit_norm(x):

@@ -67,7 +67,17 @@ def choose_plans(
         objective = "leave_one_out" if settings.objective == "auto" else settings.objective
         rng = np.random.default_rng(settings.seed)
         with one_thread():  # the subset is small by construction
-            found = tune(support, families, stand_ins, rules, objective, rng, settings.n_jobs, settings.averages)
+            found = tune(
+                support,
+                families,
+                stand_ins,
+                rules,
+                objective,
+                rng,
+                settings.n_jobs,
+                settings.averages,
+                settings.relevance,
+            )
     plans = [_plan(setting, models[0], scaling) for setting in found]
     return [
         (plan, support if plan.scaling is scaling else Support.of(rows, n_classes, plan.scaling, settings.device))
@@ -84,6 +94,8 @@ def _plan(found: Setting, default: Model, scaling: Scaling) -> Plan:
         scaling = scaling.weighted(found.column_weights.cpu().numpy())
     if found.ranks is not None:
         scaling = replace(scaling, ranks=found.ranks)
+    if found.relevance is not None:
+        scaling = replace(scaling, relevance=found.relevance.cpu().numpy())
     return Plan(scaling, found.kernel, model, found.rule, found.temperature, found.score, found.weight)
 
 

@@ -24,18 +24,20 @@ RARE = 0.7
 
 @dataclass(frozen=True)
 class Scaling:
-    """A fixed map of the columns: an affine one, and after it what `Ranks` has learnt of the standardised columns."""
+    """A fixed map of the columns: affine, then what `Ranks` has learnt of standardised columns, then factors."""
 
     kept: np.ndarray  # (D_kept,) int64, the columns that vary
     mean: np.ndarray  # (D_kept,), subtracted
     scale: np.ndarray  # (D_kept,), then divided by
     ranks: Ranks | None = None
+    relevance: np.ndarray | None = None  # (D_kept,), mean square 1
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """Map raw inputs (n, D) to kernel inputs (n, D_kept)."""
         with np.errstate(over="ignore"):
             scaled = within_range((x[:, self.kept] - self.mean) / self.scale)
-        return scaled if self.ranks is None else self.ranks(scaled)
+        mapped = scaled if self.ranks is None else self.ranks(scaled)
+        return mapped if self.relevance is None else mapped * self.relevance
 
     def weighted(self, weights: np.ndarray) -> Scaling:
         """The map followed by a factor for each column."""

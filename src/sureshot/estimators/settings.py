@@ -40,6 +40,7 @@ class Settings:
     likelihood_temperature: float
     prior_mean: float
     ensemble: bool
+    relevance: bool
     class_weight: Any
     class_prior: Any
     n_chains: int
@@ -69,7 +70,8 @@ class Settings:
                 f"prior_mean must be a finite number; got {mean!r}. It is not learned: softmax and one-vs-each do not "
                 "depend on it; for the others compare a few values by leave_one_out_score_."
             )
-        given["ensemble"] = bool(check_choice("ensemble", given["ensemble"], (True, False)))
+        for name in ("ensemble", "relevance"):
+            given[name] = bool(check_choice(name, given[name], (True, False)))
         check_jobs(given["n_jobs"])
         weights = given["class_weight"]
         if not (isinstance(weights, Mapping | NoneType) or (isinstance(weights, str) and weights == "balanced")):

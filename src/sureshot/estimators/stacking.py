@@ -47,13 +47,13 @@ def cross_fitted(
     return torch.stack(found)
 
 
-def row_folds(y: Tensor) -> Tensor:
+def row_folds(y: Tensor, n_folds: int = FOLDS) -> Tensor:
     """A fold (N,) for each row: the rows of a class are dealt in turn, in their order."""
     folds = torch.empty_like(y)
     dealt = 0
     for label in y.unique():
         rows = (y == label).nonzero().squeeze(-1)
-        folds[rows] = (torch.arange(len(rows), device=y.device) + dealt) % FOLDS
+        folds[rows] = (torch.arange(len(rows), device=y.device) + dealt) % n_folds
         dealt += len(rows)
     return folds
 

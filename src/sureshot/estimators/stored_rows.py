@@ -49,6 +49,8 @@ def scaling_arrays(scaling: Scaling) -> dict[str, Any]:
     arrays = {"scaling.kept": kept, "scaling.mean": scaling.mean, "scaling.scale": scaling.scale}
     if scaling.ranks is not None:
         arrays |= {"scaling.knots": scaling.ranks.knots, "scaling.scores": scaling.ranks.scores}
+    if scaling.relevance is not None:
+        arrays["scaling.relevance"] = scaling.relevance
     return arrays
 
 
@@ -101,7 +103,7 @@ def read_scaling(artifact: Artifact, n_columns: int) -> Scaling:
     ).values()
     if (len(kept) and (kept.min() < 0 or kept.max() >= n_columns)) or not (scale > 0).all():
         raise ArtifactError(f"{artifact.path}: the scaling does not fit the columns; save the model again.")
-    return Scaling(kept, mean, scale, _read_ranks(artifact, len(kept)))
+    return Scaling(kept, mean, scale, _read_ranks(artifact, len(kept)), _read_relevance(artifact, len(kept)))
 
 
 def _read_ranks(artifact: Artifact, n_columns: int) -> Ranks | None:
@@ -112,6 +114,15 @@ def _read_ranks(artifact: Artifact, n_columns: int) -> Ranks | None:
     if not knots.shape[1] or (np.diff(knots) < 0).any() or (np.diff(scores) < 0).any():
         raise ArtifactError(f"{artifact.path}: the ranks of the columns are malformed; save the model again.")
     return Ranks(knots, scores)
+
+
+def _read_relevance(artifact: Artifact, n_columns: int) -> np.ndarray | None:
+    if "scaling.relevance" not in artifact.arrays:
+        return None
+    relevance = require(artifact, {"scaling.relevance": ("float64", (n_columns,))})["scaling.relevance"]
+    if not (relevance >= 0).all():
+        raise ArtifactError(f"{artifact.path}: the columns' relevance is negative; save the model again.")
+    return relevance
 
 
 def that_predicts(place: str, build: Callable[[], FittedKind]) -> FittedKind:

@@ -9,8 +9,9 @@ log prior that decides where the labels cannot (one example per class). Two kind
 * the logistic or softmax likelihood by Laplace's method, for the kernel families that label regression ranks highest,
   walked uphill on a lattice of length-scale and output scale from the length-scale that it likes best.
 
-The best of each family and likelihood are averaged, with weights by what they say of left-out labels (`stacking`), the
-families that are not climbed by label regression alone.
+With `relevance` the best family is tried with a length-scale for each column, too, if that pays. The best of each
+family and likelihood are averaged, with weights by what they say of left-out labels (`stacking`), the families that are
+not climbed by label regression alone.
 Where one is to be chosen, a candidate other than the default (Laplace with the default rule) must win by more than two
 standard errors of the paired difference in log probability; otherwise the more stable default is kept. (One standard
 error is the usual rule, Breiman et al. 1984, but the winner here is the best of many.)
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -33,6 +34,7 @@ from torch import Tensor
 
 from sureshot.estimators.conditioning import Model, condition
 from sureshot.estimators.ranks import Ranks
+from sureshot.estimators.relevance import Relevance, can_be_learnt, is_gain, learn_relevance
 from sureshot.estimators.stacking import cross_fitted, row_folds, stacking_weights
 from sureshot.estimators.support import Support, tuning_subset
 from sureshot.estimators.temperature import fit_rule, plug_in_temperatures, smoothed_score
@@ -50,6 +52,7 @@ DEFAULT_OUTPUT_SCALE = 10.0
 LENGTHSCALE_SPREAD = 1.0
 OUTPUT_SCALE_SPREAD = 1.0
 
+NEAREST_LENGTHSCALES = 3  # common ones that are tried where columns have their own
 MAX_CLIMBS = 3  # families that are tried with Laplace's method where one setting is chosen
 MAX_CLIMBS_OF_AVERAGE = 4
 TUNING_RANK_TOLERANCE = 1e-7  # relative eigenvalue below which a direction does not change a choice
@@ -69,6 +72,7 @@ class Setting:
     score: float  # mean leave-one-out log probability in nats; NaN where no row could be left out
     column_weights: Tensor | None = None  # (D,), of the chosen family
     ranks: Ranks | None = None  # of the chosen family
+    relevance: Tensor | None = None  # (D,), of the chosen family
     weight: float = 1.0  # its share of an average
 
 
@@ -95,14 +99,21 @@ class Family:
     default_temperature: float  # of the plug-in rule at the default scales, where the support cannot tell
     column_weights: Tensor | None = None  # (D,), multiply the columns before the kernel sees them
     ranks: Ranks | None = None  # takes the place of the columns before the kernel sees them
+    per_column: bool = False  # whether columns may be tried with length-scales of their own
+    relevance: Relevance | None = None  # which then weighs the columns after all that
     # As `build`, without GPyTorch's modules: making those takes longer than a small matrix. The search evaluates it.
     expression: Callable[[float], Expression] | None = None
 
     def inputs(self, x: Tensor) -> Tensor:
-        """The columns as the kernel sees them."""
+        """The columns as the kernel sees them, before relevance."""
         if self.ranks is not None:
             return torch.from_numpy(self.ranks(x.cpu().numpy())).to(x)
         return x if self.column_weights is None else x * self.column_weights
+
+    def views(self, x: Tensor) -> tuple[Tensor, ...]:
+        """What the kernel sees when rows are left out: the columns, or of relevance those for each fold of the rows."""
+        inputs = self.inputs(x)
+        return (inputs,) if self.relevance is None else self.relevance.views(inputs)
 
 
 def tune(
@@ -114,6 +125,7 @@ def tune(
     rng: np.random.Generator,  # chooses the subset of a large support
     n_jobs: int | None = None,  # families searched at once
     average: bool = False,
+    relevance: bool = False,  # whether columns may have length-scales of their own
 ) -> tuple[Setting, ...]:
     """The best setting for a support, or several to be averaged, the heaviest first.
 
@@ -125,6 +137,10 @@ def tune(
     average = average and objective != "evidence" and len(families) > 1 and bool((usable > 0).any())
     searches = [Search(subset, k, family, rules, objective) for k, family in enumerate(families)]
     climbing = screened(searches, MAX_CLIMBS_OF_AVERAGE if average else MAX_CLIMBS, n_jobs)
+    if relevance and objective != "evidence":
+        further = with_relevance(searches)
+        climbing = [*climbing, *further]
+        families += tuple(search.family for search in further)
     found = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(search.candidates)(models) for search in climbing)
     candidates = list(itertools.chain.from_iterable(found))
     if average:
@@ -143,16 +159,18 @@ def tune(
     total = float(usable.sum())
     return tuple(
         Setting(
-            kernel=scaled(families[chosen.family].build(chosen.lengthscale), chosen.output_scale),
+            kernel=scaled(family.build(chosen.lengthscale), chosen.output_scale),
             model=chosen.model,
             rule=chosen.rule,
             temperature=chosen.temperature,
             score=float((usable * chosen.pointwise).sum()) / total if total else math.nan,
-            column_weights=families[chosen.family].column_weights,
-            ranks=families[chosen.family].ranks,
+            column_weights=family.column_weights,
+            ranks=family.ranks,
+            relevance=None if family.relevance is None else family.relevance.weights,
             weight=weight,
         )
         for weight, chosen in weighted
+        for family in [families[chosen.family]]
     )
 
 
@@ -185,6 +203,30 @@ def screened(searches: list[Search], most: int, n_jobs: int | None) -> list[Sear
     return [searches[k] for k in sorted(kept)]
 
 
+def with_relevance(searches: list[Search]) -> list[Search]:
+    """A further search with a length-scale for each column, if it leaves all others behind in label regression.
+
+    Which family the columns' length-scales are learnt by hardly matters: of those that may, the best.
+    """
+    free = [search for search in searches if search.family.per_column]
+    if not free or not can_be_learnt(free[0].support):
+        return []
+    base = max(free, key=lambda search: search.best_regression().objective)
+    family, support, equal = base.family, base.support, base.best_regression()
+    assert family.expression is not None
+    learnt = learn_relevance(
+        replace(support, x=family.inputs(support.x)),
+        family.expression(equal.lengthscale),
+        equal.model.noise / equal.output_scale,
+    )
+    distances = {value: abs(math.log(value * learnt.level / equal.lengthscale)) for value in family.lengthscales}
+    nearest = sorted(sorted(distances, key=distances.__getitem__)[:NEAREST_LENGTHSCALES])
+    weighted = replace(family, relevance=learnt, lengthscales=tuple(nearest))
+    search = Search(support, len(searches), weighted, base.rules, base.objective)
+    best = max((other.best_regression() for other in searches), key=lambda candidate: candidate.objective)
+    return [search] if is_gain(search.best_regression().pointwise - best.pointwise, support.usable) else []
+
+
 def choose(candidates: list[Candidate], default: Candidate, usable: Tensor, objective: str) -> Candidate:
     """The best candidate if it beats the default by more than two standard errors, else the default."""
     best = max(candidates, key=lambda candidate: candidate.objective)
@@ -200,7 +242,11 @@ def choose(candidates: list[Candidate], default: Candidate, usable: Tensor, obje
 
 
 class Search:
-    """Scores one kernel family on one support, keeping each length-scale's decomposition and features."""
+    """Scores one kernel family on one support, keeping each length-scale's decompositions and features.
+
+    There is one of each for every view of the rows. A family has one view, but with relevance one for each fold, of
+    which only the rows of this fold count.
+    """
 
     def __init__(
         self, support: Support, index: int, family: Family, rules: tuple[PredictiveRule, ...], objective: str
@@ -210,8 +256,8 @@ class Search:
         self.family = family
         self.rules = rules
         self.objective = objective
-        self._decompositions: dict[float, tuple[Tensor, Tensor]] = {}
-        self._bases: dict[float, Tensor] = {}
+        self._decompositions: dict[float, list[tuple[Tensor, Tensor]]] = {}
+        self._bases: dict[float, list[Tensor]] = {}
         self._regressions: list[Candidate] | None = None
 
     def candidates(self, models: tuple[Model, ...]) -> list[Candidate]:
@@ -231,8 +277,11 @@ class Search:
         """Where label regression predicts best: the start of the climb."""
         if len(self.family.lengthscales) == 1 or not bool((self.support.usable > 0).any()):
             return min(self.family.lengthscales, key=lambda value: abs(math.log(value / DEFAULT_LENGTHSCALE)))
-        model = Model("gaussian", "exact")
-        return max(self.label_regression(model), key=lambda candidate: candidate.objective).lengthscale
+        return self.best_regression().lengthscale
+
+    def best_regression(self) -> Candidate:
+        """Where label regression predicts best."""
+        return max(self.label_regression(Model("gaussian", "exact")), key=lambda candidate: candidate.objective)
 
     def label_regression(self, model: Model) -> list[Candidate]:
         """The best noise level at each length-scale on the way uphill from the natural one, by the plug-in rule.
@@ -266,12 +315,15 @@ class Search:
         )
         visited: dict[tuple[int, int], list[Candidate]] = {}
         support = self.support
-        dual: Tensor | None = support.x.new_zeros(support.n_classes, len(support.y))  # the prior mean
+        zeros = support.x.new_zeros(support.n_classes, len(support.y))  # the prior mean
+        duals: list[Tensor | None] = [zeros] * (
+            1 if self.family.relevance is None else len(self.family.relevance.left_out)
+        )
 
         def objective(at: tuple[int, int]) -> float:
-            nonlocal dual
+            nonlocal duals
             if at not in visited:
-                visited[at], dual = self._score(model, lengths[at[0]], scales[at[1]], dual)
+                visited[at], duals = self._score(model, lengths[at[0]], scales[at[1]], duals)
             return max(candidate.objective for candidate in visited[at])
 
         objective(position)
@@ -284,22 +336,23 @@ class Search:
             position = better
 
     def _score(
-        self, model: Model, lengthscale: float, output_scale: float, start: Tensor | None
-    ) -> tuple[list[Candidate], Tensor | None]:
+        self, model: Model, lengthscale: float, output_scale: float, starts: list[Tensor | None]
+    ) -> tuple[list[Candidate], list[Tensor | None]]:
         support = self.support
-        features = self._basis(lengthscale) * math.sqrt(output_scale)
-        means = self.rules == ("plug_in",)
-        fitted = condition(
-            model,
-            features,
-            support.y,
-            support.n_classes,
-            support.weight,
-            start=start,
-            only_means=means,
-            tolerance=TUNING_TOLERANCE,
-        )
-        mean, variance = fitted.leave_one_out()
+        fits = [
+            condition(
+                model,
+                basis * math.sqrt(output_scale),
+                support.y,
+                support.n_classes,
+                support.weight,
+                start=start,
+                only_means=self.rules == ("plug_in",),
+                tolerance=TUNING_TOLERANCE,
+            )
+            for basis, start in zip(self._basis(lengthscale), starts, strict=True)
+        ]
+        mean, variance = (self._by_rows(parts) for parts in zip(*(fit.leave_one_out() for fit in fits), strict=True))
         log_prior = _log_normal(lengthscale, DEFAULT_LENGTHSCALE, LENGTHSCALE_SPREAD) + _log_normal(
             output_scale, DEFAULT_OUTPUT_SCALE, OUTPUT_SCALE_SPREAD
         )
@@ -309,34 +362,35 @@ class Search:
                 model.predictive_likelihood(), mean, variance, support, rule, self.family.default_temperature
             )
             value = (
-                fitted.log_evidence
+                fits[0].log_evidence
                 if self.objective == "evidence"
                 else float((support.usable * pointwise).sum()) + log_prior
             )
             candidates.append(
                 Candidate(self.index, lengthscale, output_scale, model, rule, temperature, pointwise, value)
             )
-        return candidates, fitted.dual
+        return candidates, [fit.dual for fit in fits]
 
     def _regress(self, model: Model, lengthscale: float, rule: PredictiveRule = "plug_in") -> Candidate:
         support = self.support
         ratios = support.x.new_tensor(NOISE_RATIOS)
-        path = leave_one_out_path(
-            *self._decomposition(lengthscale), support.y, support.n_classes, support.weight, ratios
-        )
+        paths = [
+            leave_one_out_path(*decomposition, support.y, support.n_classes, support.weight, ratios)
+            for decomposition in self._decomposition(lengthscale)
+        ]
+        latent = self._by_rows([path.latent for path in paths])
         likelihood = model.predictive_likelihood()
         if rule == "plug_in":
-            temperatures, pointwise = plug_in_temperatures(
-                likelihood, path.latent, support, self.family.default_temperature
-            )
+            temperatures, pointwise = plug_in_temperatures(likelihood, latent, support, self.family.default_temperature)
         else:
-            probabilities = likelihood.predict(path.latent, path.variance.unsqueeze(1).expand_as(path.latent), rule)
+            variance = self._by_rows([path.variance for path in paths])
+            probabilities = likelihood.predict(latent, variance.unsqueeze(1).expand_as(latent), rule)
             temperatures = torch.ones_like(ratios)
             pointwise = smoothed_score(probabilities.clamp_min(1e-300).log(), support)
         log_prior = _log_normal(lengthscale, DEFAULT_LENGTHSCALE, LENGTHSCALE_SPREAD)
         values = (support.usable * pointwise).sum(-1) + log_prior
         best = int(values.argmax())
-        scale = max(float(path.scale[best]), 1e-6)
+        scale = max(sum(float(path.scale[best]) for path in paths) / len(paths), 1e-6)
         return Candidate(
             self.index,
             lengthscale,
@@ -348,25 +402,36 @@ class Search:
             float(values[best]),
         )
 
-    def _decomposition(self, lengthscale: float) -> tuple[Tensor, Tensor]:
+    def _by_rows(self, parts: Sequence[Tensor]) -> Tensor:
+        """What each view says of all rows (..., N), of every row by its own view."""
+        relevance = self.family.relevance
+        if relevance is None:
+            return parts[0]
+        return torch.stack(list(parts), -1).gather(-1, relevance.folds.expand_as(parts[0]).unsqueeze(-1)).squeeze(-1)
+
+    def _decomposition(self, lengthscale: float) -> list[tuple[Tensor, Tensor]]:
         """Eigenvalues and vectors of the weighted kernel matrix at unit output scale."""
         if lengthscale not in self._decompositions:
             root = self.support.weight.sqrt()
             with torch.no_grad():
                 kernel = (self.family.expression or self.family.build)(lengthscale)
-                gram = evaluate(kernel, self.family.inputs(self.support.x))
-                eigenvalues, basis = torch.linalg.eigh(root[:, None] * gram * root)
-            self._decompositions[lengthscale] = eigenvalues, basis
+                grams = [evaluate(kernel, view) for view in self.family.views(self.support.x)]
+                self._decompositions[lengthscale] = [
+                    tuple(torch.linalg.eigh(root[:, None] * gram * root)) for gram in grams
+                ]
         return self._decompositions[lengthscale]
 
-    def _basis(self, lengthscale: float) -> Tensor:
+    def _basis(self, lengthscale: float) -> list[Tensor]:
         """Features of the support at unit output scale."""
         if lengthscale not in self._bases:
-            eigenvalues, basis = self._decomposition(lengthscale)
-            kept = eigenvalues > TUNING_RANK_TOLERANCE * eigenvalues[-1]
-            features = basis[:, kept] * eigenvalues[kept].sqrt() / self.support.weight.sqrt()[:, None]
-            self._bases[lengthscale] = features
+            self._bases[lengthscale] = [
+                self._features(eigenvalues, basis) for eigenvalues, basis in self._decomposition(lengthscale)
+            ]
         return self._bases[lengthscale]
+
+    def _features(self, eigenvalues: Tensor, basis: Tensor) -> Tensor:
+        kept = eigenvalues > TUNING_RANK_TOLERANCE * eigenvalues[-1]
+        return basis[:, kept] * eigenvalues[kept].sqrt() / self.support.weight.sqrt()[:, None]
 
 
 def scaled(kernel: Kernel, output_scale: float) -> Kernel:

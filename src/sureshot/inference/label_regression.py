@@ -6,7 +6,7 @@ share one factorisation. Two uses differ in the prior mean: deep kernel transfer
 class falls back to its frequency, and a class without rows to -1 (`label_targets`).
 
 Leave-one-out latents are closed-form too, so kernels can be compared at the cost of one eigendecomposition each:
-`leave_one_out_path`.
+`leave_one_out_path`. `leave_one_out_residuals` has them at one noise level, with their gradient in the kernel matrix.
 
 References: Rasmussen & Williams 2006, sections 2.2, 5.4.2 and 6.5; Rifkin & Klautau 2004; Patacchiola et al. 2020.
 """
@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from sureshot.gaussian.prior import Prior
 from sureshot.gaussian.sites import Sites
@@ -102,3 +104,40 @@ def leave_one_out_path(
     scale = (scaled * solved).sum((-2, -1)) / (weight.sum() * n_classes)
     variance = scale[:, None] * (1 / diagonal - noise_ratios[:, None]).clamp_min(0) / weight
     return LabelRegressionPath(targets - solved / diagonal.unsqueeze(1) / root, variance, scale)
+
+
+def leave_one_out_residuals(
+    gram: Tensor,  # (N, N), K at unit output scale
+    noise_ratio: Tensor,  # (), noise variance divided by output scale
+    y: Tensor,  # (N,)
+    n_classes: int,
+    weight: Tensor,  # (N,)
+) -> tuple[Tensor, Tensor]:
+    """Targets less their leave-one-out means (C, N), and their variance (N,) in units of the output scale.
+
+    Differentiable once in kernel matrix and noise, by one factor and one inverse.
+    """
+    targets, mean = label_targets(y, n_classes, weight)
+    root = weight.sqrt()
+    noisy = root[:, None] * gram * root + torch.diag(noise_ratio.expand_as(root))
+    solved, diagonal = _Solved.apply(noisy, (targets - mean[:, None]) * root)
+    variance = (1 / diagonal - noise_ratio).clamp_min(0) / weight + noise_ratio
+    return solved / diagonal / root, variance
+
+
+class _Solved(torch.autograd.Function):
+    """``B^-1 t`` (C, N) of vectors t, and the diagonal (N,) of ``B^-1``; ``d B^-1 = - B^-1 dB B^-1``."""
+
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
+        inverse = torch.cholesky_inverse(torch.linalg.cholesky(matrix))
+        solved = vectors @ inverse
+        ctx.save_for_backward(inverse, solved)
+        return solved, inverse.diagonal().clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, of_solved: Tensor, of_diagonal: Tensor) -> tuple[Tensor, None]:
+        inverse, solved = ctx.saved_tensors
+        outer = solved.mT @ (of_solved @ inverse)
+        return -(outer + outer.mT) / 2 - (inverse * of_diagonal) @ inverse, None

@@ -1,0 +1,141 @@
+"""One length-scale for each column: weights of columns, learnt from the support, under which noise stops to count.
+
+The logarithms of the weights climb the leave-one-out log density of label regression, whose gradient is in closed
+form, from the best kernel with one length-scale. A normal prior shrinks them towards that kernel, whose strength is
+chosen of a few.
+
+So many numbers fit what is random in the rows they are learnt from, and their leave-one-out predictions are flattered.
+Hence weights are learnt again without each fold of the rows (cross-fitting), and whatever is asked of left-out rows is
+asked of the weights that have not seen them: the prior's strength, whether there is a gain at all, the scales and
+temperatures under every likelihood, and a member's share of an average.
+
+References: MacKay 1994 and Neal 1996 (automatic relevance determination); Rasmussen & Williams 2006, section 5.4.2
+(leave-one-out density); Cawley & Talbot 2010 (how many length-scales overfit such a criterion).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.optimize import minimize
+from torch import Tensor
+
+from sureshot.estimators.stacking import row_folds
+from sureshot.estimators.support import Support
+from sureshot.inference.label_regression import leave_one_out_residuals
+from sureshot.kernels import Expression, evaluate, is_unit_norm
+
+MIN_ROWS = 50  # that can be left out: with fewer, gains are not told from luck
+MAX_COLUMNS = 300
+FOLDS = 3
+SPREADS = (0.3, 0.6)  # standard deviations of the logarithms of weights
+MAX_STEPS = 10  # of each climb; later ones fit what is random
+MIN_GAIN = 1.0  # standard errors of a gain from which on weights are used
+_LARGEST_LOG_WEIGHT = 8.0
+_NOISE_RATIOS = (1e-4, 32.0)  # the least and the largest
+
+
+@dataclass(frozen=True)
+class Relevance:
+    """Factors of columns, their mean square 1."""
+
+    weights: Tensor  # (D,)
+    level: float  # of the weights before their mean square was 1, relative to columns that count alike
+    left_out: Tensor  # (F, D), learnt without the rows of a fold
+    folds: Tensor  # (N,), from 0
+
+    def views(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Columns (N, D) weighted as each fold is to be scored."""
+        return tuple(x * weights for weights in self.left_out)
+
+
+def can_be_learnt(support: Support) -> bool:
+    """Whether there are rows enough and columns to choose among; directions of unit length are no columns."""
+    n_columns = support.x.shape[1]
+    n_rows = int((support.usable > 0).sum())
+    return 1 < n_columns <= MAX_COLUMNS and n_rows >= MIN_ROWS and not is_unit_norm(support.x)
+
+
+def learn_relevance(
+    support: Support,  # its rows as the kernel sees them
+    kernel: Expression,  # of columns that count alike
+    noise_ratio: float,  # noise variance divided by output scale, where the climb starts
+) -> Relevance:
+    """Weights of the columns, by all rows and without each fold of them."""
+    folds = row_folds(support.y, FOLDS)
+    seen = [_part(support, folds != fold) for fold in range(FOLDS)]
+    start = np.append(np.zeros(support.x.shape[1]), math.log(noise_ratio))
+    points, path = [start] * FOLDS, []
+    for spread in SPREADS:  # a weaker prior starts where the stronger one has led to
+        points = [_climbed(part, kernel, point, spread) for part, point in zip(seen, points, strict=True)]
+        path.append((_of_left_out_folds(support, kernel, points, folds), spread, points))
+    _, spread, points = max(path, key=lambda step: step[0])
+    whole = _climbed(support, kernel, np.mean(points, axis=0), spread)
+    weights = torch.from_numpy(np.stack([whole, *points]))[:, :-1].to(support.x).exp()
+    level = weights.square().mean(1, keepdim=True).sqrt()
+    weights = weights / level
+    return Relevance(weights[0], float(level[0]), weights[1:], folds)
+
+
+def is_gain(difference: Tensor, usable: Tensor) -> bool:
+    """Whether log probabilities (N,) of left-out rows are larger by more than the standard error says."""
+    gains = (usable * difference)[usable > 0]
+    return float(gains.sum()) > MIN_GAIN * float(gains.std()) * math.sqrt(len(gains))
+
+
+def left_out_density(
+    support: Support,
+    kernel: Expression,
+    point: Tensor,  # (D + 1,), logarithms of the weights and of the ratio of noise to output scale
+) -> Tensor:
+    """Leave-one-out log density of a class's targets, the mean over classes, at the best output scale."""
+    return _density(*_residuals(support, kernel, point), support.usable)
+
+
+def _climbed(support: Support, kernel: Expression, start: np.ndarray, spread: float) -> np.ndarray:
+    """A point (D + 1,) uphill from another, by density and prior."""
+
+    def loss(point: np.ndarray) -> tuple[float, np.ndarray]:
+        free = torch.from_numpy(point).to(support.x).requires_grad_()
+        with torch.enable_grad():
+            value = 0.5 * (free[:-1] / spread).square().sum() - left_out_density(support, kernel, free)
+        (gradient,) = torch.autograd.grad(value, free)
+        return value.item(), gradient.cpu().numpy()
+
+    heaviest = max(1.0, float(support.weight.max()))  # a row that counts for many has less noise than others
+    noise = [math.log(ratio * heaviest) for ratio in _NOISE_RATIOS]
+    bounds = [(-_LARGEST_LOG_WEIGHT, _LARGEST_LOG_WEIGHT)] * (len(start) - 1) + [(noise[0], noise[1])]
+    found: np.ndarray = minimize(
+        loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": MAX_STEPS}
+    ).x
+    return found
+
+
+def _of_left_out_folds(support: Support, kernel: Expression, points: list[np.ndarray], folds: Tensor) -> float:
+    """The density where each row meets the point that was found without its fold."""
+    residual = support.x.new_empty(support.n_classes, len(support.y))
+    variance = support.x.new_empty(len(support.y))
+    for fold, point in enumerate(points):
+        inside = folds == fold
+        found = _residuals(support, kernel, torch.from_numpy(point).to(support.x))
+        residual[:, inside], variance[inside] = found[0][:, inside], found[1][inside]
+    return float(_density(residual, variance, support.usable))
+
+
+def _residuals(support: Support, kernel: Expression, point: Tensor) -> tuple[Tensor, Tensor]:
+    gram = evaluate(kernel, support.x * point[:-1].exp())
+    return leave_one_out_residuals(gram, point[-1].exp(), support.y, support.n_classes, support.weight)
+
+
+def _density(residual: Tensor, variance: Tensor, usable: Tensor) -> Tensor:
+    """Of normal residuals (C, N) whose variances (N,) are known but for a factor, which is the best."""
+    total = usable.sum()
+    scale = (usable * residual.square().mean(0) / variance).sum() / total
+    return -0.5 * ((usable * variance.log()).sum() + total * (1 + (2 * math.pi * scale).log()))
+
+
+def _part(support: Support, rows: Tensor) -> Support:
+    return Support(support.x[rows], support.y[rows], support.weight[rows], support.n_classes)
