@@ -82,7 +82,7 @@ class _Seen(NamedTuple):
         precision = torch.diag_embed(weight) - (half / total * weight).unsqueeze(-1) * weight.unsqueeze(-2)
         square = torch.where(omega > 0, SHIFT * seen / omega, 0).sum(-1) - (seen.sum(-1, keepdim=True) * both).sum(-1)
         volume = (omega * half).log1p().sum(-1) + total.squeeze(-1).log()
-        ones = torch.eye(omega.shape[-1]).to(omega) + 1
+        ones = torch.eye(omega.shape[-1], dtype=omega.dtype) + 1
         return cls(half.unsqueeze(-1) * ones, precision, seen - weight * both, -0.5 * (square + volume))
 
     def of_latents(self, signs: Tensor) -> tuple[Tensor, Tensor]:
@@ -114,7 +114,7 @@ class Sparse(NamedTuple):
         """Given the Polya-Gamma variables (M, P)."""
         seen = _Seen.of(features, features.slots(omega))
         precision, pulled = _summed(features.phi, *seen.of_latents(features.signs))
-        return _solved(omega, precision + torch.eye(precision.shape[-1]).to(precision), pulled, seen.constant.sum(-1))
+        return _solved(omega, precision + torch.eye(precision.shape[-1], dtype=precision.dtype), pulled, seen.constant.sum(-1))
 
     @property
     def variables(self) -> dict[str, Tensor]:
@@ -170,7 +170,7 @@ class Sparse(NamedTuple):
 
         From their features (M, Q, m) and the variances of their own (M, Q).
         """
-        each = torch.eye(n_latents).to(phi).expand(*own.shape, -1, -1)
+        each = torch.eye(n_latents, dtype=phi.dtype).expand(*own.shape, -1, -1)
         solved = torch.linalg.solve_triangular(self.factor, _weighted(each, phi).flatten(1, 2).mT, upper=False)
         mean = times_vector(solved.mT, self.whitened).view(*own.shape, n_latents)
         solved = solved.unflatten(-1, (-1, n_latents))
@@ -187,7 +187,7 @@ class Sparse(NamedTuple):
         ]
         mean, covariance = (torch.cat(part, 1) for part in zip(*parts, strict=True))
         precision, pulled = _Seen.of(features, features.slots(self.omega)).of_latents(features.signs)
-        rest = torch.eye(covariance.shape[-1]).to(covariance) - covariance @ precision
+        rest = torch.eye(covariance.shape[-1], dtype=covariance.dtype) - covariance @ precision
         mean = torch.linalg.solve(rest, (mean - times_vector(covariance, pulled)).unsqueeze(-1)).squeeze(-1)
         covariance = torch.linalg.solve(rest, covariance)
         covariance.diagonal(dim1=-2, dim2=-1).add_(features.own.unsqueeze(-1))
@@ -273,7 +273,7 @@ class Sparse(NamedTuple):
     def _contrasts(self, features: Features, omega: Tensor) -> tuple[Tensor, Tensor]:
         """Means (M, N G) and covariances (M, N G, N G) of all contrasts of some rows, given the variables (M, N, G)."""
         seen = _Seen.of(features, omega)
-        kept = torch.eye(omega.shape[-1]).to(omega) - seen.covariance @ seen.precision
+        kept = torch.eye(omega.shape[-1], dtype=omega.dtype) - seen.covariance @ seen.precision
         weighted = _weighted(kept @ features.signs, features.phi).flatten(1, 2)
         solved = torch.linalg.solve_triangular(self.factor, weighted.mT, upper=False)
         mean = times_vector(solved.mT, self.whitened) + times_vector(seen.covariance, seen.pulled).flatten(1)
