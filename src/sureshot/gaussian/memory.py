@@ -61,4 +61,4 @@ def entries_by_inducing(n_particles: int, n_rows: float, n_inducing: float, n_la
     As measured where all rows come in one batch.
     """
     of_rows = n_rows * (n_inducing + n_latents**2)
-    return n_particles * (8 * of_rows + 4 * (n_inducing * n_latents) ** 2)
+    return n_particles * (8 * of_rows + 10 * (n_inducing * n_latents) ** 2)

@@ -114,7 +114,8 @@ class Sparse(NamedTuple):
         """Given the Polya-Gamma variables (M, P)."""
         seen = _Seen.of(features, features.slots(omega))
         precision, pulled = _summed(features.phi, *seen.of_latents(features.signs))
-        return _solved(omega, precision + torch.eye(precision.shape[-1], dtype=precision.dtype), pulled, seen.constant.sum(-1))
+        precision.diagonal(dim1=-2, dim2=-1).add_(1)
+        return _solved(omega, precision, pulled, seen.constant.sum(-1))
 
     @property
     def variables(self) -> dict[str, Tensor]:
