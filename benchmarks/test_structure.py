@@ -3,8 +3,8 @@
 Run: ``pytest benchmarks/test_structure.py --benchmark-only``. Times are processor time of the one thread, so that
 other work on the machine disturbs them less. ``extra_info`` holds milliseconds beside the aim, and for the growth in
 the number of rows the exponent that is fitted to the times: 2 where a datum costs O(N^2), 3 where it costs a new
-factorisation. Of several threads it holds the wall time of one divided by theirs, both taken in turn in one run, and
-how many processors they kept busy.
+factorisation, 0 where it costs the same after any number of rows, as through inducing inputs. Of several threads it
+holds the wall time of one divided by theirs, both taken in turn in one run, and how many processors they kept busy.
 """
 
 from __future__ import annotations
@@ -28,17 +28,21 @@ from sureshot.structure.smc import SmcSettings, SmcState, extended, rejuvenated
 N_COLUMNS, N_PARTICLES = 8, 32
 AIM_MS = 50.0  # of one more datum at 300 rows
 SIZES = (100, 200, 400, 800, 1600)
+N_INDUCING = 50
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def weighed(n: int, n_particles: int = N_PARTICLES) -> tuple[SmcState, torch.Tensor, torch.Tensor]:
-    """Particles with n rows, of kernels of the prior; and a row more."""
+def weighed(
+    n: int, n_particles: int = N_PARTICLES, n_inducing: int | None = None
+) -> tuple[SmcState, torch.Tensor, torch.Tensor]:
+    """Particles with n rows, of kernels of the prior, seen through some of the rows if wanted; and a row more."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(n + 1, N_COLUMNS, generator=generator, dtype=torch.float64)
     y = (x[:, 0] + 0.5 * torch.randn(n + 1, generator=generator, dtype=torch.float64) > 0).long()
-    state = SmcState.start(KernelPrior(Grammar(), N_COLUMNS), n_particles, 2, generator)
+    inducing = None if n_inducing is None else x[:n_inducing]
+    state = SmcState.start(KernelPrior(Grammar(), N_COLUMNS), n_particles, 2, generator, inducing=inducing)
     for part in torch.arange(n).split(100):
         state, _ = extended(state, x[part], y[part], 2, generator)
     return state, x[n:], y[n:]
@@ -51,10 +55,11 @@ def test_one_more_datum(benchmark: Any) -> None:
     benchmark.extra_info |= {"milliseconds": 1e3 * benchmark.stats.stats.median, "aim": AIM_MS}
 
 
-def test_growth_of_a_datum(benchmark: Any) -> None:
+@pytest.mark.parametrize("n_inducing", [None, N_INDUCING])
+def test_growth_of_a_datum(benchmark: Any, n_inducing: int | None) -> None:
     times = []
     for n in SIZES:
-        state, x, y = weighed(n, 8)
+        state, x, y = weighed(n, 8, n_inducing)
         spent = []
         for _ in range(7):
             begin = time.process_time()
@@ -79,6 +84,28 @@ def test_proposals(benchmark: Any, n: int) -> None:
     places = range(N_PARTICLES)
     benchmark(lambda: data.proposed(state.latent, places, state.particles).log_likelihood)
     benchmark.extra_info["milliseconds a particle"] = 1e3 * benchmark.stats.stats.median / N_PARTICLES
+
+
+@pytest.mark.parametrize("n", [500, 1000])
+def test_through_inducing_inputs(benchmark: Any, n: int) -> None:
+    """One more datum, and one sweep of moves, beside those of kernels that are seen whole."""
+    spent: dict[int | None, list[tuple[float, float]]] = {None: [], N_INDUCING: []}
+    for n_inducing, times in spent.items():
+        state, x, y = weighed(n, 8, n_inducing)
+        for _ in range(3):
+            begin = time.process_time()
+            extended(state, x, y, 2, torch.Generator().manual_seed(1))
+            middle = time.process_time()
+            rejuvenated(state, torch.Generator().manual_seed(1), SmcSettings())
+            times.append((middle - begin, time.process_time() - middle))
+    (whole, swept_whole), (datum, swept) = (np.min(times, axis=0) for times in spent.values())
+    benchmark.extra_info |= {
+        "milliseconds of a datum": 1e3 * datum,
+        "milliseconds of a sweep": 1e3 * swept,
+        "ratio of a datum": datum / whole,
+        "ratio of a sweep": swept / swept_whole,
+    }
+    benchmark.pedantic(lambda: None)
 
 
 @pytest.mark.parametrize("n", [250, 500, 1000, 2000])

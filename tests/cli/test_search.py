@@ -165,12 +165,20 @@ def test_a_window_says_how_many_rows_are_drawn(moons: Path, run: Run) -> None:
     assert "5 of 48 rows are drawn" in result.stderr
 
 
+def test_kernels_are_seen_through_inducing_inputs(moons: Path, tmp_path: Path, run: Run) -> None:
+    arguments = ("search", moons / "plain.csv", "-t", "side", *QUICK, "--inducing", 6, "-o", tmp_path / "m", "--json")
+    found = json.loads(run(*arguments).stdout)
+    assert found["kept"] == found["rows"]
+    assert KernelSearchClassifier.load(tmp_path / "m")._fitted.state.inducing.shape == (6, 2)
+
+
 def test_too_many_rows_are_refused_at_once(tmp_path: Path, run: Run) -> None:
     np.savez(tmp_path / "many.npz", X=np.random.default_rng(0).normal(size=(4000, 2)), y=np.arange(4000) % 2)
     result = run("search", tmp_path / "many.npz", "-o", tmp_path / "m")
     assert result.exit_code == 1
     assert "3200 rows and 32 particles would take about" in result.stderr
     assert "window=1000" in result.stderr
+    assert "n_inducing=100" in result.stderr
     assert not (tmp_path / "m").exists()
 
 

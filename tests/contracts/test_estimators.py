@@ -79,6 +79,7 @@ TREE_CASES: dict[str, dict[str, Any]] = {
 SEARCH_CASES: dict[str, dict[str, Any]] = {
     "kernel search": {"n_particles": 4, "n_rejuvenation": 1},
     "kernel search, two classes": {"n_particles": 4, "grammar": "paper", "representation": "whitened"},
+    "kernel search, inducing inputs": {"n_particles": 4, "n_rejuvenation": 1, "n_inducing": 5},
     "kernel search, one structure": {"n_particles": 3, "structure": "LINEAR + PERIODIC", "schedule": [4, 10]},
 }
 

@@ -325,8 +325,9 @@ def test_outliers_between_the_rows_are_found_under_a_line_too() -> None:
     assert np.mean(unknown[:, None] > known) > 0.7
 
 
-def test_files_pickles_and_copies_go_on_as_the_model_does(tmp_path: Path) -> None:
-    model = made(callback=print_nothing, window=35, schedule=[9, 9]).fit(X, Y)
+@pytest.mark.parametrize("n_inducing", [None, 7, 38])
+def test_files_pickles_and_copies_go_on_as_the_model_does(n_inducing: int | None, tmp_path: Path) -> None:
+    model = made(callback=print_nothing, window=35, schedule=[9, 9], n_inducing=n_inducing).fit(X, Y)
     model.save(tmp_path / "model")
     joblib.dump(model, tmp_path / "joblib")
     others = [KernelSearchClassifier.load(tmp_path / "model"), copy_of(model), joblib.load(tmp_path / "joblib")]
@@ -405,6 +406,9 @@ def test_weights_are_copies() -> None:
         ({"n_particles": 0}, "n_particles must be a positive integer; got 0"),
         ({"n_rejuvenation": -1}, "n_rejuvenation must be an integer of at least 0"),
         ({"window": 0}, "window must be a positive integer"),
+        ({"n_inducing": 0}, "n_inducing must be a positive integer; got 0"),
+        ({"n_inducing": 2.5}, r"n_inducing must be a positive integer; got 2\.5"),
+        ({"n_inducing": 9, "representation": "whitened"}, "n_inducing needs representation='collapsed'"),
         ({"grammar": "papre"}, r"no grammar 'papre' \(did you mean 'paper'\?\)"),
         ({"grammar": {}}, "grammar must be a Grammar or one of 'default', 'paper'"),
         ({"representation": "white"}, "representation must be one of 'collapsed', 'whitened'"),
@@ -433,6 +437,94 @@ def test_too_many_rows_are_refused_with_what_to_try() -> None:
     assert within.steps_[-1].n_rows == 250
 
 
+def test_with_as_many_inducing_inputs_as_rows_kernels_are_seen_whole() -> None:
+    """Where nothing is moved: moves draw other numbers."""
+    exact, model = (made(n_rejuvenation=0, n_inducing=most) for most in (None, 100))
+    for one in (exact, model):
+        for part in (slice(0, 15), slice(15, 16), slice(16, 40)):
+            one.partial_fit(X[part], Y[part])
+    same_answers(exact, model)
+    for one in (exact, model):
+        one.remove(X[5:6])
+    same_answers(exact, model)
+    assert torch.equal(model._fitted.state.inducing.sort(0).values, model._fitted.state.x.sort(0).values)
+    alone = [made(n_inducing=most).partial_fit(X[Y == 0], Y[Y == 0], classes=[0, 1]) for most in (None, 100)]
+    for of_rows in ("predict_proba", "outlier_score"):
+        first, second = (getattr(one, of_rows)(QUERIES) for one in alone)
+        np.testing.assert_allclose(first, second, atol=1e-8)
+
+
+def same_answers(first: KernelSearchClassifier, second: KernelSearchClassifier) -> None:
+    assert second.log_evidence_ == pytest.approx(first.log_evidence_, abs=1e-8)
+    assert second.predictive_ == first.predictive_
+    np.testing.assert_allclose(second.predict_proba(QUERIES), first.predict_proba(QUERIES), atol=1e-6)
+    np.testing.assert_allclose(second.outlier_score(QUERIES), first.outlier_score(QUERIES), atol=1e-8)
+
+
+def test_inducing_inputs_are_chosen_anew_when_as_many_rows_have_come() -> None:
+    model, found = made(n_inducing=6), []
+    for k in range(8):
+        model.partial_fit(X[5 * k : 5 * k + 5], Y[5 * k : 5 * k + 5])
+        found.append(model._fitted.state.inducing)
+    assert [len(one) for one in found] == [5] + [6] * 7
+    chosen = [k for k in range(1, 8) if not torch.equal(found[k], found[k - 1])]
+    assert chosen == [1, 3, 7], "at 10, 20 and 40 rows"
+    assert model.score(X, Y) > 0.7
+
+
+@pytest.mark.parametrize("settings", [{}, {"window": 30}, {"structure": "SQUARED-EXPONENTIAL"}])
+def test_through_inducing_inputs_classes_come_and_go(settings: dict[str, Any]) -> None:
+    model = made(n_inducing=8, **settings)
+    model.partial_fit(X[Y == 0][:5], Y[Y == 0][:5]).partial_fit(X[:20], Y[:20])
+    model.partial_fit(X[20:30], Y[20:30] + 1).partial_fit(X[30:], Y[30:])
+    assert model.classes_.tolist() == [0, 1, 2]
+    model.forget([1])
+    p = model.predict_proba(QUERIES)
+    assert p.shape == (20, 2)
+    np.testing.assert_allclose(p.sum(1), 1)
+    np.testing.assert_allclose(model.predict_proba(QUERIES[:1]), p[:1], atol=1e-10)
+    assert np.isfinite(model.outlier_score(QUERIES)).all()
+    assert (model.uncertainty(QUERIES).total >= 0).all()
+    model.forget([2])
+    np.testing.assert_array_equal(model.predict_proba(QUERIES), 1)
+
+
+@pytest.mark.parametrize("predictive", ["integral", "stacked", "plug_in"])
+def test_every_rule_predicts_through_inducing_inputs(predictive: str) -> None:
+    x, y = make_moons(300, noise=0.15, random_state=3)
+    model = made(n_inducing=25, predictive=predictive).fit(x[:200], y[:200])
+    assert model.predictive_ == predictive
+    assert model.score(x[200:], y[200:]) > 0.9
+
+
+def test_more_rows_are_seen_through_inducing_inputs() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2100, 2))
+    y = (x[:, 0] > 0).astype(int)
+    structure = "SQUARED-EXPONENTIAL"
+    model = made(n_rejuvenation=0, n_inducing=10, predictive="integral", structure=structure).fit(x, y)
+    assert model.steps_[-1].n_rows == 2100
+    assert model.score(x, y) > 0.9
+    with pytest.raises(MemoryError, match=r"window=1000\), see kernels through inducing inputs \(n_inducing=100\)"):
+        made().fit(x, y)
+    with pytest.raises(
+        MemoryError,
+        match=r"600 inducing inputs .* at most 2000 weights \(inducing inputs times .*: take a smaller n_in",
+    ):
+        made(n_inducing=600).fit(x, np.arange(2100) % 4)
+
+
+def test_files_from_before_there_were_inducing_inputs(model: KernelSearchClassifier, tmp_path: Path) -> None:
+    model.save(tmp_path / "model")
+    artifact = load_artifact(tmp_path / "model")
+    header = {name: value for name, value in artifact.header.items() if name not in ("format", "kind", "version")}
+    del header["settings"]["n_inducing"]
+    save_artifact(tmp_path / "old", artifact.kind, header, dict(artifact.arrays))
+    old = KernelSearchClassifier.load(tmp_path / "old")
+    assert old.n_inducing is None
+    np.testing.assert_array_equal(old.predict_proba(QUERIES), model.predict_proba(QUERIES))
+
+
 def test_constant_columns_are_ignored_with_one_warning() -> None:
     wide = np.c_[X, np.ones(40), np.zeros(40)]
     with pytest.warns(UserWarning, match="ignored 2 constant columns of 4") as caught:
@@ -459,17 +551,21 @@ def test_wild_cells_give_proper_probabilities(value: float, standardize: bool) -
 DEEP = " x ".join(8 * ["LINEAR"])
 
 
-@pytest.mark.parametrize("representation", ["collapsed", "whitened"])
+@pytest.mark.parametrize(
+    "latents", [{"representation": "collapsed"}, {"representation": "whitened"}, {"n_inducing": 6}]
+)
 @pytest.mark.parametrize("structure", [None, DEEP])
 @pytest.mark.parametrize("window", [None, 9])
-def test_streams_that_kill_all_particles_go_on(representation: str, structure: str | None, window: int | None) -> None:
+def test_streams_that_kill_all_particles_go_on(
+    latents: dict[str, Any], structure: str | None, window: int | None
+) -> None:
     """Columns of 1e150 behind a first batch as usual, a cell of 1e30, equal rows far away with other labels."""
     x, y = X.copy(), Y.copy()
     x[8:11] *= 1e150
     x[14, 1] = 1e30
     x[18:24], y[18:24] = 1e30 * x[18], [0, 1, 0, 1, 0, 1]
     x[26:32], y[26:32] = 50 * x[26], [0, 1, 0, 1, 0, 1]
-    model = made(representation=representation, structure=structure, window=window, n_rejuvenation=1)
+    model = made(**latents, structure=structure, window=window, n_rejuvenation=1)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for begin in range(0, 40, 8):

@@ -100,6 +100,9 @@ Structure = Annotated[
 ]
 Grammar = Annotated[str, typer.Option(help="default, paper.")]
 Window = Annotated[int | None, typer.Option(min=1, help="Keep the latest rows only, so many.")]
+Inducing = Annotated[
+    int | None, typer.Option(min=1, help="See kernels through so many inducing inputs: for more than 2,000 rows.")
+]
 Rejuvenation = Annotated[
     int | None,
     typer.Option(min=0, help="Sweeps of moves after each batch; by default 6 while there are few rows, then 2."),

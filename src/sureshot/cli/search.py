@@ -40,6 +40,7 @@ def search(
     structure: options.Structure = None,
     grammar: options.Grammar = "default",
     window: options.Window = None,
+    inducing: options.Inducing = None,
     rejuvenation: options.Rejuvenation = None,
     schedule: options.Schedule = "logarithmic",
     batches: options.Batches = None,
@@ -91,6 +92,7 @@ def search(
             schedule=_schedule(schedule),
             structure=structure,
             window=window,
+            n_inducing=inducing,
             random_state=seed,
             n_jobs=jobs,
         )
@@ -203,7 +205,10 @@ def _schedule(text: str) -> str | list[int]:
 
 @contextmanager
 def _watched(model: KernelSearchClassifier, rows: Rows, quiet: bool) -> Iterator[None]:
-    """A progress bar that the model's callback moves: a batch costs about the square of the rows behind it."""
+    """A progress bar that the model's callback moves.
+
+    A batch costs about the square of the rows behind it, or what is in proportion to them through inducing inputs.
+    """
     import numpy as np
 
     from sureshot.estimators.search_settings import SearchSettings
@@ -212,7 +217,8 @@ def _watched(model: KernelSearchClassifier, rows: Rows, quiet: bool) -> Iterator
     most = settings.window or len(rows.table.row_ids)
     sizes = np.concatenate([settings.batches(min(len(part), most)) for part in rows.parts])
     behind = np.minimum(sizes.cumsum(), most)
-    shares = iter(np.square(behind).cumsum() / np.square(behind).sum())
+    costs = np.square(behind) if settings.n_inducing is None else behind
+    shares = iter(costs.cumsum() / costs.sum())
     numbers = count(1)
     with console.progress(f"the first of {len(sizes)} batches", quiet) as update:
         model.callback = lambda step: update(_line(step, next(numbers)), float(next(shares, 1.0)))

@@ -46,6 +46,10 @@ class KernelSearchClassifier(IncrementalClassifier):
     window : int or None, default=None
         How many of the latest rows to keep; None keeps all, up to 2,000 comparisons of classes. Rows of one call have
         no order among themselves: of more than the window, some are drawn.
+    n_inducing : int or None, default=None
+        Through how many inducing inputs kernels are seen (FITC): time and memory are then in proportion to the rows,
+        which may be more. They are all rows up to so many, then centres of k-means, chosen anew whenever as many rows
+        have come as they were chosen from. None sees kernels whole. Goes with ``window``.
     standardize : bool, default=True
         Whether columns are standardised, by the rows up to the first call with two classes, for good.
     predictive : {"auto", "integral", "stacked", "plug_in"}, default="auto"
@@ -105,6 +109,7 @@ class KernelSearchClassifier(IncrementalClassifier):
         schedule: Any = "logarithmic",
         structure: str | None = None,
         window: int | None = None,
+        n_inducing: int | None = None,
         standardize: bool = True,
         predictive: str = "auto",
         random_state: Any = None,
@@ -118,6 +123,7 @@ class KernelSearchClassifier(IncrementalClassifier):
         self.schedule = schedule
         self.structure = structure
         self.window = window
+        self.n_inducing = n_inducing
         self.standardize = standardize
         self.predictive = predictive
         self.random_state = random_state

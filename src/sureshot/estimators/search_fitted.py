@@ -24,7 +24,8 @@ from sureshot.estimators.settings import in_bytes, memory_budget
 from sureshot.estimators.threads import one_thread
 from sureshot.estimators.uncertainty import entropy
 from sureshot.estimators.validation import LabelledRows
-from sureshot.gaussian.memory import AT_ONCE, entries_by_particles
+from sureshot.gaussian.memory import AT_ONCE, entries_by_inducing, entries_by_particles
+from sureshot.inference.inducing import kmeans_inducing
 from sureshot.kernels import Expression
 from sureshot.likelihoods.quadrature import displacement, standard_normal_points
 from sureshot.networks.seeds import generator_for
@@ -32,7 +33,6 @@ from sureshot.structure.canonical import canonical
 from sureshot.structure.grammar import KernelPrior
 from sureshot.structure.one_class import one_class_probabilities
 from sureshot.structure.prediction import averaged_probabilities, distance_from_rows, moments, unexplained_variance
-from sureshot.structure.rejuvenation_data import Data
 from sureshot.structure.removal import without
 from sureshot.structure.smc import SmcState, settled, smc_step
 from sureshot.structure.structure import Structure
@@ -82,6 +82,7 @@ class SearchFitted(Fitted):
     steps: tuple[SearchStep, ...]
     seed: int
     chosen: Chosen = INTEGRAL
+    inducing_for: int = 0  # rows that may come before inducing inputs are chosen anew
     weights: Tensor = field(init=False)  # (M,)
 
     def __post_init__(self) -> None:
@@ -127,8 +128,9 @@ class SearchFitted(Fitted):
     @property
     def queries_at_once(self) -> int:
         """See `Fitted.queries_at_once`."""
-        n_latents = 1 if self.state.n_classes == 2 else self.state.n_classes
-        per_query = len(self.state.particles) * (3 * len(self.state.contrasts) + n_latents) * n_latents
+        state, n_latents = self.state, 1 if self.state.n_classes == 2 else self.state.n_classes
+        data = len(state.contrasts) if state.inducing is None else len(state.inducing) * n_latents
+        per_query = len(state.particles) * (3 * data + n_latents) * n_latents
         return max(1, AT_ONCE // max(1, per_query))
 
     def inputs(self, kept: np.ndarray) -> Tensor:
@@ -203,7 +205,7 @@ class SearchFitted(Fitted):
         self, rows: LabelledRows, classes: np.ndarray, callback: Callback | None, n_jobs: int | None
     ) -> SearchFitted:
         """With more rows, in the batches of the schedule, and as many classes."""
-        state, steps, kept = self.state, list(self.steps), self.rows
+        steps, kept = list(self.steps), self.rows
         generator = generator_for(self.seed, "batch", len(steps))
         window = self.settings.window
         most = rows.weight.sum() if window is None else min(rows.weight.sum(), window)
@@ -211,11 +213,12 @@ class SearchFitted(Fitted):
         rows = _shuffled(_repeated(rows), generator)
         if window is not None:
             rows = _part(rows, slice(max(0, len(rows.y) - window), None))
-        if self.waits and len(np.unique(np.concatenate([self.rows.y, rows.y]))) == 1:
-            return self._waiting(rows, classes, callback)
         x, y = inputs_of(rows.x, self.scaling), torch.from_numpy(rows.y)
+        if self.waits and len(np.unique(np.concatenate([self.rows.y, rows.y]))) == 1:
+            return self._waiting(rows, x, classes, callback)
         begin, drawn_anew = 0, False
         with one_thread():
+            state, inducing_for = self._seen_through(self.state, x)
             for size in self.settings.batches(len(rows.y)):
                 if window is not None and len(kept.y) + size > window:
                     stays = np.arange(len(kept.y)) >= len(kept.y) + size - window
@@ -238,14 +241,24 @@ class SearchFitted(Fitted):
                     callback(step)
             if drawn_anew:
                 warnings.warn(_DRAWN_ANEW, RuntimeWarning, stacklevel=6)  # of `partial_fit`
-            return replace(self, classes=classes, rows=kept, steps=tuple(steps)).with_state(state).ruled()
+            found = replace(self, classes=classes, rows=kept, steps=tuple(steps), inducing_for=inducing_for)
+            return found.with_state(state).ruled()
 
-    def _waiting(self, rows: LabelledRows, classes: np.ndarray, callback: Callback | None) -> SearchFitted:
+    def _seen_through(self, state: SmcState, x: Tensor) -> tuple[SmcState, int]:
+        """With the inducing inputs that it has when rows x (B, D) come, and for how many more these are."""
+        most, window = self.settings.n_inducing, self.settings.window
+        if most is None or len(x) < self.inducing_for:
+            return state, max(0, self.inducing_for - len(x))
+        every = torch.cat([state.x, x])
+        every = every if window is None else every[-window:]
+        inducing = kmeans_inducing(every, torch.zeros(len(every), dtype=torch.int64), most)
+        return state.seen_through(inducing), len(every) if len(every) > most else 0
+
+    def _waiting(self, rows: LabelledRows, x: Tensor, classes: np.ndarray, callback: Callback | None) -> SearchFitted:
         """With rows of one class, from which nothing can be learnt until there are two."""
         kept = _part(rows, slice(0, None))
-        state = replace(
-            self.state, x=inputs_of(kept.x, self.scaling), y=torch.from_numpy(kept.y), n_classes=len(classes)
-        )
+        state = replace(self.state, x=x, y=torch.from_numpy(kept.y), n_classes=len(classes))
+        state, _ = self._seen_through(state, x[:0])
         m = len(state.particles)
         step = SearchStep(
             len(kept.y), (float(m),), tuple(range(m)), False, {}, state.log_evidence, tuple(posterior_of(state))
@@ -262,10 +275,12 @@ class SearchFitted(Fitted):
         left = _part(self.rows, rows)
         with one_thread():
             state = without(self.state, torch.from_numpy(rows), torch.from_numpy(stays))
+            state, inducing_for = replace(self, inducing_for=0)._seen_through(state, state.x[:0])
             state, info = settled(state, generator, self.settings.smc(n_jobs))
             if info.drawn_anew:
                 warnings.warn(_DRAWN_ANEW, RuntimeWarning, stacklevel=3)
-            fewer = replace(self, classes=self.classes[stays], rows=replace(left, y=number[left.y]))
+            left = replace(left, y=number[left.y])
+            fewer = replace(self, classes=self.classes[stays], rows=left, inducing_for=inducing_for)
             return fewer.with_state(state).ruled()
 
     def ruled(self) -> SearchFitted:
@@ -281,27 +296,38 @@ class SearchFitted(Fitted):
         n_rows = len(self.rows.y) + n_more
         if settings.window is not None:
             n_rows = min(n_rows, settings.window)
-        pairs = max(1, n_classes - 1)
-        n = n_rows * pairs
-        needed, available = 8.0 * entries_by_particles(settings.n_particles, n), memory_budget("auto")
-        if n <= MOST_CONTRASTS and needed <= available:
-            return
-        seconds = seconds_of_a_batch(settings.n_particles, settings.smc(None).n_sweeps, n)
+        pairs, latents = max(1, n_classes - 1), 1 if n_classes == 2 else n_classes
+        n, sweeps = n_rows * pairs, settings.smc(None).n_sweeps
         what = f"{n_rows:.0f} rows" + (f" of {n_classes} classes, {n:.0f} comparisons" if n_classes > 2 else "")
+        if settings.n_inducing is None:
+            size, unit = n, "comparisons"
+            needed = 8.0 * entries_by_particles(settings.n_particles, n)
+            seconds = seconds_of_a_batch(settings.n_particles, sweeps, n)
+            way_out = (
+                f"keep the latest rows only (window={MOST_CONTRASTS // (2 * pairs)}), see kernels through inducing "
+                f"inputs (n_inducing={min(100, MOST_CONTRASTS // latents)}), take fewer rows or particles,"
+            )
+        else:
+            most = min(settings.n_inducing, n_rows)
+            size, unit = most * latents, "weights (inducing inputs times classes)"
+            what += f", {most:.0f} inducing inputs"
+            needed = 8.0 * entries_by_inducing(settings.n_particles, n_rows, most, latents)
+            seconds = seconds_through_inducing(settings.n_particles, sweeps, n_rows, most, latents)
+            way_out = "take a smaller n_inducing, keep the latest rows only (window=), take fewer particles,"
+        available = memory_budget("auto")
+        if size <= MOST_CONTRASTS and needed <= available:
+            return
         raise MemoryError(
             f"a search over kernels with {what} and {settings.n_particles} particles would take about "
-            f"{in_bytes(needed)} and {_in_time(seconds)} for the last batch alone; at most {MOST_CONTRASTS} "
-            f"comparisons and {in_bytes(available)} may be used: keep the latest rows only "
-            f"(window={MOST_CONTRASTS // (2 * pairs)}), take fewer rows or particles, or use GPClassifier."
+            f"{in_bytes(needed)} and {_in_time(seconds)} for the last batch alone; at most {MOST_CONTRASTS} {unit} "
+            f"and {in_bytes(available)} may be used: {way_out} or use GPClassifier."
         )
 
     def with_state(self, state: SmcState) -> SearchFitted:
         """With another state, everything that follows from its particles computed anew: as it is after loading."""
-        latent = state.latent
-        if len(state.contrasts):
-            covariance = Data.of(state.prior, state.x, state.contrasts).covariance(state.particles)
-            latent = latent.given(range(len(state.particles)), covariance)
-        return replace(self, state=replace(state, latent=latent), log_evidence=state.log_evidence)
+        if len(state.contrasts) or state.inducing is not None:
+            state = state.recomputed()
+        return replace(self, state=state, log_evidence=state.log_evidence)
 
 
 def seconds_of_a_batch(n_particles: int, n_sweeps: int, n: float) -> float:
@@ -312,6 +338,14 @@ def seconds_of_a_batch(n_particles: int, n_sweeps: int, n: float) -> float:
     ``benchmarks/test_structure.py`` compares with any other; other work on the machine comes on top.
     """
     return n_particles * max(1, n_sweeps) * (4.5e-7 * n**2 + 1.5e-10 * n**3)
+
+
+def seconds_through_inducing(
+    n_particles: int, n_sweeps: int, n_rows: float, n_inducing: float, n_latents: int
+) -> float:
+    """The same where kernels are seen through inducing inputs, each latent by as many weights."""
+    of_row = 3e-7 * n_inducing + 5e-10 * (n_inducing * n_latents) ** 2
+    return n_particles * max(1, n_sweeps) * n_rows * of_row
 
 
 def first_fitted(training: TrainingSet, settings: SearchSettings, seed: int) -> SearchFitted:
@@ -328,9 +362,14 @@ def first_fitted(training: TrainingSet, settings: SearchSettings, seed: int) -> 
             prior.check(settings.structure)
         except ValueError as error:
             raise ValueError(f"structure: {error}") from error
-    generator = generator_for(seed, "particles")
     state = SmcState.start(
-        prior, settings.n_particles, len(training.classes), generator, settings.structure, settings.representation
+        prior,
+        settings.n_particles,
+        len(training.classes),
+        generator_for(seed, "particles"),
+        settings.structure,
+        settings.representation,
+        inducing=None if settings.n_inducing is None else torch.zeros(0, prior.width, dtype=torch.float64),
     )
     none = _part(training.rows, slice(0, 0))
     return fitted_of(replace(training, rows=none), scaling, settings, state, (), seed)

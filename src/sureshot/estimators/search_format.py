@@ -42,6 +42,10 @@ _VARIABLES: dict[str, dict[str, tuple[int | str | None, ...]]] = {
     "collapsed": {"omega": ("M", "P")},
     "whitened": {"eta": ("M", "P"), "step": ("M",)},
 }
+_INDUCING: dict[str, tuple[str, tuple[int | str | None, ...]]] = {
+    "inducing": ("float64", ("R", "D")),
+    "inducing_for": ("int64", (1,)),
+}
 _STACK = ("posterior", "regression", "scale")
 _SETTINGS: dict[str, Any] = {
     "n_particles": int,
@@ -51,6 +55,7 @@ _SETTINGS: dict[str, Any] = {
     "schedule": (str, list),
     "structure": (str, type(None)),
     "window": (int, type(None)),
+    "n_inducing": (int, type(None)),
     "standardize": bool,
     "predictive": str,
 }
@@ -87,6 +92,8 @@ def _write(parameters: Mapping[str, Any], fitted: SearchFitted) -> tuple[dict[st
         "contrasts": torch.stack([contrasts.row, contrasts.own, contrasts.other]).numpy(),
     }
     arrays |= {_PREFIX + name: part.numpy() for name, part in state.latent.variables.items()}
+    if state.inducing is not None:
+        arrays |= {"inducing": state.inducing.numpy(), "inducing_for": np.array([fitted.inducing_for])}
     return header, arrays
 
 
@@ -107,7 +114,7 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], SearchFitted]:
     classes, rows = read_rows(artifact, header)
     scaling = read_scaling(artifact, rows.x.shape[1])
     parameters = _parameters(artifact, header["settings"])
-    variables = _VARIABLES[parameters["representation"]]
+    variables, is_sparse = _VARIABLES[parameters["representation"]], parameters["n_inducing"] is not None
     arrays = require(
         artifact,
         {
@@ -115,8 +122,9 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], SearchFitted]:
             "particles.log_weights": ("float64", ("M",)),
             **{_PREFIX + name: ("float64", shape) for name, shape in variables.items()},
             "contrasts": ("int64", (3, "P")),
+            **(_INDUCING if is_sparse else {}),
         },
-        {"M": len(header["structures"])},
+        {"M": len(header["structures"]), "D": len(scaling.kept)},
     )
 
     def build() -> SearchFitted:
@@ -128,9 +136,8 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], SearchFitted]:
             prior.check(structure)
         numbers = torch.from_numpy(arrays["particles.numbers"]).split([1 + prior.size(one) for one in structures])
         contrasts = torch.from_numpy(arrays["contrasts"])
-        latent = empty_latents(len(structures), settings.representation, "logistic", len(classes)).restored(
-            {name: torch.from_numpy(arrays[_PREFIX + name]) for name in variables}
-        )
+        nothing = empty_latents(len(structures), settings.representation, "logistic", len(classes), is_sparse)
+        latent = nothing.restored({name: torch.from_numpy(arrays[_PREFIX + name]) for name in variables})
         if (contrasts < 0).any() or (contrasts[1:] >= len(classes)).any():
             raise ValueError("comparisons out of range")
         state = SmcState(
@@ -143,10 +150,13 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], SearchFitted]:
             latent,
             torch.from_numpy(arrays["particles.log_weights"]),
             header["log_evidence"],
+            inducing=torch.from_numpy(arrays["inducing"]) if is_sparse else None,
         )
         steps = tuple(_step(step) for step in header["steps"])
         fitted = fitted_of(training, scaling, settings, state, steps, header["seed"])
-        fitted = replace(fitted, temperature=header["temperature"]).with_state(state)
+        inducing_for = int(arrays["inducing_for"][0]) if is_sparse else 0
+        fitted = replace(fitted, temperature=header["temperature"], inducing_for=inducing_for)
+        fitted = fitted.with_state(state)
         return replace(fitted, chosen=_chosen(fitted.state, header["rule"], header["stack"]))
 
     fitted = that_predicts(artifact.path, build)
@@ -158,7 +168,8 @@ SEARCH_FORMAT = Format(KIND, _write, _read)
 
 
 def _parameters(artifact: Artifact, values: dict[str, Any]) -> dict[str, Any]:
-    """The constructor's arguments."""
+    """The constructor's arguments; files from before there was `n_inducing` have none."""
+    values = {"n_inducing": None, **values}
     if set(values) != set(_SETTINGS) or not all(isinstance(values[name], kind) for name, kind in _SETTINGS.items()):
         raise ArtifactError(f"{artifact.path}: malformed settings of the search; save the model again.")
     try:

@@ -23,11 +23,11 @@ from torch import Tensor
 
 from sureshot.estimators.temperature import TEMPERATURE_SPREAD
 from sureshot.likelihoods.base import PredictiveRule
-from sureshot.structure.collapsed import Collapsed
 from sureshot.structure.label_regression import LabelRegression, means_left_out
 from sureshot.structure.leave_one_out import LeftOut, left_out
 from sureshot.structure.prediction import averaged_probabilities, moments
 from sureshot.structure.smc import SmcState
+from sureshot.structure.whitened import Whitened
 
 SearchRule = Literal["integral", "plug_in", "stacked"]
 RULES: tuple[SearchRule, ...] = get_args(SearchRule)
@@ -93,7 +93,7 @@ def chosen_rule(
 
     Whitened latents say nothing of rows left out: "auto" is the integral, and the temperature 1.
     """
-    if not len(state.contrasts) or not isinstance(state.latent, Collapsed):
+    if not len(state.contrasts) or isinstance(state.latent, Whitened):
         return Chosen("plug_in") if predictive == "plug_in" else INTEGRAL
     if predictive == "integral":
         return INTEGRAL

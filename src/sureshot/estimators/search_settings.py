@@ -33,6 +33,7 @@ class SearchSettings:
     schedule: str | tuple[int, ...]
     structure: Structure | None
     window: int | None
+    n_inducing: int | None
     standardize: bool
     predictive: str
 
@@ -43,7 +44,10 @@ class SearchSettings:
         representation = check_choice("representation", arguments["representation"], get_args(Representation))
         if predictive == "stacked" and representation != "collapsed":
             raise ValueError("predictive='stacked' needs representation='collapsed': use 'auto' or 'integral'.")
-        window, structure, callback = arguments["window"], arguments["structure"], arguments.get("callback")
+        window, n_inducing = arguments["window"], arguments["n_inducing"]
+        if n_inducing is not None and representation != "collapsed":
+            raise ValueError("n_inducing needs representation='collapsed': leave one of them out.")
+        structure, callback = arguments["structure"], arguments.get("callback")
         if callback is not None and not callable(callback):
             raise ValueError(f"callback must be None or a function of a SearchStep; got {callback!r}.")
         return cls(
@@ -54,6 +58,7 @@ class SearchSettings:
             _schedule(arguments["schedule"]),
             None if structure is None else _structure(structure),
             None if window is None else count("window", window, 1),
+            None if n_inducing is None else count("n_inducing", n_inducing, 1),
             bool(check_choice("standardize", arguments["standardize"], (True, False))),
             predictive,
         )

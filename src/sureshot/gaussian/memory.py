@@ -53,3 +53,12 @@ def entries_by_particles(n_particles: int, n_contrasts: float) -> float:
     As measured where all rows come in one batch; with half of them in the last batch it is 6.6.
     """
     return 8 * n_particles * n_contrasts**2
+
+
+def entries_by_inducing(n_particles: int, n_rows: float, n_inducing: float, n_latents: int) -> float:
+    """Entries held while particles see N rows through inducing inputs, with latents of their own for each class.
+
+    As measured where all rows come in one batch.
+    """
+    of_rows = n_rows * (n_inducing + n_latents**2)
+    return n_particles * (8 * of_rows + 10 * (n_inducing * n_latents) ** 2)

@@ -28,7 +28,8 @@ from sureshot.likelihoods.quadrature import log_expected_sigmoid
 from sureshot.likelihoods.tilted import sample_tilted
 from sureshot.structure.links import LOGISTIC, Link
 
-_SHIFT = 0.5  # b, of a contrast that is positive
+SHIFT = 0.5
+"""b, of a contrast that is positive."""
 _LEAST_VARIANCE = 1e-12
 
 
@@ -55,7 +56,7 @@ class Collapsed(NamedTuple):
         """Given the Polya-Gamma variables."""
         root = omega.sqrt()
         factor = weighted_factors(covariance, root, out)
-        return cls(omega, factor, solve_vectors(factor, _SHIFT / root, upper=False))
+        return cls(omega, factor, solve_vectors(factor, SHIFT / root, upper=False))
 
     @property
     def variables(self) -> dict[str, Tensor]:
@@ -124,47 +125,20 @@ class Collapsed(NamedTuple):
         A datum whose prediction is not finite has weight zero.
         """
         mean, own = self.predicted(cross)
-        covariance = corner - own.mT @ own
-        log_weights, omega, whitened, pivots = (torch.empty_like(mean) for _ in range(4))
-        taken = torch.zeros_like(covariance)  # what data j' <= j take off it is ``taken[:, :, :j + 1]`` with itself
-        for j in range(corner.shape[-1]):
-            column = covariance[:, :, j] - times_vector(taken[:, :, :j], taken[:, j, :j])
-            known = mean[:, j].isfinite() & column[:, j].isfinite()
-            centre = torch.where(known, mean[:, j], 0)
-            variance = torch.where(known, column[:, j], 1).clamp_min(_LEAST_VARIANCE)
-            log_weights[:, j] = torch.where(known, log_expected_sigmoid(centre, variance), -math.inf)
-            omega[:, j] = weight = sample_polya_gamma(1, sample_tilted(centre, variance, generator), generator)
-            pivots[:, j] = pivot = 1 + weight * variance
-            gain = _SHIFT - weight * centre
-            whitened[:, j] = gain / (weight * pivot).sqrt()
-            mean = mean + column * (gain / pivot).unsqueeze(-1)
-            taken[:, :, j] = column * (weight / pivot).sqrt().unsqueeze(-1)
-        root = omega.sqrt()
-        corner_factor = root.unsqueeze(-1) * taken.tril(-1) + torch.diag_embed(pivots.sqrt())
+        new = seen_in_turn(mean, corner - own.mT @ own, generator)
+        root = new.omega.sqrt()
+        corner_factor = root.unsqueeze(-1) * new.taken.tril(-1) + torch.diag_embed(new.pivots.sqrt())
         factor = grown_triangle(self.factor, root.unsqueeze(-1) * own.mT, corner_factor)
-        parts = torch.cat([self.omega, omega], -1), factor, torch.cat([self.whitened, whitened], -1)
-        return Collapsed(*parts), log_weights
+        parts = torch.cat([self.omega, new.omega], -1), factor, torch.cat([self.whitened, new.whitened], -1)
+        return Collapsed(*parts), new.log_weights
 
-    def without(self, kept: Tensor, covariance: Tensor) -> tuple[Collapsed, Tensor]:
-        """With some data (P,) bool only, and the logarithms of the weights (M,) of never having seen the others.
-
-        The reverse of `extended`: one datum after another is integrated out with its variable, and the weight divided
-        by what was predicted for it.
-        """
-        places = (~kept).nonzero().flatten()
-        mean, own = self.predicted(covariance[:, :, places])
-        posterior, omega = covariance[:, places][:, :, places] - own.mT @ own, self.omega[:, places]
-        log_weights = torch.zeros_like(mean[:, :1]).sum(-1)
-        for j in range(len(places)):
-            w, v = omega[:, j], posterior[:, j, j]
-            share = (1 - w * v).clamp_min(_LEAST_VARIANCE)
-            gain = (w * mean[:, j] - _SHIFT) / share
-            column = posterior[:, :, j]
-            log_weights = log_weights - log_expected_sigmoid(mean[:, j] + v * gain, v / share)
-            mean = mean + column * gain.unsqueeze(-1)
-            posterior = posterior + (w / share)[:, None, None] * column.unsqueeze(-1) * column.unsqueeze(-2)
-        left = kept.nonzero().flatten()
-        return Collapsed.of(self.omega[:, left], covariance[:, left][:, :, left]), log_weights
+    def without(self, kept: Tensor, covariance: Tensor, left: Tensor) -> tuple[Collapsed, Tensor]:
+        """With some data (P,) bool only, and the logarithms of the weights (M,) of never having seen the others."""
+        gone = (~kept).nonzero().flatten()
+        mean, own = self.predicted(covariance[:, :, gone])
+        posterior = covariance[:, gone][:, :, gone] - own.mT @ own
+        log_weights = unseen_in_turn(mean, posterior, self.omega[:, gone]).sum(-1)
+        return Collapsed.of(self.omega[:, kept], left), log_weights
 
     def refreshed(
         self,
@@ -189,9 +163,66 @@ class Collapsed(NamedTuple):
         noise = torch.randn(2, *self.omega.shape, generator=generator, dtype=torch.float64)
         prior = times_vector(nearest_root(covariance), noise[0])
         seen = root * prior + noise[1]
-        gap = solve_vectors(self.factor, _SHIFT / root - seen, upper=False)
+        gap = solve_vectors(self.factor, SHIFT / root - seen, upper=False)
         gap = solve_vectors(self.factor.mT, gap, upper=True)
         return prior + times_vector(covariance, root * gap)
+
+
+class Taken(NamedTuple):
+    """What has come of M particles' B new data."""
+
+    log_weights: Tensor  # (M, B)
+    omega: Tensor  # (M, B)
+    whitened: Tensor  # (M, B), u
+    pivots: Tensor  # (M, B), squares of the diagonal of L
+    taken: Tensor  # (M, B, B): what data j' <= j take off the covariance is ``taken[:, :, :j + 1]`` with itself
+
+
+def seen_in_turn(
+    mean: Tensor,  # (M, B), of the contrasts given the data before
+    covariance: Tensor,  # (M, B, B)
+    generator: torch.Generator,
+) -> Taken:
+    """New data one after another, each weighed by its prediction, then drawn given its label, then its variable.
+
+    A datum whose prediction is not finite has weight zero.
+    """
+    log_weights, omega, whitened, pivots = (torch.empty_like(mean) for _ in range(4))
+    taken = torch.zeros_like(covariance)
+    for j in range(covariance.shape[-1]):
+        column = covariance[:, :, j] - times_vector(taken[:, :, :j], taken[:, j, :j])
+        known = mean[:, j].isfinite() & column[:, j].isfinite()
+        centre = torch.where(known, mean[:, j], 0)
+        variance = torch.where(known, column[:, j], 1).clamp_min(_LEAST_VARIANCE)
+        log_weights[:, j] = torch.where(known, log_expected_sigmoid(centre, variance), -math.inf)
+        omega[:, j] = weight = sample_polya_gamma(1, sample_tilted(centre, variance, generator), generator)
+        pivots[:, j] = pivot = 1 + weight * variance
+        gain = SHIFT - weight * centre
+        whitened[:, j] = gain / (weight * pivot).sqrt()
+        mean = mean + column * (gain / pivot).unsqueeze(-1)
+        taken[:, :, j] = column * (weight / pivot).sqrt().unsqueeze(-1)
+    return Taken(log_weights, omega, whitened, pivots, taken)
+
+
+def unseen_in_turn(
+    mean: Tensor,  # (M, B), of the contrasts given all data, themselves included
+    covariance: Tensor,  # (M, B, B)
+    omega: Tensor,  # (M, B)
+) -> Tensor:
+    """The reverse: logarithms of the weights (M, B) of data that are integrated out with their variables, in turn.
+
+    Each is one divided by what is then predicted for the datum.
+    """
+    log_weights = torch.zeros_like(mean)
+    for j in range(mean.shape[-1]):
+        w, v = omega[:, j], covariance[:, j, j]
+        share = (1 - w * v).clamp_min(_LEAST_VARIANCE)
+        gain = (w * mean[:, j] - SHIFT) / share
+        column = covariance[:, :, j]
+        log_weights[:, j] = -log_expected_sigmoid(mean[:, j] + v * gain, v / share)
+        mean = mean + column * gain.unsqueeze(-1)
+        covariance = covariance + (w / share)[:, None, None] * column.unsqueeze(-1) * column.unsqueeze(-2)
+    return log_weights
 
 
 def nearest_root(covariance: Tensor) -> Tensor:

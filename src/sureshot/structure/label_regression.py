@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -17,10 +18,11 @@ from torch import Tensor
 from sureshot.gaussian.algebra import solve_vectors
 from sureshot.kernels.shared_rows import SharedRows
 from sureshot.structure.collapsed import Collapsed
+from sureshot.structure.inducing import Inputs
 from sureshot.structure.leave_one_out import moments_left_out
 from sureshot.structure.prediction import latent_coefficients
-from sureshot.structure.rejuvenation_data import Data
 from sureshot.structure.smc import SmcState
+from sureshot.structure.sparse import Sparse
 
 _OMEGA = 0.25
 
@@ -30,15 +32,18 @@ class LabelRegression:
     """Of each particle, on the labels of a state."""
 
     scale: float  # by which inputs are multiplied
-    dual: Tensor  # (M, N, L), what the kernels of a query with the rows are multiplied by
+    dual: Tensor  # (M, N, L), by what the kernels of a query with the rows are multiplied; or (M, m, L), its features
 
     @classmethod
     def of(cls, state: SmcState, scale: float) -> LabelRegression:
         """On all labels."""
+        if state.inducing is not None:
+            return cls(scale, torch.cat([_weights(one) for one in _each(state, scale)]))
         coefficients = latent_coefficients(state)  # (P, L)
         found = torch.zeros(len(state.particles), len(state.y), coefficients.shape[-1], dtype=torch.float64)
         for own, one in zip(found, _each(state, scale), strict=True):
-            of_contrasts = solve_vectors(one.factor.mT, one.whitened, upper=True) * _OMEGA**0.5
+            latent = cast(Collapsed, one.latent)
+            of_contrasts = solve_vectors(latent.factor.mT, latent.whitened, upper=True) * _OMEGA**0.5
             own.index_add_(0, state.contrasts.row, of_contrasts.mT * coefficients)
         return cls(scale, found)
 
@@ -48,20 +53,32 @@ class LabelRegression:
         x: Tensor,  # (Q, D)
     ) -> Tensor:
         """Of the queries' latents (M, L, Q), as `prediction.moments` has them; 0 if they overflow."""
-        gram = state.particles.grams(state.prior, SharedRows(self.scale * state.x, self.scale * x))
-        found = self.dual.mT @ gram
+        if state.inducing is None:
+            of_queries = state.particles.grams(state.prior, SharedRows(self.scale * state.x, self.scale * x))
+        else:
+            inputs = Inputs.of(self.scale * x, self.scale * state.inducing)
+            of_queries = inputs.features(state.prior, state.particles)[0].mT
+        found = self.dual.mT @ of_queries
         return torch.where(found.isfinite(), found, 0.0)
 
 
 def means_left_out(state: SmcState, scale: float) -> Tensor:
     """What would be said of each row's latents without its label, (M, L, N)."""
-    alone = replace(state, log_weights=state.log_weights[:1] * 0, particles=state.particles.chosen([0]))
-    return torch.cat([moments_left_out(replace(alone, latent=one))[0] for one in _each(state, scale)])
+    return torch.cat([moments_left_out(one)[0] for one in _each(state, scale)])
 
 
-def _each(state: SmcState, scale: float) -> Iterator[Collapsed]:
-    """The latents of one particle at a time, as their matrices are large."""
-    data = Data.of(state.prior, scale * state.x, state.contrasts)
-    omega = torch.full((1, len(state.contrasts)), _OMEGA, dtype=torch.float64)
+def _weights(state: SmcState) -> Tensor:
+    """Of the features (M, m, L), for the latents of `prediction.moments`."""
+    latent, n_latents = cast(Sparse, state.latent), 1 if state.n_classes == 2 else state.n_classes
+    weights = solve_vectors(latent.factor.mT, latent.whitened, upper=True).unflatten(-1, (n_latents, -1))
+    return weights.mT if n_latents == 1 else weights.mT / 2**0.5
+
+
+def _each(state: SmcState, scale: float) -> Iterator[SmcState]:
+    """The state with one particle at a time, as their matrices are large, and with the latents of the regression."""
+    inducing = None if state.inducing is None else scale * state.inducing
+    scaled = replace(state, x=scale * state.x, inducing=inducing, log_weights=state.log_weights[:1] * 0)
+    data, omega = scaled.data, torch.full((1, len(state.contrasts)), _OMEGA, dtype=torch.float64)
     for k in range(len(state.particles)):
-        yield Collapsed.of(omega, data.covariance(state.particles.chosen([k])))
+        particles, latent = state.particles.chosen([k]), state.latent.part(slice(k, k + 1)).restored({"omega": omega})
+        yield replace(scaled, particles=particles, latent=latent.given([0], data.covariance(particles)))

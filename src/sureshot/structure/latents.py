@@ -1,18 +1,21 @@
 """What represents the latents of particles: the interface that everything else asks.
 
-Two representations are exact, and target the same posterior over kernels:
+Two representations are exact, and target the same posterior over kernels; the third does so with kernels that are seen
+through inducing inputs:
 
 - `sureshot.structure.collapsed`, the default: Polya-Gamma variables, given which the latents are integrated out;
-- `sureshot.structure.whitened`, the paper's: standard normal variables that the kernel's root turns into latents.
+- `sureshot.structure.whitened`, the paper's: standard normal variables that the kernel's root turns into latents;
+- `sureshot.structure.sparse`: Polya-Gamma variables, given which weights of features are integrated out.
 
 What a particle keeps while its kernel changes (omega, or eta) is its variables; all else follows from them and the
-prior covariance S of the contrasts under its kernel.
+prior covariance S of the contrasts under its kernel: a tensor for the exact ones, for the third what has its place, the
+`Features` of rows with the places of the contrasts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -36,14 +39,14 @@ class Latents(Protocol):
 
     @property
     def factor(self) -> Tensor:
-        """The triangles (M, P, P), of B or S, that predictions and likelihoods come from."""
+        """The triangles that predictions and likelihoods come from: (M, P, P), of B or S, or of the weights."""
 
     @property
     def log_likelihood(self) -> Tensor:
         """Of each kernel given the variables, in nats (M,), up to what does not depend on the kernel."""
 
     def first(self, n: int) -> Self:
-        """Of the first n data only."""
+        """Of the first n data only; for the third representation `given` makes what follows from them."""
 
     def chosen(self, places: Sequence[int] | Tensor) -> Self:
         """A copy of those of some particles, as often as they are named."""
@@ -60,21 +63,15 @@ class Latents(Protocol):
     def given(
         self,
         places: Sequence[int],
-        covariance: Tensor,  # (len(places), P, P), S of other kernels
+        covariance: Any,  # (len(places), P, P), S of other kernels
         out: Tensor | None = None,  # as covariance, where to put the factor
     ) -> Self:
         """With the variables of some particles, and other kernels."""
 
-    def predicted(
-        self,
-        cross: Tensor,  # (M, P, Q), prior covariances of the data with queries
-    ) -> tuple[Tensor, Tensor]:
-        """Means (M, Q) of queries, and ``X`` (M, P, Q) so that ``X' X`` is what the data take off their covariance."""
-
     def extended(
         self,
-        cross: Tensor,  # (M, P, B), prior covariances of the data so far with new ones
-        corner: Tensor,  # (M, B, B), of the new ones
+        cross: Any,  # (M, P, B), prior covariances of the data so far with new ones
+        corner: Any,  # (M, B, B), of the new ones
         generator: torch.Generator,
     ) -> tuple[Self, Tensor]:
         """With new data, and the logarithms of the weights (M, B) that they have one after another.
@@ -85,13 +82,24 @@ class Latents(Protocol):
     def without(
         self,
         kept: Tensor,  # (P,) bool
-        covariance: Tensor,  # (M, P, P), S
+        covariance: Any,  # (M, P, P), S
+        left: Any,  # of those that are kept, classes numbered as they will be
     ) -> tuple[Self, Tensor]:
         """With some data only, and the logarithms of the weights (M,) of never having seen the others."""
 
     def refreshed(
         self,
-        covariance: Tensor,  # (M, P, P), S
+        covariance: Any,  # (M, P, P), S
         generator: torch.Generator,
     ) -> Self:
         """With the variables moved, so that their posterior under each kernel is kept."""
+
+
+class ExactLatents(Latents, Protocol):
+    """Those whose covariances are whole."""
+
+    def predicted(
+        self,
+        cross: Tensor,  # (M, P, Q), prior covariances of the data with queries
+    ) -> tuple[Tensor, Tensor]:
+        """Means (M, Q) of queries, and ``X`` (M, P, Q) so that ``X' X`` is what the data take off their covariance."""

@@ -5,6 +5,8 @@ Given the Polya-Gamma variables the labels are as if ``t = 1 / (2 omega)`` had b
 
     mean = t_G - (K^-1_GG)^-1 (K^-1 t)_G,   covariance = (K^-1_GG)^-1 - W_G^-1.
 
+Latents that are seen through inducing inputs have a posterior of weights, off which the row's own data are taken.
+
 Without the row particles have other weights, too: theirs divided by how probable they find its label. (The kernels and
 the variables of other rows are those that were drawn with the row; these weights are the importance of that.)
 
@@ -13,14 +15,15 @@ Reference: Rasmussen & Williams 2006, section 5.4.2, for the moments; Gelfand et
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from sureshot.structure.collapsed import Collapsed
-from sureshot.structure.prediction import class_probabilities, where_finite
+from sureshot.structure.prediction import class_probabilities, in_contrasts, where_finite
 from sureshot.structure.smc import SmcState
+from sureshot.structure.sparse import Features, Sparse
 
 _LEAST_VARIANCE = 1e-12
 
@@ -36,7 +39,7 @@ class LeftOut(NamedTuple):
 def left_out(state: SmcState) -> LeftOut:
     """Moments of the rows' latents, each row without its label, and the weights that particles then have.
 
-    TypeError for latents that are not collapsed.
+    TypeError for whitened latents.
     """
     mean, covariance = moments_left_out(state)
     rows, m = torch.arange(len(state.y)), len(state.particles)
@@ -47,6 +50,8 @@ def left_out(state: SmcState) -> LeftOut:
 
 def moments_left_out(state: SmcState) -> tuple[Tensor, Tensor]:
     """The moments alone; where they overflow those of `where_finite`."""
+    if isinstance(state.latent, Sparse):
+        return _by_weights(state, state.latent)
     if not isinstance(state.latent, Collapsed):
         raise TypeError("rows can be left out of collapsed latents only")
     latent = state.latent
@@ -61,6 +66,16 @@ def moments_left_out(state: SmcState) -> tuple[Tensor, Tensor]:
     place = torch.nn.functional.one_hot(others, c).to(means)  # (N, C - 1, C)
     mean = -torch.einsum("mng,ngc->mcn", means, place)
     return where_finite(mean, torch.einsum("ngc,mngh,nhd->mncd", place, covariances, place))
+
+
+def _by_weights(state: SmcState, latent: Sparse) -> tuple[Tensor, Tensor]:
+    """Of latents that are seen through inducing inputs, which stay where they are."""
+    data, parts = state.data, []
+    for k in range(len(state.particles)):  # large: one at a time
+        features = cast(Features, data.covariance(state.particles.chosen([k])))
+        parts.append(in_contrasts(state, *latent.part(slice(k, k + 1)).left_out(features)))
+    means, covariances = (torch.cat(part) for part in zip(*parts, strict=True))
+    return means, covariances
 
 
 def _contrasts(latent: Collapsed, order: Tensor, size: int) -> tuple[Tensor, Tensor]:

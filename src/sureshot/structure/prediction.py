@@ -6,6 +6,7 @@ Two classes have one latent, ``psi = (f_1 - f_0) / sqrt(2)``, more have ``f_c / 
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -15,8 +16,11 @@ from sureshot.kernels import RBF
 from sureshot.kernels.shared_rows import SharedRows
 from sureshot.likelihoods import OneVsEach
 from sureshot.likelihoods.base import PredictiveRule
+from sureshot.structure.inducing import Inputs, split
+from sureshot.structure.latents import ExactLatents
 from sureshot.structure.links import LOGISTIC, Link
 from sureshot.structure.smc import SmcState
+from sureshot.structure.sparse import Features, Sparse
 
 _LEAST_VARIANCE = 1e-12
 _ROW_NOISE = 0.1
@@ -26,7 +30,7 @@ def class_moments(
     state: SmcState,
     x: Tensor,  # (Q, D)
 ) -> tuple[Tensor, Tensor]:
-    """Means (M, C, Q) and covariances (M, Q, C, C) of ``f_c / sqrt(2)`` under each particle.
+    """Means (M, C, Q) and covariances (M, Q, C, C) of ``f_c / sqrt(2)`` under each particle, by exact latents.
 
     Where a particle's overflow they are those of independent N(0, 1), which say nothing.
     """
@@ -38,9 +42,22 @@ def moments(
     x: Tensor,  # (Q, D)
 ) -> tuple[Tensor, Tensor]:
     """The same for two classes of their difference alone, (M, 1, Q) and (M, Q, 1, 1)."""
+    if state.inducing is not None and isinstance(state.latent, Sparse):
+        phi, own = Inputs.of(x, state.inducing).features(state.prior, state.particles)
+        return in_contrasts(state, *state.latent.moments(phi, own, 1 if state.n_classes == 2 else state.n_classes))
     if state.n_classes != 2:
         return class_moments(state, x)
     return _moments(state, x, latent_coefficients(state), 1.0)
+
+
+def in_contrasts(
+    state: SmcState,
+    mean: Tensor,  # (M, Q, L), of the latents of `Sparse`
+    covariance: Tensor,  # (M, Q, L, L)
+) -> tuple[Tensor, Tensor]:
+    """As `moments` are."""
+    scale = 1.0 if state.n_classes == 2 else 0.5
+    return where_finite(scale**0.5 * mean.mT, scale * covariance)
 
 
 def latent_coefficients(state: SmcState) -> Tensor:
@@ -130,6 +147,9 @@ def distance_from_rows(
     The variance that is left of a process of variance 1 that was observed at every row, with a little noise. Its kernel
     is squared-exponential, its length-scale the prior's median.
     """
+    if state.inducing is not None:
+        latent, _ = _covered(state, state.inducing)
+        return latent.moments(*_covering_features(state, state.inducing, x), 1)[1].flatten()
     kernel, factor = _covering(state)
     solved = torch.linalg.solve_triangular(factor, kernel.on(SharedRows(state.x, x)), upper=False)
     return 1 - solved.square().sum(0)
@@ -137,15 +157,40 @@ def distance_from_rows(
 
 def distances_left_out(state: SmcState) -> Tensor:
     """The same of each row from all others, (N,)."""
+    if state.inducing is not None:
+        latent, features = _covered(state, state.inducing)
+        return latent.left_out(features)[1].flatten()
     return 1 / torch.cholesky_inverse(_covering(state)[1]).diagonal() - _ROW_NOISE
+
+
+def _covering_kernel(state: SmcState) -> RBF:
+    lengthscale = math.sqrt(state.prior.width) * math.exp(state.prior.grammar.relative_lengthscale.mean)
+    return RBF(torch.tensor([lengthscale], dtype=state.x.dtype))
 
 
 def _covering(state: SmcState) -> tuple[RBF, Tensor]:
     """The kernel of distances, and the triangle (N, N) of what was observed."""
-    lengthscale = math.sqrt(state.prior.width) * math.exp(state.prior.grammar.relative_lengthscale.mean)
-    kernel = RBF(torch.tensor([lengthscale], dtype=state.x.dtype))
+    kernel = _covering_kernel(state)
     gram = kernel.on(SharedRows(state.x))
     return kernel, torch.linalg.cholesky(gram + _ROW_NOISE * torch.eye(len(gram), dtype=gram.dtype))
+
+
+def _covering_features(state: SmcState, inducing: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """By the kernel of distances, of rows (Q, D): (1, Q, m), and what they leave of its variance (1, Q)."""
+    kernel = _covering_kernel(state)
+    return split(
+        kernel.on(SharedRows(inducing)).unsqueeze(0),
+        kernel.on(SharedRows(inducing, x)).unsqueeze(0),
+        x.new_ones(1, len(x)),
+    )
+
+
+def _covered(state: SmcState, inducing: Tensor) -> tuple[Sparse, Features]:
+    """What was observed, seen through inducing inputs; the values that were seen do not matter."""
+    phi, own = _covering_features(state, inducing, state.x)
+    n = len(state.x)
+    features = Features(phi, own, state.x.new_ones(n, 1, 1), torch.arange(n))
+    return Sparse.of(torch.full_like(own, 1 / _ROW_NOISE), features), features
 
 
 def _moments(
@@ -158,7 +203,7 @@ def _moments(
     own = state.particles.diagonals(state.prior, x) + state.particles.nuggets(state.prior).unsqueeze(-1)
     covariance = torch.diag_embed((scale * own).unsqueeze(-1).expand(*own.shape, coefficients.shape[-1]))
     cross = gram[:, state.contrasts.row].unsqueeze(-1) * coefficients.unsqueeze(1)  # (M, P, Q, L)
-    mean, solved = state.latent.predicted(cross.flatten(-2))
+    mean, solved = cast(ExactLatents, state.latent).predicted(cross.flatten(-2))
     solved = solved.unflatten(-1, cross.shape[-2:])
     covariance = covariance - torch.einsum("mpqc,mpqd->mqcd", solved, solved)
     covariance.diagonal(dim1=-2, dim2=-1).clamp_(min=_LEAST_VARIANCE)

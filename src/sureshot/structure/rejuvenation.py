@@ -17,6 +17,7 @@ from torch import Tensor
 from sureshot.data.checks import near
 from sureshot.structure.collapsed import Collapsed
 from sureshot.structure.hamiltonian import adapted, hamiltonian
+from sureshot.structure.inducing import InducingData
 from sureshot.structure.laplace_moves import compared
 from sureshot.structure.latents import Latents
 from sureshot.structure.moves import MOVES
@@ -56,7 +57,7 @@ class Rejuvenation:
         return cls(**REJUVENATIONS[name])
 
     def sweep(
-        self, data: Data, particles: Particles, latent: L, generator: torch.Generator
+        self, data: Data | InducingData, particles: Particles, latent: L, generator: torch.Generator
     ) -> tuple[Particles, L, dict[str, float]]:
         """One sweep, and the share of proposals that were accepted by kind of move."""
         rates: dict[str, float] = {}
@@ -66,10 +67,9 @@ class Rejuvenation:
             raise ValueError("trajectories of Hamiltonian Monte Carlo need the whitened representation")
         if self.laplace_moves and not isinstance(latent, Collapsed):
             raise ValueError("laplace_moves need the collapsed representation")
-        p = len(data.contrasts)
         latent = latent.chosen(range(len(particles))) if not self.refreshes else latent  # changed from here on
         if self.refreshes:
-            covariance = data.covariance(particles, data.buffers.take("covariance", len(particles), p, p))
+            covariance = data.held(particles)
             for _ in range(self.refreshes):
                 latent = latent.refreshed(covariance, generator)
         for name, times in self.moves.items():
@@ -82,7 +82,7 @@ class Rejuvenation:
             collapsed, accepted = cast(Collapsed, latent), 0
             for name in islice(cycle(self.moves), self.laplace_moves):
                 particles, collapsed, count = laplace_move(
-                    name, data, particles, collapsed, generator, self.laplace_draws
+                    name, cast(Data, data), particles, collapsed, generator, self.laplace_draws
                 )
                 accepted += count
             latent = cast(L, collapsed)
@@ -92,7 +92,9 @@ class Rejuvenation:
         if isinstance(latent, Whitened) and self.trajectories:
             whitened, found = cast(Whitened, latent), []
             for k in range(self.trajectories):
-                particles, whitened, probability = hamiltonian(data, particles, whitened, generator, self.leaps)
+                particles, whitened, probability = hamiltonian(
+                    cast(Data, data), particles, whitened, generator, self.leaps
+                )
                 whitened = adapted(whitened, probability) if k < self.adapting else whitened
                 found.append(probability)
             latent, rates["hamiltonian"] = cast(L, whitened), float(torch.stack(found).mean())
@@ -112,7 +114,7 @@ REJUVENATIONS: dict[str, dict[str, Any]] = {
 
 
 def move(
-    name: str, data: Data, particles: Particles, latent: L, generator: torch.Generator
+    name: str, data: Data | InducingData, particles: Particles, latent: L, generator: torch.Generator
 ) -> tuple[Particles, L, int]:
     """One proposal for each particle, and how many were accepted. Changes the latents in place."""
     every, log_ratios = _proposals(name, data, particles, generator)
@@ -136,7 +138,9 @@ def laplace_move(
     return particles.replaced(places, candidates.chosen(places)), latent, len(places)
 
 
-def _proposals(name: str, data: Data, particles: Particles, generator: torch.Generator) -> tuple[Particles, Tensor]:
+def _proposals(
+    name: str, data: Data | InducingData, particles: Particles, generator: torch.Generator
+) -> tuple[Particles, Tensor]:
     """Candidates, nuggets kept, and the logarithms of their ratios (M,)."""
     found = [
         MOVES[name](data.prior, structure, z[1:], generator)
@@ -147,7 +151,9 @@ def _proposals(name: str, data: Data, particles: Particles, generator: torch.Gen
     return Particles(tuple(proposal.structure for proposal in found), z), log_ratios
 
 
-def slice_sampled(data: Data, particles: Particles, latent: L, generator: torch.Generator) -> tuple[Particles, L]:
+def slice_sampled(
+    data: Data | InducingData, particles: Particles, latent: L, generator: torch.Generator
+) -> tuple[Particles, L]:
     """All parameters moved by elliptical slice sampling (Murray, Adams & MacKay 2010), structures kept.
 
     Changes the latents in place.

@@ -65,8 +65,12 @@ class Data:
             one.mul_(self.agreement).add_(self.of_nugget * nugget)
         return found
 
+    def held(self, particles: Particles) -> Tensor:
+        """The same, valid until the next is asked for."""
+        p = len(self.contrasts)
+        return self.covariance(particles, self.buffers.take("covariance", len(particles), p, p))
+
     def proposed(self, latent: L, places: Sequence[int], candidates: Particles) -> L:
         """Latents of some particles under other kernels, valid until the next are asked for."""
-        m, p = len(candidates), len(self.contrasts)
-        covariance = self.covariance(candidates, self.buffers.take("covariance", m, p, p))
-        return latent.given(places, covariance, self.buffers.take("factor", m, p, p))
+        p = len(self.contrasts)
+        return latent.given(places, self.held(candidates), self.buffers.take("factor", len(candidates), p, p))

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from sureshot.structure.contrasts import Contrasts
-from sureshot.structure.rejuvenation_data import Data
 from sureshot.structure.smc import SmcState, normalised
 
 
@@ -24,17 +23,15 @@ def without(
     old = state.contrasts
     classes = torch.ones(state.n_classes, dtype=torch.bool) if classes is None else classes
     kept = rows[old.row] & classes[old.own] & classes[old.other]
-    covariance = Data.of(state.prior, state.x, old).covariance(state.particles)
-    latent, increments = state.latent.without(kept, covariance)
     left, number = old.chosen(kept.nonzero().flatten()), classes.cumsum(0) - 1
-    log_weights, total = normalised(state.log_weights + increments)
-    return replace(
+    fewer = replace(
         state,
         x=state.x[rows],
         y=number[state.y[rows]],
         n_classes=int(classes.sum()),
         contrasts=Contrasts((rows.cumsum(0) - 1)[left.row], number[left.own], number[left.other]),
-        latent=latent,
-        log_weights=log_weights,
-        log_evidence=state.log_evidence + total,
     )
+    of_all, of_left = (one.data.covariance(state.particles) for one in (state, fewer))
+    latent, increments = state.latent.without(kept, of_all, of_left)
+    log_weights, total = normalised(state.log_weights + increments)
+    return replace(fewer, latent=latent, log_weights=log_weights, log_evidence=state.log_evidence + total)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import torch
 from joblib import Parallel, delayed
@@ -23,11 +23,13 @@ from sureshot.kernels.shared_rows import SharedRows
 from sureshot.structure.collapsed import Collapsed
 from sureshot.structure.contrasts import Contrasts
 from sureshot.structure.grammar import KernelPrior
+from sureshot.structure.inducing import InducingData, Inputs
 from sureshot.structure.latents import Latents
 from sureshot.structure.links import LINKS
 from sureshot.structure.particles import Particles
 from sureshot.structure.rejuvenation import Rejuvenation
 from sureshot.structure.rejuvenation_data import Data
+from sureshot.structure.sparse import Features, Sparse
 from sureshot.structure.structure import Structure
 from sureshot.structure.whitened import Whitened
 
@@ -58,6 +60,7 @@ class SmcState:
     settled_variance: float = 0.0  # of the log evidence, from the weights that were resampled away
     eves: tuple[int, ...] = ()  # (M,), the particle at the start that each descends from; empty: itself
     n_chains: int = 0  # particles i and i + n_chains are of one chain; 0: each is its own
+    inducing: Tensor | None = None  # (m, D), inputs that all kernels are seen through; None: they are seen whole
 
     @classmethod
     def start(
@@ -69,6 +72,7 @@ class SmcState:
         structure: Structure | None = None,
         representation: Representation = "collapsed",
         link: str = "logistic",  # or "probit", of whitened latents and two classes
+        inducing: Tensor | None = None,  # (m, D), for collapsed latents
     ) -> SmcState:
         """Without data: particles from the prior."""
         return cls(
@@ -78,10 +82,34 @@ class SmcState:
             n_classes,
             Contrasts.none(),
             Particles.drawn(prior, n_particles, generator, structure),
-            empty_latents(n_particles, representation, link, n_classes),
+            empty_latents(n_particles, representation, link, n_classes, inducing is not None),
             torch.full((n_particles,), -math.log(n_particles), dtype=torch.float64),
             0.0,
+            inducing=inducing,
         )
+
+    @property
+    def data(self) -> Data | InducingData:
+        """What the particles are conditioned on."""
+        if self.inducing is None:
+            return Data.of(self.prior, self.x, self.contrasts)
+        return InducingData(self.prior, Inputs.of(self.x, self.inducing), self.y, self.n_classes, self.contrasts)
+
+    def recomputed(self) -> SmcState:
+        """With everything that follows from kernels and variables computed anew."""
+        data, m = self.data, len(self.particles)
+        parts = [range(m)[part] for part in blocks(m, 1, _TOGETHER)]
+        latents = [self.latent.given(part, data.covariance(self.particles.chosen(part))) for part in parts]
+        return replace(self, latent=self.latent.joined(latents))
+
+    def seen_through(self, inducing: Tensor) -> SmcState:
+        """With other inducing inputs, and the weights that particles have then: variables are as they were."""
+        other = replace(self, inducing=inducing).recomputed()
+        if not len(self.contrasts):
+            return other
+        increments = other.latent.log_likelihood - self.latent.log_likelihood
+        log_weights, total = normalised(self.log_weights + increments)
+        return replace(other, log_weights=log_weights, log_evidence=self.log_evidence + total)
 
     @property
     def effective_sample_size(self) -> float:
@@ -267,11 +295,8 @@ def extended(
     later = Contrasts.of_labels(state.y, n_classes, known=state.n_classes)  # of the rows before, with new classes
     new = later.followed_by(Contrasts.of_labels(y, n_classes, n))
     first = 0 if len(later) else n
-    gram = state.particles.grams(state.prior, SharedRows(every, every[first:]))
-    nuggets = state.particles.nuggets(state.prior)
     shifted = replace(new, row=new.row - first)
-    cross = state.contrasts.covariance(shifted, gram, nuggets * 0 if first else nuggets)
-    corner = shifted.covariance(shifted, gram[:, first:], nuggets)
+    cross, corner = _covariances(state, every, torch.cat([state.y, y]), n_classes, shifted, first)
     latent, increments = state.latent.extended(cross, corner, generator)
     behind = (new.row < n + torch.arange(1, len(x) + 1).unsqueeze(-1)).sum(-1)  # contrasts up to each row
     summed = torch.cat([state.log_weights.unsqueeze(-1), increments], -1).cumsum(-1)  # (M, P + 1)
@@ -283,7 +308,7 @@ def extended(
         taken = int(few[0]) + 1 if len(few) else taken
     n_new = int(behind[taken - 1]) if taken else len(new)
     log_weights, total = normalised(summed[:, n_new])
-    return replace(
+    found = replace(
         state,
         x=every[: n + taken],
         y=torch.cat([state.y, y[:taken]]),
@@ -292,15 +317,35 @@ def extended(
         latent=latent.first(len(state.contrasts) + n_new),
         log_weights=log_weights,
         log_evidence=state.log_evidence + total,
-    ), taken
+    )
+    return (found.recomputed() if taken < len(x) and state.inducing is not None else found), taken
+
+
+def _covariances(
+    state: SmcState,
+    x: Tensor,  # (N + B, D), all rows
+    y: Tensor,  # (N + B,)
+    n_classes: int,
+    new: Contrasts,  # rows counted from the first
+    first: int,  # row: that of the batch, or of all, where classes are new
+) -> tuple[Any, Any]:
+    """Of the data so far with new ones, and of the new ones, as `Latents.extended` takes them."""
+    if state.inducing is not None:
+        phi, own = Inputs.of(x[first:], state.inducing).features(state.prior, state.particles)
+        before = Contrasts.none() if first else state.contrasts
+        corner = Features.of(phi, own, y[first:], n_classes, new)
+        return Features.of(phi, own, y[first:], n_classes, before), corner
+    gram = state.particles.grams(state.prior, SharedRows(x, x[first:]))
+    nuggets = state.particles.nuggets(state.prior)
+    cross = state.contrasts.covariance(new, gram, nuggets * 0 if first else nuggets)
+    return cross, new.covariance(new, gram[:, first:], nuggets)
 
 
 def rejuvenated(
     state: SmcState, generator: torch.Generator, settings: SmcSettings
 ) -> tuple[SmcState, dict[str, float]]:
     """After so many sweeps, and the shares of accepted proposals."""
-    data = Data.of(state.prior, state.x, state.contrasts)
-    m = len(state.particles)
+    data, m = state.data, len(state.particles)
     parts = blocks(m, 1, _TOGETHER)
     seeds = torch.randint(2**62, (len(parts),), generator=generator).tolist()
     swept = Parallel(n_jobs=settings.n_jobs, prefer="threads")(
@@ -315,7 +360,7 @@ def rejuvenated(
 
 
 def _swept(
-    data: Data, particles: Particles, latent: L, seed: int, settings: SmcSettings
+    data: Data | InducingData, particles: Particles, latent: L, seed: int, settings: SmcSettings
 ) -> tuple[Particles, L, dict[str, float]]:
     """Some of the particles after all sweeps."""
     generator = torch.Generator().manual_seed(seed)
@@ -328,17 +373,19 @@ def _swept(
     return particles, latent, sums
 
 
-def empty_latents(n_particles: int, representation: str, link: str, n_classes: int) -> Latents:
+def empty_latents(n_particles: int, representation: str, link: str, n_classes: int, inducing: bool = False) -> Latents:
     """Without data; ValueError for what is not offered."""
     if representation not in get_args(Representation):
         raise ValueError(f"representation must be one of {', '.join(get_args(Representation))}, got {representation!r}")
     if link not in LINKS:
         raise ValueError(f"link must be one of {', '.join(LINKS)}, got {link!r}")
+    if inducing and representation != "collapsed":
+        raise ValueError(f"inducing inputs need collapsed latents, got {representation!r}")
     if representation == "whitened" and (link == "logistic" or n_classes == 2):
         return Whitened.empty(n_particles, LINKS[link])
     if link != "logistic":
         raise ValueError("the probit link needs whitened latents and two classes")
-    return Collapsed.empty(n_particles)
+    return Sparse.empty(n_particles) if inducing else Collapsed.empty(n_particles)
 
 
 def systematic(

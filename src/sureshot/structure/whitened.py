@@ -105,11 +105,10 @@ class Whitened:
         factor = grown_triangle(self.factor, own.mT, corner_factor)
         return replace(self, eta=torch.cat([self.eta, new], -1), factor=factor), log_weights
 
-    def without(self, kept: Tensor, covariance: Tensor) -> tuple[Whitened, Tensor]:
+    def without(self, kept: Tensor, covariance: Tensor, left: Tensor) -> tuple[Whitened, Tensor]:
         """With some data (P,) bool only, and the logarithms of the weights (M,) of never having seen the others."""
-        psi, left = times_vector(self.factor, self.eta), kept.nonzero().flatten()
-        factor = factors(covariance[:, left][:, :, left])
-        eta = torch.linalg.solve_triangular(factor, psi[:, left].unsqueeze(-1), upper=False).squeeze(-1)
+        psi, factor = times_vector(self.factor, self.eta), factors(left)
+        eta = torch.linalg.solve_triangular(factor, psi[:, kept].unsqueeze(-1), upper=False).squeeze(-1)
         log_weights = -self.link.log_probability(psi[:, ~kept]).sum(-1)
         return replace(self, eta=eta, factor=factor), torch.where(eta.isfinite().all(-1), log_weights, -math.inf)
 
