@@ -48,6 +48,7 @@ _MODULES = {
     "smc-streams": "smc_streams",
     "smc-recovery": "smc_recovery",
     "defaults": "defaults",
+    "unknowns": "unknowns",
 }
 """Modules with one experiment, ``EXPERIMENT``."""
 
