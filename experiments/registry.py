@@ -49,6 +49,7 @@ _MODULES = {
     "smc-recovery": "smc_recovery",
     "defaults": "defaults",
     "unknowns": "unknowns",
+    "few-shot-defaults": "few_shot_defaults",
 }
 """Modules with one experiment, ``EXPERIMENT``."""
 
