@@ -379,7 +379,7 @@ def test_a_few_rows_that_are_named_right_do_not_make_all_others_certain() -> Non
         model.fit(X[:120], y[:120])
         before = log_loss(y[300:], model.predict_proba(X[300:]))
         model.calibrate(X[200:204], y[200:204])
-        assert log_loss(y[300:], model.predict_proba(X[300:])) < before + 0.1
+        assert log_loss(y[300:], model.predict_proba(X[300:])) < before + 0.15
 
 
 @pytest.mark.parametrize("n_classes", [3, 8, 20])
