@@ -48,6 +48,8 @@ _MODULES = {
     "smc-streams": "smc_streams",
     "smc-recovery": "smc_recovery",
     "defaults": "defaults",
+    "unknowns": "unknowns",
+    "few-shot-defaults": "few_shot_defaults",
 }
 """Modules with one experiment, ``EXPERIMENT``."""
 

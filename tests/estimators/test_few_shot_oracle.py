@@ -295,14 +295,17 @@ def test_uncertainty(name: str, announced: bool, models: dict[tuple[str, bool], 
 
 @over_cases
 def test_outlier_scores(name: str, announced: bool, models: dict[tuple[str, bool], FewShotClassifier]) -> None:
-    """The squared distance to the nearest mean, in feature space, of the classes that have rows."""
+    """What the model says: the squared distance to the nearest mean, in feature space, of classes that have rows."""
     problem, queries = problem_of(CASES[name])
     shares = problem.one_hot * problem.weight
     shares = shares / shares.sum(1, keepdims=True)
     to_class = shares @ problem.kernel(problem.x, queries)
     within = (shares @ problem.gram * shares).sum(1)
     expected = (problem.diagonal(queries) - 2 * to_class + within[:, None]).min(0)
-    found = models[name, announced].outlier_score(rows_of(CASES[name])[3])
+    expected = expected / problem.diagonal(problem.x).mean()
+    model = models[name, announced]
+    inputs = model._fitted.inputs(model._kept(model._fitted, rows_of(CASES[name])[3]))
+    found = model._fitted.outlier_scores(inputs)
     np.testing.assert_allclose(found, expected, rtol=SINGLE, atol=SINGLE)
 
 

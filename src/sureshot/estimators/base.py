@@ -170,7 +170,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
         that are named right from making all others certain.
         """
         fitted = self._current()
-        blocks = self._blocks(fitted, X)
+        blocks = self._blocks(fitted, self._kept(fitted, X))
         codes = class_numbers(fitted.classes, check_targets(y, sum(map(len, blocks))))
         with torch.no_grad():
             kept = _cached_moments(MAX_CACHED_MOMENTS, fitted, blocks)
@@ -236,12 +236,17 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
     def outlier_score(self, X: Any) -> np.ndarray:
         """How little each row is like any known class (n,); larger is less like any.
 
+        The sum of what the model says and of how far the row is from the labelled rows, each in deviations of what
+        labelled rows have (`sureshot.estimators.outliers`); it grows without bound along any ray. A precomputed kernel
+        knows no distances: there it is what the model says.
+
         A pipeline does not forward this method: call ``pipeline[-1].outlier_score(pipeline[:-1].transform(X))``.
         """
-        (found,) = self._predict_in_blocks(
-            self._current(), X, lambda fitted, queries: (fitted.outlier_scores(queries),)
-        )
-        return found
+        fitted = self._current()
+        kept = self._kept(fitted, X)
+        with torch.no_grad():
+            said = torch.cat([fitted.outlier_scores(block) for block in self._blocks(fitted, kept)]).cpu().numpy()
+            return fitted.outlier_score(kept, said) if fitted.has_distances else said
 
     def uncertainty(self, X: Any) -> Uncertainty:
         """Total, aleatoric and epistemic uncertainty of each row, in nats, over the whole posterior.
@@ -301,10 +306,14 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return self._fitted
 
-    def _blocks(self, fitted: Fitted, X: Any) -> list[Tensor]:
-        """What the kernel sees of rows, in blocks that bound memory."""
+    def _kept(self, fitted: Fitted, X: Any) -> np.ndarray:
+        """Rows as the reader keeps them."""
         checked, _ = fitted.reader.check(type(self).__name__, X, fitted.columns)
-        inputs = fitted.inputs(fitted.reader.keep(checked, fitting=False))
+        return fitted.reader.keep(checked, fitting=False)
+
+    def _blocks(self, fitted: Fitted, kept: np.ndarray) -> list[Tensor]:
+        """What the kernel sees of rows, in blocks that bound memory."""
+        inputs = fitted.inputs(kept)
         return list(inputs.split(min(LARGEST_BLOCK, max(1, fitted.queries_at_once))))
 
     def _predict_in_blocks(
@@ -312,7 +321,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
     ) -> tuple[np.ndarray, ...]:
         """What `predict` gives for every row, as arrays."""
         with torch.no_grad():
-            parts = [predict(fitted, block) for block in self._blocks(fitted, X)]
+            parts = [predict(fitted, block) for block in self._blocks(fitted, self._kept(fitted, X))]
         return tuple(torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True))
 
 

@@ -2,8 +2,8 @@
 
 What a few labels cannot tell, how far to trust a distance and how sure to be, comes from elsewhere: from other classes,
 by a checkpoint of `sureshot meta-train`, or from documented defaults (`sureshot.estimators.few_shot_default`). So `fit`
-tunes nothing: it conditions on the labelled rows. `GPClassifier`, in contrast, chooses its settings from the labels,
-which pays from a few labels for each class on.
+conditions on the labelled rows and tunes nothing, but for the temperature of the defaults. `GPClassifier`, in contrast,
+chooses all its settings from the labels, which pays from a few labels for each class on.
 
 A checkpoint's backbone turns inputs into embeddings, in double precision like everything after it. A network adds up in
 another order when the batch has another size; embeddings are kept in single precision, whose rounding hides that: a row
@@ -34,8 +34,9 @@ class FewShotClassifier(IncrementalClassifier):
     checkpoint : path or None, default=None
         A file that `sureshot meta-train` wrote, or the folder of its run (then the best checkpoint), of any learner.
         None is a stated Gaussian process on the inputs as they are: one-vs-each by mean field with a cosine kernel of
-        output scale 64 if all rows have unit length, else an RBF kernel of output scale 32 on standardised columns;
-        see `sureshot.estimators.few_shot_default`.
+        output scale 64 if all rows have unit length, else an RBF kernel of output scale 32 on standardised columns, or
+        on columns with one common scale where they look as if they shared a unit; see
+        `sureshot.estimators.few_shot_default`.
     random_state : int, RandomState or None, default=None
         For learners that sample. None is a fixed seed too: equal calls give equal models.
     device : str, default="auto"
@@ -53,7 +54,8 @@ class FewShotClassifier(IncrementalClassifier):
     learner_ : Learner
         What is conditioned on the rows; the checkpoint's, in double precision.
     temperature_ : float
-        The latents are divided by it; 1 until `calibrate` sets it.
+        The latents are divided by it. With a checkpoint 1 until `calibrate` sets it, without one what predicts left-out
+        labels best.
     log_evidence_ : float
         Of the labels, in nats: a lower bound for mean field, exact for label regression, 0 if fewer than two classes
         have rows, NaN for learners that sample and those that are no Gaussian processes.
@@ -110,7 +112,7 @@ class FewShotClassifier(IncrementalClassifier):
     def _learn(self, training: TrainingSet, known: FewShotFitted | None, seed: int) -> FewShotFitted:
         """Updates have the seed of the first fit, so that the chains of a sampler are those of `fit` on all rows."""
         device = device_for(self.device)
-        if known is None:
-            return condition_rows(training, seed, device)
-        found = condition_rows(training, known.seed, device)
-        return replace(found, temperature=known.temperature, calibrated=known.calibrated)
+        found = condition_rows(training, seed if known is None else known.seed, device)
+        if known is None or not known.calibrated:
+            return found
+        return replace(found, temperature=known.temperature, calibrated=True)

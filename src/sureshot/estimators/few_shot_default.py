@@ -1,4 +1,4 @@
-"""What `FewShotClassifier` does without a checkpoint: a stated model on the inputs as they are, nothing tuned.
+"""What `FewShotClassifier` does without a checkpoint: a stated model on the inputs as they are, its temperature tuned.
 
 A one-vs-each Gaussian process by mean field, with an intercept as strong as the kernel:
 
@@ -7,29 +7,50 @@ rows                           kernel                 length-scale        output
 =============================  =====================  ==================  ============
 all of unit length             cosine                                     64
 others                         RBF, columns           sqrt(columns)       32
-                               standardised
+                               standardised, or with
+                               one common scale
 =============================  =====================  ==================  ============
+
+Columns keep their relative sizes where they look as if they had one unit, like pixels: many of them, of sizes within a
+factor of 100, no few of which make up all distances. With a row or two of each class, no label is left to ask.
 
 One-vs-each is a lower bound of the softmax, and the softmax of the latents' means is what predicts: the confidence of
 the one-vs-each rules grows with the number of classes, that of the softmax much less. The output scales are a
-compromise over tasks of 3 to 30 classes with 1 and 5 examples (docs/few-shot-classifier.md); with a single example of
-each class they leave confidence up to 12 points off in either direction, which `calibrate` or a checkpoint mends.
+compromise over tasks of 3 to 30 classes with 1 and 5 examples (docs/few-shot-classifier.md). Where classes have several
+rows, the latents are divided by the temperature that predicts left-out labels best, as `GPClassifier`'s are; with a
+single example of each class nothing can be left out, and confidence may be off in either direction, which `calibrate`
+or a checkpoint mends.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
+from sureshot.estimators.few_shot_predictors import GaussianPredictor
+from sureshot.estimators.options import share_a_unit
 from sureshot.estimators.preprocessing import Scaling, fit_scaling
+from sureshot.estimators.support import Support
+from sureshot.estimators.temperature import plug_in_temperatures
+from sureshot.gaussian.posterior import SitePosterior, WithPriorClasses
 from sureshot.kernels import is_unit_norm
 from sureshot.likelihoods import OneVsEach, get_likelihood
+from sureshot.likelihoods.softmax import Softmax
 from sureshot.meta.learners import GaussianProcessLearner, TaskKernel
 from sureshot.meta.learners.mean_field import MeanField
 from sureshot.networks.backbones import make_backbone
+
+COSINE_TEMPERATURE = (0.25, 0.44)
+"""Factor and power of the number of classes: what suits one-shot tasks (docs/results/few-shot-defaults.md)."""
+
+RBF_TEMPERATURE = (7.2, -0.49)
+"""Factor and power of the number of columns, likewise; a temperature below 1 is not trusted to be right elsewhere."""
+
+_LEAST_SHARE = 0.5
+"""Of the columns that must count in distances by a common scale, each by its variance."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +94,38 @@ def default_model(x: np.ndarray, weight: np.ndarray) -> tuple[DefaultModel, Scal
     width = len(scaling.kept)
     if is_unit_norm(torch.from_numpy(x)):
         return DefaultModel("cosine", width, 64.0), scaling
+    if share_a_unit(torch.from_numpy(scaling.scale)):
+        relative = (scaling.scale / scaling.scale.max()) ** 2
+        if relative.sum() ** 2 / (relative**2).sum() >= _LEAST_SHARE * width:  # the effective number of columns
+            common = scaling.scale.max() * np.sqrt(relative.mean())
+            scaling = replace(scaling, scale=np.full(width, common))
     return DefaultModel("rbf", width, 32.0), scaling
+
+
+def usual_temperature(model: DefaultModel, n_classes: int) -> float:
+    """The temperature that suits tasks of so many classes with one row each; what `left_out_temperature` starts from.
+
+    The more columns a table has, the farther apart its classes lie; among many intents some are alike.
+    """
+    if model.kernel == "cosine":
+        return COSINE_TEMPERATURE[0] * n_classes ** COSINE_TEMPERATURE[1]
+    return max(1.0, RBF_TEMPERATURE[0] * model.n_features ** RBF_TEMPERATURE[1])
+
+
+def left_out_temperature(model: DefaultModel, conditioned: GaussianPredictor) -> float:
+    """What the latents are divided by so that left-out labels are predicted best, near `usual_temperature`."""
+    posterior = conditioned.posterior
+    if isinstance(posterior, WithPriorClasses):
+        posterior = posterior.inner
+    weight, y = conditioned.membership[0].max(0)
+    n_classes = len(conditioned.membership[0])
+    usual = usual_temperature(model, n_classes)
+    if n_classes < 2:
+        return usual
+    assert isinstance(posterior, SitePosterior)
+    mean, _ = posterior.leave_one_out()  # (1, 1, P, N)
+    support = Support(conditioned.support[0], y, weight, n_classes)
+    return float(plug_in_temperatures(Softmax(), mean[0], support, usual)[0])
 
 
 def check_directions(model: DefaultModel, x: np.ndarray) -> None:

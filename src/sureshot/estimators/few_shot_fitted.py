@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from sureshot.estimators.few_shot_default import DefaultModel, check_directions, default_model
+from sureshot.estimators.few_shot_default import (
+    DefaultModel,
+    check_directions,
+    default_model,
+    left_out_temperature,
+)
 from sureshot.estimators.few_shot_inputs import Encoder
-from sureshot.estimators.few_shot_predictors import ConditionedLearner, condition_on
+from sureshot.estimators.few_shot_predictors import ConditionedLearner, GaussianPredictor, condition_on
 from sureshot.estimators.fitted import Fitted, TrainingSet
 from sureshot.estimators.preprocessing import Scaling, kernel_inputs
 from sureshot.estimators.support import Support
@@ -75,7 +80,9 @@ def condition_rows(training: TrainingSet, seed: int, device: torch.device) -> Fe
     if default.n_features < rows.x.shape[1]:
         n_constant = rows.x.shape[1] - default.n_features
         warnings.warn(f"ignored {n_constant} constant columns of {rows.x.shape[1]}", stacklevel=5)
-    return condition_learner(training, seed, device, default.build().to(device), default, scaling)
+    fitted = condition_learner(training, seed, device, default.build().to(device), default, scaling)
+    assert isinstance(fitted.conditioned, GaussianPredictor)
+    return replace(fitted, temperature=left_out_temperature(default, fitted.conditioned))
 
 
 def condition_learner(

@@ -78,9 +78,13 @@ class GaussianPredictor(ConditionedLearner):
         return temper(found.squeeze(0).mT, self._own_temperature)
 
     def outlier_scores(self, query: Tensor) -> Tensor:
-        """See `Predictor.outlier_scores`: the distance to the nearest class in the kernel's feature space."""
-        queries = query.unsqueeze(0)
-        return distance_to_classes(self.learner.kernel, self.support, self.membership, queries).squeeze(0)
+        """See `Predictor.outlier_scores`: the squared distance to the nearest class in the kernel's feature space.
+
+        Relative to the kernel's variance at the labelled rows.
+        """
+        kernel = self.learner.kernel
+        distances = distance_to_classes(kernel, self.support, self.membership, query.unsqueeze(0))
+        return distances.squeeze(0) / kernel.variance(self.support).mean()
 
     def latents(self, query: Tensor) -> tuple[Tensor, Tensor]:
         """See `Predictor.latents`; those of the mixture of chains."""

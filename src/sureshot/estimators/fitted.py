@@ -11,14 +11,18 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from sureshot.estimators.class_prior import under_prior
+from sureshot.estimators.outliers import MOST_LEFT_OUT, OutlierScore, scalings_for
+from sureshot.estimators.preprocessing import Scaling
 from sureshot.estimators.readers import Reader
-from sureshot.estimators.validation import Columns, LabelledRows
+from sureshot.estimators.validation import Columns, LabelledRows, merge_rows
 from sureshot.persistence import Artifact
 
 
@@ -50,7 +54,7 @@ class Predictor(ABC):
 
     @abstractmethod
     def outlier_scores(self, queries: Tensor) -> Tensor:
-        """How little a query is like any class that has rows, (Q,)."""
+        """How little a query is like any class that has rows, as far as the model knows, (Q,); see `outliers`."""
 
     @abstractmethod
     def entropies(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
@@ -92,6 +96,24 @@ class Fitted(Predictor):
     def queries_at_once(self) -> int:
         """How many queries keep the memory of an answer within bounds; any number where not said."""
         return sys.maxsize
+
+    @property
+    def has_distances(self) -> bool:
+        """Whether rows are kept as points, between which distances mean something."""
+        return True
+
+    def scalings(self, x: np.ndarray) -> tuple[Scaling, ...]:
+        """Maps of columns under which distances of rows (N, D) count, as the reader keeps them."""
+        return scalings_for(x)
+
+    @cached_property
+    def outlier_score(self) -> OutlierScore:
+        """What makes the outlier score of rows and of what the model says of them; made when it is first asked for."""
+        x = merge_rows(self.rows.x, np.zeros(len(self.rows.y)), np.ones(len(self.rows.y))).x
+        some = x[np.unique(np.linspace(0, len(x) - 1, MOST_LEFT_OUT).astype(np.int64))]
+        blocks = self.inputs(some).split(max(1, self.queries_at_once))
+        said = torch.cat([self.outlier_scores(block) for block in blocks]).cpu().numpy()
+        return OutlierScore.of(x, self.scalings(x), said)
 
     @abstractmethod
     def inputs(self, kept: np.ndarray) -> Tensor:

@@ -113,6 +113,11 @@ class GPFitted(Fitted):
         average, aleatoric = (self._average(parts) for parts in zip(*found, strict=True))
         return entropy(average, 0), aleatoric
 
+    @property
+    def has_distances(self) -> bool:
+        """See `Fitted.has_distances`: not if kernel values are all there is."""
+        return not self.precomputed
+
     def _average(self, parts: Iterable[Tensor]) -> Tensor:
         """By the members' weights."""
         weighted = [member.plan.weight * part for member, part in zip(self.members, parts, strict=True)]

@@ -32,7 +32,7 @@ from sureshot.networks.seeds import generator_for
 from sureshot.structure.canonical import canonical
 from sureshot.structure.grammar import KernelPrior
 from sureshot.structure.one_class import one_class_probabilities
-from sureshot.structure.prediction import averaged_probabilities, distance_from_rows, moments, unexplained_variance
+from sureshot.structure.prediction import averaged_probabilities, moments, unexplained_variance
 from sureshot.structure.removal import without
 from sureshot.structure.smc import SmcState, settled, smc_step
 from sureshot.structure.structure import Structure
@@ -175,12 +175,8 @@ class SearchFitted(Fitted):
         return mean, spread
 
     def outlier_scores(self, queries: Tensor) -> Tensor:
-        """See `Predictor.outlier_scores`: the mean of what data leave unknown of the latents and how far off rows are.
-
-        Either alone misses something: a line is known best far away, and among a hundred columns all rows are far.
-        """
-        unexplained = unexplained_variance(self.state, queries, moments(self.state, queries)[1])
-        return (unexplained + distance_from_rows(self.state, queries)) / 2
+        """See `Predictor.outlier_scores`: which share of the latents' prior variance the data leave unknown."""
+        return unexplained_variance(self.state, queries, moments(self.state, queries)[1])
 
     def entropies(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
         """See `Predictor.entropies`."""

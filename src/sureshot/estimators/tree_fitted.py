@@ -80,6 +80,10 @@ class TreeFitted(Fitted):
         """See `Predictor.outlier_scores`."""
         return self.model.outlier_scores(queries)
 
+    def scalings(self, x: np.ndarray) -> tuple[Scaling, ...]:
+        """See `Fitted.scalings`: by all rows of the first session, of which those that are kept are means."""
+        return (self.scaling,)
+
     def entropies(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
         """See `Predictor.entropies`."""
         mean, variance = self.model.latents(queries)

@@ -1,0 +1,150 @@
+"""How little a row is like any that has been learnt: one score for every estimator.
+
+What a model says of a row does not suffice. Under a linear kernel latents are the surer the farther off a row is, under
+one of angles distance does not count, and a single class leaves nothing to be sure about. Distance alone does not
+suffice either: it does not know which columns tell classes apart. So two numbers are added, each in deviations of what
+labelled rows have:
+
+* how far a row is from the labelled rows (`Distance`), minus the logarithm of a kernel density estimate, which grows
+  with the squared distance in every direction. The kernels' width is the one that says best where left-out rows are,
+  doubled, as a known class has more to show than its labelled rows. Columns are standardised; where they may share a
+  unit they are brought to one common scale as well, and both distances count alike;
+* what the model says (`Predictor.outlier_scores`), which counts no lower than for the labelled row that it likes best:
+  no model can call known what is far away.
+
+Rows count once each, whatever their weight: one that has been seen is no surprise. The study is
+docs/results/unknowns.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sureshot.estimators.layout import aligned
+from sureshot.estimators.options import share_a_unit
+from sureshot.estimators.preprocessing import Scaling, fit_scaling
+from sureshot.gaussian.memory import blocks
+from sureshot.kernels import is_unit_norm
+from sureshot.kernels.distances import squared_distances
+
+MOST_LEFT_OUT = 500
+"""Rows that are left out to choose a width and to see what labelled rows have."""
+
+_WIDTHS = tuple(2.0 ** (k / 2) for k in range(-12, 7))  # times the mean squared distance between nearest rows
+_WIDER = 2.0
+_LONE = -1e3  # log density of a left-out row that nothing is near to: it says nothing about the width
+_LEAST_SPREAD = 0.05
+_OF_NORMAL = (np.pi / 2) ** 0.5  # standard deviation over mean absolute deviation
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What is usual: numbers minus their median, in deviations."""
+
+    centre: float
+    deviation: float
+
+    @classmethod
+    def of(cls, numbers: np.ndarray, unit: float) -> Spread:
+        """By mean absolute deviations, and no less than a twentieth of the median or of the unit."""
+        centre = float(np.median(numbers))
+        deviation = _OF_NORMAL * float(np.abs(numbers - centre).mean())
+        return cls(centre, max(deviation, _LEAST_SPREAD * abs(centre), _LEAST_SPREAD * unit))
+
+    def __call__(self, numbers: np.ndarray) -> np.ndarray:
+        """In deviations from the centre."""
+        return (numbers - self.centre) / self.deviation
+
+
+@dataclass(frozen=True)
+class Distance:
+    """From all labelled rows, ``-h log sum_i exp(-|x - x_i|^2 / 2 h)``: softly half the square of the nearest."""
+
+    scaling: Scaling
+    rows: Tensor  # (N, D), scaled
+    width: float  # h
+    usual: Spread  # of rows left out
+
+    @classmethod
+    def of(cls, x: np.ndarray, scaling: Scaling, wider: float = _WIDER) -> Distance:
+        """From distinct rows (N, D)."""
+        rows = _scaled(scaling, x)
+        if len(rows) == 1:
+            return cls(scaling, rows, 1.0, Spread(0.0, 1.0))
+        left_out = np.unique(np.linspace(0, len(rows) - 1, MOST_LEFT_OUT).astype(np.int64))
+        squared = squared_distances(rows, rows[left_out])
+        squared[left_out, np.arange(len(left_out))] = torch.inf
+        width = wider * _width(squared, min(rows.shape))
+        return cls(scaling, rows, width, Spread.of(_soft_minimum(squared, width).numpy(), width))
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        """Of rows (Q, D), in deviations of what left-out rows have, (Q,)."""
+        parts = [
+            _soft_minimum(squared_distances(self.rows, _scaled(self.scaling, x[block])), self.width)
+            for block in blocks(len(x), len(self.rows))
+        ]
+        return self.usual(torch.cat(parts).numpy())
+
+
+@dataclass(frozen=True)
+class OutlierScore:
+    """See the module's docstring."""
+
+    distances: tuple[Distance, ...]
+    usual: Spread  # of what the model says of labelled rows
+    least: float
+
+    @classmethod
+    def of(cls, x: np.ndarray, scalings: tuple[Scaling, ...], said: np.ndarray) -> OutlierScore:
+        """From distinct rows (N, D), maps under which distances count, and what the model says of some of the rows."""
+        distances = tuple(Distance.of(x, scaling) for scaling in scalings)
+        return cls(distances, Spread.of(said, 1.0), float(said.min()))
+
+    def __call__(self, x: np.ndarray, said: np.ndarray) -> np.ndarray:
+        """Of rows (Q, D) of which the model says (Q,)."""
+        far = sum(distance(x) for distance in self.distances) / len(self.distances)
+        found: np.ndarray = far + self.usual(np.maximum(said, self.least))
+        return found
+
+
+def scalings_for(x: np.ndarray) -> tuple[Scaling, ...]:
+    """The maps of columns under which distances of rows (N, D) count; all columns, constant ones too.
+
+    A column that has been constant so far is scaled as columns are in the median.
+    """
+    n_columns = x.shape[1]
+    if is_unit_norm(torch.from_numpy(x)):
+        return (Scaling(np.arange(n_columns), np.zeros(n_columns), np.ones(n_columns)),)
+    varying = fit_scaling(x, np.ones(len(x)), True)
+    mean, scale = x[0].copy(), np.full(n_columns, np.median(varying.scale))
+    mean[varying.kept], scale[varying.kept] = varying.mean, varying.scale
+    standard = Scaling(np.arange(n_columns), mean, scale)
+    if not share_a_unit(torch.from_numpy(varying.scale)):
+        return (standard,)
+    largest = varying.scale.max()
+    common = largest * np.sqrt(np.mean((varying.scale / largest) ** 2))
+    return standard, replace(standard, scale=np.full(n_columns, common))
+
+
+def _scaled(scaling: Scaling, x: np.ndarray) -> Tensor:
+    return aligned(scaling(x))
+
+
+def _soft_minimum(squared: Tensor, width: float) -> Tensor:
+    """Of half the squares (N, Q) along the rows, (Q,)."""
+    return -width * torch.logsumexp(squared / (-2 * width), 0)
+
+
+def _width(squared: Tensor, dimension: int) -> float:
+    """That maximises the log density of left-out rows, whose squared distances from the others are given, (N, M)."""
+    nearest = float(squared.amin(0).mean())
+    if not nearest > 0:
+        return 1.0
+    widths = [nearest * factor for factor in _WIDTHS]
+    densities = [float(torch.logsumexp(squared / (-2 * width), 0).clamp_min(_LONE).mean()) for width in widths]
+    values = np.array(densities) - dimension / 2 * np.log(widths)
+    return widths[int(values.argmax())]
