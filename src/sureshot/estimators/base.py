@@ -105,10 +105,10 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
         A sample weight of 2 equals two copies of the row; 0 equals leaving it out. Whole numbers where posteriors are
         sampled.
         """
-        return self._begin(X, y, sample_weight, None)
+        return self._commit(self._first_rows(X, y, sample_weight), None)
 
-    def _begin(self, X: Any, y: Any, sample_weight: Any, unseen: Any) -> Self:
-        """`fit`; of rows that a network made, some of them may be `unseen`: not those that it was trained on."""
+    def _first_rows(self, X: Any, y: Any, sample_weight: Any, unseen: Any = None) -> TrainingSet:
+        """What `fit` learns from; of features, `unseen` says of each row if their network was not trained on it."""
         reader = self._reader()
         data = read_labelled(reader, type(self).__name__, None, X, y, sample_weight)
         mask = None if unseen is None else check_unseen(unseen, len(data.checked))[data.counted]
@@ -125,7 +125,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
             parts = [merge_rows(data.kept[part], codes[part], data.weight[part]) for part in (~mask, mask)]
             is_unseen = np.repeat([False, True], [len(part.y) for part in parts])
             training = replace(training, rows=joined_rows(*parts), unseen=is_unseen)
-        return self._commit(training, None)
+        return training
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Add labelled rows, of old or new classes: the result is that of `fit` on all rows so far, settings kept.

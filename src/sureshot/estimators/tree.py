@@ -141,7 +141,7 @@ class TreeGPClassifier(IncrementalClassifier):
 
         A sample weight says of how many rows a row stands; 0 equals leaving it out.
         """
-        return self._begin(X, y, sample_weight, unseen)
+        return self._commit(self._first_rows(X, y, sample_weight, unseen), None)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> TreeGPClassifier:
         """A session: add labelled rows, of old or new classes.
