@@ -28,6 +28,7 @@ from experiments.photograph_sessions import (
     BUDGETS,
     METHODS,
     TRAINING,
+    UNTOLD,
     branch_cell,
     candidate_cells,
     chosen_candidate,
@@ -307,8 +308,15 @@ def _findings(study: SessionStudy) -> list[str]:
         if name + ASIDE in by_name:
             shown, aside = by_name[name], by_name[name + ASIDE]
             lines.append(
-                f"{name}, shown rows that the network has learnt: accuracy {shown['accuracy']:.3f}, ECE "
+                f"{name}, shown all rows of the base session: accuracy {shown['accuracy']:.3f}, ECE "
                 f"{shown['ece']:.3f}; shown only those kept aside: {aside['accuracy']:.3f}, {aside['ece']:.3f}."
+            )
+        if name + UNTOLD in by_name:
+            told, untold = by_name[name], by_name[name + UNTOLD]
+            lines.append(
+                f"{name}, told which rows the network has not learnt: accuracy {told['accuracy']:.3f}, harmonic mean "
+                f"{told['harmonic_mean']:.3f}, ECE {told['ece']:.3f}; told nothing: {untold['accuracy']:.3f}, "
+                f"{untold['harmonic_mean']:.3f}, {untold['ece']:.3f}."
             )
     return lines
 
@@ -353,6 +361,8 @@ _DIFFERENCES = (
     "Trees are those of TreeGPClassifier on embeddings: the network's own tree and inducing points only train it.",
     f"Methods called '{ASIDE.removeprefix(', ')}' are shown a base session of the 5 % of photographs that the network "
     "has not learnt: embeddings of those it has learnt are nearer to their class means than any new ones.",
+    f"'tree, recommended' is shown all photographs and told which of them were kept aside, as nothing else is; "
+    f"'tree, recommended{UNTOLD}' is not told.",
     "Batch normalisation keeps its statistics after the base session.",
 )
 

@@ -100,6 +100,9 @@ _OWN_RATES = {"cosine_proxies": 0.1}
 ASIDE = ", rows kept aside"
 """Ending of the methods that are shown only those rows of the base classes that the network has not learnt."""
 
+UNTOLD = ", told nothing"
+"""Ending of the recommended tree that is not told which rows the network has learnt."""
+
 FROZEN: dict[str, tuple[str, dict[str, Any], str]] = {
     "nearest class mean": ("nearest_class_mean", {}, "softmax"),
     "decoupled cosine": ("nearest_class_mean", {"scale": 16.0}, "softmax"),
@@ -107,7 +110,8 @@ FROZEN: dict[str, tuple[str, dict[str, Any], str]] = {
     "streaming LDA": ("streaming_lda", {}, "softmax"),
     "empirical Bayes": ("empirical_bayes", {}, "softmax"),
     "gp, 5 rows a class": ("gp", {"rows_per_class": 5}, "softmax"),
-    "tree, recommended": ("tree", {"strategy": "recommended"}, "softmax"),
+    "tree, recommended": ("tree", {"strategy": "recommended", "unseen": True}, "softmax"),
+    "tree, recommended" + UNTOLD: ("tree", {"strategy": "recommended", "unseen": False}, "softmax"),
     "tree, shared root": ("tree", {"strategy": "shared_root"}, "softmax"),
     "tree, session": ("tree", {"strategy": "session"}, "softmax"),
     "tree, rebuild": ("tree", {"strategy": "rebuild"}, "softmax"),

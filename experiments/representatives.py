@@ -83,7 +83,7 @@ class JoinedTrees(SessionMethod):
     def __init__(self, reading: Reading, seed: int) -> None:
         self.reading, self.seed = reading, seed
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, unseen: Any = None) -> Self:
         """The base tree; the order of the classes is that of their labels."""
         self.classes_, codes = np.unique(y, return_inverse=True)
         x, labels = directions_of(torch.as_tensor(X).double()), torch.from_numpy(codes)

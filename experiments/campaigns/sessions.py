@@ -110,12 +110,8 @@ class NetworkSessions:
         if self._encoded is None or self._encoded[0] != key:
             self._encoded = (key, encoded_sessions(self._load(cell.data), checkpoint, self._device))
         assert cell.network is not None
-        training = cell.network.training
-        return (
-            _only_aside(self._encoded[1], cell.network.validation, training.seed)
-            if cell.aside_only
-            else self._encoded[1]
-        )
+        told = _with_unseen(self._encoded[1], cell.network.validation, cell.network.training.seed)
+        return _only_unseen(told) if cell.aside_only else told
 
 
 def run_network_sessions(
@@ -129,12 +125,20 @@ def run_network_sessions(
     return {"evaluation": evaluate_sessions(method, sessions_of(cell, checkpoint), progress).as_dict()}
 
 
-def _only_aside(sessions: Sessions, share: float, seed: int) -> Sessions:
-    """With a base session of the rows that a training with this share and seed keeps aside."""
-    first, *later = sessions.sessions
-    rows = torch.tensor(first.rows)
+def _with_unseen(sessions: Sessions, share: float, seed: int) -> Sessions:
+    """Told which rows a training with this share and seed has not learnt: those of the base session it keeps aside."""
+    rows = torch.tensor(sessions.sessions[0].rows)
     codes = torch.unique(sessions.train.y[rows], return_inverse=True)[1]
-    kept = tuple(rows[held_out_rows(codes, share, seed)].tolist())
+    unseen = torch.ones(len(sessions.train), dtype=torch.bool)
+    unseen[rows] = held_out_rows(codes, share, seed)
+    return replace(sessions, unseen=unseen)
+
+
+def _only_unseen(sessions: Sessions) -> Sessions:
+    """With a base session of the rows that the network has not learnt."""
+    first, *later = sessions.sessions
+    assert sessions.unseen is not None
+    kept = tuple(row for row in first.rows if sessions.unseen[row])
     return replace(sessions, sessions=(replace(first, rows=kept), *later))
 
 

@@ -262,3 +262,78 @@ def test_columns_that_only_later_classes_use() -> None:
     log_loss = -np.log(model.predict_proba(x[test])[np.arange(test.sum()), y[test]]).mean()
     assert model.score(x[test], y[test]) > 0.8
     assert log_loss < 0.7
+
+
+def half_unseen(labels: np.ndarray) -> np.ndarray:
+    """A mask of half of the rows of every class but the first."""
+    return (np.arange(len(labels)) % 8 >= 4) & (labels != NAMES[0])
+
+
+def test_learnt_rows_count_as_few(tmp_path: Path) -> None:
+    x, y = rows(range(12), 8)
+    unseen = half_unseen(y)
+    x[~unseen] += 3 * (CENTRES[0] - x[~unseen].mean(0))  # somewhere else altogether
+    model = TreeGPClassifier().fit(x, y, unseen=unseen)
+    kept = model._fitted.rows
+    assert model.memory_.of_classes == 12 * (D + 1)
+    assert (kept.weight == np.round(kept.weight)).all()
+    of_class = dict(zip(model.classes_[kept.y], kept.weight, strict=True))
+    assert of_class[NAMES[0]] >= 1
+    assert all(4 < of_class[name] < 8 for name in NAMES[1:12])  # four unseen rows, and four that count as fewer
+    at = model.classes_[kept.y].tolist().index(NAMES[3])
+    means = [x[(y == NAMES[3]) & part].mean(0) for part in (unseen, ~unseen)]
+    far = [np.linalg.norm(kept.x[at] - mean) for mean in means]
+    assert far[0] < far[1]
+    model.save(tmp_path / "model")
+    more = rows([3, 15], 2)
+    loaded = TreeGPClassifier.load(tmp_path / "model").partial_fit(*more)
+    np.testing.assert_array_equal(loaded.predict_proba(QUERIES), model.partial_fit(*more).predict_proba(QUERIES))
+    assert model._fitted.rows.weight.sum() == kept.weight.sum() + 4
+
+
+def test_unseen_rows_in_any_order_and_weighted() -> None:
+    x, y = rows(range(12), 8)
+    unseen = half_unseen(y)
+    expected = TreeGPClassifier().fit(x, y, unseen=unseen).predict_proba(QUERIES)
+    order = np.random.default_rng(0).permutation(len(y))
+    shuffled = TreeGPClassifier().fit(x[order], y[order], unseen=torch.tensor(unseen[order]))
+    np.testing.assert_array_equal(shuffled.predict_proba(QUERIES), expected)
+    more = np.concatenate([x, 100 * x[:5]]), np.concatenate([y, y[:5]])
+    weight, mask = np.repeat([1, 0], [len(y), 5]), np.append(unseen, [True] * 5)  # of weight zero: as if not there
+    weighted = TreeGPClassifier().fit(*more, sample_weight=weight, unseen=mask)
+    np.testing.assert_array_equal(weighted.predict_proba(QUERIES), expected)
+
+
+def test_all_rows_unseen_is_no_mask() -> None:
+    x, y = rows(range(12), 8)
+    one, other = TreeGPClassifier().fit(x, y), TreeGPClassifier().fit(x, y, unseen=[True] * len(y))
+    np.testing.assert_array_equal(one.predict_proba(QUERIES), other.predict_proba(QUERIES))
+    for name, part in one._fitted.model.shared.items():
+        assert torch.equal(part, other._fitted.model.shared[name])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda mask: mask[:-1], "X has 96 rows, unseen 95"),
+        (lambda mask: mask.astype(int), "True or False for each row"),
+        (lambda mask: np.flatnonzero(mask), "numpy.isin"),
+        (lambda mask: mask[:, None], "True or False for each row"),
+        (lambda mask: np.zeros_like(mask), "2 distinct rows or more of at least 10 classes, but it does of 0"),
+        (lambda mask: mask & (np.arange(len(mask)) < 40), "but it does of 4"),
+    ],
+)
+def test_a_wrong_mask_changes_nothing(change: Any, message: str) -> None:
+    x, y = rows(range(12), 8)
+    model = fitted()
+    before, mask = model.predict_proba(QUERIES), change(half_unseen(y))
+    with pytest.raises(ValueError, match=message):
+        model.fit(x, y, unseen=mask)
+    np.testing.assert_array_equal(model.predict_proba(QUERIES), before)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES[1:])
+def test_trees_take_no_mask(strategy: str) -> None:
+    x, y = rows(range(12), 8)
+    with pytest.raises(ValueError, match="strategy='recommended'"):
+        TreeGPClassifier(strategy, **FAST).fit(x, y, unseen=half_unseen(y))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -149,6 +150,39 @@ def test_any_estimator_with_partial_fit() -> None:
     assert found.last.accuracy > 0.8
     assert found.last.out_of_scope_auroc is None
     assert found.last.shared_numbers is None
+
+
+def many_classes() -> Sessions:
+    """Twelve base classes of eight rows, and one that comes later."""
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(13).repeat_interleave(8)
+    means = 2 * torch.randn(13, 4, generator=generator)
+    parts = [
+        LabelledSet(means[y] + torch.randn(len(y), 4, generator=generator), y, tuple(f"{c:02}" for c in range(13)))
+        for _ in range(2)
+    ]
+    names = parts[0].class_names
+    return Sessions.drawn(*parts, base=names[:12], novel=[names[12:]], shots=3)
+
+
+def test_the_recommended_tree_is_told_what_the_network_has_not_learnt() -> None:
+    sessions = many_classes()
+    mask = torch.arange(len(sessions.train)) % 8 < 3
+    found = {
+        (strategy, told, masked): evaluate_sessions(
+            make_method("tree", strategy=strategy, unseen=told, n_chains=2, n_sweeps=2),
+            replace(sessions, unseen=mask) if masked else sessions,
+        ).last.nll
+        for strategy in ("recommended", "shared_root")
+        for told in (True, False)
+        for masked in (True, False)
+    }
+    plain = found["recommended", False, False]
+    assert found["recommended", True, False] == found["recommended", False, True] == plain
+    assert found["recommended", True, True] != plain
+    assert len({loss for (strategy, *_), loss in found.items() if strategy == "shared_root"}) == 1
+    for name in ("nearest_class_mean", "label_regression"):
+        assert evaluate_sessions(make_method(name), replace(sessions, unseen=mask)).last.accuracy > 0
 
 
 def test_an_estimator_is_copied() -> None:

@@ -144,7 +144,12 @@ def test_rows_kept_aside_are_those_of_the_networks_training(tmp_path: Path) -> N
     shown = NetworkSessions(lambda name: sessions, "cpu")
     shown._encoded = (("tiny", tmp_path), sessions)
     np.testing.assert_array_equal(shown(cell, tmp_path).arriving(0).x, base.x[kept].numpy())
-    assert len(shown(replace(cell, aside_only=False), tmp_path).arriving(0).x) == 50
+    everything = shown(replace(cell, aside_only=False), tmp_path)
+    first = everything.arriving(0)
+    assert len(first.x) == 50
+    assert first.unseen is not None
+    np.testing.assert_array_equal(first.x[first.unseen], shown(cell, tmp_path).arriving(0).x)
+    assert all(everything.arriving(k).unseen.all() for k in range(1, len(everything)))
 
 
 @pytest.mark.real_data

@@ -68,11 +68,11 @@ def test_a_first_session_says_what_later_ones_keep() -> None:
     rows = ClassRows(x, y, torch.ones(15, dtype=torch.float64), torch.zeros(3, dtype=torch.int64))
     strategy = GaussianClasses()
     assert torch.equal(strategy.groups(rows), y)
-    first = strategy.first_session(rows, rows, 1)
+    first = strategy.first_session(rows, rows, 1).model
     again = strategy.later_session(first.shared, rows, 1, None)
     assert torch.equal(first.log_probabilities(x), again.log_probabilities(x))
     # Copies of rows say nothing of how rows spread; a class knows its mean the better for them.
     doubled = ClassRows(x, y, torch.full((15,), 2.0).double(), rows.sessions)
-    twice = strategy.first_session(doubled, doubled, 1)
+    twice = strategy.first_session(doubled, doubled, 1).model
     assert all(torch.equal(part, twice.shared[name]) for name, part in first.shared.items())
     assert bool((twice.densities.mean_variance < first.densities.mean_variance).all())

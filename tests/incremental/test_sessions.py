@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,20 @@ def test_encoded_sessions_keep_everything_else() -> None:
     assert sessions.train.x.shape == (40, 2)
     assert sessions.out_of_scope is not None
     assert sessions.out_of_scope.tolist() == [[2.0, 2.0], [2.0, 2.0]]
+
+
+def test_rows_that_a_network_was_not_trained_on() -> None:
+    sessions = drawn()
+    assert sessions.arriving(0).unseen is None
+    mask = torch.arange(len(sessions.train)) % 3 == 0
+    told = replace(sessions, unseen=mask)
+    rows = list(told.sessions[0].rows)
+    assert told.arriving(0).unseen.tolist() == mask[rows].tolist()
+    assert told.embedded(lambda x: 2 * x).unseen is mask
+    assert told.asked(0).unseen is None
+    for wrong in (mask[:-1], mask.long()):
+        with pytest.raises(DataError, match="unseen must be a mask of the"):
+            replace(sessions, unseen=wrong)
 
 
 def test_digits() -> None:

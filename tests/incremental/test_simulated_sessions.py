@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from sureshot.incremental import simulated_sessions
-from sureshot.incremental.simulated_sessions import learn_by_sessions
+from sureshot.incremental.simulated_sessions import learn_by_sessions, learn_with_unseen, worth_of
 from sureshot.incremental.temperature import loss_and_temperature
 from sureshot.incremental.two_covariances import ClassSums, TwoCovariances
 
@@ -170,6 +170,69 @@ def test_equal_rows_leave_a_model_that_can_be_taught() -> None:
         assert bool((found.basis.abs() < 1e3).all())
         scores = found.scores(found.densities(ClassSums.of_rows(x[::2], y[::2], 4)), x[1::2])
         assert float(cross_entropy(scores, y[1::2])) < math.log(4)
+
+
+def learnt_and_unseen(generator: torch.Generator, offset: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Rows and classes, which rows are unseen, and means: a class's learnt rows have a mean and a spread of their own.
+
+    Forty classes of 36 learnt and four unseen rows, if there is an offset; else all are alike.
+    """
+    y, width = torch.arange(40).repeat_interleave(40), 20
+    unseen = torch.arange(len(y)) % 40 >= 36
+    means = torch.randn(60, width, dtype=torch.float64, generator=generator)
+    moved = means[:40] + offset * torch.randn(40, width, dtype=torch.float64, generator=generator)
+    noise = torch.randn(len(y), width, dtype=torch.float64, generator=generator)
+    size = 0.4 if offset else 1.0
+    x = torch.where(unseen[:, None], means[y] + noise, moved[y] + size * noise)
+    return x, y, unseen, means
+
+
+def test_rows_that_a_network_has_learnt_count_for_what_unseen_ones_say() -> None:
+    """Known classes by learnt rows, new ones by five: told which rows are which, it is about as sure as it is right."""
+    generator = torch.Generator().manual_seed(0)
+    x, y, unseen, means = learnt_and_unseen(generator, 0.7)
+    queries = torch.arange(60).repeat_interleave(30)
+    asked, few = (
+        means[labels] + torch.randn(len(labels), 20, dtype=torch.float64, generator=generator)
+        for labels in (queries, torch.arange(40, 60).repeat_interleave(5))
+    )
+    arriving = ClassSums.of_rows(few, torch.arange(40, 60).repeat_interleave(5), 60)
+    told, worth = learn_with_unseen(x, y, unseen, torch.Generator().manual_seed(0))
+    untold = learn_by_sessions(x, y, torch.Generator().manual_seed(0))
+    assert worth < 36
+    losses, too_sure = [], []
+    for found, most in ((told, worth), (untold, math.inf)):
+        weight = torch.where(unseen, 1.0, worth_of(torch.tensor(36.0), most) / 36).double()
+        classes = ClassSums.of_rows(x, y, 60, weight).plus(arriving)
+        p = torch.softmax(found.scores(found.densities(classes), asked), -1)
+        losses.append(float(-p.gather(-1, queries[:, None]).log().mean()))
+        too_sure.append(float((p.amax(-1) - (p.argmax(-1) == queries).double()).mean()))
+    assert losses[0] < losses[1] - 0.1
+    assert abs(too_sure[0]) < 0.1
+
+
+def test_learnt_rows_like_unseen_ones_are_worth_more() -> None:
+    worths = []
+    for offset in (0.0, 0.7, 1.5):
+        x, y, unseen, _ = learnt_and_unseen(torch.Generator().manual_seed(0), offset)
+        worths.append(learn_with_unseen(x, y, unseen, torch.Generator().manual_seed(0))[1])
+    assert worths[0] > worths[1] >= worths[2]
+
+
+def test_what_learnt_rows_are_worth() -> None:
+    counts = torch.tensor([0.0, 1.0, 10.0, 1e9])
+    torch.testing.assert_close(worth_of(counts, 10.0), torch.tensor([0.0, 10 / 11, 5.0, 10.0]))
+    assert torch.equal(worth_of(counts, math.inf), counts)
+
+
+def test_places_of_learnt_rows_come_last() -> None:
+    y = torch.tensor([0, 1, 0, 1, 0, 1, 1])
+    last = torch.tensor([True, False, False, False, True, True, False])
+    for seed in range(20):
+        place = simulated_sessions._places(y, torch.Generator().manual_seed(seed), last)
+        assert sorted(place[y == 1].tolist()) == [0, 1, 2, 3]
+        assert place[2] == 0
+        assert place[5] == 3
 
 
 @pytest.mark.real_data

@@ -132,7 +132,7 @@ def test_temperature_of_rows_that_the_tree_has_not_seen() -> None:
     y = torch.arange(4).repeat_interleave(40)
     x = CENTRES[y] + 1.2 * torch.randn(160, D, dtype=torch.float64, generator=generator)
     data = ClassRows(x, y, torch.ones(160, dtype=torch.float64), SESSIONS[:4])
-    model = strategy("shared_root").first_session(data, rows(4), 0)
+    model = strategy("shared_root").first_session(data, rows(4), 0).model
     temperature = float(model.shared["temperature"])
     assert temperature != 1
 
@@ -141,7 +141,7 @@ def test_temperature_of_rows_that_the_tree_has_not_seen() -> None:
         return float(torch.nn.functional.cross_entropy(logs / at, y))
 
     assert loss(temperature) < min(loss(temperature * 1.3), loss(temperature / 1.3), loss(1.0))
-    assert float(strategy("shared_root").first_session(rows(4), rows(4), 0).shared["temperature"]) == 1
+    assert float(strategy("shared_root").first_session(rows(4), rows(4), 0).model.shared["temperature"]) == 1
 
 
 def test_representatives() -> None:

@@ -29,7 +29,7 @@ from sureshot.estimators.class_prior import adapted_prior, prior_of_few
 from sureshot.estimators.class_prior import class_prior as class_prior_of
 from sureshot.estimators.fitted import Fitted, Format, TrainingSet
 from sureshot.estimators.readers import Reader, read_labelled
-from sureshot.estimators.validation import LabelledRows, check_targets, merge_rows
+from sureshot.estimators.validation import LabelledRows, check_targets, check_unseen, joined_rows, merge_rows
 from sureshot.kernels import is_unit_norm
 from sureshot.persistence import Artifact, ArtifactError, load_artifact, save_artifact
 
@@ -106,8 +106,13 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
         A sample weight of 2 equals two copies of the row; 0 equals leaving it out. Whole numbers where posteriors are
         sampled.
         """
+        return self._commit(self._first_rows(X, y, sample_weight), None)
+
+    def _first_rows(self, X: Any, y: Any, sample_weight: Any, unseen: Any = None) -> TrainingSet:
+        """What `fit` learns from; of features, `unseen` says of each row if their network was not trained on it."""
         reader = self._reader()
         data = read_labelled(reader, type(self).__name__, None, X, y, sample_weight)
+        mask = None if unseen is None else check_unseen(unseen, len(data.checked))[data.counted]
         classes, codes = np.unique(data.labels, return_inverse=True)
         if len(classes) < 2:
             only = "sample_weight is 0 in all rows but those of" if data.weightless else "y has only"
@@ -116,7 +121,12 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
                 f"{classes.tolist()[0]!r}. partial_fit takes one class, and others later."
             )
         rows = merge_rows(data.kept, codes, data.weight)
-        return self._commit(TrainingSet(reader, data.columns, classes, rows, data.checked), None)
+        training = TrainingSet(reader, data.columns, classes, rows, data.checked)
+        if mask is not None and not mask.all():  # all of them: nothing sets any apart
+            parts = [merge_rows(data.kept[part], codes[part], data.weight[part]) for part in (~mask, mask)]
+            is_unseen = np.repeat([False, True], [len(part.y) for part in parts])
+            training = replace(training, rows=joined_rows(*parts), unseen=is_unseen)
+        return training
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Add labelled rows, of old or new classes: the result is that of `fit` on all rows so far, settings kept.

@@ -35,6 +35,7 @@ class TrainingSet:
     classes: np.ndarray  # (C,), some may have no row
     rows: LabelledRows  # as the reader keeps them, with the weights that they came with
     checked: np.ndarray | None  # (n, width), X as the first call gave it; None afterwards
+    unseen: np.ndarray | None = None  # (N,) bool, rows that the network which made them was not trained on; None: all
 
 
 class Predictor(ABC):

@@ -47,6 +47,7 @@ class LabelledData:
     labels: np.ndarray  # (m,)
     weight: np.ndarray  # (m,), positive
     columns: Columns
+    counted: np.ndarray  # (n,) bool, the rows that are kept
     weightless: bool  # whether a class of y has weight zero in all its rows
 
 
@@ -60,4 +61,4 @@ def read_labelled(
     counted = weight > 0
     kept = reader.keep(checked, fitting=True)[counted]
     weightless = len(np.unique(labels)) > len(np.unique(labels[counted]))
-    return LabelledData(checked, kept, labels[counted], weight[counted], found, weightless)
+    return LabelledData(checked, kept, labels[counted], weight[counted], found, counted, weightless)

@@ -12,11 +12,11 @@ from sureshot.estimators.base import FittedAttribute, IncrementalClassifier
 from sureshot.estimators.class_labels import class_numbers, kept_classes
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.readers import Reader, TableReader
-from sureshot.estimators.search_fitted import Callback, SearchFitted, first_fitted, joined_rows
+from sureshot.estimators.search_fitted import Callback, SearchFitted, first_fitted
 from sureshot.estimators.search_format import SEARCH_FORMAT
 from sureshot.estimators.search_settings import SearchSettings
 from sureshot.estimators.settings import check_jobs
-from sureshot.estimators.validation import LabelledRows, check_targets, merge_rows
+from sureshot.estimators.validation import LabelledRows, check_targets, joined_rows, merge_rows
 
 
 class KernelSearchClassifier(IncrementalClassifier):

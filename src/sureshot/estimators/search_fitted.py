@@ -23,7 +23,7 @@ from sureshot.estimators.search_settings import SearchSettings
 from sureshot.estimators.settings import in_bytes, memory_budget
 from sureshot.estimators.threads import one_thread
 from sureshot.estimators.uncertainty import entropy
-from sureshot.estimators.validation import LabelledRows
+from sureshot.estimators.validation import LabelledRows, joined_rows
 from sureshot.gaussian.memory import AT_ONCE, entries_by_inducing, entries_by_particles
 from sureshot.inference.inducing import kmeans_inducing
 from sureshot.kernels import Expression
@@ -438,9 +438,3 @@ def _shuffled(rows: LabelledRows, generator: torch.Generator) -> LabelledRows:
 
 def _part(rows: LabelledRows, which: Any) -> LabelledRows:
     return LabelledRows(rows.x[which], rows.y[which], rows.weight[which])
-
-
-def joined_rows(old: LabelledRows, new: LabelledRows) -> LabelledRows:
-    """One after the other."""
-    pairs = ((old.x, new.x), (old.y, new.y), (old.weight, new.weight))
-    return LabelledRows(*(np.concatenate(pair) for pair in pairs))

@@ -129,6 +129,20 @@ class TreeGPClassifier(IncrementalClassifier):
 
     _format = TREE_FORMAT
 
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, unseen: Any = None) -> TreeGPClassifier:
+        """Learn the first session from labelled rows: X (n, D) with labels y (n,), at least two distinct.
+
+        Where rows are features of a network, `unseen` (n,) says by True or False of each whether the network was *not*
+        trained on it. Rows that it has learnt lie nearer to their class's mean than new ones will, so without being
+        told the model takes classes for narrower than they are, and is too sure. With `unseen`, what classes have in
+        common is measured by such rows, and rows of a class that were learnt count together as few, as many as these
+        say. Ten classes must have two of them or more; others may have none. For strategy="recommended" only. None, or
+        True for all: no row was learnt. Later sessions bring new rows; they need no mask.
+
+        A sample weight says of how many rows a row stands; 0 equals leaving it out.
+        """
+        return self._commit(self._first_rows(X, y, sample_weight, unseen), None)
+
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> TreeGPClassifier:
         """A session: add labelled rows, of old or new classes.
 

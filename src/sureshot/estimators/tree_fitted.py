@@ -8,7 +8,7 @@ model file holds.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -22,7 +22,9 @@ from sureshot.estimators.threads import one_thread, threads_for
 from sureshot.estimators.uncertainty import entropies
 from sureshot.estimators.validation import LabelledRows, merge_rows
 from sureshot.gaussian.memory import AT_ONCE
+from sureshot.incremental.gaussian_classes import GaussianClasses
 from sureshot.incremental.method import Memory
+from sureshot.incremental.simulated_sessions import FEWEST_CLASSES, FEWEST_UNSEEN
 from sureshot.incremental.strategy import ClassRows, SessionModel, Strategy
 from sureshot.tree.class_tree import ClassTree
 
@@ -104,6 +106,7 @@ class TreeFitted(Fitted):
 def first_session(training: TrainingSet, strategy: Strategy, seed: int, device: torch.device) -> TreeFitted:
     """Learn from the rows of the first session, which say how inputs are scaled."""
     x, weight = training.rows.x, training.rows.weight
+    _check_unseen(training, strategy)
     scaling = with_rare_values(fit_scaling(x, weight, "auto"), x, weight)
     sessions = np.ones(len(training.classes), dtype=np.int64)
     sessions[training.rows.y] = 0
@@ -111,11 +114,17 @@ def first_session(training: TrainingSet, strategy: Strategy, seed: int, device: 
     _check_memory(training.rows)
     with one_thread():
         inputs = _inputs(training.rows, sessions, scaling, device)
-        rows = _condensed(training.rows, strategy.groups(inputs))
+        if training.unseen is not None:
+            inputs = replace(inputs, unseen=aligned(training.unseen, device))
+        groups = strategy.groups(inputs)
+        rows = _condensed(training.rows, groups)
         kept = _inputs(rows, sessions, scaling, device)
     with threads_for(len(rows.y)):
-        taught = strategy.first_session(inputs, kept, seed)
+        taught, counts_as = strategy.first_session(inputs, kept, seed)
         shared = {name: aligned(part) for name, part in taught.shared.items()}  # laid out as in a model file
+        if training.unseen is not None:
+            rows = _of_whole_rows(_condensed(replace(training.rows, weight=counts_as.cpu().numpy()), groups))
+            kept = _inputs(rows, sessions, scaling, device)
         model = strategy.later_session(shared, kept, seed, taught)
     return _fitted(training, rows, scaling, strategy, sessions, model, seed, device)
 
@@ -194,6 +203,28 @@ def _condensed(rows: LabelledRows, groups: Tensor) -> LabelledRows:
     share = np.where(sizes[numbers] == 1, 1.0, rows.weight[order] / weight[numbers])
     x = np.add.reduceat(share[:, None] * rows.x[order], starts, axis=0)  # shares first: sums stay within range
     return merge_rows(x, rows.y[order][starts], weight)
+
+
+def _of_whole_rows(rows: LabelledRows) -> LabelledRows:
+    """Weights rounded, one at least: as of rows that later ones may join."""
+    return replace(rows, weight=np.maximum(1.0, np.round(rows.weight)))
+
+
+def _check_unseen(training: TrainingSet, strategy: Strategy) -> None:
+    """Refuse a mask that there is no use for, or that marks too few rows."""
+    if training.unseen is None:
+        return
+    if not isinstance(strategy, GaussianClasses):
+        raise ValueError(
+            "unseen is for strategy='recommended': trees learn nothing that classes have in common. Leave it out, or "
+            "fit on the rows that it marks."
+        )
+    n_able = int((np.bincount(training.rows.y[training.unseen]) >= FEWEST_UNSEEN).sum())
+    if n_able < FEWEST_CLASSES:
+        raise ValueError(
+            f"unseen must mark {FEWEST_UNSEEN} distinct rows or more of at least {FEWEST_CLASSES} classes, but it does "
+            f"of {n_able}: keep more rows aside when the network is trained, or leave unseen out."
+        )
 
 
 def _check_counts(rows: LabelledRows) -> None:

@@ -129,6 +129,21 @@ def check_weights(sample_weight: Any, x: np.ndarray) -> np.ndarray:
     return weight
 
 
+def check_unseen(unseen: Any, n_rows: int) -> np.ndarray:
+    """A mask of rows that a network was not trained on, (n,) bool."""
+    if isinstance(unseen, torch.Tensor):
+        unseen = unseen.detach().cpu().numpy()
+    mask = np.asarray(unseen)
+    if mask.dtype != bool or mask.ndim != 1:
+        raise ValueError(
+            f"unseen must hold True or False for each row of X; got {reprlib.repr(unseen)}. Of row numbers make a "
+            "mask: unseen = numpy.isin(numpy.arange(len(X)), numbers)."
+        )
+    if len(mask) != n_rows:
+        raise ValueError(f"unseen must hold True or False for each row of X: X has {n_rows} rows, unseen {len(mask)}.")
+    return mask
+
+
 def merge_rows(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> LabelledRows:
     """Merge equal labelled rows of positive weight, sort canonically."""
     x = x + 0.0  # turns -0.0 into 0.0
@@ -137,6 +152,12 @@ def merge_rows(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> LabelledRows
     _, first, inverse = np.unique(as_bytes, return_index=True, return_inverse=True)
     merged = np.bincount(inverse.ravel(), weights=weight, minlength=len(first))
     return LabelledRows(x[first], y[first].astype(np.int64), merged)
+
+
+def joined_rows(old: LabelledRows, new: LabelledRows) -> LabelledRows:
+    """One after the other."""
+    pairs = ((old.x, new.x), (old.y, new.y), (old.weight, new.weight))
+    return LabelledRows(*(np.concatenate(pair) for pair in pairs))
 
 
 def weigh_classes(

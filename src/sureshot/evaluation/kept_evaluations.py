@@ -76,8 +76,8 @@ def _settings(sessions: Sessions, method: MethodConfig, seed: int) -> dict[str, 
 def _digest(sessions: Sessions) -> str:
     """Of all rows, labels and sessions."""
     found = hashlib.sha256(repr(sessions.sessions).encode())
-    outside = [] if sessions.out_of_scope is None else [sessions.out_of_scope]
-    for part in (sessions.train.x, sessions.train.y, sessions.test.x, sessions.test.y, *outside):
+    more = [part for part in (sessions.out_of_scope, sessions.unseen) if part is not None]
+    for part in (sessions.train.x, sessions.train.y, sessions.test.x, sessions.test.y, *more):
         found.update(f"{part.dtype} {tuple(part.shape)}".encode())
         found.update(part.cpu().contiguous().numpy().tobytes())
     return found.hexdigest()

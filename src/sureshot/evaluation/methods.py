@@ -36,8 +36,9 @@ class EstimatorMethod(SessionMethod):
         estimator: Any,  # as its constructor left it; a copy is taught
         outlier_score: OutlierScore | None = None,
         memory: Callable[[Any], Memory | None] = lambda estimator: None,  # of a fitted estimator
+        takes_unseen: bool = False,  # whether its ``fit`` has an argument of this name
     ) -> None:
-        self.estimator = estimator
+        self.estimator, self._takes_unseen = estimator, takes_unseen
         self._outlier_score, self._memory = outlier_score, memory
         self._fitted: Any = None
 
@@ -46,9 +47,10 @@ class EstimatorMethod(SessionMethod):
         """Labels of the columns."""
         return np.asarray(self._fitted.classes_)
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, unseen: Any = None) -> Self:
         """Teach a copy of the estimator."""
-        self._fitted = clone(self.estimator).fit(X, y)
+        told = {"unseen": unseen} if self._takes_unseen else {}
+        self._fitted = clone(self.estimator).fit(X, y, **told)
         return self
 
     def partial_fit(self, X: Any, y: Any) -> Self:
@@ -85,7 +87,7 @@ class FewRows(SessionMethod):
         """Labels of the columns."""
         return self.method.classes_
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, unseen: Any = None) -> Self:
         """Learn a few rows of the base session."""
         self.method.fit(*self._few(X, y))
         return self
@@ -158,6 +160,7 @@ def tree(
     n_chains: int = 30,
     n_sweeps: int = 10,
     construction: str = "two_means",
+    unseen: bool = True,  # whether "recommended" is told which rows the network was not trained on, where that is known
 ) -> SessionMethod:
     """`TreeGPClassifier` by one of its strategies."""
     from sureshot.estimators.tree import TreeGPClassifier
@@ -172,7 +175,8 @@ def tree(
         n_sweeps=n_sweeps,
         construction=construction,
     )
-    return EstimatorMethod(estimator, TreeGPClassifier.outlier_score, _stated_memory)
+    told = unseen and strategy == "recommended"
+    return EstimatorMethod(estimator, TreeGPClassifier.outlier_score, _stated_memory, told)
 
 
 def _stated_memory(estimator: Any) -> Memory:

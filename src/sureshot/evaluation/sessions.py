@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sureshot.incremental.method import Memory, SessionMethod
-from sureshot.incremental.sessions import Sessions
+from sureshot.incremental.sessions import Rows, Sessions
 from sureshot.metrics import (
     accuracy_by_session,
     auroc_unknown,
@@ -121,7 +121,7 @@ def evaluate_sessions(
         progress(f"session {k}", k / n)
         arriving, asked = sessions.arriving(k), sessions.asked(k)
         started = time.perf_counter()
-        learnt = method.fit(arriving.x, arriving.y) if k == 0 else method.partial_fit(arriving.x, arriving.y)
+        learnt = _fitted(method, arriving) if k == 0 else method.partial_fit(arriving.x, arriving.y)
         learn_seconds = time.perf_counter() - started
         _check_classes(learnt.classes_, set(asked.y.tolist()), k)
         started = time.perf_counter()
@@ -153,6 +153,12 @@ def evaluate_sessions(
         )
     progress("done", 1.0)
     return SessionsEvaluation(tuple(found), matrix)
+
+
+def _fitted(method: SessionMethod, first: Rows) -> SessionMethod:
+    if first.unseen is None:
+        return method.fit(first.x, first.y)
+    return method.fit(first.x, first.y, first.unseen)
 
 
 def _check_classes(classes: NDArray, expected: set[int], k: int) -> None:

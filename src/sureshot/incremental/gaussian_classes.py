@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from sureshot.incremental.class_beam import DEFAULT_BEAM, ClassBeam
-from sureshot.incremental.simulated_sessions import learn_by_sessions
-from sureshot.incremental.strategy import ClassRows, Leading, SessionModel, Strategy, most_probable
+from sureshot.incremental.simulated_sessions import learn_by_sessions, learn_with_unseen, worth_of
+from sureshot.incremental.strategy import ClassRows, FirstSession, Leading, SessionModel, Strategy, most_probable
 from sureshot.incremental.two_covariances import ClassSums, Discriminants, PredictiveDensities, TwoCovariances
 from sureshot.tree.build import build_tree
 from sureshot.tree.class_tree import ClassTree
@@ -135,11 +135,17 @@ class GaussianClasses(Strategy):
         """See `Strategy.groups`: a class is one group."""
         return rows.y
 
-    def first_session(self, rows: ClassRows, kept: ClassRows, seed: int) -> GaussianClassesModel:
+    def first_session(self, rows: ClassRows, kept: ClassRows, seed: int) -> FirstSession:
         """See `Strategy.first_session`."""
         x, y = rows.x, rows.y  # each once: copies of a row say nothing of how rows spread
-        present = y.unique(return_inverse=True)[1]
-        return GaussianClassesModel.of(learn_by_sessions(x, present, torch.Generator().manual_seed(seed)), kept)
+        present, generator = y.unique(return_inverse=True)[1], torch.Generator().manual_seed(seed)
+        if rows.unseen is None:
+            return FirstSession(GaussianClassesModel.of(learn_by_sessions(x, present, generator), kept), rows.weight)
+        covariances, worth = learn_with_unseen(x, present, rows.unseen, generator)
+        learnt = rows.weight.new_zeros(rows.n_classes).index_add(0, y, rows.weight * ~rows.unseen)[y]
+        share = torch.where(rows.unseen, 1.0, worth_of(learnt, worth) / learnt)
+        weight = rows.weight * share
+        return FirstSession(GaussianClassesModel.of(covariances, replace(rows, weight=weight)), weight)
 
     def later_session(
         self, shared: Mapping[str, Tensor], kept: ClassRows, seed: int, before: SessionModel | None

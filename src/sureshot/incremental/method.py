@@ -46,8 +46,12 @@ class SessionMethod(ABC):
     classes_: np.ndarray  # labels of the columns; new ones come last, old ones never move
 
     @abstractmethod
-    def fit(self, X: Any, y: Any) -> Self:
-        """Learn the base session: rows X (n, ...) with labels y (n,). What was known before is dropped."""
+    def fit(self, X: Any, y: Any, unseen: Any = None) -> Self:
+        """Learn the base session: rows X (n, ...) with labels y (n,). What was known before is dropped.
+
+        Of features, `unseen` (n,) says which rows their network was not trained on, if that is known; methods that have
+        no use for it do without.
+        """
 
     @abstractmethod
     def partial_fit(self, X: Any, y: Any) -> Self:

@@ -44,6 +44,7 @@ class Rows(NamedTuple):
     x: np.ndarray  # (n, ...), as in the labelled set
     y: np.ndarray  # (n,) int64, class numbers
     session: np.ndarray  # (n,) int64, the session of each row's class
+    unseen: np.ndarray | None = None  # (n,) bool, see `Sessions.unseen`
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,9 +57,16 @@ class Sessions:
     name: str
     description: str  # one line for tables and reports
     out_of_scope: Tensor | None = None  # (M, ...), test rows that belong to no class
+    unseen: Tensor | None = None
+    """Of features: which training rows their network was not trained on, (N,) bool. None: all, or nobody knows."""
 
     def __post_init__(self) -> None:
         self._check_sets()
+        if self.unseen is not None and (self.unseen.dtype != torch.bool or self.unseen.shape != self.train.y.shape):
+            raise DataError(
+                f"{self.name}: unseen must be a mask of the {len(self.train)} training rows, got shape "
+                f"{tuple(self.unseen.shape)} and type {self.unseen.dtype}"
+            )
         if not self.sessions:
             raise DataError(f"{self.name}: no sessions; expected at least the base session")
         seen: dict[int, int] = {}
@@ -171,7 +179,8 @@ class Sessions:
 
     def arriving(self, k: int) -> Rows:
         """The training rows of session k."""
-        return self._taken(self.train, torch.tensor(self.sessions[k].rows))
+        rows = torch.tensor(self.sessions[k].rows)
+        return self._taken(self.train, rows)._replace(unseen=None if self.unseen is None else self.unseen[rows].numpy())
 
     def asked(self, k: int) -> Rows:
         """The test rows of all classes seen after session k."""

@@ -5,6 +5,11 @@ rows only, as if they had just arrived, the others keep most of theirs, and the 
 that it has not seen. What is learnt (coordinates, both variances, temperature) is shared by all classes, so it holds
 for classes that are still to come. Classes and rows kept aside say when to stop, and how sure to be of classes that
 took no part in the learning: no row of a class that is really new is needed.
+
+Rows may be features of a network that was trained on most of them (`learn_with_unseen`). Those it has learnt lie nearer
+to the means of their classes than any new row will, so they make classes look narrow and their means well known. Then
+rows it has *not* learnt are what is asked for, and what pretended new classes arrive with; and they say what a class's
+learnt rows are worth together, however many there are.
 """
 
 from __future__ import annotations
@@ -24,6 +29,9 @@ from sureshot.incremental.two_covariances import ClassSums, TwoCovariances
 FEWEST_CLASSES, FEWEST_ROWS = 10, 4
 """With fewer classes of so many rows only the temperature is learnt by sessions."""
 
+FEWEST_UNSEEN = 2
+"""Rows of a class that a network has not learnt, at least, for them to be asked for: one more is to be known."""
+
 SHOTS = (1, 10)
 """Rows of a class that has just arrived, at least and at most."""
 
@@ -37,6 +45,7 @@ _USUAL = 0.6  # temperature of tables and embeddings in units of sqrt(D): betwee
 _LONG_TAILS = 0.5  # degrees of freedom for each coordinate, where classes and rows aside say that tails are long:
 _CLEARLY = 0.985  # where they lower the Gaussian's loss to less than this share; embeddings have none
 _CAUTIOUS_TAILS = 0.1  # and where there are too few classes to say so; on tables up to 1 does about as well
+_WORTHS = (3.0, 6.0, 12.0, 25.0, 50.0, 100.0, math.inf)  # of a class's learnt rows, see `worth_of`
 _ARRIVALS, _FOLDS = 10, 5  # where nothing is learnt by sessions: classes that arrive in turn, and one row in so many
 
 
@@ -45,6 +54,7 @@ class _Session:
     """Classes as some of their rows show them, and other rows to name."""
 
     classes: ClassSums
+    learnt: ClassSums  # of these classes too, by rows that a network has learnt
     x: Tensor  # (Q, D)
     y: Tensor  # (Q,)
 
@@ -54,15 +64,58 @@ def learn_by_sessions(x: Tensor, y: Tensor, generator: torch.Generator) -> TwoCo
 
     Learnt in single precision: seconds for 10,000 rows of 384 columns.
     """
-    counts, usual = torch.bincount(y), x.shape[-1] ** 0.5
+    counts = torch.bincount(y)
     if int((counts >= FEWEST_ROWS).sum()) < FEWEST_CLASSES:
         return _estimated(x, y, generator)
-    single = x.float()
-    new = _some(counts, _CLASSES_ASIDE, generator)
-    asked = (counts // 4).clamp(max=_ROWS_ASIDE)
-    place = _places(y, generator)
+    everything = torch.ones_like(y, dtype=torch.bool)
+    return _lessons(x, y, everything, (counts // 4).clamp(max=_ROWS_ASIDE), counts > 0, generator)[0]
+
+
+def learn_with_unseen(
+    x: Tensor,  # (N, D)
+    y: Tensor,  # (N,), each of C classes has a row
+    unseen: Tensor,  # (N,) bool: rows that the network which made them was not trained on
+    generator: torch.Generator,
+) -> tuple[TwoCovariances, float]:
+    """Covariances as by `learn_by_sessions`, and what learnt rows are worth (`worth_of`).
+
+    `FEWEST_CLASSES` classes or more must have `FEWEST_UNSEEN` unseen rows or more. Coordinates are still learnt from
+    all rows; when to stop, the temperature and what learnt rows are worth, by unseen ones. (Variances between and
+    within classes that are learnt again from these made hardly any difference: photographs of mini-ImageNet.)
+    """
+    counts = torch.bincount(y[unseen], minlength=int(y.max()) + 1)
+    asked = (counts // 2).clamp(max=_ROWS_ASIDE)
+    return _lessons(x, y, unseen, asked, counts >= FEWEST_UNSEEN, generator)
+
+
+def worth_of(counts: Tensor, worth: float) -> Tensor:
+    """How many unseen rows a class's learnt rows stand for: nearly `counts` if few, never more than `worth`."""
+    return counts / (1 + counts / worth)
+
+
+def _lessons(
+    x: Tensor,
+    y: Tensor,
+    unseen: Tensor,
+    asked: Tensor,  # (C,), unseen rows to name
+    may_be_new: Tensor,  # (C,) bool
+    generator: torch.Generator,
+) -> tuple[TwoCovariances, float]:
+    """Covariances, and what learnt rows are worth."""
+    usual, learnt, single = x.shape[-1] ** 0.5, ~unseen, x.float()
+    new, able = torch.zeros_like(may_be_new), may_be_new.nonzero().flatten()
+    new[able] = _some(able, _CLASSES_ASIDE, generator)
+    place = _places(y, generator, learnt)
+    left = torch.bincount(y[unseen], minlength=len(asked)) - asked
     sessions = [
-        _session(single, y, torch.where(new[y], _places(y, generator), place), asked, _kept(new, generator))
+        _session(
+            single,
+            y,
+            torch.where(new[y], _places(y, generator, learnt), place),
+            asked,
+            torch.where(new, _kept(new, generator).minimum(left), 2**31),
+            learnt,
+        )
         for _ in range(_SESSIONS_ASIDE)
     ]
     labels = torch.cat([session.y for session in sessions])
@@ -70,16 +123,22 @@ def learn_by_sessions(x: Tensor, y: Tensor, generator: torch.Generator) -> TwoCo
     numbers = torch.unique(y[learning], return_inverse=True)[1]
     seed = int(torch.randint(2**31, (), generator=generator))
 
-    def tried(found: TwoCovariances) -> tuple[float, float]:
-        return loss_and_temperature(torch.cat([_scores(found, session) for session in sessions]), labels, usual)
+    def tried(found: TwoCovariances, worth: float = math.inf) -> tuple[float, float]:
+        return loss_and_temperature(torch.cat([_scores(found, session, worth) for session in sessions]), labels, usual)
 
     start = TwoCovariances.estimated(single[learning], numbers)
     longer = tried(start.with_freedom(_LONG_TAILS))[0] < _CLEARLY * tried(start)[0]
     freedom = _LONG_TAILS if longer else math.inf
-    trials = [tried(found) for found in _learnt(single[learning], numbers, freedom, STEPS, seed)]
-    best = min(range(len(trials)), key=lambda trial: trials[trial][0])
+    snapshots = enumerate(_learnt(single[learning], numbers, freedom, STEPS, seed))
+    of_snapshots = ((*tried(one), number, one) for number, one in snapshots)
+    _, temperature, best, snapshot = min(of_snapshots, key=lambda trial: trial[0])
+    worth = math.inf
+    if bool(learnt.any()):
+        trials = {count: tried(snapshot, count) for count in _WORTHS}
+        worth = min(trials, key=lambda count: trials[count][0])
+        temperature = trials[worth][1]
     *_, found = _learnt(single, y, freedom, best * SNAPSHOT_EVERY, seed)
-    return found.to(x.dtype).tempered(trials[best][1])
+    return found.to(x.dtype).tempered(temperature), worth
 
 
 def _estimated(x: Tensor, y: Tensor, generator: torch.Generator) -> TwoCovariances:
@@ -93,7 +152,7 @@ def _estimated(x: Tensor, y: Tensor, generator: torch.Generator) -> TwoCovarianc
     for label in torch.argsort(counts, descending=True)[:_ARRIVALS].tolist():
         new = torch.arange(len(counts), device=y.device) == label
         asked = torch.minimum(torch.where(new, counts // 2, (counts / _FOLDS).ceil().long()), counts - 1)
-        session = _session(x, y, places, asked, _kept(new, generator))
+        session = _session(x, y, places, asked, _kept(new, generator), torch.zeros_like(y, dtype=torch.bool))
         learning = (y != label) & (places >= asked[y])
         if not len(session.y) or not bool(learning.any()):
             continue
@@ -114,13 +173,13 @@ def _estimated(x: Tensor, y: Tensor, generator: torch.Generator) -> TwoCovarianc
 def _learnt(x: Tensor, y: Tensor, freedom: float, steps: int, seed: int) -> Iterator[TwoCovariances]:
     """Covariances at the start and after every `SNAPSHOT_EVERY` steps."""
     generator = torch.Generator().manual_seed(seed)
-    counts = torch.bincount(y)
+    counts, none = torch.bincount(y), torch.zeros_like(y, dtype=torch.bool)
     asked = (counts // 2).clamp(max=max(1, min(_QUERIES_OF_A_CLASS, _QUERIES // len(counts))))
 
     def pretended() -> _Session:
         share = torch.empty(()).uniform_(*_NEW_CLASSES, generator=generator)
         new = _some(counts, float(share), generator)
-        return _session(x, y, _places(y, generator), asked, _kept(new, generator))
+        return _session(x, y, _places(y, generator), asked, _kept(new, generator), none)
 
     start, first = TwoCovariances.estimated(x, y).with_freedom(freedom), pretended()
     start = start.tempered(loss_and_temperature(_scores(start, first), first.y, x.shape[-1] ** 0.5)[1])
@@ -144,15 +203,18 @@ def _learnt(x: Tensor, y: Tensor, freedom: float, steps: int, seed: int) -> Iter
         optimizer.step()
 
 
-def _session(x: Tensor, y: Tensor, place: Tensor, asked: Tensor, kept: Tensor) -> _Session:
+def _session(x: Tensor, y: Tensor, place: Tensor, asked: Tensor, kept: Tensor, learnt: Tensor) -> _Session:
     """Of each class the rows at the first places are asked for, and so many of the others are kept."""
     queries = place < asked[y]
     known = ~queries & (place < (asked + kept)[y])
-    return _Session(ClassSums.of_rows(x[known], y[known], len(asked)), x[queries], y[queries])
+    others, own = (ClassSums.of_rows(x[part], y[part], len(asked)) for part in (known & ~learnt, known & learnt))
+    return _Session(others, own, x[queries], y[queries])
 
 
-def _scores(found: TwoCovariances, session: _Session) -> Tensor:
-    return found.scores(found.densities(session.classes), session.x)
+def _scores(found: TwoCovariances, session: _Session, worth: float = math.inf) -> Tensor:
+    share = (1 / (1 + session.learnt.counts / worth)).unsqueeze(-1)
+    learnt = ClassSums(share * session.learnt.sums, worth_of(session.learnt.counts, worth))
+    return found.scores(found.densities(session.classes.plus(learnt)), session.x)
 
 
 def _some(classes: Tensor, share: float, generator: torch.Generator) -> Tensor:
@@ -167,9 +229,10 @@ def _kept(new: Tensor, generator: torch.Generator) -> Tensor:
     return torch.where(new, shots, 2**31)
 
 
-def _places(y: Tensor, generator: torch.Generator) -> Tensor:
-    """Place of each row in a random order of its class's rows, from 0."""
-    return places_within_classes(y, _rank(len(y), generator, y.device))
+def _places(y: Tensor, generator: torch.Generator, last: Tensor | None = None) -> Tensor:
+    """Place of each row in a random order of its class's rows, from 0; some (N,) come last."""
+    order = _rank(len(y), generator, y.device)
+    return places_within_classes(y, order if last is None else torch.cat([order[~last[order]], order[last[order]]]))
 
 
 def _rank(n: int, generator: torch.Generator, device: torch.device) -> Tensor:

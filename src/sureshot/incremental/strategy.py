@@ -26,6 +26,7 @@ class ClassRows:
     y: Tensor  # (N,) int64
     weight: Tensor  # (N,), how many rows each stands for
     sessions: Tensor  # (C,) int64, in which each class came: 0 for the classes that had rows in the first one
+    unseen: Tensor | None = None  # (N,) bool, rows that the network which made them was not trained on; None: all
 
     @property
     def n_classes(self) -> int:
@@ -108,6 +109,13 @@ class SessionModel(ABC):
         """
 
 
+class FirstSession(NamedTuple):
+    """What the first session has taught."""
+
+    model: SessionModel
+    weight: Tensor  # (N,), how many rows each of its rows is to stand for: less than before if a network has learnt it
+
+
 class Strategy(ABC):
     """How classes that arrive are remembered and told apart."""
 
@@ -119,7 +127,7 @@ class Strategy(ABC):
         """
 
     @abstractmethod
-    def first_session(self, rows: ClassRows, kept: ClassRows, seed: int) -> SessionModel:
+    def first_session(self, rows: ClassRows, kept: ClassRows, seed: int) -> FirstSession:
         """From all rows of the first session, and those of them that are kept."""
 
     @abstractmethod

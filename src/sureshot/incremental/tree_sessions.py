@@ -34,7 +34,7 @@ from torch import Tensor
 from sureshot.gaussian.prior import Queries
 from sureshot.gaussian.ragged import size_buckets
 from sureshot.incremental.representatives import representative_groups
-from sureshot.incremental.strategy import ClassRows, Leading, SessionModel, Strategy, most_probable
+from sureshot.incremental.strategy import ClassRows, FirstSession, Leading, SessionModel, Strategy, most_probable
 from sureshot.incremental.temperature import loss_and_temperature
 from sureshot.kernels.expression import Expression
 from sureshot.kernels.leaves import RBF, Linear, Matern
@@ -198,16 +198,16 @@ class TreeSessions(Strategy):
         """See `Strategy.groups`: clusters of k-means."""
         return representative_groups(directions_of(rows.x), rows.y, rows.weight, self.n_representatives)
 
-    def first_session(self, rows: ClassRows, kept: ClassRows, seed: int) -> TreeModel:
+    def first_session(self, rows: ClassRows, kept: ClassRows, seed: int) -> FirstSession:
         """See `Strategy.first_session`."""
         model = self._joined(kept, seed, None)
         generator = torch.Generator().manual_seed(seed)
         chosen = torch.randperm(len(rows.y), generator=generator)[:_MOST_FOR_TEMPERATURE].to(rows.y.device)
         if len(rows.y) == len(kept.y) or rows.n_classes < 2:  # no row but those that the tree knows
-            return model
+            return FirstSession(model, rows.weight)
         logs = torch.cat([model.log_probabilities(part) for part in rows.x[chosen].split(_QUERIES)])
         temperature = loss_and_temperature(logs, rows.y[chosen], 1.0)[1]
-        return model if temperature >= _LONG else _tempered(model, temperature)
+        return FirstSession(model if temperature >= _LONG else _tempered(model, temperature), rows.weight)
 
     def later_session(
         self, shared: Mapping[str, Tensor], kept: ClassRows, seed: int, before: SessionModel | None

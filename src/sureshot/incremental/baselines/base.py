@@ -63,7 +63,7 @@ class Baseline(SessionMethod, Generic[State]):
         """Labels of the columns."""
         return self._current().classes
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, unseen: Any = None) -> Self:
         """Learn the base session; one class is enough, and one row."""
         x, labels = self._rows(X, None), checked_labels(y, len(np.asarray(X)))
         classes, codes = np.unique(labels, return_inverse=True)

@@ -164,7 +164,7 @@ class NetworkMethod(SessionMethod, Generic[Kept]):
         """Labels of the columns."""
         return self._current().classes
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, unseen: Any = None) -> Self:
         """Learn the base session."""
         x, labels = _inputs(X, None), checked_labels(y, len(np.asarray(X)))
         classes, codes = np.unique(labels, return_inverse=True)
