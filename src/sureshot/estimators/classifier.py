@@ -68,11 +68,11 @@ class GPClassifier(IncrementalClassifier):
         a sum over single columns, and all families come on standardised columns and on normal scores of their ranks:
         what is wild in one column does not spoil the others. Fewer than 50 rows can have eight members. False chooses
         one setting, as is done for a named kernel, for rows of unit length and where no row can be left out.
-    relevance : bool, default=False
+    relevance : bool or "auto", default="auto"
         Try a length-scale for each column, of the best kernel family: columns of noise then stop to count. They are
-        used if they predict left-out rows better that they were learnt without. Needs 50 rows that can be left out, 2
-        to 300 columns, and is nothing for kernels without a length-scale or given as objects, for rows of unit length,
-        or for an objective of "evidence" or None.
+        used if they predict left-out rows better that they were learnt without. "auto" does so with ``kernel="auto"``.
+        Needs 50 rows that can be left out, 2 to 300 columns, and is nothing for kernels without a length-scale or given
+        as objects, for rows of unit length, or for an objective of "evidence" or None.
     class_weight : dict, "balanced" or None, default=None
         Multiplies the weights of rows. "balanced" gives all classes the same total weight, of all rows so far.
     class_prior : "auto", "support", "uniform", dict or array, default="auto"
@@ -141,7 +141,7 @@ class GPClassifier(IncrementalClassifier):
         likelihood_temperature: float = 1.0,
         prior_mean: float = 0.0,
         ensemble: bool = True,
-        relevance: bool = False,
+        relevance: bool | str = "auto",
         class_weight: Any = None,
         class_prior: Any = "auto",
         n_chains: int = 20,

@@ -76,7 +76,7 @@ def choose_plans(
                 rng,
                 settings.n_jobs,
                 settings.averages,
-                settings.relevance,
+                settings.weighs_columns,
             )
     plans = [_plan(setting, models[0], scaling) for setting in found]
     return [

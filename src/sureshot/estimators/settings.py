@@ -40,7 +40,7 @@ class Settings:
     likelihood_temperature: float
     prior_mean: float
     ensemble: bool
-    relevance: bool
+    relevance: bool | str
     class_weight: Any
     class_prior: Any
     n_chains: int
@@ -70,8 +70,7 @@ class Settings:
                 f"prior_mean must be a finite number; got {mean!r}. It is not learned: softmax and one-vs-each do not "
                 "depend on it; for the others compare a few values by leave_one_out_score_."
             )
-        for name in ("ensemble", "relevance"):
-            given[name] = bool(check_choice(name, given[name], (True, False)))
+        given["ensemble"] = bool(check_choice("ensemble", given["ensemble"], (True, False)))
         check_jobs(given["n_jobs"])
         weights = given["class_weight"]
         if not (isinstance(weights, Mapping | NoneType) or (isinstance(weights, str) and weights == "balanced")):
@@ -81,8 +80,9 @@ class Settings:
         _check_kernel(given["kernel"])
         check_choice("likelihood", given["likelihood"], ("auto", *LIKELIHOODS))
         check_choice("inference", given["inference"], ("auto", *INFERENCE_NAMES))
-        scale = check_choice("standardize", given["standardize"], (True, False, "auto"))
-        given["standardize"] = scale if isinstance(scale, str) else bool(scale)
+        for name in ("standardize", "relevance"):
+            chosen = check_choice(name, given[name], (True, False, "auto"))
+            given[name] = chosen if isinstance(chosen, str) else bool(chosen)
         check_choice("objective", given["objective"], OBJECTIVES)
         check_choice("approximation", given["approximation"], APPROXIMATIONS)
         check_choice("predictive", given["predictive"], ("auto", *get_args(PredictiveRule)))
@@ -98,7 +98,16 @@ class Settings:
     @property
     def averages(self) -> bool:
         """Whether several settings may be averaged: with a named kernel there is one."""
-        return self.ensemble and isinstance(self.kernel, str) and self.kernel == "auto"
+        return self.ensemble and self._free
+
+    @property
+    def weighs_columns(self) -> bool:
+        """Whether columns may have length-scales of their own: a named kernel is left as it is, unless asked for."""
+        return self.relevance is True or (self.relevance == "auto" and self._free)
+
+    @property
+    def _free(self) -> bool:
+        return isinstance(self.kernel, str) and self.kernel == "auto"
 
     @property
     def precomputed(self) -> bool:
