@@ -88,6 +88,19 @@ def test_predictions_as_json_and_into_a_file(files: Path, tmp_path: Path, run: R
     assert sorted(path.name for path in tmp_path.iterdir()) == ["p.csv", "p.json"]
 
 
+def test_the_most_probable_classes(files: Path, iris: pd.DataFrame, run: Run) -> None:
+    arguments = ("predict", files / "iris.safetensors", files / "iris.csv", "--top", "2")
+    printed = pd.read_csv(io.StringIO(run(*arguments).stdout))
+    leading = GPClassifier.load(files / "iris.safetensors").predict_topk(iris.drop(columns="species"), 2)
+    classes, probabilities = ["class_1", "class_2"], ["probability_of_class_1", "probability_of_class_2"]
+    assert set(printed.columns) == {"row", "prediction", *classes, *probabilities}
+    assert printed[classes].to_numpy().tolist() == leading.labels.tolist()
+    np.testing.assert_allclose(printed[probabilities], leading.probabilities, rtol=1e-5)
+    rows = json.loads(run(*arguments[:-1], "9", "--json").stdout)["rows"]
+    assert [len(row["top"]) for row in rows] == [3] * len(iris)
+    assert rows[0]["top"][0]["class"] == printed["prediction"][0]
+
+
 def test_columns_may_come_in_any_order_and_rows_keep_their_names(
     files: Path, iris: pd.DataFrame, tmp_path: Path, run: Run
 ) -> None:

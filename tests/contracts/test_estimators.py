@@ -124,7 +124,15 @@ CASES: dict[str, Case] = {
     },
 }
 
-METHODS = ("predict", "predict_proba", "predict_log_proba", "predict_latent", "outlier_score", "uncertainty")
+METHODS = (
+    "predict",
+    "predict_proba",
+    "predict_log_proba",
+    "predict_latent",
+    "outlier_score",
+    "uncertainty",
+    "decision_function",
+)
 
 
 @pytest.fixture(scope="module")
@@ -193,6 +201,23 @@ def test_a_rows_answers_depend_on_that_row_alone(
                 np.testing.assert_allclose(other, expected, rtol=1e-10, atol=1e-10, err_msg=name)
             else:
                 np.testing.assert_array_equal(other, expected, err_msg=name)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_decisions_and_leading_classes_are_those_of_the_probabilities(case: str, checkpoints: dict[str, Path]) -> None:
+    model, rows, labels = unfitted(case, checkpoints)
+    model.fit(rows[TRAIN], labels[TRAIN])
+    queries = rows[QUERY]
+    p, decided, top = model.predict_proba(queries), model.decision_function(queries), model.predict_topk(queries, 2)
+    if len(model.classes_) == 2:
+        np.testing.assert_array_equal((decided > 0).astype(int), p.argmax(1))
+    else:
+        np.testing.assert_allclose(np.exp(decided), p, atol=1e-12)
+    np.testing.assert_allclose(top.probabilities, np.sort(p, axis=1)[:, :-3:-1], atol=1e-6)
+    np.testing.assert_array_equal(top.labels[:, 0], model.predict(queries))
+    assert model.predict_topk(queries, 99).labels.shape == p.shape
+    with pytest.raises(ValueError, match="k must be a positive integer; got 0"):
+        model.predict_topk(queries, 0)
 
 
 # What an estimator is, down to the last bit, for comparisons.

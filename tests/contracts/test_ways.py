@@ -87,24 +87,29 @@ def has_the_rows(value: Any, depth: int = 0) -> bool:
     return False
 
 
-@pytest.fixture(scope="module")
-def fit() -> Counter[Entry]:
+def way_of(model: GPClassifier) -> Counter[Entry]:
+    """The entries of a fit."""
     x, y = load_iris(return_X_y=True)
     distinct = np.unique(x, axis=0, return_index=True)[1][:N_ROWS]
-    found = entries(lambda: GPClassifier().fit(x[distinct], y[distinct]), has_the_rows)
+    found = entries(lambda: model.fit(x[distinct], y[distinct]), has_the_rows)
     return Counter({entry: n for entry, n in found.items() if entry.file.startswith(("estimators/", "inference/"))})
 
 
-def test_the_way_of_a_fit_is_told(fit: Counter[Entry]) -> None:
-    gone = {entry.file.rsplit("/", 1)[-1] for entry in fit}
+@pytest.fixture(scope="module")
+def one_setting() -> Counter[Entry]:
+    return way_of(GPClassifier(ensemble=False, relevance=False))
+
+
+def test_the_way_of_a_fit_is_told(one_setting: Counter[Entry]) -> None:
+    gone = {entry.file.rsplit("/", 1)[-1] for entry in way_of(GPClassifier())}
     assert named_in("The way of a fit.") == gone | {"settings.py", "threads.py"}  # which the rows do not enter
-    assert len(gone - HELPERS) <= MOST_FILES
+    assert len({entry.file.rsplit("/", 1)[-1] for entry in one_setting} - HELPERS) <= MOST_FILES
 
 
-def test_a_fit_does_nothing_twice(fit: Counter[Entry]) -> None:
-    """But for what is done for each candidate while settings are chosen."""
+def test_a_fit_does_nothing_twice(one_setting: Counter[Entry]) -> None:
+    """But for what is done for each candidate while settings are chosen; an average has several members."""
     times: Counter[str] = Counter()
-    for entry, n in fit.items():
+    for entry, n in one_setting.items():
         if entry.caller != "estimators/tuning.py" and entry.file.rsplit("/", 1)[-1] not in HELPERS:
             times[f"{entry.file}: {entry.function}"] += n
     candidates = {name for name in times if name.startswith("inference/laplace.py")}

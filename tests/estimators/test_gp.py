@@ -111,7 +111,7 @@ def test_new_classes_are_appended_and_old_columns_stay() -> None:
 
 def test_a_third_class_changes_likelihood_and_rule() -> None:
     X, y, X_test, y_test = iris(3)
-    model = GPClassifier().fit(X[y < 2], y[y < 2])
+    model = GPClassifier(ensemble=False).fit(X[y < 2], y[y < 2])
     assert model.likelihood_ == "logistic"
     model.partial_fit(X[y == 2], y[y == 2])
     assert (model.likelihood_, model.predictive_) == ("softmax", "plug_in")

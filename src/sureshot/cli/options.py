@@ -145,6 +145,10 @@ Rows = Annotated[
     ),
 ]
 Probabilities = Annotated[bool, typer.Option("--proba", help="Add the probability of every class.")]
+Top = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="K", help="Add the K most probable classes, each with its probability."),
+]
 OutlierScore = Annotated[bool, typer.Option("--outlier", help="Add the outlier score: larger is less like any class.")]
 Join = Annotated[bool, typer.Option("--join", help="Write the columns of DATA beside the predictions.")]
 IgnoredTarget = Annotated[

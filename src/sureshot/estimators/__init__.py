@@ -1,11 +1,11 @@
 """Estimators with scikit-learn's contract: numpy, DataFrame or tensor in, numpy out."""
 
-from sureshot.estimators.base import LatentPrediction, Uncertainty
+from sureshot.estimators.base import LatentPrediction, TopClasses, Uncertainty
 from sureshot.estimators.classifier import GPClassifier
 from sureshot.estimators.few_shot import FewShotClassifier
 from sureshot.estimators.search import KernelSearchClassifier
 from sureshot.estimators.search_fitted import SearchStep, WeightedKernel
-from sureshot.estimators.tree import TopClasses, TreeGPClassifier
+from sureshot.estimators.tree import TreeGPClassifier
 from sureshot.estimators.tree_fitted import Memory
 from sureshot.estimators.tree_settings import TREE_PRESETS
 

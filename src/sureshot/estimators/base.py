@@ -29,6 +29,7 @@ from sureshot.estimators.class_prior import adapted_prior, prior_of_few
 from sureshot.estimators.class_prior import class_prior as class_prior_of
 from sureshot.estimators.fitted import Fitted, Format, TrainingSet
 from sureshot.estimators.readers import Reader, read_labelled
+from sureshot.estimators.settings import check_count
 from sureshot.estimators.validation import LabelledRows, check_targets, check_unseen, joined_rows, merge_rows
 from sureshot.kernels import is_unit_norm
 from sureshot.persistence import Artifact, ArtifactError, load_artifact, save_artifact
@@ -53,6 +54,14 @@ class Uncertainty:
     total: np.ndarray  # entropy of the mean class probabilities
     aleatoric: np.ndarray  # mean entropy over the posterior: what more data would not remove
     epistemic: np.ndarray  # the difference, the mutual information of label and latents: what more data would remove
+
+
+@dataclass(frozen=True)
+class TopClasses:
+    """The most probable classes of rows, first the most probable."""
+
+    labels: np.ndarray  # (n, k)
+    probabilities: np.ndarray  # (n, k)
 
 
 class FittedAttribute:
@@ -232,6 +241,17 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Log class probabilities (n, C)."""
         return np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
+
+    def predict_topk(self, X: Any, k: int = 5) -> TopClasses:
+        """The k most probable classes of each row, or all if there are fewer."""
+        k, p = check_count("k", k), self.predict_proba(X)
+        order = np.argsort(-p, axis=1, kind="stable")[:, :k]
+        return TopClasses(self.classes_[order], np.take_along_axis(p, order, 1))
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Log probabilities (n, C); of two classes how much larger that of the second is, (n,)."""
+        found = self.predict_log_proba(X)
+        return found[:, 1] - found[:, 0] if found.shape[1] == 2 else found
 
     def predict_latent(self, X: Any) -> LatentPrediction:
         """Marginal posterior moments of the latents, each (n, C); for samplers, of the mixture of chains.

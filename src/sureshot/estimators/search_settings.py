@@ -10,7 +10,7 @@ from typing import Any, get_args
 import numpy as np
 
 from sureshot.estimators.search_rule import RULES
-from sureshot.estimators.settings import check_choice
+from sureshot.estimators.settings import check_choice, check_count
 from sureshot.structure.grammar import GRAMMARS, Grammar
 from sureshot.structure.rejuvenation import Rejuvenation
 from sureshot.structure.smc import Representation, SmcSettings
@@ -51,14 +51,14 @@ class SearchSettings:
         if callback is not None and not callable(callback):
             raise ValueError(f"callback must be None or a function of a SearchStep; got {callback!r}.")
         return cls(
-            count("n_particles", arguments["n_particles"], 1),
+            check_count("n_particles", arguments["n_particles"]),
             _grammar(arguments["grammar"]),
             representation,
             _sweeps(arguments["n_rejuvenation"]),
             _schedule(arguments["schedule"]),
             None if structure is None else _structure(structure),
-            None if window is None else count("window", window, 1),
-            None if n_inducing is None else count("n_inducing", n_inducing, 1),
+            None if window is None else check_count("window", window),
+            None if n_inducing is None else check_count("n_inducing", n_inducing),
             bool(check_choice("standardize", arguments["standardize"], (True, False))),
             predictive,
         )
@@ -86,16 +86,8 @@ class SearchSettings:
         return [int(size) for size in sizes if size > 0]
 
 
-def count(name: str, value: Any, least: int) -> int:
-    """A whole number of at least so much."""
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-        what = "a positive integer" if least == 1 else f"an integer of at least {least}"
-        raise ValueError(f"{name} must be {what}; got {value!r}.")
-    return int(value)
-
-
 def _sweeps(value: Any) -> int | None:
-    return None if isinstance(value, str) and value == "auto" else count("n_rejuvenation", value, 0)
+    return None if isinstance(value, str) and value == "auto" else check_count("n_rejuvenation", value, 0)
 
 
 def _grammar(value: Any) -> Grammar:
@@ -120,4 +112,4 @@ def _structure(value: Any) -> Structure:
 def _schedule(value: Any) -> str | tuple[int, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
         return str(check_choice("schedule", value, ("logarithmic", "linear", "once")))
-    return tuple(count("each number of schedule", size, 1) for size in value)
+    return tuple(check_count("each number of schedule", size) for size in value)

@@ -59,9 +59,7 @@ class Settings:
             value = given[name]
             if name == "n_inducing" and value is None:
                 continue
-            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} must be a positive integer; got {value!r}.")
-            given[name] = int(value)
+            given[name] = check_count(name, value)
         temperature, mean = given["likelihood_temperature"], given["prior_mean"]
         if not (isinstance(temperature, int | float | np.floating) and 0 < temperature < math.inf):
             raise ValueError(f"likelihood_temperature must be a positive number; got {temperature!r}.")
@@ -122,6 +120,14 @@ class Settings:
 def is_precomputed(kernel: Any) -> bool:
     """Whether a kernel argument says that X is the kernel matrix."""
     return isinstance(kernel, str) and kernel == "precomputed"
+
+
+def check_count(name: str, value: Any, least: int = 1) -> int:
+    """A whole number of at least so much."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+        what = "a positive integer" if least == 1 else f"an integer of at least {least}"
+        raise ValueError(f"{name} must be {what}; got {value!r}.")
+    return int(value)
 
 
 def check_jobs(jobs: Any) -> int | None:

@@ -7,27 +7,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 
-from sureshot.estimators.base import FittedAttribute, IncrementalClassifier
+from sureshot.estimators.base import FittedAttribute, IncrementalClassifier, TopClasses
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.readers import Reader, TableReader
-from sureshot.estimators.settings import device_for
+from sureshot.estimators.settings import check_count, device_for
 from sureshot.estimators.tree_fitted import TreeFitted, first_session, later_session
 from sureshot.estimators.tree_format import TREE_FORMAT
 from sureshot.estimators.tree_settings import strategy_of
-
-
-@dataclass(frozen=True)
-class TopClasses:
-    """The most probable classes of rows, first the most probable."""
-
-    labels: np.ndarray  # (n, k)
-    probabilities: np.ndarray  # (n, k)
 
 
 class TreeGPClassifier(IncrementalClassifier):
@@ -163,11 +154,10 @@ class TreeGPClassifier(IncrementalClassifier):
         Along a beam the probabilities of "recommended" are normalised over the classes that were reached, the others'
         over these and the branches that were left.
         """
-        for name, value in (("k", k), ("beam", 1 if beam is None else beam)):
-            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} must be a positive integer; got {value!r}.")
+        if beam is not None:
+            beam = check_count("beam", beam)
         fitted: TreeFitted = self._current()
-        k = min(int(k), len(fitted.classes))
+        k = min(check_count("k", k), len(fitted.classes))
 
         def leading(fitted: Any, queries: torch.Tensor) -> tuple[torch.Tensor, ...]:
             found: tuple[torch.Tensor, ...] = fitted.leading(queries, k, beam)

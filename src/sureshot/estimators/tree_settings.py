@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from sureshot.estimators.settings import check_choice
+from sureshot.estimators.settings import check_choice, check_count
 from sureshot.incremental.gaussian_classes import GaussianClasses
 from sureshot.incremental.strategy import Strategy
 from sureshot.incremental.tree_sessions import (
@@ -67,7 +67,7 @@ def strategy_of(arguments: Mapping[str, Any]) -> Strategy:
     """The strategy that the constructor's arguments stand for, all checked."""
     name = check_choice("strategy", arguments["strategy"], STRATEGIES)
     n_representatives, n_chains, n_sweeps = (
-        _count(each, arguments[each]) for each in ("n_representatives", "n_chains", "n_sweeps")
+        check_count(each, arguments[each]) for each in ("n_representatives", "n_chains", "n_sweeps")
     )
     base_scale, novel_scale = (_scale(each, arguments[each]) for each in ("base_scale", "novel_scale"))
     kernel = check_choice("kernel", arguments["kernel"], ("auto", *KERNELS))
@@ -85,12 +85,6 @@ def strategy_of(arguments: Mapping[str, Any]) -> Strategy:
                 f"strategy='recommended' leave {each} on {default!r}."
             )
     return GaussianClasses()
-
-
-def _count(name: str, value: Any) -> int:
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name} must be a positive integer; got {value!r}.")
-    return int(value)
 
 
 def _scale(name: str, value: Any) -> float:
