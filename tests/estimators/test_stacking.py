@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from sureshot.estimators.conditioning import Model
-from sureshot.estimators.stacking import FOLDS, MOST_MEMBERS, cross_fitted, row_folds, stacking_weights
+from sureshot.estimators.stacking import FOLDS, MOST_MEMBERS, cross_fitted, most_members, row_folds, stacking_weights
 from sureshot.estimators.tuning import Candidate
 
 
@@ -29,18 +29,20 @@ def test_the_weights_are_the_maximum(pseudo_counts: float) -> None:
         return -float(fit + pseudo_counts / 3 * weights.log().sum())
 
     expected = torch.softmax(torch.from_numpy(np.append(minimize(loss, np.zeros(2)).x, 0.0)), 0)
-    torch.testing.assert_close(stacking_weights(scores, usable, pseudo_counts), expected, atol=1e-3, rtol=0)
+    torch.testing.assert_close(
+        stacking_weights(scores, usable, MOST_MEMBERS, pseudo_counts), expected, atol=1e-3, rtol=0
+    )
 
 
 def test_few_labels_share_the_weight_evenly() -> None:
-    weights = stacking_weights(scores_of(4, 60), torch.full((60,), 1e-9, dtype=torch.float64))
+    weights = stacking_weights(scores_of(4, 60), torch.full((60,), 1e-9, dtype=torch.float64), MOST_MEMBERS)
     torch.testing.assert_close(weights, torch.full((4,), 0.25, dtype=torch.float64))
 
 
 def test_light_members_are_dropped_and_never_too_many_kept() -> None:
     scores = torch.zeros(9, 500, dtype=torch.float64)
     scores[0] = -50.0
-    weights = stacking_weights(scores, torch.ones(500, dtype=torch.float64))
+    weights = stacking_weights(scores, torch.ones(500, dtype=torch.float64), MOST_MEMBERS)
     assert weights[0] == 0
     assert (weights > 0).sum() == MOST_MEMBERS
     assert float(weights.sum()) == pytest.approx(1)
@@ -69,3 +71,8 @@ def test_every_fold_has_its_share_of_every_class() -> None:
     folds = row_folds(y)
     assert folds.bincount(minlength=FOLDS).max() - folds.bincount(minlength=FOLDS).min() <= 1
     assert folds[y == 0].bincount(minlength=FOLDS).min() >= 4
+
+
+def test_members_are_few_where_rows_are_many() -> None:
+    assert [most_members(n, 500) for n in (60, 5000, 5001, 12_500, 12_501, 10**6)] == [5, 5, 4, 2, 1, 1]
+    assert most_members(30, 20) == 8

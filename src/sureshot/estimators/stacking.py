@@ -24,7 +24,8 @@ FOLDS = 5
 PSEUDO_COUNTS = 3.0  # of all groups together
 SMALLEST_WEIGHT = 0.01  # a member that has less is dropped
 MOST_MEMBERS = 5  # what one more adds to the score is less than what it costs a prediction,
-FEW_ROWS, MOST_OF_FEW = 50, 8  # unless rows are so few that it costs nothing and none can be preferred
+FEW_ROWS, MOST_OF_FEW = 50, 8  # unless rows are so few that it costs nothing and none can be preferred;
+MEMBER_ROWS = 25_000  # many rows tell settings apart, and each member keeps features of all: so many in all
 _MAX_STEPS, _TOLERANCE = 2000, 1e-6
 
 
@@ -58,17 +59,22 @@ def row_folds(y: Tensor, n_folds: int = FOLDS) -> Tensor:
     return folds
 
 
+def most_members(n_rows: int, n_usable: int) -> int:
+    """How many members an average may have that is fitted to so many rows and weighed by so many left-out ones."""
+    return MOST_OF_FEW if n_usable < FEW_ROWS else max(1, min(MOST_MEMBERS, MEMBER_ROWS // n_rows))
+
+
 def stacking_weights(
     scores: Tensor,  # (G, N), log predictive densities of left-out rows
     usable: Tensor,  # (N,)
+    most: int,  # members, `most_members`
     pseudo_counts: float = PSEUDO_COUNTS,
 ) -> Tensor:
     """Weights (G,) that sum to 1, zero for groups that are dropped.
 
-    Those that are lighter than `SMALLEST_WEIGHT` go, and all but the heaviest `MOST_MEMBERS`; the others are weighed
-    again without them.
+    Those that are lighter than `SMALLEST_WEIGHT` go, and all but the heaviest; the others are weighed again without
+    them.
     """
-    most = MOST_MEMBERS if int((usable > 0).sum()) >= FEW_ROWS else MOST_OF_FEW
     weights = _mixture_weights(scores, usable, pseudo_counts)
     kept = (weights >= SMALLEST_WEIGHT).nonzero().squeeze(-1)
     kept = kept[weights[kept].argsort(descending=True, stable=True)[:most]]

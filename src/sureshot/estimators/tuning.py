@@ -35,7 +35,7 @@ from torch import Tensor
 from sureshot.estimators.conditioning import Model, condition
 from sureshot.estimators.ranks import Ranks
 from sureshot.estimators.relevance import Relevance, can_be_learnt, is_gain, learn_relevance
-from sureshot.estimators.stacking import cross_fitted, row_folds, stacking_weights
+from sureshot.estimators.stacking import cross_fitted, most_members, row_folds, stacking_weights
 from sureshot.estimators.support import Support, tuning_subset
 from sureshot.estimators.temperature import fit_rule, plug_in_temperatures, smoothed_score
 from sureshot.inference.label_regression import leave_one_out_path
@@ -147,7 +147,7 @@ def tune(
         for model in (model for model in models if model.likelihood == "gaussian" and "plug_in" in rules):
             for search in (search for search in searches if search not in climbing):
                 candidates += search.label_regression(model)
-        weighted = averaged(candidates, subset)
+        weighted = averaged(candidates, subset, most_members(len(support.y), int((usable > 0).sum())))
     else:
         best: dict[tuple[str, str], Candidate] = {}
         for candidate in candidates:
@@ -174,13 +174,13 @@ def tune(
     )
 
 
-def averaged(candidates: list[Candidate], support: Support) -> list[tuple[float, Candidate]]:
+def averaged(candidates: list[Candidate], support: Support, most: int) -> list[tuple[float, Candidate]]:
     """The best candidate of each family and likelihood with its weight, the heaviest first; none of weight zero."""
     groups: dict[tuple[int, str], list[Candidate]] = {}
     for candidate in candidates:
         groups.setdefault((candidate.family, candidate.model.likelihood), []).append(candidate)
     scores = cross_fitted(list(groups.values()), support.usable, row_folds(support.y))
-    weights = stacking_weights(scores, support.usable).tolist()
+    weights = stacking_weights(scores, support.usable, most).tolist()
     best = [max(group, key=lambda candidate: candidate.objective) for group in groups.values()]
     weighted = [pair for pair in zip(weights, best, strict=True) if pair[0] > 0]
     return sorted(weighted, key=lambda pair: pair[0], reverse=True)
