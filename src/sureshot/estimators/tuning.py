@@ -276,7 +276,7 @@ class Search:
     def best_lengthscale(self) -> float:
         """Where label regression predicts best: the start of the climb."""
         if len(self.family.lengthscales) == 1 or not bool((self.support.usable > 0).any()):
-            return min(self.family.lengthscales, key=lambda value: abs(math.log(value / DEFAULT_LENGTHSCALE)))
+            return self.family.lengthscales[_nearest(self.family.lengthscales, DEFAULT_LENGTHSCALE)]
         return self.best_regression().lengthscale
 
     def best_regression(self) -> Candidate:
@@ -297,7 +297,7 @@ class Search:
                     visited[place] = self._regress(model, lengths[place])
                 return visited[place].objective
 
-            place = min(range(len(lengths)), key=lambda k: abs(math.log(lengths[k] / DEFAULT_LENGTHSCALE)))
+            place = _nearest(lengths, DEFAULT_LENGTHSCALE)
             while True:
                 better = max((k for k in (place - 1, place, place + 1) if 0 <= k < len(lengths)), key=objective)
                 if better == place:
@@ -310,8 +310,8 @@ class Search:
         """Walk uphill on the lattice of length-scale and output scale; every visited point, for every rule."""
         lengths, scales = self.family.lengthscales, OUTPUT_SCALES
         position = (
-            min(range(len(lengths)), key=lambda k: abs(math.log(lengths[k] / start))),
-            min(range(len(scales)), key=lambda k: abs(math.log(scales[k] / DEFAULT_OUTPUT_SCALE))),
+            _nearest(lengths, start),
+            _nearest(scales, DEFAULT_OUTPUT_SCALE),
         )
         visited: dict[tuple[int, int], list[Candidate]] = {}
         support = self.support
@@ -442,6 +442,11 @@ def scaled(kernel: Kernel, output_scale: float) -> Kernel:
     wrapped = ScaleKernel(kernel).double()
     wrapped.outputscale = torch.tensor(output_scale, dtype=torch.float64)  # a float would be rounded to float32
     return wrapped
+
+
+def _nearest(values: Sequence[float], to: float) -> int:
+    """The place of the value that differs by the smallest factor."""
+    return min(range(len(values)), key=lambda place: abs(math.log(values[place] / to)))
 
 
 def _neighbours(at: tuple[int, int], n_first: int, n_second: int) -> Iterator[tuple[int, int]]:
