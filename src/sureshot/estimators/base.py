@@ -129,13 +129,12 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):
                 f"{type(self).__name__} needs at least two classes to tell apart; {only} one class, "
                 f"{classes.tolist()[0]!r}. partial_fit takes one class, and others later."
             )
-        rows = merge_rows(data.kept, codes, data.weight)
-        training = TrainingSet(reader, data.columns, classes, rows, data.checked)
-        if mask is not None and not mask.all():  # all of them: nothing sets any apart
-            parts = [merge_rows(data.kept[part], codes[part], data.weight[part]) for part in (~mask, mask)]
-            is_unseen = np.repeat([False, True], [len(part.y) for part in parts])
-            training = replace(training, rows=joined_rows(*parts), unseen=is_unseen)
-        return training
+        if mask is None or mask.all():  # nothing sets any apart
+            rows = merge_rows(data.kept, codes, data.weight)
+            return TrainingSet(reader, data.columns, classes, rows, data.checked)
+        parts = [merge_rows(data.kept[part], codes[part], data.weight[part]) for part in (~mask, mask)]
+        is_unseen = np.repeat([False, True], [len(part.y) for part in parts])
+        return TrainingSet(reader, data.columns, classes, joined_rows(*parts), data.checked, is_unseen)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Add labelled rows, of old or new classes: the result is that of `fit` on all rows so far, settings kept.
