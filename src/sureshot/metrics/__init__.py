@@ -21,11 +21,13 @@ from sureshot.metrics.calibration import (
     reliability_curve,
 )
 from sureshot.metrics.detection import RiskCoverage, auroc_unknown, selective_risk
+from sureshot.metrics.per_class import ClassScores, balanced_accuracy, class_scores, confusion_matrix
 from sureshot.metrics.scores import Scores, accuracy, brier, negative_log_likelihood, summarise
 from sureshot.metrics.sessions import accuracy_by_session, forgetting, harmonic_mean, performance_drop
 
 __all__ = [
     "DEFAULT_BINS",
+    "ClassScores",
     "ReliabilityCurve",
     "RiskCoverage",
     "Scores",
@@ -33,8 +35,11 @@ __all__ = [
     "accuracy_by_session",
     "apply_temperature",
     "auroc_unknown",
+    "balanced_accuracy",
     "brier",
+    "class_scores",
     "classwise_ece",
+    "confusion_matrix",
     "expected_calibration_error",
     "fit_temperature",
     "forgetting",
