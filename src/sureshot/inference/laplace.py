@@ -3,7 +3,8 @@
 Three entry points, from large to exact:
 
 * `fit_logistic_laplace`: two classes, one latent, Newton's method in weight space; the exact Laplace posterior.
-* `fit_softmax_laplace`: many classes in weight space. The mode is exact (L-BFGS on the concave log joint); the
+* `fit_softmax_laplace`: many classes in weight space. The mode is exact (L-BFGS on the concave log joint, and where
+  asked for `softmax_newton` behind it, or from weights that are near it); the
   curvature keeps its diagonal over classes, ``p_c (1 - p_c)``, dropping ``- p_c p_d``: one R x R block for each class
   instead of one ``C R x C R`` matrix. This is what `GPClassifier` uses by default; its leave-one-out
   probabilities choose kernel parameters and temperature (checked on real data in ``docs/results``).
@@ -36,6 +37,7 @@ from sureshot.gaussian.recomputed import (
     without_negligible,
 )
 from sureshot.gaussian.sites import Sites
+from sureshot.inference.softmax_newton import newton_mode
 
 LOGISTIC_TOLERANCE = 1e-5  # of the gradient at a logistic mode found from a start
 
@@ -144,8 +146,43 @@ def fit_softmax_laplace(
     tolerance: float = 3e-5,  # of every component of the gradient, in whitened coordinates, so of natural size 1
     max_steps: int = 1000,
     prior_mean: float = 0.0,  # without influence on the probabilities: softmax is translation invariant
+    near: Tensor | None = None,  # (C, R), weights near the mode, to begin with in place of L-BFGS
+    exact: bool = False,  # end with Newton's steps, to full precision
+    only_mode: bool = False,  # leave variances and evidence NaN, which cost most with many classes
 ) -> LaplaceFit:
     """Exact mode and class-diagonal Laplace posterior under the softmax likelihood."""
+    found = None if near is None else newton_mode(features, y, weight, temperature, near.mT)
+    if found is None:
+        found = _softmax_mode(features, y, n_classes, weight, temperature, start, tolerance, max_steps)
+        if exact:
+            found = newton_mode(features, y, weight, temperature, found[0]) or found
+    w, lowest = found[0].mT.contiguous(), found[1]
+    one_hot = torch.nn.functional.one_hot(y, n_classes).to(features.dtype)  # (N, C)
+    latent = prior_mean + w @ features.mT  # (C, N)
+    p = torch.softmax(latent / temperature, dim=0)
+    precision = weight * p * (1 - p) / temperature**2
+    sites = Sites(precision, precision * latent + weight * (one_hot.mT - p) / temperature)
+    means = features.new_full((n_classes,), prior_mean)
+    posterior = SoftmaxWeightPosterior(features, w[None], means, weight, temperature)
+    if only_mode:
+        unknown = features.new_full((), torch.nan)
+        return LaplaceFit(posterior, sites, unknown.expand_as(precision), unknown)
+    kept = without_negligible(features, precision)
+    moments = training_moments(features, kept, n_classes, only_informative)
+    return LaplaceFit(posterior, sites, moments.variance, -lowest - 0.5 * moments.log_det)
+
+
+def _softmax_mode(
+    features: Tensor,
+    y: Tensor,
+    n_classes: int,
+    weight: Tensor,
+    temperature: float,
+    start: Tensor | None,
+    tolerance: float,
+    max_steps: int,
+) -> tuple[Tensor, Tensor]:
+    """Weights (R, C) at the mode and the negative log joint there, by L-BFGS."""
     rank = features.shape[1]
     one_hot = torch.nn.functional.one_hot(y, n_classes).to(features.dtype)  # (N, C)
     initial, scale = features.new_zeros(rank, n_classes), features.new_ones(rank, 1)
@@ -167,16 +204,7 @@ def fit_softmax_laplace(
         return float(value), gradient.ravel().cpu().numpy().astype(np.float64)
 
     found = _minimize(negative_log_joint, (initial / scale).reshape(-1).cpu().numpy(), tolerance, max_steps)
-    w = (scale * torch.from_numpy(found.x).to(features).reshape(rank, n_classes)).mT.contiguous()
-    latent = prior_mean + w @ features.mT  # (C, N)
-    p = torch.softmax(latent / temperature, dim=0)
-    precision = weight * p * (1 - p) / temperature**2
-    sites = Sites(precision, precision * latent + weight * (one_hot.mT - p) / temperature)
-    means = features.new_full((n_classes,), prior_mean)
-    posterior = SoftmaxWeightPosterior(features, w[None], means, weight, temperature)
-    kept = without_negligible(features, precision)
-    moments = training_moments(features, kept, n_classes, only_informative)
-    return LaplaceFit(posterior, sites, moments.variance, -found.fun - 0.5 * moments.log_det)
+    return scale * torch.from_numpy(found.x).to(features).reshape(rank, n_classes), features.new_tensor(found.fun)
 
 
 def _whitening(features: Tensor, weight: Tensor, curvature: Tensor) -> Tensor:
