@@ -76,6 +76,30 @@ def test_a_killed_run_is_resumed_to_the_same_bits(whole: Trained, tmp_path: Path
     assert contents(tmp_path) == contents(whole.best.parent)
 
 
+def test_an_interrupt_writes_a_checkpoint_first(whole: Trained, tmp_path: Path) -> None:
+    def interrupt(what: str, fraction: float) -> None:
+        if round(fraction * 240) == 150:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, progress=interrupt)
+    assert load_artifact(tmp_path / "last.safetensors").header["progress"]["rows"] == 156  # the step was ended
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    run(tmp_path)
+    assert contents(tmp_path) == contents(whole.best.parent)
+
+
+def test_a_second_interrupt_does_not_wait(tmp_path: Path) -> None:
+    def interrupt(what: str, fraction: float) -> None:
+        if round(fraction * 240) == 150:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, progress=interrupt)
+    assert load_artifact(tmp_path / "last.safetensors").header["progress"]["rows"] == 90
+
+
 def test_descent_with_momentum_is_torchs_own_loop(tmp_path: Path) -> None:
     trainee = SoftmaxByDescent()
     run(tmp_path, trainee, replace(SETTINGS, length=180, validate_every=0))

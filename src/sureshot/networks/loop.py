@@ -3,7 +3,7 @@
 A step averages the trainee's losses and lets its optimiser (Adam, unless it says otherwise) follow the gradient; every
 so many units the trainee is scored, the best module is kept, and everything is saved so that a run that was killed
 resumes from its last checkpoint to the result that it would have had, to the last bit (on the same machine with the
-same number of threads).
+same number of threads). An interrupt writes that checkpoint first; a second one does not wait.
 
 A folder holds a run::
 
@@ -21,7 +21,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,7 @@ from sureshot.networks.divergence import (
     last_good_checkpoint,
     not_finite,
 )
+from sureshot.networks.interrupt import noticed
 from sureshot.networks.log import LOG_NAME, MetricLog
 from sureshot.networks.seeds import generator_for
 from sureshot.networks.state import State, check_same, state_of
@@ -184,7 +185,11 @@ class Run:
             self.log.close()
 
     def run(self, progress: Progress | None) -> None:
-        """Train to the end."""
+        """Train to the end; an interrupt of a single process ends the step and writes a checkpoint first."""
+        with noticed() if self.group.count == 1 else nullcontext(lambda: False) as interrupted:
+            self._run(progress, interrupted)
+
+    def _run(self, progress: Progress | None, interrupted: Callable[[], bool]) -> None:
         settings, state = self.settings, self.state
         self.module.train()
         while state.units < settings.length and not state.stopped:
@@ -199,8 +204,13 @@ class Run:
                 self._log_window()
             if settings.validate_every and due(settings.validate_every):
                 self._validate()
-            if due(settings.checkpoint_every) or state.stopped:
+            if due(settings.checkpoint_every) or state.stopped or interrupted():
                 self._save()
+            if interrupted():
+                logger.info(
+                    "interrupted after %d %s; training goes on from %s", state.units, self.trainee.unit, self.last
+                )
+                raise KeyboardInterrupt
             if progress is not None and self.group.writes:
                 progress(self._in_words(loss), state.units / settings.length)
 
