@@ -1,8 +1,10 @@
 """The built wheel: it installs, imports, and brings its data files and no experiments."""
 
 import ast
+import shutil
 import subprocess
 import sys
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -33,6 +35,26 @@ def test_the_wheel_installs_and_imports(tmp_path: Path) -> None:
     )
     found = subprocess.run([str(python), "-c", script], check=True, cwd=tmp_path, capture_output=True, text=True)
     assert found.stdout.strip() == "[1]"
+
+
+def test_the_source_distribution_holds_what_its_readers_need(tmp_path: Path) -> None:
+    script = f"import setuptools.build_meta as b; print(b.build_sdist({str(tmp_path)!r}))"
+    checkout = tmp_path / "checkout"
+    ignored = shutil.ignore_patterns(".git", ".venv", "*.egg-info", "__pycache__", "cells", "build", "campaigns")
+    shutil.copytree(ROOT, checkout, ignore=ignored)
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=checkout, capture_output=True)
+    (archive,) = tmp_path.glob("sureshot-*.tar.gz")
+    with tarfile.open(archive) as opened:
+        names = {name.partition("/")[2] for name in opened.getnames()}
+    for name in (
+        "constraints.txt",
+        "CHANGELOG.md",
+        "docs/few-shot.md",
+        "tests/test_package.py",
+        "experiments/tables.py",
+    ):
+        assert name in names
+    assert not any("__pycache__" in name for name in names)
 
 
 def test_nothing_in_the_wheel_imports_an_experiment() -> None:

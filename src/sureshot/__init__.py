@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sureshot.estimators import FewShotClassifier, GPClassifier, KernelSearchClassifier, TreeGPClassifier
+    from sureshot.pipelines import pipeline_call
 
-__all__ = ["FewShotClassifier", "GPClassifier", "KernelSearchClassifier", "TreeGPClassifier"]
+__all__ = ["FewShotClassifier", "GPClassifier", "KernelSearchClassifier", "TreeGPClassifier", "pipeline_call"]
 
 
 def __getattr__(name: str) -> Any:
@@ -16,6 +17,10 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("sureshot")
+    if name == "pipeline_call":
+        from sureshot import pipelines
+
+        return pipelines.pipeline_call
     if name in __all__:
         from sureshot import estimators
 

@@ -15,12 +15,15 @@ Run = Callable[..., Any]
 QUICK = ("--kernel", "rbf", "--likelihood", "softmax", "--objective", "none", "--quiet")
 
 FIT = {
-    "nan": ("a,b,y\n1,,x\n2,3,z\n", "missing cells in column b"),
+    "no date": (
+        "a,b,y\n1,2025-01-01,x\n2,2025-01-02,x\n3,2025-13-01,z\n",
+        "column 'b': '2025-13-01' in row 2, counted from 0, is no date",
+    ),
     "inf": ("a,b,y\n1,inf,x\n2,3,z\n", "infinite numbers in column b"),
     "one class": ("a,b,y\n1,2,x\n2,3,x\n", "one class"),
     "no rows": ("a,b,y\n", "no rows"),
     "empty": ("", "is empty"),
-    "text column": ("a,b,y\n1,red,x\n2,blue,z\n", "not numeric: column b"),
+    "nothing but gaps": ("a,y\n,x\n,z\n", "no column is left to learn from"),
     "missing label": ("a,b,y\n1,2,\n2,3,z\n", "no label in 1 of 2 rows"),
     "no such column": ("a,b,why\n1,2,x\n2,3,z\n", "no column 'y'"),
     "continuous labels": ("a,b,y\n1,2,0.5\n2,3,0.7\n", "numbers with fractions"),
@@ -215,3 +218,13 @@ def test_wrong_usage_has_status_2(run: Run, arguments: list[str]) -> None:
     assert result.exit_code == 2
     assert "Usage" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_rates_and_names_of_decisions(files: Path, run: Run) -> None:
+    predict = ("predict", files / "iris.safetensors", files / "iris.csv")
+    assert_refused(run(*predict, "--reject", "5"), "--reject must lie between 0 and 1")
+    assert_refused(run(*predict, "--reject", "nan"), "--reject must lie between 0 and 1")
+    assert_refused(run(*predict, "--set", "1"), "--set must lie between 0 and 1")
+    assert_refused(run(*predict, "--unknown", "other"), "add --reject 0.05")
+    named = (*predict, "--target", "species", "--reject", "0.05", "--unknown")
+    assert_refused(run(*named, "setosa"), "'setosa' is a class of the model")

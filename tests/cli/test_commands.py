@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
 import shutil
@@ -28,6 +29,37 @@ def test_fit_says_what_it_did(files: Path, tmp_path: Path, run: Run) -> None:
     assert summary["classes"] == ["setosa", "versicolor", "virginica"]
     assert summary["settings"]["likelihood"] == "softmax"
     assert [path.name for path in tmp_path.iterdir()] == ["m.safetensors"]
+    model = GPClassifier.load(tmp_path / "m.safetensors")
+    left_out = {name: getattr(model, f"leave_one_out_{name}_") for name in ("accuracy", "balanced_accuracy", "nll")}
+    assert summary["leave_one_out"] == left_out
+    shown = run("fit", files / "iris.csv", "-t", "species", "-o", tmp_path / "m.safetensors", *QUICK).stdout
+    assert f"{left_out['accuracy']:.4f}" in shown
+    assert "leave-one-out NLL" in shown
+
+
+def test_a_compact_model_predicts_and_takes_no_updates(files: Path, tmp_path: Path, run: Run) -> None:
+    model, whole = tmp_path / "compact.safetensors", files / "iris.safetensors"
+    result = run("fit", files / "iris.csv", "--target", "species", "--compact", "-o", model, *QUICK, "--json")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["model_bytes"] == model.stat().st_size
+    found, expected = (run("predict", name, files / "iris.csv", "--proba") for name in (model, whole))
+    assert found.exit_code == 0, found.stderr
+    assert found.stdout == expected.stdout
+    assert run("evaluate", model, files / "iris.csv", "--target", "species").exit_code == 0
+    report = run("evaluate", model, files / "iris.csv", "--target", "species", "--report", tmp_path / "report")
+    assert report.exit_code == 0, report.stderr
+    nothing = run("predict", model, files / "iris.csv", "--reject", "0.05")
+    assert (nothing.exit_code, nothing.stdout) == (1, "")
+    before = model.read_bytes()
+    refused = run("update", model, files / "iris.csv", "--target", "species", "--in-place")
+    assert refused.exit_code == 1
+    assert "was saved compact" in refused.stderr
+    assert model.read_bytes() == before
+    refused = run(
+        "fit", files / "iris.csv", "--target", "species", "--compact", "--strategy", "recommended", "-o", model
+    )
+    assert refused.exit_code == 1
+    assert "--compact and --strategy exclude each other" in refused.stderr
 
 
 def test_fit_is_fixed_by_its_seed(files: Path, tmp_path: Path, run: Run) -> None:
@@ -136,9 +168,25 @@ def test_evaluate_on_known_classes(files: Path, iris: pd.DataFrame, run: Run) ->
     assert summary["accuracy"] == pytest.approx(accuracy)
     assert summary["unknown_rows"] == 0
     assert "unknown_auroc" not in summary
+    assert "mce" not in summary
+    recalls = [of_class["recall"] for of_class in summary["classes"]]
+    assert summary["balanced_accuracy"] == pytest.approx(np.mean(recalls))
+    assert [of_class["rows"] for of_class in summary["classes"]] == iris["species"].value_counts().sort_index().tolist()
     table = run("evaluate", files / "iris.safetensors", files / "iris.csv", "-t", "species")
-    assert "accuracy" in table.stdout
+    assert "balanced accuracy" in table.stdout
+    assert "precision" in table.stdout
     assert f"{accuracy:.4f}" in table.stdout
+
+
+def test_of_many_classes_the_worst_are_shown(tmp_path: Path, run: Run) -> None:
+    generator = np.random.default_rng(0)
+    y = np.repeat([f"c{k:02d}" for k in range(15)], 4)
+    x = np.repeat(np.arange(15) * 9.0, 4) + generator.normal(size=60)
+    pd.DataFrame({"x": x, "y": y}).to_csv(tmp_path / "a.csv", index=False)
+    run("fit", tmp_path / "a.csv", "-t", "y", "-o", tmp_path / "m", *QUICK)
+    result = run("evaluate", tmp_path / "m", tmp_path / "a.csv", "-t", "y")
+    assert "the 12 classes of lowest recall are shown" in result.stderr
+    assert sum(f"c{k:02d}" in result.stdout for k in range(15)) == 12
 
 
 def test_evaluate_takes_classes_it_has_not_met_as_unknown(files: Path, iris: pd.DataFrame, run: Run) -> None:
@@ -173,7 +221,11 @@ def test_update_adds_a_class(files: Path, tmp_path: Path, run: Run) -> None:
     assert scores["unknown_rows"] == 0
     assert scores["accuracy"] > 0.85
     shutil.copy(files / "two.safetensors", tmp_path / "over.safetensors")
-    run("update", tmp_path / "over.safetensors", *arguments)
+    refused = run("update", tmp_path / "over.safetensors", *arguments)
+    assert refused.exit_code == 1
+    assert "stays as it is: name a file for the new model (--output), or replace it (--in-place)" in refused.stderr
+    assert (tmp_path / "over.safetensors").read_bytes() == before
+    run("update", tmp_path / "over.safetensors", *arguments, "--in-place")
     assert (tmp_path / "over.safetensors").read_bytes() == new.read_bytes()
 
 
@@ -201,6 +253,8 @@ def test_reports(files: Path, tmp_path: Path, run: Run) -> None:
     assert fit.exit_code == 0, fit.stderr
     page = (tmp_path / "fit" / "report.html").read_text()
     assert "each predicted by a classifier fitted without it" in page
+    assert "deviations from the median of the row's fold" in html.unescape(page)
+    assert "cross-validated balanced accuracy" in fit.stdout
     evaluated = run(
         "evaluate",
         *(files / "two.safetensors", files / "iris.csv", "-t", "species"),
@@ -208,6 +262,10 @@ def test_reports(files: Path, tmp_path: Path, run: Run) -> None:
     )
     assert Path(json.loads(evaluated.stdout)["report"]) == tmp_path / "evaluation" / "report.html"
     assert "virginica" in (tmp_path / "evaluation" / "report.html").read_text()
+    confusion = pd.read_csv(tmp_path / "evaluation" / "confusion.csv", index_col=0)
+    assert confusion.index.tolist() == ["setosa", "versicolor", "virginica"]
+    assert confusion.columns.tolist() == ["setosa", "versicolor"]
+    assert confusion.to_numpy().sum() == 75
 
 
 def test_a_report_of_one_row_a_class_has_no_scores(tmp_path: Path, run: Run) -> None:
@@ -232,7 +290,7 @@ def test_doctor(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_help_and_version(run: Run) -> None:
     assert run("--version").stdout.startswith("sureshot ")
-    for command in ("demo", "fit", "predict", "evaluate", "update", "search", "doctor"):
+    for command in ("demo", "fit", "predict", "evaluate", "suggest", "update", "search", "doctor"):
         result = run(command, "--help")
         assert result.exit_code == 0
         assert "--json" in result.stdout
@@ -246,7 +304,7 @@ def test_classes_that_come_over_time(run: Run, files: Path, tmp_path: Path) -> N
     assert summary["settings"]["strategy"] == "recommended"
     assert "for 2 classes" in summary["settings"]["memory"]
     assert summary["log_evidence"] is None
-    updated = run("update", model, files / "third.csv", "-t", "species", "--json")
+    updated = run("update", model, files / "third.csv", "-t", "species", "--in-place", "--json")
     assert json.loads(updated.stdout)["new_classes"] == ["virginica"]
     evaluated = run("evaluate", model, files / "iris.csv", "-t", "species", "--json")
     assert json.loads(evaluated.stdout)["accuracy"] > 0.9
@@ -256,3 +314,27 @@ def test_classes_that_come_over_time(run: Run, files: Path, tmp_path: Path) -> N
         assert words in refused.stderr
     refused = run("update", model, files / "third.csv", "-t", "species", "--retune")
     assert "holds a TreeGPClassifier" in refused.stderr
+
+
+def test_rejected_rows_and_sets(files: Path, tmp_path: Path, iris: pd.DataFrame, run: Run) -> None:
+    arguments = ("predict", files / "two.safetensors", files / "iris.csv", "--reject", "0.05", "--set", "0.9")
+    printed = pd.read_csv(io.StringIO(run(*arguments).stdout))
+    assert list(printed.columns) == ["row", "prediction", "p_value", "set"]
+    model, X = GPClassifier.load(files / "two.safetensors"), iris.drop(columns="species")
+    np.testing.assert_array_equal(printed["prediction"] == "unknown", printed["p_value"] <= 0.05)
+    assert printed["prediction"].tolist() == model.predict_or_reject(X, 0.05).tolist()
+    assert [cell.split("|") for cell in printed["set"]] == model.predict_set(X, 0.9).tolist()
+    rows = json.loads(run(*arguments, "--unknown", "other", "--json").stdout)["rows"]
+    assert {row["prediction"] for row in rows} <= {"setosa", "versicolor", "other"}
+    assert [row["set"] for row in rows] == model.predict_set(X, 0.9).tolist()
+    np.testing.assert_allclose([row["p_value"] for row in rows], printed["p_value"], rtol=1e-5)
+
+
+def test_no_seed_is_that_of_python(files: Path, tmp_path: Path, run: Run, iris: pd.DataFrame) -> None:
+    sampled = ("--kernel", "rbf", "--likelihood", "one_vs_each", "--inference", "gibbs")
+    result = run("fit", files / "iris.csv", "--target", "species", "-o", tmp_path / "m", *sampled, "-q")
+    assert result.exit_code == 0, result.stderr
+    model = GPClassifier(kernel="rbf", likelihood="one_vs_each", inference="gibbs")
+    features = iris.drop(columns="species")
+    expected = model.fit(features, iris["species"]).predict_proba(features)
+    np.testing.assert_array_equal(GPClassifier.load(tmp_path / "m").predict_proba(features), expected)

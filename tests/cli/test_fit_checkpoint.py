@@ -43,7 +43,7 @@ def test_fit_predict_update_evaluate(
     assert settings["backbone"] == "linear"
     assert (tmp_path / "report" / "report.html").is_file()
 
-    updated = run("update", model, files / "third.csv", "-t", "species", "--json")
+    updated = run("update", model, files / "third.csv", "-t", "species", "--in-place", "--json")
     assert json.loads(updated.stdout)["new_classes"] == ["virginica"]
     printed = pd.read_csv(io.StringIO(run("predict", model, files / "iris.csv", "--proba", "--outlier").stdout))
     X, y = iris.drop(columns="species"), iris["species"]
@@ -131,7 +131,7 @@ def test_folders_of_images(run: Run, images: Path, image_checkpoint: Path, tmp_p
     one = pd.read_csv(io.StringIO(run("predict", model, images / "queries" / "one" / "3.png", "--proba").stdout))
     assert one["row"].tolist() == ["3.png"]
     np.testing.assert_allclose(one["probability_one"], printed["probability_one"][:1], atol=1e-5)
-    updated = run("update", model, images / "queries", "--json")
+    updated = run("update", model, images / "queries", "--in-place", "--json")
     assert json.loads(updated.stdout)["rows_added"] == 9
     inside = images / "queries" / "one" / "3.png"
     before = inside.read_bytes()

@@ -67,7 +67,11 @@ def test_the_seed_fixes_it_and_the_other_commands_take_its_model(moons: Path, tm
         options = (*QUICK, "--particles", 10, *jobs)
         run("search", moons / "plain.csv", "-t", "side", *options, "--seed", 3, "-o", tmp_path / name, "-q")
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-    for command in (("predict",), ("evaluate", "-t", "side", "--report", tmp_path / "r"), ("update", "-t", "side")):
+    for command in (
+        ("predict",),
+        ("evaluate", "-t", "side", "--report", tmp_path / "r"),
+        ("update", "-t", "side", "--in-place"),
+    ):
         result = run(command[0], tmp_path / "a", moons / "plain.csv", *command[1:], "--json")
         assert result.exit_code == 0, result.stderr
     assert "heaviest structure" in (tmp_path / "r" / "report.html").read_text(encoding="utf-8")

@@ -135,7 +135,7 @@ BAD_CSV = {
         r"\(for instance '12 mm' in row 3, .*'b'\)",
     ),
     "text column": ("a,b,y\n1,red,x\n2,blue,z\n", r"not numeric: column b \(for instance 'red'.*meta_"),
-    "missing cells": ("a,b,y\n1,,x\n2,,z\n", r"missing cells in column b \(2\); .*SimpleImputer"),
+    "missing cells": ("a,b,y\n1,,x\n2,,z\n", r"missing cells in column b \(2\); fill them in"),
     "empty column": ("a,b,y\n1,,x\n2,,z\n", "missing cells"),
     "infinite": ("a,b,y\n1,inf,x\n2,1,z\n", "infinite numbers in column b"),
     "no such target": ("a,b,Y label\n1,2,x\n", r"no column 'y'.*columns: a, b, Y label"),

@@ -1,5 +1,7 @@
 """What is wrong with the input is said in terms of the input; whatever passes gives proper probabilities."""
 
+import logging
+from pathlib import Path
 from typing import Any
 
 import hypothesis.extra.numpy as hnp
@@ -13,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sureshot import FewShotClassifier, GPClassifier
-from sureshot.estimators.settings import in_bytes
+from sureshot.estimators.memory import in_bytes
 
 X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 2.0], [3.0, 1.0]])
 Y = np.array([0, 1, 0, 1])
@@ -30,13 +32,9 @@ def with_value(value: float) -> np.ndarray:
     [
         (with_value(np.nan), Y, ValueError, r"contains NaN in 1 rows, columns \[1\].*SimpleImputer"),
         (with_value(np.inf), Y, ValueError, r"contains infinity in 1 rows, columns \[1\]"),
-        (pd.DataFrame({"a": [1.0, np.nan], "b": [1.0, 2.0]}), [0, 1], ValueError, r"columns \[a\]"),
-        (
-            pd.DataFrame({"a": [1.0, 2.0], "colour": ["red", "blue"]}),
-            [0, 1],
-            ValueError,
-            r"non-numeric.*colour.*OneHot",
-        ),
+        (pd.DataFrame({"a": [1.0, 2.0], "b": [1j, 2.0]}), [0, 1], ValueError, "[Cc]omplex"),
+        (pd.DataFrame({"a": [1.0, 2.0], "b": [[1], [2]]}), [0, 1], ValueError, "'b' holds list in row 0"),
+        (pd.DataFrame({"a": [1.0, 2.0], "b": [b"x", b"y"]}), [0, 1], ValueError, "'b' holds bytes.*decode"),
         ([[0.0, "1"], [1.0, "red"]], [0, 1], ValueError, "'red' in row 1, column 1 is text.*OneHot"),
         (np.array([["0", "?"], ["1", "2"]]), [0, 1], ValueError, r"'\?' in row 0, column 1 is text"),
         (X, [0, 0, 0, 0], ValueError, "at least two classes.*y has only one class, 0.*partial_fit takes one"),
@@ -147,6 +145,51 @@ def test_bad_weights_and_queries_are_named() -> None:
             GPClassifier.load(name)  # type: ignore[arg-type]
         with pytest.raises(ValueError, match=f"path must name a model file.*got {name}"):
             model.save(name)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("method", ["score", "calibrate"])
+def test_labels_of_another_type_are_told_from_unknown_ones(method: str) -> None:
+    model = GPClassifier(kernel="rbf").fit(X, Y)
+    with pytest.raises(TypeError, match=r"labels changed type, from number to text: .* such as 0, and 'a' came"):
+        getattr(model, method)(X, ["a", "b", "a", "b"])
+    with pytest.raises(TypeError, match="from number to truth value"):
+        getattr(model, method)(X, [True, False, True, False])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.int8])
+def test_tensors_of_every_precision(dtype: torch.dtype) -> None:
+    x = torch.from_numpy(X).to(dtype)
+    found = GPClassifier(kernel="rbf").fit(x, torch.tensor(Y)).predict_proba(x)
+    np.testing.assert_array_equal(found, GPClassifier(kernel="rbf").fit(x.double(), Y).predict_proba(x.double()))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
+def test_a_missing_gpu_is_told_apart_from_a_torch_without_cuda() -> None:
+    why = "built without CUDA" if torch.version.cuda is None else "sees no NVIDIA GPU"
+    with pytest.raises(ValueError, match=f"got 'cuda', and .*{why}"):
+        GPClassifier(device="cuda").fit(X, Y)
+
+
+def test_a_model_file_is_not_called_like_a_table(tmp_path: Path) -> None:
+    data = tmp_path / "labelled.csv"
+    data.write_text("a,b\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"\.csv is the ending of other files.*try labelled\.safetensors"):
+        GPClassifier(kernel="rbf").fit(X, Y).save(data)
+    assert data.read_text(encoding="utf-8") == "a,b\n"
+
+
+def test_blank_pixels_are_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    pixels = np.c_[np.random.default_rng(0).normal(size=(12, 9)), np.zeros(12)]
+    with caplog.at_level(logging.INFO, logger="sureshot"):
+        GPClassifier(kernel="rbf").fit(pixels, np.arange(12) % 2)
+    assert "ignored 1 constant columns of 10" in caplog.text
+
+
+@pytest.mark.parametrize("estimator", [GPClassifier, FewShotClassifier])
+def test_a_table_without_differences_is_said_to_be_one(estimator: Any, caplog: pytest.LogCaptureFixture) -> None:
+    model = estimator().fit(np.ones((6, 2)), [0, 1, 0, 1, 0, 0])
+    assert "no column varies" in caplog.text
+    assert model.predict([[1.0, 1.0]]) == [0]
 
 
 def test_a_number_and_a_tensor_are_weights_too() -> None:

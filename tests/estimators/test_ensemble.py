@@ -84,6 +84,7 @@ def test_the_score_is_of_the_average(model: GPClassifier, breast: tuple[np.ndarr
     p = model.predict_proba(X[150:])
     test = np.log(p[np.arange(len(p)), y[150:]]).mean()
     assert model.leave_one_out_score_ == pytest.approx(test, abs=0.06)
+    assert -model.leave_one_out_nll_ == pytest.approx(test, abs=0.06)
 
 
 def test_an_update_keeps_members_and_weights(

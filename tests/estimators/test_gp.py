@@ -384,7 +384,8 @@ def test_sampled_covariances_count_in_the_uncertainty() -> None:
     model = fixed(likelihood="one_vs_each", inference="gibbs", n_chains=20, n_sweeps=30).fit(X, y)
     epistemic = model.uncertainty(X_test).epistemic
     fitted = model._fitted.heaviest
-    mean, covariance = fitted.posterior.query(*fitted.queries(model._fitted.inputs(X_test)))
+    values = fitted.values(model._fitted.inputs(X_test))
+    mean, covariance = fitted.posterior.query(*fitted.queries(values))
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(400, *mean.mT.shape, generator=generator, dtype=torch.float64)
     drawn = mean.mT + (torch.linalg.cholesky(covariance) @ noise.unsqueeze(-1)).squeeze(-1)  # (400, S, Q, C)
@@ -426,8 +427,8 @@ def test_an_announced_class_leaves_the_others_their_covariance() -> None:
     announced = fixed(**options).partial_fit(X, y, classes=[0, 1, 2, 9])
     before, fitted = plain._fitted.heaviest, announced._fitted.heaviest
     rows = announced._fitted.inputs(X_test)
-    _, inner = before.posterior.query(*before.queries(rows))
-    mean, outer = fitted.posterior.query(*fitted.queries(rows))
+    _, inner = before.posterior.query(*before.queries(before.values(rows)))
+    mean, outer = fitted.posterior.query(*fitted.queries(fitted.values(rows)))
     torch.testing.assert_close(outer[..., :3, :3], inner)
     expected = fitted.plan.model.predictive_likelihood().predict_mixture(mean, outer, "expected_log")
     np.testing.assert_allclose(announced.predict_proba(X_test), expected.mT.numpy(), atol=1e-10)

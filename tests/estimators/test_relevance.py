@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -288,3 +289,16 @@ def test_kernels_that_have_nothing_to_learn() -> None:
 def test_what_is_no_switch_is_refused() -> None:
     with pytest.raises(ValueError, match="relevance must be one of True, False, 'auto'; got 'always'"):
         GPClassifier(relevance="always").fit(*planted(20))
+
+
+def test_what_is_forgotten_leaves_no_trace_in_the_temperature() -> None:
+    rng = np.random.default_rng(0)
+    y, more = np.tile([0, 1, 2], 30), np.tile([0, 1, 2], 4)
+    x, others = rng.normal(size=(90, 5)), rng.normal(size=(12, 5))
+    x[:, 0] += 1.5 * y
+    others[:, 0] += 1.5 * more
+    plain = GPClassifier().fit(x, y, row_id=np.arange(90))
+    assert any(member.plan.scaling.relevance is not None for member in plain._fitted.members)
+    back = GPClassifier().fit(x, y, row_id=np.arange(90)).partial_fit(others, more, row_id=np.arange(100, 112))
+    back = pickle.loads(pickle.dumps(back)).forget(rows=np.arange(100, 112))
+    np.testing.assert_allclose(back.predict_proba(others), plain.predict_proba(others), atol=1e-6)

@@ -62,6 +62,21 @@ def test_weights_of_members_that_are_none(weights: list[Any], tmp_path: Path) ->
         load_classifier(tmp_path / "bad")
 
 
+def test_scores_of_left_out_rows_come_back(tmp_path: Path) -> None:
+    X, y = load_iris(return_X_y=True)
+    model = GPClassifier(kernel="rbf", likelihood="gaussian").fit(X[::10], y[::10])
+    model.save(tmp_path / "model")
+    found = load_artifact(tmp_path / "model")
+    assert GPClassifier.of_artifact(found).leave_one_out_nll_ == model.leave_one_out_nll_
+    without = {name: value for name, value in found.header.items() if name != "left_out"}  # an older file
+    save_artifact(tmp_path / "old", found.kind, without, found.arrays)
+    assert not hasattr(GPClassifier.load(tmp_path / "old"), "leave_one_out_nll_")
+    for bad in ("text", [1.0], {"accuracy": 1.0}, {"accuracy": None, "balanced_accuracy": 1.0, "nll": 0.0}):
+        save_artifact(tmp_path / "bad", found.kind, {**found.header, "left_out": bad}, found.arrays)
+        with pytest.raises(ArtifactError, match="malformed scores of left-out rows"):
+            GPClassifier.load(tmp_path / "bad")
+
+
 def test_older_files_mask_the_classes_of_a_softmax(tmp_path: Path) -> None:
     X, y = load_iris(return_X_y=True)
     model = GPClassifier(kernel="rbf", likelihood="softmax", predictive="integral").fit(X[::10], y[::10])

@@ -211,6 +211,14 @@ def test_the_classifier_holds_the_scales_that_tuning_found() -> None:
     pointwise = plug_in_scores(problem, "softmax", left_out, 1.0, model.temperature_)
     expected = usable(problem) @ pointwise / usable(problem).sum()
     assert model.leave_one_out_score_ == pytest.approx(expected, abs=1e-6)
+    share = usable(problem) / usable(problem).sum()
+    logs = left_out / model.temperature_
+    of_label = (logs - logsumexp(logs, axis=1, keepdims=True))[np.arange(len(problem.y)), problem.y]
+    assert model.leave_one_out_nll_ == pytest.approx(-share @ of_label, rel=1e-9)
+    right = left_out.argmax(1) == problem.y
+    assert model.leave_one_out_accuracy_ == pytest.approx(share @ right, rel=1e-12)
+    recalls = [np.average(right[of], weights=share[of]) for c in range(3) if share[of := problem.y == c].any()]
+    assert model.leave_one_out_balanced_accuracy_ == pytest.approx(np.mean(recalls), rel=1e-12)
     scaled = mean / model.temperature_
     p = np.exp(scaled - logsumexp(scaled, axis=1, keepdims=True))
     np.testing.assert_allclose(model.predict_proba(queries), p, rtol=0, atol=1e-8)

@@ -10,7 +10,8 @@ import pytest
 import sureshot
 
 FOLDER = Path(sureshot.__file__).parent / "incremental"
-BELOW = {"gaussian", "kernels", "likelihoods", "inference", "tree", "metrics", "data", "incremental", "members"}
+BELOW = {"gaussian", "kernels", "likelihoods", "inference", "tree", "metrics", "data", "incremental"}
+BELOW |= {"members", "progress"}
 NETWORKS = {"deep", "networks", "persistence"}
 
 

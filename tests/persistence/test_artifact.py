@@ -225,8 +225,8 @@ def _rewritten(folder: Path, **changes: object) -> Path:
 
 
 def test_a_newer_format_says_what_to_do(tmp_path: Path) -> None:
-    text = _message(_rewritten(tmp_path, format_version=2, package_version="9.1.0", digest=None, more=1))
-    assert "format version 2 (written by sureshot '9.1.0')" in text
+    text = _message(_rewritten(tmp_path, format_version=3, package_version="9.1.0", digest=None, more=1))
+    assert "format version 3 (written by sureshot '9.1.0')" in text
     assert "upgrade sureshot" in text
 
 

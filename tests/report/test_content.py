@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sureshot.report import Confusion, Predictions, Report, Table, Trace, worst_pairs
-from sureshot.report.content import digest
+from sureshot.report.content import confusion_frame, digest
 
 
 def test_worst_pairs_by_hand() -> None:
@@ -19,6 +19,14 @@ def test_worst_pairs_by_hand() -> None:
         Confusion("a", "c", 1, 0.25),
     ]
     assert worst_pairs(truth, truth, ["a", "b", "c"]) == []
+
+
+def test_the_confusion_matrix_has_unknown_labels_last() -> None:
+    p = np.eye(2)[[0, 1, 1, 0]]
+    found = confusion_frame(Predictions(p, ["b", "a"], ["b", "b", "a", "new"]))
+    assert found.index.tolist() == ["b", "a", "new"]
+    assert found.columns.tolist() == ["b", "a"]
+    assert found.to_numpy().tolist() == [[1, 1], [0, 1], [1, 0]]
 
 
 def test_digest() -> None:

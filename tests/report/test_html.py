@@ -13,7 +13,7 @@ from matplotlib.image import imread
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
-from sureshot.metrics import auroc_unknown, summarise
+from sureshot.metrics import auroc_unknown, balanced_accuracy, summarise
 from sureshot.report import Measured, Predictions, Report, Table, Trace, environment, render, write_report
 
 VOID = {"meta", "img", "br", "hr", "input", "link", "wbr"}
@@ -86,16 +86,18 @@ def test_full_report(tmp_path: Path, digits: tuple[Predictions, np.ndarray]) -> 
     )
     path = write_report(tmp_path / "new" / "folder", report)
     assert path == tmp_path / "new" / "folder" / "report.html"
-    assert [file.name for file in path.parent.iterdir()] == ["report.html"]
+    assert sorted(file.name for file in path.parent.iterdir()) == ["confusion.csv", "report.html"]
     page = Page(path.read_text(encoding="utf-8"))
-    sections = ["summary", "confusions", "uncertain", "outlying", "model", "environment"]
+    sections = ["summary", "classes", "confusions", "uncertain", "outlying", "model", "environment"]
     assert page.identifiers == sections
     for heading in ("Reliability diagram", "Confidence histogram", "Known and unknown", "Trace"):
         assert heading in page.text
     scores = summarise(predictions.probabilities[known], predictions.y[known])  # type: ignore[index]
     outliers = np.asarray(predictions.outlier_score)
-    for value in (scores.accuracy, scores.nll, scores.brier, scores.ece, scores.mce):
+    for value in (scores.accuracy, scores.nll, scores.brier, scores.ece):
         assert f"{value:.3f}" in page.text
+    assert f"{balanced_accuracy(predictions.probabilities[known], predictions.y[known]):.3f}" in page.text  # type: ignore[index]
+    assert "MCE" not in page.text
     assert f"{auroc_unknown(outliers[known], outliers[~known]):.3f}" in page.text
     assert "0.200 ± 0.010" in page.text
     assert "12.346" in page.text

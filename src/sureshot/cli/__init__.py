@@ -25,6 +25,7 @@ from sureshot.cli.meta_train import meta_train
 from sureshot.cli.predict import predict
 from sureshot.cli.search import search
 from sureshot.cli.sessions import sessions
+from sureshot.cli.suggest import suggest
 from sureshot.cli.update import update
 
 app = typer.Typer(
@@ -41,6 +42,7 @@ for _command in (
     fit,
     predict,
     evaluate,
+    suggest,
     update,
     search,
     sessions,

@@ -16,8 +16,10 @@ from typing import Annotated, Any, TextIO
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table as RichTable
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from sureshot.cli.text_tables import text_tables
+from sureshot.progress import ProgressLines, reported_to
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No notes and no progress on standard error.")]
@@ -161,27 +163,14 @@ def plain(value: Any) -> Any:
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
     """Print a table for people; columns of numbers are aligned right."""
-    table = RichTable(title=title, title_justify="left")
-    for i, column in enumerate(columns):
-        numbers = all(row[i] is None or isinstance(row[i], int | float) for row in rows)
-        table.add_column(column, justify="right" if numbers else "left", overflow="fold", no_wrap=i == 0)
-    for row in rows:
-        table.add_row(*(cell(value) for value in row))
-    output_console().print(table)
+    console = output_console()
+    for table in text_tables(columns, rows, console.width, title):
+        console.print(table)
 
 
 def print_text(text: str) -> None:
     """Print a paragraph for people, wrapped to the terminal."""
     output_console().print(text)
-
-
-def cell(value: object) -> str:
-    """A number with four digits after the point, everything else as it is; nothing for None."""
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return f"{value:.4f}"
-    return str(value)
 
 
 def output_console() -> Console:
@@ -192,23 +181,32 @@ def output_console() -> Console:
 
 @contextmanager
 def progress(description: str, quiet: bool = False) -> Iterator[Callable[[str, float], None]]:
-    """A progress bar on standard error, shown only to a terminal; yields ``update(what, fraction)``, of 0 to 1."""
-    console = Console(file=sys.stderr, markup=False, emoji=False)
+    """How far the block has come, on standard error: a bar on a terminal, elsewhere a line every ten seconds.
+
+    Moved by ``update(what, fraction)``, of 0 to 1, which is yielded, and by what the library reports.
+    """
+    if quiet or not sys.stderr.isatty():
+        lines = (lambda what, fraction: None) if quiet else ProgressLines(description, sys.stderr)
+        with reported_to(lines):
+            yield lines
+        return
     with Progress(
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         TimeElapsedColumn(),
-        console=console,
+        TextColumn("left:"),
+        TimeRemainingColumn(),
+        console=Console(file=sys.stderr, markup=False, emoji=False),
         transient=True,
-        disable=quiet or not sys.stderr.isatty(),
     ) as bar:
         task = bar.add_task(description, total=None)
 
         def update(what: str, fraction: float) -> None:
             bar.update(task, total=1.0, completed=fraction, description=what)
 
-        yield update
+        with reported_to(lambda what, fraction: update(f"{description}: {what}", fraction)):
+            yield update
 
 
 def check_output(path: Path, *inputs: Path) -> None:

@@ -27,6 +27,7 @@ _REQUIRED = (
     "jinja2",
     "pillow",
     "threadpoolctl",
+    "joblib",
 )
 _OPTIONAL = {
     "pyarrow": "reading Parquet files: python -m pip install 'sureshot[parquet]'",

@@ -26,23 +26,34 @@ def evaluate(
     quiet: console.QuietOption = False,
     as_json: console.JsonOption = False,
 ) -> None:
-    """Accuracy, NLL, Brier, calibration and unknown detection on labelled rows.
+    """Accuracy, overall and class by class, NLL, Brier, calibration and unknown detection on labelled rows.
 
     Rows whose label the model has not met count as unknown: the outlier score should set them apart (AUROC),
     and they are left out of all other numbers.
     """
     with console.guarded(as_json, quiet):
         console.check_folder(report)
+        import numpy as np
+
         from sureshot.cli.model import load_model, read_for_model
         from sureshot.cli.reading import Reading
+        from sureshot.data.checks import listed
 
         classifier = load_model(model)
         how = Reading.of(separator, encoding, decimal, drop, row_id)
         with console.progress(f"reading {data}", quiet):
             table = read_for_model(classifier, data, target, how, with_labels=True)
+        assert table.y is not None
+        known = np.isin(table.y, classifier.classes_)
+        if not known.any():
+            console.note(
+                f"{data}: no row has a label that {model} knows: labels are {listed(sorted(set(table.y.tolist())))}, "
+                f"classes are {listed(classifier.classes_.tolist())}. Is --target the column of classes?"
+            )
+        asked = report is not None or not known.all()
         with console.progress(f"evaluating {len(table.row_ids)} rows", quiet):
             probabilities = classifier.predict_proba(table.X)
-            outlier = classifier.outlier_score(table.X)
+            outlier = classifier.outlier_score(table.X) if asked and classifier.has_rows_ else None
         summary = summarise_rows(classifier, table, probabilities, outlier)
         if report is not None:
             from sureshot.cli.reporting import write_evaluation
@@ -53,28 +64,46 @@ def evaluate(
         if as_json:
             console.print_json(summary)
         else:
-            console.print_table(("evaluated", ""), [(_NAMES.get(k, k), v) for k, v in summary.items() if v is not None])
+            shown = [(_NAMES.get(k, k), v) for k, v in summary.items() if v is not None and k != "classes"]
+            console.print_table(("evaluated", ""), shown)
+            _print_classes(summary.get("classes", []))
 
 
 _NAMES = {
     "rows": "rows",
     "unknown_rows": "rows of unknown classes",
     "accuracy": "accuracy",
+    "balanced_accuracy": "balanced accuracy",
     "nll": "NLL (nats)",
     "brier": "Brier",
     "ece": "ECE",
-    "mce": "MCE",
     "unknown_auroc": "unknown AUROC",
 }
 
 
+_MOST_CLASSES = 12
+
+
+def _print_classes(classes: list[dict[str, Any]]) -> None:
+    """Classes with their counts, precision and recall; of many those that are found least."""
+    if not classes:
+        return
+    found = [of_class for of_class in classes if of_class["rows"]]
+    if len(classes) > _MOST_CLASSES:
+        classes = sorted(found, key=lambda of_class: of_class["recall"])[:_MOST_CLASSES]
+        console.note(f"the {len(classes)} classes of lowest recall are shown; --json and --report have all")
+    columns = ("rows", "predicted", "precision", "recall")
+    rows = [(str(of_class["class"]), *(console.plain(of_class[name]) for name in columns)) for of_class in classes]
+    console.print_table(("class", *columns), rows)
+
+
 def summarise_rows(
-    model: IncrementalClassifier, table: DataTable, probabilities: np.ndarray, outlier: np.ndarray
+    model: IncrementalClassifier, table: DataTable, probabilities: np.ndarray, outlier: np.ndarray | None
 ) -> dict[str, Any]:
     """Scores of the rows of known classes, and how well the outlier score tells the others from them."""
     import numpy as np
 
-    from sureshot.metrics import auroc_unknown, summarise
+    from sureshot.metrics import auroc_unknown, balanced_accuracy, class_scores, summarise
 
     assert table.y is not None
     known = np.isin(table.y, model.classes_)
@@ -88,8 +117,16 @@ def summarise_rows(
             "count for the unknown AUROC only"
         )
     if known.any():
-        scores = summarise(probabilities[known], table.y[known], classes=model.classes_)
-        summary.update({name: value for name, value in scores.as_dict().items() if name != "n"})
-    if known.any() and not known.all():
+        rows = probabilities[known], table.y[known]
+        scores = summarise(*rows, classes=model.classes_)
+        summary["accuracy"] = scores.accuracy
+        summary["balanced_accuracy"] = balanced_accuracy(*rows, classes=model.classes_)
+        summary |= {"nll": scores.nll, "brier": scores.brier, "ece": scores.ece}
+    if known.any() and not known.all() and outlier is not None:
         summary["unknown_auroc"] = auroc_unknown(outlier[known], outlier[~known])
+    if known.any():
+        found = class_scores(*rows, classes=model.classes_)
+        parts = (model.classes_.tolist(), found.rows, found.predicted, found.precision, found.recall)
+        names_of = ("class", "rows", "predicted", "precision", "recall")
+        summary["classes"] = [dict(zip(names_of, of_class, strict=True)) for of_class in zip(*parts, strict=True)]
     return summary

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,12 +28,14 @@ def fit(
     ensemble: options.Ensemble = True,
     checkpoint: options.Run = None,
     strategy: options.Strategy = None,
-    seed: options.FitSeed = 0,
+    seed: options.FitSeed = None,
     drop: options.Drop = None,
     row_id: options.RowId = None,
     separator: options.Separator = None,
     encoding: options.Encoding = None,
     decimal: options.Decimal = None,
+    kind: options.Kind = None,
+    compact: options.Compact = False,
     report: options.ReportFolder = None,
     quiet: console.QuietOption = False,
     as_json: console.JsonOption = False,
@@ -42,6 +45,9 @@ def fit(
         console.check_output(output, data)
         console.check_folder(report)
         if checkpoint is not None or strategy is not None:
+            if compact:
+                other = "--checkpoint" if checkpoint is not None else "--strategy"
+                raise ValueError(f"--compact and {other} exclude each other: such models predict from labelled rows")
             _check_alone(
                 "--checkpoint" if checkpoint is not None else "--strategy",
                 kernel=kernel,
@@ -51,16 +57,19 @@ def fit(
                 standardize=standardize,
                 ensemble="auto" if ensemble else "false",
                 strategy="auto" if checkpoint is None or strategy is None else strategy,
+                kind="auto" if checkpoint is None or not kind else kind[0],
             )
-        from sureshot.cli.reading import Reading, remark
+        from sureshot.cli.model import taught_ids
+        from sureshot.cli.reading import Reading, remark, remark_on_columns
 
-        how = Reading.of(separator, encoding, decimal, drop, row_id)
+        how = Reading.of(separator, encoding, decimal, drop, row_id, kind)
         with console.progress(f"reading {data}", quiet):
             table = read_labelled(data, target, checkpoint, how)
         remark(data, table)
         assert table.y is not None
         from sureshot.cli.reporting import facts
 
+        kinds = dict(how.kinds) or "auto"
         model: IncrementalClassifier
         if checkpoint is not None:
             from sureshot.estimators.few_shot import FewShotClassifier
@@ -69,7 +78,7 @@ def fit(
         elif strategy is not None:
             from sureshot.estimators.tree import TreeGPClassifier
 
-            model = TreeGPClassifier(strategy, random_state=seed)
+            model = TreeGPClassifier(strategy, random_state=seed, columns=kinds)
         else:
             from sureshot.estimators.classifier import GPClassifier
 
@@ -81,26 +90,31 @@ def fit(
                 standardize=_standardize(standardize),
                 ensemble=ensemble,
                 random_state=seed,
+                columns=kinds,
             )
         start = time.perf_counter()
         with console.progress(f"fitting {len(table.y)} rows", quiet):
-            model.fit(table.X, table.y)
+            model.fit(table.X, table.y, row_id=taught_ids(model, table, how))
         seconds = time.perf_counter() - start
-        model.save(output)
+        remark_on_columns(data, model)
+        model.save(output, compact)
         summary: dict[str, Any] = {
             "model": str(output),
+            "model_bytes": output.stat().st_size,
             "rows": len(table.y),
             "features": int(model.n_features_in_),
             "classes": model.classes_.tolist(),
             "settings": facts(model),
             "log_evidence": float(model.log_evidence_),
+            "leave_one_out": _left_out(model),
             "seconds": seconds,
         }
         if report is not None:
             from sureshot.cli.reporting import cross_validated_report
 
             with console.progress("fitting again for the report", quiet):
-                page = cross_validated_report(model, table, report, title=f"Classifier of {data.resolve().name}")
+                title = f"Classifier of {data.resolve().name}"
+                page, summary["cross_validated"] = cross_validated_report(model, table, report, title)
             summary["report"] = str(page)
         if as_json:
             console.print_json(summary)
@@ -122,7 +136,7 @@ def read_labelled(
         return _read_images(path, checkpoint)
     if names is not None and target is None:
         raise DataError(f"{path}: name the column of labels with --target; columns: {listed(names)}")
-    table = how.load(path, target, ignore)
+    table = how.load(path, target, ignore, mixed=checkpoint is None)
     if table.y is None:
         raise DataError(f"{path} has no array y or label: name the array of labels with --target")
     return table
@@ -176,6 +190,16 @@ def _check_alone(option: str, **settings: str) -> None:
         raise ValueError(f"--{chosen[0]} and {option} exclude each other: {why}")
 
 
+def _left_out(model: IncrementalClassifier) -> dict[str, float | None]:
+    """Accuracy and NLL of rows by the posterior of all others, where the fit has them."""
+    nll = getattr(model, "leave_one_out_nll_", None)
+    if nll is None:  # where columns have length-scales of their own, only the score by which they were chosen is left
+        score = getattr(model, "leave_one_out_score_", math.nan)
+        nll = None if math.isnan(score) else -score
+    accuracies = {name: getattr(model, f"leave_one_out_{name}_", None) for name in ("accuracy", "balanced_accuracy")}
+    return {**accuracies, "nll": nll}
+
+
 def _standardize(value: str) -> str | bool:
     known: dict[str, str | bool] = {"auto": "auto", "true": True, "false": False}
     if value.lower() not in known:
@@ -184,13 +208,21 @@ def _standardize(value: str) -> str | bool:
 
 
 def _print(summary: dict[str, Any]) -> None:
+    from sureshot.estimators.memory import in_bytes
+
     rows: list[tuple[str, object]] = [
         ("rows", summary["rows"]),
         ("features", summary["features"]),
         ("classes", len(summary["classes"])),
         *((name, value) for name, value in summary["settings"].items() if name not in ("classes", "features")),
+    ]
+    for key, words in (("leave_one_out", "leave-one-out"), ("cross_validated", "cross-validated")):
+        for name, value in summary.get(key, {}).items():
+            if value is not None:
+                rows.append((f"{words} {'NLL (nats)' if name == 'nll' else name.replace('_', ' ')}", value))
+    rows += [
         ("seconds", f"{summary['seconds']:.2f}"),
-        ("model", summary["model"]),
+        ("model", f"{summary['model']} ({in_bytes(summary['model_bytes'])})"),
     ]
     if "report" in summary:
         rows.append(("report", summary["report"]))

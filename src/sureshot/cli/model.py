@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from sureshot.cli.console import check_no_target, note
-from sureshot.cli.reading import Reading
+from sureshot.cli.reading import AS_TEXT, Reading
 from sureshot.data import DataTable
 from sureshot.data.checks import listed, near
 from sureshot.data.image_tables import is_image_source, load_image_table
@@ -41,10 +41,12 @@ def read_for_model(
     *,
     with_labels: bool,
     ignored: Sequence[str] = (),
+    mixed: bool = False,
 ) -> DataTable:
     """Rows of a file, or images, as the model wants them, without the columns that are ignored.
 
-    Where no labels are wanted, the column of labels (`target`) is left out.
+    Where no labels are wanted, the column of labels (`target`) is left out. Columns may be other than numbers if they
+    are the model's, or `mixed` says so.
     """
     names = how.check(path, target)
     if is_image_source(path):
@@ -63,7 +65,10 @@ def read_for_model(
         raise DataError(f"{path}: name the column of labels with --target; columns: {listed(names)}")
     if names is None and not with_labels and target is not None:
         target = None  # the labels of an NPZ file are an array of their own
-    table = how.load(path, target, ignore, features=features, text_labels=text_labels)
+    kinds: dict[str, str] = getattr(model, "columns_", {})
+    options = {"as_text": [name for name, kind in kinds.items() if kind in AS_TEXT]} if kinds else {}
+    mixed = mixed or bool(kinds)
+    table = how.load(path, target, ignore, features=features, text_labels=text_labels, mixed=mixed, **options)
     for name in found:
         note(f"{path}: left out the column {name} (it holds the model's classes)")
     if with_labels and table.y is None:
@@ -78,7 +83,44 @@ def read_for_model(
         if names is not None and X.shape[1] == model.n_features_in_ + 1:
             hint = " (a column of labels can be named with --target)"
         raise DataError(f"{path} has {X.shape[1]} feature columns, the model wants {model.n_features_in_}{hint}")
+    if kinds:
+        model._kept(model._fitted, X)  # a cell that is none of its column is an error before anything is written
     return table._replace(X=X)
+
+
+def taught_ids(model: IncrementalClassifier, table: DataTable, how: Reading) -> np.ndarray | None:
+    """Ids of rows that a model is to learn: those of the column that was named, if the model keeps rows."""
+    if how.row_id is None:
+        return None
+    if not keeps_ids(model):
+        note(
+            f"a {type(model).__name__} that does not keep all rows keeps no ids (--id): rows cannot be replaced, and "
+            "those that are sent twice count twice"
+        )
+        return None
+    return as_known([str(name) for name in table.row_ids.tolist()], getattr(model, "row_ids_", None))
+
+
+def keeps_ids(model: IncrementalClassifier) -> bool:
+    """Whether rows that the model learns can have ids."""
+    from sureshot.estimators.search import KernelSearchClassifier
+    from sureshot.estimators.tree import TreeGPClassifier
+
+    if isinstance(model, KernelSearchClassifier):
+        return model.window is None
+    return not isinstance(model, TreeGPClassifier)
+
+
+def as_known(names: Sequence[str], known: np.ndarray | None) -> np.ndarray:
+    """Names of the command line, which are text, as what they name: ids or classes, which may be numbers."""
+    text = np.asarray(names, dtype=str)
+    if known is None or known.dtype.kind not in "biuf":
+        return text
+    by_text = {str(name): name for name in known.tolist()}
+    try:
+        return np.asarray([by_text[name] if name in by_text else int(name) for name in names])
+    except ValueError:
+        return text
 
 
 def _read_images(model: IncrementalClassifier, path: Path, with_labels: bool) -> DataTable:

@@ -45,10 +45,26 @@ Drop = Annotated[
 ]
 RowId = Annotated[
     str | None,
-    typer.Option("--id", metavar="COLUMN", help="Names of rows, each once: shown in what is written, never learnt."),
+    typer.Option(
+        "--id",
+        metavar="COLUMN",
+        help="Names of rows, each once: shown in what is written, never learnt; `fit` and `update` keep them for "
+        "corrections.",
+    ),
+]
+Kind = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN=KIND",
+        help="What a column holds, if not what it looks like: number, category, date, text, ignore; may be repeated.",
+    ),
 ]
 ReportFolder = Annotated[
     Path | None, typer.Option("--report", metavar="FOLDER", help="Write an HTML report to this folder.")
+]
+Compact = Annotated[
+    bool,
+    typer.Option("--compact", help="Leave the labelled rows out of the file: it predicts, and takes no updates."),
 ]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model that `sureshot fit` wrote.")]
 DataRoot = Annotated[
@@ -90,7 +106,12 @@ Strategy = Annotated[
         "shared_root, session, rebuild.",
     ),
 ]
-FitSeed = Annotated[int, typer.Option(min=0, help="Fixes everything that is random.")]
+FitSeed = Annotated[
+    int | None,
+    typer.Option(
+        min=0, help="Fixes everything that is random, as random_state= in Python; it is fixed if not given, too."
+    ),
+]
 
 # search
 Particles = Annotated[int, typer.Option("--particles", min=1, help="How many kernels at a time.")]
@@ -136,7 +157,7 @@ OptionalModelFile = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="MODEL", help="Save the model to this file (.safetensors).")
 ]
 
-# predict and update
+# predict, suggest and update
 Rows = Annotated[
     Path,
     typer.Argument(
@@ -150,15 +171,51 @@ Top = Annotated[
     typer.Option(min=1, metavar="K", help="Add the K most probable classes, each with its probability."),
 ]
 OutlierScore = Annotated[bool, typer.Option("--outlier", help="Add the outlier score: larger is less like any class.")]
-Join = Annotated[bool, typer.Option("--join", help="Write the columns of DATA beside the predictions.")]
+Reject = Annotated[
+    float | None,
+    typer.Option(
+        metavar="RATE",
+        help="Add the p-value of 'one of the known classes', and reject so large a share of rows of these: 0.05, say.",
+    ),
+]
+Unknown = Annotated[
+    str | None, typer.Option(metavar="NAME", help="What rejected rows are called, 'unknown' if not said.")
+]
+Coverage = Annotated[
+    float | None,
+    typer.Option("--set", metavar="COVERAGE", help="Add a set of classes that holds the true one so often: 0.9, say."),
+]
+Join = Annotated[bool, typer.Option("--join", help="Write the columns of the file beside the predictions.")]
 IgnoredTarget = Annotated[
-    str | None, typer.Option("--target", "-t", metavar="COLUMN", help="A column of labels in DATA, to be left out.")
+    str | None, typer.Option("--target", "-t", metavar="COLUMN", help="A column of labels in the file, to be left out.")
 ]
 PredictionsFile = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here, not to standard output.")
 ]
+MoreLabelledData = Annotated[
+    Path | None,
+    typer.Argument(metavar="[DATA]", help="Labelled rows to add, as for `sureshot fit`; none to forget some only."),
+]
+Pool = Annotated[
+    Path,
+    typer.Argument(
+        metavar="POOL",
+        help="Rows to choose from: CSV (- reads standard input), Parquet or NPZ file; for a learner of images, a "
+        "folder.",
+    ),
+]
+Number = Annotated[int, typer.Option("--number", "-n", min=1, help="How many rows.")]
 UpdatedModelFile = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the new model here, not over MODEL.")
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the new model here.")
+]
+InPlace = Annotated[bool, typer.Option("--in-place", help="Write the new model over MODEL.")]
+ForgetRows = Annotated[
+    list[str] | None,
+    typer.Option("--forget-rows", metavar="ID", help="Take away a row that came with --id, or several: a,b."),
+]
+ForgetClasses = Annotated[
+    list[str] | None,
+    typer.Option("--forget-classes", metavar="CLASS", help="Take away a class with its rows, or several: a,b."),
 ]
 Retune = Annotated[bool, typer.Option("--retune", help="Learn the kernel's parameters anew from all rows.")]
 

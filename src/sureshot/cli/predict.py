@@ -1,8 +1,9 @@
-"""``sureshot predict``: a class for each row, with probabilities and outlier scores if wanted."""
+"""``sureshot predict``: a class for each row or none of them, with probabilities, sets and outlier scores if wanted."""
 
 from __future__ import annotations
 
 import csv
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +15,10 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-    from sureshot.cli.reading import Reading
     from sureshot.data import DataTable
     from sureshot.estimators.base import IncrementalClassifier, TopClasses
 
+SEPARATOR = "|"  # of the labels of a set
 CHUNK = 4096  # rows held with all their probabilities at once; predictions do not depend on it
 
 
@@ -27,6 +28,9 @@ def predict(
     proba: options.Probabilities = False,
     top: options.Top = None,
     outlier: options.OutlierScore = False,
+    reject: options.Reject = None,
+    unknown: options.Unknown = None,
+    coverage: options.Coverage = None,
     target: options.IgnoredTarget = None,
     join: options.Join = False,
     drop: options.Drop = None,
@@ -38,12 +42,13 @@ def predict(
     quiet: console.QuietOption = False,
     as_json: console.JsonOption = False,
 ) -> None:
-    """Predict the class of each row, as CSV: row (or its --id), prediction, probabilities, outlier."""
+    """Predict the class of each row, as CSV: row (or its --id), prediction, probabilities, outlier, p_value, set."""
     with console.guarded(as_json, quiet):
         if output is not None:
             console.check_output(output, model, data)
+        _check_decisions(reject, unknown, coverage)
         from sureshot.cli.model import load_model, read_for_model
-        from sureshot.cli.reading import Reading
+        from sureshot.cli.reading import Reading, columns_beside
 
         if join and as_json:
             raise ValueError("--join writes columns, and --json none: leave one of them out")
@@ -51,8 +56,8 @@ def predict(
         classifier = load_model(model)
         with console.progress(f"reading {data}", quiet):
             table = read_for_model(classifier, data, target, how, with_labels=False)
-            wanted = Wanted.of(classifier, proba, top, outlier)
-            beside = _columns_beside(data, how, wanted) if join else None
+            wanted = Wanted.of(classifier, proba, top, outlier, reject, unknown, coverage)
+            beside = columns_beside(data, how, wanted.columns) if join else None
         with console.progress(f"predicting {len(table.row_ids)} rows", quiet) as update:
             pieces = _predictions(classifier, table, wanted, update)
             if as_json:
@@ -70,12 +75,28 @@ class Wanted:
     proba: bool
     top: int | None  # at most as many as there are classes
     outlier: bool
+    reject: float | None  # the share of false alarms
+    unknown: str  # what rejected rows are called
+    coverage: float | None  # of sets
 
     @classmethod
-    def of(cls, model: IncrementalClassifier, proba: bool, top: int | None, outlier: bool) -> Wanted:
+    def of(
+        cls,
+        model: IncrementalClassifier,
+        proba: bool,
+        top: int | None,
+        outlier: bool,
+        reject: float | None,
+        unknown: str | None,
+        coverage: float | None,
+    ) -> Wanted:
         """Of so many classes as the model has."""
         labels = model.classes_.tolist()
-        return cls(labels, proba, None if top is None else min(top, len(labels)), outlier)
+        top = None if top is None else min(top, len(labels))
+        unknown = "unknown" if unknown is None else unknown
+        if reject is not None and unknown in map(str, labels):
+            raise ValueError(f"{unknown!r} is a class of the model: give rejected rows another name with --unknown")
+        return cls(labels, proba, top, outlier, reject, unknown, coverage)
 
     @property
     def columns(self) -> list[str]:
@@ -85,7 +106,8 @@ class Wanted:
             found += [f"probability_{label}" for label in self.labels]
         for place in range(1, 1 + (self.top or 0)):
             found += [f"class_{place}", f"probability_of_class_{place}"]
-        return [*found, "outlier"] if self.outlier else found
+        last = {"outlier": self.outlier, "p_value": self.reject is not None, "set": self.coverage is not None}
+        return found + [name for name, is_wanted in last.items() if is_wanted]
 
 
 @dataclass(frozen=True)
@@ -97,20 +119,19 @@ class Piece:
     p: np.ndarray | None  # (n, C)
     top: TopClasses | None
     outlier: np.ndarray | None  # (n,)
+    p_value: np.ndarray | None  # (n,)
+    sets: list[list[Any]] | None
 
 
-def _columns_beside(data: Path, how: Reading, wanted: Wanted) -> pd.DataFrame:
-    """The columns of the file, as they are written there."""
-    from sureshot.data.image_tables import is_image_source
-    from sureshot.data.root import DataError
-    from sureshot.data.tables import cells_as_written
+def _check_decisions(reject: float | None, unknown: str | None, coverage: float | None) -> None:
+    """Refuse rates that are none before anything is read."""
+    from sureshot.estimators.decisions import check_share
 
-    if is_image_source(data):
-        raise DataError(f"{data}: images have no columns to write beside predictions: leave out --join")
-    cells = cells_as_written(data, how.text)
-    if taken := [name for name in wanted.columns if name in cells]:
-        raise DataError(f"{data} has a column {taken[0]!r} already: rename it, or leave out --join")
-    return cells
+    for name, value in (("--reject", reject), ("--set", coverage)):
+        if value is not None:
+            check_share(name, value)
+    if unknown is not None and reject is None:
+        raise ValueError("--unknown names rows that --reject rejects: add --reject 0.05, or leave it out")
 
 
 def _predictions(model: IncrementalClassifier, table: DataTable, wanted: Wanted, update: Any) -> Iterator[Piece]:
@@ -118,15 +139,23 @@ def _predictions(model: IncrementalClassifier, table: DataTable, wanted: Wanted,
     n = len(table.row_ids)
     for start in range(0, n, CHUNK):
         X = table.X[start : start + CHUNK]
-        p = model.predict_proba(X)
+        reject, coverage = wanted.reject, wanted.coverage
+        labels = model.predict(X) if reject is None else model.predict_or_reject(X, reject, wanted.unknown)
         yield Piece(
             table.row_ids[start : start + CHUNK].tolist(),
-            model.classes_[p.argmax(1)].tolist(),
-            p if wanted.proba else None,
+            labels.tolist(),
+            model.predict_proba(X) if wanted.proba else None,
             None if wanted.top is None else model.predict_topk(X, wanted.top),
             model.outlier_score(X) if wanted.outlier else None,
+            None if reject is None else model.novelty_p_value(X),
+            None if coverage is None else model.predict_set(X, coverage).tolist(),
         )
         update(f"predicting {n} rows", min(1.0, (start + CHUNK) / n))
+
+
+def _begun(pieces: Iterator[Piece]) -> Iterator[Piece]:
+    """The same with the first computed: what is refused is refused before anything is written."""
+    return itertools.chain(list(itertools.islice(pieces, 1)), pieces)
 
 
 def _write_csv(
@@ -137,6 +166,7 @@ def _write_csv(
     beside: pd.DataFrame | None,  # columns in its place
 ) -> None:
     known = [first] if beside is None else list(beside.columns)
+    pieces = _begun(pieces)
     with console.output_text(output) as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow([*known, *wanted.columns])
@@ -151,6 +181,10 @@ def _write_csv(
                         cells += [label, f"{value:.6g}"]
                 if piece.outlier is not None:
                     cells.append(f"{piece.outlier[i]:.6g}")
+                if piece.p_value is not None:
+                    cells.append(f"{piece.p_value[i]:.6g}")
+                if piece.sets is not None:
+                    cells.append(SEPARATOR.join(map(str, piece.sets[i])))
                 writer.writerow(cells)
 
 
@@ -159,6 +193,7 @@ def _write_json(wanted: Wanted, pieces: Iterator[Piece], output: Path | None) ->
     import json
 
     labels = [str(label) for label in wanted.labels]
+    pieces = _begun(pieces)
     with console.output_text(output) as stream:
         stream.write('{"classes": ' + json.dumps(console.plain(wanted.labels)) + ', "rows": [')
         separator = "\n"
@@ -172,6 +207,10 @@ def _write_json(wanted: Wanted, pieces: Iterator[Piece], output: Path | None) ->
                     item["top"] = [{"class": label, "probability": value} for label, value in pairs]
                 if piece.outlier is not None:
                     item["outlier"] = float(piece.outlier[i])
+                if piece.p_value is not None:
+                    item["p_value"] = float(piece.p_value[i])
+                if piece.sets is not None:
+                    item["set"] = piece.sets[i]
                 stream.write(separator + json.dumps(console.plain(item), allow_nan=False))
                 separator = ",\n"
         stream.write("\n]}\n")

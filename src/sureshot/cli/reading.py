@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from sureshot.cli.console import note
@@ -15,10 +16,16 @@ from sureshot.data.checks import listed, near
 from sureshot.data.delimited import ANY, TextFormat
 from sureshot.data.image_tables import is_image_source
 from sureshot.data.root import DataError
-from sureshot.data.tables import names_rows
+from sureshot.data.tables import cells_as_written, names_rows
 
+if TYPE_CHECKING:
+    from sureshot.estimators.base import IncrementalClassifier
+
+KINDS = ("number", "category", "date", "text", "ignore")
+AS_TEXT = ("category", "date", "text")
+"""Kinds of columns whose cells are taken as they are written, 01 and 1 apart."""
 MANY_CLASSES = 20
-"""Rows from which on a label for each of them is questioned."""
+"""Rows from which on a label for each of them is questioned, and a column that says them all."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +35,7 @@ class Reading:
     text: TextFormat = ANY
     drop: tuple[str, ...] = ()
     row_id: str | None = None
+    kinds: Mapping[str, str] = field(default_factory=dict)  # of columns, by name
 
     @classmethod
     def of(
@@ -37,10 +45,12 @@ class Reading:
         decimal: str | None,
         drop: Sequence[str] | None,
         row_id: str | None,
+        kind: Sequence[str] | None = None,
     ) -> Reading:
         """From what was given on the command line; names of columns may stand together, with commas between them."""
         names = [name.strip() for part in drop or () for name in part.split(",")]
-        return cls(TextFormat.checked(encoding, separator, decimal), tuple(filter(None, names)), row_id)
+        kinds = dict(_kind(text) for text in kind or ())
+        return cls(TextFormat.checked(encoding, separator, decimal), tuple(filter(None, names)), row_id, kinds)
 
     def check(self, path: Path, target: str | None) -> list[str] | None:
         """Names of the file's columns, or None of arrays and images; `DataError` for one that is dropped in vain."""
@@ -52,6 +62,13 @@ class Reading:
                 raise DataError(f"{path}: no column {name!r} to drop{near(name, names)}; columns: {listed(names)}")
             if name in (target, self.row_id):
                 raise DataError(f"{path}: column {name!r} is to be dropped, and to be {_use(name == target)}")
+        for name, kind in self.kinds.items():
+            if names is None:
+                raise DataError(f"{path} has no columns with names, so {name!r} can be no {kind}")
+            if name not in names:
+                raise DataError(f"{path}: no column {name!r} (--kind){near(name, names)}; columns: {listed(names)}")
+            if name in (target, self.row_id, *self.drop):
+                raise DataError(f"{path}: column {name!r} has a kind (--kind), but is not learnt from")
         if self.row_id is not None and self.row_id == target:
             raise DataError(f"{path}: column {target!r} is to be {_use(True)}, and {_use(False)}")
         return names
@@ -59,11 +76,12 @@ class Reading:
     def load(self, path: Path, target: str | None, ignore: Sequence[str] = (), **options: Any) -> DataTable:
         """`sureshot.data.load_table` with these options."""
         everything = [*ignore, *self.drop]
+        options.setdefault("as_text", [name for name, kind in self.kinds.items() if kind in AS_TEXT])
         return load_table(path, target, ignore=everything, row_id=self.row_id, text=self.text, **options)
 
 
 def remark(path: Path, table: DataTable) -> None:
-    """Notes about what looks like a mistake in labelled rows: a column that names rows, a label for every row."""
+    """Notes about what looks like a mistake in labelled rows: a column that names rows, or says the label of each."""
     if isinstance(table.X, pd.DataFrame):
         for name, column in table.X.items():
             if not names_rows(column):
@@ -72,11 +90,61 @@ def remark(path: Path, table: DataTable) -> None:
                 f"{path}: column {name} has another whole number in every row and a name like one that says which row "
                 f"it is; it is learnt from unless you leave it out (--id {name} or --drop {name})"
             )
+        for name in _copies_of_labels(table.X, table.y):
+            note(
+                f"{path}: column {name} says the label of every row: is it a copy of {_use(True)}? "
+                f"--drop {name} leaves it out"
+            )
     if table.y is not None and len(table.y) >= MANY_CLASSES and len(set(table.y.tolist())) == len(table.y):
         note(
             f"{path}: every row has a label of its own ({listed(table.y.tolist()[:3])}, ...): is this the column of "
             "classes? A model can only say which row is most alike"
         )
+
+
+def columns_beside(path: Path, how: Reading, written: Sequence[str]) -> pd.DataFrame:
+    """The columns of the file, as they are written there, to which columns of these names are added."""
+    if is_image_source(path):
+        raise DataError(f"{path}: images have no columns to write beside predictions: leave out --join")
+    cells = cells_as_written(path, how.text)
+    if taken := [name for name in written if name in cells]:
+        raise DataError(f"{path} has a column {taken[0]!r} already: rename it, or leave out --join")
+    return cells
+
+
+def take(X: Any, rows: np.ndarray) -> Any:
+    """Rows of a table, by numbers or by a mask."""
+    return X[rows] if isinstance(X, np.ndarray) else X.iloc[np.flatnonzero(rows) if rows.dtype == bool else rows]
+
+
+def remark_on_columns(path: Path, model: IncrementalClassifier) -> None:
+    """A note on what was made of columns that are not all numbers without gaps."""
+    encoder = model._fitted.reader.encoder
+    if encoder is not None:
+        note(f"{path}: {encoder}")
+
+
+def _kind(text: str) -> tuple[str, str]:
+    name, equals, kind = text.rpartition("=")
+    if not equals or not name:
+        raise ValueError(f"--kind: expected COLUMN=KIND, such as zip=category; got {text!r}")
+    if kind not in KINDS:
+        raise ValueError(f"--kind: expected one of {', '.join(KINDS)} for {name!r}; got {kind!r}{near(kind, KINDS)}")
+    return name, kind
+
+
+def _copies_of_labels(frame: pd.DataFrame, y: np.ndarray | None) -> list[str]:
+    """Columns with one value for each class, which none but its rows have."""
+    if y is None or len(y) < MANY_CLASSES:
+        return []
+    labels = pd.factorize(y)[0]
+    n_classes, found = labels.max() + 1, []
+    for name, column in frame.items():
+        values = pd.factorize(column)[0]
+        as_many = n_classes > 1 and values.min() >= 0 and values.max() + 1 == n_classes
+        if as_many and len(np.unique(values * n_classes + labels)) == n_classes:
+            found.append(str(name))
+    return found
 
 
 def _use(as_target: bool) -> str:

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
+from sureshot import metrics
 from sureshot.cli.console import command_line
+from sureshot.cli.driving_rows import Driven, driven_answers, table_of_driving_rows
+from sureshot.cli.model import keeps_ids
+from sureshot.cli.reading import take
+from sureshot.estimators.outliers import Spread
 from sureshot.report import Predictions, Report, Table, Trace, environment, write_report
 
 if TYPE_CHECKING:
@@ -27,7 +32,7 @@ def write_evaluation(
     model: IncrementalClassifier,
     table: DataTable,
     probabilities: np.ndarray,
-    outlier: np.ndarray,
+    outlier: np.ndarray | None,
     summary: dict[str, Any],
     folder: Path,
     title: str,
@@ -37,11 +42,17 @@ def write_evaluation(
     predictions = Predictions(probabilities, model.classes_, y=table.y, outlier_score=outlier, row_names=table.row_ids)
     introduction = f"A saved classifier of {len(model.classes_)} classes on {len(table.row_ids)} labelled rows."
     scores = Table(tuple(names), (tuple(summary[name] for name in names),))
-    return write_report(folder, _report(model, predictions, title, introduction, scores))
+    assert table.y is not None
+    known = np.isin(table.y, model.classes_)
+    driven = driven_answers(model, take(table.X, known), table.y[known], table.row_ids[known], probabilities[known])
+    tables = table_of_driving_rows(driven)
+    return write_report(folder, _report(model, predictions, title, introduction, scores, tables))
 
 
-def cross_validated_report(model: IncrementalClassifier, table: DataTable, folder: Path, title: str) -> Path:
-    """Report of a fit, on rows predicted by classifiers that were fitted without them.
+def cross_validated_report(
+    model: IncrementalClassifier, table: DataTable, folder: Path, title: str
+) -> tuple[Path, dict[str, float]]:
+    """Report of a fit, on rows predicted by classifiers that were fitted without them, and its scores if there are any.
 
     A classifier's own rows would flatter it. So the rows are dealt into five folds, class by class, and each
     fold is predicted by a classifier fitted on the others (beyond 5000 rows only the first fold is
@@ -51,18 +62,22 @@ def cross_validated_report(model: IncrementalClassifier, table: DataTable, folde
     assert table.y is not None
     folds = stratified_folds(table.y, N_FOLDS, np.random.default_rng(0))
     judged = range(1 if len(table.y) > HOLD_OUT_ABOVE else N_FOLDS)
-    rows, probabilities, outlier = [], [], []
+    rows, probabilities, outlier, driven = [], [], [], list[Driven]()
+    ids = np.asarray([str(name) for name in table.row_ids.tolist()]) if keeps_ids(model) else None
     for fold in judged:
         held_out = np.flatnonzero(folds == fold)
         if not len(held_out):
             continue
-        fitted = clone(model).fit(take(table.X, folds != fold), table.y[folds != fold])
+        stays = folds != fold
+        fitted = clone(model).fit(take(table.X, stays), table.y[stays], row_id=None if ids is None else ids[stays])
         X = take(table.X, held_out)
         rows.append(held_out)
         probabilities.append(fitted.predict_proba(X))
-        outlier.append(fitted.outlier_score(X))
+        far = fitted.outlier_score(X)
+        outlier.append(Spread.of(far, 1.0)(far))  # folds may have different kernels
+        driven += driven_answers(fitted, X, table.y[held_out], table.row_ids[held_out], probabilities[-1])
     introduction = f"A classifier of {len(model.classes_)} classes, fitted on {len(table.y)} rows. "
-    predictions = None
+    predictions, scores = None, {}
     if rows:
         order = np.concatenate(rows)
         predictions = Predictions(
@@ -72,14 +87,22 @@ def cross_validated_report(model: IncrementalClassifier, table: DataTable, folde
             outlier_score=np.concatenate(outlier),
             row_names=table.row_ids[order],
         )
+        answers = np.concatenate(probabilities), table.y[order]
+        scores = {
+            "accuracy": metrics.accuracy(*answers, classes=model.classes_),
+            "balanced_accuracy": metrics.balanced_accuracy(*answers, classes=model.classes_),
+            "nll": metrics.negative_log_likelihood(*answers, classes=model.classes_),
+        }
         introduction += (
             f"Scores are of {len(order)} rows, each predicted by a classifier fitted without it "
-            f"({N_FOLDS} folds, {len(rows)} of them judged)."
+            f"({N_FOLDS} folds, {len(rows)} of them judged); outlier scores are in deviations from the median of the "
+            "row's fold."
         )
     else:
         _log.warning("every class has one row, so none can be held out: the report has no scores")
         introduction += "Every class has one row, so none could be held out to judge it."
-    return write_report(folder, _report(model, predictions, title, introduction))
+    tables = table_of_driving_rows(driven)
+    return write_report(folder, _report(model, predictions, title, introduction, tables=tables)), scores
 
 
 def _report(
@@ -88,6 +111,7 @@ def _report(
     title: str,
     introduction: str,
     summary: Table | None = None,
+    tables: tuple[Table, ...] = (),
 ) -> Report:
     trace = getattr(model, "bound_trace_", ())  # few-shot classifiers tune nothing
     return Report(
@@ -99,6 +123,7 @@ def _report(
         model=facts(model),
         environment=environment(),
         command=command_line(),
+        tables=tables,
     )
 
 
@@ -169,8 +194,3 @@ def _method(model: IncrementalClassifier) -> dict[str, object]:
     assert isinstance(learner.backbone, Backbone)
     found = {"learner": learner.config["name"], "preset": learner.config["preset"]}
     return found | {"backbone": learner.backbone.config["name"]}
-
-
-def take(X: Any, rows: np.ndarray) -> Any:
-    """Rows of a table, by numbers or by a mask."""
-    return X[rows] if isinstance(X, np.ndarray) else X.iloc[np.flatnonzero(rows) if rows.dtype == bool else rows]

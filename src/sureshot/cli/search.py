@@ -47,13 +47,14 @@ def search(
     batch_size: options.BatchSize = None,
     test: options.TestFile = None,
     hold_out: options.HoldOut = 0.2,
-    seed: options.FitSeed = 0,
+    seed: options.FitSeed = None,
     jobs: options.SearchJobs = None,
     drop: options.Drop = None,
     row_id: options.RowId = None,
     separator: options.Separator = None,
     encoding: options.Encoding = None,
     decimal: options.Decimal = None,
+    kind: options.Kind = None,
     output: options.OptionalModelFile = None,
     report: options.ReportFolder = None,
     quiet: console.QuietOption = False,
@@ -69,13 +70,15 @@ def search(
         console.check_folder(report)
         if batches is not None and batch_size is not None:
             raise ValueError("--batches and --batch-size exclude each other: either a column or a number divides rows")
-        from sureshot.cli.reading import Reading, remark
+        from sureshot.cli.model import taught_ids
+        from sureshot.cli.reading import Reading, remark, remark_on_columns
 
-        how = Reading.of(separator, encoding, decimal, drop, row_id)
+        how = Reading.of(separator, encoding, decimal, drop, row_id, kind)
         with console.progress(f"reading {data}", quiet):
-            rows = _read(data, target, batches, batch_size, test, hold_out, seed, how)
+            rows = _read(data, target, batches, batch_size, test, hold_out, seed or 0, how)
         remark(data, rows.table)
-        from sureshot.cli.reporting import facts, take
+        from sureshot.cli.reading import take
+        from sureshot.cli.reporting import facts
         from sureshot.estimators.search import KernelSearchClassifier
         from sureshot.evaluation.streams import BatchScores, evaluate_batch
 
@@ -95,16 +98,20 @@ def search(
             n_inducing=inducing,
             random_state=seed,
             n_jobs=jobs,
+            columns=dict(how.kinds) or "auto",
         )
+        ids = taught_ids(model, rows.table, how)
         start, stream = time.perf_counter(), list[BatchScores]()
         with _watched(model, rows, quiet):
             for number, part in enumerate(rows.parts):
                 X, y = take(rows.table.X, part), rows.table.y[part]
+                named = None if ids is None else ids[part]
                 if rows.streamed:
-                    stream.append(evaluate_batch(model, X, y, first=number == 0))
+                    stream.append(evaluate_batch(model, X, y, first=number == 0, row_id=named))
                 else:
-                    model.fit(X, y)
+                    model.fit(X, y, row_id=named)
         seconds = time.perf_counter() - start
+        remark_on_columns(data, model)
         summary: dict[str, Any] = {
             "rows": sum(map(len, rows.parts)),
             "kept": model.steps_[-1].n_rows,
@@ -162,7 +169,8 @@ def _read(
 
     from sureshot.cli.fit import read_labelled
     from sureshot.cli.model import read_for_model
-    from sureshot.cli.reporting import stratified_folds, take
+    from sureshot.cli.reading import take
+    from sureshot.cli.reporting import stratified_folds
 
     ignored = [] if batches is None else [batches]
     if batches is not None and batches == target:
@@ -186,7 +194,7 @@ def _read(
     baseline = DummyClassifier(strategy="prior").fit(take(table.X, places), table.y[places])
     judged: DataTable | None = None
     if test is not None:
-        judged = read_for_model(baseline, test, target, how, with_labels=True, ignored=ignored)
+        judged = read_for_model(baseline, test, target, how, with_labels=True, ignored=ignored, mixed=True)
     elif not learnt.all():
         judged = table._replace(X=take(table.X, ~learnt), y=table.y[~learnt], row_ids=table.row_ids[~learnt])
     elif hold_out > 0:

@@ -158,7 +158,8 @@ def _pictures(model: KernelSearchClassifier) -> list[Picture]:
             "apart, but it says that the first batches decided much.",
         ),
     ]
-    return pictures + (_maps(model) if model.n_features_in_ == 2 and len(model.classes_) > 1 else [])
+    in_the_plane = model.n_features_in_ == 2 and model._fitted.reader.encoder is None
+    return pictures + (_maps(model) if in_the_plane and len(model.classes_) > 1 else [])
 
 
 def _leaves(batches: Sequence[dict[str, float]]) -> dict[str, list[float]]:

@@ -1,19 +1,29 @@
-"""``sureshot update``: teach a saved model new rows, and new classes, without the old rows."""
+"""``sureshot update``: teach a saved model new rows and classes, correct rows that have ids, take rows away."""
 
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from sureshot.cli import console, options
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from sureshot.estimators.base import IncrementalClassifier
 
 
 def update(
     model: options.Model,
-    data: options.LabelledData,
+    data: options.MoreLabelledData = None,
     target: options.Target = None,
     output: options.UpdatedModelFile = None,
+    in_place: options.InPlace = False,
     retune: options.Retune = False,
+    forget_rows: options.ForgetRows = None,
+    forget_classes: options.ForgetClasses = None,
     drop: options.Drop = None,
     row_id: options.RowId = None,
     separator: options.Separator = None,
@@ -22,11 +32,20 @@ def update(
     quiet: console.QuietOption = False,
     as_json: console.JsonOption = False,
 ) -> None:
-    """Add labelled rows to a model; labels it has not met become new classes."""
+    """Add labelled rows to a model, and classes that it has not met; forget rows and classes first, if asked.
+
+    With --id a row takes the place of the one that had its id, so that sending a file twice changes nothing. The
+    model's file stays as it is, unless --in-place says otherwise.
+    """
     with console.guarded(as_json, quiet):
-        destination = model if output is None else output
-        console.check_output(destination, data)
-        from sureshot.cli.model import load_model, read_for_model
+        if in_place and output is not None:
+            raise ValueError("--in-place and --output exclude each other: write to one place")
+        gone_rows, gone_classes = _listed(forget_rows), _listed(forget_classes)
+        if data is None and not (gone_rows or gone_classes):
+            raise ValueError("name a file of labelled rows to add, or what to forget (--forget-rows, --forget-classes)")
+        if output is not None:
+            console.check_output(output, *([] if data is None else [data]))
+        from sureshot.cli.model import as_known, load_model, read_for_model, taught_ids
         from sureshot.cli.reading import Reading
         from sureshot.data.checks import listed
         from sureshot.estimators.classifier import GPClassifier
@@ -37,34 +56,74 @@ def update(
                 f"--retune is for the models of GPClassifier, and {model} holds a {type(classifier).__name__}: "
                 "leave it out"
             )
-        how = Reading.of(separator, encoding, decimal, drop, row_id)
-        with console.progress(f"reading {data}", quiet):
-            table = read_for_model(classifier, data, target, how, with_labels=True)
-        assert table.y is not None
+        table, ids = None, None
+        if data is not None:
+            how = Reading.of(separator, encoding, decimal, drop, row_id)
+            with console.progress(f"reading {data}", quiet):
+                table = read_for_model(classifier, data, target, how, with_labels=True)
+            ids = taught_ids(classifier, table, how)
+            if row_id is None:
+                console.note(f"{data}: rows without ids (--id) are added, so rows that are sent twice count twice")
+        destination = _destination(model, output, in_place)
         known = classifier.classes_.tolist()
         start = time.perf_counter()
-        with console.progress(f"adding {len(table.y)} rows", quiet):
-            classifier.partial_fit(table.X, table.y, **({"retune": True} if retune else {}))
+        if gone_rows or gone_classes:
+            with console.progress("forgetting", quiet):
+                classifier.forget(
+                    classes=as_known(gone_classes, classifier.classes_) if gone_classes else None,
+                    rows=as_known(gone_rows, getattr(classifier, "row_ids_", None)) if gone_rows else None,
+                )
+        before = _names(classifier)
+        if table is not None:
+            with console.progress(f"adding {len(table.row_ids)} rows", quiet):
+                assert table.y is not None
+                more: dict[str, Any] = {"retune": True} if retune else {}
+                classifier.partial_fit(table.X, table.y, row_id=ids, **more)
         seconds = time.perf_counter() - start
         classifier.save(destination)
+        came = set() if ids is None else set(ids.tolist())
+        n_replaced = len(came & before)
+        n_rows = 0 if table is None else len(table.row_ids)
         summary: dict[str, Any] = {
             "model": str(destination),
-            "rows_added": len(table.y),
-            "new_classes": classifier.classes_.tolist()[len(known) :],
+            "rows_added": n_rows - n_replaced,
+            "rows_replaced": n_replaced,
+            "rows_forgotten": len(set(gone_rows)),
+            "new_classes": [label for label in classifier.classes_.tolist() if label not in known],
             "classes": classifier.classes_.tolist(),
             "seconds": seconds,
         }
         if as_json:
             console.print_json(summary)
         else:
-            new = listed(summary["new_classes"]) or "none"
-            console.print_table(
-                ("updated", ""),
-                [
-                    ("rows added", summary["rows_added"]),
-                    ("new classes", new),
-                    ("classes", len(summary["classes"])),
-                    ("seconds", f"{seconds:.2f}"),
-                    ("model", summary["model"]),
-                ],
-            )
+            rows: list[tuple[str, object]] = [("rows added", summary["rows_added"])]
+            rows += [("rows replaced", n_replaced)] if ids is not None else []
+            rows += [("rows forgotten", len(set(gone_rows)))] if gone_rows else []
+            rows += [("classes forgotten", listed(gone_classes))] if gone_classes else []
+            rows += [
+                ("new classes", listed(summary["new_classes"]) or "none"),
+                ("classes", len(summary["classes"])),
+                ("seconds", f"{seconds:.2f}"),
+                ("model", summary["model"]),
+            ]
+            console.print_table(("updated", ""), rows)
+
+
+def _destination(model: Path, output: Path | None, in_place: bool) -> Path:
+    """Where the model goes: never over the old one unasked."""
+    if output is None and not in_place:
+        raise ValueError(
+            f"{model} stays as it is: name a file for the new model (--output), or replace it (--in-place)"
+        )
+    return model if output is None else output
+
+
+def _listed(given: Sequence[str] | None) -> list[str]:
+    """Names that may stand together, with commas between them."""
+    return [name for part in given or () for one in part.split(",") if (name := one.strip())]
+
+
+def _names(model: IncrementalClassifier) -> set[Any]:
+    """The ids that a model knows."""
+    names: np.ndarray | None = getattr(model, "row_ids_", None)
+    return set() if names is None else set(names.tolist())

@@ -1,9 +1,10 @@
-"""Tables of numbers with a column of labels, from the files people have.
+"""Tables with a column of labels, from the files people have.
 
 `load_table` reads CSV (also gzipped), Parquet and NPZ into a `DataTable`: a matrix of finite numbers, labels if
 there are any, and an identifier for each row. It guesses little and checks everything, because what it lets
 through is learnt from: a column of text, a missing cell, two columns of the same name, a truncated file each
-give a `DataError` of one line that names the file, the column or row, and what to do.
+give a `DataError` of one line that names the file, the column or row, and what to do. Asked for mixed columns, it
+leaves text and missing cells to the estimators, which take them as they are in a DataFrame.
 
 Conventions:
 
@@ -44,13 +45,15 @@ _log = logging.getLogger(__name__)
 META_PREFIX = "meta_"
 _NAMES_OF_ROWS = frozenset(("id", "ids", "index", "idx", "key", "nr", "no", "number", "row", "uid", "uuid"))
 _SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz")
-_MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "<NA>", "#N/A", "?")
+MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "<NA>", "#N/A", "?")
 
 
 class DataTable(NamedTuple):
     """Rows ready for an estimator."""
 
-    X: pd.DataFrame | np.ndarray  # (N, D) float, bytes of images; a DataFrame when the columns have names
+    X: (
+        pd.DataFrame | np.ndarray
+    )  # (N, D) float, other columns if mixed, bytes of images; a DataFrame if they have names
     y: np.ndarray | None  # (N,), None when no labels were asked for or found
     feature_names: tuple[str, ...] | None  # length D, None for a bare array
     row_ids: np.ndarray  # (N,) the column that was named, the table's own index, or 0 to N-1; the files of images
@@ -64,7 +67,9 @@ def load_table(
     ignore: Iterable[str] = (),  # columns to leave out; names that are not in the file are no error
     row_id: str | None = None,  # a column that names rows, each once, and is no feature
     text_labels: bool = False,  # read labels as text even if they look like numbers, to be compared with text
-    allow_missing: bool = False,  # keep missing cells as NaN; an error by default, since no estimator here accepts them
+    allow_missing: bool = False,  # keep missing cells as NaN; an error by default, since arrays must have none
+    mixed: bool = False,  # of CSV and Parquet keep columns of text and dates as well, and missing cells
+    as_text: Iterable[str] = (),  # columns whose cells stay text even if they look like numbers, where mixed
     text: TextFormat = ANY,  # of CSV
 ) -> DataTable:
     """Read a CSV (``.csv``, ``.csv.gz``), Parquet or NPZ file."""
@@ -75,8 +80,8 @@ def load_table(
             raise DataError(f"{path}: arrays have no column {row_id!r} that names rows")
         return _from_npz(path, target, features, text_labels, allow_missing)
     stated = tuple(name for name in (target, row_id) if name is not None)
-    as_text = [name for name in stated if text_labels or name == row_id]
-    frame, row_ids = _read_frame(path, kind, stated, as_text, text)
+    texts = [*(name for name in stated if text_labels or name == row_id), *as_text]
+    frame, row_ids = _read_frame(path, kind, stated, texts, text)
     names = [str(name) for name in frame.columns]
     for name in stated:
         if name not in names:
@@ -87,7 +92,7 @@ def load_table(
     y = None
     if target is not None:
         y = check_class_labels(path, frame[target], f"column {target!r}", text_labels)
-    X = _features(path, frame, names, target, features, set(ignore), allow_missing)
+    X = _features(path, frame, names, target, features, set(ignore), allow_missing, mixed)
     return DataTable(X, y, tuple(X.columns), row_ids)
 
 
@@ -114,7 +119,7 @@ def cells_as_written(path: str | os.PathLike[str], text: TextFormat = ANY) -> pd
 def names_rows(column: pd.Series) -> bool:
     """Whether a column looks like numbers given to rows: called like it, whole, and no two alike."""
     words = set(re.split(r"[^a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", str(column.name)).lower()))
-    if not words & _NAMES_OF_ROWS or len(column) < 2:
+    if not words & _NAMES_OF_ROWS or len(column) < 2 or not pd.api.types.is_numeric_dtype(column.dtype):
         return False
     values = column.to_numpy(dtype=np.float64)
     return bool(np.isfinite(values).all() and (values == np.round(values)).all() and len(set(values)) == len(values))
@@ -191,7 +196,7 @@ def _read_frame(
     path: Path,
     kind: str,
     labels: Sequence[str],  # columns of labels and of names of rows
-    as_text: Sequence[str],  # those of them that are read as text
+    as_text: Sequence[str],  # columns that are read as text
     text: TextFormat,
 ) -> tuple[pd.DataFrame, np.ndarray]:
     """All columns but the index and notes, and the index."""
@@ -219,7 +224,7 @@ def _read_csv(
     text, found = _open_text(path, kind, wanted)
     header = _read_header(text, found, path)
     assert found.decimal is not None
-    missing = {name: [""] if name in labels else list(_MISSING) for name in header} if as_text is not None else {}
+    missing = {name: [""] if name in labels else list(MISSING) for name in header} if as_text is not None else {}
     texts = header if as_text is None else [name for name in as_text if name in header]
     options: dict[str, Any] = {"dtype": dict.fromkeys(texts, str)}
     try:
@@ -282,8 +287,9 @@ def _features(
     wanted: Sequence[str] | None,
     ignore: set[str],
     allow_missing: bool,
+    mixed: bool,
 ) -> pd.DataFrame:
-    """The feature columns as float64, checked."""
+    """The feature columns, numbers as float64, checked."""
     if target is not None and target not in (wanted or ()):
         ignore = ignore | {target}
     present = [name for name in names if name not in ignore]
@@ -296,23 +302,23 @@ def _features(
         raise DataError(f"{path} has no feature columns beside {listed(sorted(ignore)) or 'the index'}")
     X = frame[chosen]
     other = [name for name in chosen if not _is_number(X[name])]
-    if other:
+    if other and not mixed:
         cell = _first_other(X[other[0]])
         raise DataError(
-            f"{path}: not numeric: {_columns(other)} ({cell} in {other[0]!r}); encode as numbers "
-            "(pandas.get_dummies or a scikit-learn OneHotEncoder in a pipeline), drop, or prefix the name with meta_ "
-            "to leave it out"
+            f"{path}: not numeric: {_columns(other)} ({cell} in {other[0]!r}); here numbers only can be used: "
+            "correct the cells, drop the column, or prefix its name with meta_ to leave it out"
         )
-    X = pd.DataFrame({name: X[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in chosen})
-    values = X.to_numpy()
-    if not allow_missing and np.isnan(values).any():
-        counts = Counter({name: int(np.isnan(values[:, i]).sum()) for i, name in enumerate(chosen)})
+    numbers = [name for name in chosen if name not in other]
+    cells = {name: X[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in numbers}
+    X = pd.DataFrame({name: X[name].array if name in other else cells[name] for name in chosen})
+    values = X[numbers].to_numpy(dtype=np.float64)
+    if not (allow_missing or mixed) and np.isnan(values).any():
+        counts = Counter({name: int(np.isnan(values[:, i]).sum()) for i, name in enumerate(numbers)})
         holes = [f"{name} ({count})" for name, count in counts.items() if count]
         raise DataError(
-            f"{path}: missing cells in {_columns(holes)}; fill them in first, for instance with "
-            "make_pipeline(SimpleImputer(), GPClassifier()) in Python"
+            f"{path}: missing cells in {_columns(holes)}; fill them in, or learn from rows that have such gaps, too"
         )
-    infinite = [name for i, name in enumerate(chosen) if np.isinf(values[:, i]).any()]
+    infinite = [name for i, name in enumerate(numbers) if np.isinf(values[:, i]).any()]
     if infinite:
         raise DataError(f"{path}: infinite numbers in {_columns(infinite)}; replace or drop those rows")
     return X

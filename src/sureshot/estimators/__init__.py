@@ -2,9 +2,11 @@
 
 from sureshot.estimators.base import LatentPrediction, TopClasses, Uncertainty
 from sureshot.estimators.classifier import GPClassifier
+from sureshot.estimators.decisions import LabelSets
 from sureshot.estimators.few_shot import FewShotClassifier
 from sureshot.estimators.search import KernelSearchClassifier
 from sureshot.estimators.search_fitted import SearchStep, WeightedKernel
+from sureshot.estimators.suggestions import Suggestions
 from sureshot.estimators.tree import TreeGPClassifier
 from sureshot.estimators.tree_fitted import Memory
 from sureshot.estimators.tree_settings import TREE_PRESETS
@@ -14,9 +16,11 @@ __all__ = [
     "FewShotClassifier",
     "GPClassifier",
     "KernelSearchClassifier",
+    "LabelSets",
     "LatentPrediction",
     "Memory",
     "SearchStep",
+    "Suggestions",
     "TopClasses",
     "TreeGPClassifier",
     "Uncertainty",

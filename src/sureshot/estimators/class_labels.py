@@ -18,15 +18,20 @@ def extend_classes(known: np.ndarray | None, arriving: np.ndarray) -> np.ndarray
     arriving = np.unique(arriving)
     if known is None:
         return arriving
-    if _kind(known) != _kind(arriving):
-        raise TypeError(
-            f"labels changed type: the model knows labels such as {known.tolist()[0]!r}, and "
-            f"{arriving.tolist()[0]!r} came. Name the classes of y as the model does, or call fit to learn from "
-            "these alone."
-        )
+    check_kind(known, arriving, ", or call fit to learn from these alone")
     seen = set(known.tolist())
     fresh = [label for label in arriving.tolist() if label not in seen]
     return np.concatenate([known, np.asarray(fresh, dtype=arriving.dtype)]) if fresh else known
+
+
+def check_kind(known: np.ndarray, labels: np.ndarray, otherwise: str = "") -> None:
+    """TypeError if labels are text, truth values or numbers, and the known ones are not."""
+    if labels.size and _kind(known) != _kind(labels):
+        raise TypeError(
+            f"labels changed type, from {_kind(known)} to {_kind(labels)}: the model knows labels such as "
+            f"{known.tolist()[0]!r}, and {labels.ravel().tolist()[0]!r} came. Name the classes of y as the model does"
+            f"{otherwise}."
+        )
 
 
 def _kind(labels: np.ndarray) -> str:
@@ -35,6 +40,7 @@ def _kind(labels: np.ndarray) -> str:
 
 def class_numbers(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """The place of every label among the classes, (n,) int64."""
+    check_kind(classes, labels)
     position = {label: k for k, label in enumerate(classes.tolist())}
     unseen = sorted({str(label) for label in labels.tolist() if label not in position})
     if unseen:

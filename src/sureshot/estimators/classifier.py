@@ -14,21 +14,29 @@ takes the result over.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 from gpytorch.kernels import Kernel
 from sklearn.utils import Tags
 
+from sureshot.estimators.arguments import ByLabel, Labels, RandomState, Rows, Weights
 from sureshot.estimators.base import FittedAttribute, IncrementalClassifier
 from sureshot.estimators.fitted import TrainingSet
-from sureshot.estimators.gp_fitted import GPFitted, fit_members
+from sureshot.estimators.gp_fitted import GPFitted, fit_members, update_members
 from sureshot.estimators.gp_format import GP_FORMAT
+from sureshot.estimators.mixed_columns import check_kinds
 from sureshot.estimators.plan import choose_plans, keep_plan
 from sureshot.estimators.precomputed import MatrixReader
 from sureshot.estimators.readers import Reader, TableReader
 from sureshot.estimators.settings import Settings, is_precomputed
 from sureshot.estimators.validation import weigh_classes
 from sureshot.kernels import Expression
+from sureshot.progress import stage
+
+BY_PRODUCTS = ("auto", "linear", "cosine")  # kernels that may compare sparse rows
+CHOSEN = 0.7  # of the time, roughly, that a fit takes has gone by when its settings are chosen
 
 
 class GPClassifier(IncrementalClassifier):
@@ -85,14 +93,20 @@ class GPClassifier(IncrementalClassifier):
         For Gibbs.
     n_inducing : int, optional
         Inducing inputs in all; 1000 by default.
-    memory_limit : float or "auto", default="auto"
-        Bytes that fitting may take; "auto" is four fifths of the free memory.
+    memory_limit : float, str, default="auto"
+        What fitting may take: bytes, or a size such as "2GB"; "auto" is four fifths of the free memory.
     random_state : int, RandomState or None, default=None
         Fixes subsets and samplers. None is a fixed seed too: equal calls give equal models.
     device : str, default="auto"
         A torch device; "auto" takes CUDA when it is there.
     n_jobs : int, optional
         Kernel families compared at once, through joblib.
+    columns : "auto" or dict, default="auto"
+        Kinds of a DataFrame's columns by name: "number", "category", "date", "text", "ignore"; "auto" finds out those
+        that are not named. What each kind becomes, gaps and all, is learnt by the first `fit` and kept by updates; see
+        docs/mixed-tables.md. DataFrames of numbers without gaps, and arrays, are taken as they are.
+    verbose : bool, default=False
+        Whether long fits say on standard error, every ten seconds, how far they are and how long they may still take.
 
     Attributes
     ----------
@@ -109,11 +123,18 @@ class GPClassifier(IncrementalClassifier):
         What is averaged, the heaviest first: weight, kernel, likelihood, whether of the columns' ranks.
     feature_relevance_ : ndarray (n_features_in_,)
         Factors of the columns, relative to their usual scaling: inverse length-scales whose mean square is 1, so all 1
-        where columns count alike, 0 for constant columns that were dropped. Of an average the average.
+        where columns count alike, 0 for constant columns that were dropped. Of an average the average. Of a column that
+        became several, the root mean square of theirs.
+    columns_ : dict
+        Kinds of a DataFrame's columns by name, if it has others than numbers, or gaps.
     temperature_ : float
         The latents are divided by it before the predictive rule is applied; of an average, its log probabilities are.
     leave_one_out_score_ : float
-        Mean leave-one-out log probability of the chosen setting, in nats.
+        Mean leave-one-out log probability of the chosen setting, in nats, smoothed as settings are compared by it.
+    leave_one_out_accuracy_, leave_one_out_balanced_accuracy_, leave_one_out_nll_ : float
+        How right predictions of each labelled row from all others are, those of the only row of a class not counted. A
+        little too good, as settings were chosen by the same rows. Not there for samplers, where a member has learnt
+        length-scales of columns from the row, or after `calibrate`.
     log_evidence_ : float
         Exact, Laplace's or a bound, according to the inference; NaN for Gibbs.
     bound_trace_ : tuple of float
@@ -143,15 +164,17 @@ class GPClassifier(IncrementalClassifier):
         prior_mean: float = 0.0,
         ensemble: bool = True,
         relevance: bool | str = "auto",
-        class_weight: Any = None,
-        class_prior: Any = "auto",
+        class_weight: str | Mapping[Any, float] | None = None,
+        class_prior: ByLabel = "auto",
         n_chains: int = 20,
         n_sweeps: int = 50,
         n_inducing: int | None = None,
         memory_limit: float | str = "auto",
-        random_state: Any = None,
+        random_state: RandomState | None = None,
         device: str = "auto",
         n_jobs: int | None = None,
+        columns: str | Mapping[str, str] = "auto",
+        verbose: bool = False,
     ) -> None:
         self.kernel = kernel
         self.likelihood = likelihood
@@ -173,6 +196,8 @@ class GPClassifier(IncrementalClassifier):
         self.random_state = random_state
         self.device = device
         self.n_jobs = n_jobs
+        self.columns = columns
+        self.verbose = verbose
 
     kernel_ = FittedAttribute("kernel")
     members_ = FittedAttribute("summary")
@@ -180,7 +205,10 @@ class GPClassifier(IncrementalClassifier):
     likelihood_ = FittedAttribute("heaviest.plan.model.likelihood")
     inference_ = FittedAttribute("heaviest.plan.model.inference")
     predictive_ = FittedAttribute("heaviest.plan.rule")
-    leave_one_out_score_ = FittedAttribute("score")
+    leave_one_out_score_ = FittedAttribute("settled.score")
+    leave_one_out_accuracy_ = FittedAttribute("settled.left_out.accuracy")
+    leave_one_out_balanced_accuracy_ = FittedAttribute("settled.left_out.balanced_accuracy")
+    leave_one_out_nll_ = FittedAttribute("settled.left_out.nll")
     bound_trace_ = FittedAttribute("heaviest.trace")
 
     _format = GP_FORMAT
@@ -189,41 +217,67 @@ class GPClassifier(IncrementalClassifier):
         """Scikit-learn's tags: a precomputed kernel is pairwise."""
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = is_precomputed(self.kernel)
+        tags.input_tags.sparse = isinstance(self.kernel, str) and self.kernel in BY_PRODUCTS[1:]
         return tags
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, retune: bool = False) -> Self:
+    def partial_fit(
+        self,
+        X: Rows,
+        y: Labels,
+        classes: Labels | None = None,
+        sample_weight: Weights | None = None,
+        retune: bool = False,
+        *,
+        row_id: Labels | None = None,
+    ) -> Self:
         """Add labelled rows, of old or new classes, keeping the kernel's parameters.
 
         The result is the posterior that `fit` on all rows so far would give with these kernel parameters (and this
         scaling of the columns); the temperature follows the new posterior unless `calibrate` has set it. With `retune`
-        kernel and settings are chosen anew from all rows.
+        kernel and settings are chosen anew from all rows. A softmax mode is found from the last one; temperature, score
+        and evidence, which need every row left out, are computed when they are first asked for, as `predict` does.
 
         A first call is a `fit`. `classes` are further ones to make room for; a class without rows predicts from its
         prior. New classes are appended to ``classes_``; old columns never move.
+
+        A row whose id (`row_id`) is known takes the place of the row that had it; one of weight 0, beside others that
+        count, removes it. So a call that is repeated changes nothing. Without ids rows that are sent twice count twice.
         """
         self._refuse_precomputed("partial_fit", "larger")
-        return self._extend(X, y, classes, sample_weight, keep_settings=not retune)
+        return self._extend(X, y, classes, sample_weight, row_id, keep_settings=not retune)
 
-    def forget(self, classes: Any) -> Self:
-        """Remove classes with all their rows; the others are as if these had never been seen.
+    def forget(self, classes: Labels | float | None = None, rows: Labels | float | None = None) -> Self:
+        """Remove classes with all their rows, and rows by their ids; the others are as if these had never been seen.
 
-        Kernel parameters are kept. At least one class with rows must stay.
+        Kernel parameters are kept. A class that has lost its last row in this way stays, and predicts from its prior.
+        At least one row must stay.
         """
         self._refuse_precomputed("forget", "smaller")
-        return self._without(classes)
+        return self._without(classes, rows)
 
     def _refuse_precomputed(self, method: str, matrix: str) -> None:
         if self.__sklearn_is_fitted__() and is_precomputed(self.kernel):
             raise ValueError(f"{method} does not work with kernel='precomputed': call fit with the {matrix} matrix.")
 
     def _reader(self) -> Reader:
-        return MatrixReader() if is_precomputed(self.kernel) else TableReader()
+        if not is_precomputed(self.kernel):
+            by_products = [name for name in BY_PRODUCTS if isinstance(self.kernel, str) and self.kernel == name]
+            return TableReader.of(self.columns, by_products[0] if by_products else None)
+        if check_kinds(self.columns):
+            raise ValueError("columns does not go with kernel='precomputed', where X is the kernel matrix.")
+        return MatrixReader()
 
     def _learn(self, training: TrainingSet, known: GPFitted | None, seed: int) -> GPFitted:
         settings, n_classes = Settings.checked(self.get_params(deep=False), seed), len(training.classes)
+        if isinstance(training.reader, TableReader) and training.reader.spanned is not None:
+            settings = replace(settings, standardize=False)  # coordinates are no columns
         weighted = weigh_classes(training.rows, settings.class_weight, training.classes)
         if known is None:
             matrix = training.checked if settings.precomputed else None
-            return fit_members(settings, choose_plans(settings, weighted, n_classes, matrix), weighted, training)
+            with stage(0.0, CHOSEN):
+                plans = choose_plans(settings, weighted, n_classes, matrix)
+            with stage(CHOSEN, 1.0):
+                return fit_members(settings, plans, weighted, training)
         plans = [keep_plan(member.plan, settings, weighted, n_classes, known.calibrated) for member in known.members]
-        return fit_members(settings, plans, weighted, training, known.temperature if known.calibrated else None)
+        temperature = known.temperature if known.calibrated else None
+        return update_members(settings, plans, weighted, training, temperature, known)

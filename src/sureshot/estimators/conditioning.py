@@ -132,6 +132,9 @@ def condition(
     # Training variances are needed for leave-one-out means only, which allows short cuts with many classes.
     only_means: bool = False,
     tolerance: float = 3e-5,  # of the softmax mode; see `fit_softmax_laplace`
+    near: Tensor | None = None,  # (C, R), weights near the softmax mode
+    exact: bool = False,  # the softmax mode to full precision
+    only_mode: bool = False,  # of a softmax; what is left out is NaN
 ) -> Conditioned:
     """The posterior of the weights given labelled features."""
     if model.likelihood == "gaussian":
@@ -146,10 +149,9 @@ def condition(
         return _prior_only(model, features, n_classes)
     position = torch.zeros_like(counts)
     position[present] = torch.arange(len(present), device=y.device)
-    chosen = None if start is None else start[present]
-    found = _condition_present(
-        model, features, position[y], len(present), weight, generator, chosen, only_means, tolerance
-    )
+    start, near = (None if part is None else part[present] for part in (start, near))
+    common = generator, start, only_means, tolerance, near, exact, only_mode
+    found = _condition_present(model, features, position[y], len(present), weight, *common)
     return found if len(present) == n_classes else _with_prior_classes(model, found, features, present, n_classes)
 
 
@@ -163,6 +165,9 @@ def _condition_present(
     start: Tensor | None,
     only_means: bool,
     tolerance: float,
+    near: Tensor | None = None,
+    exact: bool = False,
+    only_mode: bool = False,
 ) -> Conditioned:
     if model.inference == "laplace":
         if model.likelihood == "logistic":
@@ -170,7 +175,18 @@ def _condition_present(
         else:
             temperature = model.likelihood_temperature
             fit = fit_softmax_laplace(
-                features, y, n_classes, weight, temperature, start, only_means, tolerance, prior_mean=model.prior_mean
+                features,
+                y,
+                n_classes,
+                weight,
+                temperature,
+                start,
+                only_means,
+                tolerance,
+                prior_mean=model.prior_mean,
+                near=near,
+                exact=exact,
+                only_mode=only_mode,
             )
         moments = fit.posterior.training_mean[0], fit.variance
         return Conditioned(fit.posterior, moments, fit.sites, float(fit.log_evidence), dual=fit.dual)

@@ -10,11 +10,13 @@ References: Williams & Seeger 2001 (Nystrom); Quinonero-Candela & Rasmussen 2005
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from sureshot.estimators.threads import threads_for
 from sureshot.gaussian.prior import Queries
 from sureshot.kernels import ExplicitFeatures, evaluate, feature_map
 
@@ -24,38 +26,48 @@ RANK_TOLERANCE = 1e-12
 
 @dataclass(frozen=True)
 class FeatureMap:
-    """Features of a kernel at any inputs."""
+    """What posterior means are linear in, at any inputs: explicit features, or the kernel against inducing inputs."""
 
     kernel: Kernel
     inducing: Tensor | None  # (M, D); None where the kernel has explicit features
-    projection: Tensor | None  # (M or R_full, R), applied to the kernel against these, or compresses explicit features
+    projection: Tensor | None = None  # (R_full, R), compresses explicit features
 
     @torch.no_grad()
     def __call__(self, x: Tensor) -> Queries:
-        """What the prior says of inputs (Q, D): features (1, Q, R) and prior variances (1, Q)."""
+        """What the prior says of inputs (Q, D): features (1, Q, R or M) and prior variances (1, Q)."""
         if self.inducing is None:
             explicit = feature_map(self.kernel, x.shape[-1])
             assert explicit is not None
             full = explicit(x)
             features = full if self.projection is None else full @ self.projection
             return Queries(features.unsqueeze(0), full.square().sum(-1).unsqueeze(0))
-        assert self.projection is not None
         # The inducing inputs first: they set the kernel's origin, so a query's features do not depend on its batch.
-        features = evaluate(self.kernel, self.inducing, x).mT @ self.projection
-        return Queries(features.unsqueeze(0), evaluate(self.kernel, x, diag=True).unsqueeze(0))
+        cross = evaluate(self.kernel, self.inducing, x).mT
+        return Queries(cross.unsqueeze(0), evaluate(self.kernel, x, diag=True).unsqueeze(0))
 
     @torch.no_grad()
     def from_cross(self, cross: Tensor) -> Queries:
         """As a call, from the kernel between queries and inducing inputs (Q, M).
 
-        The kernel's diagonal at the queries is unknown then; the mean diagonal of the inducing inputs stands in, where
-        the features do not explain more.
+        The kernel's diagonal at the queries is unknown then; the mean diagonal of the inducing inputs stands in.
         """
         assert self.inducing is not None
-        assert self.projection is not None
-        features = cross @ self.projection
         prior = evaluate(self.kernel, self.inducing, diag=True).mean()
-        return Queries(features.unsqueeze(0), features.square().sum(-1).clamp_min(prior).unsqueeze(0))
+        return Queries(cross.unsqueeze(0), prior.expand(1, len(cross)))
+
+
+class InducingRoots(NamedTuple):
+    """Two factors of the kernel matrix of inducing inputs, ``K = F F'`` and ``P = K^-1 F``, on its numerical range."""
+
+    inverse: Tensor  # P (M, R); ``k P`` are the features of a row whose kernel values are k
+    features: Tensor  # F (M, R), those of the inducing inputs themselves
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, kernel: Kernel, inducing: Tensor) -> InducingRoots:
+        """From inducing inputs (M, D); exact for the kernel when they are all the training rows."""
+        with threads_for(len(inducing)):
+            return inducing_roots(evaluate(kernel, inducing))
 
 
 @torch.no_grad()
@@ -73,14 +85,9 @@ def explicit_features(
     return FeatureMap(kernel, None, right[singular > RANK_TOLERANCE**0.5 * singular.max()].mT.contiguous())
 
 
-@torch.no_grad()
-def nystrom_features(kernel: Kernel, inducing: Tensor) -> FeatureMap:
-    """The map through inducing inputs (M, D); exact for the kernel when they are all the training rows."""
-    return FeatureMap(kernel, inducing, inverse_root(evaluate(kernel, inducing)))
-
-
-def inverse_root(gram: Tensor) -> Tensor:
-    """``P`` (M, R) with ``K P`` the features of the M inputs themselves, dropping numerically empty directions."""
+def inducing_roots(gram: Tensor) -> InducingRoots:
+    """Of a kernel matrix (M, M), dropping numerically empty directions."""
     eigenvalues, basis = torch.linalg.eigh(gram)
     kept = eigenvalues > RANK_TOLERANCE * eigenvalues[-1].clamp_min(torch.finfo(gram.dtype).tiny)
-    return (basis[:, kept] / eigenvalues[kept].sqrt()).contiguous()
+    root = eigenvalues[kept].sqrt()
+    return InducingRoots((basis[:, kept] / root).contiguous(), basis[:, kept] * root)

@@ -13,14 +13,16 @@ has one embedding in any batch. The labelled rows are kept as they came without 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
+from sureshot.estimators.arguments import ByLabel, RandomState
 from sureshot.estimators.base import FittedAttribute, IncrementalClassifier
 from sureshot.estimators.few_shot_fitted import FewShotFitted, condition_rows
 from sureshot.estimators.few_shot_format import FEW_SHOT_FORMAT
 from sureshot.estimators.few_shot_inputs import Encoder
 from sureshot.estimators.fitted import TrainingSet
+from sureshot.estimators.mixed_columns import check_kinds
 from sureshot.estimators.readers import Reader, TableReader
 from sureshot.estimators.settings import device_for
 from sureshot.meta.training.checkpoint import load_learner
@@ -44,6 +46,10 @@ class FewShotClassifier(IncrementalClassifier):
     class_prior : "support", "uniform", dict or array, default="support"
         How often classes come: as in the labelled rows, equally often, or as stated by label or in the order of
         ``classes_``. `set_class_prior` changes it afterwards, `adapt_prior` learns it from unlabelled rows.
+    columns : "auto" or dict, default="auto"
+        Kinds of a DataFrame's columns by name, as of `GPClassifier`; without a checkpoint.
+    verbose : bool, default=False
+        Whether long fits say on standard error, every ten seconds, how far they are and how long they may still take.
 
     Attributes
     ----------
@@ -87,14 +93,18 @@ class FewShotClassifier(IncrementalClassifier):
     def __init__(
         self,
         checkpoint: str | os.PathLike[str] | None = None,
-        random_state: Any = None,
+        random_state: RandomState | None = None,
         device: str = "auto",
-        class_prior: Any = "support",
+        class_prior: ByLabel = "support",
+        columns: str | Mapping[str, str] = "auto",
+        verbose: bool = False,
     ) -> None:
         self.checkpoint = checkpoint
         self.random_state = random_state
         self.device = device
         self.class_prior = class_prior
+        self.columns = columns
+        self.verbose = verbose
 
     learner_ = FittedAttribute("learner")
     input_shape_ = FittedAttribute("input_shape")
@@ -103,9 +113,13 @@ class FewShotClassifier(IncrementalClassifier):
 
     def _reader(self) -> Reader:
         if self.checkpoint is None:
-            return TableReader()
+            return TableReader.of(self.columns)
         if not isinstance(self.checkpoint, str | os.PathLike):
             raise TypeError(f"checkpoint must be a path or None; got {type(self.checkpoint).__name__}.")
+        if check_kinds(self.columns):
+            raise ValueError(
+                "columns does not go with a checkpoint, whose network takes numbers only: leave one of them out."
+            )
         learner = load_learner(self.checkpoint).double().requires_grad_(False)
         return Encoder(learner.to(device_for(self.device)))
 

@@ -31,8 +31,7 @@ import numpy as np
 import torch
 
 from sureshot.estimators.few_shot_predictors import GaussianPredictor
-from sureshot.estimators.options import share_a_unit
-from sureshot.estimators.preprocessing import Scaling, fit_scaling
+from sureshot.estimators.preprocessing import Scaling, fit_scaling, share_a_unit
 from sureshot.estimators.support import Support
 from sureshot.estimators.temperature import plug_in_temperatures
 from sureshot.gaussian.posterior import SitePosterior, WithPriorClasses

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,7 +18,9 @@ from sureshot.estimators.few_shot_default import (
 from sureshot.estimators.few_shot_inputs import Encoder
 from sureshot.estimators.few_shot_predictors import ConditionedLearner, GaussianPredictor, condition_on
 from sureshot.estimators.fitted import Fitted, TrainingSet
-from sureshot.estimators.preprocessing import Scaling, kernel_inputs
+from sureshot.estimators.layout import aligned
+from sureshot.estimators.left_out import by_folds, shares
+from sureshot.estimators.preprocessing import Scaling, kernel_inputs, mention_constant
 from sureshot.estimators.support import Support
 from sureshot.estimators.threads import threads_for
 from sureshot.gaussian.memory import AT_ONCE
@@ -67,6 +69,35 @@ class FewShotFitted(Fitted):
         """
         return self.conditioned.outlier_scores(queries)
 
+    def row_shares(self, queries: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        """See `Fitted.row_shares`."""
+        if isinstance(self.conditioned, GaussianPredictor):
+            return self.conditioned.row_shares(queries, first, second)
+        return super().row_shares(queries, first, second)
+
+    def outlier_scores_left_out(self) -> Tensor:
+        """See `Fitted.outlier_scores_left_out`: in closed form for Gaussian processes, by folds for other learners."""
+        found = self.conditioned.outlier_scores_left_out(aligned(shares(self.rows), self.device))
+        return self._by_folds(lambda without, queries: without.outlier_scores(queries)) if found is None else found
+
+    def probabilities_left_out(self) -> Tensor:
+        """See `Fitted.probabilities_left_out`: by folds, as mean field makes sites of means that have seen labels."""
+
+        def said(without: ConditionedLearner, queries: Tensor) -> Tensor:
+            return without.probabilities(without.moments(queries), self.temperature)
+
+        return self._by_folds(said)
+
+    def _by_folds(self, said: Callable[[ConditionedLearner, Tensor], Tensor]) -> Tensor:
+        support = Support.of(self.rows, len(self.classes), self.scaling, self.device)
+
+        def of_fold(stays: Tensor, weight: Tensor, fold: Tensor) -> Tensor:
+            part = Support(support.x[stays], support.y[stays], weight, support.n_classes)
+            return said(condition_on(self.learner, part, self.seed), support.x[fold])
+
+        with threads_for(len(support.y)):
+            return by_folds(support.y, support.weight, aligned(shares(self.rows), self.device), of_fold)
+
     def entropies(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
         return self.conditioned.entropies(queries, temperature)
 
@@ -77,9 +108,7 @@ def condition_rows(training: TrainingSet, seed: int, device: torch.device) -> Fe
     if isinstance(training.reader, Encoder):
         return condition_learner(training, seed, device, training.reader.learner, None, None)
     default, scaling = default_model(rows.x, rows.weight)
-    if default.n_features < rows.x.shape[1]:
-        n_constant = rows.x.shape[1] - default.n_features
-        warnings.warn(f"ignored {n_constant} constant columns of {rows.x.shape[1]}", stacklevel=5)
+    mention_constant(default.n_features, rows.x, scaling.scale, stacklevel=5)
     fitted = condition_learner(training, seed, device, default.build().to(device), default, scaling)
     assert isinstance(fitted.conditioned, GaussianPredictor)
     return replace(fitted, temperature=left_out_temperature(default, fitted.conditioned))

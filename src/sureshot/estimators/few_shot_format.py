@@ -18,7 +18,7 @@ from sureshot.estimators.few_shot_default import DefaultModel
 from sureshot.estimators.few_shot_fitted import FewShotFitted, condition_learner
 from sureshot.estimators.few_shot_inputs import Encoder
 from sureshot.estimators.fitted import Format, TrainingSet
-from sureshot.estimators.readers import Reader, TableReader
+from sureshot.estimators.readers import Reader
 from sureshot.estimators.settings import device_for
 from sureshot.estimators.stored_rows import (
     HEADER,
@@ -29,6 +29,7 @@ from sureshot.estimators.stored_rows import (
     read_columns,
     read_rows,
     read_scaling,
+    reader_of_rows,
     that_predicts,
 )
 from sureshot.meta.learners import EmbeddingLearner
@@ -82,11 +83,12 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], FewShotFitted]:
         raise ArtifactError(f"{artifact.path}: malformed temperature or seed; save the model again.")
 
     default, scaling, device = None, None, device_for("auto")
-    reader: Reader = TableReader()
+    reader: Reader
     if header["default"] is None:
         learner = _meta_trained(artifact, header).double().requires_grad_(False).to(device)
         reader = Encoder(learner)
     else:
+        reader = reader_of_rows(artifact, rows)
         default, scaling = _default(artifact, header), read_scaling(artifact, rows.x.shape[1])
         learner = default.build().to(device)
 

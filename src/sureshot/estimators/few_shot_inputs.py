@@ -19,10 +19,11 @@ import torch
 
 from sureshot.estimators.preprocessing import within_range
 from sureshot.estimators.readers import Reader
-from sureshot.estimators.validation import Columns, check_inputs, validated
+from sureshot.estimators.validation import Columns, as_array, check_inputs, validated
 from sureshot.meta.learners import EmbeddingLearner
 from sureshot.networks.backbones import Backbone
 from sureshot.networks.backbones.base import describe
+from sureshot.progress import tracked
 
 EMBEDDING_BATCH_SIZE = 64
 LARGEST_EMBEDDING = 1e30  # embeddings are kept in single precision, whose numbers end at 3e38
@@ -50,7 +51,8 @@ class Encoder(Reader):
         device = next(iter(self.learner.state_dict().values())).device
         parts = []
         with torch.no_grad():
-            for start in range(0, len(checked), EMBEDDING_BATCH_SIZE):
+            starts = range(0, len(checked), EMBEDDING_BATCH_SIZE)
+            for start in tracked(starts, "embedding rows", len(starts)):
                 block = as_rows(checked[start : start + EMBEDDING_BATCH_SIZE], self.shape).to(device)
                 parts.append(self.learner.embed(block.unsqueeze(0)).squeeze(0).cpu())
         embedded = within_range(torch.cat(parts).numpy(), LARGEST_EMBEDDING)
@@ -60,7 +62,7 @@ class Encoder(Reader):
 def check_rows(name: str, X: Any, shape: tuple[int, ...], columns: Columns | None) -> tuple[np.ndarray, Columns]:
     """Rows (n, width) for a backbone of this input shape, and their columns; bytes stay bytes until `as_rows`."""
     is_image = len(shape) == 3
-    array = X.detach().cpu().numpy() if isinstance(X, torch.Tensor) else X
+    array = as_array(X) if isinstance(X, torch.Tensor) else X
     dimensions = np.ndim(array)
     if dimensions > 2:
         array = _flattened(np.asarray(array), shape)

@@ -12,22 +12,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from sureshot.estimators.fitted import Predictor
-from sureshot.estimators.settings import in_bytes, memory_budget
+from sureshot.estimators.memory import in_bytes, memory_budget
 from sureshot.estimators.support import Support
 from sureshot.estimators.uncertainty import entropies, entropy
-from sureshot.gaussian.gram import GramPrior
-from sureshot.gaussian.gram_blocks import condition_by_blocks
+from sureshot.gaussian.gram import GramPosterior, GramPrior
+from sureshot.gaussian.gram_blocks import GramBlockPosterior, condition_by_blocks
 from sureshot.gaussian.posterior import LatentMoments, Posterior, WithPriorClasses
 from sureshot.gaussian.prior import Queries
 from sureshot.gaussian.sites import Sites
+from sureshot.inference.one_vs_each.posterior import OneVsEachPosterior
 from sureshot.likelihoods.quadrature import marginal_variance
 from sureshot.meta.learners import EmbeddedPosterior, EmbeddingLearner, GaussianProcessLearner
-from sureshot.meta.learners.gp import distance_to_classes
+from sureshot.meta.learners.gp import distance_left_out, distance_to_classes
 from sureshot.meta.learners.prediction import class_probabilities, temper
 from sureshot.meta.learners.task_inference import TaskProblem
 from sureshot.meta.tasks import TaskRows
@@ -41,6 +43,13 @@ class ConditionedLearner(Predictor):
 
     entries_per_query: int
     """Intermediate numbers that a query takes, so that callers can bound memory by asking in blocks."""
+
+    def outlier_scores_left_out(self, share: Tensor) -> Tensor | None:
+        """`outlier_scores` of the support's rows (N,), each without a share (N,) of its weight.
+
+        None where there is no closed form.
+        """
+        return None
 
 
 @dataclass(frozen=True)
@@ -86,6 +95,12 @@ class GaussianPredictor(ConditionedLearner):
         distances = distance_to_classes(kernel, self.support, self.membership, query.unsqueeze(0))
         return distances.squeeze(0) / kernel.variance(self.support).mean()
 
+    def outlier_scores_left_out(self, share: Tensor) -> Tensor | None:
+        """See `ConditionedLearner.outlier_scores_left_out`."""
+        kernel = self.learner.kernel
+        distances = distance_left_out(kernel, self.support, self.membership, share)
+        return distances.squeeze(0) / kernel.variance(self.support).mean()
+
     def latents(self, query: Tensor) -> tuple[Tensor, Tensor]:
         """See `Predictor.latents`; those of the mixture of chains."""
         mean, covariance = self._latents(query)
@@ -101,6 +116,29 @@ class GaussianPredictor(ConditionedLearner):
             return temper(likelihood.plug_in(latents / temperature), own_temperature, -2)
 
         return entropies(mean.squeeze(1), covariance.squeeze(1), probabilities)
+
+    def row_shares(self, query: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        """What the support's rows bring to the latents of the `first` classes (Q,) less the `second`, (Q, N)."""
+        cross = self._queries(query).cross.squeeze(0).movedim(-1, 0)  # (Q, C or 1, N)
+        place, dual = torch.arange(len(query), device=query.device), self.dual
+        shared = cross.shape[1] == 1
+
+        def of_class(classes: Tensor) -> Tensor:
+            return dual[classes] * cross[place, 0 if shared else classes]
+
+        return of_class(first) - of_class(second)
+
+    @cached_property
+    def dual(self) -> Tensor:
+        """Coefficients (C, N) of the support's rows in the latents; the average of chains."""
+        posterior = self.posterior
+        inner = posterior.inner if isinstance(posterior, WithPriorClasses) else posterior
+        assert isinstance(inner, GramPosterior | GramBlockPosterior | OneVsEachPosterior)
+        own = inner.result.dual() if isinstance(inner, OneVsEachPosterior) else inner.alpha
+        own = own.reshape(-1, *own.shape[-2:]).mean(0)
+        if not isinstance(posterior, WithPriorClasses):
+            return own
+        return own.new_zeros(self.n_classes, own.shape[-1]).index_copy(0, posterior.present, own)
 
     @property
     def _own_temperature(self) -> Tensor:

@@ -19,9 +19,11 @@ import torch
 from torch import Tensor
 
 from sureshot.estimators.class_prior import under_prior
-from sureshot.estimators.outliers import MOST_LEFT_OUT, OutlierScore, scalings_for
+from sureshot.estimators.left_out import LeftOut, labels_left_out, outlier_scores_left_out
+from sureshot.estimators.outliers import MOST_LEFT_OUT, OutlierScore, as_they_are, scalings_for
 from sureshot.estimators.preprocessing import Scaling
 from sureshot.estimators.readers import Reader
+from sureshot.estimators.row_ids import RowIds
 from sureshot.estimators.validation import Columns, LabelledRows, merge_rows
 from sureshot.persistence import Artifact
 
@@ -36,6 +38,11 @@ class TrainingSet:
     rows: LabelledRows  # as the reader keeps them, with the weights that they came with
     checked: np.ndarray | None  # (n, width), X as the first call gave it; None afterwards
     unseen: np.ndarray | None = None  # (N,) bool, rows that the network which made them was not trained on; None: all
+    row_ids: RowIds | None = None  # of the rows; None: none has an id
+
+
+class NoInfluence(ValueError):
+    """What a model predicts from are no rows, or no Gaussian process."""
 
 
 class Predictor(ABC):
@@ -77,11 +84,22 @@ class Fitted(Predictor):
     calibrated: bool  # whether `calibrate` has set the temperature
     log_evidence: float  # in nats
     class_prior: np.ndarray | None = field(default=None, kw_only=True)  # (C,), in place of the frequencies; None: these
+    row_ids: RowIds | None = field(default=None, kw_only=True)  # of `distinct_rows`; None: none has an id
+
+    @property
+    def distinct_rows(self) -> LabelledRows:
+        """The labelled rows, equal ones merged into one."""
+        return self.rows
 
     @property
     def frequencies(self) -> np.ndarray:
         """How often each class came, (C,), by the sum of its rows' weights: what probabilities take for granted."""
         return np.bincount(self.rows.y, self.rows.weight, minlength=len(self.classes))
+
+    @property
+    def kinds(self) -> dict[str, str] | None:
+        """What the columns of a DataFrame were taken for, by name; None where all are numbers."""
+        return None if self.reader.encoder is None else self.reader.encoder.kinds
 
     @property
     def prior(self) -> np.ndarray:
@@ -90,8 +108,21 @@ class Fitted(Predictor):
 
     def answers(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
         """As `probabilities`, where classes come as the class prior says."""
-        p = self.probabilities(moments, temperature)
+        return self.under_prior(self.probabilities(moments, temperature))
+
+    def under_prior(self, p: Tensor) -> Tensor:
+        """Probabilities (Q, C) where classes come as the class prior says."""
         return p if self.class_prior is None else under_prior(p, self.frequencies, self.class_prior)
+
+    @property
+    def settled(self) -> Fitted:
+        """The same with all that an update has put off until it is asked for."""
+        return self
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether the labelled rows are there, which a compact model file does not hold."""
+        return len(self.rows.y) > 0
 
     @property
     def queries_at_once(self) -> int:
@@ -105,7 +136,7 @@ class Fitted(Predictor):
 
     def scalings(self, x: np.ndarray) -> tuple[Scaling, ...]:
         """Maps of columns under which distances of rows (N, D) count, as the reader keeps them."""
-        return scalings_for(x)
+        return scalings_for(x) if self.reader.has_columns else (as_they_are(x.shape[1]),)
 
     @cached_property
     def outlier_score(self) -> OutlierScore:
@@ -115,6 +146,39 @@ class Fitted(Predictor):
         blocks = self.inputs(some).split(max(1, self.queries_at_once))
         said = torch.cat([self.outlier_scores(block) for block in blocks]).cpu().numpy()
         return OutlierScore.of(x, self.scalings(x), said)
+
+    def row_shares(self, queries: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        """What each labelled row brings to the latents of the `first` classes (Q,) less the `second`, (Q, N).
+
+        Rows are `distinct_rows`. The rest of the difference is what prior means make of it.
+        """
+        raise NoInfluence(
+            "influence is known of Gaussian processes that keep their labelled rows: GPClassifier, FewShotClassifier "
+            "without a checkpoint or with one of a Gaussian process, KernelSearchClassifier."
+        )
+
+    @property
+    def learnt(self) -> LabelledRows:
+        """The rows that something has been learnt from."""
+        return self.rows
+
+    @cached_property
+    def usual_outliers(self) -> LeftOut:
+        """Outlier scores of labelled rows, each left out; made when they are first asked for."""
+        return outlier_scores_left_out(self)
+
+    @cached_property
+    def usual_labels(self) -> LeftOut:
+        """How improbable labelled rows find their own labels, each left out; made when it is first asked for."""
+        return labels_left_out(self)
+
+    @abstractmethod
+    def outlier_scores_left_out(self) -> Tensor:
+        """What `outlier_scores` says of each row of `learnt` without it, (N,); see `left_out`."""
+
+    @abstractmethod
+    def probabilities_left_out(self) -> Tensor:
+        """What `probabilities` says of each row of `learnt` without it, (N, C), before a class prior."""
 
     @abstractmethod
     def inputs(self, kept: np.ndarray) -> Tensor:
@@ -132,3 +196,5 @@ class Format:
     kind: str  # what the file says it holds
     write: Callable[[Mapping[str, Any], Any], tuple[dict[str, Any], dict[str, Any]]]
     read: Callable[[Artifact], tuple[dict[str, Any], Fitted]]
+    # As `write`, without the labelled rows; None where every prediction needs these.
+    write_compact: Callable[[Mapping[str, Any], Any], tuple[dict[str, Any], dict[str, Any]]] | None = None

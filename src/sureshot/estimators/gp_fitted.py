@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from sureshot.estimators import options
-from sureshot.estimators.conditioning import Conditioned, condition
-from sureshot.estimators.features import FeatureMap, explicit_features, nystrom_features
+from sureshot.estimators.conditioning import ONE_FACTOR, Conditioned, condition
+from sureshot.estimators.features import FeatureMap, explicit_features
 from sureshot.estimators.fitted import Fitted, TrainingSet
 from sureshot.estimators.gp_member import Member
 from sureshot.estimators.layout import aligned
+from sureshot.estimators.left_out import shares
+from sureshot.estimators.memory import in_bytes, memory_budget
+from sureshot.estimators.nearby import weights_near
 from sureshot.estimators.plan import Plan
-from sureshot.estimators.posterior_arrays import rebuilt
+from sureshot.estimators.posterior_arrays import pack_posterior
 from sureshot.estimators.precomputed import MatrixReader
-from sureshot.estimators.settings import Settings, in_bytes, memory_budget
+from sureshot.estimators.settings import Settings
 from sureshot.estimators.support import Support
 from sureshot.estimators.temperature import fit_rule, plug_in_temperatures
 from sureshot.estimators.threads import threads_for
 from sureshot.estimators.uncertainty import entropy
 from sureshot.estimators.validation import LabelledRows
+from sureshot.estimators.weight_space import roots_of, training_features, weight_space
 from sureshot.inference.inducing import kmeans_inducing
 from sureshot.kernels import Expression, feature_map
 from sureshot.likelihoods.softmax import Softmax
+from sureshot.progress import tracked
 
 EXACT_LIMIT = 1500  # rows up to which a kernel without explicit features is used exactly
 DEFAULT_INDUCING = 1000
 _SMALLEST_PROBABILITY = 1e-300
+_AT_ONCE = 2**14  # left-out rows whose probabilities are computed together
 
 
 class EnsembleMember(NamedTuple):
@@ -42,6 +48,15 @@ class EnsembleMember(NamedTuple):
     kernel: Expression
     likelihood: str
     ranks: bool  # whether the kernel sees normal scores of the columns' ranks
+
+
+@dataclass(frozen=True)
+class LeftOutScores:
+    """How right the labels of rows are that were left out one at a time, those of a class's only row not counted."""
+
+    accuracy: float
+    balanced_accuracy: float  # the mean of the classes'
+    nll: float  # in nats
 
 
 @dataclass(frozen=True)
@@ -55,6 +70,18 @@ class GPFitted(Fitted):
     members: tuple[Member, ...]  # the heaviest first
     score: float  # mean leave-one-out log probability in nats; NaN where no row could be left out
     weight_of_class: np.ndarray  # (C,), of all its rows, those of `class_weight` multiplied in
+    left_out: LeftOutScores | None = field(default=None, kw_only=True)  # where probabilities of left-out rows are known
+    rest: Callable[[GPFitted], GPFitted] | None = field(default=None, kw_only=True)  # what was put off; None: nothing
+
+    @property
+    def settled(self) -> GPFitted:
+        """See `Fitted.settled`."""
+        return self if self.rest is None else self._with_rest
+
+    @cached_property
+    def _with_rest(self) -> GPFitted:
+        assert self.rest is not None
+        return replace(self.rest(self), class_prior=self.class_prior, row_ids=self.row_ids)
 
     @property
     def frequencies(self) -> np.ndarray:
@@ -63,7 +90,7 @@ class GPFitted(Fitted):
 
     def inputs(self, kept: np.ndarray) -> Tensor:
         """See `Fitted.inputs`; kernel values as they are, if they are precomputed."""
-        return torch.from_numpy(np.require(kept, requirements=["W"]))
+        return torch.from_numpy(np.require(kept, requirements=["C", "W"]))
 
     def moments(self, queries: Tensor) -> tuple[Tensor, ...]:
         """See `Predictor.moments`: two tensors for each member."""
@@ -78,7 +105,39 @@ class GPFitted(Fitted):
             member.probabilities(mean, spread, member.plan.temperature, len(self.classes))
             for member, mean, spread in zip(self.members, moments[::2], moments[1::2], strict=True)
         )
+        return self._tempered(parts, temperature)
+
+    def _tempered(self, parts: Iterable[Tensor], temperature: float) -> Tensor:
         return torch.softmax(_log(self._average(parts)) / temperature, 1)
+
+    @property
+    def learnt(self) -> LabelledRows:
+        """See `Fitted.learnt`: without those of classes whose weight is 0."""
+        rows, counted = self.rows, self.weight_of_class[self.rows.y] > 0
+        return LabelledRows(rows.x[counted], rows.y[counted], rows.weight[counted])
+
+    def outlier_scores_left_out(self) -> Tensor:
+        """See `Fitted.outlier_scores_left_out`."""
+        return self._average([said for _, said in self._members_left_out])
+
+    def probabilities_left_out(self) -> Tensor:
+        """See `Fitted.probabilities_left_out`."""
+        p = [found for found, _ in self._members_left_out]
+        return p[0] if len(p) == 1 else self._tempered(p, self.temperature)
+
+    @cached_property
+    def _members_left_out(self) -> list[tuple[Tensor, Tensor]]:
+        """Of each member; see `Member.left_out`."""
+        rows, n_classes, single = self.learnt, len(self.classes), len(self.members) == 1
+        of_class = self.weight_of_class / np.maximum(np.bincount(rows.y, rows.weight, minlength=n_classes), 1e-300)
+        weighted = LabelledRows(rows.x, rows.y, rows.weight * of_class[rows.y])
+        with threads_for(len(rows.y)):
+            return [
+                member.left_out(
+                    weighted, shares(rows), n_classes, self.temperature if single else member.plan.temperature
+                )
+                for member in self.members
+            ]
 
     def latents(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """See `Predictor.latents`; those of the mixture of chains, and of members.
@@ -113,6 +172,32 @@ class GPFitted(Fitted):
         average, aleatoric = (self._average(parts) for parts in zip(*found, strict=True))
         return entropy(average, 0), aleatoric
 
+    @cached_property
+    def duals(self) -> tuple[Tensor, ...]:
+        """Of each member the coefficients (C, N) of the rows in its latents; 0 for rows of no weight."""
+        rows, n_classes = self.rows, len(self.classes)
+        counted = self.weight_of_class[rows.y] > 0
+        totals = np.bincount(rows.y, rows.weight, minlength=n_classes)
+        weight = rows.weight * self.weight_of_class[rows.y] / totals[rows.y]
+        found = []
+        for member in self.members:
+            device = member.plan.kernel.outputscale.device
+            y, of_rows = (aligned(part[counted], device) for part in (rows.y, weight))
+            whole = torch.zeros(n_classes, len(rows.y), dtype=of_rows.dtype, device=device)
+            whole[:, torch.from_numpy(counted)] = member.dual(y, of_rows, n_classes)
+            found.append(whole)
+        return tuple(found)
+
+    def row_shares(self, queries: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        """See `Fitted.row_shares`; as `latents`, those of an average are divided by the members' temperatures."""
+        counted = torch.from_numpy(self.weight_of_class[self.rows.y] > 0)
+        found = queries.new_zeros(len(queries), len(counted))
+        for member, dual in zip(self.members, self.duals, strict=True):
+            scale = 1.0 if len(self.members) == 1 else member.plan.weight / member.plan.temperature
+            own = (dual[first] - dual[second])[:, counted]
+            found[:, counted] += scale * member.row_shares(queries, own).to(found)
+        return found
+
     @property
     def has_distances(self) -> bool:
         """See `Fitted.has_distances`: not if kernel values are all there is."""
@@ -144,15 +229,15 @@ class GPFitted(Fitted):
 
     @property
     def relevance(self) -> np.ndarray:
-        """Factors of the columns (D,), the average of the members'; 0 for columns that none looks at."""
-        if self.precomputed:
+        """Factors of the columns as the user knows them, the average of the members'; 0 where none looks at one."""
+        if self.precomputed or not self.reader.has_columns:
             return np.ones(self.columns.n_features)
-        found = np.zeros(self.columns.n_features)
+        found = np.zeros(self.rows.x.shape[1])
         for plan in (member.plan for member in self.members):
             found[plan.scaling.kept] += plan.weight * (
                 1.0 if plan.scaling.relevance is None else plan.scaling.relevance
             )
-        return found
+        return found if self.reader.encoder is None else self.reader.encoder.by_source(found)
 
     @property
     def precomputed(self) -> bool:
@@ -166,14 +251,17 @@ def fit_members(
     rows: LabelledRows,  # the training set's, the weights of their classes multiplied in
     training: TrainingSet,
     calibrated_temperature: float | None = None,
+    known: GPFitted | None = None,  # of other rows, with the same plans: where to look for modes
 ) -> GPFitted:
     """The posteriors for the plans, and the temperatures that suit them."""
     n_classes, tuned = len(training.classes), settings.objective is not None and calibrated_temperature is None
     members, left_out = [], []
-    for plan, support in plans:
-        member, scores = _fit_member(settings, plan, support, len(plans) > 1, tuned)
+    before = [None] * len(plans) if known is None else known.members
+    for (plan, support), of_other_rows in tracked(zip(plans, before, strict=True), "fitting", len(plans)):
+        near = None if of_other_rows is None or known is None else (of_other_rows, known.classes, training.classes)
+        member, probabilities = _fit_member(settings, plan, support, tuned, near)
         members.append(member)
-        left_out.append(scores)
+        left_out.append(probabilities)
     temperature, score = members[0].plan.temperature, members[0].plan.score
     if len(members) > 1:
         temperature, score = _of_average(members, left_out, support)
@@ -188,13 +276,53 @@ def fit_members(
         members=tuple(members),
         score=score,
         weight_of_class=np.bincount(rows.y, rows.weight, minlength=n_classes),
+        left_out=_left_out_scores(members, left_out, temperature, support) if calibrated_temperature is None else None,
+    )
+
+
+def update_members(
+    settings: Settings,
+    plans: Sequence[tuple[Plan, Support]],
+    rows: LabelledRows,
+    training: TrainingSet,
+    calibrated_temperature: float | None,
+    known: GPFitted,
+) -> GPFitted:
+    """As `fit_members`, for modes of a softmax put off: what is known of left-out rows, until it is asked for.
+
+    That is temperatures, scores and the evidence, which with many classes cost most of an update.
+    """
+    rest = partial(fit_members, settings, plans, rows, training, calibrated_temperature)
+    if not all(plan.model.inference in ONE_FACTOR for plan, _ in plans) or settings.precomputed:
+        return rest(known)
+    members = tuple(
+        _fit_member(settings, plan, support, False, (member, known.classes, training.classes), True)[0]
+        for (plan, support), member in zip(plans, known.members, strict=True)
+    )
+    return GPFitted(
+        classes=training.classes,
+        columns=training.columns,
+        reader=training.reader,
+        rows=training.rows,
+        temperature=known.temperature,
+        calibrated=known.calibrated,
+        log_evidence=float("nan"),
+        members=members,
+        score=float("nan"),
+        weight_of_class=np.bincount(rows.y, rows.weight, minlength=len(training.classes)),
+        rest=rest,
     )
 
 
 def _fit_member(
-    settings: Settings, plan: Plan, support: Support, averaged: bool, tuned: bool
+    settings: Settings,
+    plan: Plan,
+    support: Support,
+    tuned: bool,
+    near: tuple[Member, np.ndarray, np.ndarray] | None,  # as known of other rows, its classes, and those of the rows
+    only_mode: bool = False,  # what is known of left-out rows stays as it is
 ) -> tuple[Member, Tensor | None]:
-    """A member, and of an average its probabilities (C, N) of the rows if they are left out, where it knows them.
+    """A member, and its probabilities (C, N) of the rows if they are left out, where it knows them.
 
     Relevance has been learnt from all rows: predictions of one that is left out would be flattered.
     """
@@ -207,31 +335,39 @@ def _fit_member(
     probabilities = None
     with threads_for(n_rows):
         if inducing:
-            features = _inducing_features(plan.kernel, support, most)
+            features = FeatureMap(plan.kernel, _inducing_inputs(support, most))
         elif explicit is not None:
             features = explicit_features(plan.kernel, explicit, support.x)
         else:
-            features = nystrom_features(plan.kernel, support.x)
+            features = FeatureMap(plan.kernel, support.x)
+        roots = roots_of(features)
+        phi = training_features(features, support.x, roots)
         conditioned = condition(
             plan.model,
-            aligned(features(support.x).cross[0]),
+            phi,
             support.y,
             support.n_classes,
             support.weight,
             settings.generator(),
             only_means=plan.rule == "plug_in",
+            exact=True,
+            near=None if near is None else weights_near(*near, features, roots),
+            only_mode=only_mode,
         )
-        if plan.rule == "plug_in" and tuned:
+        if plan.rule == "plug_in" and tuned and not only_mode:
             plan = _with_temperature(settings, plan, support, conditioned)
-        if averaged and conditioned.sites is not None and plan.scaling.relevance is None:
+        if conditioned.sites is not None and plan.scaling.relevance is None and not only_mode:
             mean, variance = (part / plan.temperature**k for k, part in enumerate(conditioned.leave_one_out(), 1))
             likelihood = plan.model.predictive_likelihood()
-            probabilities = likelihood.predict(mean, variance, plan.rule)[: support.n_classes]
-    posterior = rebuilt(conditioned.posterior)
-    return (
-        Member(plan, features, posterior, conditioned.log_evidence, conditioned.trace, settings.precomputed),
-        probabilities,
-    )
+            pieces = zip(mean.split(_AT_ONCE, 1), variance.split(_AT_ONCE, 1), strict=True)
+            predicted = [likelihood.predict(*piece, plan.rule)[: support.n_classes] for piece in pieces]
+            probabilities = torch.cat(predicted, 1)
+        kind, weights, arrays = pack_posterior(conditioned.posterior)
+        coefficients = aligned(weights if roots is None else weights @ roots.inverse.mT)
+        space = weight_space(kind, arrays, phi, coefficients, roots)
+    mean = aligned(arrays["prior_mean"])
+    evidence, trace = conditioned.log_evidence, conditioned.trace
+    return Member(plan, features, coefficients, mean, space, evidence, trace, settings.precomputed), probabilities
 
 
 def _of_average(members: Sequence[Member], left_out: Sequence[Tensor | None], support: Support) -> tuple[float, float]:
@@ -239,10 +375,32 @@ def _of_average(members: Sequence[Member], left_out: Sequence[Tensor | None], su
     known = [part for part in left_out if part is not None]
     if len(known) < len(members):
         return 1.0, sum(member.plan.weight * member.plan.score for member in members)
-    average = torch.stack([member.plan.weight * part for member, part in zip(members, known, strict=True)]).sum(0)
-    temperatures, pointwise = plug_in_temperatures(Softmax(), _log(average)[None], support, 1.0)
+    average = _log(_averaged(members, known))
+    temperatures, pointwise = plug_in_temperatures(Softmax(), average[None], support, 1.0)
     total = float(support.usable.sum())
     return float(temperatures[0]), float((support.usable * pointwise[0]).sum()) / total
+
+
+def _averaged(members: Sequence[Member], parts: Sequence[Tensor]) -> Tensor:
+    """By the members' weights."""
+    return torch.stack([member.plan.weight * part for member, part in zip(members, parts, strict=True)]).sum(0)
+
+
+def _left_out_scores(
+    members: Sequence[Member], left_out: Sequence[Tensor | None], temperature: float, support: Support
+) -> LeftOutScores | None:
+    """Of rows by the posterior of all others, where every member knows what it says of them."""
+    known = [part for part in left_out if part is not None]
+    total = float(support.usable.sum())
+    if len(known) < len(members) or not total > 0:
+        return None
+    p = known[0] if len(known) == 1 else torch.softmax(_log(_averaged(members, known)) / temperature, 0)
+    p, share = p / p.sum(0), support.usable / total
+    right = (p.argmax(0) == support.y).to(share)
+    of_class = [torch.bincount(support.y, part, minlength=support.n_classes) for part in (share * right, share)]
+    recall = (of_class[0] / of_class[1])[of_class[1] > 0]
+    of_label = _log(p.gather(0, support.y[None])[0])
+    return LeftOutScores(float(share @ right), float(recall.mean()), -float(share @ of_label))
 
 
 def _with_temperature(settings: Settings, plan: Plan, support: Support, conditioned: Conditioned) -> Plan:
@@ -259,7 +417,7 @@ def _with_temperature(settings: Settings, plan: Plan, support: Support, conditio
     total = float(usable.sum())
     score = float((usable * pointwise).sum() / total) if total > 0 else plan.score
     if plan.scaling.relevance is not None:
-        return replace(plan, temperature=max(temperature, plan.temperature))
+        return replace(plan, temperature=max(temperature, plan.least_temperature))
     return replace(plan, temperature=temperature, score=score)
 
 
@@ -267,10 +425,10 @@ def _log(probabilities: Tensor) -> Tensor:
     return probabilities.clamp_min(_SMALLEST_PROBABILITY).log()
 
 
-def _inducing_features(kernel: Kernel, support: Support, most: int) -> FeatureMap:
-    """By inducing inputs of each class that has rows, `most` in all."""
+def _inducing_inputs(support: Support, most: int) -> Tensor:
+    """Of each class that has rows, `most` in all."""
     n_present = int((torch.bincount(support.y) > 0).sum())
-    return nystrom_features(kernel, kmeans_inducing(support.x, support.y, max(1, most // n_present)))
+    return kmeans_inducing(support.x, support.y, max(1, most // n_present))
 
 
 def _check_memory(settings: Settings, plan: Plan, support: Support, rank: int) -> None:

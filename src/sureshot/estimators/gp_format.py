@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields, replace
 from typing import Any, get_args
 
 import numpy as np
 import torch
 from gpytorch.kernels import Kernel
+from torch import Tensor
 
+from sureshot.estimators.compact import compact_spaces
 from sureshot.estimators.conditioning import Model, schemes_for
-from sureshot.estimators.features import FeatureMap
+from sureshot.estimators.features import FeatureMap, InducingRoots
 from sureshot.estimators.fitted import Format
-from sureshot.estimators.gp_fitted import GPFitted
+from sureshot.estimators.gp_fitted import GPFitted, LeftOutScores
 from sureshot.estimators.gp_member import Member
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.plan import Plan
-from sureshot.estimators.posterior_arrays import pack_posterior, unpack_posterior
-from sureshot.estimators.readers import TableReader
+from sureshot.estimators.posterior_arrays import IN_ONE_BASIS, pack_posterior, read_posterior
+from sureshot.estimators.preprocessing import Scaling, kernel_inputs
 from sureshot.estimators.settings import Settings
 from sureshot.estimators.stored_rows import (
     HEADER,
@@ -29,16 +31,22 @@ from sureshot.estimators.stored_rows import (
     read_columns,
     read_rows,
     read_scaling,
+    read_table_reader,
+    reader_of_rows,
     scaling_arrays,
+    spanned_arrays,
     that_predicts,
 )
 from sureshot.estimators.validation import LabelledRows, weigh_classes
-from sureshot.kernels import Expression
+from sureshot.estimators.weight_space import FromRows, Known, Nothing, WeightSpace
+from sureshot.gaussian.reduced import ReducedPosterior
+from sureshot.kernels import Expression, evaluate, feature_map
 from sureshot.kernels.config import kernel_config, kernel_from_config, kernel_state
 from sureshot.likelihoods.base import PredictiveRule
-from sureshot.persistence import Artifact, ArtifactError, require, require_header
+from sureshot.persistence import Artifact, ArtifactError, decode_labels, require, require_header
 
 KIND = "gp_classifier"
+COMPACT = "compact"
 OWN_WEIGHTS = "own"
 """The rows of a file that says so have the weights that they came with; in older files those of their classes are
 multiplied in."""
@@ -62,33 +70,51 @@ _ENTRIES: dict[str, Any] = {
 
 def _write(parameters: Mapping[str, Any], fitted: GPFitted) -> tuple[dict[str, Any], dict[str, Any]]:
     """Header and arrays of a fitted estimator; `ArtifactError` for precomputed kernels and what needs pickle."""
+    if not fitted.has_rows:
+        return _write_compact(parameters, fitted)
+    header, arrays = _write_members(parameters, fitted, lambda member: _with_rows(member, fitted))
+    return header, arrays | arrays_of(fitted.rows, None)
+
+
+def _write_compact(parameters: Mapping[str, Any], fitted: GPFitted) -> tuple[dict[str, Any], dict[str, Any]]:
+    """As `_write`, without the labelled rows."""
+    spaces = compact_spaces(fitted.members) if fitted.has_rows else [member.space for member in fitted.members]
+    members = [replace(member, space=space) for member, space in zip(fitted.members, spaces, strict=True)]
+    header, arrays = _write_members(parameters, replace(fitted, members=tuple(members)), _without_rows)
+    return {**header, "compact": True}, arrays | {"weight_of_class": fitted.weight_of_class}
+
+
+def _write_members(
+    parameters: Mapping[str, Any], fitted: GPFitted, held: Callable[[Member], tuple[str, dict[str, Any]]]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Header and arrays, of each member what is `held` besides the plan."""
     if fitted.precomputed:
         raise ArtifactError(
             "a model with kernel='precomputed' cannot be saved: it would not know the kernel of new rows. "
             "Fit with the kernel itself, by name or as a gpytorch kernel."
         )
-    written = [_write_member(member) for member in fitted.members]
+    written = [_write_member(member, *held(member)) for member in fitted.members]
     header = {
         **header_of(fitted),
         "parameters": _json_parameters(parameters),
         "row_weights": OWN_WEIGHTS,
         "leave_one_out_score": _finite_or_none(fitted.score),
+        "left_out": None if fitted.left_out is None else asdict(fitted.left_out),
         "members": [entries for entries, _ in written],
     }
-    arrays: dict[str, Any] = arrays_of(fitted.rows, None)
+    arrays: dict[str, Any] = spanned_arrays(fitted.reader)
     for place, (_, own) in enumerate(written):
         arrays |= {_prefix_member(place) + name: value for name, value in own.items()}
     return header, arrays
 
 
-def _write_member(member: Member) -> tuple[dict[str, Any], dict[str, Any]]:
+def _write_member(member: Member, kind: str, held: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Header entries and arrays of a member."""
     plan = member.plan
     try:
         config = kernel_config(plan.kernel)
     except ValueError as error:
         raise ArtifactError(f"the kernel cannot be saved: {error}") from error
-    kind, posterior = pack_posterior(member.posterior)
     entries = {
         "weight": plan.weight,
         "kernel": config,
@@ -96,20 +122,52 @@ def _write_member(member: Member) -> tuple[dict[str, Any], dict[str, Any]]:
         "posterior": kind,
         "predictive": plan.rule,
         "temperature": plan.temperature,
+        "least_temperature": plan.least_temperature,
         "leave_one_out_score": _finite_or_none(plan.score),
         "log_evidence": _finite_or_none(member.log_evidence),
     }
     arrays: dict[str, Any] = {
         **scaling_arrays(plan.scaling),
+        **held,
         "bound_trace": np.asarray(member.trace, dtype=np.float64),
-        **{_PREFIX_POSTERIOR + name: value for name, value in posterior.items()},
+        "posterior.coefficients": member.coefficients,
+        "posterior.prior_mean": member.prior_mean,
         **{_PREFIX_KERNEL + name: value for name, value in kernel_state(plan.kernel).items()},
     }
-    for name in ("inducing", "projection"):
-        value = getattr(member.feature_map, name)
-        if value is not None:
-            arrays[f"feature_map.{name}"] = value
+    if member.feature_map.projection is not None:
+        arrays["feature_map.projection"] = member.feature_map.projection
     return entries, arrays
+
+
+def _with_rows(member: Member, fitted: GPFitted) -> tuple[str, dict[str, Any]]:
+    """What cannot be computed again from the rows of the file: their features can, and what their weights say."""
+    if isinstance(member.space, FromRows):
+        kind, arrays = member.space.kind, dict(member.space.arrays)
+    else:
+        kind, _, arrays = pack_posterior(member.posterior)
+    del arrays["prior_mean"]
+    if kind.startswith("softmax"):
+        del arrays["row_weight"]
+    if member.plan.model.likelihood == "gaussian":
+        del arrays["precision"]
+    held: dict[str, Any] = {_PREFIX_POSTERIOR + name: value for name, value in arrays.items()}
+    inducing = member.feature_map.inducing
+    if inducing is not None:
+        x = kernel_inputs(fitted.rows.x, member.plan.scaling, inducing.device)
+        if not torch.equal(inducing, x):
+            held["feature_map.inducing"] = inducing
+        if kind.startswith(IN_ONE_BASIS):
+            held["feature_map.projection"] = member.space.projection
+    return kind, held
+
+
+def _without_rows(member: Member) -> tuple[str, dict[str, Any]]:
+    inducing = member.feature_map.inducing
+    held: dict[str, Any] = {} if inducing is None else {"feature_map.inducing": inducing}
+    if isinstance(member.space, Nothing):
+        return COMPACT, held
+    assert isinstance(member.posterior, ReducedPosterior)
+    return COMPACT, held | {"posterior.reduction": member.posterior.reduction}
 
 
 def _prefix_member(place: int) -> str:
@@ -121,37 +179,73 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], GPFitted]:
     header = require_header(
         artifact, {**HEADER, "parameters": dict, "calibrated": bool, "leave_one_out_score": (float, type(None))}
     )
-    classes, rows = read_rows(artifact, header)
-    if rows.x.shape[1] != header["n_features_in"]:
-        raise ArtifactError(f"{artifact.path}: the rows do not fit the columns; save the model again.")
     if not header["temperature"] > 0:
         raise ArtifactError(f"{artifact.path}: the temperature is not positive; save the model again.")
     parameters = _parameters(artifact.path, header["parameters"])
-    try:
-        if artifact.header.get("row_weights") != OWN_WEIGHTS:
-            rows = _without_class_weights(rows, parameters["class_weight"], classes)
-        weighted = weigh_classes(rows, parameters["class_weight"], classes)
-    except (ValueError, TypeError) as error:
-        raise ArtifactError(f"{artifact.path}: malformed class weights; save the model again.") from error
-    members = tuple(
-        _read_member(part, header["n_features_in"], len(weighted.y), len(classes))
-        for part in _parts_of_members(artifact)
-    )
+    compact = artifact.header.get("compact", False) is True
+    if compact:
+        classes = decode_labels(header["classes"])
+        reader, width = read_table_reader(artifact)
+        rows = LabelledRows(np.empty((0, width)), np.empty(0, dtype=np.int64), np.empty(0))
+        weighted, weight_of_class = None, _read_weights(artifact, len(classes))
+    else:
+        classes, rows = read_rows(artifact, header)
+        reader = reader_of_rows(artifact, rows)
+        try:
+            if artifact.header.get("row_weights") != OWN_WEIGHTS:
+                rows = _without_class_weights(rows, parameters["class_weight"], classes)
+            weighted = weigh_classes(rows, parameters["class_weight"], classes)
+        except (ValueError, TypeError) as error:
+            raise ArtifactError(f"{artifact.path}: malformed class weights; save the model again.") from error
+        weight_of_class = np.bincount(weighted.y, weighted.weight, minlength=len(classes))
+    members = tuple(_read_member(part, rows.x.shape[1], weighted, len(classes)) for part in _parts_of_members(artifact))
     if parameters["kernel"] is None:
         parameters["kernel"] = members[0].plan.kernel
     fitted = GPFitted(
         classes=classes,
         columns=read_columns(header),
-        reader=TableReader(),
+        reader=reader,
         rows=rows,
         temperature=header["temperature"],
         calibrated=header["calibrated"],
         log_evidence=members[0].log_evidence,
         members=members,
         score=_or_nan(header["leave_one_out_score"]),
-        weight_of_class=np.bincount(weighted.y, weighted.weight, minlength=len(classes)),
+        weight_of_class=weight_of_class,
+        left_out=_read_left_out(artifact),
     )
-    return parameters, that_predicts(artifact.path, lambda: fitted)
+    return parameters, that_predicts(artifact.path, lambda: fitted, _means_of_one)
+
+
+def _means_of_one(fitted: GPFitted) -> tuple[Tensor, ...]:
+    """Moments of a row as if variances were zero: variances may take all features of all rows, which is not yet due."""
+    found: list[Tensor] = []
+    for member in fitted.members:
+        mean = member.means(member.values(torch.ones(1, fitted.rows.x.shape[1], dtype=torch.float64)))
+        coupled = member.plan.model.likelihood == "one_vs_each" and member.plan.model.inference == "gibbs"
+        found += [
+            mean,
+            mean.new_zeros(len(mean), 1, mean.shape[1], mean.shape[1]) if coupled else torch.zeros_like(mean),
+        ]
+    return tuple(found)
+
+
+def _read_weights(artifact: Artifact, n_classes: int) -> np.ndarray:
+    found = require(artifact, {"weight_of_class": ("float64", (n_classes,))})["weight_of_class"]
+    if not (found >= 0).all() or not found.any():
+        raise ArtifactError(f"{artifact.path}: the weights of the classes are malformed; save the model again.")
+    return found
+
+
+def _read_left_out(artifact: Artifact) -> LeftOutScores | None:
+    """Scores of left-out rows; older files have none."""
+    entries = artifact.header.get("left_out")
+    if entries is None:
+        return None
+    try:
+        return LeftOutScores(*(float(entries[field.name]) for field in fields(LeftOutScores)))
+    except (TypeError, KeyError, ValueError) as error:
+        raise ArtifactError(f"{artifact.path}: malformed scores of left-out rows; save the model again.") from error
 
 
 def _parts_of_members(artifact: Artifact) -> list[Artifact]:
@@ -173,7 +267,8 @@ def _parts_of_members(artifact: Artifact) -> list[Artifact]:
     return parts
 
 
-def _read_member(part: Artifact, n_columns: int, n_rows: int, n_classes: int) -> Member:
+def _read_member(part: Artifact, n_columns: int, rows: LabelledRows | None, n_classes: int) -> Member:
+    """From its entries and arrays; rows with the weights of their classes multiplied in, or None."""
     entries = require_header(part, _ENTRIES)
     scaling = read_scaling(part, n_columns)
     trace = require(part, {"bound_trace": ("float64", ("T",))})["bound_trace"]
@@ -183,12 +278,6 @@ def _read_member(part: Artifact, n_columns: int, n_rows: int, n_classes: int) ->
         kernel = kernel_from_config(entries["kernel"], _tensors(part.arrays, _PREFIX_KERNEL))
     except ValueError as error:
         raise ArtifactError(f"{part.path}: the kernel is malformed: {error}") from error
-    maps = _tensors(part.arrays, "feature_map.")
-    posterior = {
-        name.removeprefix(_PREFIX_POSTERIOR): value
-        for name, value in part.arrays.items()
-        if name.startswith(_PREFIX_POSTERIOR)
-    }
     plan = Plan(
         scaling,
         kernel,
@@ -197,18 +286,77 @@ def _read_member(part: Artifact, n_columns: int, n_rows: int, n_classes: int) ->
         entries["temperature"],
         _or_nan(entries["leave_one_out_score"]),
         float(part.header.get("weight", 1.0)),
+        _least_temperature(part, entries["temperature"], scaling),
     )
-    return Member(
-        plan,
-        FeatureMap(kernel, maps.get("inducing"), maps.get("projection")),
-        unpack_posterior(entries["posterior"], posterior, n_rows, n_classes),
-        _or_nan(entries["log_evidence"]),
-        tuple(trace.tolist()),
-        precomputed=False,
-    )
+    try:
+        held = _read_held(part, plan, rows, entries["posterior"], n_classes)
+    except (KeyError, ValueError, RuntimeError, IndexError) as error:
+        if isinstance(error, ArtifactError):
+            raise
+        raise ArtifactError(
+            f"the model file's posterior is malformed ({' '.join(str(error).split())[:160]}): save the model again."
+        ) from error
+    evidence = _or_nan(entries["log_evidence"])
+    return Member(plan, *held, evidence, tuple(trace.tolist()), precomputed=False)
 
 
-GP_FORMAT = Format(KIND, _write, _read)
+def _read_held(
+    part: Artifact, plan: Plan, rows: LabelledRows | None, kind: str, n_classes: int
+) -> tuple[FeatureMap, Tensor, Tensor, WeightSpace]:
+    """Feature map, coefficients, prior mean and weight space of a member."""
+    maps, arrays = _tensors(part.arrays, "feature_map."), _tensors(part.arrays, _PREFIX_POSTERIOR)
+    inducing, projection = maps.get("inducing"), maps.get("projection")
+    if rows is None:
+        return _read_compact(FeatureMap(plan.kernel, inducing, projection), arrays, kind, n_classes)
+    inputs = kernel_inputs(rows.x, plan.scaling, torch.device("cpu"))
+    if inducing is None and feature_map(plan.kernel, inputs.shape[1]) is None:
+        inducing = inputs
+    of_inducing = inducing is not None
+    found = FeatureMap(plan.kernel, inducing, None if of_inducing else projection)
+    features, weights = arrays.pop("features", None), arrays.pop("weights", None)  # of older files
+    coefficients = arrays.pop("coefficients", None)
+    if coefficients is None:
+        if features is None or weights is None:
+            raise ValueError("it has no coefficients")
+        coefficients = weights if not of_inducing else aligned(weights @ _present(projection).mT)
+    if plan.model.likelihood == "gaussian":
+        arrays["precision"] = (aligned(rows.weight) / plan.model.noise).expand(len(coefficients), 1, -1)
+    if kind.startswith("softmax"):
+        arrays["row_weight"] = aligned(rows.weight)
+    kind, arrays = read_posterior(kind, arrays, coefficients, len(rows.y), n_classes)
+    roots = None
+    if inducing is not None and kind.startswith(IN_ONE_BASIS):
+        inverse = _present(projection)
+        roots = InducingRoots(inverse, evaluate(plan.kernel, inducing).detach() @ inverse)
+    space = FromRows(found, inputs, kind, arrays, coefficients, roots)
+    return found, coefficients, arrays["prior_mean"], space
+
+
+def _read_compact(
+    found: FeatureMap, arrays: dict[str, Tensor], kind: str, n_classes: int
+) -> tuple[FeatureMap, Tensor, Tensor, WeightSpace]:
+    coefficients, mean, reduction = arrays["coefficients"], arrays["prior_mean"], arrays.get("reduction")
+    shape = coefficients.shape
+    if kind != COMPACT or len(shape) != 3 or shape[1] not in ({1, 2} if n_classes == 2 else {n_classes}):
+        raise ValueError(f"kind {kind!r} with coefficients of shape {tuple(shape)}")
+    if mean.shape != shape[1:2]:
+        raise ValueError(f"prior means of shape {tuple(mean.shape)}")
+    if reduction is None:
+        return found, coefficients, mean, Nothing()
+    if reduction.dim() != 4 or len(reduction) != len(coefficients) or reduction.shape[1] not in (1, shape[1]):
+        raise ValueError(f"reductions of shape {tuple(reduction.shape)}")
+    if reduction.shape[2] != shape[2]:
+        raise ValueError(f"reductions of shape {tuple(reduction.shape)}")
+    return found, coefficients, mean, Known(None, ReducedPosterior(coefficients, mean, reduction))
+
+
+def _present(projection: Tensor | None) -> Tensor:
+    if projection is None:
+        raise ValueError("it has no projection")
+    return projection
+
+
+GP_FORMAT = Format(KIND, _write, _read, _write_compact)
 
 
 def _without_class_weights(rows: LabelledRows, class_weight: Any, classes: np.ndarray) -> LabelledRows:
@@ -220,8 +368,8 @@ def _without_class_weights(rows: LabelledRows, class_weight: Any, classes: np.nd
 
 
 def _json_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The constructor's arguments; a kernel object is null, since the fitted kernel is stored."""
-    parameters = dict(given)
+    """The constructor's arguments but the kinds of columns; a kernel object is null, as the fitted one is stored."""
+    parameters = {name: value for name, value in given.items() if name not in ("columns", "verbose")}
     if isinstance(parameters["kernel"], Kernel | Expression):
         parameters["kernel"] = None
     if isinstance(parameters["random_state"], np.random.RandomState):
@@ -254,6 +402,14 @@ def _model(place: str, values: dict[str, Any]) -> Model:
 
 def _tensors(arrays: Any, prefix: str) -> dict[str, torch.Tensor]:
     return {name.removeprefix(prefix): aligned(value) for name, value in arrays.items() if name.startswith(prefix)}
+
+
+def _least_temperature(part: Artifact, temperature: float, scaling: Scaling) -> float:
+    """Of relevance; older files have the temperature only."""
+    found = part.header.get("least_temperature", 0.0 if scaling.relevance is None else temperature)
+    if not isinstance(found, float | int) or found < 0:
+        raise ArtifactError(f"{part.path}: malformed temperature; save the model again.")
+    return float(found)
 
 
 def _finite_or_none(value: float) -> float | None:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from sureshot.estimators.conditioning import training_likelihood
+from sureshot.estimators.conditioning import ONE_FACTOR, Conditioned, condition, training_likelihood
+from sureshot.estimators.dual import dual_coefficients, training_features
 from sureshot.estimators.features import FeatureMap
+from sureshot.estimators.layout import aligned
+from sureshot.estimators.left_out import by_folds
 from sureshot.estimators.plan import Plan
+from sureshot.estimators.posterior_arrays import pack_posterior
 from sureshot.estimators.preprocessing import kernel_inputs
+from sureshot.estimators.support import Support
 from sureshot.estimators.uncertainty import average_and_entropy
-from sureshot.gaussian.posterior import Posterior
+from sureshot.estimators.validation import LabelledRows
+from sureshot.estimators.weight_space import Known, WeightSpace
+from sureshot.gaussian.posterior import Posterior, leave_one_out
 from sureshot.gaussian.prior import Queries
 from sureshot.kernels import Expression
 from sureshot.kernels.dense import as_expression
@@ -28,14 +36,21 @@ class Member:
     """
 
     plan: Plan
-    feature_map: FeatureMap
-    posterior: Posterior
+    feature_map: FeatureMap  # what means are linear in
+    coefficients: Tensor  # (S, C, R or M), of the means
+    prior_mean: Tensor  # (C,)
+    space: WeightSpace
     log_evidence: float  # in nats
     trace: tuple[float, ...]  # of the bound, along the iterations of mean field or natural gradients
     precomputed: bool
 
-    def queries(self, rows: Tensor) -> Queries:
-        """What the prior says of them: features (1, Q, R) and prior variances (1, Q)."""
+    @property
+    def posterior(self) -> Posterior:
+        """Of the weights, as variances need it."""
+        return self.space.posterior
+
+    def values(self, rows: Tensor) -> Queries:
+        """Values of the feature map (1, Q, R or M), and prior variances (1, Q)."""
         device = self.plan.kernel.outputscale.device
         inputs = kernel_inputs(rows.numpy(), None if self.precomputed else self.plan.scaling, device)
         if not self.precomputed:
@@ -44,13 +59,29 @@ class Member:
         columns = self.feature_map.inducing[:, 0].to(torch.int64)  # merging rows reordered them
         return self.feature_map.from_cross(inputs[:, columns] * self.plan.kernel.outputscale.detach())
 
+    def means(self, values: Queries) -> Tensor:
+        """Posterior means (S, C, Q)."""
+        return self.prior_mean[:, None] + self.coefficients @ values.cross[0].mT
+
+    def queries(self, values: Queries) -> Queries:
+        """What the posterior is asked by: features (1, Q, R) and prior variances (1, Q)."""
+        if self.space.projection is None:
+            return values
+        features = values.cross @ self.space.projection
+        if not self.precomputed:
+            return Queries(features, values.variance)
+        # A mean stands in for the unknown diagonal, where the features do not explain more.
+        return Queries(features, features.square().sum(-1).maximum(values.variance))
+
     def moments(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Means (S, C, Q) and what the predictive rule needs to know of their spread."""
-        prior = self.queries(rows)
+        return self._moments(self.values(rows))
+
+    def _moments(self, values: Queries) -> tuple[Tensor, Tensor]:
+        mean = self.means(values)
         if self.plan.rule == "plug_in":
-            mean = self.posterior.query_mean(prior.cross)
             return mean, torch.zeros_like(mean)
-        return self.posterior.query(*prior)
+        return mean, self.posterior.query(*self.queries(values)).spread
 
     def probabilities(self, mean: Tensor, spread: Tensor, temperature: float, n_classes: int) -> Tensor:
         """Class probabilities (Q, C), from moments divided by a temperature."""
@@ -61,40 +92,106 @@ class Member:
 
     def latents(self, rows: Tensor, n_classes: int) -> tuple[Tensor, Tensor]:
         """Means and variances (Q, C) of the mixture of chains."""
-        prior = self.queries(rows)
-        means = self.posterior.query_mean(prior.cross)
-        variance = self.posterior.query_variance(*prior).mean(0) + means.var(0, correction=0)
-        mean = means.mean(0)
-        if self.plan.model.one_latent:
-            mean = torch.cat([-mean / 2, mean / 2])[:n_classes]
-            variance = (variance / 4).expand(2, -1)[:n_classes]
+        return self._latents(self.values(rows), n_classes)
+
+    def _latents(self, values: Queries, n_classes: int) -> tuple[Tensor, Tensor]:
+        means = self.means(values)
+        variance = self.posterior.query_variance(*self.queries(values)).mean(0) + means.var(0, correction=0)
+        mean, variance = self._of_classes(means.mean(0), variance, n_classes)
         return mean.mT, variance.mT
+
+    def _of_classes(self, mean: Tensor, variance: Tensor, n_classes: int) -> tuple[Tensor, Tensor]:
+        """Moments of the latents (L, Q) as those of a latent for each class (C, Q)."""
+        if not self.plan.model.one_latent:
+            return mean, variance
+        return torch.cat([-mean / 2, mean / 2])[:n_classes], (variance / 4).expand(2, -1)[:n_classes]
 
     def outlier_scores(self, rows: Tensor, n_classes: int) -> Tensor:
         """Minus the latent mean of the most likely class in standard deviations, (Q,).
 
         Where only differences of latents matter, a prior mean common to all of them says nothing, and is taken off.
         """
-        common = self.plan.model.prior_mean if training_likelihood(self.plan.model).translation_invariant else 0.0
+        return self._outlier_scores(self.values(rows), n_classes)
+
+    def _outlier_scores(self, values: Queries, n_classes: int) -> Tensor:
         if self.plan.model.one_latent or self.plan.model.inference == "gibbs":
-            mean, variance = self.latents(rows, n_classes)
-            top, classes = mean.max(1)
-            spread = variance.gather(1, classes[:, None]).squeeze(1)
-        else:  # the variance of one class each is much cheaper than that of all
-            prior = self.queries(rows)
-            top, classes = self.posterior.query_mean(prior.cross)[0].max(0)
-            spread = self.posterior.query_variance(*prior, classes)[0]
-        return -(top - common) / spread.clamp_min(_SMALLEST_VARIANCE).sqrt()
+            return self._doubt(*(part.mT for part in self._latents(values, n_classes)))
+        # The variance of one class each is much cheaper than that of all.
+        top, classes = self.means(values)[0].max(0)
+        return self._deviations(top, self.posterior.query_variance(*self.queries(values), classes)[0])
+
+    def _doubt(self, mean: Tensor, variance: Tensor) -> Tensor:
+        """The same from moments of all classes (C, Q)."""
+        top, classes = mean.max(0)
+        return self._deviations(top, variance.gather(0, classes[None]).squeeze(0))
+
+    def _deviations(self, top: Tensor, variance: Tensor) -> Tensor:
+        common = self.plan.model.prior_mean if training_likelihood(self.plan.model).translation_invariant else 0.0
+        return -(top - common) / variance.clamp_min(_SMALLEST_VARIANCE).sqrt()
+
+    def _with_posterior(self, posterior: Posterior) -> Member:
+        """Where the values of rows are features already."""
+        _, weights, arrays = pack_posterior(posterior)
+        return replace(self, coefficients=weights, prior_mean=arrays["prior_mean"], space=Known(None, posterior))
+
+    def left_out(
+        self,
+        rows: LabelledRows,  # with the weights that they were learnt with
+        share: np.ndarray,  # (N,), of its weight that is left out of a row
+        n_classes: int,
+        temperature: float,
+    ) -> tuple[Tensor, Tensor]:
+        """Class probabilities (N, C) and `outlier_scores` (N,) of labelled rows, each without itself.
+
+        In closed form by the sites of Laplace's method and of label regression, for which it is exact. Mean field over
+        several classes makes sites of means that have seen the label; these and samplers are asked by folds.
+        """
+        device = self.plan.kernel.outputscale.device
+        support, model = Support.of(rows, n_classes, self.plan.scaling, device), self.plan.model
+        values, projection, left = self.feature_map(support.x), self.space.projection, aligned(share, device)
+        cross = aligned(values.cross if projection is None else values.cross @ projection)
+        prior, features = Queries(cross, values.variance), cross[0]
+
+        def conditioned(at: Tensor, weight: Tensor) -> Conditioned:
+            generator = torch.Generator(device=device).manual_seed(0)
+            return condition(model, features[at], support.y[at], n_classes, weight, generator)
+
+        def said(stays: Tensor, weight: Tensor, fold: Tensor) -> Tensor:
+            without = self._with_posterior(conditioned(stays, weight).posterior)
+            queries = Queries(*(part[:, fold] for part in prior))
+            p = without.probabilities(*without._moments(queries), temperature, n_classes)
+            return torch.cat([p, without._outlier_scores(queries, n_classes).unsqueeze(-1)], -1)
+
+        if not (model.one_latent and model.inference == "mean_field") and model.inference not in ONE_FACTOR:
+            both = by_folds(support.y, support.weight, left, said)
+            return both[:, :-1], both[:, -1]
+        found = conditioned(torch.arange(len(support.y), device=device), support.weight)
+        assert found.moments is not None
+        assert found.sites is not None
+        mean, variance = leave_one_out(*found.moments, *(left * part for part in found.sites))
+        variance = variance + (prior.variance[0] - features.square().sum(-1)).clamp_min(0)
+        p = self.probabilities(mean[None], variance[None], temperature, n_classes)
+        return p, self._doubt(*self._of_classes(mean, variance, n_classes))
 
     def average_and_entropy(self, rows: Tensor, temperature: float, n_classes: int) -> tuple[Tensor, Tensor]:
         """Mean probabilities (C, Q) over the whole posterior, and the mean entropy of probabilities (Q,)."""
-        mean, spread = self.posterior.query(*self.queries(rows))
+        values = self.values(rows)
+        mean, spread = self.means(values), self.posterior.query(*self.queries(values)).spread
         likelihood = self.plan.model.predictive_likelihood()
 
         def probabilities(latents: Tensor) -> Tensor:
             return likelihood.plug_in(latents / temperature)[:, :n_classes]
 
         return average_and_entropy(mean, spread, probabilities)
+
+    def dual(self, y: Tensor, weight: Tensor, n_classes: int) -> Tensor:
+        """Coefficients (C, N) of the labelled rows in the classes' latents; see `estimators.dual`."""
+        return dual_coefficients(self.posterior, self.plan.model, y, weight, n_classes)
+
+    def row_shares(self, rows: Tensor, coefficients: Tensor) -> Tensor:
+        """What labelled rows bring to latents of rows (Q, D), by coefficients (Q, N) for each of these."""
+        cross = self.queries(self.values(rows)).cross
+        return coefficients * (cross.reshape(cross.shape[-2:]) @ training_features(self.posterior).mT)
 
     @property
     def kernel(self) -> Expression:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from sureshot.estimators.conditioning import Model, schemes_for
 from sureshot.estimators.precomputed import PrecomputedKernel
+from sureshot.estimators.preprocessing import share_a_unit
 from sureshot.estimators.ranks import Ranks
 from sureshot.estimators.tuning import LENGTHSCALES, Family, scaled
 from sureshot.kernels import (
@@ -23,7 +24,6 @@ from sureshot.kernels import (
 from sureshot.kernels.presets import LENGTHSCALE_NAMES, UNIT_SPHERE_NAMES
 from sureshot.likelihoods.base import PredictiveRule
 
-COMMENSURATE_COLUMNS = 8
 ADDITIVE = "additive_matern32"
 ADDITIVE_COLUMNS = 64  # at most: it takes so many times as long as the others
 RELEVANCE_KERNEL = "matern32"  # by which columns get length-scales of their own; smoother ones stop at poorer maxima
@@ -117,13 +117,6 @@ def families_for(
         return (*families, *further)
     weights = column_scale / column_scale.square().mean().sqrt()
     return (*(replace(family, column_weights=weights) for family in families), *families, *further)
-
-
-def share_a_unit(column_scale: Tensor) -> bool:
-    """Whether columns may share a unit: many of them, and nine in ten within a factor of 100 of the largest."""
-    if len(column_scale) < COMMENSURATE_COLUMNS:
-        return False
-    return bool(column_scale.quantile(0.1) * 100 > column_scale.max())
 
 
 def automatic_kernels(x: Tensor) -> tuple[str, ...]:

@@ -25,8 +25,7 @@ import torch
 from torch import Tensor
 
 from sureshot.estimators.layout import aligned
-from sureshot.estimators.options import share_a_unit
-from sureshot.estimators.preprocessing import Scaling, fit_scaling
+from sureshot.estimators.preprocessing import Scaling, fit_scaling, share_a_unit
 from sureshot.gaussian.memory import blocks
 from sureshot.kernels import is_unit_norm
 from sureshot.kernels.distances import squared_distances
@@ -81,12 +80,18 @@ class Distance:
         width = wider * _width(squared, min(rows.shape))
         return cls(scaling, rows, width, Spread.of(_soft_minimum(squared, width).numpy(), width))
 
-    def __call__(self, x: np.ndarray) -> np.ndarray:
-        """Of rows (Q, D), in deviations of what left-out rows have, (Q,)."""
-        parts = [
-            _soft_minimum(squared_distances(self.rows, _scaled(self.scaling, x[block])), self.width)
-            for block in blocks(len(x), len(self.rows))
-        ]
+    def __call__(self, x: np.ndarray, left_out: np.ndarray | None = None) -> np.ndarray:
+        """Of rows (Q, D), in deviations of what left-out rows have, (Q,).
+
+        Those that are `left_out` (Q,) bool are labelled rows, and measured from the others.
+        """
+        parts = []
+        for block in blocks(len(x), len(self.rows)):
+            squared = squared_distances(self.rows, _scaled(self.scaling, x[block]))
+            if left_out is not None:
+                away = torch.from_numpy(left_out[block]).nonzero().squeeze(-1)
+                squared[squared[:, away].argmin(0), away] = torch.inf
+            parts.append(_soft_minimum(squared, self.width))
         return self.usual(torch.cat(parts).numpy())
 
 
@@ -104,11 +109,17 @@ class OutlierScore:
         distances = tuple(Distance.of(x, scaling) for scaling in scalings)
         return cls(distances, Spread.of(said, 1.0), float(said.min()))
 
-    def __call__(self, x: np.ndarray, said: np.ndarray) -> np.ndarray:
-        """Of rows (Q, D) of which the model says (Q,)."""
-        far = sum(distance(x) for distance in self.distances) / len(self.distances)
+    def __call__(self, x: np.ndarray, said: np.ndarray, left_out: np.ndarray | None = None) -> np.ndarray:
+        """Of rows (Q, D) of which the model says (Q,); of labelled rows see `Distance`."""
+        far = sum(distance(x, left_out) for distance in self.distances) / len(self.distances)
         found: np.ndarray = far + self.usual(np.maximum(said, self.least))
         return found
+
+    def measured_from(self, x: np.ndarray, scalings: tuple[Scaling, ...]) -> OutlierScore:
+        """The same with distances from other rows (N, D), under their maps of columns."""
+        pairs = zip(self.distances, scalings, strict=False)  # the common scale may be there once only
+        moved = tuple(replace(distance, scaling=maps, rows=_scaled(maps, x)) for distance, maps in pairs)
+        return replace(self, distances=moved)
 
 
 def scalings_for(x: np.ndarray) -> tuple[Scaling, ...]:
@@ -118,7 +129,7 @@ def scalings_for(x: np.ndarray) -> tuple[Scaling, ...]:
     """
     n_columns = x.shape[1]
     if is_unit_norm(torch.from_numpy(x)):
-        return (Scaling(np.arange(n_columns), np.zeros(n_columns), np.ones(n_columns)),)
+        return (as_they_are(n_columns),)
     varying = fit_scaling(x, np.ones(len(x)), True)
     mean, scale = x[0].copy(), np.full(n_columns, np.median(varying.scale))
     mean[varying.kept], scale[varying.kept] = varying.mean, varying.scale
@@ -128,6 +139,11 @@ def scalings_for(x: np.ndarray) -> tuple[Scaling, ...]:
     largest = varying.scale.max()
     common = largest * np.sqrt(np.mean((varying.scale / largest) ** 2))
     return standard, replace(standard, scale=np.full(n_columns, common))
+
+
+def as_they_are(n_columns: int) -> Scaling:
+    """The map that changes nothing."""
+    return Scaling(np.arange(n_columns), np.zeros(n_columns), np.ones(n_columns))
 
 
 def _scaled(scaling: Scaling, x: np.ndarray) -> Tensor:

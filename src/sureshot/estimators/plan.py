@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +11,7 @@ from gpytorch.kernels import Kernel
 from sureshot.estimators import options
 from sureshot.estimators.conditioning import Model
 from sureshot.estimators.layout import aligned
-from sureshot.estimators.preprocessing import Scaling, fit_scaling
+from sureshot.estimators.preprocessing import Scaling, fit_scaling, mention_constant
 from sureshot.estimators.ranks import Ranks
 from sureshot.estimators.settings import Settings
 from sureshot.estimators.support import Support
@@ -33,6 +32,7 @@ class Plan:
     temperature: float
     score: float  # mean leave-one-out log probability in nats; NaN where no row could be left out
     weight: float = 1.0  # its share of an average
+    least_temperature: float = 0.0  # that with which left-out rows were predicted best when relevance was learnt
 
 
 def choose_plans(
@@ -96,7 +96,8 @@ def _plan(found: Setting, default: Model, scaling: Scaling) -> Plan:
         scaling = replace(scaling, ranks=found.ranks)
     if found.relevance is not None:
         scaling = replace(scaling, relevance=found.relevance.cpu().numpy())
-    return Plan(scaling, found.kernel, model, found.rule, found.temperature, found.score, found.weight)
+    least = 0.0 if found.relevance is None else found.temperature
+    return Plan(scaling, found.kernel, model, found.rule, found.temperature, found.score, found.weight, least)
 
 
 def keep_plan(
@@ -133,7 +134,6 @@ def _ranks(support: Support) -> Ranks | None:
 def _scaling(settings: Settings, rows: LabelledRows) -> Scaling:
     if settings.precomputed:
         return Scaling(np.arange(1), np.zeros(1), np.ones(1))
-    scaling, n_columns = fit_scaling(rows.x, rows.weight, settings.standardize), rows.x.shape[1]
-    if len(scaling.kept) < n_columns:
-        warnings.warn(f"ignored {n_columns - len(scaling.kept)} constant columns of {n_columns}", stacklevel=6)
+    scaling = fit_scaling(rows.x, rows.weight, settings.standardize)
+    mention_constant(len(scaling.kept), rows.x, scaling.scale, stacklevel=6)
     return scaling

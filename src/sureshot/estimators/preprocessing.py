@@ -7,6 +7,8 @@ as before.
 
 from __future__ import annotations
 
+import logging
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,10 +18,13 @@ from sureshot.estimators.layout import aligned
 from sureshot.estimators.ranks import Ranks
 from sureshot.kernels import is_unit_norm
 
+logger = logging.getLogger(__name__)
+
 LARGEST_INPUT = 1e50
 """Largest entry of a kernel input: its fourth power, the variance of a quadratic kernel, is a number still."""
 
 RARE = 0.7
+COMMENSURATE_COLUMNS = 8
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,30 @@ def fit_scaling(x: np.ndarray, weight: np.ndarray, standardize: bool | str) -> S
         return Scaling(np.arange(n_columns), mean, np.ones(n_columns))
     kept = np.flatnonzero(varies)
     return Scaling(kept, mean[kept], scale[kept])
+
+
+def share_a_unit(column_scale: torch.Tensor) -> bool:
+    """Whether columns may share a unit: many of them, and nine in ten within a factor of 100 of the largest."""
+    if len(column_scale) < COMMENSURATE_COLUMNS:
+        return False
+    return bool(column_scale.quantile(0.1) * 100 > column_scale.max())
+
+
+def mention_constant(n_kept: int, x: np.ndarray, scale: np.ndarray, stacklevel: int) -> None:
+    """Say of rows (n, D) that only some columns vary, those of that `scale` (n_kept,).
+
+    One warning; where columns share a unit, like pixels, of which some are blank in all images, a line of the log.
+    """
+    n_columns = x.shape[1]
+    if n_kept == n_columns:
+        if len(x) > 1 and (x == x[0]).all():
+            logger.warning("no column varies: nothing tells the rows apart, and answers say how often classes came")
+        return
+    message = f"ignored {n_columns - n_kept} constant columns of {n_columns}"
+    if share_a_unit(torch.from_numpy(scale)):
+        logger.info(message)
+    else:
+        warnings.warn(message, stacklevel=stacklevel + 1)
 
 
 def with_rare_values(scaling: Scaling, x: np.ndarray, weight: np.ndarray) -> Scaling:

@@ -1,22 +1,44 @@
 """From what a user passes as X to the rows that an estimator keeps.
 
-A reader checks, and brings rows into the form in which labelled ones are kept: a table stays as it is, images become
-embeddings (`few_shot_inputs`), the rows of a kernel matrix their positions in it (`precomputed`).
+A reader checks, and brings rows into the form in which labelled ones are kept: numbers stay as they are, text, dates
+and gaps of a DataFrame become numbers (`mixed_columns`), images become embeddings (`few_shot_inputs`), the rows of a
+kernel matrix their positions in it (`precomputed`). What that takes is learnt from the rows of the first fit.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import scipy.sparse
 
-from sureshot.estimators.validation import Columns, check_inputs, check_targets, check_weights
+from sureshot.estimators.mixed_columns import ColumnEncoder, check_kinds, has_mixed_columns
+from sureshot.estimators.sparse_rows import ADVICE, SpannedRows, checked_sparse
+from sureshot.estimators.validation import Columns, check_inputs, check_targets, check_weights, validated
 
 
 class Reader(ABC):
-    """Reads rows; stateless but for what a checkpoint brings along."""
+    """Reads rows; a value."""
+
+    encoder: ColumnEncoder | None = None
+    """What makes numbers of a DataFrame's columns, where they are not numbers already."""
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether rows are kept in columns that mean something one by one."""
+        return True
+
+    def as_learnt(self, kept: np.ndarray) -> np.ndarray:
+        """Rows as they are kept, in the form in which they would be learnt."""
+        return kept
+
+    def taught(self, X: Any, sample_weight: Any) -> Reader:
+        """The reader of all later rows, from those of a first fit; itself, where there is nothing to learn."""
+        return self
 
     @abstractmethod
     def check(self, name: str, X: Any, columns: Columns | None) -> tuple[np.ndarray, Columns]:
@@ -29,19 +51,76 @@ class Reader(ABC):
 
 @dataclass(frozen=True)
 class TableReader(Reader):
-    """Numeric columns, as they are."""
+    """Numeric columns as they are; those of a DataFrame that has others, or gaps, as numbers; sparse rows as dense."""
+
+    encoder: ColumnEncoder | None = None  # None: numbers only
+    kinds: Mapping[Any, str] = field(default_factory=dict)  # of columns, as stated
+    kernel: str | None = None  # "linear", "cosine" or "auto": by which sparse rows may be compared; None: by none
+    spanned: SpannedRows | None = None  # of sparse rows
+
+    @classmethod
+    def of(cls, columns: Any, kernel: str | None = None) -> TableReader:
+        """With kinds of columns as the constructor's argument states them, and the kernel that compares sparse rows."""
+        return cls(kinds=check_kinds(columns), kernel=kernel)
+
+    def taught(self, X: Any, sample_weight: Any) -> Reader:
+        """With what X needs: a DataFrame an encoder, sparse rows what they span. Rows of weight zero teach nothing."""
+        if scipy.sparse.issparse(X):
+            return self._taught_sparse(X, sample_weight)
+        if not isinstance(X, pd.DataFrame):
+            if self.kinds:
+                raise ValueError(f"columns states kinds of a DataFrame's columns, but X is a {type(X).__name__}.")
+            return self
+        if not len(X) or not (self.kinds or has_mixed_columns(X)):
+            return self
+        weight = check_weights(sample_weight, X)
+        return replace(self, encoder=ColumnEncoder.learnt(X[weight > 0], self.kinds, weight[weight > 0]))
+
+    def _taught_sparse(self, X: Any, sample_weight: Any) -> Reader:
+        if self.kernel is None:
+            raise TypeError(f"X is sparse, and only rows with all their columns can be used here. {ADVICE}")
+        spanned = SpannedRows.of("GPClassifier", X, sample_weight)
+        if self.kernel == "auto" and not spanned.unit:
+            raise TypeError(
+                "X is sparse, and its rows have not all length 1, so kernel='auto' does not say how to compare them: "
+                "state kernel='cosine' for directions (of texts, say) or kernel='linear'."
+            )
+        return replace(self, spanned=spanned)
 
     def check(self, name: str, X: Any, columns: Columns | None) -> tuple[np.ndarray, Columns]:
-        return check_inputs(name, X, columns)
+        if self.spanned is not None:
+            checked, found = checked_sparse(name, X, columns)
+            return self.spanned(checked), found
+        if self.encoder is None:
+            return check_inputs(name, X, columns)
+        if not isinstance(X, pd.DataFrame):
+            raise ValueError(
+                f"X must be a DataFrame, as this {name} was fitted on one whose columns are not all numbers without "
+                f"gaps; got {type(X).__name__}. Its columns are those of feature_names_in_."
+            )
+        _, found = validated(name, X, columns, skip_check_array=True)
+        if not len(X):
+            raise ValueError(f"Found array with 0 sample(s) while a minimum of 1 is required by {name}.")
+        return self.encoder(X), found
 
     def keep(self, checked: np.ndarray, fitting: bool) -> np.ndarray:
-        return checked
+        return self.as_learnt(checked) if fitting else checked
+
+    @property
+    def has_columns(self) -> bool:
+        """See `Reader.has_columns`: coordinates of sparse rows are none."""
+        return self.spanned is None
+
+    def as_learnt(self, kept: np.ndarray) -> np.ndarray:
+        """See `Reader.as_learnt`."""
+        return kept if self.spanned is None else self.spanned.known(kept)
 
 
 @dataclass(frozen=True)
 class LabelledData:
     """Rows, labels and weights as they came, checked."""
 
+    reader: Reader  # which has learnt what it takes to read further ones
     checked: np.ndarray  # (n, width)
     kept: np.ndarray  # (m, width), without those of weight zero
     labels: np.ndarray  # (m,)
@@ -54,11 +133,15 @@ class LabelledData:
 def read_labelled(
     reader: Reader, name: str, columns: Columns | None, X: Any, y: Any, sample_weight: Any
 ) -> LabelledData:
-    """Check rows with their labels and weights; rows of weight zero are left out."""
+    """Check rows with their labels and weights; rows of weight zero are left out.
+
+    Without known columns these are the rows of a first fit.
+    """
+    reader = reader.taught(X, sample_weight) if columns is None else reader
     checked, found = reader.check(name, X, columns)
     labels = check_targets(y, len(checked))
     weight = check_weights(sample_weight, checked)
     counted = weight > 0
     kept = reader.keep(checked, fitting=True)[counted]
     weightless = len(np.unique(labels)) > len(np.unique(labels[counted]))
-    return LabelledData(checked, kept, labels[counted], weight[counted], found, counted, weightless)
+    return LabelledData(reader, checked, kept, labels[counted], weight[counted], found, counted, weightless)

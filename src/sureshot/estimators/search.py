@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from torch import Tensor
 
+from sureshot.estimators.arguments import Labels, RandomState, Rows
 from sureshot.estimators.base import FittedAttribute, IncrementalClassifier
-from sureshot.estimators.class_labels import class_numbers, kept_classes
-from sureshot.estimators.fitted import TrainingSet
+from sureshot.estimators.class_labels import class_numbers
+from sureshot.estimators.fitted import Fitted, TrainingSet
 from sureshot.estimators.readers import Reader, TableReader
-from sureshot.estimators.search_fitted import Callback, SearchFitted, first_fitted
+from sureshot.estimators.row_ids import RowsAsTheyCame, part_of
+from sureshot.estimators.search_fitted import Callback, SearchFitted, SearchStep, first_fitted
 from sureshot.estimators.search_format import SEARCH_FORMAT
 from sureshot.estimators.search_settings import SearchSettings
 from sureshot.estimators.settings import check_jobs
-from sureshot.estimators.validation import LabelledRows, check_targets, joined_rows, merge_rows
+from sureshot.estimators.validation import check_targets, joined_rows
+from sureshot.structure.grammar import Grammar
 
 
 class KernelSearchClassifier(IncrementalClassifier):
@@ -62,6 +66,10 @@ class KernelSearchClassifier(IncrementalClassifier):
         Threads among which particles are divided; the result is the same.
     callback : callable or None, default=None
         Called with a `SearchStep` after each batch. If it raises, the call to `fit` or `partial_fit` changes nothing.
+    columns : "auto" or dict, default="auto"
+        Kinds of a DataFrame's columns by name, as of `GPClassifier`.
+    verbose : bool, default=False
+        Whether long fits say on standard error, every ten seconds, how far they are and how long they may still take.
 
     Attributes
     ----------
@@ -103,18 +111,20 @@ class KernelSearchClassifier(IncrementalClassifier):
     def __init__(
         self,
         n_particles: int = 32,
-        grammar: Any = "default",
+        grammar: str | Grammar = "default",
         representation: str = "collapsed",
         n_rejuvenation: int | str = "auto",
-        schedule: Any = "logarithmic",
+        schedule: str | Sequence[int] = "logarithmic",
         structure: str | None = None,
         window: int | None = None,
         n_inducing: int | None = None,
         standardize: bool = True,
         predictive: str = "auto",
-        random_state: Any = None,
+        random_state: RandomState | None = None,
         n_jobs: int | None = None,
         callback: Callback | None = None,
+        columns: str | Mapping[str, str] = "auto",
+        verbose: bool = False,
     ) -> None:
         self.n_particles = n_particles
         self.grammar = grammar
@@ -129,6 +139,8 @@ class KernelSearchClassifier(IncrementalClassifier):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.callback = callback
+        self.columns = columns
+        self.verbose = verbose
 
     kernel_posterior_ = FittedAttribute("kernel_posterior")
     particles_ = FittedAttribute("particles")
@@ -138,7 +150,7 @@ class KernelSearchClassifier(IncrementalClassifier):
 
     _format = SEARCH_FORMAT
 
-    def particle_proba(self, X: Any) -> np.ndarray:
+    def particle_proba(self, X: Rows) -> np.ndarray:
         """Class probabilities under each kernel alone (M, n, C), in the order of ``particles_``.
 
         With ``predictive="integral"`` their average by weight is `predict_proba`.
@@ -150,52 +162,63 @@ class KernelSearchClassifier(IncrementalClassifier):
         (found,) = self._predict_in_blocks(self._current(), X, particles)
         return found.swapaxes(0, 1)
 
-    def forget(self, classes: Any) -> Self:
-        """Remove classes with all their rows; the others are as if these had never been seen, but for sampling error.
-
-        At least one class with rows must stay.
-        """
-        fitted: SearchFitted = self._current()
-        stays = kept_classes(fitted.classes, classes)
-        rows = stays[fitted.rows.y]
-        if not rows.any():
-            raise ValueError("cannot forget every class that has rows: at least one must stay.")
-        self._fitted = fitted.less(rows, stays, check_jobs(self.n_jobs))
-        return self
-
-    def remove(self, rows: Any, y: Any = None) -> Self:
+    def remove(self, rows: Any, y: Labels | None = None) -> Self:
         """Take away rows that were learnt, one copy for each row given, with the labels y if they are given too.
 
-        What is left is as if these had never been seen, but for sampling error. A row that was not learnt is an error.
+        What is left is as if these had never been seen, but for sampling error. A row that was not learnt is an error,
+        and one that has an id: `forget` takes these.
         """
         fitted: SearchFitted = self._current()
         checked, _ = fitted.reader.check(type(self).__name__, rows, fitted.columns)
         labels = None if y is None else class_numbers(fitted.classes, check_targets(y, len(checked)))
-        stays = np.ones(len(fitted.rows.y), dtype=bool)
+        came = RowsAsTheyCame.apart(fitted.distinct_rows, fitted.row_ids)
+        unnamed = came.unnamed
+        left = unnamed.weight.copy()
         for k, row in enumerate(fitted.reader.keep(checked, fitting=False)):
-            same = stays & (fitted.rows.x == row).all(axis=1)
+            same = (left > 0) & (unnamed.x == row).all(axis=1)
             if labels is not None:
-                same &= fitted.rows.y == labels[k]
+                same &= unnamed.y == labels[k]
             if not same.any():
-                raise ValueError(f"row {k} is not among those that were learnt (any more): nothing was removed.")
-            stays[np.flatnonzero(same)[0]] = False
-        if not stays.any():
+                why = "is not among those that were learnt (any more)"
+                if (came.named.x == row).all(axis=1).any():
+                    why = "has an id: forget(rows=...) takes it away"
+                raise ValueError(f"row {k} {why}; nothing was removed.")
+            left[np.flatnonzero(same)[0]] -= 1
+        stays = part_of(replace(unnamed, weight=left), left > 0)
+        remaining, row_ids = replace(came, unnamed=stays).merged()
+        if not len(remaining.y):
             raise ValueError("cannot remove every row: at least one must stay.")
-        self._fitted = fitted.less(stays, None, check_jobs(self.n_jobs))
-        return self
+        training = TrainingSet(fitted.reader, fitted.columns, fitted.classes, remaining, None, row_ids=row_ids)
+        return self._commit(training, fitted)
 
     def _reader(self) -> Reader:
-        return TableReader()
+        return TableReader.of(self.columns)
 
-    def _with_rows(self, old: LabelledRows, new: LabelledRows) -> LabelledRows:
-        """The new ones only: the particles know the old ones."""
-        return merge_rows(new.x, new.y, new.weight)
+    def _checked_ids(self, row_id: Any, n_rows: int, known: Fitted | None) -> np.ndarray | None:
+        if row_id is not None and self.window is not None:
+            raise ValueError(
+                "row_id and window exclude each other: rows that have left the window could not be replaced. Leave one "
+                "of them out."
+            )
+        return super()._checked_ids(row_id, n_rows, known)
 
     def _learn(self, training: TrainingSet, known: SearchFitted | None, seed: int) -> SearchFitted:
-        """Later batches have the seed and the settings of the first."""
+        """Later batches have the seed and the settings of the first.
+
+        The particles know the old rows: they take in what is new among the rows, and let go what is there no more.
+        """
         settings = SearchSettings.checked(vars(self)) if known is None else known.settings
-        if known is None or known.waits:
-            rows = training.rows if known is None else joined_rows(known.rows, training.rows)
-            training, steps = replace(training, rows=rows), () if known is None else known.steps
-            known = replace(first_fitted(training, settings, seed if known is None else known.seed), steps=steps)
-        return known.after(training.rows, training.classes, self.callback, check_jobs(self.n_jobs))
+        jobs, new = check_jobs(self.n_jobs), training.rows
+        steps: tuple[SearchStep, ...] = ()
+        if known is not None:
+            stays, kept, new = known.compared(training)
+            if not known.waits:
+                if len(new.y):
+                    n_old = len(known.rows.y)
+                    known = known.after(new, training.classes, self.callback, jobs)
+                    stays = np.concatenate([stays, np.ones(len(known.rows.y) - n_old, dtype=bool)])
+                return known if stays.all() else known.less(stays, np.isin(known.classes, training.classes), jobs)
+            seed, steps = known.seed, known.steps
+            new = joined_rows(kept, new)
+        first = replace(first_fitted(replace(training, rows=new), settings, seed), steps=steps)
+        return first.after(new, training.classes, self.callback, jobs)

@@ -9,33 +9,46 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from sureshot.estimators.fitted import Fitted, TrainingSet
+from sureshot.estimators.fitted import Fitted, NoInfluence, TrainingSet
 from sureshot.estimators.layout import aligned
-from sureshot.estimators.preprocessing import Scaling, fit_scaling, kernel_inputs, with_rare_values, within_range
+from sureshot.estimators.left_out import by_folds
+from sureshot.estimators.memory import in_bytes, memory_budget
+from sureshot.estimators.preprocessing import (
+    Scaling,
+    fit_scaling,
+    kernel_inputs,
+    mention_constant,
+    with_rare_values,
+    within_range,
+)
+from sureshot.estimators.row_ids import part_of
 from sureshot.estimators.search_rule import INTEGRAL, Chosen, SearchRule, chosen_rule
 from sureshot.estimators.search_settings import SearchSettings
-from sureshot.estimators.settings import in_bytes, memory_budget
 from sureshot.estimators.threads import one_thread
 from sureshot.estimators.uncertainty import entropy
-from sureshot.estimators.validation import LabelledRows, joined_rows
+from sureshot.estimators.validation import LabelledRows, joined_rows, merged_rows
 from sureshot.gaussian.memory import AT_ONCE, entries_by_inducing, entries_by_particles
 from sureshot.inference.inducing import kmeans_inducing
 from sureshot.kernels import Expression
 from sureshot.likelihoods.quadrature import displacement, standard_normal_points
 from sureshot.networks.seeds import generator_for
+from sureshot.progress import report
 from sureshot.structure.canonical import canonical
 from sureshot.structure.grammar import KernelPrior
+from sureshot.structure.leave_one_out import left_out, of_classes
 from sureshot.structure.one_class import one_class_probabilities
-from sureshot.structure.prediction import averaged_probabilities, moments, unexplained_variance
+from sureshot.structure.prediction import averaged_probabilities, moments, shares_of_rows, unexplained_variance
 from sureshot.structure.removal import without
 from sureshot.structure.smc import SmcState, settled, smc_step
 from sureshot.structure.structure import Structure
+from sureshot.structure.whitened import Whitened
 
 MOST_CONTRASTS = 2000
 _FARTHEST = 1e6  # of a kernel input: products of sixteen leaves are numbers still
@@ -87,6 +100,11 @@ class SearchFitted(Fitted):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", self.state.log_weights.exp())
+
+    @property
+    def distinct_rows(self) -> LabelledRows:
+        """See `Fitted.distinct_rows`."""
+        return merged_rows(self.rows)[0]
 
     @property
     def rule(self) -> SearchRule:
@@ -148,8 +166,42 @@ class SearchFitted(Fitted):
         if self.waits:
             return moments[0]
         mean, covariance = moments
-        found = averaged_probabilities(mean, covariance, self.weights, temperature, self.chosen.of_latents)
+        return self._averaged(mean, covariance, self.weights, temperature)
+
+    def _averaged(self, mean: Tensor, covariance: Tensor, weights: Tensor, temperature: float) -> Tensor:
+        found = averaged_probabilities(mean, covariance, weights, temperature, self.chosen.of_latents)
         return found / found.sum(-1, keepdim=True)
+
+    def outlier_scores_left_out(self) -> Tensor:
+        """See `Fitted.outlier_scores_left_out`."""
+        return self._left_out[1]
+
+    def probabilities_left_out(self) -> Tensor:
+        """See `Fitted.probabilities_left_out`."""
+        return self._left_out[0]
+
+    @cached_property
+    def _left_out(self) -> tuple[Tensor, Tensor]:
+        """Probabilities and outlier scores of the rows.
+
+        Latents that are whitened, and rows of a single class, by folds that are taken away.
+        """
+        state = self.state
+        with one_thread():
+            if self.waits or isinstance(state.latent, Whitened):
+                ones = torch.ones(len(state.y), dtype=torch.float64)
+                both = by_folds(state.y, ones, ones, self._said_without)
+                return both[:, :-1], both[:, -1]
+            out = left_out(state)
+            p = self._averaged(self.chosen.means_left_out(state, out), out.covariance, out.weights, self.temperature)
+            return p, unexplained_variance(state, state.x, of_classes(state, out.covariance), out.weights)
+
+    def _said_without(self, stays: Tensor, weight: Tensor, fold: Tensor) -> Tensor:
+        """Probabilities and outlier scores of a fold's rows, given the others."""
+        state = without(self.state, torch.zeros(len(self.state.y), dtype=torch.bool).index_fill(0, stays, True))
+        fewer, queries = replace(self, state=state, chosen=self.chosen.on(state)), self.state.x[fold]
+        p = fewer.probabilities(fewer.moments(queries), self.temperature)
+        return torch.cat([p, fewer.outlier_scores(queries).unsqueeze(-1)], -1)
 
     def particle_probabilities(self, queries: Tensor) -> Tensor:
         """Class probabilities under each particle (Q, M, C), in the order of `particles`."""
@@ -173,6 +225,16 @@ class SearchFitted(Fitted):
         if len(self.classes) == 2:
             return torch.cat([-mean / 2, mean / 2], -1), (spread / 4).expand(-1, 2)
         return mean, spread
+
+    def row_shares(self, queries: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        """See `Fitted.row_shares`: averaged over the particles, where latents are integrated out."""
+        if self.settings.representation != "collapsed" or self.settings.n_inducing is not None:
+            raise NoInfluence("influence is known of searches with representation='collapsed' and without n_inducing.")
+        if self.waits:
+            return queries.new_zeros(len(queries), len(self.distinct_rows.y))
+        by_copy = shares_of_rows(self.state, queries, first, second)
+        merged, place = merged_rows(self.rows)
+        return by_copy.new_zeros(len(queries), len(merged.y)).index_add(1, torch.from_numpy(place), by_copy)
 
     def outlier_scores(self, queries: Tensor) -> Tensor:
         """See `Predictor.outlier_scores`: which share of the latents' prior variance the data leave unknown."""
@@ -208,7 +270,7 @@ class SearchFitted(Fitted):
         self.check_size(most, len(classes))
         rows = _shuffled(_repeated(rows), generator)
         if window is not None:
-            rows = _part(rows, slice(max(0, len(rows.y) - window), None))
+            rows = part_of(rows, slice(max(0, len(rows.y) - window), None))
         x, y = inputs_of(rows.x, self.scaling), torch.from_numpy(rows.y)
         if self.waits and len(np.unique(np.concatenate([self.rows.y, rows.y]))) == 1:
             return self._waiting(rows, x, classes, callback)
@@ -218,10 +280,10 @@ class SearchFitted(Fitted):
             for size in self.settings.batches(len(rows.y)):
                 if window is not None and len(kept.y) + size > window:
                     stays = np.arange(len(kept.y)) >= len(kept.y) + size - window
-                    state, kept = without(state, torch.from_numpy(stays)), _part(kept, stays)
+                    state, kept = without(state, torch.from_numpy(stays)), part_of(kept, stays)
                 part = slice(begin, begin + size)
                 state, info = smc_step(state, x[part], y[part], generator, self.settings.smc(n_jobs), len(classes))
-                kept, begin = joined_rows(kept, _part(rows, part)), begin + size
+                kept, begin = joined_rows(kept, part_of(rows, part)), begin + size
                 drawn_anew = drawn_anew or info.drawn_anew
                 step = SearchStep(
                     len(kept.y),
@@ -233,6 +295,7 @@ class SearchFitted(Fitted):
                     tuple(posterior_of(state)),
                 )
                 steps.append(step)
+                report(f"{begin} of {len(rows.y)} rows, batch {len(steps)}", (begin / len(rows.y)) ** 2)
                 if callback is not None:
                     callback(step)
             if drawn_anew:
@@ -252,7 +315,7 @@ class SearchFitted(Fitted):
 
     def _waiting(self, rows: LabelledRows, x: Tensor, classes: np.ndarray, callback: Callback | None) -> SearchFitted:
         """With rows of one class, from which nothing can be learnt until there are two."""
-        kept = _part(rows, slice(0, None))
+        kept = part_of(rows, slice(0, None))
         state = replace(self.state, x=x, y=torch.from_numpy(kept.y), n_classes=len(classes))
         state, _ = self._seen_through(state, x[:0])
         m = len(state.particles)
@@ -263,12 +326,28 @@ class SearchFitted(Fitted):
             callback(step)
         return replace(self, classes=classes, rows=kept, state=state, steps=(*self.steps, step))
 
+    def compared(self, training: TrainingSet) -> tuple[np.ndarray, LabelledRows, LabelledRows]:
+        """Which rows (N,) bool are in a training set, these rows as it numbers classes, and which of its rows are new.
+
+        A row of weight w in the training set is w rows here.
+        """
+        number = {label: k for k, label in enumerate(training.classes.tolist())}
+        places = np.array([number.get(label, -1) for label in self.classes.tolist()])
+        known = replace(self.rows, y=places[self.rows.y])
+        merged, place = merged_rows(joined_rows(training.rows, known))
+        theirs, mine = place[: len(training.rows.y)], place[len(training.rows.y) :]
+        wanted = np.bincount(theirs, training.rows.weight, minlength=len(merged.y))
+        surplus = np.bincount(mine, minlength=len(merged.y)) - wanted
+        stays = rank_in_group(mine) >= surplus[mine]
+        new = replace(merged, weight=-surplus)
+        return stays, part_of(known, stays), part_of(new, new.weight > 0)
+
     def less(self, rows: np.ndarray, classes: np.ndarray | None, n_jobs: int | None) -> SearchFitted:
         """With some rows (N,) bool and classes (C,) bool only."""
         generator = generator_for(self.seed, "removal", len(self.rows.y))
         stays = np.ones(len(self.classes), dtype=bool) if classes is None else classes
         number = np.cumsum(stays) - 1
-        left = _part(self.rows, rows)
+        left = part_of(self.rows, rows)
         with one_thread():
             state = without(self.state, torch.from_numpy(rows), torch.from_numpy(stays))
             state, inducing_for = replace(self, inducing_for=0)._seen_through(state, state.x[:0])
@@ -348,9 +427,8 @@ def first_fitted(training: TrainingSet, settings: SearchSettings, seed: int) -> 
     """Without rows yet; the training set says how columns are scaled."""
     x, weight = training.rows.x, training.rows.weight
     scaling = fit_scaling(x, weight, settings.standardize)
-    if len(scaling.kept) < x.shape[1]:
-        warnings.warn(f"ignored {x.shape[1] - len(scaling.kept)} constant columns of {x.shape[1]}", stacklevel=5)
-    elif settings.standardize and len(np.unique(training.rows.y)) == 1:
+    mention_constant(len(scaling.kept), x, scaling.scale, stacklevel=5)
+    if len(scaling.kept) == x.shape[1] and settings.standardize and len(np.unique(training.rows.y)) == 1:
         scaling = with_rare_values(scaling, x, weight)
     prior = KernelPrior(settings.grammar, len(scaling.kept))
     if settings.structure is not None:
@@ -367,7 +445,7 @@ def first_fitted(training: TrainingSet, settings: SearchSettings, seed: int) -> 
         settings.representation,
         inducing=None if settings.n_inducing is None else torch.zeros(0, prior.width, dtype=torch.float64),
     )
-    none = _part(training.rows, slice(0, 0))
+    none = part_of(training.rows, slice(0, 0))
     return fitted_of(replace(training, rows=none), scaling, settings, state, (), seed)
 
 
@@ -424,6 +502,15 @@ def _repeated(rows: LabelledRows) -> LabelledRows:
     return LabelledRows(rows.x.repeat(times, 0), rows.y.repeat(times), np.ones(int(times.sum())))
 
 
+def rank_in_group(group: np.ndarray) -> np.ndarray:
+    """The how-many-th of its group each place is, (N,), from 0."""
+    order = np.argsort(group, kind="stable")
+    starts = np.searchsorted(group[order], group[order])
+    rank = np.empty(len(group), dtype=np.int64)
+    rank[order] = np.arange(len(group)) - starts
+    return rank
+
+
 def _in_time(seconds: float) -> str:
     """For people, such as "3 minutes"."""
     for unit, length in (("hours", 3600), ("minutes", 60)):
@@ -433,8 +520,4 @@ def _in_time(seconds: float) -> str:
 
 
 def _shuffled(rows: LabelledRows, generator: torch.Generator) -> LabelledRows:
-    return _part(rows, torch.randperm(len(rows.y), generator=generator).numpy())
-
-
-def _part(rows: LabelledRows, which: Any) -> LabelledRows:
-    return LabelledRows(rows.x[which], rows.y[which], rows.weight[which])
+    return part_of(rows, torch.randperm(len(rows.y), generator=generator).numpy())

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 
 from sureshot.estimators.fitted import Format, TrainingSet
-from sureshot.estimators.readers import TableReader
 from sureshot.estimators.search_fitted import SearchFitted, SearchStep, fitted_of, inputs_of
 from sureshot.estimators.search_rule import RULES, Chosen, Stack
 from sureshot.estimators.search_settings import SearchSettings
@@ -27,6 +26,7 @@ from sureshot.estimators.stored_rows import (
     read_columns,
     read_rows,
     read_scaling,
+    reader_of_rows,
     that_predicts,
 )
 from sureshot.persistence import Artifact, ArtifactError, require, require_header
@@ -112,6 +112,7 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], SearchFitted]:
     }
     header = require_header(artifact, wanted)
     classes, rows = read_rows(artifact, header)
+    reader = reader_of_rows(artifact, rows)
     scaling = read_scaling(artifact, rows.x.shape[1])
     parameters = _parameters(artifact, header["settings"])
     variables, is_sparse = _VARIABLES[parameters["representation"]], parameters["n_inducing"] is not None
@@ -129,7 +130,7 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], SearchFitted]:
 
     def build() -> SearchFitted:
         settings = SearchSettings.checked(parameters)
-        training = TrainingSet(TableReader(), read_columns(header), classes, rows, None)
+        training = TrainingSet(reader, read_columns(header), classes, rows, None)
         prior = KernelPrior(settings.grammar, len(scaling.kept))
         structures = tuple(Structure(tuple(symbols)) for symbols in header["structures"])
         for structure in structures:

@@ -80,6 +80,13 @@ class Chosen:
             return mean, covariance
         return self.stack.posterior * mean + self.stack.regression * self.stack.of_labels.means(state, x), covariance
 
+    def means_left_out(self, state: SmcState, out: LeftOut) -> Tensor:
+        """Means of `moments` (M, L, N) at the state's rows, each without itself."""
+        if self.stack is None:
+            return out.mean
+        of_labels = means_left_out(state, self.stack.of_labels.scale)
+        return self.stack.posterior * out.mean + self.stack.regression * of_labels
+
 
 INTEGRAL = Chosen("integral")
 """Where nothing is chosen."""

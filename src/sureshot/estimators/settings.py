@@ -7,7 +7,6 @@ Every argument is checked here for itself; what depends on the data or on two ar
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import NoneType
@@ -18,12 +17,17 @@ import torch
 from gpytorch.kernels import Kernel
 
 from sureshot.estimators.conditioning import INFERENCE_NAMES
+from sureshot.estimators.memory import memory_budget
 from sureshot.kernels import KERNEL_NAMES, Expression
 from sureshot.likelihoods import LIKELIHOODS
 from sureshot.likelihoods.base import PredictiveRule
 
 OBJECTIVES = ("auto", "leave_one_out", "evidence", None)
 APPROXIMATIONS = ("auto", "exact", "low_rank", "inducing")
+
+
+BESIDE = ("random_state", "columns", "verbose")
+"""Arguments that are no setting of a fit: its seed, how rows are read, what is said meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ class Settings:
     @classmethod
     def checked(cls, arguments: Mapping[str, Any], seed: int) -> Settings:
         """The settings that the constructor's arguments stand for, all checked."""
-        given = {name: value for name, value in arguments.items() if name != "random_state"}
+        given = {name: value for name, value in arguments.items() if name not in BESIDE}
         for name in ("n_chains", "n_sweeps", "n_inducing"):
             value = given[name]
             if name == "n_inducing" and value is None:
@@ -159,23 +163,6 @@ def _check_kernel(kernel: Any) -> None:
         )
 
 
-def memory_budget(limit: Any) -> float:
-    """Bytes that may be used: the argument, or four fifths of what is free now."""
-    if limit == "auto":
-        return 0.8 * os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if not isinstance(limit, int | float | np.integer | np.floating) or isinstance(limit, bool) or not limit > 0:
-        raise ValueError(f"memory_limit must be 'auto' or a positive number of bytes; got {limit!r}.")
-    return float(limit)
-
-
-def in_bytes(number: float) -> str:
-    """A number of bytes for people, such as "3.2 GB"."""
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if number >= 0.95 * size:
-            return f"{number / size:.1f} {unit}"
-    return f"{number:.0f} bytes"
-
-
 def device_for(name: Any) -> torch.device:
     """The torch device; "auto" takes CUDA when it is there.
 
@@ -190,6 +177,17 @@ def device_for(name: Any) -> torch.device:
         there = ["cpu", *(f"cuda:{k}" for k in range(torch.cuda.device_count()))]
         raise ValueError(
             f"device must be 'auto' or a torch device that is here and computes in double precision "
-            f"({', '.join(map(repr, there))}); got {name!r}."
+            f"({', '.join(map(repr, there))}); got {name!r}{_why_no_cuda(name)}."
         ) from error
     return device
+
+
+def _why_no_cuda(name: Any) -> str:
+    if not str(name).startswith("cuda") or torch.cuda.is_available():
+        return ""
+    built = torch.version.cuda is not None
+    return (
+        ", and torch sees no NVIDIA GPU: `nvidia-smi` says if the driver does"
+        if built
+        else ", and this torch was built without CUDA: install a build that has it (pytorch.org says how)"
+    )

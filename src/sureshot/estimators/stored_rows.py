@@ -7,10 +7,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from sureshot.estimators.fitted import Fitted
+from sureshot.estimators.mixed_columns import ColumnEncoder, check_kinds
 from sureshot.estimators.preprocessing import Scaling
 from sureshot.estimators.ranks import Ranks
+from sureshot.estimators.readers import Reader, TableReader
+from sureshot.estimators.sparse_rows import SpannedRows
 from sureshot.estimators.validation import Columns, LabelledRows
 from sureshot.persistence import Artifact, ArtifactError, decode_labels, encode_labels, require
 
@@ -28,19 +32,37 @@ HEADER: dict[str, Any] = {
 def header_of(fitted: Fitted) -> dict[str, Any]:
     """Header entries of what any estimator has learnt."""
     names = fitted.columns.names
+    encoder = fitted.reader.encoder
     return {
         "classes": encode_labels(fitted.classes),
         "n_features_in": int(fitted.columns.n_features),
         "feature_names_in": None if names is None else [str(name) for name in names],
         "temperature": fitted.temperature,
         "calibrated": fitted.calibrated,
+        "encoder": None if encoder is None else encoder.to_json(),
+        "spanned": _spanned_header(fitted.reader),
     }
 
 
 def arrays_of(rows: LabelledRows, scaling: Scaling | None) -> dict[str, Any]:
-    """The rows as arrays, and the scaling if there is one."""
-    arrays: dict[str, Any] = {"rows.x": rows.x, "rows.y": rows.y, "rows.weight": rows.weight}
+    """The rows as arrays, and the scaling if there is one.
+
+    Numbers are written in the smallest type that holds them all to the last bit, weights where one of them is not 1.
+    """
+    arrays: dict[str, Any] = {"rows.x": _narrow(rows.x), "rows.y": rows.y.astype(np.min_scalar_type(rows.y.max()))}
+    if (rows.weight != 1).any():
+        arrays["rows.weight"] = rows.weight
     return arrays if scaling is None else arrays | scaling_arrays(scaling)
+
+
+def _narrow(x: np.ndarray) -> np.ndarray:
+    """Embeddings often come from half precision, and pixels are whole numbers."""
+    for dtype in (np.float16, np.float32):
+        with np.errstate(over="ignore"):
+            narrow = x.astype(dtype)
+        if np.array_equal(narrow, x):
+            return narrow
+    return x
 
 
 def scaling_arrays(scaling: Scaling) -> dict[str, Any]:
@@ -73,6 +95,69 @@ def by_label_from_json(place: str, stored: Any) -> Any:
     return dict(zip(decode_labels(stored["labels"]).tolist(), stored["weights"], strict=False))
 
 
+def kinds_to_json(columns: Any) -> Any:
+    """The argument `columns` as JSON: names need not be text."""
+    return [list(pair) for pair in columns.items()] if isinstance(columns, Mapping) else columns
+
+
+def kinds_from_json(artifact: Artifact) -> Any:
+    """The argument that `kinds_to_json` wrote; older files have none."""
+    stored = artifact.header.get("columns", "auto")
+    try:
+        given = dict(stored) if isinstance(stored, list) else stored
+        check_kinds(given)
+    except (TypeError, ValueError) as error:
+        raise ArtifactError(f"{artifact.path}: malformed kinds of columns; save the model again.") from error
+    return given
+
+
+def read_table_reader(artifact: Artifact) -> tuple[TableReader, int]:
+    """The reader of a table, and the number of columns in which it keeps rows; older files have no encoder."""
+    stored, n_features = artifact.header.get("encoder"), artifact.header["n_features_in"]
+    try:
+        kinds = check_kinds(kinds_from_json(artifact))
+        encoder = None if stored is None else ColumnEncoder.from_json(stored)
+    except ValueError as error:
+        raise ArtifactError(f"{artifact.path}: {error}; save the model again.") from error
+    if encoder is not None and len(encoder.columns) != n_features:
+        raise ArtifactError(f"{artifact.path}: the encoder does not fit the columns; save the model again.")
+    spanned = _read_spanned(artifact, n_features)
+    if spanned is not None:
+        return TableReader(kinds=kinds, spanned=spanned), spanned.width
+    return TableReader(encoder, kinds), n_features if encoder is None else len(encoder.names)
+
+
+def reader_of_rows(artifact: Artifact, rows: LabelledRows) -> TableReader:
+    """The same, of rows that fit it."""
+    reader, width = read_table_reader(artifact)
+    if rows.x.shape[1] != width:
+        raise ArtifactError(f"{artifact.path}: the rows do not fit the columns; save the model again.")
+    return reader
+
+
+def _spanned_header(reader: Reader) -> dict[str, Any] | None:
+    spanned = reader.spanned if isinstance(reader, TableReader) else None
+    return None if spanned is None else {"exact": spanned.exact, "unit": spanned.unit}
+
+
+def spanned_arrays(reader: Reader) -> dict[str, Any]:
+    """What sparse rows span, as arrays; none of other rows."""
+    spanned = reader.spanned if isinstance(reader, TableReader) else None
+    return {} if spanned is None else {"spanned.seen": spanned.seen, "spanned.basis": spanned.basis}
+
+
+def _read_spanned(artifact: Artifact, n_features: int) -> SpannedRows | None:
+    stored = artifact.header.get("spanned")
+    if stored is None:
+        return None
+    arrays = require(artifact, {"spanned.seen": ("int64", ("K",)), "spanned.basis": ("float64", ("K", "R"))})
+    seen = arrays["spanned.seen"]
+    right = isinstance(stored, dict) and all(isinstance(stored.get(name), bool) for name in ("exact", "unit"))
+    if not right or (len(seen) and (seen.min() < 0 or seen.max() >= n_features)):
+        raise ArtifactError(f"{artifact.path}: what sparse rows span is malformed; save the model again.")
+    return SpannedRows(n_features, seen, arrays["spanned.basis"], stored["exact"], stored["unit"])
+
+
 def read_columns(header: dict[str, Any]) -> Columns:
     """The columns as the user knows them."""
     names = header["feature_names_in"]
@@ -81,10 +166,16 @@ def read_columns(header: dict[str, Any]) -> Columns:
 
 def read_rows(artifact: Artifact, header: dict[str, Any]) -> tuple[np.ndarray, LabelledRows]:
     """Classes (C,) and labelled rows; `ArtifactError` where they do not fit together."""
-    x, y, weight = require(
-        artifact,
-        {"rows.x": ("float64", ("N", "D")), "rows.y": ("int64", ("N",)), "rows.weight": ("float64", ("N",))},
-    ).values()
+    shapes: dict[str, tuple[str, int | tuple[int | str | None, ...]]] = {
+        "rows.x": ("float", ("N", "D")),
+        "rows.y": ("int", ("N",)),
+    }
+    x, y = require(artifact, shapes).values()
+    x, y = x.astype(np.float64), y.astype(np.int64)
+    if "rows.weight" in artifact.arrays:
+        weight = require(artifact, {"rows.weight": ("float64", (len(y),))})["rows.weight"]
+    else:
+        weight = np.ones(len(y))
     classes = decode_labels(header["classes"])
     if not len(y) or y.min() < 0 or y.max() >= len(classes) or not (weight > 0).all():
         raise ArtifactError(f"{artifact.path}: the rows do not fit the classes; save the model again.")
@@ -125,15 +216,21 @@ def _read_relevance(artifact: Artifact, n_columns: int) -> np.ndarray | None:
     return relevance
 
 
-def that_predicts(place: str, build: Callable[[], FittedKind]) -> FittedKind:
-    """What the parts of a file make, after one prediction of a stored row.
+def that_predicts(
+    place: str,
+    build: Callable[[], FittedKind],
+    moments: Callable[[FittedKind], tuple[Tensor, ...]] = lambda fitted: fitted.moments(
+        fitted.inputs(fitted.rows.x[:1])
+    ),
+) -> FittedKind:
+    """What the parts of a file make, after one prediction, of a stored row if not stated otherwise.
 
     Parts that do not fit together are an `ArtifactError` now, not at the user's first query.
     """
     try:
         fitted = build()
         with torch.no_grad():
-            probabilities = fitted.probabilities(fitted.moments(fitted.inputs(fitted.rows.x[:1])), fitted.temperature)
+            probabilities = fitted.probabilities(moments(fitted), fitted.temperature)
         finite = bool(probabilities.isfinite().all()) and probabilities.shape == (1, len(fitted.classes))
     except (RuntimeError, ValueError, AssertionError, IndexError) as error:
         raise ArtifactError(f"{place}: the parts of the model do not fit together; save the model again.") from error

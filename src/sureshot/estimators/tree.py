@@ -7,18 +7,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 
+from sureshot.estimators.arguments import Labels, RandomState, Rows, Weights
 from sureshot.estimators.base import FittedAttribute, IncrementalClassifier, TopClasses
-from sureshot.estimators.fitted import TrainingSet
+from sureshot.estimators.fitted import Fitted, TrainingSet
 from sureshot.estimators.readers import Reader, TableReader
 from sureshot.estimators.settings import check_count, device_for
 from sureshot.estimators.tree_fitted import TreeFitted, first_session, later_session
 from sureshot.estimators.tree_format import TREE_FORMAT
 from sureshot.estimators.tree_settings import strategy_of
+
+_KEEPS_MEANS = (
+    "TreeGPClassifier keeps means of rows and no rows, so none can be replaced or removed. Forget the class and teach "
+    "it anew (forget(classes=...), partial_fit), or use GPClassifier or FewShotClassifier, which keep rows."
+)
 
 
 class TreeGPClassifier(IncrementalClassifier):
@@ -48,6 +56,10 @@ class TreeGPClassifier(IncrementalClassifier):
         Of Gibbs sampling.
     construction : {"two_means", "balanced_random", "label_order"}, default="two_means"
         Of the trees: similar classes together, as published; or without a look at the classes, to compare with.
+    columns : "auto" or dict, default="auto"
+        Kinds of a DataFrame's columns by name, as of `GPClassifier`; learnt from the first session.
+    verbose : bool, default=False
+        Whether long fits say on standard error, every ten seconds, how far they are and how long they may still take.
 
     Attributes
     ----------
@@ -95,13 +107,15 @@ class TreeGPClassifier(IncrementalClassifier):
         n_representatives: int = 5,
         kernel: str = "auto",
         inference: str = "auto",
-        random_state: Any = None,
+        random_state: RandomState | None = None,
         device: str = "auto",
         base_scale: float = 4.0,
         novel_scale: float = 8.0,
         n_chains: int = 30,
         n_sweeps: int = 10,
         construction: str = "two_means",
+        columns: str | Mapping[str, str] = "auto",
+        verbose: bool = False,
     ) -> None:
         self.strategy = strategy
         self.n_representatives = n_representatives
@@ -114,13 +128,23 @@ class TreeGPClassifier(IncrementalClassifier):
         self.n_chains = n_chains
         self.n_sweeps = n_sweeps
         self.construction = construction
+        self.columns = columns
+        self.verbose = verbose
 
     memory_ = FittedAttribute("memory")
     tree_ = FittedAttribute("tree")
 
     _format = TREE_FORMAT
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, unseen: Any = None) -> TreeGPClassifier:
+    def fit(
+        self,
+        X: Rows,
+        y: Labels,
+        sample_weight: Weights | None = None,
+        unseen: Labels | None = None,
+        *,
+        row_id: Labels | None = None,
+    ) -> TreeGPClassifier:
         """Learn the first session from labelled rows: X (n, D) with labels y (n,), at least two distinct.
 
         Where rows are features of a network, `unseen` (n,) says by True or False of each whether the network was *not*
@@ -130,19 +154,36 @@ class TreeGPClassifier(IncrementalClassifier):
         say. Ten classes must have two of them or more; others may have none. For strategy="recommended" only. None, or
         True for all: no row was learnt. Later sessions bring new rows; they need no mask.
 
-        A sample weight says of how many rows a row stands; 0 equals leaving it out.
+        A sample weight says of how many rows a row stands; 0 equals leaving it out. `row_id` must be None: no row is
+        kept that could be replaced.
         """
-        return self._commit(self._first_rows(X, y, sample_weight, unseen), None)
+        return self._commit(self._first_rows(X, y, sample_weight, row_id, unseen), None)
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> TreeGPClassifier:
+    def partial_fit(
+        self,
+        X: Rows,
+        y: Labels,
+        classes: Labels | None = None,
+        sample_weight: Weights | None = None,
+        *,
+        row_id: Labels | None = None,
+    ) -> TreeGPClassifier:
         """A session: add labelled rows, of old or new classes.
 
         A first call is a `fit` that may have one class only. `classes` are further ones to make room for; a class
-        without rows predicts from its prior. New classes are appended to ``classes_``; old columns never move.
+        without rows predicts from its prior. New classes are appended to ``classes_``; old columns never move. `row_id`
+        must be None, as in `fit`.
         """
-        return self._extend(X, y, classes, sample_weight)
+        return self._extend(X, y, classes, sample_weight, row_id)
 
-    def predict_topk(self, X: Any, k: int = 5, beam: int | None = None) -> TopClasses:
+    def _checked_ids(self, row_id: Any, n_rows: int, known: Fitted | None) -> None:
+        if row_id is not None:
+            raise ValueError(f"row_id: {_KEEPS_MEANS}")
+
+    def _known_ids(self, rows: Any, known: Fitted) -> np.ndarray:
+        raise ValueError(f"cannot forget rows: {_KEEPS_MEANS}")
+
+    def predict_topk(self, X: Rows, k: int = 5, beam: int | None = None) -> TopClasses:
         """The k most probable classes of each row, or all if there are fewer.
 
         With very many classes not all of them are looked at, but those on a beam: groups of similar classes
@@ -167,7 +208,7 @@ class TreeGPClassifier(IncrementalClassifier):
         return TopClasses(fitted.classes[numbers], probabilities)
 
     def _reader(self) -> Reader:
-        return TableReader()
+        return TableReader.of(self.columns)
 
     def _learn(self, training: TrainingSet, known: TreeFitted | None, seed: int) -> TreeFitted:
         """Later sessions have the seed and the strategy of the first."""

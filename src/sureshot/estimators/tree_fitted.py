@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sureshot.estimators.fitted import Fitted, TrainingSet
+from sureshot.estimators.fitted import Fitted, NoInfluence, TrainingSet
 from sureshot.estimators.layout import aligned
+from sureshot.estimators.memory import memory_budget
 from sureshot.estimators.preprocessing import Scaling, fit_scaling, kernel_inputs, with_rare_values
-from sureshot.estimators.settings import memory_budget
 from sureshot.estimators.threads import one_thread, threads_for
 from sureshot.estimators.uncertainty import entropies
 from sureshot.estimators.validation import LabelledRows, merge_rows
@@ -27,6 +27,11 @@ from sureshot.incremental.method import Memory
 from sureshot.incremental.simulated_sessions import FEWEST_CLASSES, FEWEST_UNSEEN
 from sureshot.incremental.strategy import ClassRows, SessionModel, Strategy
 from sureshot.tree.class_tree import ClassTree
+
+_NO_ROWS = (
+    "TreeGPClassifier keeps means of rows, not the rows, so none can be left out to calibrate decisions by: use "
+    "GPClassifier or FewShotClassifier, or compare outlier_score and predict_proba with those of rows held out."
+)
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,21 @@ class TreeFitted(Fitted):
     def outlier_scores(self, queries: Tensor) -> Tensor:
         """See `Predictor.outlier_scores`."""
         return self.model.outlier_scores(queries)
+
+    def row_shares(self, queries: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        """See `Fitted.row_shares`: refused."""
+        raise NoInfluence(
+            "TreeGPClassifier keeps means of rows and no rows, so it does not know which of them drove an answer; "
+            "GPClassifier and FewShotClassifier do."
+        )
+
+    def outlier_scores_left_out(self) -> Tensor:
+        """See `Fitted.outlier_scores_left_out`: refused, as a row cannot be taken off a mean."""
+        raise ValueError(_NO_ROWS)
+
+    def probabilities_left_out(self) -> Tensor:
+        """See `Fitted.probabilities_left_out`: refused likewise."""
+        raise ValueError(_NO_ROWS)
 
     def scalings(self, x: np.ndarray) -> tuple[Scaling, ...]:
         """See `Fitted.scalings`: by all rows of the first session, of which those that are kept are means."""

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from sureshot.estimators.fitted import Format, TrainingSet
-from sureshot.estimators.readers import TableReader
 from sureshot.estimators.settings import device_for
 from sureshot.estimators.stored_rows import (
     HEADER,
@@ -21,6 +20,7 @@ from sureshot.estimators.stored_rows import (
     read_columns,
     read_rows,
     read_scaling,
+    reader_of_rows,
     that_predicts,
 )
 from sureshot.estimators.tree_fitted import TreeFitted, restored
@@ -61,6 +61,7 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], TreeFitted]:
     if not header["temperature"] > 0 or header["seed"] < 0:
         raise ArtifactError(f"{artifact.path}: malformed temperature or seed; save the model again.")
     settings = _settings(artifact, header["settings"])
+    reader = reader_of_rows(artifact, rows)
     scaling = read_scaling(artifact, rows.x.shape[1])
     recommended = settings["strategy"] == "recommended"
     wanted = _COVARIANCES if recommended else {"temperature": ()}
@@ -75,7 +76,7 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], TreeFitted]:
         raise ArtifactError(f"{artifact.path}: malformed sessions or covariances; save the model again.")
 
     def build() -> TreeFitted:
-        training = TrainingSet(TableReader(), read_columns(header), classes, rows, None)
+        training = TrainingSet(reader, read_columns(header), classes, rows, None)
         return restored(training, scaling, strategy_of(settings), sessions, shared, header["seed"], device_for("auto"))
 
     fitted = that_predicts(artifact.path, build)

@@ -41,6 +41,7 @@ from sureshot.estimators.temperature import fit_rule, plug_in_temperatures, smoo
 from sureshot.inference.label_regression import leave_one_out_path
 from sureshot.kernels import Expression, evaluate
 from sureshot.likelihoods.base import PredictiveRule
+from sureshot.progress import report, stage, tracked
 
 LENGTHSCALES = tuple(2.0**k for k in range(-3, 4))  # relative to the kernel's natural length-scale
 OUTPUT_SCALES = tuple(10.0 ** (k / 2) for k in range(-2, 8))  # 0.1 ... 3162
@@ -58,6 +59,7 @@ MAX_CLIMBS_OF_AVERAGE = 4
 TUNING_RANK_TOLERANCE = 1e-7  # relative eigenvalue below which a direction does not change a choice
 TUNING_TOLERANCE = 1e-3  # of the softmax mode while settings are compared
 MARGIN = 2.0  # standard errors by which a candidate must beat the default
+SCREENED = 0.4  # of the time, roughly, that choosing takes has gone by when it is known which families to climb
 MIN_COMPARISONS = 50  # left-out rows below which a standard error is not trusted and the default is kept
 
 
@@ -136,13 +138,17 @@ def tune(
     usable = subset.usable
     average = average and objective != "evidence" and len(families) > 1 and bool((usable > 0).any())
     searches = [Search(subset, k, family, rules, objective) for k, family in enumerate(families)]
-    climbing = screened(searches, MAX_CLIMBS_OF_AVERAGE if average else MAX_CLIMBS, n_jobs)
+    with stage(0.0, SCREENED):
+        climbing = screened(searches, MAX_CLIMBS_OF_AVERAGE if average else MAX_CLIMBS, n_jobs)
     if relevance and objective != "evidence":
+        report("comparing columns", SCREENED)
         further = with_relevance(searches)
         climbing = [*climbing, *further]
         families += tuple(search.family for search in further)
-    found = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(search.candidates)(models) for search in climbing)
-    candidates = list(itertools.chain.from_iterable(found))
+    at_once = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
+    found = at_once(delayed(search.candidates)(models) for search in climbing)
+    with stage(SCREENED, 1.0):
+        candidates = list(itertools.chain.from_iterable(tracked(found, "comparing settings", len(climbing))))
     if average:
         for model in (model for model in models if model.likelihood == "gaussian" and "plug_in" in rules):
             for search in (search for search in searches if search not in climbing):
@@ -195,10 +201,13 @@ def screened(searches: list[Search], most: int, n_jobs: int | None) -> list[Sear
         return searches
     if not bool((searches[0].support.usable > 0).any()):
         return searches[:1]
-    regressions = Parallel(n_jobs=n_jobs, prefer="threads")(
+    regressions = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(
         delayed(search.label_regression)(Model("gaussian", "exact")) for search in searches
     )
-    best = [max(candidate.objective for candidate in candidates) for candidates in regressions]
+    best = [
+        max(candidate.objective for candidate in candidates)
+        for candidates in tracked(regressions, "comparing kernels", len(searches))
+    ]
     kept = sorted(range(len(searches)), key=lambda k: best[k], reverse=True)[:most]
     return [searches[k] for k in sorted(kept)]
 

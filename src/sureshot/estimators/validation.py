@@ -56,6 +56,12 @@ def validated(name: str, X: Any, columns: Columns | None, **options: Any) -> tup
     return checked, Columns(stand_in.n_features_in_, names) if columns is None else columns
 
 
+def as_array(x: torch.Tensor) -> np.ndarray:
+    """The tensor in memory, numbers of half precision as float32, since numpy lacks some of these types."""
+    x = x.detach().cpu()
+    return (x.float() if x.is_floating_point() and x.itemsize < 4 else x).numpy()
+
+
 def check_inputs(
     name: str,  # of the estimator, for messages
     X: Any,
@@ -66,7 +72,7 @@ def check_inputs(
     Sparse input is a TypeError.
     """
     if isinstance(X, torch.Tensor):
-        X = X.detach().cpu().numpy()
+        X = as_array(X)
     if isinstance(X, pd.DataFrame):
         _check_columns_numeric(X)
     try:
@@ -75,8 +81,8 @@ def check_inputs(
         if (text := _first_text(X)) is None:
             raise
         raise ValueError(
-            f"X must hold numbers, but {text} is text: encode it first, for example with a OneHotEncoder in a "
-            "pipeline, or drop that column."
+            f"X must hold numbers, but {text} is text: pass a DataFrame, whose columns of text are taken for "
+            "categories, encode it, for example with a OneHotEncoder in a pipeline, or drop that column."
         ) from error
     _check_finite(checked, X)
     return checked, found
@@ -85,7 +91,7 @@ def check_inputs(
 def check_targets(y: Any, n_rows: int) -> np.ndarray:
     """Labels as a one-dimensional array without missing values."""
     if isinstance(y, torch.Tensor):
-        y = y.detach().cpu().numpy()
+        y = as_array(y)
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None: give one label for each row of X.")
     labels = column_or_1d(y, warn=True)
@@ -109,10 +115,10 @@ def check_targets(y: Any, n_rows: int) -> np.ndarray:
     return labels
 
 
-def check_weights(sample_weight: Any, x: np.ndarray) -> np.ndarray:
-    """Weights as finite, non-negative floats with at least one positive."""
+def check_weights(sample_weight: Any, x: np.ndarray | pd.DataFrame) -> np.ndarray:
+    """Weights of rows as finite, non-negative floats with at least one positive."""
     if isinstance(sample_weight, torch.Tensor):
-        sample_weight = sample_weight.detach().cpu().numpy()
+        sample_weight = as_array(sample_weight)
     if sample_weight is not None:
         try:
             numbers = np.asarray(sample_weight, dtype=np.float64)
@@ -132,7 +138,7 @@ def check_weights(sample_weight: Any, x: np.ndarray) -> np.ndarray:
 def check_unseen(unseen: Any, n_rows: int) -> np.ndarray:
     """A mask of rows that a network was not trained on, (n,) bool."""
     if isinstance(unseen, torch.Tensor):
-        unseen = unseen.detach().cpu().numpy()
+        unseen = as_array(unseen)
     mask = np.asarray(unseen)
     if mask.dtype != bool or mask.ndim != 1:
         raise ValueError(
@@ -146,18 +152,43 @@ def check_unseen(unseen: Any, n_rows: int) -> np.ndarray:
 
 def merge_rows(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> LabelledRows:
     """Merge equal labelled rows of positive weight, sort canonically."""
-    x = x + 0.0  # turns -0.0 into 0.0
-    keyed = np.ascontiguousarray(np.column_stack([x, y.astype(np.float64)]))
-    as_bytes = keyed.view(np.dtype((np.void, keyed.dtype.itemsize * keyed.shape[1]))).ravel()
-    _, first, inverse = np.unique(as_bytes, return_index=True, return_inverse=True)
-    merged = np.bincount(inverse.ravel(), weights=weight, minlength=len(first))
-    return LabelledRows(x[first], y[first].astype(np.int64), merged)
+    return merged_rows(LabelledRows(x, y, weight))[0]
+
+
+def merged_rows(rows: LabelledRows) -> tuple[LabelledRows, np.ndarray]:
+    """As `merge_rows`, and where each row has gone, (n,) int64."""
+    x = rows.x + 0.0  # turns -0.0 into 0.0
+    keyed = _as_bytes(np.column_stack([x, rows.y.astype(np.float64)]))
+    _, first, inverse = np.unique(keyed, return_index=True, return_inverse=True)
+    place = inverse.ravel()
+    merged = np.bincount(place, weights=rows.weight, minlength=len(first))
+    return LabelledRows(x[first], rows.y[first].astype(np.int64), merged), place
+
+
+def equal_rows(x: np.ndarray) -> np.ndarray:
+    """Numbers (N,) of rows, equal for equal rows."""
+    found: np.ndarray = np.unique(_as_bytes(x + 0.0), return_inverse=True)[1].ravel()
+    return found
+
+
+def _as_bytes(x: np.ndarray) -> np.ndarray:
+    """Rows (N, D) as one value each."""
+    x = np.ascontiguousarray(x)
+    return x.view(np.dtype((np.void, x.dtype.itemsize * x.shape[1]))).ravel()
 
 
 def joined_rows(old: LabelledRows, new: LabelledRows) -> LabelledRows:
     """One after the other."""
     pairs = ((old.x, new.x), (old.y, new.y), (old.weight, new.weight))
     return LabelledRows(*(np.concatenate(pair) for pair in pairs))
+
+
+def same_rows(rows: LabelledRows, others: LabelledRows) -> bool:
+    """Whether merged rows are the same."""
+    return all(
+        np.array_equal(mine, other)
+        for mine, other in ((rows.y, others.y), (rows.weight, others.weight), (rows.x, others.x))
+    )
 
 
 def weigh_classes(
@@ -217,8 +248,8 @@ def _check_columns_numeric(frame: pd.DataFrame) -> None:
     ]
     if bad:
         raise ValueError(
-            f"X has non-numeric columns {_shorten(bad)}: encode them first, for example with "
-            "make_column_transformer((OneHotEncoder(), columns), remainder='passthrough') in a pipeline."
+            f"X has non-numeric columns {_shorten(bad)} where only numbers can be used: those that were learnt from "
+            "were numbers. Correct the cells, or state the kinds of the columns on fitting (columns=...)."
         )
 
 
@@ -244,7 +275,8 @@ def _check_finite(x: np.ndarray, original: Any) -> None:
         columns = np.flatnonzero(mask.any(axis=0))
         names = [str(original.columns[int(j)]) if isinstance(original, pd.DataFrame) else str(j) for j in columns]
         advice = (
-            "impute them in a pipeline, for example make_pipeline(SimpleImputer(), estimator)"
+            "impute them in a pipeline, for example make_pipeline(SimpleImputer(), estimator), or fit on a DataFrame "
+            "that has such gaps"
             if problem == "NaN"
             else "clip or drop those values"
         )

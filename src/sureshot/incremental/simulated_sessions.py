@@ -25,6 +25,7 @@ from torch.nn.functional import cross_entropy
 from sureshot.data.labelled import places_within_classes
 from sureshot.incremental.temperature import loss_and_temperature
 from sureshot.incremental.two_covariances import ClassSums, TwoCovariances
+from sureshot.progress import report
 
 FEWEST_CLASSES, FEWEST_ROWS = 10, 4
 """With fewer classes of so many rows only the temperature is learnt by sessions."""
@@ -201,6 +202,7 @@ def _learnt(x: Tensor, y: Tensor, freedom: float, steps: int, seed: int) -> Iter
             optimizer.zero_grad()
             cross_entropy(_scores(found, session), session.y).backward()
         optimizer.step()
+        report("learning how classes spread", (step + 1) / steps)
 
 
 def _session(x: Tensor, y: Tensor, place: Tensor, asked: Tensor, kept: Tensor, learnt: Tensor) -> _Session:

@@ -32,7 +32,16 @@ from safetensors.numpy import save
 from sureshot.persistence.whole import written_whole
 
 FORMAT = "sureshot"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+
+OTHER_ENDINGS = frozenset(
+    f".{ending}"
+    for ending in (
+        *("csv", "tsv", "txt", "xls", "xlsx", "parquet", "npy", "npz", "h5", "json", "toml", "html", "md", "py"),
+        *("pkl", "pickle", "joblib", "skops", "pt", "pth", "ckpt", "onnx", "png", "jpg", "jpeg", "svg", "pdf", "zip"),
+    )
+)
+"""What a model file is not called: whoever opens one expects something else, and it may be the data."""
 
 _KINDS_OF_ARRAYS = "buif"  # NumPy's letters for bool, unsigned, signed, floating
 
@@ -64,6 +73,11 @@ def save_artifact(
     file from being written is an `ArtifactError`.
     """
     target = Path(os.path.realpath(_path(path)))
+    if (ending := target.suffix.lower()) in OTHER_ENDINGS:
+        raise ArtifactError(
+            f"cannot save to {target}: {ending} is the ending of other files, and this would be a safetensors file; "
+            f"try {target.with_suffix('.safetensors').name}."
+        )
     if os.path.isdir(target):
         raise ArtifactError(f"cannot save to {target}: it is a folder; give the name of a file inside it.")
     if not os.path.isdir(target.parent):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
@@ -174,6 +175,17 @@ class Confusion:
     count: int
     share: float
     """Of the true class's rows."""
+
+
+def confusion_frame(predictions: Predictions) -> pd.DataFrame:
+    """How many rows of each true label were given each class; labels that are no class come last."""
+    known = np.asarray(predictions.classes).tolist()
+    labels = np.asarray(predictions.y).tolist()
+    place = {label: row for row, label in enumerate(dict.fromkeys([*known, *sorted(labels, key=str)]))}
+    predicted = np.asarray(predictions.probabilities).argmax(axis=1)
+    counts = np.zeros((len(place), len(known)), dtype=np.int64)
+    np.add.at(counts, ([place[label] for label in labels], predicted), 1)
+    return pd.DataFrame(counts, list(place), known)
 
 
 def confidence_in_words(sure: float, right: float) -> str:

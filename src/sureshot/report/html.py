@@ -19,7 +19,14 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from sureshot.metrics import auroc_unknown, reliability_curve, selective_risk, summarise
+from sureshot.metrics import (
+    auroc_unknown,
+    balanced_accuracy,
+    class_scores,
+    reliability_curve,
+    selective_risk,
+    summarise,
+)
 from sureshot.persistence import written_whole
 from sureshot.report import plots
 from sureshot.report.content import (
@@ -32,11 +39,14 @@ from sureshot.report.content import (
     Tile,
     View,
     confidence_in_words,
+    confusion_frame,
     digest,
     worst_pairs,
 )
 
 FILE_NAME = "report.html"
+CONFUSION_NAME = "confusion.csv"
+"""Beside the page: how many rows of each class were given each class, a row for each true one, unknown ones last."""
 
 
 class Drawing(NamedTuple):
@@ -59,12 +69,18 @@ class ShownCell(NamedTuple):
 
 
 def write_report(folder: str | os.PathLike[str], report: Report) -> Path:
-    """Write ``report.html``, whole or not at all, into a folder, which is created if need be; returns its path."""
+    """Write ``report.html``, whole or not at all, into a folder, which is created if need be; returns its path.
+
+    Of labelled rows ``confusion.csv`` is written beside it, the full confusion matrix.
+    """
     target = Path(folder)
     if target.exists() and not target.is_dir():
         raise NotADirectoryError(f"folder: {target} is a file; name a folder for the report.")
     page = render(report)
     target.mkdir(parents=True, exist_ok=True)
+    if report.predictions is not None and report.predictions.y is not None:
+        with written_whole(target / CONFUSION_NAME) as temporary:
+            confusion_frame(report.predictions).to_csv(temporary, index_label="true class", lineterminator="\n")
     with written_whole(target / FILE_NAME) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return target / FILE_NAME
@@ -85,6 +101,8 @@ def render(report: Report) -> str:
         "verdict": report.verdict,
         "tiles": list(report.tiles),
         "drawings": [],
+        "classes": None,
+        "confusion_name": CONFUSION_NAME,
         "pairs": None,
         "uncertain": None,
         "outlying": None,
@@ -98,7 +116,8 @@ def render(report: Report) -> str:
         if view.outlier_score is not None:
             context["outlying"] = _rows(predictions, view, view.outlier_score, report.n_shown)
         if view.labelled is not None:
-            _, predicted, truth = view.labelled
+            p, predicted, truth = view.labelled
+            context["classes"] = _class_lines(p, truth, np.asarray(predictions.classes).tolist())
             pairs = worst_pairs(truth, predicted, predictions.classes)
             context["pairs"] = _pair_lines(pairs[: report.n_shown])
             context["more_pairs"] = max(len(pairs) - report.n_shown, 0)
@@ -121,10 +140,11 @@ def render(report: Report) -> str:
 def _verdict(view: View) -> str:
     if view.labelled is None:
         return f"{len(view.confidence):,} rows without labels; mean confidence {view.confidence.mean():.1%}."
-    _, predicted, truth = view.labelled
+    p, predicted, truth = view.labelled
     right, sure = float((predicted == truth).mean()), float(view.confidence[view.known].mean())
     words = confidence_in_words(sure, right)
-    return f"{right:.1%} of {len(truth):,} rows are right. The classifier says {words}"
+    balanced = f"{balanced_accuracy(p, truth):.1%} on average over the classes"
+    return f"{right:.1%} of {len(truth):,} rows are right, {balanced}. The classifier says {words}"
 
 
 def _tiles(view: View) -> list[Tile]:
@@ -134,10 +154,10 @@ def _tiles(view: View) -> list[Tile]:
     scores = summarise(p, truth)
     tiles = [
         Tile("accuracy", f"{scores.accuracy:.3f}", "fraction right"),
+        Tile("balanced accuracy", f"{balanced_accuracy(p, truth):.3f}", "mean recall of the classes"),
         Tile("NLL", f"{scores.nll:.3f}", "nats; lower is better"),
         Tile("Brier", f"{scores.brier:.3f}", "0 to 2; lower is better"),
         Tile("ECE", f"{scores.ece:.3f}", "gap between confidence and accuracy"),
-        Tile("MCE", f"{scores.mce:.3f}", "largest gap of any bin"),
     ]
     if view.outlier_scores is not None:
         value = auroc_unknown(*view.outlier_scores)
@@ -224,6 +244,21 @@ def _rows(predictions: Predictions, view: View, score: NDArray[np.float64], n_sh
             }
         )
     return rows
+
+
+def _class_lines(p: NDArray[np.float64], truth: NDArray[np.int64], classes: list[object]) -> list[dict[str, object]]:
+    """Counts, precision and recall of each class; a dash where there is no row to take a share of."""
+    found = class_scores(p, truth)
+    return [
+        {
+            "name": str(name),
+            "rows": int(found.rows[c]),
+            "predicted": int(found.predicted[c]),
+            "precision": _text(None if np.isnan(found.precision[c]) else float(found.precision[c])),
+            "recall": _text(None if np.isnan(found.recall[c]) else float(found.recall[c])),
+        }
+        for c, name in enumerate(classes)
+    ]
 
 
 def _pair_lines(pairs: Sequence[Confusion]) -> list[dict[str, object]]:

@@ -68,6 +68,19 @@ def moments_left_out(state: SmcState) -> tuple[Tensor, Tensor]:
     return where_finite(mean, torch.einsum("ngc,mngh,nhd->mncd", place, covariances, place))
 
 
+def of_classes(state: SmcState, covariance: Tensor) -> Tensor:
+    """Covariances of `left_out` as those of a latent for each class, as `sureshot.structure.prediction.moments` has.
+
+    Labels never tell what all classes share: it keeps its prior variance.
+    """
+    if state.n_classes == 2 or not isinstance(state.latent, Collapsed):
+        return covariance
+    c = state.n_classes
+    shared = state.particles.diagonals(state.prior, state.x) + state.particles.nuggets(state.prior).unsqueeze(-1)
+    centring = torch.eye(c, dtype=covariance.dtype) - 1 / c
+    return centring @ covariance @ centring + (shared / (2 * c))[..., None, None]
+
+
 def _by_weights(state: SmcState, latent: Sparse) -> tuple[Tensor, Tensor]:
     """Of latents that are seen through inducing inputs, which stay where they are."""
     data, parts = state.data, []

@@ -11,11 +11,12 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from sureshot.gaussian.algebra import times_vector
+from sureshot.gaussian.algebra import solve_vectors, times_vector
 from sureshot.kernels import RBF
 from sureshot.kernels.shared_rows import SharedRows
 from sureshot.likelihoods import OneVsEach
 from sureshot.likelihoods.base import PredictiveRule
+from sureshot.structure.collapsed import Collapsed
 from sureshot.structure.inducing import Inputs, split
 from sureshot.structure.latents import ExactLatents
 from sureshot.structure.links import LOGISTIC, Link
@@ -126,6 +127,7 @@ def unexplained_variance(
     state: SmcState,
     x: Tensor,  # (Q, D)
     covariance: Tensor,  # (M, Q, L, L), of `moments`
+    weights: Tensor | None = None,  # (M, Q), of the particles where each query has its own
 ) -> Tensor:
     """Which share of the prior variance of its latents the data leave, (Q,): at most 1.
 
@@ -135,7 +137,8 @@ def unexplained_variance(
     own = own if covariance.shape[-1] == 1 else own / 2
     nugget = state.particles.nuggets(state.prior).unsqueeze(-1)
     left = covariance.diagonal(dim1=-2, dim2=-1).mean(-1) - nugget
-    return times_vector((left / own).clamp_max(1).mT, state.log_weights.exp())
+    weights = state.log_weights.exp().unsqueeze(-1) if weights is None else weights
+    return ((left / own).clamp_max(1) * weights).sum(0)
 
 
 def distance_from_rows(
@@ -208,6 +211,29 @@ def _moments(
     covariance = covariance - torch.einsum("mpqc,mpqd->mqcd", solved, solved)
     covariance.diagonal(dim1=-2, dim2=-1).clamp_(min=_LEAST_VARIANCE)
     return where_finite(mean.unflatten(-1, cross.shape[-2:]).mT, covariance)
+
+
+def shares_of_rows(
+    state: SmcState,  # of latents that are integrated out
+    x: Tensor,  # (Q, D)
+    first: Tensor,  # (Q,), classes
+    second: Tensor,  # (Q,)
+) -> Tensor:
+    """What each row brings to the mean latents of one class less those of another (Q, N), over all particles.
+
+    Of two classes the latents are those of `moments`, minus and plus half of it.
+    """
+    latent = cast(Collapsed, state.latent)
+    dual = latent.omega.sqrt() * solve_vectors(latent.factor.mT, latent.whitened, upper=True)  # (M, P)
+    coefficients = latent_coefficients(state)  # (P, L)
+    if state.n_classes == 2:
+        coefficients = torch.cat([-coefficients, coefficients], 1) / 2
+    by_row = dual.new_zeros(len(dual), len(state.x), state.n_classes)
+    by_row.index_add_(1, state.contrasts.row, dual.unsqueeze(-1) * coefficients)
+    gram = state.particles.grams(state.prior, SharedRows(state.x, x))  # (M, N, Q)
+    weights = state.log_weights.exp()
+    compared = by_row[:, :, first] - by_row[:, :, second]  # (M, N, Q)
+    return torch.einsum("m,mnq,mnq->qn", weights, gram, compared)
 
 
 def where_finite(

@@ -39,6 +39,8 @@ from sureshot.meta.learners.task_kernel import TaskKernel
 from sureshot.meta.tasks import TaskRows, Tasks
 from sureshot.networks.precision import Precision
 
+_LEAST_LEFT = 1e-12  # of a class's weight: less is rounding
+
 MOST_SHOTS = 20
 """More labelled rows of each class than these do not change the temperature any more: fitted at one and five shots, its
 power of the shots was seen to hold up to here."""
@@ -109,6 +111,26 @@ def distance_to_classes(
     distance = kernel.variance(query) - 2 * to_class + within
     empty = (membership.sum(-1) == 0).unsqueeze(-1)
     return distance.masked_fill(empty, torch.inf).amin(-2)
+
+
+def distance_left_out(
+    kernel: TaskKernel,
+    support: Tensor,  # (T, S, D)
+    membership: Tensor,  # (T, C, S), as `distance_to_classes`
+    share: Tensor,  # (T or 1, S), of its weight that is left out of each row
+) -> Tensor:
+    """`distance_to_classes` of each row of the support, a share of its own weight left out of its class, (T, S)."""
+    gram = kernel.gram(support)  # (T, 1 or C, S, S)
+    own = gram.diagonal(dim1=-2, dim2=-1)  # (T, 1 or C, S)
+    less = share.unsqueeze(-2) * membership
+    cross = (membership.unsqueeze(-2) @ gram).squeeze(-2)  # sums over the rows of a class
+    within = (cross * membership).sum(-1, keepdim=True)
+    total = membership.sum(-1, keepdim=True) - less
+    kept = total > _LEAST_LEFT * membership.sum(-1, keepdim=True)
+    total = torch.where(kept, total, 1.0)
+    to_class = (cross - less * own) / total
+    among = (within - 2 * less * cross + less.square() * own) / total.square()
+    return (own - 2 * to_class + among).masked_fill(~kept, torch.inf).amin(-2)
 
 
 class GaussianProcessLearner(EmbeddingLearner):

@@ -1,0 +1,93 @@
+"""``sureshot suggest``: the rows of a pool that are most worth a label."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sureshot.cli import console, options
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COLUMNS = ("prediction", "probability", "runner_up", "probability_of_runner_up")
+
+
+def suggest(
+    model: options.Model,
+    pool: options.Pool,
+    number: options.Number = 20,
+    target: options.IgnoredTarget = None,
+    join: options.Join = False,
+    drop: options.Drop = None,
+    row_id: options.RowId = None,
+    separator: options.Separator = None,
+    encoding: options.Encoding = None,
+    decimal: options.Decimal = None,
+    output: options.PredictionsFile = None,
+    quiet: console.QuietOption = False,
+    as_json: console.JsonOption = False,
+) -> None:
+    """Choose what to label next, as CSV: row (or its --id), the model's best guess, the runner-up, probabilities.
+
+    Rows between two classes, no two of them alike, the most useful first; none that the model has learnt already. Label
+    them all, teach them with `sureshot update`, and ask again.
+    """
+    with console.guarded(as_json, quiet):
+        if output is not None:
+            console.check_output(output, model, pool)
+        from sureshot.cli.model import load_model, read_for_model
+        from sureshot.cli.reading import Reading, columns_beside, take
+
+        if join and as_json:
+            raise ValueError("--join writes columns, and --json none: leave one of them out")
+        how = Reading.of(separator, encoding, decimal, drop, row_id)
+        classifier = load_model(model)
+        with console.progress(f"reading {pool}", quiet):
+            table = read_for_model(classifier, pool, target, how, with_labels=False)
+            beside = columns_beside(pool, how, COLUMNS) if join else None
+        with console.progress(f"choosing among {len(table.row_ids)} rows", quiet):
+            found = classifier.suggest(table.X, number)
+            top = classifier.predict_topk(take(table.X, found.rows), 2) if len(found.rows) else None
+        if len(found.rows) < number:
+            console.note(
+                f"{pool}: {number} rows were asked for, and there are {len(found.rows)} that differ from one another "
+                "and from those that the model has learnt"
+            )
+        names = table.row_ids[found.rows].tolist()
+        guesses: list[list[Any]] = []
+        if top is not None:
+            pairs = zip(top.labels.tolist(), top.probabilities.tolist(), strict=True)
+            guesses = [[labels[0], p[0], labels[1], p[1]] for labels, p in pairs]
+        if as_json:
+            rows = [
+                {"row": name, **dict(zip(COLUMNS, guess, strict=True)), "score": score}
+                for name, guess, score in zip(names, guesses, found.score.tolist(), strict=True)
+            ]
+            _write_json({"pool": len(table.row_ids), "rows": rows}, output)
+        else:
+            chosen = None if beside is None else beside.iloc[found.rows]
+            _write_csv("row" if row_id is None else row_id, names, guesses, chosen, output)
+
+
+def _write_csv(
+    first: str,  # the column of the rows' names
+    names: list[Any],
+    guesses: list[list[Any]],
+    beside: pd.DataFrame | None,  # columns in the place of names
+    output: Path | None,
+) -> None:
+    known = [[name] for name in names] if beside is None else beside.to_numpy().tolist()
+    with console.output_text(output) as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow([*([first] if beside is None else beside.columns), *COLUMNS])
+        for cells, (label, p, other, q) in zip(known, guesses, strict=True):
+            writer.writerow([*cells, label, f"{p:.6g}", other, f"{q:.6g}"])
+
+
+def _write_json(found: dict[str, Any], output: Path | None) -> None:
+    import json
+
+    with console.output_text(output) as stream:
+        stream.write(json.dumps(console.plain(found), allow_nan=False) + "\n")

@@ -1,0 +1,298 @@
+"""Cells of a DataFrame's column as numbers, as days or as text, and which of these they are.
+
+People write numbers as ``1,234.50``, ``$12``, ``12 %`` or ``€ 1.234,50``, dates in a dozen ways, and gaps as nothing or
+as ``NA``. A column is taken for numbers or dates if all its cells are, gaps aside; the decimal sign and the format of
+dates are then the column's, and hold for later cells. A column that is almost all numbers or dates is neither taken for
+text without a word, nor are its odd cells taken for gaps: the first of them is an error that names its row.
+"""
+
+from __future__ import annotations
+
+import datetime
+import numbers
+import re
+import warnings
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from sureshot.data.tables import MISSING
+
+NUMBER, CATEGORY, DATE, TEXT, IGNORE = "number", "category", "date", "text", "ignore"
+KINDS = (NUMBER, CATEGORY, DATE, TEXT, IGNORE)
+DECIMALS = (".", ",")
+TIMES = ("%H:%M", "%H:%M:%S")
+_DAYS = (
+    *("%m/%d/%Y", "%d/%m/%Y", "%m-%d-%Y", "%d-%m-%Y", "%d.%m.%Y", "%Y/%m/%d"),
+    *("%Y%m%d", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y"),
+)
+FORMATS = ("ISO8601", *TIMES, *(day + time for day in _DAYS for time in ("", " %H:%M", " %H:%M:%S")))
+"""Of dates and times in text; of those that fit, the first is taken (of 03/04/2025 the month comes first)."""
+
+_MISSING = frozenset(MISSING)
+SAMPLE = 1000  # distinct cells that are looked at first
+FEW = 30  # levels; a column of so few is one of categories, whatever most of them look like
+
+_SIGN = r"(?:[$€£¥₹₩₽%]|USD|EUR|GBP|CHF|JPY|CAD|AUD)"
+_AFFIXES = re.compile(rf"\s*(?:{_SIGN}\s*)?([+−-]?)\s*(?:{_SIGN}\s*)?(.*?)\s*{_SIGN}?\s*", re.IGNORECASE | re.DOTALL)
+_DIGITS = {
+    decimal: re.compile(
+        rf"(?=[{decimal}]?\d)(?:\d+|\d{{1,3}}(?:[{other}'’\s]\d{{3}})+)?(?:[{decimal}]\d*)?(?:[eE][+-]?\d+)?"
+    )
+    for decimal, other in (".,", ",.")
+}
+_PLAINLY = re.compile(r"-?\d+(?:\.\d+)?")
+_GROUPS = {".": re.compile(r"[,'’\s]"), ",": re.compile(r"[.'’\s]")}
+_PLAIN: tuple[type, ...] = (
+    *(str, bool, np.bool_, numbers.Real, Decimal),
+    *(datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64, pd.Period),
+)
+_MICROSECONDS = 86_400_000_000  # of a day
+
+
+class CellError(ValueError):
+    """A cell that cannot be read as the column's kind."""
+
+
+def gaps_of(column: pd.Series) -> np.ndarray:
+    """Which cells are missing (n,): None, NaN, NaT, and text such as nothing, NA or ?."""
+    found = column.isna().to_numpy(dtype=bool)
+    if not is_object(column):
+        return found
+    cells = column.to_numpy(dtype=object)
+    return found | np.array([isinstance(cell, str) and cell.strip() in _MISSING for cell in cells], dtype=bool)
+
+
+def is_object(column: pd.Series) -> bool:
+    """Whether cells are text or Python objects."""
+    return bool(pd.api.types.is_object_dtype(column.dtype) or pd.api.types.is_string_dtype(column.dtype))
+
+
+def as_texts(column: pd.Series) -> np.ndarray:
+    """Cells as text (n,), None where missing; a whole number has no fraction, so a gap in a file changes no level."""
+    gaps, kinds = gaps_of(column), pd.api.types
+    if kinds.is_float_dtype(column.dtype):
+        cells = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        found = [_number_as_text(cell) for cell in cells.tolist()]
+    else:
+        found = [_as_text(cell) for cell in column.to_numpy(dtype=object)]
+    texts = np.empty(len(column), dtype=object)
+    texts[:] = found
+    texts[gaps] = None
+    return texts
+
+
+def as_numbers(column: pd.Series, decimal: str = ".") -> np.ndarray:
+    """Cells as numbers (n,), NaN where missing; times between are days. `CellError` for the first that is none."""
+    kinds, gaps = pd.api.types, gaps_of(column)
+    if kinds.is_timedelta64_dtype(column.dtype):
+        found = np.asarray(column.to_numpy() / np.timedelta64(1, "D"), dtype=np.float64)
+    elif kinds.is_bool_dtype(column.dtype) or (
+        kinds.is_numeric_dtype(column.dtype) and not kinds.is_complex_dtype(column.dtype)
+    ):
+        found = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    elif is_object(column) or isinstance(column.dtype, pd.CategoricalDtype):
+        found = _through_distinct(column, gaps, lambda cell: _number_of(cell, decimal))
+        _check_read(column, gaps | ~np.isnan(found), "no number")
+    else:
+        raise CellError(f"{named(column)} holds {column.dtype}, which are no numbers")
+    infinite = np.isinf(found)
+    if infinite.any():
+        raise CellError(f"{named(column)} contains infinity in {where(column, infinite)}: replace or drop such rows")
+    return found
+
+
+def as_days(column: pd.Series, form: str = FORMATS[0]) -> np.ndarray:
+    """Cells as days since 1970 in UTC (n,), NaN where missing; text in a format of `FORMATS`.
+
+    `CellError` for the first that is no date. Times of day are those of 1970-01-01.
+    """
+    gaps, kinds = gaps_of(column), pd.api.types
+    if isinstance(column.dtype, pd.PeriodDtype):
+        column = column.dt.to_timestamp()
+    if kinds.is_datetime64_any_dtype(column.dtype):
+        return _days(pd.DatetimeIndex(column))
+    if not is_object(column):
+        raise CellError(
+            f"{named(column)} holds {column.dtype}, which are no dates: give text such as 2025-12-31, or make dates of "
+            "numbers by pandas.to_datetime(column, unit=...)"
+        )
+    found = np.full(len(column), np.nan)
+    found[~gaps] = _days_of_objects(column.to_numpy(dtype=object)[~gaps], form)
+    _check_read(column, gaps | ~np.isnan(found), f"no date such as {_written_as(form)}")
+    return found
+
+
+def _written_as(form: str) -> str:
+    """A moment in a format, for people."""
+    moment = datetime.datetime(2025, 12, 31, 18, 30)
+    return "2025-12-31" if form == "ISO8601" else moment.strftime(form)
+
+
+def kind_of(column: pd.Series, stated: str | None = None) -> tuple[str, str]:
+    """The kind of a column, and its decimal sign or its format of dates ("" of others), by the cells that are there."""
+    kinds = pd.api.types
+    if stated in (CATEGORY, TEXT, IGNORE) or (stated is None and isinstance(column.dtype, pd.CategoricalDtype)):
+        return str(stated or CATEGORY), ""
+    if kinds.is_datetime64_any_dtype(column.dtype) or isinstance(column.dtype, pd.PeriodDtype):
+        return stated or DATE, FORMATS[0]
+    if not is_object(column) and not isinstance(column.dtype, pd.CategoricalDtype):
+        if kinds.is_complex_dtype(column.dtype) or not (
+            kinds.is_numeric_dtype(column.dtype) or kinds.is_timedelta64_dtype(column.dtype)
+        ):
+            raise CellError(
+                f"{named(column)} holds {column.dtype}, expected numbers, text or dates: drop it or convert it"
+            )
+        return stated or NUMBER, DECIMALS[0]
+    _check_plain(column)
+    distinct = pd.unique(column.to_numpy(dtype=object)[~gaps_of(column)])
+    if not len(distinct):
+        return IGNORE, ""
+    for kind in (NUMBER, DATE) if stated is None else (stated,):
+        way, share = _best_way(distinct, kind)
+        if share == 1 or stated is not None:
+            return kind, way
+        if share > 0.5 and (kind == DATE or len(distinct) > FEW):
+            as_numbers(column, way) if kind == NUMBER else as_days(column, way)  # says which cell is none
+    return CATEGORY, ""
+
+
+def named(column: pd.Series) -> str:
+    """A column, for messages."""
+    return f"column {str(column.name)!r}"
+
+
+def where(column: pd.Series, places: np.ndarray) -> str:
+    """The first of the rows (n,) bool, by its name in the frame."""
+    return f"row {column.index[int(np.flatnonzero(places)[0])]}"
+
+
+def _check_read(column: pd.Series, read: np.ndarray, what: str) -> None:
+    if read.all():
+        return
+    cell = column.iloc[int(np.flatnonzero(~read)[0])]
+    name = str(column.name)
+    raise CellError(
+        f"{named(column)}: {str(cell)[:40]!r} in {where(column, ~read)}, counted from 0, is {what}: correct it or "
+        f"leave it empty, or take the column as another kind (columns={{{name!r}: 'category'}}, --kind {name}=category)"
+    )
+
+
+def _check_plain(column: pd.Series) -> None:
+    """Refuse cells that are neither text, numbers nor dates."""
+    cells = column.to_numpy(dtype=object)
+    odd = {
+        kind for kind in set(map(type, cells)) if not issubclass(kind, (*_PLAIN, type(None), type(pd.NA), type(pd.NaT)))
+    }
+    for place, cell in enumerate(cells if odd else ()):
+        if type(cell) in odd:
+            advice = "decode it, as in column.str.decode('utf-8')" if isinstance(cell, bytes) else "drop the column"
+            raise CellError(
+                f"{named(column)} holds {type(cell).__name__} in row {column.index[place]}, expected text, numbers or "
+                f"dates: {advice}, or make a column of each value"
+            )
+
+
+def _as_text(cell: Any) -> str:
+    return _number_as_text(float(cell)) if isinstance(cell, float | np.floating) else str(cell).strip()
+
+
+def _number_as_text(cell: float) -> str:
+    return str(int(cell)) if cell.is_integer() else str(cell)
+
+
+def _number_of(cell: Any, decimal: str) -> float:
+    """A cell as a number; NaN for what is none."""
+    if isinstance(cell, str):
+        if decimal == "." and _PLAINLY.fullmatch(cell):
+            return float(cell)
+        parts = _AFFIXES.fullmatch(cell)
+        if parts is None or not _DIGITS[decimal].fullmatch(parts[2]):
+            return np.nan
+        value = float(_GROUPS[decimal].sub("", parts[2]).replace(",", "."))
+        return value if parts[1] in ("", "+") else -value
+    if isinstance(cell, datetime.timedelta | np.timedelta64):
+        return float(pd.Timedelta(cell) / pd.Timedelta(days=1))
+    return float(cell) if isinstance(cell, numbers.Real | Decimal | np.bool_) else np.nan
+
+
+def _through_distinct(column: pd.Series, gaps: np.ndarray, read: Callable[[Any], float]) -> np.ndarray:
+    """What is read of each cell (n,), each text once; NaN where missing."""
+    known: dict[Any, float] = {}
+    found = np.full(len(column), np.nan)
+    for place, cell in zip(np.flatnonzero(~gaps), column.to_numpy(dtype=object)[~gaps], strict=True):
+        if isinstance(cell, str):
+            if cell not in known:
+                known[cell] = read(cell)
+            found[place] = known[cell]
+        else:
+            found[place] = read(cell)
+    return found
+
+
+def _days(moments: pd.DatetimeIndex, of_day: bool = False) -> np.ndarray:
+    """Days since 1970 (n,), or the part of the day only."""
+    if moments.tz is not None:
+        moments = moments.tz_convert(None)
+    micro = moments.as_unit("us")
+    count = micro.asi8 % _MICROSECONDS if of_day else micro.asi8
+    return np.where(np.asarray(micro.isna()), np.nan, count / _MICROSECONDS)
+
+
+def _days_of_objects(cells: np.ndarray, form: str) -> np.ndarray:
+    """Days of cells (n,), NaN for what is no date; each text is read once."""
+    distinct = pd.unique(np.array([cell for cell in cells if isinstance(cell, str)], dtype=object))
+    known = dict(zip(distinct, _days_of_texts(distinct, form), strict=True))
+    days = [known.get(cell, np.nan) if isinstance(cell, str) else _days_of_object(cell) for cell in cells]
+    return np.array(days, dtype=np.float64)
+
+
+def _days_of_texts(texts: np.ndarray, form: str) -> np.ndarray:
+    """Days of text in a format, NaN where it is not."""
+    stripped = [text.strip() for text in texts]
+    if form == "ISO8601":  # pandas would take a year, or a number of eight digits, for a date
+        stripped = [text if re.match(r"\d{4}-\d\d", text) else "" for text in stripped]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        moments = pd.to_datetime(pd.Series(stripped, dtype=object), format=form, errors="coerce", utc=True)
+    return _days(pd.DatetimeIndex(moments), form in TIMES)
+
+
+def _days_of_object(cell: Any) -> float:
+    if isinstance(cell, pd.Period):
+        cell = cell.to_timestamp()
+    if isinstance(cell, datetime.time):
+        moment = datetime.timedelta(hours=cell.hour, minutes=cell.minute, seconds=cell.second)
+        return moment / datetime.timedelta(days=1)
+    if isinstance(cell, datetime.date | np.datetime64):
+        return float(_days(pd.DatetimeIndex([pd.Timestamp(cell)]))[0])
+    return np.nan
+
+
+def _best_way(distinct: np.ndarray, kind: str) -> tuple[str, float]:
+    """The way in which most of the cells can be read as a kind, the first of equal ones, and the share that can be."""
+    share, ways = (_share_of_numbers, DECIMALS) if kind == NUMBER else (_share_of_dates, FORMATS)
+    some = distinct[:SAMPLE]
+    if kind == DATE and not _may_be_dates(some):  # to read text as dates is slow
+        return ways[0], 0.0
+    shares = {way: share(some, way) for way in ways}
+    if len(distinct) > SAMPLE:
+        shares = {way: share(distinct, way) for way in ways if shares[way] > 0.5} or shares
+    best = max(shares, key=lambda way: shares[way])
+    return best, shares[best]
+
+
+def _may_be_dates(cells: np.ndarray) -> bool:
+    odd = [cell for cell in cells if isinstance(cell, str) and (len(cell) > 40 or sum(map(str.isdigit, cell)) < 3)]
+    return 2 * len(odd) < len(cells)
+
+
+def _share_of_numbers(cells: np.ndarray, decimal: str) -> float:
+    return float(np.mean([not np.isnan(_number_of(cell, decimal)) for cell in cells]))
+
+
+def _share_of_dates(cells: np.ndarray, form: str) -> float:
+    return float((~np.isnan(_days_of_objects(cells, form))).mean())

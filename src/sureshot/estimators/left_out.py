@@ -1,0 +1,155 @@
+"""What is said of labelled rows, each without itself: what decisions are calibrated by, with no row held out.
+
+A row that comes is one more of the kind that was learnt; so where it stands among labelled rows that are left out says
+how unusual it is: its conformal p-value. Settings and the units of outlier scores are kept as all rows have them; what
+is left out is the row's label and place, in closed form where that is honest, else by folds.
+
+A row of weight w stands for w equal rows, of which one is left out. A row that is alone in its class leaves nothing of
+it: what is said then is what is said of a class that is not known, and it does not count. Where every class has one row
+only, all of them count: outlier scores are too large and the probabilities of labels too small, so that too little is
+rejected and sets are too large, never the other way.
+
+References: Vovk, Gammerman & Shafer 2005; Barber, Candes, Ramdas & Tibshirani 2021, on the jackknife.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sureshot.estimators.outliers import MOST_LEFT_OUT
+from sureshot.estimators.stacking import row_folds
+from sureshot.estimators.validation import LabelledRows, equal_rows
+
+if TYPE_CHECKING:
+    from sureshot.estimators.fitted import Fitted
+
+MOST_ROWS = 2000
+"""That count; with so many the share of false alarms is known to half a percent."""
+
+ROUNDING = 1e-9
+"""By which numbers that are compared may differ."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Scores of rows left out; the larger, the less usual."""
+
+    scores: np.ndarray  # (M,), increasing
+    weight: np.ndarray  # (M,), of how many rows they stand for
+
+    @classmethod
+    def of(cls, scores: np.ndarray, weight: np.ndarray) -> LeftOut:
+        """In any order."""
+        order = np.argsort(scores)
+        return cls(scores[order], weight[order])
+
+    @property
+    def n_rows(self) -> float:
+        """The sum of the weights, and M at least: weights that are shares make rows no fewer."""
+        return max(float(self.weight.sum()), len(self.weight))
+
+    @property
+    def smallest(self) -> float:
+        """The smallest p-value."""
+        return 1 / (self.n_rows + 1)
+
+    def p_values(self, scores: np.ndarray) -> np.ndarray:
+        """The share of rows with scores as large, the row that is asked about among them; in the shape of the scores.
+
+        If rows to come and labelled rows are of one kind, at most a share a of them has a p-value of a or less.
+        """
+        tail = np.append(np.cumsum(self.weight[::-1])[::-1], 0.0)  # weight from each place on
+        lowest = scores - ROUNDING * (1 + np.abs(scores))
+        as_large = tail[np.searchsorted(self.scores, lowest)] / tail[0]
+        found: np.ndarray = np.minimum((1 + self.n_rows * as_large) * self.smallest, 1.0)
+        return found
+
+
+@torch.no_grad()
+def outlier_scores_left_out(fitted: Fitted) -> LeftOut:
+    """Of the labelled rows, each seen from the others."""
+    rows = fitted.learnt
+    chosen = _counted(rows, len(fitted.classes))
+    scores = fitted.outlier_scores_left_out()[torch.from_numpy(chosen)].cpu().numpy()
+    if fitted.has_distances:
+        scores = _with_distances(fitted, rows, chosen, scores)
+    return LeftOut.of(scores, rows.weight[chosen])
+
+
+def _with_distances(fitted: Fitted, rows: LabelledRows, chosen: np.ndarray, said: np.ndarray) -> np.ndarray:
+    """The outlier scores of the chosen rows (M,), from what the model says of them.
+
+    Few rows are left out of the scales of columns as well: a value that no other row has sets its own scale.
+    """
+    score, alone = fitted.outlier_score, _alone(rows)
+    found = score(rows.x[chosen], said, alone[chosen])
+    places = np.unique(equal_rows(rows.x), return_index=True)[1]  # rows count once each
+    if 2 < len(places) <= MOST_LEFT_OUT:
+        for k in np.flatnonzero(alone[chosen]):
+            others = rows.x[places[places != chosen[k]]]
+            away = score.measured_from(others, fitted.scalings(others))
+            found[k] = away(rows.x[chosen[[k]]], said[[k]])[0]
+    return found
+
+
+@torch.no_grad()
+def labels_left_out(fitted: Fitted) -> LeftOut:
+    """Minus the probabilities of the rows' own labels, told by the others."""
+    rows = fitted.learnt
+    chosen = _counted(rows, len(fitted.classes))
+    p = fitted.under_prior(fitted.probabilities_left_out())
+    own = p[torch.from_numpy(chosen), torch.from_numpy(rows.y[chosen])].cpu().numpy()
+    return LeftOut.of(-own, rows.weight[chosen])
+
+
+def shares(rows: LabelledRows) -> np.ndarray:
+    """Of its weight that is left out of a row, (N,)."""
+    found: np.ndarray = 1 / np.maximum(rows.weight, 1)
+    return found
+
+
+def by_folds(
+    y: Tensor,  # (N,), labels
+    weight: Tensor,  # (N,)
+    share: Tensor,  # (N,), `shares`
+    said: Callable[[Tensor, Tensor, Tensor], Tensor],
+) -> Tensor:
+    """What is `said` of the rows (N, ...), each by the other folds.
+
+    That is given the rows that stay (K,), their weights (K,), and the fold's rows (Q,).
+    """
+    parts = [(fold, said(stays, left, fold)) for fold, stays, left in _folds(y, weight, share)]
+    return torch.cat([part for _, part in parts])[torch.cat([fold for fold, _ in parts]).argsort()]
+
+
+def _folds(y: Tensor, weight: Tensor, share: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Rows of a fold, rows that stay, and their weights."""
+    folds = row_folds(y)
+    for number in folds.unique():
+        inside = folds == number
+        left = torch.where(inside, (1 - share) * weight, weight)
+        if not bool((left > 0).any()):  # the only row
+            left = weight
+        stays = (left > 0).nonzero().squeeze(-1)
+        yield inside.nonzero().squeeze(-1), stays, left[stays]
+
+
+def _counted(rows: LabelledRows, n_classes: int) -> np.ndarray:
+    """Places (M,) of the rows whose class keeps a row without them, or of all if there are none; evenly, if many."""
+    together = np.bincount(rows.y, minlength=n_classes)[rows.y] > 1
+    places = np.flatnonzero(together | (shares(rows) < 1))
+    if not len(places):
+        places = np.arange(len(rows.y))
+    return places[np.unique(np.linspace(0, len(places) - 1, MOST_ROWS).astype(np.int64))]
+
+
+def _alone(rows: LabelledRows) -> np.ndarray:
+    """Whether no other row is where a row is, whatever their labels, (N,) bool."""
+    place = equal_rows(rows.x)
+    return (np.bincount(place)[place] == 1) & (shares(rows) == 1)

@@ -1,0 +1,47 @@
+"""Classifiers at the end of scikit-learn pipelines.
+
+A `Pipeline` forwards what scikit-learn knows (`predict`, `predict_proba`, `decision_function`, `score`), and a search
+over settings less. `pipeline_call` reaches everything else that a classifier of sureshot can do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from sureshot.data.checks import listed, near
+from sureshot.estimators.arguments import Rows
+
+
+def pipeline_call(pipeline: BaseEstimator, method: str, X: Rows, *args: Any, **kwargs: Any) -> Any:
+    """Call a method of a fitted pipeline's last step on what its other steps make of rows.
+
+    ``pipeline_call(pipeline, "outlier_score", X)``; what comes after X is passed on, such as the labels for
+    ``"calibrate"``. Pipelines inside pipelines are gone through, and of a search over settings its best pipeline; an
+    estimator by itself is a pipeline of one step. Steps before the last stay as they were fitted, also for
+    ``"partial_fit"``; what it returns is then the last step.
+
+    Raises `AttributeError` if the last step has no such method, `sklearn.exceptions.NotFittedError` if a step is not
+    fitted.
+    """
+    check_is_fitted(pipeline)
+    while not isinstance(pipeline, Pipeline) and hasattr(pipeline, "best_estimator_"):
+        pipeline = pipeline.best_estimator_
+    if isinstance(pipeline, Pipeline):
+        if len(pipeline.steps) > 1:
+            X = pipeline[:-1].transform(X)
+        last = pipeline.steps[-1][1]
+        if isinstance(last, Pipeline) or hasattr(last, "best_estimator_"):
+            return pipeline_call(last, method, X, *args, **kwargs)
+    else:
+        last = pipeline
+    kind = type(last)
+    known = [name for name in dir(kind) if not name.startswith("_") and callable(getattr(kind, name))]
+    if method not in known:
+        raise AttributeError(
+            f"{kind.__name__}, the last step, has no method {method!r}{near(method, known)}; it has {listed(known)}"
+        )
+    return getattr(last, method)(X, *args, **kwargs)

@@ -1,0 +1,156 @@
+"""Rows that have ids are replaced and forgotten, and reports name those that drove an answer."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sureshot import GPClassifier
+from sureshot.estimators.saved import load_classifier
+
+Run = Callable[..., Any]
+QUICK = ("--kernel", "rbf", "--likelihood", "softmax", "--objective", "none", "-q")
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory: pytest.TempPathFactory, iris: pd.DataFrame, run: Run) -> Path:
+    """Two species whose rows are called f0, f1, ..., one of them with a wrong label, and a model of them."""
+    folder = tmp_path_factory.mktemp("named")
+    rows = iris[iris["species"] != "virginica"].reset_index(drop=True)
+    rows.insert(0, "flower", [f"f{k}" for k in range(len(rows))])
+    wrong = rows.copy()
+    wrong.loc[5, "species"] = {"setosa": "versicolor", "versicolor": "setosa"}[str(rows.loc[5, "species"])]
+    rows.to_csv(folder / "right.csv", index=False)
+    rows.loc[[5]].to_csv(folder / "correction.csv", index=False)
+    wrong.to_csv(folder / "wrong.csv", index=False)
+    for name in ("right", "wrong"):
+        fitted = run("fit", folder / f"{name}.csv", "-t", "species", "--id", "flower", "-o", folder / name, *QUICK)
+        assert fitted.exit_code == 0, fitted.stderr
+    return folder
+
+
+def test_a_correction_sticks_and_is_the_same_the_second_time(named: Path, tmp_path: Path, run: Run) -> None:
+    before = (named / "wrong").read_bytes()
+    arguments = ("-t", "species", "--id", "flower", "--json")
+    updated = run("update", named / "wrong", named / "correction.csv", *arguments, "-o", tmp_path / "new")
+    summary = json.loads(updated.stdout)
+    assert (summary["rows_added"], summary["rows_replaced"]) == (0, 1)
+    assert updated.stderr == ""
+    assert (named / "wrong").read_bytes() == before
+    right, new = load_classifier(named / "right"), load_classifier(tmp_path / "new")
+    assert isinstance(right, GPClassifier)
+    X = pd.read_csv(named / "right.csv").drop(columns=["flower", "species"])
+    np.testing.assert_allclose(new.predict_latent(X).mean, right.predict_latent(X).mean, atol=1e-8)
+    again = run("update", tmp_path / "new", named / "right.csv", *arguments, "--in-place")
+    assert json.loads(again.stdout)["rows_replaced"] == len(X)
+    np.testing.assert_array_equal(load_classifier(tmp_path / "new").predict_proba(X), new.predict_proba(X))
+
+
+def test_rows_without_ids_are_added_and_a_note_says_so(named: Path, tmp_path: Path, run: Run) -> None:
+    arguments = ("-t", "species", "--drop", "flower", "-o", tmp_path / "new")
+    updated = run("update", named / "right", named / "correction.csv", *arguments)
+    assert "rows that are sent twice count twice" in updated.stderr
+    assert "rows added" in updated.stdout
+    assert load_classifier(tmp_path / "new")._fitted.rows.weight.max() == 2
+    assert "twice" not in run("update", named / "right", named / "correction.csv", *arguments, "-q").stderr
+
+
+def test_rows_and_classes_are_forgotten(named: Path, tmp_path: Path, run: Run) -> None:
+    result = run("update", named / "wrong", "--forget-rows", "f5,f6", "--forget-rows", "f7", "-o", tmp_path / "a")
+    assert result.exit_code == 0, result.stderr
+    known = load_classifier(named / "wrong").row_ids_
+    assert set(known) - set(load_classifier(tmp_path / "a").row_ids_) == {"f5", "f6", "f7"}
+    result = run("update", named / "wrong", "--forget-classes", "setosa", "-o", tmp_path / "b", "--json")
+    assert json.loads(result.stdout)["classes"] == ["versicolor"]
+    arguments = ("--forget-classes", "setosa", "-t", "species", "--id", "flower", "-o", tmp_path / "c", "--json")
+    result = run("update", named / "wrong", named / "right.csv", *arguments)
+    assert sorted(json.loads(result.stdout)["classes"]) == ["setosa", "versicolor"]
+    assert len(load_classifier(tmp_path / "c").row_ids_) == len(known)
+
+
+def test_numbers_of_python_are_found_by_text(iris: pd.DataFrame, tmp_path: Path, run: Run) -> None:
+    X, y = iris.drop(columns="species"), iris["species"].astype("category").cat.codes.to_numpy()
+    GPClassifier(kernel="rbf", likelihood="gaussian").fit(X, y, row_id=np.arange(75)).save(tmp_path / "m")
+    X.head(3).assign(label=y[:3], id=[0, 1, 90]).to_csv(tmp_path / "more.csv", index=False)
+    options = ("-t", "label", "--id", "id", "--forget-rows", "70", "--forget-classes", "2", "-o", tmp_path / "n")
+    result = run("update", tmp_path / "m", tmp_path / "more.csv", *options, "--json")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["rows_replaced"] >= 1
+    names = load_classifier(tmp_path / "n").row_ids_
+    assert names.dtype == np.int64
+    assert 90 in names
+    assert 70 not in names
+
+
+def test_trees_are_told_to_keep_no_ids(named: Path, tmp_path: Path, run: Run) -> None:
+    fit = ("fit", named / "right.csv", "-t", "species", "--id", "flower", "-o", tmp_path / "m")
+    fitted = run(*fit, "--strategy", "recommended")
+    assert "keeps no ids (--id)" in fitted.stderr
+    updated = run("update", tmp_path / "m", named / "right.csv", "-t", "species", "--id", "flower", "--in-place")
+    assert "keeps no ids (--id)" in updated.stderr
+    refused = run("update", tmp_path / "m", "--forget-rows", "f1", "--in-place")
+    assert "cannot forget rows: TreeGPClassifier keeps means" in refused.stderr
+
+
+@pytest.mark.parametrize("stream", [(), ("--batch-size", 20)])
+def test_a_search_keeps_ids_too(named: Path, tmp_path: Path, run: Run, stream: tuple[str, ...]) -> None:
+    options = ("-t", "species", "--id", "flower", "--particles", 2, "--rejuvenation", 0, "--hold-out", 0)
+    result = run("search", named / "wrong.csv", *options, *stream, "-o", tmp_path / "m", "-q")
+    assert result.exit_code == 0, result.stderr
+    arguments = ("-t", "species", "--id", "flower", "--in-place", "--json")
+    updated = run("update", tmp_path / "m", named / "correction.csv", *arguments)
+    assert json.loads(updated.stdout)["rows_replaced"] == 1
+    assert len(load_classifier(tmp_path / "m").row_ids_) == len(pd.read_csv(named / "right.csv"))
+    told = run("search", named / "wrong.csv", *options, *stream, "--window", 30)
+    assert "keeps no ids" in told.stderr
+
+
+def test_what_cannot_be_is_one_line(named: Path, tmp_path: Path, run: Run) -> None:
+    frame = pd.read_csv(named / "right.csv")
+    pd.concat([frame, frame.tail(2)]).to_csv(tmp_path / "twice.csv", index=False)
+    frame["flower"] = frame["flower"].where(frame.index != 3)
+    frame.to_csv(tmp_path / "hole.csv", index=False)
+    before = (named / "right").read_bytes()
+    every = ",".join(f"f{k}" for k in range(len(frame)))
+    for arguments, words in [
+        (("--forget-rows", "f5x"), "cannot forget rows that the model does not know: 'f5x' (did you mean"),
+        (("--forget-rows", every), "cannot forget every row: at least one must stay"),
+        (("--forget-classes", "setsa"), "cannot forget classes the model does not know: 'setsa'"),
+        ((), "name a file of labelled rows to add, or what to forget"),
+        (("--forget-rows", "f5", "-o", tmp_path / "x", "--in-place"), "exclude each other"),
+        ((tmp_path / "twice.csv", "-t", "species", "--id", "flower"), "2 names come again, the first is"),
+        ((tmp_path / "hole.csv", "-t", "species", "--id", "flower"), "is to name rows and is empty in row 3"),
+    ]:
+        out = () if "--in-place" in arguments else ("-o", tmp_path / "new")
+        result = run("update", named / "right", *arguments, *out)
+        assert result.exit_code == 1
+        assert words in result.stderr
+        assert len(result.stderr.strip().splitlines()) == 1
+        assert not (tmp_path / "new").exists()
+    assert "name a file for the new model" in run("update", named / "right", "--forget-rows", "f5").stderr
+    assert (named / "right").read_bytes() == before
+
+
+def test_reports_name_the_rows_that_drove_an_answer(named: Path, tmp_path: Path, run: Run) -> None:
+    for arguments in (
+        ("fit", named / "wrong.csv", "-o", tmp_path / "m", *QUICK),
+        ("evaluate", named / "wrong", named / "right.csv", "-q"),
+    ):
+        result = run(*arguments, "-t", "species", "--id", "flower", "--report", tmp_path / "report")
+        assert result.exit_code == 0, result.stderr
+        page = html.unescape((tmp_path / "report" / "report.html").read_text(encoding="utf-8"))
+        assert "What drove wrong and unsure answers" in page
+        assert "driving row 3" in page
+        assert "f5 of" in page
+        assert "have no names" not in page
+    bare = ("fit", named / "wrong.csv", "--drop", "flower", "-t", "species", "-o", tmp_path / "m", *QUICK)
+    assert run(*bare).exit_code == 0
+    run("evaluate", tmp_path / "m", named / "right.csv", "-t", "species", "--report", tmp_path / "report", "-q")
+    assert "fit with --id to see which" in (tmp_path / "report" / "report.html").read_text(encoding="utf-8")

@@ -1,0 +1,103 @@
+"""Files with text, dates and gaps, from fitting to predicting."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.cli.conftest import QUICK
+from tests.cli.test_bad_input import assert_refused
+
+Run = Callable[..., Any]
+N = 40
+
+
+@pytest.fixture(scope="module")
+def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a file as people have them, and a later one."""
+    folder = tmp_path_factory.mktemp("orders")
+    generator, late = np.random.default_rng(0), np.arange(N) % 2
+    frame = pd.DataFrame(
+        {
+            "plz": np.where(late, "08001", "8001"),
+            "country": np.where(generator.random(N) < 0.5, "CH", "DE"),
+            "amount": [f"${1000 * value:,.2f}" for value in generator.normal(size=N) + 3 * late],
+            "placed": pd.Timestamp("2025-01-01") + pd.to_timedelta(np.arange(N), unit="D"),
+            "express": generator.random(N) < 0.5,
+            "weight": np.where(np.arange(N) % 5 == 0, np.nan, generator.normal(size=N)),
+            "late": np.where(late, "yes", "no"),
+        }
+    )
+    frame.to_csv(folder / "old.csv", index=False)
+    frame[:8].assign(country="FR", weight=np.nan).to_csv(folder / "new.csv", index=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(orders: Path, run: Run) -> Path:
+    result = run("fit", orders / "old.csv", "-t", "late", "--kind", "plz=category", "-o", orders / "m", *QUICK)
+    assert result.exit_code == 0, result.stderr
+    made = (
+        "3 of 6 columns are numbers; categories: plz, country; dates: placed; gaps are the median, and marked: weight"
+    )
+    assert made in result.stderr
+    assert "column plz says the label of every row: is it a copy of the labels" in result.stderr
+    return orders / "m"
+
+
+def test_predictions_and_scores(orders: Path, model: Path, run: Run) -> None:
+    result = run("predict", model, orders / "new.csv", "--proba")
+    assert result.exit_code == 0, result.stderr
+    table = pd.read_csv(io.StringIO(result.stdout))
+    assert table["prediction"].tolist() == ["no", "yes"] * 4  # 08001 and 8001 are two places
+    assert run("evaluate", model, orders / "old.csv", "-t", "late", "--json").exit_code == 0
+    result = run("update", model, orders / "new.csv", "-t", "late", "-o", orders / "n")
+    assert result.exit_code == 0, result.stderr
+
+
+def test_an_odd_cell_is_refused_before_anything_is_written(orders: Path, model: Path, tmp_path: Path, run: Run) -> None:
+    frame = pd.read_csv(orders / "new.csv", dtype=str)
+    frame.loc[7, "placed"] = "soon"
+    frame.to_csv(tmp_path / "odd.csv", index=False)
+    result = run("predict", model, tmp_path / "odd.csv", "--quiet")
+    assert_refused(result, "column 'placed': 'soon' in row 7, counted from 0, is no date such as 2025-12-31")
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("plzz=category", "no column 'plzz' (--kind) (did you mean 'plz'?)"),
+        ("plz=categry", "got 'categry' (did you mean 'category'?)"),
+        ("plz", "expected COLUMN=KIND"),
+        ("late=category", "column 'late' has a kind (--kind), but is not learnt from"),
+        ("country=number", "column 'country': 'CH' in row"),
+    ],
+)
+def test_kinds_that_cannot_be(orders: Path, run: Run, tmp_path: Path, kind: str, message: str) -> None:
+    result = run("fit", orders / "old.csv", "-t", "late", "--kind", kind, "-o", tmp_path / "m", "--quiet", *QUICK)
+    assert result.exit_code == 1
+    assert message in result.stderr or "'DE'" in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_kinds_are_for_columns_with_names(tmp_path: Path, run: Run) -> None:
+    np.savez(tmp_path / "d.npz", X=np.eye(4), y=[0, 1, 0, 1])
+    result = run("fit", tmp_path / "d.npz", "--kind", "a=category", "-o", tmp_path / "m", "--quiet")
+    assert_refused(result, "has no columns with names")
+    result = run(
+        "fit", tmp_path / "d.npz", "--kind", "a=category", "--checkpoint", "c", "-o", tmp_path / "m", "--quiet"
+    )
+    assert_refused(result, "--kind and --checkpoint exclude each other")
+
+
+def test_search_of_a_mixed_table(orders: Path, run: Run, tmp_path: Path) -> None:
+    options = ("--particles", "2", "--rejuvenation", "0", "--test", orders / "new.csv", "--drop", "plz")
+    result = run("search", orders / "old.csv", "-t", "late", *options, "--report", tmp_path / "r", "--json")
+    assert result.exit_code == 0, result.stderr
+    assert "categories: country" in result.stderr

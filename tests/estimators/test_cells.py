@@ -1,0 +1,138 @@
+"""How cells are read: numbers, dates and gaps as people write them, and what is said of those that are none."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sureshot.cli.reading import KINDS as KINDS_OF_COMMANDS
+from sureshot.estimators.cells import KINDS, CellError, as_days, as_numbers, as_texts, gaps_of, kind_of
+
+NAN = float("nan")
+DAY = 18292.0  # 2020-01-31
+
+
+def series(cells: Any) -> pd.Series:
+    return pd.Series(cells, name="x")
+
+
+def test_commands_know_the_kinds() -> None:
+    assert KINDS_OF_COMMANDS == KINDS
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["1,234.50", "$12", "12 %", " "], [1234.5, 12, 12, NAN]),
+        (["€ 1.234,50", "3,5", "1.234", "?"], [1234.5, 3.5, 1234, NAN]),
+        (["-$5", "+3", "−4", "CHF 1'000"], [-5, 3, -4, 1000]),
+        (["1 234 567", "12"], [1234567, 12]),
+        (["1e5", ".5", "5.", "n/a"], [1e5, 0.5, 5, NAN]),
+        ([True, False, None], [1, 0, NAN]),
+        ([Decimal("1.5"), 2, "3"], [1.5, 2, 3]),
+        (pd.array([1, None], dtype="Int64"), [1, NAN]),
+        (pd.array([True, None], dtype="boolean"), [1, NAN]),
+        (pd.to_timedelta([12, None], unit="h"), [0.5, NAN]),
+        ([datetime.timedelta(days=2), None], [2, NAN]),
+    ],
+)
+def test_numbers_as_people_write_them(cells: Any, expected: list[float]) -> None:
+    kind, decimal = kind_of(series(cells))
+    assert kind == "number"
+    np.testing.assert_array_equal(as_numbers(series(cells), decimal), expected)
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["2020-01-31", "", "2020-01-31T12:00"], [DAY, NAN, DAY + 0.5]),
+        (["2020-01-31T12:00+02:00"], [DAY + 10 / 24]),
+        (["31.01.2020", "31.1.2020"], [DAY, DAY]),
+        (["01/31/2020", "02/01/2020"], [DAY, DAY + 1]),
+        (["31/01/2020", "01/02/2020"], [DAY, DAY + 1]),
+        (["Jan 31, 2020", "1 Feb 2020"][:1], [DAY]),
+        (["10:30", "23:00"], [10.5 / 24, 23 / 24]),
+        ([datetime.time(12), None], [0.5, NAN]),
+        ([datetime.date(2020, 1, 31), pd.NaT], [DAY, NAN]),
+        (pd.to_datetime(["2020-01-31", None]), [DAY, NAN]),
+        (pd.to_datetime(["2020-01-31"]).tz_localize("Europe/Berlin"), [DAY - 1 / 24]),
+        (pd.period_range("2020-02", periods=1, freq="M"), [DAY + 1]),
+        (["9999-12-31", "0001-01-01"], [2932896, -719162]),
+    ],
+)
+def test_dates_as_people_write_them(cells: Any, expected: list[float]) -> None:
+    kind, form = kind_of(series(cells))
+    assert kind == "date"
+    np.testing.assert_allclose(as_days(series(cells), form), expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["red", "blue"],
+        ["yes", "no"],
+        [1, "a", 2.5, None],
+        ["10 20", "3"],
+        ["e5", "1e5"],
+        ["1", "2", "4+"],
+        ["555-1234"],
+    ],
+)
+def test_what_is_left_are_categories(cells: list[Any]) -> None:
+    assert kind_of(series(cells)) == ("category", "")
+
+
+def test_numbers_of_one_value_have_one_text() -> None:
+    assert as_texts(series([3.0, 2.5, None])).tolist() == ["3", "2.5", None]
+    assert as_texts(series([3, 2])).tolist() == ["3", "2"]
+    assert as_texts(series([" a ", "NA", 3])).tolist() == ["a", None, "3"]
+    assert as_texts(series(pd.Categorical([1, None]))).tolist() == ["1", None]
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        (
+            [f"2020-01-{d:02d}" for d in range(1, 8)] + ["soon"],
+            "'soon' in row 7, counted from 0, is no date such as 2025",
+        ),
+        ([str(n) for n in range(60)] + ["x1"], "'x1' in row 60, counted from 0, is no number"),
+        (["1e999", "2"], "infinity in row 0"),
+        ([b"a"], "bytes in row 0.*decode"),
+        ([{}, 1], "dict in row 0"),
+        ([1 + 2j], "complex128"),
+        (pd.interval_range(0, 2), "interval"),
+    ],
+)
+def test_an_odd_cell_is_named(cells: Any, message: str) -> None:
+    def read() -> None:
+        as_numbers(series(cells), kind_of(series(cells))[1])
+
+    with pytest.raises(CellError, match=message):
+        read()
+
+
+def test_rows_have_the_names_that_they_have_in_the_frame() -> None:
+    with pytest.raises(CellError, match="'b' in row 11"):
+        as_numbers(pd.Series(["1", "b"], index=[10, 11], name="x"))
+
+
+@given(st.lists(st.one_of(st.none(), st.text(max_size=8), st.integers(), st.floats(), st.dates(), st.booleans())))
+def test_any_column_is_read_or_refused_in_a_line(cells: list[Any]) -> None:
+    column, said = pd.Series(cells, dtype=object, name="x"), ""
+    try:
+        kind, way = kind_of(column)
+        if kind in ("number", "date"):
+            found = (as_numbers if kind == "number" else as_days)(column, way)
+            np.testing.assert_array_equal(np.isnan(found), gaps_of(column))
+    except CellError as error:
+        said = str(error)
+    assert "\n" not in said
+    assert [text is None for text in as_texts(column)] == gaps_of(column).tolist()

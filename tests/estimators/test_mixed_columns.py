@@ -1,0 +1,277 @@
+"""DataFrames of text, dates and gaps: what becomes of each column, in every estimator and in its model file."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+from sureshot import FewShotClassifier, GPClassifier, KernelSearchClassifier, TreeGPClassifier
+from sureshot.estimators.cells import CellError
+from sureshot.estimators.mixed_columns import ColumnEncoder, _median
+from sureshot.persistence import ArtifactError, load_artifact, save_artifact
+
+N = 60
+QUICK = [
+    GPClassifier("rbf", "softmax", objective=None),
+    FewShotClassifier(),
+    TreeGPClassifier(),
+    KernelSearchClassifier(2, n_rejuvenation=0),
+]
+
+
+def mixed(n: int = N, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
+    """Labels that a category, a number with gaps and a date say in part."""
+    generator = np.random.default_rng(seed)
+    y = np.arange(n) % 2
+    size = generator.normal(size=n) + y
+    frame = pd.DataFrame(
+        {
+            "colour": np.where(y == 1, "red", np.where(generator.random(n) < 0.5, "blue", "green")).astype(object),
+            "price": [f"${1000 * value:,.2f}" for value in size],
+            "seen": pd.Timestamp("2025-01-01") + pd.to_timedelta(generator.integers(0, 60, n), unit="D"),
+            "size": np.where(np.arange(n) % 7 == 0, np.nan, size),
+            "new": generator.random(n) < 0.5,
+        }
+    )
+    frame.loc[3, "colour"] = None
+    return frame, np.array(["no", "yes"])[y]
+
+
+def encoder(frame: pd.DataFrame, weight: Any = None, **kinds: str) -> ColumnEncoder:
+    return ColumnEncoder.learnt(frame, kinds, np.ones(len(frame)) if weight is None else np.asarray(weight, float))
+
+
+def test_each_kind_becomes_what_is_said() -> None:
+    found = encoder(mixed()[0])
+    assert found.names == (
+        *("colour=blue", "colour=green", "colour=red", "colour is missing", "price"),
+        *("seen in days", "seen, sine of the week", "seen, cosine of the week", "size", "size is missing", "new"),
+    )
+    assert found.sources.tolist() == [0, 0, 0, 0, 1, 2, 2, 2, 3, 3, 4]
+    assert found.kinds == {"colour": "category", "price": "number", "seen": "date", "size": "number", "new": "number"}
+    assert str(found) == (
+        "3 of 5 columns are numbers; categories: colour; dates: seen; gaps are the median, and marked: size"
+    )
+
+
+def test_gaps_are_the_median_and_marked_where_they_were() -> None:
+    found = encoder(pd.DataFrame({"a": [1.0, 2, 9, np.nan], "b": [1.0, 2, 9, 4], "c": list("xyxy")}))
+    asked = pd.DataFrame({"a": [np.nan, 5], "b": [np.nan, 5], "c": ["x", None]})
+    # Of the category an unseen level is what the average row is, as it has no level of its own.
+    np.testing.assert_array_equal(found(asked), [[2, 1, 3, 0], [5, 0, 5, 0.5]])
+
+
+def test_rare_levels_are_one_which_unseen_ones_join() -> None:
+    cells = ["a"] * 500 + ["b"] * 490 + ["c"] * 9 + ["d"]
+    found = encoder(pd.DataFrame({"x": cells}))
+    assert found.names == ("x=a", "x=b", "x: others")
+    asked = pd.DataFrame({"x": ["a", "c", "d", "never", None]})
+    np.testing.assert_array_equal(found(asked), [[1, 0, 0], [0, 0, 1], [0, 0, 1], [0, 0, 1], [0, 0, 1]])
+    few = encoder(pd.DataFrame({"x": ["a", "b", "c"]}))
+    np.testing.assert_allclose(few(pd.DataFrame({"x": ["b", "never"]})), [[0, 1, 0], [1 / 3] * 3])
+
+
+def test_a_rare_gap_is_not_marked() -> None:
+    assert encoder(pd.DataFrame({"x": [np.nan, *range(1, 400)]})).names == ("x",)
+    assert encoder(pd.DataFrame({"x": [np.nan] * 4 + list(range(396))})).names == ("x", "x is missing")
+
+
+def test_very_many_names_are_left_out_with_a_warning() -> None:
+    n = 200_000
+    frame = pd.DataFrame({"name": np.char.add("n", np.arange(n).astype(str)), "x": np.arange(n) % 5})
+    with pytest.warns(UserWarning, match="nothing is learnt from name"):
+        assert encoder(frame).names == ("x",)
+
+
+def test_empty_columns_are_left_out_and_constant_ones_kept() -> None:
+    frame = pd.DataFrame({"gap": [None, None], "one": ["a", "a"], "x": [1, 2]})
+    with pytest.warns(UserWarning, match=r"gap \(they are empty\)"):
+        found = encoder(frame)
+    assert found.names == ("one=a", "x")
+    with pytest.raises(ValueError, match="no column is left to learn from: gap"):
+        encoder(frame[["gap"]])
+
+
+def test_cycles_where_the_rows_span_two() -> None:
+    def cycles(start: str, hours: int, n: int = 50) -> tuple[str, ...]:
+        moments = pd.Timestamp(start) + pd.to_timedelta(np.arange(n) * hours, unit="h")
+        (column,) = encoder(pd.DataFrame({"t": moments})).columns
+        return column.cycles  # type: ignore[attr-defined]
+
+    assert cycles("2025-01-01", 1) == ("day",)
+    assert cycles("2025-01-01", 24) == ("week",)
+    assert cycles("2025-01-01", 7) == ("day", "week")
+    assert cycles("2025-01-01", 24 * 20) == ("week", "year")
+    times = encoder(pd.DataFrame({"t": ["06:00", "18:00", None]}))
+    np.testing.assert_allclose(
+        times(pd.DataFrame({"t": ["06:00", "18:00", None]})),
+        [[0.25, 1, 0, 0], [0.75, -1, 0, 0], [0.5, 0, 0, 1]],
+        atol=1e-12,
+    )
+
+
+def test_weights_are_repeats() -> None:
+    frame, _ = mixed()
+    weight = np.random.default_rng(0).integers(0, 3, N)
+    repeated = frame.loc[np.repeat(frame.index, weight)]
+    assert encoder(frame[weight > 0], weight[weight > 0]) == encoder(repeated)
+    assert encoder(frame) == encoder(frame.sample(frac=1, random_state=0))
+    values = np.random.default_rng(1).normal(size=N)
+    assert _median(values, weight.astype(float)) == np.median(np.repeat(values, weight))
+
+
+def test_kinds_can_be_stated() -> None:
+    frame = pd.DataFrame({"zip": [8001, 8002, 8001], "day": ["20250101", "20250102", "20250103"], "x": [1, 2, 3]})
+    found = encoder(frame, zip="category", day="date", x="ignore")
+    assert found.names == ("zip=8002", "day in days")
+    with pytest.raises(ValueError, match=r"no column 'zap'.*did you mean 'zip'"):
+        encoder(frame, zap="category")
+
+
+def test_text_is_pieces_of_words() -> None:
+    frame = pd.DataFrame({"car": ["ford torino", "ford galaxie", "toyota corona", None], "x": [1, 2, 3, 4]})
+    found = encoder(frame, car="text")
+    assert str(found) == "1 of 2 columns are numbers; pieces of words: car"
+    ford, other, toyota, gap = found(frame)[:, :16]
+    assert ford @ other > ford @ toyota
+    np.testing.assert_allclose(np.linalg.norm([ford, other, toyota, gap], axis=1), [1, 1, 1, 0])
+    # What hashing gives is part of model files: it must not change.
+    np.testing.assert_allclose(
+        ford / np.abs(ford[ford != 0]).min(), [0, 0, 1, -1, 0, 0, 0, 2, 1, 0, 1, 0, -1, -1, 3, -1], atol=1e-12
+    )
+    assert ColumnEncoder.from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+@pytest.mark.parametrize("model", QUICK, ids=lambda model: type(model).__name__)
+def test_every_estimator_takes_them(model: Any, tmp_path: Path) -> None:
+    X, y = mixed()
+    fitted = clone(model).fit(X, y)
+    assert fitted.n_features_in_ == 5
+    assert fitted.feature_names_in_.tolist() == X.columns.tolist()
+    assert fitted.columns_["seen"] == "date"
+    p = fitted.predict_proba(X)
+    assert fitted.score(X, y) > 0.7
+    np.testing.assert_allclose(p[:7], fitted.predict_proba(X[:7]), rtol=1e-12)
+    fitted.save(tmp_path / "m.safetensors")
+    loaded = type(model).load(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(loaded.predict_proba(X), p)
+    assert loaded.columns == "auto"
+    fitted.partial_fit(X[:4], ["other"] * 4).forget(["other"])
+    with pytest.raises(ValueError, match="must be a DataFrame"):
+        loaded.predict(X.to_numpy())
+    with pytest.raises(ValueError, match="feature names"):
+        loaded.predict(X.rename(columns={"new": "old"}))
+    with pytest.raises(ValueError, match="'price': 'dear' in row 2"):
+        loaded.partial_fit(X.assign(price=["1", "2", "dear", *["3"] * (N - 3)]), y)
+    np.testing.assert_array_equal(loaded.predict_proba(X), p)
+
+
+@pytest.mark.parametrize("model", QUICK, ids=lambda model: type(model).__name__)
+def test_tables_of_numbers_and_arrays_have_no_encoder(model: Any) -> None:
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(20, 2)), columns=["a", "b"])
+    y = np.arange(20) % 2
+    fitted = clone(model).fit(X, y)
+    assert fitted._fitted.reader.encoder is None
+    assert not hasattr(fitted, "columns_")
+    np.testing.assert_array_equal(
+        fitted.predict_proba(X), clone(model).fit(X.to_numpy(), y).predict_proba(X.to_numpy())
+    )
+    with pytest.raises(ValueError, match=r"non-numeric columns \[a\] where only numbers"):
+        fitted.predict(X.assign(a="x"))
+    with pytest.raises(ValueError, match="kinds of a DataFrame's columns, but X is a ndarray"):
+        clone(model).set_params(columns={"a": "category"}).fit(X.to_numpy(), y)
+    with pytest.raises(ValueError, match=r"'categry'.*did you mean 'category'"):
+        clone(model).set_params(columns={"a": "categry"}).fit(X, y)
+    stated = clone(model).set_params(columns={"a": "number"}).fit(X, y)
+    assert np.isfinite(stated.predict_proba(X.assign(a=np.nan))).all()
+
+
+def test_columns_do_not_go_with_what_takes_no_columns(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="columns does not go with kernel='precomputed'"):
+        GPClassifier("precomputed", columns={"a": "number"}).fit(np.eye(2), [0, 1])
+    with pytest.raises(ValueError, match="columns does not go with a checkpoint"):
+        FewShotClassifier(tmp_path, columns={"a": "number"}).fit(np.eye(2), [0, 1])
+    with pytest.raises(ValueError, match="'auto' or a dict"):
+        GPClassifier(columns="all").fit(np.eye(2), [0, 1])
+    with pytest.raises(ValueError, match="more than one column is called a"):
+        GPClassifier().fit(pd.DataFrame([["x", 1], ["y", 2]], columns=["a", "a"]), [0, 1])
+
+
+def test_relevance_is_of_the_columns_that_were_given() -> None:
+    X, y = mixed(80)
+    model = GPClassifier("rbf", "softmax", relevance=True).fit(X, y)
+    found = model.feature_relevance_
+    assert found.shape == (5,)
+    member = model._fitted.heaviest.plan.scaling
+    assert member.relevance is not None
+    each = np.zeros(len(model._fitted.reader.encoder.names))
+    each[member.kept] = member.relevance
+    sources = model._fitted.reader.encoder.sources
+    np.testing.assert_allclose(found, [np.sqrt((each[sources == k] ** 2).mean()) for k in range(5)])
+
+
+def test_malformed_encoders_are_refused(tmp_path: Path) -> None:
+    X, y = mixed()
+    GPClassifier("rbf", "softmax", objective=None).fit(X, y).save(tmp_path / "m.safetensors")
+    artifact = load_artifact(tmp_path / "m.safetensors", "gp_classifier")
+    (number,) = [one for one in artifact.header["encoder"] if one["name"] == "size"]
+    for change in ({"median": None}, {"kind": "text"}, {"decimal": ";"}, {"marked": False}, {"more": 1}):
+        header = json.loads(json.dumps(artifact.header))
+        header["encoder"][3] = number | change
+        save_artifact(tmp_path / "n.safetensors", "gp_classifier", header, artifact.arrays)
+        with pytest.raises(ArtifactError, match="save the model again"):
+            GPClassifier.load(tmp_path / "n.safetensors")
+
+
+CELLS = {
+    "text": st.sampled_from(["a", "b", "c", " ", "NA", None]),
+    "names": st.text(max_size=6),
+    "number": st.one_of(st.none(), st.floats(-1e6, 1e6), st.integers(-9, 9)),
+    "money": st.one_of(st.none(), st.integers(-9999, 9999).map("${:,}".format)),
+    "day": st.one_of(st.none(), st.dates()),
+    "moment": st.datetimes().map(str),
+    "flag": st.sampled_from([True, False, None]),
+    "any": st.one_of(st.none(), st.booleans(), st.integers(0, 3), st.text(max_size=2)),
+}
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> pd.DataFrame:
+    """Up to four columns of random types."""
+    n, kinds = draw(st.integers(2, 12)), draw(st.lists(st.sampled_from(sorted(CELLS)), min_size=1, max_size=4))
+    columns = {f"{kind}{k}": draw(st.lists(CELLS[kind], min_size=n, max_size=n)) for k, kind in enumerate(kinds)}
+    return pd.DataFrame(columns)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(tables())
+def test_any_table_is_learnt_or_refused_in_a_line(X: pd.DataFrame) -> None:
+    y = np.arange(len(X)) % 2
+    model, said = FewShotClassifier(), ""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            model.fit(X, y)
+        except CellError as error:
+            said = str(error)
+    assert "\n" not in said
+    if said:
+        return
+    p = model.predict_proba(X)
+    np.testing.assert_allclose(p.sum(1), 1)
+    found = model._fitted.reader.encoder
+    if found is not None:
+        again = ColumnEncoder.from_json(json.loads(json.dumps(found.to_json())))
+        assert again == found
+        np.testing.assert_array_equal(again(X), found(X))
+        assert found(X).shape == (len(X), len(found.names))
+        assert np.isfinite(found(X)).all()
