@@ -49,7 +49,10 @@ _MODULES = {
     "smc-recovery": "smc_recovery",
     "defaults": "defaults",
     "unknowns": "unknowns",
+    "decisions": "decisions",
     "few-shot-defaults": "few_shot_defaults",
+    "what-to-label": "what_to_label",
+    "mixed-tables": "mixed_tables",
 }
 """Modules with one experiment, ``EXPERIMENT``."""
 

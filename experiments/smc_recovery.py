@@ -25,8 +25,9 @@ from experiments.campaigns.cells import FAILED, run_cells
 from experiments.campaigns.methods import MethodCell, Record, check_names, described, what_is_missing
 from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
 from experiments.smc_methods import OURS, Context, search
+from sureshot.estimators.search_settings import SearchSettings
 from sureshot.structure.canonical import canonical
-from sureshot.structure.grammar import Grammar, KernelPrior
+from sureshot.structure.grammar import KernelPrior
 from sureshot.structure.structure import SUM, Structure, joined
 
 NAME = "smc-recovery"
@@ -102,7 +103,7 @@ def run_cell(settings: SmcRecoveryConfig, cell: MethodCell, folder: Path, progre
     seed = int(cell.protocol["seed"])
     x, y = planted(PLANTED[cell.data], settings.rows, seed)
     free, kept = (search(Context(1, seed, settings.particles), structure).fit(x, y) for structure in (None, cell.data))
-    prior = KernelPrior(Grammar.preset(free.grammar), 1)
+    prior = KernelPrior(SearchSettings.checked(free.get_params()).grammar, 1)
     return {
         "posterior": [[mass, structure] for mass, structure in free.kernel_posterior_],
         "evidence": free.log_evidence_,

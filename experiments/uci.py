@@ -71,21 +71,22 @@ def load_uci(
 ) -> DataTable:
     """One of the small classification sets in the folder ``uci`` of the data root.
 
-    Rows are in the file's order, often sorted by class; missing cells are NaN, to be filled in inside the training
-    fold.
+    Rows are in the file's order, often sorted by class; text stays text, and missing cells are NaN, to be filled in
+    inside the training fold.
     """
     folder = data_root(root, f"uci/{name}.csv", _UCI_LAYOUT) / "uci"
     for suffix in (".csv", ".csv.gz"):
         if (folder / f"{name}{suffix}").is_file():
-            return load_table(folder / f"{name}{suffix}", "label", allow_missing=True)
+            return load_table(folder / f"{name}{suffix}", "label", mixed=True)
     known = sorted(path.name.split(".csv")[0] for path in folder.glob("*.csv*"))
     raise DataError(f"{folder} has no {name}.csv or {name}.csv.gz{near(name, known)}; {_UCI_LAYOUT}")
 
 
 def load(name: str, data_root: Path | None) -> tuple[np.ndarray, np.ndarray]:
-    """Features with their gaps as NaN, and labels."""
+    """Features with their gaps as NaN, text as a column of zeros and ones for each of its levels, and labels."""
     table = load_uci(name, data_root)
-    return np.asarray(table.X, dtype=np.float64), np.asarray(table.y).astype(str)
+    assert isinstance(table.X, pd.DataFrame)
+    return pd.get_dummies(table.X, dtype=float).to_numpy(), np.asarray(table.y).astype(str)
 
 
 def folds(x: np.ndarray, y: np.ndarray, settings: Settings) -> list[Split]:

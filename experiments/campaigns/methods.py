@@ -60,9 +60,13 @@ class MethodCell(Cell):
 
 
 def described(estimator: Any) -> dict[str, Any]:
-    """What an estimator is, as JSON values: its class and arguments that are not None, a grammar with its numbers."""
+    """What an estimator is, as JSON values: its class and arguments that are not None, a grammar with its numbers.
+
+    What it says while it works is not part of it.
+    """
     arguments = estimator.get_params(deep=False)
-    found = {name: repr(value) for name, value in arguments.items() if value is not None}
+    beside = {"verbose"} | ({"columns"} if arguments.get("columns") == "auto" else set())
+    found = {name: repr(value) for name, value in arguments.items() if value is not None and name not in beside}
     if isinstance(estimator, KernelSearchClassifier):
         settings = SearchSettings.checked(arguments)
         found["grammar"] = json.dumps(settings.grammar.to_json())
