@@ -8,7 +8,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-RUNS = ("README.md", "docs/few-shot.md", "docs/incremental.md", "docs/sessions.md", "docs/structure-discovery.md")
+RUNS = (
+    "README.md",
+    "docs/corrections.md",
+    "docs/decisions.md",
+    "docs/few-shot.md",
+    "docs/incremental.md",
+    "docs/mixed-tables.md",
+    "docs/model-files.md",
+    "docs/pipelines.md",
+    "docs/sessions.md",
+    "docs/structure-discovery.md",
+    "docs/what-to-label.md",
+)
 """Pages whose Python needs no files of the reader's; the blocks of a page share their names."""
 
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
