@@ -144,11 +144,11 @@ def calibrated_extra_trees() -> CalibratedClassifierCV:
     return CalibratedClassifierCV(ExtraTreesClassifier(500, random_state=0), method="sigmoid", cv=3, ensemble=False)
 
 
-def catboost() -> Any:
-    """CatBoost with its defaults, for the environment of benchmarks only."""
+def catboost(**options: Any) -> Any:
+    """CatBoost with its defaults but for these options, for the environment of benchmarks only."""
     from catboost import CatBoostClassifier  # type: ignore[import-not-found]
 
-    return CatBoostClassifier(random_seed=0, verbose=False, allow_writing_files=False, thread_count=1)
+    return CatBoostClassifier(random_seed=0, verbose=False, allow_writing_files=False, thread_count=1, **options)
 
 
 METHODS: dict[str, Callable[[], Any]] = {

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.impute import SimpleImputer
@@ -74,6 +74,20 @@ class AsText(AsCategories):
         return X.fillna(dict.fromkeys(_text(X), "missing"))
 
 
+class CatBoostOnText(ClassifierMixin, BaseEstimator):
+    """CatBoost that takes text for categories."""
+
+    def fit(self, X: pd.DataFrame, y: np.ndarray) -> CatBoostOnText:
+        """Learn from the frame as it is."""
+        self.model_ = catboost(cat_features=_text(X)).fit(X, y)
+        self.classes_ = self.model_.classes_
+        return self
+
+    def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
+        """Probabilities of the classes."""
+        return np.asarray(self.model_.predict_proba(X))
+
+
 def _text(X: pd.DataFrame) -> list[str]:
     return [str(name) for name in X if not pd.api.types.is_numeric_dtype(X[name])]
 
@@ -95,6 +109,7 @@ METHODS: dict[str, Callable[[], Any]] = {
         AsCategories(), HistGradientBoostingClassifier(categorical_features="from_dtype", random_state=0)
     ),
     f"{CATBOOST}, one-hot": lambda: one_hot(catboost()),
+    f"{CATBOOST}, categories": lambda: make_pipeline(AsText(), CatBoostOnText()),
 }
 INSTALLED = tuple(name for name in METHODS if not name.startswith(CATBOOST) or find_spec("catboost") is not None)
 

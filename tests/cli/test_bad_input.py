@@ -137,11 +137,11 @@ def test_columns_that_are_not_the_models(files: Path, iris: pd.DataFrame, tmp_pa
     renamed = iris.rename(columns={"petal_width": "width"})
     renamed.to_csv(tmp_path / "r.csv", index=False)
     result = run("predict", files / "iris.safetensors", tmp_path / "r.csv")
-    assert_refused(result, "missing: petal_width; unexpected: width")
+    assert_refused(result, "missing: petal_width (did you mean 'width'?); unexpected: width")
     assert "species" not in result.stderr
     for command in ("evaluate", "update"):
         result = run(command, files / "iris.safetensors", tmp_path / "r.csv", "-t", "species")
-        assert_refused(result, "missing: petal_width; unexpected: width")
+        assert_refused(result, "missing: petal_width (did you mean 'width'?); unexpected: width")
     np.savez(tmp_path / "narrow.npz", X=np.ones((2, 3)))
     assert_refused(run("predict", files / "iris.safetensors", tmp_path / "narrow.npz"), "3 columns, expected 4")
 
@@ -228,3 +228,28 @@ def test_rates_and_names_of_decisions(files: Path, run: Run) -> None:
     assert_refused(run(*predict, "--unknown", "other"), "add --reject 0.05")
     named = (*predict, "--target", "species", "--reject", "0.05", "--unknown")
     assert_refused(run(*named, "setosa"), "'setosa' is a class of the model")
+
+
+def test_a_model_is_not_written_under_the_ending_of_another_file(files: Path, run: Run, tmp_path: Path) -> None:
+    result = run("fit", files / "iris.csv", "-t", "species", "-o", tmp_path / "m.csv")
+    assert_refused(result, ".csv is the ending of other files")
+
+
+def test_a_table_in_the_place_of_the_model(files: Path, run: Run) -> None:
+    assert_refused(run("predict", files / "iris.csv", files / "iris.safetensors"), "the model comes first")
+
+
+def test_labels_that_hold_the_separator_of_sets(tmp_path: Path, run: Run) -> None:
+    rows = "".join(f"{k},{k % 5},{'a|b' if k % 2 else 'c'}\n" for k in range(20))
+    (tmp_path / "d.csv").write_text("x,z,label\n" + rows)
+    model = tmp_path / "m.safetensors"
+    assert run("fit", tmp_path / "d.csv", "-t", "label", "-o", model).exit_code == 0
+    assert_refused(run("predict", model, tmp_path / "d.csv", "--set", "0.9", "-q"), "'a|b' has in it: use --json")
+    assert run("predict", model, tmp_path / "d.csv", "--set", "0.9", "--json").exit_code == 0
+
+
+def test_a_checkpoint_that_is_not_there_comes_before_the_data(files: Path, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "text.csv").write_text("x,label\nred,a\nblue,b\n")
+    gone = tmp_path / "gone"
+    result = run("fit", tmp_path / "text.csv", "-t", "label", "--checkpoint", gone, "-o", tmp_path / "m.safetensors")
+    assert_refused(result, str(gone))

@@ -125,7 +125,10 @@ def test_what_cannot_be_is_one_line(named: Path, tmp_path: Path, run: Run) -> No
         (("--forget-classes", "setsa"), "cannot forget classes the model does not know: 'setsa'"),
         ((), "name a file of labelled rows to add, or what to forget"),
         (("--forget-rows", "f5", "-o", tmp_path / "x", "--in-place"), "exclude each other"),
-        ((tmp_path / "twice.csv", "-t", "species", "--id", "flower"), "2 names come again, the first is"),
+        (
+            (tmp_path / "twice.csv", "-t", "species", "--id", "flower"),
+            "names come again in 2 of its rows",
+        ),
         ((tmp_path / "hole.csv", "-t", "species", "--id", "flower"), "is to name rows and is empty in row 3"),
     ]:
         out = () if "--in-place" in arguments else ("-o", tmp_path / "new")

@@ -68,3 +68,20 @@ def test_an_interrupt_ends_cleanly_and_leaves_nothing(iris: pd.DataFrame, tmp_pa
     assert rest.endswith("interrupted\n")
     assert "Traceback" not in rest
     assert [path.name for path in tmp_path.iterdir()] == ["d.csv"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["predict", "iris.safetensors", "iris.csv", "--set", "abc"], "Invalid value for '--set'"),
+        (["predict", "iris.safetensors"], "Missing argument 'DATA'. `sureshot predict --help`"),
+        (["predct"], "did you mean 'predict'?"),
+    ],
+)
+def test_wrong_usage_is_one_line(files: Path, arguments: list[str], message: str) -> None:
+    result = subprocess.run([*SURESHOT, *arguments], cwd=files, capture_output=True, text=True)
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: ")
+    assert message.lower() in result.stderr.lower()
+    assert result.stderr.count("\n") == 1
+    assert result.stdout == ""

@@ -81,7 +81,7 @@ def test_standard_input_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
         table = load_table("-", "y")
         assert len(table.row_ids) == 2
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
-    with pytest.raises(DataError, match="- is empty"):
+    with pytest.raises(DataError, match="standard input is empty"):
         load_table("-", "y")
 
 
@@ -95,7 +95,7 @@ def test_names_of_rows(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no column 'Id'"):
         load_table(path, "y", row_id="Id")
     path.write_text("id,a,y\nk,1,u\nm,2,v\nk,2,v\n", encoding="utf-8")
-    with pytest.raises(DataError, match="1 names come again, the first is 'k' in row 2"):
+    with pytest.raises(DataError, match="names come again in 1 of its rows, the first is 'k' in row 2"):
         load_table(path, "y", row_id="id")
     path.write_text("id,a,y\nk,1,u\n,2,v\n", encoding="utf-8")
     with pytest.raises(DataError, match="'id' is to name rows and is empty in row 1"):

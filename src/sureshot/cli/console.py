@@ -19,10 +19,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from sureshot.cli.text_tables import text_tables
+from sureshot.cli.wording import as_options
 from sureshot.progress import ProgressLines, reported_to
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No notes and no progress on standard error.")]
+
+_UsageError: Any = typer.BadParameter.__base__  # of click, which typer carries along without a public name
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -83,12 +86,18 @@ def guarded(as_json: bool = False, quiet: bool = False, logs: Sequence[str] = ("
 
 
 def run_app(app: typer.Typer, name: str) -> None:
-    """Run a whole command line; an interrupt outside of a command's body, too, is one word and an exit status."""
+    """Run a whole command line; wrong usage is one line, and an interrupt outside of a command's body one word."""
     try:
-        app(prog_name=name)
+        sys.exit(app(prog_name=name, standalone_mode=False))
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         sys.exit(INTERRUPTED)
+    except _UsageError as error:
+        command = "sureshot" if error.ctx is None else error.ctx.command_path
+        if message := one_line(error.format_message()):  # none if help was shown in the place of a command
+            end = "" if message[-1] in ".?" else "."
+            sys.stderr.write(f"error: {message}{end} `{command} --help` lists arguments and options.\n")
+        sys.exit(error.exit_code)
 
 
 def fail(message: str, as_json: bool) -> None:
@@ -117,7 +126,7 @@ def note(message: str) -> None:
 def _describe(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return str(error) or type(error).__name__
+    return as_options(str(error)) or type(error).__name__
 
 
 def _warn_once() -> Callable[..., None]:
@@ -222,6 +231,14 @@ def check_output(path: Path, *inputs: Path) -> None:
             raise ValueError(f"{path} is also the input: name another file to write")
         if path.exists() and other.is_dir() and other.resolve() in path.resolve().parents:
             raise ValueError(f"{path} is a file of the input folder {other}: name another file to write")
+
+
+def check_model_output(path: Path, *inputs: Path) -> None:
+    """`check_output` of a model's file, which must not have the ending of another kind of file."""
+    check_output(path, *inputs)
+    from sureshot.persistence import check_target
+
+    check_target(path)
 
 
 def check_no_target(path: Path, target: str | None) -> None:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from sureshot.estimators.base import IncrementalClassifier
 
 
+SETTINGS_BYTES = 20_000  # about what a model's file has beside rows and variances
+
+
 def fit(
     data: options.LabelledData,
     output: options.ModelFile,
@@ -42,7 +45,7 @@ def fit(
 ) -> None:
     """Learn from labelled rows and save the model."""
     with console.guarded(as_json, quiet):
-        console.check_output(output, data)
+        console.check_model_output(output, data)
         console.check_folder(report)
         if checkpoint is not None or strategy is not None:
             if compact:
@@ -60,9 +63,13 @@ def fit(
                 kind="auto" if checkpoint is None or not kind else kind[0],
             )
         from sureshot.cli.model import taught_ids
-        from sureshot.cli.reading import Reading, remark, remark_on_columns
+        from sureshot.cli.reading import Reading, naming, remark, remark_on_columns
 
         how = Reading.of(separator, encoding, decimal, drop, row_id, kind)
+        if checkpoint is not None:
+            from sureshot.meta.training.checkpoint import load_checkpoint
+
+            load_checkpoint(checkpoint)  # what is wrong with it comes before what it needs
         with console.progress(f"reading {data}", quiet):
             table = read_labelled(data, target, checkpoint, how)
         remark(data, table)
@@ -93,11 +100,16 @@ def fit(
                 columns=kinds,
             )
         start = time.perf_counter()
-        with console.progress(f"fitting {len(table.y)} rows", quiet):
+        with console.progress(f"fitting {len(table.y)} rows", quiet), naming(data):
             model.fit(table.X, table.y, row_id=taught_ids(model, table, how))
         seconds = time.perf_counter() - start
         remark_on_columns(data, model)
         model.save(output, compact)
+        if compact and output.stat().st_size > model._fitted.rows.x.nbytes + SETTINGS_BYTES:
+            console.note(
+                f"{output}: the variances that a compact model keeps take more than the labelled rows that it leaves "
+                "out; without --compact the file would be smaller"
+            )
         summary: dict[str, Any] = {
             "model": str(output),
             "model_bytes": output.stat().st_size,

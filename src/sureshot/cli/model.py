@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from sureshot.cli.console import check_no_target, note
-from sureshot.cli.reading import AS_TEXT, Reading
+from sureshot.cli.reading import AS_TEXT, Reading, naming
 from sureshot.data import DataTable
 from sureshot.data.checks import listed, near
 from sureshot.data.image_tables import is_image_source, load_image_table
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from sureshot.estimators.base import IncrementalClassifier
 
 
+TABLES = (".csv", ".parquet", ".npz", ".gz")
+
+
 def load_model(path: Path) -> IncrementalClassifier:
     """The saved classifier."""
     if path.is_dir():
@@ -28,6 +31,8 @@ def load_model(path: Path) -> IncrementalClassifier:
     if not path.exists():
         beside = [p.name for p in path.parent.glob("*.safetensors")] if path.parent.is_dir() else []
         raise ValueError(f"{path} does not exist{near(path.name, beside)}: write a model with `sureshot fit`")
+    if path.suffix.lower() in TABLES:
+        raise ValueError(f"{path} is a table, and the model comes first: sureshot COMMAND MODEL DATA")
     from sureshot.estimators.saved import load_classifier
 
     return load_classifier(path)
@@ -84,7 +89,8 @@ def read_for_model(
             hint = " (a column of labels can be named with --target)"
         raise DataError(f"{path} has {X.shape[1]} feature columns, the model wants {model.n_features_in_}{hint}")
     if kinds:
-        model._kept(model._fitted, X)  # a cell that is none of its column is an error before anything is written
+        with naming(path):  # a cell that is none of its column is an error before anything is written
+            model._kept(model._fitted, X)
     return table._replace(X=X)
 
 

@@ -57,6 +57,8 @@ def predict(
         with console.progress(f"reading {data}", quiet):
             table = read_for_model(classifier, data, target, how, with_labels=False)
             wanted = Wanted.of(classifier, proba, top, outlier, reject, unknown, coverage)
+            if coverage is not None and not as_json:
+                _check_separable(wanted.labels)
             beside = columns_beside(data, how, wanted.columns) if join else None
         with console.progress(f"predicting {len(table.row_ids)} rows", quiet) as update:
             pieces = _predictions(classifier, table, wanted, update)
@@ -132,6 +134,13 @@ def _check_decisions(reject: float | None, unknown: str | None, coverage: float 
             check_share(name, value)
     if unknown is not None and reject is None:
         raise ValueError("--unknown names rows that --reject rejects: add --reject 0.05, or leave it out")
+
+
+def _check_separable(labels: list[Any]) -> None:
+    """Refuse sets of labels in one cell that could not be told apart there."""
+    for label in labels:
+        if SEPARATOR in str(label):
+            raise ValueError(f"--set parts labels by {SEPARATOR}, which {label!r} has in it: use --json")
 
 
 def _predictions(model: IncrementalClassifier, table: DataTable, wanted: Wanted, update: Any) -> Iterator[Piece]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from sureshot.data.delimited import ANY, TextFormat
 from sureshot.data.image_tables import is_image_source
 from sureshot.data.root import DataError
 from sureshot.data.tables import cells_as_written, names_rows
+from sureshot.estimators.cells import CellError
 
 if TYPE_CHECKING:
     from sureshot.estimators.base import IncrementalClassifier
@@ -110,6 +112,15 @@ def columns_beside(path: Path, how: Reading, written: Sequence[str]) -> pd.DataF
     if taken := [name for name in written if name in cells]:
         raise DataError(f"{path} has a column {taken[0]!r} already: rename it, or leave out --join")
     return cells
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Errors about cells of a table tell the file that it was read from."""
+    try:
+        yield
+    except CellError as error:
+        raise DataError(f"{path}: {error}") from None
 
 
 def take(X: Any, rows: np.ndarray) -> Any:

@@ -66,12 +66,12 @@ def search(
     """
     with console.guarded(as_json, quiet):
         if output is not None:
-            console.check_output(output, data)
+            console.check_model_output(output, data)
         console.check_folder(report)
         if batches is not None and batch_size is not None:
             raise ValueError("--batches and --batch-size exclude each other: either a column or a number divides rows")
         from sureshot.cli.model import taught_ids
-        from sureshot.cli.reading import Reading, remark, remark_on_columns
+        from sureshot.cli.reading import Reading, naming, remark, remark_on_columns
 
         how = Reading.of(separator, encoding, decimal, drop, row_id, kind)
         with console.progress(f"reading {data}", quiet):
@@ -102,7 +102,7 @@ def search(
         )
         ids = taught_ids(model, rows.table, how)
         start, stream = time.perf_counter(), list[BatchScores]()
-        with _watched(model, rows, quiet):
+        with _watched(model, rows, quiet), naming(data):
             for number, part in enumerate(rows.parts):
                 X, y = take(rows.table.X, part), rows.table.y[part]
                 named = None if ids is None else ids[part]

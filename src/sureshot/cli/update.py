@@ -43,8 +43,10 @@ def update(
         gone_rows, gone_classes = _listed(forget_rows), _listed(forget_classes)
         if data is None and not (gone_rows or gone_classes):
             raise ValueError("name a file of labelled rows to add, or what to forget (--forget-rows, --forget-classes)")
+        if output is not None and output.exists() and model.exists() and output.samefile(model):
+            raise ValueError(f"{model} stays as it is: to replace it, give --in-place, and no --output")
         if output is not None:
-            console.check_output(output, *([] if data is None else [data]))
+            console.check_model_output(output, *([] if data is None else [data]))
         from sureshot.cli.model import as_known, load_model, read_for_model, taught_ids
         from sureshot.cli.reading import Reading
         from sureshot.data.checks import listed

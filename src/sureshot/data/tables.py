@@ -171,9 +171,10 @@ def _open_text(path: Path, kind: str, wanted: TextFormat) -> tuple[str, TextForm
         data = gzip.decompress(data) if kind == ".csv.gz" else data
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{path} is not a whole gzip file ({error}): write or fetch it again") from None
-    text, found = read_text(data, "standard input" if path == STANDARD_INPUT else str(path), wanted)
+    source = "standard input" if path == STANDARD_INPUT else str(path)
+    text, found = read_text(data, source, wanted)
     if not text.strip():
-        raise DataError(f"{path} is empty")
+        raise DataError(f"{source} is empty")
     return text, found
 
 
@@ -259,8 +260,8 @@ def _row_ids(path: Path, column: pd.Series) -> np.ndarray:
     twice = column[column.duplicated()]
     if len(twice):
         raise DataError(
-            f"{path}: column {column.name!r} is to name rows, but {len(twice)} names come again, the first is "
-            f"{str(twice.iloc[0])[:40]!r} in row {int(twice.index[0])}, counted from 0: drop these rows"
+            f"{path}: column {column.name!r} is to name rows, but names come again in {len(twice)} of its rows, the "
+            f"first is {str(twice.iloc[0])[:40]!r} in row {int(twice.index[0])}, counted from 0: drop these rows"
         )
     return np.asarray(column)
 
@@ -332,7 +333,7 @@ def _check_same_columns(path: Path, present: Sequence[str], wanted: Sequence[str
         besides = f"; unexpected: {listed(unexpected)}" if unexpected else ""
         raise DataError(
             f"{path}: the columns differ from those that the model was fitted on ({len(wanted)}); "
-            f"missing: {listed(missing)}{besides}"
+            f"missing: {listed(missing)}{near(missing[0], unexpected)}{besides}"
         )
     if unexpected:
         _log.info("%s: ignored columns that the model does not know: %s", path, listed(unexpected))

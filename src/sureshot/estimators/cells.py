@@ -54,6 +54,10 @@ _MICROSECONDS = 86_400_000_000  # of a day
 
 
 class CellError(ValueError):
+    """A column that cannot be read."""
+
+
+class UnreadCell(CellError):
     """A cell that cannot be read as the column's kind."""
 
 
@@ -174,10 +178,9 @@ def _check_read(column: pd.Series, read: np.ndarray, what: str) -> None:
     if read.all():
         return
     cell = column.iloc[int(np.flatnonzero(~read)[0])]
-    name = str(column.name)
-    raise CellError(
+    raise UnreadCell(
         f"{named(column)}: {str(cell)[:40]!r} in {where(column, ~read)}, counted from 0, is {what}: correct it or "
-        f"leave it empty, or take the column as another kind (columns={{{name!r}: 'category'}}, --kind {name}=category)"
+        "leave it empty"
     )
 
 

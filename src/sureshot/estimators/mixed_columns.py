@@ -39,6 +39,7 @@ from sureshot.estimators.cells import (
     NUMBER,
     TEXT,
     CellError,
+    UnreadCell,
     as_days,
     as_numbers,
     as_texts,
@@ -52,6 +53,7 @@ RARE, ENOUGH = 0.01, 10
 PERIODS = {"day": 1.0, "week": 7.0, "year": 365.2425}
 """In days."""
 EMPTY, UNIQUE, ASKED = "they are empty", "nearly every row has a text of its own", "as asked"
+SCATTERED = "no level has a hundredth of the rows"
 
 
 def has_mixed_columns(frame: pd.DataFrame) -> bool:
@@ -149,7 +151,7 @@ class CategoryColumn(Column):
         order = sorted(np.flatnonzero(totals), key=lambda k: (-totals[k], levels[k] is None, levels[k]))
         kept = [k for k in order[:MOST_LEVELS] if totals[k] >= _enough(total)]
         if not any(levels[k] is not None for k in kept):
-            return IgnoredColumn(str(column.name), UNIQUE if len(found) else EMPTY)
+            return IgnoredColumn(str(column.name), SCATTERED if len(found) else EMPTY)
         kept = sorted(kept, key=lambda k: (levels[k] is None, levels[k]))
         shares = [float(totals[k] / total) for k in kept]
         rare = len(kept) < len(order)
@@ -288,7 +290,7 @@ class ColumnEncoder:
                 near_names = near(str(name), [str(label) for label in labels])
                 raise CellError(f"columns: X has no column {name!r}{near_names}; columns: {listed(labels)}")
         found = cls(tuple(_learnt(frame[label], kinds.get(label), weight) for label in labels))
-        left_out = [f"{names} ({why})" for why in (UNIQUE, EMPTY) if (names := found._left_out(why))]
+        left_out = [f"{names} ({why})" for why in (UNIQUE, SCATTERED, EMPTY) if (names := found._left_out(why))]
         if not found.names:
             what = f": {'; '.join(left_out)}" if left_out else ""
             raise CellError(f"no column is left to learn from{what}; a kind can be stated, such as 'text'")
@@ -360,7 +362,15 @@ _COLUMNS: dict[str, type[Any]] = {
 
 
 def _learnt(column: pd.Series, stated: str | None, weight: np.ndarray) -> Column:
-    kind, way = kind_of(column, stated)
+    try:
+        kind, way = kind_of(column, stated)
+        return _of_kind(column, kind, way, stated, weight)
+    except UnreadCell as error:
+        name = str(column.name)
+        raise CellError(f"{error}, or take the column as another kind (columns={{{name!r}: 'category'}})") from None
+
+
+def _of_kind(column: pd.Series, kind: str, way: str, stated: str | None, weight: np.ndarray) -> Column:
     if kind == IGNORE or gaps_of(column).all():
         return IgnoredColumn(str(column.name), ASKED if stated == IGNORE else EMPTY)
     if kind == TEXT:

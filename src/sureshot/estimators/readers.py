@@ -71,8 +71,10 @@ class TableReader(Reader):
             if self.kinds:
                 raise ValueError(f"columns states kinds of a DataFrame's columns, but X is a {type(X).__name__}.")
             return self
-        if not len(X) or not (self.kinds or has_mixed_columns(X)):
+        if not (self.kinds or has_mixed_columns(X)):
             return self
+        if not len(X):
+            raise ValueError(f"Found array with 0 sample(s) (shape={X.shape}) while a minimum of 1 is required.")
         weight = check_weights(sample_weight, X)
         return replace(self, encoder=ColumnEncoder.learnt(X[weight > 0], self.kinds, weight[weight > 0]))
 

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 
+from sureshot.data.checks import near
 from sureshot.estimators.conditioning import INFERENCE_NAMES
 from sureshot.estimators.memory import memory_budget
 from sureshot.kernels import KERNEL_NAMES, Expression
@@ -147,7 +148,8 @@ def check_jobs(jobs: Any) -> int | None:
 def check_choice(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
     """The value if it is allowed, else an error that lists what is."""
     if not isinstance(value, str | int | np.bool_ | NoneType) or value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(repr(item) for item in allowed)}; got {value!r}.")
+        hint = near(value, [name for name in allowed if isinstance(name, str)]) if isinstance(value, str) else ""
+        raise ValueError(f"{name} must be one of {', '.join(repr(item) for item in allowed)}; got {value!r}{hint}.")
     return value
 
 

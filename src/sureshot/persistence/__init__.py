@@ -1,6 +1,6 @@
 """Model files: safetensors with a JSON header, written whole or not at all; loading runs nothing."""
 
-from sureshot.persistence.artifact import Artifact, ArtifactError, load_artifact, save_artifact
+from sureshot.persistence.artifact import Artifact, ArtifactError, check_target, load_artifact, save_artifact
 from sureshot.persistence.checks import require, require_header
 from sureshot.persistence.labels import decode_labels, encode_labels
 from sureshot.persistence.whole import written_whole
@@ -8,6 +8,7 @@ from sureshot.persistence.whole import written_whole
 __all__ = [
     "Artifact",
     "ArtifactError",
+    "check_target",
     "decode_labels",
     "encode_labels",
     "load_artifact",

@@ -61,6 +61,21 @@ class Artifact:
     arrays: dict[str, np.ndarray]  # writable copies, in their stored dtypes
 
 
+def check_target(path: str | os.PathLike[str]) -> Path:
+    """The file that a model would be saved to, if one can be (`ArtifactError`)."""
+    target = Path(os.path.realpath(_path(path)))
+    if (ending := target.suffix.lower()) in OTHER_ENDINGS:
+        raise ArtifactError(
+            f"cannot save to {target}: {ending} is the ending of other files, and this would be a safetensors file; "
+            f"try {target.with_suffix('.safetensors').name}."
+        )
+    if os.path.isdir(target):
+        raise ArtifactError(f"cannot save to {target}: it is a folder; give the name of a file inside it.")
+    if not os.path.isdir(target.parent):
+        raise ArtifactError(f"cannot save to {target}: there is no folder {target.parent}; create it first.")
+    return target
+
+
 def save_artifact(
     path: str | os.PathLike[str],
     kind: str,  # what is being saved; `load_artifact` asks for it by this name
@@ -72,16 +87,7 @@ def save_artifact(
     A process killed on the way leaves the old file as it was. The same content gives the same bytes. Whatever keeps the
     file from being written is an `ArtifactError`.
     """
-    target = Path(os.path.realpath(_path(path)))
-    if (ending := target.suffix.lower()) in OTHER_ENDINGS:
-        raise ArtifactError(
-            f"cannot save to {target}: {ending} is the ending of other files, and this would be a safetensors file; "
-            f"try {target.with_suffix('.safetensors').name}."
-        )
-    if os.path.isdir(target):
-        raise ArtifactError(f"cannot save to {target}: it is a folder; give the name of a file inside it.")
-    if not os.path.isdir(target.parent):
-        raise ArtifactError(f"cannot save to {target}: there is no folder {target.parent}; create it first.")
+    target = check_target(path)
     stored = {_array_name(name): _storable(name, value) for name, value in arrays.items()}
     content: dict[str, Any] = {"kind": kind, "package_version": _package_version(), "header": dict(header)}
     try:
