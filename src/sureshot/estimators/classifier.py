@@ -22,8 +22,9 @@ from gpytorch.kernels import Kernel
 from sklearn.utils import Tags
 
 from sureshot.estimators.arguments import ByLabel, Labels, RandomState, Rows, Weights
-from sureshot.estimators.base import FittedAttribute, IncrementalClassifier
+from sureshot.estimators.base import IncrementalClassifier
 from sureshot.estimators.fitted import TrainingSet
+from sureshot.estimators.fitted_attribute import FittedAttribute
 from sureshot.estimators.gp_fitted import GPFitted, fit_members, update_members
 from sureshot.estimators.gp_format import GP_FORMAT
 from sureshot.estimators.mixed_columns import check_kinds

@@ -10,9 +10,10 @@ import numpy as np
 from torch import Tensor
 
 from sureshot.estimators.arguments import Labels, RandomState, Rows
-from sureshot.estimators.base import FittedAttribute, IncrementalClassifier
+from sureshot.estimators.base import IncrementalClassifier
 from sureshot.estimators.class_labels import class_numbers
 from sureshot.estimators.fitted import Fitted, TrainingSet
+from sureshot.estimators.fitted_attribute import FittedAttribute
 from sureshot.estimators.readers import Reader, TableReader
 from sureshot.estimators.row_ids import RowsAsTheyCame, part_of
 from sureshot.estimators.search_fitted import Callback, SearchFitted, SearchStep, first_fitted
