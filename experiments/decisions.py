@@ -136,8 +136,9 @@ def all_tasks(settings: Settings, data_root: Path | None, clinc: Clinc150 | None
         for seed in range(settings.seeds):
             yield table_task(DIGITS, digits.data, digits.target, seed, settings, per_class=20)
     for name in settings.tables:
+        x, y = load(name, data_root)
         for seed in range(settings.seeds):
-            yield table_task(name, *load(name, data_root), seed, settings)
+            yield table_task(name, x, y, seed, settings)
 
 
 def models_for(task: Task) -> dict[str, Callable[[], IncrementalClassifier]]:

@@ -33,17 +33,11 @@ from experiments.campaigns.methods import MethodCell, check_names, described
 from experiments.defaults_report import OURS, SINGLE, outcome_of
 from experiments.experiment import Experiment, Outcome, Progress, configure
 from experiments.peers import random_forest
-from experiments.uci import load
+from experiments.uci import TABLES, load
 from sureshot.demo.peers import logistic_regression
 from sureshot.estimators.classifier import GPClassifier
 
 NAME = "defaults"
-DATASETS = (
-    *("balance_scale", "breast_wisconsin", "credit_australian", "glass", "haberman", "heart_cleveland"),
-    *("heart_cleveland_5class", "heart_statlog", "ida_banana", "ida_breast_cancer", "ida_flare_solar", "ida_image"),
-    *("ida_splice", "ida_titanic", "ionosphere", "iris", "letter", "musk1", "optdigits", "pendigits"),
-    *("pima_diabetes", "satimage", "spambase", "wine", "zoo"),
-)
 CATBOOST = "CatBoost"
 _NOISE_COLUMNS, _WILD, _WRONG, _RARE = 50, 0.01, 0.2, 50
 _LARGE = {"train": 1000, "test": 2000}
@@ -174,7 +168,7 @@ class DefaultsConfig:
     Attributes
     ----------
     datasets, conditions, methods : tuple of str
-        Of `DATASETS`, `CONDITIONS` and `INSTALLED`.
+        Of `TABLES`, `CONDITIONS` and `INSTALLED`.
     seeds : tuple of int
         Each draws training and test rows, and the dirt.
     results, checkpoints : str
@@ -183,7 +177,7 @@ class DefaultsConfig:
         False makes the page from the results that are there, running nothing.
     """
 
-    datasets: tuple[str, ...] = DATASETS
+    datasets: tuple[str, ...] = TABLES
     conditions: tuple[str, ...] = tuple(CONDITIONS)
     methods: tuple[str, ...] = INSTALLED
     seeds: tuple[int, ...] = (0, 1, 2)
@@ -203,7 +197,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
 
 def campaign_cells(settings: DefaultsConfig) -> list[MethodCell]:
     """Set by set."""
-    check_names("data set", settings.datasets, DATASETS)
+    check_names("data set", settings.datasets, TABLES)
     check_names("condition", settings.conditions, tuple(CONDITIONS))
     check_names("method", settings.methods, INSTALLED)
     further = {"conditions": list(settings.conditions), "seeds": list(settings.seeds)}

@@ -25,6 +25,14 @@ from sureshot.estimators.classifier import GPClassifier
 OURS = "sureshot"
 OTHERS = ("scikit-learn GP", "SVM", "random forest", "logistic regression")
 
+TABLES = (
+    *("balance_scale", "breast_wisconsin", "credit_australian", "glass", "haberman", "heart_cleveland"),
+    *("heart_cleveland_5class", "heart_statlog", "ida_banana", "ida_breast_cancer", "ida_flare_solar", "ida_image"),
+    *("ida_splice", "ida_titanic", "ionosphere", "iris", "letter", "musk1", "optdigits", "pendigits"),
+    *("pima_diabetes", "satimage", "spambase", "wine", "zoo"),
+)
+"""Those that studies of many tables go over, less some."""
+
 _UCI_LAYOUT = (
     "expected CSV files with a header, the class in the column label and numbers in all others: most are sets of the "
     "UCI Machine Learning Repository (archive.ics.uci.edu)"
@@ -63,6 +71,11 @@ class Settings:
     gp_rows: int = 1000
     dirichlet: bool = True
     seed: int = 0
+
+
+def tables_but(*left_out: str) -> tuple[str, ...]:
+    """The others of `TABLES`."""
+    return tuple(name for name in TABLES if name not in left_out)
 
 
 def load_uci(

@@ -28,7 +28,7 @@ from sklearn.preprocessing import StandardScaler, normalize
 from experiments.batch_learners import quiet
 from experiments.clinc150 import few_shot_split
 from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
-from experiments.uci import load
+from experiments.uci import load, tables_but
 from sureshot.data.clinc150 import load_clinc150
 from sureshot.estimators.base import IncrementalClassifier
 from sureshot.estimators.classifier import GPClassifier
@@ -43,12 +43,6 @@ ESTIMATORS = (GPClassifier, FewShotClassifier, TreeGPClassifier)
 OURS = GPClassifier.__name__
 CLINC = "clinc150, 5 shots"
 DIGITS = "digits"
-DATASETS = (
-    *("balance_scale", "breast_wisconsin", "glass", "haberman", "heart_cleveland", "heart_cleveland_5class"),
-    *("heart_statlog", "ida_banana", "ida_breast_cancer", "ida_flare_solar", "ida_image", "ida_splice"),
-    *("ida_titanic", "ionosphere", "iris", "letter", "musk1", "optdigits", "pendigits", "pima_diabetes"),
-    *("satimage", "spambase", "wine", "zoo"),
-)
 FAR = {
     "10 deviations, a random direction": (10.0, False),
     "100 deviations, a random direction": (100.0, False),
@@ -81,7 +75,7 @@ class Settings:
         Draws classes and rows.
     """
 
-    datasets: tuple[str, ...] = DATASETS
+    datasets: tuple[str, ...] = tables_but("credit_australian")
     digits: bool = True
     clinc: int = 2
     left_out: int = 3
@@ -260,10 +254,12 @@ def _all_tasks(settings: Settings, data_root: Path | None) -> Iterator[Task]:
     if settings.digits:
         digits = load_digits()
         yield from tasks(DIGITS, digits.data, digits.target, settings)
-    for seed in range(settings.clinc):
-        split = few_shot_split(load_clinc150(data_root), _SHOTS, seed)
-        assert split.x_unknown is not None
-        yield Task(CLINC, split.x_train, split.y_train, split.x_test, split.x_unknown)
+    if settings.clinc:
+        clinc = load_clinc150(data_root)
+        for seed in range(settings.clinc):
+            split = few_shot_split(clinc, _SHOTS, seed)
+            assert split.x_unknown is not None
+            yield Task(CLINC, split.x_train, split.y_train, split.x_test, split.x_unknown)
 
 
 def _kinds(frame: pd.DataFrame) -> dict[str, pd.Series]:

@@ -193,7 +193,7 @@ def test_a_rows_answers_depend_on_that_row_alone(
     alone = [answers(model, row[None]) for row in together]
     shuffled = np.random.default_rng(1).permutation(len(together))
     whole, mixed = answers(model, together), answers(model, together[shuffled])
-    monkeypatch.setattr(base, "LARGEST_BLOCK", 3)
+    monkeypatch.setattr("sureshot.estimators.answers.LARGEST_BLOCK", 3)
     in_blocks = answers(model, together)
     for name, expected in whole.items():
         assert expected.dtype.kind not in "fc" or np.isfinite(expected).all(), name

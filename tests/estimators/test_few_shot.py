@@ -25,7 +25,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sureshot import FewShotClassifier, GPClassifier, TreeGPClassifier
 from sureshot.data import load_clinc150
 from sureshot.data.labelled import FewShotData, LabelledSet
-from sureshot.estimators import base
+from sureshot.estimators import answers, calibration
 from sureshot.meta.learners import LEARNER_NAMES, TaskKernel, make_learner
 from sureshot.meta.learners.registry import learns_base_classes
 from sureshot.meta.tasks import TaskRows
@@ -352,20 +352,20 @@ def test_calibrate_asks_for_the_moments_of_each_block_once(
 
     with monkeypatch.context() as patch:
         patch.setattr(TaskKernel, "cross", counted)
-        patch.setattr(base, "LARGEST_BLOCK", 15)
+        patch.setattr(answers, "LARGEST_BLOCK", 15)
         found = model.calibrate(X_test, y_test).temperature_
         assert asked == [15, 15, 10]
-        patch.setattr(base, "MAX_CACHED_MOMENTS", 0)  # then each temperature asks anew
+        patch.setattr(calibration, "MAX_CACHED_MOMENTS", 0)  # then each temperature asks anew
         assert model.calibrate(X_test, y_test).temperature_ == found
         assert len(asked) > 3 + 3 * 5
-        patch.setattr(base, "MAX_CACHED_MOMENTS", 1)
+        patch.setattr(calibration, "MAX_CACHED_MOMENTS", 1)
         asked.clear()
         assert model.calibrate(X_test, y_test).temperature_ == found
         assert asked.count(15) == asked.count(10) + 1  # the first block is kept, the others are not
 
     def objective(temperature: float) -> float:
         model._fitted = replace(model._fitted, temperature=temperature)
-        beforehand = 0.5 * (np.log(temperature) / base.SPREAD_OF_TEMPERATURES) ** 2
+        beforehand = 0.5 * (np.log(temperature) / calibration.SPREAD_OF_TEMPERATURES) ** 2
         return len(y_test) * log_loss(y_test, model.predict_proba(X_test)) + beforehand
 
     assert objective(found) < min(objective(found / 1.1), objective(found * 1.1))

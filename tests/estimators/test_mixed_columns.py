@@ -16,7 +16,8 @@ from sklearn.base import clone
 
 from sureshot import FewShotClassifier, GPClassifier, KernelSearchClassifier, TreeGPClassifier
 from sureshot.estimators.cells import CellError
-from sureshot.estimators.mixed_columns import ColumnEncoder, _median
+from sureshot.estimators.column_kinds import median_of
+from sureshot.estimators.mixed_columns import ColumnEncoder
 from sureshot.persistence import ArtifactError, load_artifact, save_artifact
 
 N = 60
@@ -126,7 +127,7 @@ def test_weights_are_repeats() -> None:
     assert encoder(frame[weight > 0], weight[weight > 0]) == encoder(repeated)
     assert encoder(frame) == encoder(frame.sample(frac=1, random_state=0))
     values = np.random.default_rng(1).normal(size=N)
-    assert _median(values, weight.astype(float)) == np.median(np.repeat(values, weight))
+    assert median_of(values, weight.astype(float)) == np.median(np.repeat(values, weight))
 
 
 def test_kinds_can_be_stated() -> None:

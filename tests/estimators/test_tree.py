@@ -12,7 +12,7 @@ import torch
 from sklearn.datasets import load_digits
 
 from sureshot import TreeGPClassifier
-from sureshot.estimators import TREE_PRESETS, base
+from sureshot.estimators import TREE_PRESETS, answers
 from sureshot.incremental.two_covariances import ClassSums, TwoCovariances
 from sureshot.persistence import ArtifactError, load_artifact, save_artifact
 
@@ -247,7 +247,7 @@ def test_malformed_files_are_refused(change: str, tmp_path: Path) -> None:
 def test_blocks_of_queries(monkeypatch: pytest.MonkeyPatch) -> None:
     model = fitted()
     whole = model.predict_topk(QUERIES, 3)
-    monkeypatch.setattr(base, "LARGEST_BLOCK", 4)
+    monkeypatch.setattr(answers, "LARGEST_BLOCK", 4)
     np.testing.assert_array_equal(model.predict_topk(QUERIES, 3).labels, whole.labels)
 
 

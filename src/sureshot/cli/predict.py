@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from sureshot.data import DataTable
-    from sureshot.estimators.base import IncrementalClassifier, TopClasses
+    from sureshot.estimators.answers import TopClasses
+    from sureshot.estimators.base import IncrementalClassifier
 
 SEPARATOR = "|"  # of the labels of a set
 CHUNK = 4096  # rows held with all their probabilities at once; predictions do not depend on it

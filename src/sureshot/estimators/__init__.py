@@ -1,6 +1,6 @@
 """Estimators with scikit-learn's contract: numpy, DataFrame or tensor in, numpy out."""
 
-from sureshot.estimators.base import LatentPrediction, TopClasses, Uncertainty
+from sureshot.estimators.answers import LatentPrediction, TopClasses, Uncertainty
 from sureshot.estimators.classifier import GPClassifier
 from sureshot.estimators.decisions import LabelSets
 from sureshot.estimators.few_shot import FewShotClassifier

@@ -8,8 +8,8 @@ Memory after fitting is ``O(N D + N R + C R)`` numbers for N distinct rows of D 
 C classes: the rows, their features and one weight vector for each class. No factor for each class is kept; variances
 recompute what they need. Mean field keeps its N C site precisions besides, Gibbs those of every chain.
 
-A fit goes one way: the base class checks, `plan` chooses, `gp_fitted` makes features and conditions, and the base class
-takes the result over.
+A fit goes one way: the base class checks, `plan` chooses, `gp_fitting` makes features and conditions, and the base
+class takes the result over.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from gpytorch.kernels import Kernel
 from sklearn.utils import Tags
 
 from sureshot.estimators.arguments import ByLabel, Labels, RandomState, Rows, Weights
-from sureshot.estimators.base import FittedAttribute, IncrementalClassifier
+from sureshot.estimators.base import IncrementalClassifier
 from sureshot.estimators.fitted import TrainingSet
-from sureshot.estimators.gp_fitted import GPFitted, fit_members, update_members
+from sureshot.estimators.fitted_attribute import FittedAttribute
+from sureshot.estimators.gp_fitted import GPFitted
+from sureshot.estimators.gp_fitting import fit_members, update_members
 from sureshot.estimators.gp_format import GP_FORMAT
 from sureshot.estimators.mixed_columns import check_kinds
 from sureshot.estimators.plan import choose_plans, keep_plan

@@ -26,7 +26,7 @@ from sureshot.likelihoods.sites import MeanFieldLikelihood
 _NEGLIGIBLE = 1e-10  # of the largest singular value of the features
 
 
-def training_features(posterior: Posterior) -> Tensor:
+def features_of(posterior: Posterior) -> Tensor:
     """Features of the labelled rows (N, R)."""
     inner = posterior.inner if isinstance(posterior, WithPriorClasses) else posterior
     assert isinstance(inner, WeightPosterior | OneVsEachWeightPosterior)

@@ -17,11 +17,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from sureshot.estimators.arguments import ByLabel, RandomState
-from sureshot.estimators.base import FittedAttribute, IncrementalClassifier
+from sureshot.estimators.base import IncrementalClassifier
 from sureshot.estimators.few_shot_fitted import FewShotFitted, condition_rows
 from sureshot.estimators.few_shot_format import FEW_SHOT_FORMAT
 from sureshot.estimators.few_shot_inputs import Encoder
 from sureshot.estimators.fitted import TrainingSet
+from sureshot.estimators.fitted_attribute import FittedAttribute
 from sureshot.estimators.mixed_columns import check_kinds
 from sureshot.estimators.readers import Reader, TableReader
 from sureshot.estimators.settings import device_for

@@ -124,6 +124,14 @@ class Fitted(Predictor):
         """Whether the labelled rows are there, which a compact model file does not hold."""
         return len(self.rows.y) > 0
 
+    def check_rows(self, method: str) -> None:
+        """Refuse a method that needs the labelled rows where they are not there."""
+        if not self.has_rows:
+            raise ValueError(
+                f"{method} needs the labelled rows, and this model was saved compact, without them: load the whole "
+                "model, or fit again."
+            )
+
     @property
     def queries_at_once(self) -> int:
         """How many queries keep the memory of an answer within bounds; any number where not said."""

@@ -4,41 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from sureshot.estimators import options
-from sureshot.estimators.conditioning import ONE_FACTOR, Conditioned, condition
-from sureshot.estimators.features import FeatureMap, explicit_features
-from sureshot.estimators.fitted import Fitted, TrainingSet
+from sureshot.estimators.fitted import Fitted
 from sureshot.estimators.gp_member import Member
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.left_out import shares
-from sureshot.estimators.memory import in_bytes, memory_budget
-from sureshot.estimators.nearby import weights_near
-from sureshot.estimators.plan import Plan
-from sureshot.estimators.posterior_arrays import pack_posterior
 from sureshot.estimators.precomputed import MatrixReader
-from sureshot.estimators.settings import Settings
-from sureshot.estimators.support import Support
-from sureshot.estimators.temperature import fit_rule, plug_in_temperatures
+from sureshot.estimators.row_ids import part_of
+from sureshot.estimators.temperature import log_probability
 from sureshot.estimators.threads import threads_for
 from sureshot.estimators.uncertainty import entropy
 from sureshot.estimators.validation import LabelledRows
-from sureshot.estimators.weight_space import roots_of, training_features, weight_space
-from sureshot.inference.inducing import kmeans_inducing
-from sureshot.kernels import Expression, feature_map
-from sureshot.likelihoods.softmax import Softmax
-from sureshot.progress import tracked
-
-EXACT_LIMIT = 1500  # rows up to which a kernel without explicit features is used exactly
-DEFAULT_INDUCING = 1000
-_SMALLEST_PROBABILITY = 1e-300
-_AT_ONCE = 2**14  # left-out rows whose probabilities are computed together
+from sureshot.kernels import Expression
 
 
 class EnsembleMember(NamedTuple):
@@ -108,13 +91,17 @@ class GPFitted(Fitted):
         return self._tempered(parts, temperature)
 
     def _tempered(self, parts: Iterable[Tensor], temperature: float) -> Tensor:
-        return torch.softmax(_log(self._average(parts)) / temperature, 1)
+        return torch.softmax(log_probability(self._average(parts)) / temperature, 1)
 
     @property
     def learnt(self) -> LabelledRows:
         """See `Fitted.learnt`: without those of classes whose weight is 0."""
-        rows, counted = self.rows, self.weight_of_class[self.rows.y] > 0
-        return LabelledRows(rows.x[counted], rows.y[counted], rows.weight[counted])
+        return part_of(self.rows, self._counted)
+
+    @property
+    def _counted(self) -> np.ndarray:
+        """Of the rows (N,) bool, those of classes whose weight is not 0."""
+        return self.weight_of_class[self.rows.y] > 0
 
     def outlier_scores_left_out(self) -> Tensor:
         """See `Fitted.outlier_scores_left_out`."""
@@ -175,8 +162,7 @@ class GPFitted(Fitted):
     @cached_property
     def duals(self) -> tuple[Tensor, ...]:
         """Of each member the coefficients (C, N) of the rows in its latents; 0 for rows of no weight."""
-        rows, n_classes = self.rows, len(self.classes)
-        counted = self.weight_of_class[rows.y] > 0
+        rows, n_classes, counted = self.rows, len(self.classes), self._counted
         totals = np.bincount(rows.y, rows.weight, minlength=n_classes)
         weight = rows.weight * self.weight_of_class[rows.y] / totals[rows.y]
         found = []
@@ -190,7 +176,7 @@ class GPFitted(Fitted):
 
     def row_shares(self, queries: Tensor, first: Tensor, second: Tensor) -> Tensor:
         """See `Fitted.row_shares`; as `latents`, those of an average are divided by the members' temperatures."""
-        counted = torch.from_numpy(self.weight_of_class[self.rows.y] > 0)
+        counted = torch.from_numpy(self._counted)
         found = queries.new_zeros(len(queries), len(counted))
         for member, dual in zip(self.members, self.duals, strict=True):
             scale = 1.0 if len(self.members) == 1 else member.plan.weight / member.plan.temperature
@@ -204,9 +190,7 @@ class GPFitted(Fitted):
         return not self.precomputed
 
     def _average(self, parts: Iterable[Tensor]) -> Tensor:
-        """By the members' weights."""
-        weighted = [member.plan.weight * part for member, part in zip(self.members, parts, strict=True)]
-        return torch.stack(weighted).sum(0) if len(weighted) > 1 else weighted[0]
+        return averaged(self.members, parts)
 
     @property
     def heaviest(self) -> Member:
@@ -245,200 +229,7 @@ class GPFitted(Fitted):
         return isinstance(self.reader, MatrixReader)
 
 
-def fit_members(
-    settings: Settings,
-    plans: Sequence[tuple[Plan, Support]],  # the heaviest first, each with the rows as its kernel sees them
-    rows: LabelledRows,  # the training set's, the weights of their classes multiplied in
-    training: TrainingSet,
-    calibrated_temperature: float | None = None,
-    known: GPFitted | None = None,  # of other rows, with the same plans: where to look for modes
-) -> GPFitted:
-    """The posteriors for the plans, and the temperatures that suit them."""
-    n_classes, tuned = len(training.classes), settings.objective is not None and calibrated_temperature is None
-    members, left_out = [], []
-    before = [None] * len(plans) if known is None else known.members
-    for (plan, support), of_other_rows in tracked(zip(plans, before, strict=True), "fitting", len(plans)):
-        near = None if of_other_rows is None or known is None else (of_other_rows, known.classes, training.classes)
-        member, probabilities = _fit_member(settings, plan, support, tuned, near)
-        members.append(member)
-        left_out.append(probabilities)
-    temperature, score = members[0].plan.temperature, members[0].plan.score
-    if len(members) > 1:
-        temperature, score = _of_average(members, left_out, support)
-    return GPFitted(
-        classes=training.classes,
-        columns=training.columns,
-        reader=training.reader,
-        rows=training.rows,
-        temperature=temperature if calibrated_temperature is None else calibrated_temperature,
-        calibrated=calibrated_temperature is not None,
-        log_evidence=members[0].log_evidence,
-        members=tuple(members),
-        score=score,
-        weight_of_class=np.bincount(rows.y, rows.weight, minlength=n_classes),
-        left_out=_left_out_scores(members, left_out, temperature, support) if calibrated_temperature is None else None,
-    )
-
-
-def update_members(
-    settings: Settings,
-    plans: Sequence[tuple[Plan, Support]],
-    rows: LabelledRows,
-    training: TrainingSet,
-    calibrated_temperature: float | None,
-    known: GPFitted,
-) -> GPFitted:
-    """As `fit_members`, for modes of a softmax put off: what is known of left-out rows, until it is asked for.
-
-    That is temperatures, scores and the evidence, which with many classes cost most of an update.
-    """
-    rest = partial(fit_members, settings, plans, rows, training, calibrated_temperature)
-    if not all(plan.model.inference in ONE_FACTOR for plan, _ in plans) or settings.precomputed:
-        return rest(known)
-    members = tuple(
-        _fit_member(settings, plan, support, False, (member, known.classes, training.classes), True)[0]
-        for (plan, support), member in zip(plans, known.members, strict=True)
-    )
-    return GPFitted(
-        classes=training.classes,
-        columns=training.columns,
-        reader=training.reader,
-        rows=training.rows,
-        temperature=known.temperature,
-        calibrated=known.calibrated,
-        log_evidence=float("nan"),
-        members=members,
-        score=float("nan"),
-        weight_of_class=np.bincount(rows.y, rows.weight, minlength=len(training.classes)),
-        rest=rest,
-    )
-
-
-def _fit_member(
-    settings: Settings,
-    plan: Plan,
-    support: Support,
-    tuned: bool,
-    near: tuple[Member, np.ndarray, np.ndarray] | None,  # as known of other rows, its classes, and those of the rows
-    only_mode: bool = False,  # what is known of left-out rows stays as it is
-) -> tuple[Member, Tensor | None]:
-    """A member, and its probabilities (C, N) of the rows if they are left out, where it knows them.
-
-    Relevance has been learnt from all rows: predictions of one that is left out would be flattered.
-    """
-    n_rows, width = support.x.shape
-    explicit = feature_map(plan.kernel, width)
-    finite = None if explicit is None else explicit.rank
-    inducing = options.use_inducing(settings.approximation, finite is not None, n_rows, EXACT_LIMIT)
-    most = settings.n_inducing or DEFAULT_INDUCING
-    _check_memory(settings, plan, support, most if inducing else finite or n_rows)
-    probabilities = None
-    with threads_for(n_rows):
-        if inducing:
-            features = FeatureMap(plan.kernel, _inducing_inputs(support, most))
-        elif explicit is not None:
-            features = explicit_features(plan.kernel, explicit, support.x)
-        else:
-            features = FeatureMap(plan.kernel, support.x)
-        roots = roots_of(features)
-        phi = training_features(features, support.x, roots)
-        conditioned = condition(
-            plan.model,
-            phi,
-            support.y,
-            support.n_classes,
-            support.weight,
-            settings.generator(),
-            only_means=plan.rule == "plug_in",
-            exact=True,
-            near=None if near is None else weights_near(*near, features, roots),
-            only_mode=only_mode,
-        )
-        if plan.rule == "plug_in" and tuned and not only_mode:
-            plan = _with_temperature(settings, plan, support, conditioned)
-        if conditioned.sites is not None and plan.scaling.relevance is None and not only_mode:
-            mean, variance = (part / plan.temperature**k for k, part in enumerate(conditioned.leave_one_out(), 1))
-            likelihood = plan.model.predictive_likelihood()
-            pieces = zip(mean.split(_AT_ONCE, 1), variance.split(_AT_ONCE, 1), strict=True)
-            predicted = [likelihood.predict(*piece, plan.rule)[: support.n_classes] for piece in pieces]
-            probabilities = torch.cat(predicted, 1)
-        kind, weights, arrays = pack_posterior(conditioned.posterior)
-        coefficients = aligned(weights if roots is None else weights @ roots.inverse.mT)
-        space = weight_space(kind, arrays, phi, coefficients, roots)
-    mean = aligned(arrays["prior_mean"])
-    evidence, trace = conditioned.log_evidence, conditioned.trace
-    return Member(plan, features, coefficients, mean, space, evidence, trace, settings.precomputed), probabilities
-
-
-def _of_average(members: Sequence[Member], left_out: Sequence[Tensor | None], support: Support) -> tuple[float, float]:
-    """Temperature and score of an average, by its probabilities of left-out labels where all members know theirs."""
-    known = [part for part in left_out if part is not None]
-    if len(known) < len(members):
-        return 1.0, sum(member.plan.weight * member.plan.score for member in members)
-    average = _log(_averaged(members, known))
-    temperatures, pointwise = plug_in_temperatures(Softmax(), average[None], support, 1.0)
-    total = float(support.usable.sum())
-    return float(temperatures[0]), float((support.usable * pointwise[0]).sum()) / total
-
-
-def _averaged(members: Sequence[Member], parts: Sequence[Tensor]) -> Tensor:
+def averaged(members: Sequence[Member], parts: Iterable[Tensor]) -> Tensor:
     """By the members' weights."""
-    return torch.stack([member.plan.weight * part for member, part in zip(members, parts, strict=True)]).sum(0)
-
-
-def _left_out_scores(
-    members: Sequence[Member], left_out: Sequence[Tensor | None], temperature: float, support: Support
-) -> LeftOutScores | None:
-    """Of rows by the posterior of all others, where every member knows what it says of them."""
-    known = [part for part in left_out if part is not None]
-    total = float(support.usable.sum())
-    if len(known) < len(members) or not total > 0:
-        return None
-    p = known[0] if len(known) == 1 else torch.softmax(_log(_averaged(members, known)) / temperature, 0)
-    p, share = p / p.sum(0), support.usable / total
-    right = (p.argmax(0) == support.y).to(share)
-    of_class = [torch.bincount(support.y, part, minlength=support.n_classes) for part in (share * right, share)]
-    recall = (of_class[0] / of_class[1])[of_class[1] > 0]
-    of_label = _log(p.gather(0, support.y[None])[0])
-    return LeftOutScores(float(share @ right), float(recall.mean()), -float(share @ of_label))
-
-
-def _with_temperature(settings: Settings, plan: Plan, support: Support, conditioned: Conditioned) -> Plan:
-    """The plan with the temperature that predicts left-out labels best, by the posterior of all rows.
-
-    Relevance has seen these labels, which makes for a smaller one: the temperature that was found without them is kept.
-    """
-    if conditioned.sites is None:
-        return plan
-    mean, variance = conditioned.leave_one_out()
-    default = options.starting_temperature(settings.kernel, support.x)
-    temperature, pointwise = fit_rule(plan.model.predictive_likelihood(), mean, variance, support, "plug_in", default)
-    usable = support.usable
-    total = float(usable.sum())
-    score = float((usable * pointwise).sum() / total) if total > 0 else plan.score
-    if plan.scaling.relevance is not None:
-        return replace(plan, temperature=max(temperature, plan.least_temperature))
-    return replace(plan, temperature=temperature, score=score)
-
-
-def _log(probabilities: Tensor) -> Tensor:
-    return probabilities.clamp_min(_SMALLEST_PROBABILITY).log()
-
-
-def _inducing_inputs(support: Support, most: int) -> Tensor:
-    """Of each class that has rows, `most` in all."""
-    n_present = int((torch.bincount(support.y) > 0).sum())
-    return kmeans_inducing(support.x, support.y, max(1, most // n_present))
-
-
-def _check_memory(settings: Settings, plan: Plan, support: Support, rank: int) -> None:
-    """Refuse before memory is taken, with the estimate and what to try; of so many features, or as many as rows."""
-    n_rows, n_classes = len(support.y), support.n_classes
-    rank = min(n_rows, rank)
-    needed, available = 8.0 * plan.model.entries(n_rows, rank, n_classes), memory_budget(settings.memory_limit)
-    if needed > available:
-        raise MemoryError(
-            f"fitting {n_rows} rows, {n_classes} classes and {rank} features would take about "
-            f"{in_bytes(needed)}, and {in_bytes(available)} may be used: try approximation='inducing' with a "
-            "smaller n_inducing, inference='laplace', fewer rows, or raise memory_limit."
-        )
+    weighted = [member.plan.weight * part for member, part in zip(members, parts, strict=True)]
+    return torch.stack(weighted).sum(0) if len(weighted) > 1 else weighted[0]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from sureshot.estimators.conditioning import ONE_FACTOR, Conditioned, condition, training_likelihood
-from sureshot.estimators.dual import dual_coefficients, training_features
+from sureshot.estimators.dual import dual_coefficients, features_of
 from sureshot.estimators.features import FeatureMap
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.left_out import by_folds
@@ -191,7 +191,7 @@ class Member:
     def row_shares(self, rows: Tensor, coefficients: Tensor) -> Tensor:
         """What labelled rows bring to latents of rows (Q, D), by coefficients (Q, N) for each of these."""
         cross = self.queries(self.values(rows)).cross
-        return coefficients * (cross.reshape(cross.shape[-2:]) @ training_features(self.posterior).mT)
+        return coefficients * (cross.reshape(cross.shape[-2:]) @ features_of(self.posterior).mT)
 
     @property
     def kernel(self) -> Expression:

@@ -10,13 +10,15 @@ import numpy as np
 from torch import Tensor
 
 from sureshot.estimators.arguments import Labels, RandomState, Rows
-from sureshot.estimators.base import FittedAttribute, IncrementalClassifier
+from sureshot.estimators.base import IncrementalClassifier
 from sureshot.estimators.class_labels import class_numbers
 from sureshot.estimators.fitted import Fitted, TrainingSet
+from sureshot.estimators.fitted_attribute import FittedAttribute
 from sureshot.estimators.readers import Reader, TableReader
 from sureshot.estimators.row_ids import RowsAsTheyCame, part_of
-from sureshot.estimators.search_fitted import Callback, SearchFitted, SearchStep, first_fitted
+from sureshot.estimators.search_fitted import Callback, SearchFitted, SearchStep
 from sureshot.estimators.search_format import SEARCH_FORMAT
+from sureshot.estimators.search_learning import after, compared, first_fitted, less
 from sureshot.estimators.search_settings import SearchSettings
 from sureshot.estimators.settings import check_jobs
 from sureshot.estimators.validation import check_targets, joined_rows
@@ -211,14 +213,14 @@ class KernelSearchClassifier(IncrementalClassifier):
         jobs, new = check_jobs(self.n_jobs), training.rows
         steps: tuple[SearchStep, ...] = ()
         if known is not None:
-            stays, kept, new = known.compared(training)
+            stays, kept, new = compared(known, training)
             if not known.waits:
                 if len(new.y):
                     n_old = len(known.rows.y)
-                    known = known.after(new, training.classes, self.callback, jobs)
+                    known = after(known, new, training.classes, self.callback, jobs)
                     stays = np.concatenate([stays, np.ones(len(known.rows.y) - n_old, dtype=bool)])
-                return known if stays.all() else known.less(stays, np.isin(known.classes, training.classes), jobs)
+                return known if stays.all() else less(known, stays, np.isin(known.classes, training.classes), jobs)
             seed, steps = known.seed, known.steps
             new = joined_rows(kept, new)
         first = replace(first_fitted(replace(training, rows=new), settings, seed), steps=steps)
-        return first.after(new, training.classes, self.callback, jobs)
+        return after(first, new, training.classes, self.callback, jobs)

@@ -18,6 +18,7 @@ import numpy as np
 
 from sureshot.estimators.fitted import Fitted
 from sureshot.estimators.layout import aligned
+from sureshot.estimators.validation import equal_rows
 from sureshot.kernels.distances import squared_distances
 
 CANDIDATES = 10
@@ -97,8 +98,6 @@ def _unlabelled(fitted: Fitted, pool: np.ndarray) -> np.ndarray:
     Of precomputed kernels nobody knows which rows are labelled.
     """
     known, pool = fitted.rows.x if fitted.has_distances else pool[:0], fitted.reader.as_learnt(pool)
-    both = np.ascontiguousarray(np.concatenate([known, pool])) + 0.0  # turns -0.0 into 0.0
-    as_bytes = both.view(np.dtype((np.void, both.dtype.itemsize * both.shape[1]))).ravel()
-    first = np.sort(np.unique(as_bytes, return_index=True)[1])
+    first = np.sort(np.unique(equal_rows(np.concatenate([known, pool])), return_index=True)[1])
     found: np.ndarray = first[first >= len(known)] - len(known)
     return found

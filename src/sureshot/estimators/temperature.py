@@ -19,6 +19,7 @@ from sureshot.likelihoods.softmax import Softmax
 # Standard deviation of the prior on the log temperature: about what the best temperatures of one-shot tasks show
 # (docs/results/one-shot-defaults.md).
 TEMPERATURE_SPREAD = 0.6
+_SMALLEST_PROBABILITY = 1e-300
 
 
 def fit_rule(
@@ -31,7 +32,7 @@ def fit_rule(
 ) -> tuple[float, Tensor]:
     """Temperature of a rule and the pointwise log probabilities (N,) at it."""
     if rule != "plug_in":
-        return 1.0, smoothed_score(likelihood.predict(mean, variance, rule).clamp_min(1e-300).log(), support)
+        return 1.0, smoothed_score(log_probability(likelihood.predict(mean, variance, rule)), support)
     temperatures, pointwise = plug_in_temperatures(likelihood, mean[None], support, default_temperature)
     return float(temperatures[0]), pointwise[0]
 
@@ -89,3 +90,8 @@ def smoothed_score(log_probability: Tensor, support: Support) -> Tensor:
     share = 1 / (1 + support.usable.sum())
     picked = log_probability.gather(-2, support.y.expand(*log_probability.shape[:-2], 1, -1)).squeeze(-2)
     return (1 - share) * picked + share * log_probability.mean(-2)
+
+
+def log_probability(probability: Tensor) -> Tensor:
+    """The logarithm; of 0 that of the smallest probability there is."""
+    return probability.clamp_min(_SMALLEST_PROBABILITY).log()

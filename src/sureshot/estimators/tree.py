@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from sureshot.estimators.answers import TopClasses
 from sureshot.estimators.arguments import Labels, RandomState, Rows, Weights
-from sureshot.estimators.base import FittedAttribute, IncrementalClassifier, TopClasses
+from sureshot.estimators.base import IncrementalClassifier
 from sureshot.estimators.fitted import Fitted, TrainingSet
+from sureshot.estimators.fitted_attribute import FittedAttribute
 from sureshot.estimators.readers import Reader, TableReader
 from sureshot.estimators.settings import check_count, device_for
 from sureshot.estimators.tree_fitted import TreeFitted, first_session, later_session

@@ -37,7 +37,7 @@ from sureshot.estimators.ranks import Ranks
 from sureshot.estimators.relevance import Relevance, can_be_learnt, is_gain, learn_relevance
 from sureshot.estimators.stacking import cross_fitted, most_members, row_folds, stacking_weights
 from sureshot.estimators.support import Support, tuning_subset
-from sureshot.estimators.temperature import fit_rule, plug_in_temperatures, smoothed_score
+from sureshot.estimators.temperature import fit_rule, log_probability, plug_in_temperatures, smoothed_score
 from sureshot.inference.label_regression import leave_one_out_path
 from sureshot.kernels import Expression, evaluate
 from sureshot.likelihoods.base import PredictiveRule
@@ -395,7 +395,7 @@ class Search:
             variance = self._by_rows([path.variance for path in paths])
             probabilities = likelihood.predict(latent, variance.unsqueeze(1).expand_as(latent), rule)
             temperatures = torch.ones_like(ratios)
-            pointwise = smoothed_score(probabilities.clamp_min(1e-300).log(), support)
+            pointwise = smoothed_score(log_probability(probabilities), support)
         log_prior = _log_normal(lengthscale, DEFAULT_LENGTHSCALE, LENGTHSCALE_SPREAD)
         values = (support.usable * pointwise).sum(-1) + log_prior
         best = int(values.argmax())

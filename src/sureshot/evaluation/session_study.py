@@ -20,9 +20,10 @@ from sureshot.evaluation.encoding import encoded_sessions
 from sureshot.evaluation.kept_evaluations import KeptEvaluations
 from sureshot.evaluation.methods import make_method
 from sureshot.evaluation.session_config import SessionsConfig
-from sureshot.evaluation.sessions import Progress, SessionsEvaluation, evaluate_sessions
+from sureshot.evaluation.sessions import SessionsEvaluation, evaluate_sessions
 from sureshot.incremental.session_data import load_sessions
 from sureshot.incremental.trained import TRAINED
+from sureshot.progress import Progress
 
 logger = logging.getLogger(__name__)
 

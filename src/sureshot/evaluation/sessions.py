@@ -10,7 +10,7 @@ threshold, no choice of a session.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -27,9 +27,7 @@ from sureshot.metrics import (
     performance_drop,
     summarise,
 )
-
-Progress = Callable[[str, float], None]
-"""``progress(what, fraction)``, from 0 to 1."""
+from sureshot.progress import Progress
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ to the same bits, in several processes if `torchrun` started them. Few-shot lear
 
 from sureshot.networks.distributed import Processes, processes
 from sureshot.networks.divergence import DivergedError
-from sureshot.networks.loop import LoopSettings, Progress, Trained, train
+from sureshot.networks.loop import LoopSettings, Trained, train
 from sureshot.networks.trainable import Scores, Trainable, differing_settings, milestones
+from sureshot.progress import Progress
 
 __all__ = [
     "DivergedError",

@@ -54,11 +54,9 @@ from sureshot.networks.seeds import generator_for
 from sureshot.networks.state import State, check_same, state_of
 from sureshot.networks.trainable import Trainable
 from sureshot.persistence import Artifact
+from sureshot.progress import Progress
 
 logger = logging.getLogger(__name__)
-
-Progress = Callable[[str, float], None]
-"""``progress(what, fraction)``, called as the work proceeds."""
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from sureshot.data.labelled import LabelledSet
 from sureshot.meta.episodes import EpisodeProtocol
 from sureshot.meta.evaluation.estimate import Estimate, Result, mean_over_tasks
 from sureshot.meta.evaluation.evaluate import Evaluation, evaluate
-from sureshot.meta.evaluation.passes import Progress
 from sureshot.meta.learners.base import Learner
+from sureshot.progress import Progress
 
 
 @dataclass(frozen=True)

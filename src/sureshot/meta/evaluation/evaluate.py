@@ -31,12 +31,13 @@ from sureshot.meta.evaluation.calibration import (
 )
 from sureshot.meta.evaluation.estimate import Result
 from sureshot.meta.evaluation.out_of_episode import OutOfEpisode, detect, outlier_scores
-from sureshot.meta.evaluation.passes import Adapted, Exam, Progress, device_of, task_inputs
+from sureshot.meta.evaluation.passes import Adapted, Exam, device_of, task_inputs
 from sureshot.meta.evaluation.robustness import Corrupted, Robustness, measure_robustness
 from sureshot.meta.evaluation.scores import TaskScores, join, score_tasks
 from sureshot.meta.evaluation.timing import AdaptationTime, measure_adaptation
 from sureshot.meta.learners.base import Learner
 from sureshot.networks.seeds import generator_for
+from sureshot.progress import Progress
 
 logger = logging.getLogger(__name__)
 

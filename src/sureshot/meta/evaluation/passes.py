@@ -27,8 +27,6 @@ from sureshot.meta.tasks import Tasks
 from sureshot.networks.backbones import as_inputs
 from sureshot.networks.seeds import generator_for
 
-Progress = Callable[[str, float], None]
-
 _TASKS_PER_DRAW = 250  # bounds the sampler's memory; constant, so that the first tasks are the same for any number
 _VALUES_PER_PASS = 4_000_000  # of latents' covariances over classes, before the learner's chains
 _MOST_TASKS = 100

@@ -18,10 +18,11 @@ from torch import Tensor
 from sureshot.data.corruptions import corrupt
 from sureshot.meta.evaluation.calibration import pooled_curve
 from sureshot.meta.evaluation.estimate import Estimate, Result, mean_over_queries, mean_over_tasks
-from sureshot.meta.evaluation.passes import Exam, Progress, device_of, task_inputs
+from sureshot.meta.evaluation.passes import Exam, device_of, task_inputs
 from sureshot.meta.evaluation.scores import TaskScores, join, score_tasks
 from sureshot.meta.learners.base import Learner
 from sureshot.networks.seeds import generator_for
+from sureshot.progress import Progress
 
 Corrupted = Literal["both", "query"]
 
