@@ -19,6 +19,7 @@ from sureshot.kernels import (
     Cosine,
     Expression,
     GammaExponential,
+    Interactions,
     Linear,
     Matern,
     Periodic,
@@ -73,6 +74,8 @@ CASES: dict[str, Expression] = {
     "(1.5 x RBF([0.5, 2.0])[1, 0])[0, 2, 3]": Columns((0, 2, 3), 1.5 * Columns((1, 0), RBF([0.5, 2.0]))),
     "2 x Additive(Matern(1.5, 0.8)) + 0.1": 2 * Additive(Matern(1.5, 0.8)) + 0.1,
     "Additive(RationalQuadratic(0.7, 1.2))[0, 2, 3]": Columns((0, 2, 3), Additive(RationalQuadratic(0.7, 1.2))),
+    "0.7 x Interactions(Matern(1.5, 0.8), 2.5)": 0.7 * Interactions(Matern(1.5, 0.8), 2.5),
+    "Interactions(RBF(0.7), 3)[0, 2, 3]": Columns((0, 2, 3), Interactions(RBF(0.7))),
     "UnitSphere(Matern(1.5, 0.8) + Linear(1), centred)": UnitSphere(Matern(1.5, 0.8) + Linear(), CENTER),
     "UnitSphere(Linear(0.5)[0, 1])[3, 2, 1]": Columns((3, 2, 1), UnitSphere(Columns((0, 1), Linear(0.5)))),
 }
@@ -298,7 +301,15 @@ def test_an_additive_kernel_is_the_mean_over_columns() -> None:
     _close(Additive(RBF(0.7))(x, wild), each[[0, 2, 3]].sum(0) / WIDTH)
 
 
+def test_interactions_are_products_over_columns() -> None:
+    x, z = _rows(40), _rows(5, seed=1)
+    each = torch.stack([RBF(0.7)(x[:, [d]], z[:, [d]]) for d in range(WIDTH)])
+    _close(Interactions(RBF(0.7), 2.5)(x, z), ((each - 1) * 2.5 / WIDTH).exp().prod(0))
+    _close(Interactions(RBF(0.7), 1e-6)(x, z), 1 + 1e-6 * (Additive(RBF(0.7))(x, z) - 1))
+
+
 @pytest.mark.parametrize("base", [Linear(), RBF([0.5, 0.7, 1.1, 2.0]), 2 * RBF()])
-def test_columns_by_themselves_need_one_length_scale(base: Expression) -> None:
-    with pytest.raises(ValueError, match="Additive takes a stationary leaf with one length-scale"):
-        Additive(base)
+@pytest.mark.parametrize("kind", [Additive, Interactions])
+def test_columns_by_themselves_need_one_length_scale(kind: type[Expression], base: Expression) -> None:
+    with pytest.raises(ValueError, match=f"{kind.__name__} takes a stationary leaf with one length-scale"):
+        kind(base)

@@ -3,6 +3,7 @@
 import math
 
 import gpytorch.kernels as gk
+import numpy as np
 import pytest
 import torch
 from sklearn.gaussian_process.kernels import RBF, Matern
@@ -27,6 +28,9 @@ def test_each_preset_is_its_formula() -> None:
         "matern52": torch.from_numpy(Matern(root, nu=2.5)(x.numpy(), z.numpy())),
         "additive_matern32": sum(
             torch.from_numpy(Matern(1.0, nu=1.5)(x[:, [d]].numpy(), z[:, [d]].numpy())) / 3 for d in range(3)
+        ),
+        "interactions_matern32": math.prod(
+            torch.from_numpy(np.exp(Matern(1.0, nu=1.5)(x[:, [d]].numpy(), z[:, [d]].numpy()) - 1)) for d in range(3)
         ),
         "unit_rbf": torch.from_numpy(RBF(1.0)(ux.numpy(), uz.numpy())),
         "unit_matern32": torch.from_numpy(Matern(1.0, nu=1.5)(ux.numpy(), uz.numpy())),

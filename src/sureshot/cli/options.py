@@ -12,8 +12,8 @@ from typing import Annotated
 import typer
 
 KERNELS = (
-    "auto, cosine, linear, rbf, matern12, matern32, matern52, polynomial1, polynomial2, additive_matern32, unit_rbf, "
-    "unit_matern32"
+    "auto, cosine, linear, rbf, matern12, matern32, matern52, polynomial1, polynomial2, additive_matern32, "
+    "interactions_matern32, unit_rbf, unit_matern32"
 )
 
 LabelledData = Annotated[

@@ -49,8 +49,8 @@ class GPClassifier(IncrementalClassifier):
     kernel : str, sureshot.kernels.Expression or gpytorch.kernels.Kernel, default="auto"
         "auto" compares RBF, linear, Matern-3/2 and Matern-1/2 on tables, and takes the centred cosine kernel for rows
         of unit length. By name: "cosine", "linear", "rbf", "matern12", "matern32", "matern52", "polynomial1",
-        "polynomial2", "additive_matern32", "unit_rbf", "unit_matern32", "precomputed" (X is the kernel matrix). A
-        kernel object keeps its parameters, and its overall scale is learned.
+        "polynomial2", "additive_matern32", "interactions_matern32", "unit_rbf", "unit_matern32", "precomputed" (X is
+        the kernel matrix). A kernel object keeps its parameters, and its overall scale is learned.
     likelihood : str, default="auto"
         "logistic" (two classes), "softmax", "one_vs_each", "logistic_softmax", "gaussian" (label regression). "auto"
         compares logistic or softmax with label regression.
@@ -75,7 +75,7 @@ class GPClassifier(IncrementalClassifier):
     ensemble : bool, default=True
         Average the best settings of the kernel families and likelihoods that "auto" compares, five at most, by what
         they say of left-out rows (stacking). With ``kernel="auto"`` tables of at most 64 columns have one more family,
-        a sum over single columns, and all families come on standardised columns and on normal scores of their ranks:
+        a product over columns, and all families come on standardised columns and on normal scores of their ranks:
         what is wild in one column does not spoil the others. Fewer than 50 rows can have eight members, more than 5000
         fewer than five, and from 12,501 rows on there is one. False chooses one setting, as is done for a named kernel,
         for rows of unit length and where no row can be left out.

@@ -24,8 +24,8 @@ from sureshot.kernels import (
 from sureshot.kernels.presets import LENGTHSCALE_NAMES, UNIT_SPHERE_NAMES
 from sureshot.likelihoods.base import PredictiveRule
 
-ADDITIVE = "additive_matern32"
-ADDITIVE_COLUMNS = 64  # at most: it takes so many times as long as the others
+INTERACTIONS = "interactions_matern32"
+INTERACTING_COLUMNS = 64  # at most: it takes so many times as long as the others
 RELEVANCE_KERNEL = "matern32"  # by which columns get length-scales of their own; smoother ones stop at poorer maxima
 # Temperature of the plug-in rule where every class has a single row and the output scale is the default: the
 # geometric mean of the best ones on one-shot tasks (docs/results/one-shot-defaults.md).
@@ -38,6 +38,7 @@ ONE_SHOT_TEMPERATURE = {
     "matern32": 0.35,
     "matern52": 0.4,
     "additive_matern32": 0.35,
+    "interactions_matern32": 0.35,
     "linear": 0.9,
     "polynomial1": 0.9,
 }
@@ -96,7 +97,8 @@ def families_for(
 
     Where columns were standardised by choice (`column_scale`, their standard deviations) and look as if they had one
     unit, like the pixels of an image, every named family is tried on columns that keep their relative sizes as well.
-    For an average of "auto" there is one more, of single columns, and all are tried on `ranks` if these are given.
+    For an average of "auto" there is one more, of columns that interact, and all are tried on `ranks` if these are
+    given.
     """
     if gram is not None:
         return (Family(lambda _: scaled(PrecomputedKernel(gram), 1.0), (1.0,), ONE_SHOT_TEMPERATURE_ELSEWHERE),)
@@ -109,8 +111,8 @@ def families_for(
     families = tuple(replace(named_family(name, x), per_column=name in by_column) for name in names)
     further: tuple[Family, ...] = ()
     if several:
-        if 1 < x.shape[1] <= ADDITIVE_COLUMNS and not is_unit_norm(x):
-            further = (named_family(ADDITIVE, x),)
+        if 1 < x.shape[1] <= INTERACTING_COLUMNS and not is_unit_norm(x):
+            further = (named_family(INTERACTIONS, x),)
         if ranks is not None:
             further += tuple(replace(family, ranks=ranks) for family in (*families, *further))
     if column_scale is None or not share_a_unit(column_scale):

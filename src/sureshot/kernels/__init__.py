@@ -1,8 +1,8 @@
 """Kernels as values: expressions that print as mathematics, evaluate in batches, and convert to and from GPyTorch.
 
 * `RBF`, `Matern`, `RationalQuadratic`, `GammaExponential`, `Periodic`, `Linear`, `CenteredLinear`, `Cosine`,
-  `Polynomial` and `Constant` are the leaves; ``+``, ``*``, `Scale`, `Columns`, `Additive` and `UnitSphere`
-  compose them.
+  `Polynomial` and `Constant` are the leaves; ``+``, ``*``, `Scale`, `Columns`, `Additive`, `Interactions` and
+  `UnitSphere` compose them.
 * `make_kernel` gives a preset (`KERNEL_NAMES`) as a GPyTorch kernel, `preset_kernel` as an expression; any GPyTorch
   kernel works wherever a kernel is accepted.
 * `evaluate` gives a kernel's matrix as a plain, exactly symmetric tensor, `describe` its formula.
@@ -11,7 +11,7 @@
   `kernel_from_config` do so for GPyTorch kernels, with their constraints.
 """
 
-from sureshot.kernels.compositions import Additive, Columns, Product, Scale, Sum, UnitSphere
+from sureshot.kernels.compositions import Additive, Columns, Interactions, Product, Scale, Sum, UnitSphere
 from sureshot.kernels.config import kernel_config, kernel_from_config, kernel_state, load_kernel_state
 from sureshot.kernels.dense import GPyTorchKernel, describe, evaluate
 from sureshot.kernels.expression import KINDS, Expression
@@ -22,6 +22,7 @@ from sureshot.kernels.gpytorch_kernels import (
     CosineKernel,
     FirstOrderAdditiveKernel,
     GammaExponentialKernel,
+    InteractionsKernel,
     ScaledPolynomialKernel,
     UnitSphereKernel,
 )
@@ -57,6 +58,8 @@ __all__ = [
     "GPyTorchKernel",
     "GammaExponential",
     "GammaExponentialKernel",
+    "Interactions",
+    "InteractionsKernel",
     "Linear",
     "Matern",
     "Periodic",

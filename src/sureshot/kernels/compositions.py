@@ -18,7 +18,7 @@ from torch import Tensor
 from sureshot.kernels import checks
 from sureshot.kernels.expression import Expression, kernel
 from sureshot.kernels.fields import part, parts, scalar, setting, vector
-from sureshot.kernels.gpytorch_kernels import FirstOrderAdditiveKernel, UnitSphereKernel
+from sureshot.kernels.gpytorch_kernels import FirstOrderAdditiveKernel, InteractionsKernel, UnitSphereKernel
 from sureshot.kernels.leaf import Stationary
 from sureshot.kernels.shared_rows import SharedRows
 from sureshot.kernels.unit_sphere import unit_rows
@@ -152,9 +152,7 @@ class Additive(Expression):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        base = self.base_kernel
-        if not isinstance(base, Stationary) or base.lengthscale.shape[-1] > 1:
-            raise ValueError(f"Additive takes a stationary leaf with one length-scale, as Matern(1.5) is; got {base}.")
+        _check_by_column(self)
 
     def values(self, x1: Tensor, x2: Tensor, paired: bool) -> Tensor:
         assert isinstance(self.base_kernel, Stationary)
@@ -174,6 +172,35 @@ class Additive(Expression):
         assert isinstance(self.base_kernel, Stationary)
         largest = torch.finfo(differences.dtype).max ** 0.5
         return self.base_kernel.of_squared_distance(differences.square().clamp_max(largest))
+
+
+@kernel({InteractionsKernel: ("base_kernel",)})
+class Interactions(Expression):
+    """``exp(order (a(x, x') - 1))`` of the `Additive` kernel ``a``: latents of columns that interact.
+
+    A product over columns, and a mixture of products of any number of them, which is Poisson with mean `order`: near
+    zero it is additive but for a constant. As there, a wild cell spoils the part of its own column only; what few
+    columns say together is learnt as well (Duvenaud, Nickisch & Rasmussen 2011, all orders).
+    """
+
+    base_kernel: Expression = part()
+    order: Tensor = scalar(default=3.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_by_column(self)
+
+    def values(self, x1: Tensor, x2: Tensor, paired: bool) -> Tensor:
+        order = self.order.unsqueeze(-1) if paired else self.order[..., None, None]
+        return ((Additive(self.base_kernel).values(x1, x2, paired) - 1) * order).exp()
+
+
+def _check_by_column(expression: Additive | Interactions) -> None:
+    base = expression.base_kernel
+    if not isinstance(base, Stationary) or base.lengthscale.shape[-1] > 1:
+        raise ValueError(
+            f"{type(expression).__name__} takes a stationary leaf with one length-scale, as Matern(1.5) is; got {base}."
+        )
 
 
 @kernel({UnitSphereKernel: ("base_kernel", "center")})

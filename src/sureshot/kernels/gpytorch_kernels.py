@@ -10,7 +10,7 @@ from typing import Any
 
 import gpytorch.kernels
 import torch
-from gpytorch.constraints import Interval
+from gpytorch.constraints import Interval, Positive
 from gpytorch.kernels import Kernel
 from linear_operator import to_dense
 from torch import Tensor
@@ -103,6 +103,36 @@ class FirstOrderAdditiveKernel(Kernel):
         """Kernel matrix (..., N, M), or with `diag` the values (..., N) of paired rows."""
         columns = zip(x1.split(1, -1), x2.split(1, -1), strict=True)
         return torch.stack([to_dense(self.base_kernel(a, b, diag=diag)) for a, b in columns]).mean(0)
+
+
+class InteractionsKernel(Kernel):
+    """``exp(order (sum_d k(x_d, x'_d) / D - 1))`` of a `base_kernel` of one column."""
+
+    def __init__(self, base_kernel: Kernel, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.additive = FirstOrderAdditiveKernel(base_kernel)
+        self.register_parameter("raw_order", torch.nn.Parameter(torch.zeros(*self.batch_shape, 1)))
+        self.register_constraint("raw_order", Positive())
+
+    @property
+    def base_kernel(self) -> Kernel:
+        """The kernel of a column."""
+        return self.additive.base_kernel
+
+    @property
+    def order(self) -> Tensor:
+        """How many columns interact in the mean (..., 1)."""
+        return self.raw_order_constraint.transform(self.raw_order)
+
+    @order.setter
+    def order(self, value: Tensor) -> None:
+        value = torch.as_tensor(value).to(self.raw_order)
+        self.initialize(raw_order=self.raw_order_constraint.inverse_transform(value))
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """Kernel matrix (..., N, M), or with `diag` the values (..., N) of paired rows."""
+        order = self.order if diag else self.order.unsqueeze(-1)
+        return ((self.additive.forward(x1, x2, diag=diag) - 1) * order).exp()
 
 
 class ScaledPolynomialKernel(Kernel):

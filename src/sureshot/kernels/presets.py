@@ -13,6 +13,7 @@ linear                             ``<x, x'> / D``                              
 rbf, matern12, matern32, matern52  stationary; length-scale starts at sqrt(D)                standardised
 polynomial1, polynomial2           ``(<x, x'> / D + offset)^power``                          standardised
 additive_matern32                  the mean over columns of kernels of one; starts at 1          standardised
+interactions_matern32              a product over columns of kernels of one; starts at 1         standardised
 unit_rbf, unit_matern32            stationary on unit-length rows; length-scale starts at 1      embeddings
 =================================  ==========================================================  ============
 
@@ -34,7 +35,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from sureshot.kernels.compositions import Additive, Scale, UnitSphere
+from sureshot.kernels.compositions import Additive, Interactions, Scale, UnitSphere
 from sureshot.kernels.expression import Expression
 from sureshot.kernels.leaf import Leaf
 from sureshot.kernels.leaves import RBF, Constant, Cosine, Linear, Matern, Polynomial
@@ -47,7 +48,7 @@ class Preset:
     leaf: type[Leaf]
     settings: Mapping[str, Any] = field(default_factory=dict)
     unit_sphere: bool = False
-    additive: bool = False  # of each column by itself
+    by_column: type[Additive | Interactions] | None = None  # what is made of it where it sees single columns
 
 
 PRESETS: dict[str, Preset] = {
@@ -59,7 +60,8 @@ PRESETS: dict[str, Preset] = {
     "matern52": Preset(Matern, {"nu": 2.5}),
     "polynomial1": Preset(Polynomial, {"power": 1}),
     "polynomial2": Preset(Polynomial, {"power": 2}),
-    "additive_matern32": Preset(Matern, {"nu": 1.5}, additive=True),
+    "additive_matern32": Preset(Matern, {"nu": 1.5}, by_column=Additive),
+    "interactions_matern32": Preset(Matern, {"nu": 1.5}, by_column=Interactions),
     "unit_rbf": Preset(RBF, unit_sphere=True),
     "unit_matern32": Preset(Matern, {"nu": 1.5}, unit_sphere=True),
 }
@@ -70,7 +72,7 @@ LENGTHSCALE_NAMES = tuple(name for name, preset in PRESETS.items() if "lengthsca
 
 def natural_lengthscale(name: str, n_features: int) -> float:
     """The length-scale a stationary preset starts at: 1 on the unit sphere and for single columns, else sqrt(D)."""
-    return 1.0 if name in UNIT_SPHERE_NAMES or PRESETS[name].additive else math.sqrt(n_features)
+    return 1.0 if name in UNIT_SPHERE_NAMES or PRESETS[name].by_column else math.sqrt(n_features)
 
 
 def preset_kernel(
@@ -98,7 +100,7 @@ def preset_kernel(
     if isinstance(n_features, bool) or not isinstance(n_features, int) or n_features < 1:
         raise ValueError(f"n_features must be an integer of at least 1, got {n_features!r}.")
     leaf, given = PRESETS[name].leaf, dict(PRESETS[name].settings)
-    if ard and (PRESETS[name].additive or not any(role.kind == "columns" for role in leaf.roles.values())):
+    if ard and (PRESETS[name].by_column or not any(role.kind == "columns" for role in leaf.roles.values())):
         raise ValueError(
             f"ard=True gives each feature its own length-scale, which the {name!r} kernel does not have: "
             'use ard=False, or "linear", "rbf" or a Matern kernel.'
@@ -126,8 +128,8 @@ def preset_kernel(
     base: Expression = leaf.natural(n_features, ard, batch_shape, **given)
     if PRESETS[name].unit_sphere:
         base = UnitSphere(base, center)
-    if PRESETS[name].additive:
-        base = Additive(base)
+    if by_column := PRESETS[name].by_column:
+        base = by_column(base)
     if constant and leaf is not Polynomial:
         base = base + Constant(torch.full(batch_shape, constant_weight, dtype=torch.float64))
     kernel = Scale(torch.full(batch_shape, outputscale, dtype=torch.float64), base)
