@@ -133,3 +133,15 @@ def test_what_is_no_switch_is_refused() -> None:
     X, y = load_iris(return_X_y=True)
     with pytest.raises(ValueError, match="ensemble must be one of True, False; got 'yes'"):
         GPClassifier(ensemble="yes").fit(X, y)  # type: ignore[arg-type]
+
+
+def test_interactions_learn_what_two_columns_say_together() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 6))
+    y = (X[:, 0] * X[:, 1] > 0).astype(int)
+    scores = {
+        name: GPClassifier(kernel=name).fit(X[:300], y[:300]).score(X[300:], y[300:])
+        for name in ("additive_matern32", "interactions_matern32")
+    }
+    assert scores["additive_matern32"] < 0.6
+    assert scores["interactions_matern32"] > 0.85

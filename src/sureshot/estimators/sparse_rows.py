@@ -87,6 +87,11 @@ class SpannedRows:
 
 def checked_sparse(name: str, X: Any, columns: Columns | None) -> tuple[scipy.sparse.csr_array, Columns]:
     """Rows (n, D) as a sparse matrix of finite numbers, dense ones too, or an error that says what is wrong."""
+    stored = np.asarray(getattr(X, "data", ())) if scipy.sparse.issparse(X) else np.empty(0)
+    if stored.dtype.kind == "f" and np.isnan(stored).any():
+        raise ValueError(
+            f"Input X contains NaN in {np.isnan(stored).sum()} cells: {name} takes sparse rows without gaps."
+        )
     checked, found = validated(name, X, columns, accept_sparse="csr", dtype=np.float64)
     return scipy.sparse.csr_array(checked), found
 
