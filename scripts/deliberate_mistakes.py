@@ -39,7 +39,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLES = Path(__file__).resolve().parent / "mistakes"
-COPIED = ("src", "experiments", "tests", "pyproject.toml")
+COPIED = ("src", "experiments", "tests", "conftest.py", "pyproject.toml")
 ENOUGH = 0.95
 SECONDS = 300.0
 """A selection of tests takes seconds; this is for one that a mistake keeps from ending."""
