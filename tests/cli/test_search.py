@@ -129,9 +129,9 @@ def test_three_classes_of_many_columns(files: Path, tmp_path: Path, run: Run) ->
     [
         (("--structure", "LINER"), "there is no leaf 'LINER' (did you mean 'LINEAR'?)"),
         (("--structure", "LINEAR +"), "ends where a kernel is expected"),
-        (("--jobs", "0"), "n_jobs must be None, a positive number of jobs"),
+        (("--jobs", "0"), "--jobs must be None, a positive number of jobs"),
         (("--schedule", "0"), "must be a positive integer; got 0"),
-        (("--schedule", "log"), "schedule must be one of 'logarithmic'"),
+        (("--schedule", "log"), "--schedule must be one of 'logarithmic'"),
         (("--schedule", "5,x"), "--schedule must be logarithmic, linear, once, or sizes as in 50,100; got '5,x'"),
         (("--grammar", "papre"), "no grammar 'papre' (did you mean 'paper'?)"),
         (("--batches", "days"), "no column 'days'"),

@@ -58,7 +58,7 @@ KERNELS: dict[str, Callable[[], Kernel]] = {
     **{
         f"{name}, ard": _preset(name, ard=True)
         for name in KERNEL_NAMES
-        if name != "cosine" and not name.startswith(("polynomial", "additive"))
+        if name != "cosine" and not name.startswith(("polynomial", "additive", "interactions"))
     },
     **{f"{name}, centred": _preset(name, center=_center()) for name in ("cosine", "unit_rbf", "unit_matern32")},
     **COMPOSED,
