@@ -302,3 +302,11 @@ def test_what_is_forgotten_leaves_no_trace_in_the_temperature() -> None:
     back = GPClassifier().fit(x, y, row_id=np.arange(90)).partial_fit(others, more, row_id=np.arange(100, 112))
     back = pickle.loads(pickle.dumps(back)).forget(rows=np.arange(100, 112))
     np.testing.assert_allclose(back.predict_proba(others), plain.predict_proba(others), atol=1e-6)
+
+
+@pytest.mark.parametrize("others", [0, 1, 2])
+def test_rows_of_one_class_and_few_others(others: int) -> None:
+    X = np.random.default_rng(0).normal(size=(120, 4))
+    y = np.r_[np.ones(others), np.zeros(120 - others)]
+    model = GPClassifier().partial_fit(X, y, classes=[0, 1])
+    assert np.isfinite(model.predict_proba(X)).all()

@@ -53,10 +53,11 @@ class Relevance:
 
 
 def can_be_learnt(support: Support) -> bool:
-    """Whether there are rows enough and columns to choose among; directions of unit length are no columns."""
+    """Whether there are classes to tell apart, rows enough and columns to choose among; directions are no columns."""
     n_columns = support.x.shape[1]
     n_rows = int((support.usable > 0).sum())
-    return 1 < n_columns <= MAX_COLUMNS and n_rows >= MIN_ROWS and not is_unit_norm(support.x)
+    several = len(support.y.unique()) > 1
+    return several and 1 < n_columns <= MAX_COLUMNS and n_rows >= MIN_ROWS and not is_unit_norm(support.x)
 
 
 def learn_relevance(
@@ -131,9 +132,13 @@ def _residuals(support: Support, kernel: Expression, point: Tensor) -> tuple[Ten
 
 
 def _density(residual: Tensor, variance: Tensor, usable: Tensor) -> Tensor:
-    """Of normal residuals (C, N) whose variances (N,) are known but for a factor, which is the best."""
+    """Of normal residuals (C, N) whose variances (N,) are known but for a factor, which is the best.
+
+    The factor is zero where all rows are of one class, as without a fold that has the only row of another.
+    """
     total = usable.sum()
-    scale = (usable * residual.square().mean(0) / variance).sum() / total
+    least = torch.finfo(residual.dtype).tiny
+    scale = ((usable * residual.square().mean(0) / variance).sum() / total).clamp_min(least)
     return -0.5 * ((usable * variance.log()).sum() + total * (1 + (2 * math.pi * scale).log()))
 
 
