@@ -15,13 +15,10 @@ from sureshot.data import DataTable
 from sureshot.data.checks import listed, near
 from sureshot.data.image_tables import is_image_source, load_image_table
 from sureshot.data.root import DataError
-from sureshot.data.tables import META_PREFIX, columns_of_classes
+from sureshot.data.tables import META_PREFIX, columns_of_classes, table_suffix
 
 if TYPE_CHECKING:
     from sureshot.estimators.base import IncrementalClassifier
-
-
-TABLES = (".csv", ".parquet", ".npz", ".gz")
 
 
 def load_model(path: Path) -> IncrementalClassifier:
@@ -31,7 +28,7 @@ def load_model(path: Path) -> IncrementalClassifier:
     if not path.exists():
         beside = [p.name for p in path.parent.glob("*.safetensors")] if path.parent.is_dir() else []
         raise ValueError(f"{path} does not exist{near(path.name, beside)}: write a model with `sureshot fit`")
-    if path.suffix.lower() in TABLES:
+    if table_suffix(path) is not None:
         raise ValueError(f"{path} is a table, and the model comes first: sureshot COMMAND MODEL DATA")
     from sureshot.estimators.saved import load_classifier
 

@@ -116,6 +116,11 @@ def cells_as_written(path: str | os.PathLike[str], text: TextFormat = ANY) -> pd
     return _read_parquet(path) if kind == ".parquet" else _read_csv(path, kind, (), None, text)
 
 
+def table_suffix(path: Path) -> str | None:
+    """The ending of a file's name that says it is a table; None where it does not."""
+    return next((suffix for suffix in _SUFFIXES if path.name.lower().endswith(suffix)), None)
+
+
 def names_rows(column: pd.Series) -> bool:
     """Whether a column looks like numbers given to rows: called like it, whole, and no two alike."""
     words = set(re.split(r"[^a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", str(column.name)).lower()))
@@ -153,7 +158,7 @@ def _check_file(path: Path) -> str:
     if path.is_dir():
         raise DataError(f"{path} is a folder: name a {listed(_SUFFIXES)} file")
     check_exists(path)
-    kind = next((suffix for suffix in _SUFFIXES if path.name.lower().endswith(suffix)), None)
+    kind = table_suffix(path)
     if kind is None:
         raise DataError(
             f"{path}: unknown kind of file, expected one of {listed(_SUFFIXES)} (or, for a learner of images, an image "
