@@ -54,6 +54,9 @@ def test_lines_come_at_most_every_ten_seconds_with_the_time_left() -> None:
     now[0] = 700
     lines("", 0.0)
     assert stream.getvalue().splitlines()[-1] == "fitting: 0% done"
+    now[0] = 711
+    lines("", 0.001)  # of ten seconds: no reason to speak of hours
+    assert stream.getvalue().splitlines()[-1] == "fitting: 0% done"
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,9 @@ Progress = Callable[[str, float], None]
 
 SECONDS_BETWEEN_LINES = 10.0
 
+ENOUGH_TO_TELL = 0.02
+"""Share of the work after which the rest is estimated: the first steps of a long chain say little of its length."""
+
 T = TypeVar("T")
 
 
@@ -73,7 +76,8 @@ def tracked(items: Iterable[T], what: str, count: int) -> Iterator[T]:
 class ProgressLines:
     """Progress as lines of text with an estimate of the time left, at most one every ten seconds.
 
-    The estimate takes the rest to be as fast as what is done. Work that ends within ten seconds says nothing.
+    The estimate takes the rest to be as fast as what is done, and waits for `ENOUGH_TO_TELL` of it. Work that ends
+    within ten seconds says nothing.
     """
 
     def __init__(
@@ -92,7 +96,9 @@ class ProgressLines:
         if now - self._last < self.every or fraction >= 1:
             return
         self._last = now
-        left = f", about {duration((now - self._begin) * (1 - fraction) / fraction)} left" if fraction > 0 else ""
+        left = ""
+        if fraction >= ENOUGH_TO_TELL:
+            left = f", about {duration((now - self._begin) * (1 - fraction) / fraction)} left"
         what = " ".join(what.split())
         stream = self._stream() if callable(self._stream) else self._stream
         stream.write(f"{self.name}: {what}{', ' if what else ''}{fraction:.0%} done{left}\n")

@@ -157,3 +157,14 @@ def test_reports_name_the_rows_that_drove_an_answer(named: Path, tmp_path: Path,
     assert run(*bare).exit_code == 0
     run("evaluate", tmp_path / "m", named / "right.csv", "-t", "species", "--report", tmp_path / "report", "-q")
     assert "fit with --id to see which" in (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
+
+
+def test_ids_may_have_commas(named: Path, tmp_path: Path, run: Run) -> None:
+    table = pd.read_csv(named / "right.csv")
+    table["flower"] = [f"{name}, dried" for name in table["flower"]]
+    table.to_csv(tmp_path / "dried.csv", index=False)
+    arguments = ("-t", "species", "--id", "flower", "-o", tmp_path / "m", *QUICK)
+    assert run("fit", tmp_path / "dried.csv", *arguments).exit_code == 0
+    ids = ("--forget-rows", "f5, dried", "--forget-rows", "f6, dried")
+    summary = json.loads(run("update", tmp_path / "m", *ids, "--in-place", "--json").stdout)
+    assert (summary["rows_forgotten"], summary["rows"]) == (2, len(table) - 2)

@@ -139,7 +139,7 @@ def test_an_announced_class_has_a_share() -> None:
     [
         ("even", "class_prior must be 'auto', 'support', 'uniform', a dict by label or an array"),
         ({"a": 1, "b": 1}, r"none for \['c'\]"),
-        ({"a": 1, "b": 1, "c": 1, "d": 1}, r"one for \['d'\], which it does not know"),
+        ({"a": 1, "b": 1, "C": 1}, r"got none for \['c'\], and one for \['C'\], which are no classes"),
         ([0.5, 0.5], "for each of the 3 classes, in the order of classes_; got 2"),
         ([1, -1, 1], "not negative"),
         ([0, 0, 0], "not all 0"),
@@ -155,3 +155,12 @@ def test_what_is_no_prior_is_refused_and_changes_nothing(prior: Any, message: st
     with pytest.raises(ValueError, match=message):
         model.set_params(class_prior=prior).partial_fit(X[:5], Y[:5])
     np.testing.assert_array_equal(model.predict_proba(QUERIES), before)
+
+
+def test_a_prior_by_label_may_know_classes_that_are_forgotten_or_to_come() -> None:
+    prior = {"a": 0.5, "b": 0.3, "c": 0.1, "d": 0.1}
+    model = GPClassifier("rbf", class_prior=prior, class_weight={"a": 1, "b": 2, "c": 3, "d": 4}).fit(X, Y)
+    np.testing.assert_allclose(model.class_prior_, np.array([5, 3, 1]) / 9)
+    np.testing.assert_allclose(model.forget(classes=["c"]).class_prior_, [5 / 8, 3 / 8])
+    model.partial_fit([[3.0, 3.0]], ["d"])
+    np.testing.assert_allclose(model.class_prior_, np.array([5, 3, 1]) / 9)

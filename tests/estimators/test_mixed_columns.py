@@ -196,6 +196,20 @@ def test_tables_of_numbers_and_arrays_have_no_encoder(model: Any) -> None:
     assert np.isfinite(stated.predict_proba(X.assign(a=np.nan))).all()
 
 
+def test_sparse_columns_of_frames_are_as_dense_ones() -> None:
+    X, y = mixed()
+    numbers = pd.DataFrame(np.random.default_rng(0).normal(size=(N, 2)).clip(0), columns=["size", "weight"])
+    for dense in (numbers, pd.concat([X[["colour"]], numbers.iloc[:, :1]], axis=1)):
+        sparse = dense.copy()
+        for place in range(dense.shape[1]):
+            if dense.dtypes.iloc[place] == np.float64:
+                sparse.isetitem(place, dense.iloc[:, place].astype(pd.SparseDtype(np.float64, np.nan)))
+        model = GPClassifier("rbf", "softmax", objective=None)
+        expected = model.fit(dense, y).predict_proba(dense)
+        np.testing.assert_array_equal(model.predict_proba(sparse), expected)
+        np.testing.assert_array_equal(model.fit(sparse, y).predict_proba(dense), expected)
+
+
 def test_columns_do_not_go_with_what_takes_no_columns(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="columns does not go with kernel='precomputed'"):
         GPClassifier("precomputed", columns={"a": "number"}).fit(np.eye(2), [0, 1])

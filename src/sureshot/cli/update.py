@@ -40,8 +40,7 @@ def update(
     with console.guarded(as_json, quiet):
         if in_place and output is not None:
             raise ValueError("--in-place and --output exclude each other: write to one place")
-        gone_rows, gone_classes = _listed(forget_rows), _listed(forget_classes)
-        if data is None and not (gone_rows or gone_classes):
+        if data is None and not (forget_rows or forget_classes):
             raise ValueError("name a file of labelled rows to add, or what to forget (--forget-rows, --forget-classes)")
         if output is not None and output.exists() and model.exists() and output.samefile(model):
             raise ValueError(f"{model} stays as it is: to replace it, give --in-place, and no --output")
@@ -53,6 +52,8 @@ def update(
         from sureshot.estimators.classifier import GPClassifier
 
         classifier = load_model(model)
+        known_ids: np.ndarray | None = getattr(classifier, "row_ids_", None)
+        gone_rows, gone_classes = _listed(forget_rows, known_ids), _listed(forget_classes, classifier.classes_)
         if retune and not isinstance(classifier, GPClassifier):
             raise ValueError(
                 f"--retune is for the models of GPClassifier, and {model} holds a {type(classifier).__name__}: "
@@ -73,7 +74,7 @@ def update(
             with console.progress("forgetting", quiet):
                 classifier.forget(
                     classes=as_known(gone_classes, classifier.classes_) if gone_classes else None,
-                    rows=as_known(gone_rows, getattr(classifier, "row_ids_", None)) if gone_rows else None,
+                    rows=as_known(gone_rows, known_ids) if gone_rows else None,
                 )
         before = _names(classifier)
         if table is not None:
@@ -91,6 +92,7 @@ def update(
             "rows_added": n_rows - n_replaced,
             "rows_replaced": n_replaced,
             "rows_forgotten": len(set(gone_rows)),
+            "rows": round(float(classifier._fitted.distinct_rows.weight.sum())),
             "new_classes": [label for label in classifier.classes_.tolist() if label not in known],
             "classes": classifier.classes_.tolist(),
             "seconds": seconds,
@@ -103,6 +105,7 @@ def update(
             rows += [("rows forgotten", len(set(gone_rows)))] if gone_rows else []
             rows += [("classes forgotten", listed(gone_classes))] if gone_classes else []
             rows += [
+                ("rows now", summary["rows"]),
                 ("new classes", listed(summary["new_classes"]) or "none"),
                 ("classes", len(summary["classes"])),
                 ("seconds", f"{seconds:.2f}"),
@@ -120,9 +123,11 @@ def _destination(model: Path, output: Path | None, in_place: bool) -> Path:
     return model if output is None else output
 
 
-def _listed(given: Sequence[str] | None) -> list[str]:
-    """Names that may stand together, with commas between them."""
-    return [name for part in given or () for one in part.split(",") if (name := one.strip())]
+def _listed(given: Sequence[str] | None, known: np.ndarray | None) -> list[str]:
+    """Names that may stand together, with commas between them; a known name may have commas itself."""
+    whole = set() if known is None else {str(name) for name in known.tolist()}
+    parts = [[part] if part in whole else part.split(",") for part in given or ()]
+    return [name for names in parts for one in names if (name := one.strip())]
 
 
 def _names(model: IncrementalClassifier) -> set[Any]:

@@ -21,16 +21,22 @@ of two draws, .60 and .44 with 20 rows more, .58 and .43 with 50, .56 and .42 if
 
 
 def class_prior(given: Any, classes: np.ndarray) -> np.ndarray | None:
-    """Probabilities (C,) that sum to 1, of "uniform", a dict by label or an array; None of "support" and "auto"."""
+    """Probabilities (C,) that sum to 1, of "uniform", a dict by label or an array; None of "support" and "auto".
+
+    A dict may name further labels: classes to come, or that have been forgotten.
+    """
     if isinstance(given, str) and given in ("auto", "support", "uniform"):
         return np.full(len(classes), 1 / len(classes)) if given == "uniform" else None
     labels = classes.tolist()
     if isinstance(given, Mapping):
         missing = [label for label in labels if label not in given]
         unknown = [label for label in given if label not in labels]
-        if missing or unknown:
-            what = f"none for {missing[:5]}" if missing else f"one for {unknown[:5]}, which it does not know"
-            raise ValueError(f"class_prior must give a probability to each of the {len(labels)} classes; got {what}.")
+        if missing:
+            also = f", and one for {unknown[:5]}, which are no classes" if unknown else ""
+            raise ValueError(
+                f"class_prior must give a probability to each of the {len(labels)} classes; got none for "
+                f"{missing[:5]}{also}."
+            )
         values = [given[label] for label in labels]
     else:
         values = given
@@ -43,7 +49,7 @@ def class_prior(given: Any, classes: np.ndarray) -> np.ndarray | None:
     if len(prior) != len(labels):
         raise ValueError(
             f"class_prior must have a probability for each of the {len(labels)} classes, in the order of classes_; "
-            f"got {len(prior)}."
+            f"got {len(prior)}. Where classes come and go, state a dict by label."
         )
     if not (np.isfinite(prior).all() and (prior >= 0).all() and prior.sum() > 0):
         raise ValueError(f"class_prior must hold finite numbers that are not negative and not all 0; got {given!r}.")

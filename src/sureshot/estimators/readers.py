@@ -65,6 +65,7 @@ class TableReader(Reader):
 
     def taught(self, X: Any, sample_weight: Any) -> Reader:
         """With what X needs: a DataFrame an encoder, sparse rows what they span. Rows of weight zero teach nothing."""
+        X = with_dense_columns(X)
         if scipy.sparse.issparse(X):
             return self._taught_sparse(X, sample_weight)
         if not isinstance(X, pd.DataFrame):
@@ -90,6 +91,7 @@ class TableReader(Reader):
         return replace(self, spanned=spanned)
 
     def check(self, name: str, X: Any, columns: Columns | None) -> tuple[np.ndarray, Columns]:
+        X = with_dense_columns(X)
         if self.spanned is not None:
             checked, found = checked_sparse(name, X, columns)
             return self.spanned(checked), found
@@ -116,6 +118,19 @@ class TableReader(Reader):
     def as_learnt(self, kept: np.ndarray) -> np.ndarray:
         """See `Reader.as_learnt`."""
         return kept if self.spanned is None else self.spanned.known(kept)
+
+
+def with_dense_columns(X: Any) -> Any:
+    """A DataFrame whose sparse columns are dense, else X as it is."""
+    if not isinstance(X, pd.DataFrame):
+        return X
+    places = [place for place, kind in enumerate(X.dtypes) if isinstance(kind, pd.SparseDtype)]
+    if not places:
+        return X
+    dense = X.copy(deep=False)
+    for place in places:
+        dense.isetitem(place, X.iloc[:, place].sparse.to_dense())
+    return dense
 
 
 @dataclass(frozen=True)
