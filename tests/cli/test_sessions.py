@@ -35,6 +35,9 @@ options = { shrinkage = 0.3 }
 seeds = [0, 1]
 """
 
+GP = '[[methods]]\nname = "gp"\noptions = { kernel = "zzz" }\n'
+TREE = '[[methods]]\nname = "tree"\noptions = { n_representatives = -1 }\n'
+
 
 def written(folder: Path, text: str) -> Path:
     path = folder / "few.toml"
@@ -79,7 +82,7 @@ def test_files_page_and_table(tmp_path: Path, run: Run) -> None:
 
 
 def test_a_method_that_refuses_loses_nobody_elses_results(tmp_path: Path, run: Run) -> None:
-    method = '[[methods]]\nname = "gp"\noptions = { kernel = "zzz" }\n'
+    method = '[[methods]]\nname = "gp"\noptions = { likelihood = "logistic" }\n'
     result = run("sessions", written(tmp_path, CONFIG + method), "-o", tmp_path / "out")
     assert result.exit_code == 1
     assert "error: gp is left out, seed 0: " in result.stderr
@@ -87,7 +90,7 @@ def test_a_method_that_refuses_loses_nobody_elses_results(tmp_path: Path, run: R
     summary = pd.read_csv(tmp_path / "out" / "summary.csv")
     assert set(summary["method"]) == {"nearest_class_mean", "LDA <shrunk>"}
     record = json.loads((tmp_path / "out" / "sessions.json").read_text(encoding="utf-8"))
-    assert "zzz" in record["failures"]["gp"]
+    assert "likelihood='logistic' is for two classes" in record["failures"]["gp"]
     assert "gp is left out" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     alone = CONFIG[: CONFIG.index("[[methods]]")] + method
     result = run("sessions", written(tmp_path, alone), "-o", tmp_path / "none")
@@ -191,6 +194,11 @@ def test_encoders_that_do_not_fit(tmp_path: Path, run: Run, monkeypatch: pytest.
         ("0.3", "0", "few.toml: shrinkage must be above 0 and at most 1, got 0"),
         ("LDA <shrunk>", "nearest_class_mean", "few.toml: two methods are called 'nearest_class_mean'"),
         ("label", "lable", "few.toml: unknown key methods.lable (did you mean 'label'?)"),
+        ('"LDA <shrunk>"', '""', "few.toml: methods.label must not be empty, got ''"),
+        ('"LDA <shrunk>"', '" "', "few.toml: methods.label must not be empty, got ' '"),
+        ("[run]", f"{GP}[run]", "few.toml: kernel must be one of 'auto', "),
+        ("[run]", f"{TREE}[run]", "few.toml: n_representatives must be a positive integer; got -1"),
+        ("options = { base_shots = 20, shots = 3 }", "options = { n_base = 40 }", "n_base=40 asks for more classes"),
         ("[[methods]]", "[methods]", "few.toml is not a TOML file"),
         ("[0, 1]", "[0, 0]", "few.toml: run.seeds must be different whole numbers, 0 or more, got [0, 0]"),
         ("[0, 1]", '"0"', "few.toml: run.seeds must be a list of whole numbers, got '0'"),

@@ -13,12 +13,14 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.naive_bayes import GaussianNB
 
 from sureshot.data import LabelledSet
+from sureshot.estimators.conditioning import schemes_for
 from sureshot.evaluation.methods import METHOD_NAMES, EstimatorMethod, make_method
 from sureshot.evaluation.sessions import SessionsEvaluation, evaluate_sessions
 from sureshot.incremental.method import Memory, SessionMethod
 from sureshot.incremental.session_data import load_sessions
 from sureshot.incremental.sessions import Session, Sessions
 from sureshot.incremental.trained import TRAINED
+from sureshot.likelihoods import LIKELIHOODS
 
 
 class Scripted(SessionMethod):
@@ -204,3 +206,30 @@ def test_names_and_options_are_checked() -> None:
         make_method("tree", strategy="shared")
     with pytest.raises(ValueError, match="gp: kernel must be text, got 3"):
         make_method("gp", kernel=3)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("gp", {"kernel": "cosin"}, r"kernel must be one of .*; got 'cosin' \(did you mean 'cosine'"),
+        ("gp", {"kernel": "precomputed"}, "kernel='precomputed' does not go with sessions"),
+        ("gp", {"objective": "margin"}, "objective must be one of"),
+        ("gp", {"likelihood": "gaussian", "inference": "gibbs"}, "inference='gibbs' does not apply"),
+        ("gp", {"likelihood": "one_vs_each", "inference": "laplace"}, "does not work with likelihood='one_vs_each'"),
+        ("gp", {"inference": "gibbs", "objective": "evidence"}, "does not work with inference='gibbs'"),
+        ("gp", {"rows_per_class": 0}, "rows_per_class must be at least 1"),
+        ("tree", {"n_representatives": -1}, "n_representatives must be a positive integer; got -1"),
+        ("tree", {"strategy": "session", "kernel": "rbf"}, "kernel must be one of"),
+        ("tree", {"inference": "gibbs"}, "inference='gibbs' is for the strategies of trees"),
+    ],
+)
+def test_options_of_estimators_are_checked_without_rows(name: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_method(name, **options)
+
+
+@pytest.mark.parametrize("likelihood", ["auto", *LIKELIHOODS])
+def test_what_goes_together_for_some_number_of_classes_is_left_to_the_data(likelihood: str) -> None:
+    for inference in ("auto", *schemes_for(likelihood)):
+        if inference != "exact":
+            assert isinstance(make_method("gp", likelihood=likelihood, inference=inference), EstimatorMethod)

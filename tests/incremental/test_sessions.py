@@ -107,7 +107,14 @@ def test_parts_must_have_the_same_classes() -> None:
 
 @pytest.mark.parametrize(
     ("sizes", "message"),
-    [((4, 2, 1), "ask for 6 classes, the data has 5"), ((0, 1, 1), "n_base=0"), ((2, 0, None), "way=0")],
+    [
+        ((4, 2, 1), "ask for 6 classes, the data has 5"),
+        ((0, 1, 1), "n_base=0"),
+        ((2, 0, None), "way=0"),
+        ((40, 2, None), "n_base=40 asks for more classes than there are: the data has 5"),
+        ((6, 2, 1), "n_base=6 asks for more classes"),
+        ((2, 1, -1), "n_sessions=-1, expected at least 0"),
+    ],
 )
 def test_too_many_classes(sizes: tuple[int, int, int | None], message: str) -> None:
     with pytest.raises(DataError, match=message):

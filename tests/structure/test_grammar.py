@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -228,11 +229,48 @@ def test_a_leaf_of_ones_own(rational_quadratic: LeafKind) -> None:
         ({"scale": 0.0}, "scale must be positive and finite"),
         ({"mean_variance": -1.0}, "mean_variance must not be negative"),
         ({"least_nugget": -1.0}, "least_nugget must not be negative"),
+        ({"leaves": ["LINEAR"]}, r"leaves must be weights by name, .*, got \['LINEAR'\]"),
+        ({"leaves": {1: 1.0}}, "there is no leaf 1;"),
+        ({"leaves": {"LINEAR": "a"}}, "the weight of LINEAR must be a number, got 'a'"),
+        ({"leaves": {"LINEAR": True}}, "the weight of LINEAR must be a number, got True"),
+        ({"p_sum": "a"}, "p_sum must be a number, got 'a'"),
+        ({"max_depth": 2.5}, "max_depth must be a whole number, got 2.5"),
+        ({"max_depth": True}, "max_depth must be a whole number, got True"),
+        ({"per_column": "no"}, "per_column must be true or false, got 'no'"),
+        ({"nugget": 3}, "nugget must be a LogNormal, which has mean and sd, got 3"),
+        ({"amplitude": {"mean": 0.0, "sd": 1.0}}, "amplitude must be a LogNormal"),
     ],
 )
 def test_wrong_values_are_named(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Grammar(**arguments)
+
+
+def test_numbers_become_those_of_python() -> None:
+    grammar = Grammar(max_depth=np.int64(3), per_column=np.bool_(True), scale=2, nugget=LogNormal(np.float64(1.0), 2))
+    assert Grammar.from_json(json.loads(json.dumps(grammar.to_json()))) == grammar
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"leaves": [1]}, r"leaves must be weights by name, .*, got \[1\]"),
+        ({"nugget": 3}, "nugget must have the entries mean, sd, got 3"),
+        ({"nugget": {"mean": 0.0}}, "nugget must have the entries mean, sd, got mean"),
+        ({"amplitude": {"mean": "a", "sd": 1.0}}, "amplitude: mean must be a number, got 'a'"),
+        ({"amplitude": {"mean": 0.0, "sd": -1.0}}, "amplitude: mean and sd must be finite, and sd not negative"),
+        ({"amplitude": {"mean": math.nan, "sd": 1.0}}, "amplitude: mean and sd must be finite"),
+        ({"scale": {"mean": 0.0, "sd": 1.0}}, "scale must be a number, got {'mean': 0.0, 'sd': 1.0}"),
+        ({"per_column": "no"}, "per_column must be true or false, got 'no'"),
+        ({"depth": 3}, "a grammar must have the entries leaves, .*, got leaves, "),
+    ],
+)
+def test_wrong_json_is_named(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        Grammar.from_json({**Grammar().to_json(), **changed})
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match=r"a grammar must have the entries leaves, .*, got None"):
+        Grammar.from_json(None)
 
 
 def test_wrong_names_are_named() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sureshot.structure.structure import OPERATORS, PRODUCT, Structure, joined
+from sureshot.structure.structure import MOST_LEAVES, OPERATORS, PRODUCT, Structure, joined
 from tests.structure.words import all_structures, structures
 
 Nested = Any  # the symbol of a leaf, or (operator, first, second)
@@ -115,6 +115,18 @@ def test_other_ways_to_write_it() -> None:
         assert Structure.parse(text) == k
     assert Structure.parse("A + B x C").symbols == ("+", "A", "x", "B", "C")
     assert Structure.parse("A x(B + C)").symbols == ("x", "A", "+", "B", "C")
+    assert Structure.parse("LINEAR[01] + LINEAR[00] + LINEAR[10]") == Structure.parse(
+        "LINEAR[1] + LINEAR[0] + LINEAR[10]"
+    )
+
+
+@pytest.mark.parametrize("operator", ["+", "x"])
+def test_many_terms_are_printed_and_read(operator: str) -> None:
+    most = f" {operator} ".join(["LINEAR", "MATERN[3]"] * (MOST_LEAVES // 2))
+    assert str(Structure.parse(most)) == most
+    n = 3000  # more than Python calls itself
+    for symbols in ((operator, "MATERN") * (n - 1) + ("MATERN",), (operator,) * (n - 1) + ("MATERN",) * n):
+        assert str(Structure(symbols)) == f" {operator} ".join(["MATERN"] * n)
 
 
 @pytest.mark.parametrize(
@@ -133,11 +145,16 @@ def test_other_ways_to_write_it() -> None:
         ("LINEAR MATERN", "nothing is expected at 'MATERN'"),
         ("LINEAR & MATERN", "'&' is not understood"),
         ("LINEAR[a]", r"'\[' is not understood"),
+        ("LINEAR[\N{ARABIC-INDIC DIGIT THREE}]", r"'\[' is not understood"),
         ("2 x LINEAR", "'2' is not understood"),
         ("(" * 2000 + "LINEAR" + ")" * 2000, "nested too deep"),
+        ("LINEAR" + " + LINEAR" * MOST_LEAVES, "has 129 leaves, and at most 128 are taken"),
+        (" x ".join(["(MATERN + PERIODIC)"] * 700), "has 1400 leaves"),
+        (None, "must be text such as 'LINEAR .*', got None"),
+        (["LINEAR"], "must be text such as"),
     ],
 )
-def test_what_is_malformed_is_named(text: str, message: str) -> None:
+def test_what_is_malformed_is_named(text: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Structure.parse(text)
 

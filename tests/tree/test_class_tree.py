@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -79,7 +81,12 @@ def test_relabelling_permutes_paths() -> None:
 
 
 def test_a_tree_is_a_value() -> None:
-    assert hash(FOUR) == hash(ClassTree(((5, 3), (6, 2), (0, 1))))
+    pairs = ((5, 3), (6, 2), (0, 1))
+    for children in (pairs, list(map(list, pairs)), np.array(pairs), tuple(map(tuple, np.array(pairs)))):
+        tree = ClassTree(children)  # type: ignore[arg-type]
+        assert tree == FOUR
+        assert hash(tree) == hash(FOUR)
+        assert {type(child) for pair in tree.children for child in pair} == {int}
     with pytest.raises(ValueError, match="read-only"):
         FOUR.leaves[0] = 3
 
@@ -96,11 +103,24 @@ def test_a_tree_is_a_value() -> None:
         (((5, 3), (0, 2), (6, 1)), "occurs|expected|not below"),
         (((0, 1), (2, 0)), "occurs twice|not below|got"),
         (((0, 1), (4, 2)), "node 1 is not below the root"),
+        (((0, 1, 2),), r"node 0 must have two children, got \(0, 1, 2\)"),
+        (((3, 2), (0,)), r"node 1 must have two children, got \(0,\)"),
+        ((3,), "node 0 must have two children, got 3"),
+        (("01",), "node 0 must have two children, got '01'"),
+        (3, "must be pairs, one for each node, got 3"),
+        (((0, np.float64(1.0)),), "got .*1.0"),
     ],
 )
-def test_children_that_make_no_tree(children: tuple, message: str) -> None:
+def test_children_that_make_no_tree(children: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ClassTree(children)
+
+
+@pytest.mark.parametrize("label", [-1, 4, "0", None])
+def test_paths_are_of_classes(label: Any) -> None:
+    assert FOUR.path(np.int64(3)) == FOUR.path(3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"label must be a class, 0..3, got "):
+        FOUR.path(label)
 
 
 @pytest.mark.parametrize(
@@ -112,8 +132,8 @@ def test_children_that_make_no_tree(children: tuple, message: str) -> None:
         ({"n_classes": 1, "children": "ab"}, "list of pairs"),
         ({"n_classes": 3, "children": [[0, 1]]}, "tree of 2 classes, but n_classes is 3"),
         ({"n_classes": "2", "children": [[0, 1]]}, "n_classes is '2'"),
-        ({"n_classes": 2, "children": [[0, 1, 2]]}, "node 0 must have a pair"),
-        ({"n_classes": 2, "children": [3]}, "node 0 must have a pair"),
+        ({"n_classes": 2, "children": [[0, 1, 2]]}, "node 0 must have two children"),
+        ({"n_classes": 2, "children": [3]}, "node 0 must have two children"),
         ({"n_classes": 2, "children": [[0, None]]}, "got None"),
         ({"n_classes": 2, "children": [[0, {}]]}, "got {}"),
     ],
@@ -159,3 +179,10 @@ def test_figure_names_every_class(n_classes: int) -> None:
     assert len(axes.collections[0].get_paths()) == 2 * (n_classes - 1)
     heights = sorted(text.get_position()[1] for text in axes.texts)
     assert heights == list(range(n_classes))
+
+
+def test_dollar_signs_are_no_formulas() -> None:
+    names = ["$a_", "b$ to $c$", r"$\nothing$"]
+    figure = tree_figure(label_order_tree(3), names, r"$\nothing$")
+    figure.savefig(io.BytesIO())  # reads the texts
+    assert [text.get_text() for text in figure.axes[0].texts] == names

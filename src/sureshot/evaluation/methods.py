@@ -144,8 +144,15 @@ def gp(
 ) -> SessionMethod:
     """`GPClassifier`, which keeps all rows and conditions on them anew in each session, with the kernel kept."""
     from sureshot.estimators.classifier import GPClassifier
+    from sureshot.estimators.options import check_objective, models_for
+    from sureshot.estimators.settings import Settings
 
     estimator = GPClassifier(kernel, likelihood, inference, objective, random_state=seed)
+    settings = Settings.checked(estimator.get_params(deep=False), seed)
+    if settings.precomputed:
+        raise ValueError("kernel='precomputed' does not go with sessions, whose rows are features: name another kernel")
+    # What goes together whatever the number of classes; which likelihoods are for two classes only, data decide.
+    check_objective(objective, models_for(likelihood, inference, n_classes=2)[0].inference)
     method = EstimatorMethod(estimator, GPClassifier.outlier_score, model_file_numbers)
     return method if rows_per_class is None else FewRows(method, rows_per_class)
 
@@ -164,6 +171,7 @@ def tree(
 ) -> SessionMethod:
     """`TreeGPClassifier` by one of its strategies."""
     from sureshot.estimators.tree import TreeGPClassifier
+    from sureshot.estimators.tree_settings import strategy_of
 
     estimator = TreeGPClassifier(
         strategy,
@@ -175,6 +183,7 @@ def tree(
         n_sweeps=n_sweeps,
         construction=construction,
     )
+    strategy_of(estimator.get_params(deep=False))  # refuses what does not go, before there are rows
     told = unseen and strategy == "recommended"
     return EstimatorMethod(estimator, TreeGPClassifier.outlier_score, _stated_memory, told)
 

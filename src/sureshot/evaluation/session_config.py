@@ -43,6 +43,12 @@ class MethodConfig:
     label: str | None = None  # how to call it; its name by default
     options: dict[str, Any] = field(default_factory=dict)  # of that method
 
+    def __post_init__(self) -> None:
+        if self.label is not None and not self.label.strip():
+            raise ValueError(
+                f"methods.label must not be empty, got {self.label!r}: without one the method is called {self.name}"
+            )
+
     @property
     def shown(self) -> str:
         """What it is called in tables."""

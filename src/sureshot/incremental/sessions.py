@@ -219,8 +219,12 @@ def session_classes(
     for what, value in (("n_base", n_base), ("way", way)):
         if value < 1:
             raise DataError(f"{what}={value}, expected at least 1")
+    if rest < 0:
+        raise DataError(f"n_base={n_base} asks for more classes than there are: the data has {len(class_names)}")
     n_sessions = rest // way if n_sessions is None else n_sessions
-    if n_sessions < 0 or n_base + n_sessions * way > len(class_names):
+    if n_sessions < 0:
+        raise DataError(f"n_sessions={n_sessions}, expected at least 0")
+    if n_base + n_sessions * way > len(class_names):
         raise DataError(
             f"{n_base} base classes and {n_sessions} sessions of {way} ask for {n_base + n_sessions * way} classes, "
             f"the data has {len(class_names)}"

@@ -17,15 +17,17 @@ Reference: Huang & Wang 2025, eqs. 5 to 14, with priors of the parameters that a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import reprlib
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, get_type_hints
 
 import torch
 from torch import Tensor
 
-from sureshot.data.checks import near
+from sureshot.data.checks import listed, near
+from sureshot.data.typed_values import typed_value
 from sureshot.kernels import Columns, Expression
 from sureshot.structure.leaves import LEAVES, STANDARD, LeafKind, LogNormal, Scales
 from sureshot.structure.structure import PRODUCT, SUM, Structure
@@ -41,7 +43,7 @@ def _even(names: tuple[str, ...]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Grammar:
-    """Probabilities of structures and priors of parameters; ValueError for values out of range.
+    """Probabilities of structures and priors of parameters; ValueError for values of another type or out of range.
 
     Probabilities are those of the released code of AutoGP, whose method the paper takes over: operators have
     probability 5/28 each, and what is left is shared by the leaves. Latents are logits: where the columns decide the
@@ -64,12 +66,13 @@ class Grammar:
     least_nugget: float = 1e-6  # added to it
 
     def __post_init__(self) -> None:
+        self._check_types()
         if not self.leaves:
             raise ValueError("a grammar must have a leaf at least")
         for name, weight in self.leaves.items():
             if name not in LEAVES:
-                raise ValueError(f"there is no leaf {name!r}{near(name, LEAVES)}; leaves: {', '.join(LEAVES)}")
-            if not 0 < weight < math.inf:
+                raise ValueError(f"there is no leaf {name!r}{near(str(name), LEAVES)}; leaves: {', '.join(LEAVES)}")
+            if not 0 < typed_value(f"the weight of {name}", float, weight) < math.inf:
                 raise ValueError(f"the weight of {name} must be positive and finite, got {weight}")
         if not (self.p_sum >= 0 and self.p_product >= 0 and self.p_sum + self.p_product < 1):
             raise ValueError(
@@ -87,6 +90,17 @@ class Grammar:
         if not 0 <= self.least_nugget < math.inf:
             raise ValueError(f"least_nugget must not be negative, got {self.least_nugget}")
 
+    def _check_types(self) -> None:
+        for name, kind in get_type_hints(Grammar).items():
+            value = getattr(self, name)
+            if kind is LogNormal:
+                if not isinstance(value, LogNormal):
+                    raise ValueError(f"{name} must be a LogNormal, which has mean and sd, got {reprlib.repr(value)}")
+            elif name != "leaves":
+                object.__setattr__(self, name, typed_value(name, kind, value))
+            elif not isinstance(value, Mapping):
+                raise ValueError(f"leaves must be weights by name, as in {{'LINEAR': 1.0}}, got {reprlib.repr(value)}")
+
     @classmethod
     def preset(cls, name: str) -> Grammar:
         """``"default"``, or ``"paper"``: the three leaves of its eq. 5, the offset of eq. 8, and a mean N(0, 1)."""
@@ -101,15 +115,15 @@ class Grammar:
     @classmethod
     def from_json(cls, values: Any) -> Grammar:
         """What `to_json` wrote; ValueError for anything else."""
-        known = {item.name: item for item in fields(cls)}
-        if not isinstance(values, Mapping) or set(values) != set(known):
-            raise ValueError(f"a grammar has the entries {', '.join(known)}")
-        distributions = {name for name in known if isinstance(values[name], Mapping) and name != "leaves"}
-        try:
-            found: dict[str, Any] = dict(values) | {name: LogNormal(**values[name]) for name in distributions}
-            return cls(**found)
-        except TypeError as error:
-            raise ValueError(f"malformed grammar: {error}") from error
+        _check_entries("a grammar", values, [item.name for item in fields(cls)])
+        found = dict(values)
+        for name in (name for name, kind in get_type_hints(cls).items() if kind is LogNormal):
+            _check_entries(name, values[name], [item.name for item in fields(LogNormal)])
+            try:
+                found[name] = LogNormal(**values[name])
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+        return cls(**found)
 
 
 GRAMMARS: dict[str, dict[str, Any]] = {
@@ -244,6 +258,13 @@ def split_symbol(symbol: str) -> tuple[str, int | None]:
     """The name of a leaf, and the column that it looks at, if it is one."""
     name, _, column = symbol.removesuffix("]").partition("[")
     return name, int(column) if column else None
+
+
+def _check_entries(what: str, values: Any, names: Sequence[str]) -> None:
+    if not isinstance(values, Mapping):
+        raise ValueError(f"{what} must have the entries {', '.join(names)}, got {reprlib.repr(values)}")
+    if set(values) != set(names):
+        raise ValueError(f"{what} must have the entries {', '.join(names)}, got {listed(list(values)) or 'none'}")
 
 
 def _choice(probabilities: Mapping[str, float], generator: torch.Generator) -> str:

@@ -24,16 +24,23 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from sureshot.data.typed_values import typed_value
 from sureshot.kernels import RBF, CenteredLinear, Constant, Expression, GammaExponential, Linear, Matern, Periodic
 from sureshot.structure.structure import PRODUCT, SUM
 
 
 @dataclass(frozen=True)
 class LogNormal:
-    """``exp(mean + sd z)``."""
+    """``exp(mean + sd z)``; ValueError for what are no finite numbers."""
 
     mean: float = 0.0
     sd: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("mean", "sd"):
+            object.__setattr__(self, name, typed_value(name, float, getattr(self, name)))
+        if not (math.isfinite(self.mean) and 0 <= self.sd < math.inf):
+            raise ValueError(f"mean and sd must be finite, and sd not negative, got {self.mean:g} and {self.sd:g}")
 
     def __call__(self, z: Tensor) -> Tensor:
         return (self.mean + self.sd * z).exp()

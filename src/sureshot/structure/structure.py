@@ -16,13 +16,16 @@ CONSTANT x SQUARED-EXPONENTIAL
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 SUM, PRODUCT = "+", "x"
 OPERATORS = (SUM, PRODUCT)
-_TOKEN = re.compile(r"\s*([()+*]|×|x(?=[\s(])|[A-Za-z][A-Za-z0-9_/-]*(?:\[\d+\])?)")
+MOST_LEAVES = 128
+"""Of a structure that is read: as many as grammars of depth 8 make, and few enough to compute with its kernel."""
+_TOKEN = re.compile(r"\s*([()+*]|×|x(?=[\s(])|[A-Za-z][A-Za-z0-9_/-]*(?:\[[0-9]+\])?)")
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,16 @@ class Structure:
 
     @classmethod
     def parse(cls, text: str) -> Structure:
-        """From what `str` gives; products bind closer than sums, and * and × are read as x."""
+        """From what `str` gives; products bind closer than sums, and * and × are read as x.
+
+        ValueError for anything else, and for more than `MOST_LEAVES` leaves.
+        """
+        if not isinstance(text, str):
+            raise ValueError(f"a structure must be text such as 'LINEAR + PERIODIC[2]', got {reprlib.repr(text)}")
         tokens = _tokens(text)
+        n_leaves = sum(token not in (*OPERATORS, "(", ")") for token in tokens)
+        if n_leaves > MOST_LEAVES:
+            raise ValueError(f"the structure has {n_leaves} leaves, and at most {MOST_LEAVES} are taken")
         try:
             symbols = _sum(tokens)
         except RecursionError:
@@ -107,13 +118,13 @@ class Structure:
 
     def operands(self) -> Iterator[Structure]:
         """Of the operator at the root, with those of the same operator in their place: both are associative."""
-        operator = self.symbols[0]
-        for child in self.children(0):
-            part = self.subtree(child)
-            if part.symbols[0] == operator:
-                yield from part.operands()
+        waiting = [*reversed(self.children(0))]
+        while waiting:
+            child = waiting.pop()
+            if self.symbols[child] == self.symbols[0]:
+                waiting += reversed(self.children(child))
             else:
-                yield part
+                yield self.subtree(child)
 
     def __str__(self) -> str:
         if len(self) == 1:
@@ -140,7 +151,8 @@ def _tokens(text: str) -> list[str]:
         match = _TOKEN.match(text, place)
         if match is None:
             raise ValueError(f"{text!r}: {text[place:].strip()[0]!r} is not understood")
-        tokens.append(match.group(1).replace("*", PRODUCT).replace("×", PRODUCT))
+        token = match.group(1).replace("*", PRODUCT).replace("×", PRODUCT)
+        tokens.append(re.sub(r"\[0+(?=[0-9])", "[", token))  # column 01 is column 1
         place = match.end()
     return tokens[::-1]
 

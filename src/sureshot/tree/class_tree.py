@@ -52,7 +52,8 @@ class ClassTree:
     Raises
     ------
     ValueError
-        When a class or node occurs twice or not at all, or nodes are numbered in another order.
+        When a node has not two children, a class or node occurs twice or not at all, or nodes are numbered in another
+        order.
 
     Examples
     --------
@@ -66,6 +67,7 @@ class ClassTree:
     children: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "children", _pairs(self.children))
         _check(self.children)
 
     @property
@@ -148,6 +150,8 @@ class ClassTree:
 
     def path(self, label: int) -> tuple[tuple[int, int], ...]:
         """The nodes that lead to a class, each with the side taken: 0 left, 1 right."""
+        if label not in range(self.n_classes):
+            raise ValueError(f"label must be a class, 0..{self.n_classes - 1}, got {label!r}.")
         row = self.path_matrix[label]
         return tuple((int(node), int(row[node] > 0)) for node in np.flatnonzero(row))
 
@@ -229,10 +233,7 @@ class ClassTree:
                 f"class tree: {len(children)} nodes make a tree of {len(children) + 1} classes, but n_classes is "
                 f"{n_classes!r}."
             )
-        for node, pair in enumerate(children):
-            if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
-                raise ValueError(f"class tree: node {node} must have a pair of children, got {pair!r}.")
-        return cls(tuple((pair[0], pair[1]) for pair in children))
+        return cls(tuple(children))
 
 
 def grow(
@@ -256,6 +257,26 @@ def grow(
         if parent >= 0:
             children[parent][side] = child
     return ClassTree(tuple((left, right) for left, right in children))
+
+
+def _pairs(children: Any) -> tuple[tuple[int, int], ...]:
+    """Lists and arrays as tuples, NumPy's whole numbers as Python's."""
+    nodes = _as_list(children)
+    if nodes is None:
+        raise ValueError(f"children must be pairs, one for each node, got {children!r}.")
+    pairs = [_as_list(pair) for pair in nodes]
+    for node, pair in enumerate(pairs):
+        if pair is None or len(pair) != 2:
+            raise ValueError(f"children must be pairs: node {node} must have two children, got {nodes[node]!r}.")
+    return tuple((pair[0], pair[1]) for pair in pairs if pair is not None)
+
+
+def _as_list(values: Any) -> list[Any] | None:
+    """Entries of a sequence or an array, or None of anything else."""
+    found = values.tolist() if isinstance(values, np.ndarray) else values
+    if not isinstance(found, Sequence) or isinstance(found, str | bytes):
+        return None
+    return [int(value) if isinstance(value, np.integer) else value for value in found]
 
 
 def _check(children: tuple[tuple[int, int], ...]) -> None:

@@ -83,11 +83,12 @@ def tree_figure(
     axes.add_collection(LineCollection(lines, colors=inks, linewidths=1.2, capstyle="round", joinstyle="round"))
     right = float(x.max())
     for label in range(tree.n_classes):
-        axes.text(right + 0.15, y[label], labels[label], va="center", ha="left", fontsize=size, color="#222222")
+        where = right + 0.15, y[label]
+        axes.text(*where, labels[label], va="center", fontsize=size, color="#222222", parse_math=False)
     axes.set(xlim=(-0.2, right + 0.1), ylim=(tree.n_classes - 0.4, -0.6))
     axes.set_axis_off()
     if title:
-        axes.set_title(title, loc="left", fontsize=9, fontweight="bold", color="#222222")
+        axes.set_title(title, loc="left", fontsize=9, fontweight="bold", color="#222222", parse_math=False)
     return figure
 
 
