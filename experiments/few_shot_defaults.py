@@ -17,13 +17,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.optimize import minimize
-from scipy.special import log_softmax
 from sklearn.datasets import load_digits
 from sklearn.impute import SimpleImputer
 
 from experiments.batch_learners import quiet
 from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
+from experiments.one_shot_sets import LOGS, OneShotSet, fitted_formula, losses_by_temperature
 from experiments.uci import load, tables_but
 from sureshot.data.clinc150 import load_clinc150
 from sureshot.estimators.base import IncrementalClassifier
@@ -35,7 +34,6 @@ from sureshot.metrics import expected_calibration_error, negative_log_likelihood
 Array = NDArray[Any]
 
 ESTIMATORS = (FewShotClassifier, GPClassifier)
-_LOGS = np.linspace(-2, 3, 51)  # of temperatures
 _IN_USE = {"embeddings": COSINE_TEMPERATURE, "tables": RBF_TEMPERATURE}
 
 
@@ -64,20 +62,6 @@ class Settings:
     n_test: int = 500
 
 
-@dataclass(frozen=True)
-class OneShotSet:
-    """What a set says of the temperature at one label."""
-
-    data: str
-    kind: str  # of `_IN_USE`
-    size: float  # classes of embeddings, columns of tables
-    losses: Array  # (T,), mean log loss at temperatures exp(_LOGS)
-
-    def loss(self, factor: float, power: float) -> float:
-        """At the temperature of a formula."""
-        return float(np.interp(math.log(factor) + power * math.log(self.size), _LOGS, self.losses))
-
-
 def drawn(x: Array, y: Array, shots: int, settings: Settings, seed: int) -> tuple[Array, Array, Array, Array]:
     """Rows to learn from with labels, others to test on with theirs; of classes that have enough."""
     generator = np.random.default_rng(seed)
@@ -86,17 +70,6 @@ def drawn(x: Array, y: Array, shots: int, settings: Settings, seed: int) -> tupl
     train = np.concatenate([part[:shots] for part in parts])
     test = generator.permutation(np.concatenate([part[shots:] for part in parts]))[: settings.n_test]
     return x[train], y[train], x[test], y[test]
-
-
-def fitted_formula(sets: list[OneShotSet]) -> tuple[float, float]:
-    """Factor and power that suit sets on average."""
-
-    def excess(values: Array) -> float:
-        losses = [part.loss(math.exp(values[0]), values[1]) - part.losses.min() for part in sets]
-        return float(np.mean(losses))
-
-    found = minimize(excess, np.zeros(2), method="Nelder-Mead", options={"maxiter": 400}).x
-    return math.exp(found[0]), float(found[1])
 
 
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:
@@ -117,7 +90,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
                     scores = _scores(model, test_x, test_y)
                     records.append({"data": name, "shots": shots, "method": estimator.__name__, **scores})
                     if shots == 1 and isinstance(model, FewShotClassifier):
-                        curves.append((model, _losses(model, test_x, test_y)))
+                        curves.append((model, losses_by_temperature(model, test_x, test_y)))
         if curves:
             one_shot.append(_one_shot(name, curves))
     frame = pd.DataFrame(records)
@@ -173,13 +146,6 @@ def _scores(model: IncrementalClassifier, x: Array, y: Array) -> dict[str, float
     }
 
 
-def _losses(model: FewShotClassifier, x: Array, y: Array) -> Array:
-    """Mean log loss (T,) by temperature."""
-    latents, truth = model.predict_latent(x).mean, np.searchsorted(model.classes_, y)
-    logs = [log_softmax(latents / math.exp(value), axis=1)[np.arange(len(y)), truth] for value in _LOGS]
-    return -np.maximum(logs, math.log(1e-6)).mean(1)
-
-
 def _one_shot(name: str, found: list[tuple[FewShotClassifier, Array]]) -> OneShotSet:
     defaults = [model._fitted.default for model, _ in found]
     kind = "embeddings" if defaults[0].kernel == "cosine" else "tables"
@@ -204,7 +170,7 @@ def _tables(means: pd.DataFrame, one_shot: list[OneShotSet]) -> list[Table]:
             by_set.append(
                 {
                     "data": part.data,
-                    "best temperature": math.exp(_LOGS[part.losses.argmin()]),
+                    "best temperature": math.exp(LOGS[part.losses.argmin()]),
                     "log loss at it": float(part.losses.min()),
                     "at 1": part.loss(1.0, 0.0),
                     "by the formula of the other sets": part.loss(*unseen),

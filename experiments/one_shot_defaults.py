@@ -3,6 +3,13 @@
 For each data set and kernel, one row of every class trains the softmax GP at the default scales; the temperature that
 predicts other rows best is recorded. `GPClassifier` takes the geometric mean over the sets as its default temperature
 and their spread as the width of its prior.
+
+Can the support say more? A formula of the number of columns (tables) or classes (embeddings) is fitted to the mean log
+loss of `GPClassifier` over sets, and judged on sets that it has not seen. Classes of embeddings are intents, which are
+easy to tell, or groups of them, which are not.
+
+Two classes of embeddings can be predicted by the integral over the latent, or by the plug-in rule with a temperature:
+both from one row a class on.
 """
 
 from __future__ import annotations
@@ -15,16 +22,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from experiments.batch_learners import quiet
 from experiments.experiment import Experiment, Outcome, Progress, Table, configure
-from experiments.uci import load
+from experiments.few_shot_defaults import Settings as Sets
+from experiments.few_shot_defaults import drawn
+from experiments.one_shot_sets import LOGS, OneShotSet, fitted_formula, losses_by_temperature
+from experiments.uci import load, tables_but
 from sureshot.data.clinc150 import load_clinc150
 from sureshot.estimators.classifier import GPClassifier
-from sureshot.estimators.options import one_shot_temperature
+from sureshot.estimators.options import BY_COLUMNS, ONE_SHOT_TEMPERATURE, USUAL_COLUMNS
 from sureshot.estimators.tuning import DEFAULT_OUTPUT_SCALE, scaled
 from sureshot.kernels import make_kernel
 from sureshot.metrics import fit_temperature
 
 CLINC = "clinc150 (validation split)"
+IN_USE = {
+    "tables": (ONE_SHOT_TEMPERATURE["rbf"] * USUAL_COLUMNS**-BY_COLUMNS, BY_COLUMNS),
+    "embeddings": (ONE_SHOT_TEMPERATURE["cosine"], 0.0),
+}
+"""Factor and power of columns and of classes."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +57,27 @@ class Settings:
         Of the choice of labels.
     n_test : int
         Test rows at most.
+    tables : tuple of str
+        For the formula.
+    ways : tuple of int
+        Numbers of classes of embeddings, for the formula.
+    groups : tuple of int
+        Intents that make a class.
+    pairs : tuple of int
+        The same, where there are two classes, for the comparison of rules.
+    shots : tuple of int
+        Rows a class in that comparison.
     """
 
     datasets: tuple[str, ...] = ("wine", "iris", "glass", "zoo", "letter", "pendigits", "optdigits", "satimage")
     kernels: tuple[str, ...] = ("rbf", "linear", "matern12", "matern32")
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6, 7)
     n_test: int = 1000
+    tables: tuple[str, ...] = tables_but("credit_australian", "ida_breast_cancer", "ida_flare_solar")
+    ways: tuple[int, ...] = (2, 5, 10, 20)
+    groups: tuple[int, ...] = (1, 4)
+    pairs: tuple[int, ...] = (1, 4, 20)
+    shots: tuple[int, ...] = (1, 2, 3, 5, 10, 20)
 
 
 def best_temperature(kernel: str, x: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray) -> float:
@@ -61,7 +92,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
     settings = configure(Settings, options)
     records = []
     for number, name in enumerate(settings.datasets):
-        progress(name, number / (len(settings.datasets) + 1))
+        progress(name, 0.5 * number / (len(settings.datasets) + 1))
         x, y = load(name, data_root)
         x = x[:, x.std(axis=0) > 0]
         for seed in settings.seeds:
@@ -72,7 +103,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
             for kernel in settings.kernels:
                 found = best_temperature(kernel, x[:, varies], y, train, test)
                 records.append({"data": name, "kernel": kernel, "temperature": found})
-    progress(CLINC, 0.9)
+    progress(CLINC, 0.45)
     clinc = load_clinc150(data_root)
     x = np.concatenate([clinc.x_train, clinc.x_val])
     y = np.concatenate([clinc.y_train, clinc.y_val])
@@ -91,12 +122,13 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
             "kernel": means.columns,
             "geometric mean": np.exp(means.mean().to_numpy()),
             "spread between sets (nats)": means.std().to_numpy(),
-            "default in use": [one_shot_temperature(str(name)) for name in means.columns],
+            "default in use": [ONE_SHOT_TEMPERATURE[str(name)] for name in means.columns],
         }
     )
     spread = float(means.drop(columns=["cosine"], errors="ignore").std().mean())
     far = summary[np.abs(np.log(summary["geometric mean"] / summary["default in use"])) > math.log(1.5)]
     agree = "all within a factor of 1.5 of" if far.empty else f"not all ({', '.join(far['kernel'])}) within 1.5 of"
+    sets = formula_sets(settings, data_root, progress)
     return Outcome(
         title="Temperature at one label for each class",
         introduction=(
@@ -107,14 +139,109 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
         tables=(
             Table("by-set", "Best temperature on each set.", by_set),
             Table("summary", "Over the sets.", summary),
+            *formula_tables(sets),
+            *two_classes(settings, data_root),
         ),
         config=settings,
         seeds=settings.seeds,
         findings=(
             f"The measured geometric means are {agree} the defaults in use. Between sets the logarithm of the best "
             f"temperature has a standard deviation of {spread:.2f} nats, averaged over kernels.",
+            "Tables of two classes are predicted by the integral over the latent, which needs no temperature; their "
+            "rows say what the plug-in rule would need.",
         ),
     )
+
+
+def formula_sets(settings: Settings, data_root: Path | None, progress: Progress) -> list[OneShotSet]:
+    """What `GPClassifier` needs at one label on every table, and on intents and groups of them."""
+    clinc, found = load_clinc150(data_root), []
+    tasks = [(name, 0, 0) for name in settings.tables]
+    tasks += [(_named(way, group), way, group) for group in settings.groups for way in settings.ways]
+    asked = Sets(shots=(1,), n_test=settings.n_test)
+    for number, (name, way, group) in enumerate(tasks):
+        progress(name, 0.5 + 0.5 * number / len(tasks))
+        losses = []
+        x, y = (clinc.x_train, clinc.y_train) if way else load(name, data_root)
+        x = np.where(np.isnan(x), np.nanmean(x, axis=0), x)
+        for seed in settings.seeds:
+            rows, labels = _grouped(x, y, way, group, seed) if way else (x, y)
+            train_x, train_y, test_x, test_y = drawn(rows, labels, 1, asked, seed)
+            with quiet():
+                model = GPClassifier().fit(train_x, train_y)
+            losses.append(losses_by_temperature(model, test_x, test_y))
+        kind, size = ("embeddings", way) if way else ("tables", int((x.std(axis=0) > 0).sum()))
+        found.append(OneShotSet(name, kind, size, np.mean(losses, axis=0)))
+    return found
+
+
+def two_classes(settings: Settings, data_root: Path | None) -> list[Table]:
+    """Log loss of two classes of embeddings by the integral and by default."""
+    clinc, rows = load_clinc150(data_root), []
+    for group in settings.pairs:
+        for shots in settings.shots:
+            losses = []
+            for seed in settings.seeds:
+                asked = Sets(shots=(shots,), n_test=settings.n_test)
+                split = drawn(*_grouped(clinc.x_train, clinc.y_train, 2, group, seed), shots, asked, seed)
+                with quiet():
+                    models = [GPClassifier(predictive=rule).fit(*split[:2]) for rule in ("integral", "auto")]
+                losses.append([_log_loss(model, *split[2:]) for model in models])
+            integral, default = np.mean(losses, axis=0)
+            rows.append({"data": _named(2, group), "rows a class": shots, "integral": integral, "default": default})
+    caption = "Two classes of embeddings, log loss in nats: by the integral over the latent, and by default."
+    return [Table("two-classes", caption, pd.DataFrame(rows))] if rows else []
+
+
+def _log_loss(model: GPClassifier, x: np.ndarray, y: np.ndarray) -> float:
+    p = model.predict_proba(x)[np.arange(len(y)), np.searchsorted(model.classes_, y)]
+    return -float(np.log(np.maximum(p, 1e-6)).mean())
+
+
+def _grouped(x: np.ndarray, y: np.ndarray, way: int, group: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of intents that the seed draws, so many of them to a class."""
+    intents = np.random.default_rng(seed).choice(int(y.max()) + 1, way * group, replace=False)
+    classes = np.full(int(y.max()) + 1, -1)
+    classes[intents] = np.arange(way * group) % way
+    among = classes[y] >= 0
+    return x[among], classes[y[among]]
+
+
+def _named(way: int, group: int) -> str:
+    return f"{way} intents" if group == 1 else f"{way} groups of {group} intents"
+
+
+def formula_tables(sets: list[OneShotSet]) -> list[Table]:
+    """Loss at the best temperature of each set, at the one in use, at one constant and by a formula of other sets."""
+    formulas, rows = [], []
+    for kind, in_use in IN_USE.items():
+        own = [part for part in sets if part.kind == kind]
+        if len(own) < 3:
+            continue
+        factor, power = fitted_formula(own)
+        formulas.append({"rows": kind, "factor": factor, "power": power, "in use": "{:.2f}, {:g}".format(*in_use)})
+        for part in own:
+            others = [other for other in own if other is not part]
+            constant = float(np.exp(LOGS[np.mean([other.losses for other in others], axis=0).argmin()]))
+            rows.append(
+                {
+                    "data": part.data,
+                    "best temperature": float(np.exp(LOGS[part.losses.argmin()])),
+                    "log loss at it": float(part.losses.min()),
+                    "as in use": part.loss(*in_use),
+                    "by a constant of the other sets": part.loss(constant, 0.0),
+                    "by a formula of the other sets": part.loss(*fitted_formula(others)),
+                    "rows": kind,
+                }
+            )
+    if not rows:
+        return []
+    means = pd.DataFrame(rows).groupby("rows", sort=False).mean(numeric_only=True).drop(columns="best temperature")
+    return [
+        Table("formula", "Factor and power that suit the sets best, and those in use.", pd.DataFrame(formulas)),
+        Table("formula-means", "Means over the sets.", means.reset_index()),
+        Table("formula-sets", "GPClassifier's defaults: a temperature for each set.", pd.DataFrame(rows)),
+    ]
 
 
 EXPERIMENT = Experiment("one-shot-defaults", "The temperature that suits one label for each class", True, run)

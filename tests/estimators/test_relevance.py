@@ -126,7 +126,7 @@ def test_rows_are_scored_by_the_weights_that_have_not_seen_them(rule: Any) -> No
     support = support_of(x, y)
     left_out = torch.rand(3, x.shape[1], generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     folds = row_folds(support.y, 3)
-    plain = named_family("rbf", support.x)
+    plain = named_family("rbf", support)
     family = replace(plain, relevance=Relevance(torch.ones(x.shape[1]), 1.0, left_out, folds))
     logistic, regression = Model("logistic", "laplace"), Model("gaussian", "exact")
     (found,), _ = Search(support, 0, family, ("integral",), "leave_one_out")._score(logistic, 0.5, 3.0, [None] * 3)

@@ -1,6 +1,7 @@
 """Choosing settings: temperatures, subsets, and what must beat the default."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -53,8 +54,10 @@ def test_the_normaliser_alone_depends_on_the_temperature() -> None:
 
 @pytest.mark.parametrize("name", KERNEL_NAMES)
 def test_the_search_evaluates_the_kernel_that_is_kept(name: str) -> None:
-    x = support(6, 2).x
-    family = named_family(name, x / x.norm(dim=1, keepdim=True) if name in ("cosine", "unit_rbf") else x)
+    rows = support(6, 2)
+    x = rows.x
+    unit = replace(rows, x=x / x.norm(dim=1, keepdim=True))
+    family = named_family(name, unit if name in ("cosine", "unit_rbf") else rows)
     assert family.expression is not None
     for lengthscale in family.lengthscales:
         kept = evaluate(family.build(lengthscale), x)

@@ -94,7 +94,7 @@ def evidence_of_scale(problem: Problem, scale: float, ratio: float) -> float:
 def search(n_classes: int, rules: tuple[str, ...], objective: str = "leave_one_out", weighted: bool = True) -> Search:
     x, y, weight = (torch.from_numpy(part) for part in rows(n_classes))
     support = Support(x, y, weight if weighted else torch.ones_like(weight), n_classes)
-    return Search(support, 0, options.named_family("rbf", x), rules, objective)  # type: ignore[arg-type]
+    return Search(support, 0, options.named_family("rbf", support), rules, objective)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])

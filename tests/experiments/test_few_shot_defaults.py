@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from experiments import few_shot_defaults
-from experiments.few_shot_defaults import OneShotSet, fitted_formula
-
-LOGS = few_shot_defaults._LOGS
+from experiments.one_shot_sets import LOGS, OneShotSet, fitted_formula
 
 
 def test_the_formula_that_made_the_best_temperatures_is_found() -> None:

@@ -198,7 +198,7 @@ def _with_temperature(settings: Settings, plan: Plan, support: Support, conditio
     if conditioned.sites is None:
         return plan
     mean, variance = conditioned.leave_one_out()
-    default = options.starting_temperature(settings.kernel, support.x)
+    default = options.starting_temperature(settings.kernel, support)
     temperature, pointwise = fit_rule(plan.model.predictive_likelihood(), mean, variance, support, "plug_in", default)
     usable = support.usable
     total = float(usable.sum())

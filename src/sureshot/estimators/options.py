@@ -13,6 +13,7 @@ from sureshot.estimators.conditioning import Model, schemes_for
 from sureshot.estimators.precomputed import PrecomputedKernel
 from sureshot.estimators.preprocessing import share_a_unit
 from sureshot.estimators.ranks import Ranks
+from sureshot.estimators.support import Support
 from sureshot.estimators.tuning import LENGTHSCALES, Family, scaled
 from sureshot.kernels import (
     Expression,
@@ -27,8 +28,6 @@ from sureshot.likelihoods.base import PredictiveRule
 INTERACTIONS = "interactions_matern32"
 INTERACTING_COLUMNS = 64  # at most: it takes so many times as long as the others
 RELEVANCE_KERNEL = "matern32"  # by which columns get length-scales of their own; smoother ones stop at poorer maxima
-# Temperature of the plug-in rule where every class has a single row and the output scale is the default: the
-# geometric mean of the best ones on one-shot tasks (docs/results/one-shot-defaults.md).
 ONE_SHOT_TEMPERATURE = {
     "cosine": 0.27,
     "unit_rbf": 0.2,
@@ -42,6 +41,8 @@ ONE_SHOT_TEMPERATURE = {
     "linear": 0.9,
     "polynomial1": 0.9,
 }
+"""Factors of `one_shot_temperature`."""
+BY_COLUMNS, USUAL_COLUMNS = -0.4, 37  # the power of the number of columns of tables, relative to this one
 ONE_SHOT_TEMPERATURE_ELSEWHERE = 0.5
 
 
@@ -87,13 +88,13 @@ def check_objective(objective: Any, inference: str) -> None:
 
 def families_for(
     kernel: str | Kernel | Expression,
-    x: Tensor,
-    gram: Tensor | None,
+    support: Support,
+    gram: Tensor | None = None,
     column_scale: Tensor | None = None,
     several: bool = False,
     ranks: Ranks | None = None,
 ) -> tuple[Family, ...]:
-    """The kernel families to choose from for inputs (N, D), or to average `several` of.
+    """The kernel families to choose from for labelled rows, or to average `several` of.
 
     Where columns were standardised by choice (`column_scale`, their standard deviations) and look as if they had one
     unit, like the pixels of an image, every named family is tried on columns that keep their relative sizes as well.
@@ -106,13 +107,14 @@ def families_for(
         kernel = kernel.to_gpytorch()
     if isinstance(kernel, Kernel):
         return (Family(lambda _: copy.deepcopy(kernel).double(), (1.0,), ONE_SHOT_TEMPERATURE_ELSEWHERE),)
+    x = support.x
     names = automatic_kernels(x) if kernel == "auto" else (kernel,)
     by_column = {RELEVANCE_KERNEL if kernel == "auto" else kernel} & set(LENGTHSCALE_NAMES)
-    families = tuple(replace(named_family(name, x), per_column=name in by_column) for name in names)
+    families = tuple(replace(named_family(name, support), per_column=name in by_column) for name in names)
     further: tuple[Family, ...] = ()
     if several:
         if 1 < x.shape[1] <= INTERACTING_COLUMNS and not is_unit_norm(x):
-            further = (named_family(INTERACTIONS, x),)
+            further = (named_family(INTERACTIONS, support),)
         if ranks is not None:
             further += tuple(replace(family, ranks=ranks) for family in (*families, *further))
     if column_scale is None or not share_a_unit(column_scale):
@@ -128,9 +130,9 @@ def automatic_kernels(x: Tensor) -> tuple[str, ...]:
     return ("rbf", "linear", "matern32", "matern12")
 
 
-def named_family(name: str, x: Tensor) -> Family:
+def named_family(name: str, support: Support) -> Family:
     """A preset at any length-scale; unit-sphere kernels of embeddings are centred on the training rows."""
-    width = x.shape[1]
+    x, width = support.x, support.x.shape[1]
     center = None
     if name in UNIT_SPHERE_NAMES and is_unit_norm(x):
         mean = x.mean(0)
@@ -145,29 +147,52 @@ def named_family(name: str, x: Tensor) -> Family:
     return Family(
         lambda relative: make_kernel(name, width, **arguments(relative)).to(x.device),
         LENGTHSCALES if has_lengthscale else (1.0,),
-        one_shot_temperature(name),
+        one_shot_temperature(name, support),
         expression=lambda relative: preset_kernel(name, width, **arguments(relative)).to(x.device),
     )
 
 
-def one_shot_temperature(kernel: str | Kernel | Expression) -> float:
-    """Where the plug-in rule's temperature starts, and stays when no row can be left out."""
-    if isinstance(kernel, str):
-        return ONE_SHOT_TEMPERATURE.get(kernel, ONE_SHOT_TEMPERATURE_ELSEWHERE)
-    return ONE_SHOT_TEMPERATURE_ELSEWHERE
+def one_shot_temperature(kernel: str | Kernel | Expression, support: Support) -> float:
+    """Where the plug-in rule's temperature starts, and stays when no row can be left out.
+
+    The more columns a table has, the farther apart its classes lie; that is asked only where nothing else can be. The
+    number of classes of embeddings would say as much of how alike they are, if all tasks were as easy as those that it
+    was measured on. (docs/results/one-shot-defaults.md has both.)
+    """
+    if not isinstance(kernel, str) or kernel not in ONE_SHOT_TEMPERATURE:
+        return ONE_SHOT_TEMPERATURE_ELSEWHERE
+    factor = ONE_SHOT_TEMPERATURE[kernel]
+    if kernel in UNIT_SPHERE_NAMES or bool((support.usable > 0).any()):
+        return factor
+    return float(factor * (support.x.shape[1] / USUAL_COLUMNS) ** BY_COLUMNS)
 
 
-def starting_temperature(kernel: str | Kernel | Expression, x: Tensor) -> float:
-    """`one_shot_temperature` of a kernel argument, for inputs (N, D)."""
-    automatic = isinstance(kernel, str) and kernel == "auto"
-    return one_shot_temperature(automatic_kernels(x)[0] if automatic else kernel)
+def starting_temperature(kernel: str | Kernel | Expression, support: Support) -> float:
+    """`one_shot_temperature` of a kernel argument."""
+    return one_shot_temperature(_first_kernel(kernel, support.x), support)
 
 
-def rules_for(predictive: str, model: Model) -> tuple[PredictiveRule, ...]:
-    """The predictive rules to choose from, the default first."""
+def compares_angles(kernel: str | Kernel | Expression, x: Tensor) -> bool:
+    """Whether a kernel argument stands for one of the unit sphere, for inputs (N, D)."""
+    first = _first_kernel(kernel, x)
+    return isinstance(first, str) and first in UNIT_SPHERE_NAMES
+
+
+def _first_kernel(kernel: str | Kernel | Expression, x: Tensor) -> str | Kernel | Expression:
+    return automatic_kernels(x)[0] if isinstance(kernel, str) and kernel == "auto" else kernel
+
+
+def rules_for(predictive: str, model: Model, angles: bool) -> tuple[PredictiveRule, ...]:
+    """The predictive rules to choose from, the default first.
+
+    Two classes of a table are predicted by the integral over the latent, which needs no temperature. By `angles`, of
+    embeddings, it is far too cautious with few rows, and the plug-in rule is the default, as for more classes.
+    """
     if predictive != "auto":
         return (predictive,)  # type: ignore[return-value]
-    return ("integral", "plug_in") if model.likelihood != "softmax" else ("plug_in",)
+    if model.likelihood == "softmax":
+        return ("plug_in",)
+    return ("plug_in", "integral") if angles else ("integral", "plug_in")
 
 
 def use_inducing(approximation: str, finite: bool, n_rows: int, limit: int) -> bool:

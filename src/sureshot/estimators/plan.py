@@ -47,13 +47,13 @@ def choose_plans(
     """
     models = options.models_for(settings.likelihood, settings.inference, n_classes, **settings.model_settings)
     options.check_objective(settings.objective, models[0].inference)
-    rules = options.rules_for(settings.predictive, models[0])
     scaling = _scaling(settings, rows)
     support = Support.of(rows, n_classes, scaling, settings.device)
+    rules = options.rules_for(settings.predictive, models[0], options.compares_angles(settings.kernel, support.x))
     free = settings.standardize == "auto" and bool((scaling.scale != 1).any())
     families = options.families_for(
         settings.kernel,
-        support.x,
+        support,
         None if matrix is None else aligned(matrix, settings.device),
         aligned(scaling.scale, settings.device) if free else None,
         settings.averages,
@@ -108,11 +108,12 @@ def keep_plan(
     What changes is what another number of classes needs: the likelihood, and its usual rule unless the temperature is
     `calibrated`.
     """
-    return _adapted(plan, settings, n_classes, calibrated), Support.of(rows, n_classes, plan.scaling, settings.device)
+    support = Support.of(rows, n_classes, plan.scaling, settings.device)
+    return _adapted(plan, settings, support, calibrated), support
 
 
-def _adapted(plan: Plan, settings: Settings, n_classes: int, calibrated: bool) -> Plan:
-    current = plan.model
+def _adapted(plan: Plan, settings: Settings, support: Support, calibrated: bool) -> Plan:
+    current, n_classes = plan.model, support.n_classes
     allowed = options.models_for(settings.likelihood, settings.inference, n_classes, **settings.model_settings)
     too_many = current.one_latent and n_classes > 2
     too_few = current.likelihood == "softmax" and n_classes <= 2 and settings.likelihood == "auto"
@@ -121,7 +122,8 @@ def _adapted(plan: Plan, settings: Settings, n_classes: int, calibrated: bool) -
     plan = replace(plan, model=replace(allowed[0], noise=current.noise))
     if plan.model.likelihood == current.likelihood or calibrated:
         return plan
-    return replace(plan, rule=options.rules_for(settings.predictive, plan.model)[0], temperature=1.0)
+    angles = options.compares_angles(settings.kernel, support.x)
+    return replace(plan, rule=options.rules_for(settings.predictive, plan.model, angles)[0], temperature=1.0)
 
 
 def _ranks(support: Support) -> Ranks | None:

@@ -1,0 +1,51 @@
+"""What sets say of the temperature at one label for each class, and formulas that predict it for other sets."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import log_softmax
+
+from sureshot.estimators.base import IncrementalClassifier
+
+Array = NDArray[Any]
+
+LOGS = np.linspace(-4, 3, 71)
+"""Of temperatures that are tried."""
+
+
+@dataclass(frozen=True)
+class OneShotSet:
+    """What a set says of the temperature at one label."""
+
+    data: str
+    kind: str  # "embeddings" or "tables"
+    size: float  # classes of embeddings, columns of tables
+    losses: Array  # (T,), mean log loss at temperatures exp(LOGS)
+
+    def loss(self, factor: float, power: float) -> float:
+        """At the temperature of a formula."""
+        return float(np.interp(math.log(factor) + power * math.log(self.size), LOGS, self.losses))
+
+
+def fitted_formula(sets: list[OneShotSet]) -> tuple[float, float]:
+    """Factor and power that suit sets on average."""
+
+    def excess(values: Array) -> float:
+        losses = [part.loss(math.exp(values[0]), values[1]) - part.losses.min() for part in sets]
+        return float(np.mean(losses))
+
+    found = minimize(excess, np.zeros(2), method="Nelder-Mead", options={"maxiter": 400}).x
+    return math.exp(found[0]), float(found[1])
+
+
+def losses_by_temperature(model: IncrementalClassifier, x: Array, y: Array) -> Array:
+    """Mean log loss (T,) by `LOGS` of temperatures that divide the latents."""
+    latents, truth = model.predict_latent(x).mean, np.searchsorted(model.classes_, y)
+    logs = [log_softmax(latents / math.exp(value), axis=1)[np.arange(len(y)), truth] for value in LOGS]
+    return -np.maximum(logs, math.log(1e-6)).mean(1)
