@@ -220,6 +220,12 @@ def progress(description: str, quiet: bool = False) -> Iterator[Callable[[str, f
 
 def check_output(path: Path, *inputs: Path) -> None:
     """Refuse a file that could not be written, before the work rather than after it (`ValueError`)."""
+    from sureshot.persistence import is_special
+
+    if is_special(path):
+        if not os.access(path, os.W_OK):
+            raise ValueError(f"cannot write {path}: no permission")
+        return
     if path.is_dir():
         raise ValueError(f"{path} is a folder: name a file to write")
     if not path.parent.is_dir():

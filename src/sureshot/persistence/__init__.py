@@ -3,7 +3,7 @@
 from sureshot.persistence.artifact import Artifact, ArtifactError, check_target, load_artifact, save_artifact
 from sureshot.persistence.checks import require, require_header
 from sureshot.persistence.labels import decode_labels, encode_labels
-from sureshot.persistence.whole import written_whole
+from sureshot.persistence.whole import is_special, written_whole
 
 __all__ = [
     "Artifact",
@@ -11,6 +11,7 @@ __all__ = [
     "check_target",
     "decode_labels",
     "encode_labels",
+    "is_special",
     "load_artifact",
     "require",
     "require_header",

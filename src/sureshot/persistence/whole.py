@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,13 +13,28 @@ from pathlib import Path
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """A name beside `path` to write to, as the user's umask has it; in the end the file is renamed, or removed.
+    """A name to write to, as the user's umask has it; in the end the file is renamed to `path`, or removed.
 
-    A process killed on the way leaves an older file under `path` as it was.
+    A process killed on the way leaves an older file under `path` as it was. A link stays one: what it leads to is
+    replaced, and keeps its permissions. A pipe or a device cannot be replaced: it is sent the finished file.
     """
-    temporary = path.with_name(f".sureshot-{secrets.token_hex(8)}.tmp")
+    special = is_special(path)
+    target = path if special else Path(os.path.realpath(path))
+    folder = Path(tempfile.gettempdir()) if special else target.parent
+    temporary = folder / f".sureshot-{secrets.token_hex(8)}.tmp"
     try:
         yield temporary
-        os.replace(temporary, path)
+        if special:
+            with open(temporary, "rb") as source, open(target, "wb") as sink:
+                shutil.copyfileobj(source, sink)
+        else:
+            if target.exists():
+                shutil.copymode(target, temporary)
+            os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def is_special(path: Path) -> bool:
+    """Whether there is something that is neither a file nor a folder, such as a pipe or a device."""
+    return path.exists() and not (path.is_file() or path.is_dir())
