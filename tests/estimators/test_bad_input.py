@@ -276,3 +276,10 @@ def test_extreme_scales_of_columns(scale: float) -> None:
     x = (rng.normal(size=(30, 2)) + 3 * y[:, None]) * [scale, 1.0]
     model = GPClassifier().fit(x, y)
     assert model.score(x, y) > 0.9
+
+
+def test_one_class_leaves_no_doubt() -> None:
+    for likelihood in ("auto", "logistic", "softmax"):
+        model = GPClassifier("rbf", likelihood, objective=None).partial_fit(X, ["a"] * len(X))
+        assert not np.any(model.uncertainty(X).total)
+        assert not np.any(model.uncertainty(X).epistemic)

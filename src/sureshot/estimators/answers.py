@@ -26,6 +26,7 @@ from sureshot.estimators.influence import Influence, influence_on
 from sureshot.estimators.left_out import ROUNDING
 from sureshot.estimators.settings import check_count
 from sureshot.estimators.suggestions import Suggestions, suggestions
+from sureshot.estimators.validation import plain_labels
 
 LARGEST_BLOCK = 2048
 
@@ -82,6 +83,7 @@ class Answers(ClassifierMixin, BaseEstimator):
 
     def score(self, X: Rows, y: Labels, sample_weight: Weights | None = None) -> float:
         """How many of the labels are the most probable class; labels of another type than the model's are an error."""
+        y = plain_labels(y)
         check_kind(self._current().classes, np.asarray(y))
         return float(super().score(X, y, sample_weight))
 

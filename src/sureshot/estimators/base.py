@@ -23,7 +23,7 @@ from sklearn.utils import check_random_state
 from sureshot.estimators.answers import Answers, class_probabilities
 from sureshot.estimators.arguments import ByLabel, Labels, Rows, Weights
 from sureshot.estimators.calibration import calibrated_temperature
-from sureshot.estimators.class_labels import class_numbers, extend_classes, kept_classes
+from sureshot.estimators.class_labels import announced, class_numbers, extend_classes, kept_classes
 from sureshot.estimators.class_prior import adapted_prior, prior_of_few
 from sureshot.estimators.class_prior import class_prior as class_prior_of
 from sureshot.estimators.fitted import Fitted, Format, TrainingSet
@@ -112,8 +112,8 @@ class IncrementalClassifier(Answers):
         with self._listening():
             data = read_labelled(reader, type(self).__name__, columns, X, y, sample_weight)
         names = self._checked_ids(row_id, len(data.checked), known)
-        arriving = [data.labels] if classes is None else [np.ravel(classes), data.labels]
-        grown = extend_classes(None if known is None else known.classes, np.concatenate(arriving))
+        arriving = data.labels if classes is None else announced(classes, data.labels)
+        grown = extend_classes(None if known is None else known.classes, arriving)
         codes = class_numbers(grown, data.labels)
         if known is None:
             rows, row_ids = _merged(data, codes, names)

@@ -145,7 +145,9 @@ def kind_of(column: pd.Series, stated: str | None = None) -> tuple[str, str]:
         return stated or DATE, FORMATS[0]
     if not is_object(column) and not isinstance(column.dtype, pd.CategoricalDtype):
         if kinds.is_complex_dtype(column.dtype) or not (
-            kinds.is_numeric_dtype(column.dtype) or kinds.is_timedelta64_dtype(column.dtype)
+            kinds.is_numeric_dtype(column.dtype)
+            or kinds.is_bool_dtype(column.dtype)
+            or kinds.is_timedelta64_dtype(column.dtype)
         ):
             raise CellError(
                 f"{named(column)} holds {column.dtype}, expected numbers, text or dates: drop it or convert it"

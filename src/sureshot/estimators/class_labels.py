@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sureshot.estimators.validation import MAX_NAMES
+from sureshot.estimators.validation import MAX_NAMES, check_targets, plain_labels
 
 
 def extend_classes(known: np.ndarray | None, arriving: np.ndarray) -> np.ndarray:
@@ -21,7 +21,38 @@ def extend_classes(known: np.ndarray | None, arriving: np.ndarray) -> np.ndarray
     check_kind(known, arriving, ", or call fit to learn from these alone")
     seen = set(known.tolist())
     fresh = [label for label in arriving.tolist() if label not in seen]
-    return np.concatenate([known, np.asarray(fresh, dtype=arriving.dtype)]) if fresh else known
+    return _joined(known, fresh) if fresh else known
+
+
+def announced(classes: Any, labels: np.ndarray) -> np.ndarray:
+    """Labels (n,) with those of classes that are to come, which must be of their kind, as one array."""
+    if isinstance(classes, set | frozenset):
+        classes = list(classes)
+    try:
+        further = np.ravel(plain_labels(classes if hasattr(classes, "dtype") else np.array(classes, dtype=object)))
+        if not further.size:
+            return labels
+        further = check_targets(further, len(further))
+    except ValueError as error:
+        raise ValueError(f"classes must be labels: {error}") from error
+    check_kind(labels, further, ", and so those of classes=")
+    return _joined(labels, further.tolist())
+
+
+def _joined(known: np.ndarray, further: list[Any]) -> np.ndarray:
+    """Labels in one array, of the known type if it holds them all; TypeError if none does."""
+    values = known.tolist() + further
+    for dtype in (known.dtype, None):
+        try:
+            found = np.array(values, dtype=dtype)
+        except OverflowError:
+            continue
+        if found.tolist() == values and (found.dtype.kind not in "fO" or found.dtype.kind == known.dtype.kind):
+            return found
+    raise TypeError(
+        f"labels {further[0]!r} and {known.tolist()[0]!r} do not fit into one type without being rounded: use text, or "
+        "smaller numbers."
+    )
 
 
 def check_kind(known: np.ndarray, labels: np.ndarray, otherwise: str = "") -> None:
@@ -53,7 +84,8 @@ def class_numbers(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 def kept_classes(classes: np.ndarray, leaving: Any) -> np.ndarray:
     """Which classes stay when some are forgotten, (C,) bool; at least one must."""
-    names = set(np.atleast_1d(np.asarray(leaving)).tolist())
+    leaving = list(leaving) if isinstance(leaving, set | frozenset) else leaving
+    names = set(np.ravel(np.asarray(leaving)).tolist())
     unknown = names - set(classes.tolist())
     if unknown:
         raise ValueError(

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from torch import Tensor
 
 MAX_STEPS, TOLERANCE = 1000, 1e-8
@@ -21,13 +22,15 @@ of two draws, .60 and .44 with 20 rows more, .58 and .43 with 50, .56 and .42 if
 
 
 def class_prior(given: Any, classes: np.ndarray) -> np.ndarray | None:
-    """Probabilities (C,) that sum to 1, of "uniform", a dict by label or an array; None of "support" and "auto".
+    """Probabilities (C,) that sum to 1, of "uniform", by label or an array; None of "support" and "auto".
 
-    A dict may name further labels: classes to come, or that have been forgotten.
+    A dict or a Series (by its index) may name further labels: classes to come, or that have been forgotten.
     """
     if isinstance(given, str) and given in ("auto", "support", "uniform"):
         return np.full(len(classes), 1 / len(classes)) if given == "uniform" else None
     labels = classes.tolist()
+    if isinstance(given, pd.Series):
+        given = given.to_dict()
     if isinstance(given, Mapping):
         missing = [label for label in labels if label not in given]
         unknown = [label for label in given if label not in labels]

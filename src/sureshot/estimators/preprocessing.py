@@ -89,7 +89,9 @@ def mention_constant(n_kept: int, x: np.ndarray, scale: np.ndarray, stacklevel: 
     n_columns = x.shape[1]
     if n_kept == n_columns:
         if len(x) > 1 and (x == x[0]).all():
-            logger.warning("no column varies: nothing tells the rows apart, and answers say how often classes came")
+            logger.warning(
+                "no column varies: nothing tells rows apart, and answers say little but how often classes came"
+            )
         return
     message = f"ignored {n_columns - n_kept} constant columns of {n_columns}"
     if share_a_unit(torch.from_numpy(scale)):

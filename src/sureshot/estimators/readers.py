@@ -129,7 +129,7 @@ def with_dense_columns(X: Any) -> Any:
         return X
     dense = X.copy(deep=False)
     for place in places:
-        dense.isetitem(place, X.iloc[:, place].sparse.to_dense())
+        dense.isetitem(place, X.iloc[:, place].to_numpy())
     return dense
 
 

@@ -94,13 +94,11 @@ def check_targets(y: Any, n_rows: int) -> np.ndarray:
         y = as_array(y)
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None: give one label for each row of X.")
-    labels = column_or_1d(y, warn=True)
+    labels = plain_labels(column_or_1d(plain_labels(y), warn=True))
     if len(labels) != n_rows:
         raise ValueError(
             f"X and y have inconsistent numbers of rows: X has {n_rows}, y has {len(labels)}. Give one label a row."
         )
-    if labels.dtype.kind == "O" and any(value is None or value != value for value in labels):
-        raise ValueError("y contains missing labels: drop those rows or give them a label.")
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise ValueError("Input y contains NaN or infinity: drop those rows or give them a label.")
     if labels.dtype.kind == "O" and len({type(value) for value in labels}) > 1:
@@ -110,9 +108,26 @@ def check_targets(y: Any, n_rows: int) -> np.ndarray:
     with warnings.catch_warnings():  # few rows for each class are what the estimators are for
         warnings.filterwarnings("ignore", message="The number of unique classes is greater than 50%")
         check_classification_targets(labels)
-    if labels.dtype.kind == "O" and not isinstance(labels[0], str):
-        labels = np.array(labels.tolist())
     return labels
+
+
+def plain_labels(y: Any) -> Any:
+    """Labels of pandas' own types, or objects, as NumPy's: whole numbers stay whole, truth values stay such.
+
+    ValueError if any is missing. What has no type to tell stays as it is.
+    """
+    dtype = getattr(y, "dtype", None)
+    if not isinstance(y, pd.Series | pd.Index | pd.api.extensions.ExtensionArray) and dtype != np.dtype(object):
+        return y
+    if np.any(pd.isna(y)):
+        raise ValueError("y contains missing labels: drop those rows or give them a label.")
+    if (isinstance(dtype, np.dtype) and dtype.kind != "O") or isinstance(dtype, pd.CategoricalDtype):
+        return np.asarray(y)
+    cells = np.asarray(y, dtype=object)
+    if cells.ndim != 1 or not len(cells) or any(isinstance(cell, str) for cell in cells):
+        return cells
+    found = np.array(cells.tolist())
+    return found if found.shape == cells.shape else cells
 
 
 def check_weights(sample_weight: Any, x: np.ndarray | pd.DataFrame) -> np.ndarray:
@@ -276,7 +291,7 @@ def _check_finite(x: np.ndarray, original: Any) -> None:
         names = [str(original.columns[int(j)]) if isinstance(original, pd.DataFrame) else str(j) for j in columns]
         advice = (
             "impute them in a pipeline, for example make_pipeline(SimpleImputer(), estimator), or fit on a DataFrame "
-            "that has such gaps"
+            f"that has such gaps, or whose kinds are stated (columns={{'{names[0]}': 'number'}})"
             if problem == "NaN"
             else "clip or drop those values"
         )
