@@ -168,3 +168,16 @@ def test_ids_may_have_commas(named: Path, tmp_path: Path, run: Run) -> None:
     ids = ("--forget-rows", "f5, dried", "--forget-rows", "f6, dried")
     summary = json.loads(run("update", tmp_path / "m", *ids, "--in-place", "--json").stdout)
     assert (summary["rows_forgotten"], summary["rows"]) == (2, len(table) - 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--forget-rows", "f5", "--retune"), "--retune is about rows to add, and there are none"),
+        (("--forget-rows", " , "), "name nothing"),
+    ],
+)
+def test_options_without_a_use_are_refused(named: Path, run: Run, arguments: tuple[str, ...], message: str) -> None:
+    result = run("update", named / "right", *arguments, "--in-place")
+    assert result.exit_code == 1
+    assert message in result.stderr

@@ -101,3 +101,13 @@ def test_search_of_a_mixed_table(orders: Path, run: Run, tmp_path: Path) -> None
     result = run("search", orders / "old.csv", "-t", "late", *options, "--report", tmp_path / "r", "--json")
     assert result.exit_code == 0, result.stderr
     assert "categories: country" in result.stderr
+
+
+def test_a_fold_without_the_gap_is_read_as_the_whole(tmp_path: Path, files: Path, run: Run) -> None:
+    frame = pd.read_csv(files / "two.csv").astype({"sepal_length": object})
+    frame.loc[0, "sepal_length"] = ""
+    frame.to_csv(tmp_path / "gap.csv", index=False)
+    arguments = ("--kernel", "rbf", "--objective", "none", "-q", "--report", tmp_path / "report")
+    result = run("fit", tmp_path / "gap.csv", "-t", "species", "-o", tmp_path / "m", *arguments)
+    assert result.exit_code == 0, result.stderr
+    assert (tmp_path / "report" / "report.html").exists()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
@@ -44,7 +46,7 @@ def test_names_of_rows_are_written_and_other_columns_ignored(german: Path, run: 
 def test_predictions_beside_the_columns(german: Path, run: Run) -> None:
     plain = pd.read_csv(io.StringIO(run("predict", german / "m", german / "neu.csv", "--proba", "--outlier").stdout))
     result = run("predict", german / "m", german / "neu.csv", "--join", "--proba", "--outlier")
-    joined = pd.read_csv(io.StringIO(result.stdout), dtype=str)
+    joined = pd.read_csv(io.StringIO(result.stdout), sep=";", dtype=str)
     before = pd.read_csv(german / "neu.csv", sep=";", dtype=str, encoding="utf-16")
     pd.testing.assert_frame_equal(joined[before.columns], before)
     assert joined["prediction"].tolist() == plain["prediction"].tolist()
@@ -101,3 +103,30 @@ def test_joining_needs_columns_that_can_take_it(german: Path, files: Path, run: 
     frame.to_csv(tmp_path / "p.csv", index=False)
     result = run("predict", files / "iris.safetensors", tmp_path / "p.csv", "--join", "--quiet")
     assert_refused(result, "has a column 'prediction' already")
+
+
+def test_what_is_joined_is_written_as_the_file_is(german: Path, run: Run, tmp_path: Path) -> None:
+    arguments = ("--id", "id", "--join", "--proba", "-q", "-o", tmp_path / "joined.csv")
+    assert run("predict", german / "m", german / "neu.csv", *arguments).exit_code == 0
+    old = pd.read_csv(german / "neu.csv", sep=";", decimal=",", encoding="utf-16")
+    joined = pd.read_csv(tmp_path / "joined.csv", sep=";", decimal=",")
+    pd.testing.assert_frame_equal(joined[old.columns], old)
+    probabilities = joined.filter(like="probability_").to_numpy(dtype=float)
+    np.testing.assert_allclose(probabilities.sum(1), 1, atol=1e-5)
+    asked = ("-n", 3, "--join", "--id", "id", "--drop", "notiz", "-q", "-o", tmp_path / "label.csv")
+    assert run("suggest", german / "m", german / "neu.csv", *asked).exit_code == 0
+    chosen = pd.read_csv(tmp_path / "label.csv", sep=";", decimal=",")
+    assert chosen["probability"].between(0, 1).all()
+    again = old[old["id"].isin(chosen["id"])].set_index("id").loc[chosen["id"]]
+    np.testing.assert_array_equal(chosen["sepal_length"], again["sepal_length"])
+
+
+def test_rows_that_end_early_and_labels_with_blanks_are_seen(files: Path, run: Run, tmp_path: Path) -> None:
+    lines = (files / "two.csv").read_text(encoding="utf-8").splitlines()
+    (tmp_path / "blank.csv").write_text("\n".join([lines[0], *(f"{line} " for line in lines[1:])]), encoding="utf-8")
+    result = run("evaluate", files / "two.safetensors", tmp_path / "blank.csv", "-t", "species", "--json")
+    assert json.loads(result.stdout)["unknown_rows"] == 0
+    cut = [line if place % 9 else line.rsplit(",", 1)[0] for place, line in enumerate(lines)]
+    (tmp_path / "cut.csv").write_text("\n".join([lines[0], *cut[1:]]), encoding="utf-8")
+    result = run("predict", files / "two.safetensors", tmp_path / "cut.csv")
+    assert "rows have fewer cells than the header (the first is row 8, counted from 0)" in result.stderr

@@ -107,6 +107,35 @@ def test_a_stream_by_a_column_and_by_numbers(moons: Path, tmp_path: Path, run: R
     assert len(found["stream"]) == 3
 
 
+def test_columns_of_text_and_gaps_beside_batches(moons: Path, tmp_path: Path, run: Run) -> None:
+    frame = pd.read_csv(moons / "moons.csv").drop(columns="time")
+    frame["colour"] = np.where(frame["east"] > 0, "red", "blue")
+    frame.loc[3, "north"] = np.nan
+    frame.to_csv(tmp_path / "d.csv", index=False)
+    arguments = ("search", tmp_path / "d.csv", "-t", "side", *QUICK, "--schedule", "once", "--batches", "day", "--json")
+    result = run(*arguments, "-q")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["rows"] == 48
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_row_of_no_batch_is_named(moons: Path, tmp_path: Path, run: Run, ending: str) -> None:
+    frame = pd.read_csv(moons / "moons.csv").drop(columns="time")
+    frame.loc[[5, 9], "day"] = None
+    path = tmp_path / f"d.{ending}"
+    if ending == "csv":
+        frame.to_csv(path, index=False)
+    else:
+        pytest.importorskip("pyarrow")
+        frame.to_parquet(path)
+    result = run("search", path, "-t", "side", *QUICK, "--batches", "day", "-q")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        f"error: {path}: column 'day' (--batches) is empty in 2 of 60 rows (the first is row 5, counted from 0), so "
+        "they are of no batch; fill it in, or drop them\n"
+    )
+
+
 def test_rows_of_another_file_are_judged(moons: Path, tmp_path: Path, run: Run) -> None:
     frame = pd.read_csv(moons / "plain.csv")
     frame.assign(side=np.where(np.arange(60) < 5, "left", frame["side"])).to_csv(tmp_path / "test.csv", index=False)
@@ -129,6 +158,7 @@ def test_three_classes_of_many_columns(files: Path, tmp_path: Path, run: Run) ->
     [
         (("--structure", "LINER"), "there is no leaf 'LINER' (did you mean 'LINEAR'?)"),
         (("--structure", "LINEAR +"), "ends where a kernel is expected"),
+        (("--structure", "LINEAR" + " + LINEAR" * 1500), "the structure has 1501 leaves, and at most 128 are taken"),
         (("--jobs", "0"), "--jobs must be None, a positive number of jobs"),
         (("--schedule", "0"), "must be a positive integer; got 0"),
         (("--schedule", "log"), "--schedule must be one of 'logarithmic'"),

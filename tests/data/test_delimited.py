@@ -91,7 +91,7 @@ def test_names_of_rows(tmp_path: Path) -> None:
     table = load_table(path, "y", row_id="id")
     assert table.feature_names == ("a",)
     assert table.row_ids.tolist() == ["007", "008"]
-    assert cells_as_written(path)["id"].tolist() == ["007", "008"]
+    assert cells_as_written(path)[0]["id"].tolist() == ["007", "008"]
     with pytest.raises(DataError, match="no column 'Id'"):
         load_table(path, "y", row_id="Id")
     path.write_text("id,a,y\nk,1,u\nm,2,v\nk,2,v\n", encoding="utf-8")

@@ -6,6 +6,7 @@ import csv
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,8 @@ from sureshot.cli import console, options
 
 if TYPE_CHECKING:
     import numpy as np
-    import pandas as pd
 
+    from sureshot.cli.reading import Beside
     from sureshot.data import DataTable
     from sureshot.estimators.answers import TopClasses
     from sureshot.estimators.base import IncrementalClassifier
@@ -49,7 +50,7 @@ def predict(
             console.check_output(output, model, data)
         _check_decisions(reject, unknown, coverage)
         from sureshot.cli.model import load_model, read_for_model
-        from sureshot.cli.reading import Reading, columns_beside
+        from sureshot.cli.reading import Beside, Reading
 
         if join and as_json:
             raise ValueError("--join writes columns, and --json none: leave one of them out")
@@ -60,7 +61,7 @@ def predict(
             wanted = Wanted.of(classifier, proba, top, outlier, reject, unknown, coverage)
             if coverage is not None and not as_json:
                 _check_separable(wanted.labels)
-            beside = columns_beside(data, how, wanted.columns) if join else None
+            beside = Beside.of(data, how, wanted.columns) if join else None
         with console.progress(f"predicting {len(table.row_ids)} rows", quiet) as update:
             pieces = _predictions(classifier, table, wanted, update)
             if as_json:
@@ -173,26 +174,29 @@ def _write_csv(
     pieces: Iterator[Piece],
     output: Path | None,
     first: str,  # the column of the rows' names
-    beside: pd.DataFrame | None,  # columns in its place
+    beside: Beside | None,  # columns in its place
 ) -> None:
-    known = [first] if beside is None else list(beside.columns)
+    from sureshot.cli.reading import written_number
+
+    known = [first] if beside is None else list(beside.cells.columns)
+    number = partial(written_number, beside=beside)
     pieces = _begun(pieces)
     with console.output_text(output) as stream:
-        writer = csv.writer(stream, lineterminator="\n")
+        writer = csv.writer(stream, lineterminator="\n", delimiter="," if beside is None else beside.separator)
         writer.writerow([*known, *wanted.columns])
-        written = None if beside is None else beside.itertuples(index=False, name=None)
+        written = None if beside is None else beside.cells.itertuples(index=False, name=None)
         for piece in pieces:
             for i, row in enumerate(piece.rows):
                 cells = [*([row] if written is None else next(written)), piece.predicted[i]]
                 if piece.p is not None:
-                    cells += [f"{value:.6g}" for value in piece.p[i]]
+                    cells += map(number, piece.p[i])
                 if piece.top is not None:
                     for label, value in zip(piece.top.labels[i].tolist(), piece.top.probabilities[i], strict=True):
-                        cells += [label, f"{value:.6g}"]
+                        cells += [label, number(value)]
                 if piece.outlier is not None:
-                    cells.append(f"{piece.outlier[i]:.6g}")
+                    cells.append(number(piece.outlier[i]))
                 if piece.p_value is not None:
-                    cells.append(f"{piece.p_value[i]:.6g}")
+                    cells.append(number(piece.p_value[i]))
                 if piece.sets is not None:
                     cells.append(SEPARATOR.join(map(str, piece.sets[i])))
                 writer.writerow(cells)

@@ -104,14 +104,31 @@ def remark(path: Path, table: DataTable) -> None:
         )
 
 
-def columns_beside(path: Path, how: Reading, written: Sequence[str]) -> pd.DataFrame:
-    """The columns of the file, as they are written there, to which columns of these names are added."""
-    if is_image_source(path):
-        raise DataError(f"{path}: images have no columns to write beside predictions: leave out --join")
-    cells = cells_as_written(path, how.text)
-    if taken := [name for name in written if name in cells]:
-        raise DataError(f"{path} has a column {taken[0]!r} already: rename it, or leave out --join")
-    return cells
+@dataclass(frozen=True)
+class Beside:
+    """The columns of a file, as they are written there, beside which others are to be written likewise."""
+
+    cells: pd.DataFrame
+    separator: str
+    decimal: str
+
+    @classmethod
+    def of(cls, path: Path, how: Reading, written: Sequence[str]) -> Beside:
+        """Those of a file that has none of the names of the columns to write."""
+        if is_image_source(path):
+            raise DataError(f"{path}: images have no columns to write beside predictions: leave out --join")
+        cells, found = cells_as_written(path, how.text)
+        if taken := [name for name in written if name in cells]:
+            raise DataError(f"{path} has a column {taken[0]!r} already: rename it, or leave out --join")
+        assert found.separator is not None
+        assert found.decimal is not None
+        return cls(cells, found.separator, found.decimal)
+
+
+def written_number(value: float, beside: Beside | None) -> str:
+    """Six digits, with the decimal sign of the columns beside it."""
+    text = f"{value:.6g}"
+    return text if beside is None else text.replace(".", beside.decimal)
 
 
 @contextmanager

@@ -61,6 +61,8 @@ def cross_validated_report(
     """
     assert table.y is not None
     folds = stratified_folds(table.y, N_FOLDS, np.random.default_rng(0))
+    kinds = getattr(model, "columns_", None)  # a fold may have no gap where the others have
+    unfitted = clone(model) if kinds is None else clone(model).set_params(columns=kinds)
     judged = range(1 if len(table.y) > HOLD_OUT_ABOVE else N_FOLDS)
     rows, probabilities, outlier, driven = [], [], [], list[Driven]()
     ids = np.asarray([str(name) for name in table.row_ids.tolist()]) if keeps_ids(model) else None
@@ -69,7 +71,7 @@ def cross_validated_report(
         if not len(held_out):
             continue
         stays = folds != fold
-        fitted = clone(model).fit(take(table.X, stays), table.y[stays], row_id=None if ids is None else ids[stays])
+        fitted = clone(unfitted).fit(take(table.X, stays), table.y[stays], row_id=None if ids is None else ids[stays])
         X = take(table.X, held_out)
         rows.append(held_out)
         probabilities.append(fitted.predict_proba(X))

@@ -164,7 +164,6 @@ def _read(
 ) -> Rows:
     """Everything that is read from files, checked before anything is learnt."""
     import numpy as np
-    import pandas as pd
     from sklearn.dummy import DummyClassifier
 
     from sureshot.cli.fit import read_labelled
@@ -179,9 +178,7 @@ def _read(
     assert table.y is not None
     part = np.zeros(len(table.y), dtype=np.int64)
     if batches is not None:
-        column = how.load(data, batches, [] if target is None else [target], text_labels=True).y
-        assert column is not None
-        part = pd.factorize(column)[0]
+        part = _batch_of_each_row(data, batches, target, how)
     elif batch_size is not None:
         part = np.arange(len(table.y)) // batch_size
     learnt = np.ones(len(table.y), dtype=bool)
@@ -200,6 +197,27 @@ def _read(
     elif hold_out > 0:
         console.note("every class has one row, so none can be held out: there are no scores")
     return Rows(parts, table, judged, baseline, batches is not None or batch_size is not None)
+
+
+def _batch_of_each_row(data: Path, batches: str, target: str | None, how: Reading) -> np.ndarray:
+    """Numbers of the batches (n,), in the order in which they come."""
+    import numpy as np
+    import pandas as pd
+
+    from sureshot.data import DataError
+    from sureshot.data.tables import cells_as_written
+
+    if batches in (how.check(data, target) or ()):
+        cells = cells_as_written(data, how.text)[0][batches]
+        empty = np.flatnonzero(cells.isna() | (cells == ""))
+        if len(empty):
+            raise DataError(
+                f"{data}: column {batches!r} (--batches) is empty in {len(empty)} of {len(cells)} rows (the first is "
+                f"row {empty[0]}, counted from 0), so they are of no batch; fill it in, or drop them"
+            )
+    column = how.load(data, batches, [] if target is None else [target], text_labels=True, mixed=True).y
+    assert column is not None
+    return pd.factorize(column)[0]
 
 
 def _schedule(text: str) -> str | list[int]:

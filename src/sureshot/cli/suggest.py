@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sureshot.cli import console, options
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from sureshot.cli.reading import Beside
 
 COLUMNS = ("prediction", "probability", "runner_up", "probability_of_runner_up")
 
@@ -38,7 +39,7 @@ def suggest(
         if output is not None:
             console.check_output(output, model, pool)
         from sureshot.cli.model import load_model, read_for_model
-        from sureshot.cli.reading import Reading, columns_beside, take
+        from sureshot.cli.reading import Beside, Reading, take
 
         if join and as_json:
             raise ValueError("--join writes columns, and --json none: leave one of them out")
@@ -46,7 +47,7 @@ def suggest(
         classifier = load_model(model)
         with console.progress(f"reading {pool}", quiet):
             table = read_for_model(classifier, pool, target, how, with_labels=False)
-            beside = columns_beside(pool, how, COLUMNS) if join else None
+            beside = Beside.of(pool, how, COLUMNS) if join else None
         with console.progress(f"choosing among {len(table.row_ids)} rows", quiet):
             found = classifier.suggest(table.X, number)
             top = classifier.predict_topk(take(table.X, found.rows), 2) if len(found.rows) else None
@@ -67,7 +68,7 @@ def suggest(
             ]
             _write_json({"pool": len(table.row_ids), "rows": rows}, output)
         else:
-            chosen = None if beside is None else beside.iloc[found.rows]
+            chosen = None if beside is None else replace(beside, cells=beside.cells.iloc[found.rows])
             _write_csv("row" if row_id is None else row_id, names, guesses, chosen, output)
 
 
@@ -75,15 +76,17 @@ def _write_csv(
     first: str,  # the column of the rows' names
     names: list[Any],
     guesses: list[list[Any]],
-    beside: pd.DataFrame | None,  # columns in the place of names
+    beside: Beside | None,  # columns in the place of names
     output: Path | None,
 ) -> None:
-    known = [[name] for name in names] if beside is None else beside.to_numpy().tolist()
+    from sureshot.cli.reading import written_number
+
+    known = [[name] for name in names] if beside is None else beside.cells.to_numpy().tolist()
     with console.output_text(output) as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow([*([first] if beside is None else beside.columns), *COLUMNS])
+        writer = csv.writer(stream, lineterminator="\n", delimiter="," if beside is None else beside.separator)
+        writer.writerow([*([first] if beside is None else beside.cells.columns), *COLUMNS])
         for cells, (label, p, other, q) in zip(known, guesses, strict=True):
-            writer.writerow([*cells, label, f"{p:.6g}", other, f"{q:.6g}"])
+            writer.writerow([*cells, label, written_number(p, beside), other, written_number(q, beside)])
 
 
 def _write_json(found: dict[str, Any], output: Path | None) -> None:

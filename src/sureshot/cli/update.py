@@ -40,6 +40,9 @@ def update(
     with console.guarded(as_json, quiet):
         if in_place and output is not None:
             raise ValueError("--in-place and --output exclude each other: write to one place")
+        given = {"--target": target, "--retune": retune, "--drop": drop, "--id": row_id, "--separator": separator}
+        if data is None and (idle := [name for name, value in given.items() if value]):
+            raise ValueError(f"{idle[0]} is about rows to add, and there are none: name their file, or leave it out")
         if data is None and not (forget_rows or forget_classes):
             raise ValueError("name a file of labelled rows to add, or what to forget (--forget-rows, --forget-classes)")
         if output is not None and output.exists() and model.exists() and output.samefile(model):
@@ -54,6 +57,8 @@ def update(
         classifier = load_model(model)
         known_ids: np.ndarray | None = getattr(classifier, "row_ids_", None)
         gone_rows, gone_classes = _listed(forget_rows, known_ids), _listed(forget_classes, classifier.classes_)
+        if data is None and not (gone_rows or gone_classes):
+            raise ValueError("--forget-rows and --forget-classes name nothing: name rows by their ids, or classes")
         if retune and not isinstance(classifier, GPClassifier):
             raise ValueError(
                 f"--retune is for the models of GPClassifier, and {model} holds a {type(classifier).__name__}: "

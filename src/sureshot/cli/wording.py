@@ -32,4 +32,5 @@ def as_options(message: str) -> str:
     message = re.sub(rf"\b({_ARGUMENT})='?([\w.]+)'?", lambda found: f"{_OPTIONS[found[1]]} {found[2]}", message)
     message = re.sub(rf"^({_ARGUMENT})\b", lambda found: _OPTIONS[found[1]], message)
     message = re.sub(r"^each number of schedule\b", "each number of --schedule", message)
+    message = message.removesuffix(" partial_fit takes one class, and others later.")
     return re.sub(r"\bpartial_fit\b", "`sureshot update`", message)

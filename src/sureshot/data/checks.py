@@ -75,5 +75,5 @@ def check_class_labels(source: Path | str, labels: pd.Series, where: str, as_tex
             )
         values = values.astype(np.int64) if np.abs(values).max() < 2**53 else values
     else:
-        values = np.asarray([str(label) for label in labels])
+        values = np.asarray([str(label).strip() for label in labels])
     return values.astype(str) if as_text else values

@@ -107,13 +107,15 @@ def column_names(path: str | os.PathLike[str], text: TextFormat = ANY) -> list[s
     return [name for name in _read_header(*_open_text(path, kind, text), path) if name]
 
 
-def cells_as_written(path: str | os.PathLike[str], text: TextFormat = ANY) -> pd.DataFrame:
-    """All columns of a CSV or Parquet file, notes and names of rows as well; of CSV as text."""
+def cells_as_written(path: str | os.PathLike[str], text: TextFormat = ANY) -> tuple[pd.DataFrame, TextFormat]:
+    """All columns of a CSV or Parquet file, notes and names of rows as well; of CSV as text, and how it is written."""
     path = Path(path)
     kind = _check_file(path)
     if kind == ".npz":
         raise DataError(f"{path} holds arrays: its rows have no columns to write beside others")
-    return _read_parquet(path) if kind == ".parquet" else _read_csv(path, kind, (), None, text)
+    if kind == ".parquet":
+        return _read_parquet(path), TextFormat("UTF-8", ",", ".")
+    return _read_csv(path, kind, (), None, text), _open_text(path, kind, text)[1]
 
 
 def table_suffix(path: Path) -> str | None:
@@ -237,7 +239,7 @@ def _read_csv(
         with warnings.catch_warnings():
             # A row longer than the header only warns, and would silently lose its last cells.
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            return pd.read_csv(
+            frame = pd.read_csv(
                 io.StringIO(text),
                 header=0,
                 names=header,
@@ -255,6 +257,24 @@ def _read_csv(
         raise DataError(f"{path}: rows and header do not have the same number of cells ({detail})") from None
     except (ValueError, OverflowError) as error:
         raise DataError(f"{path} cannot be read as CSV ({str(error).strip()})") from None
+    if as_text is not None:
+        _mention_short_rows(path, text, found, len(header))
+    return frame
+
+
+def _mention_short_rows(path: Path, text: str, found: TextFormat, width: int) -> None:
+    """A note on rows that end early, whose last cells are read as empty: they may have been cut off."""
+    assert found.separator is not None
+    rows = csv.reader(io.StringIO(text), delimiter=found.separator, skipinitialspace=True)
+    next(row for row in rows if row)
+    widths = [len(row) for row in rows if row]
+    short = [number for number, cells in enumerate(widths) if cells < width]
+    if short and width > 1:
+        _log.info(
+            "%s: %d of %d rows have fewer cells than the header (the first is row %d, counted from 0): what is missing "
+            "is read as empty",
+            *(path, len(short), len(widths), short[0]),
+        )
 
 
 def _row_ids(path: Path, column: pd.Series) -> np.ndarray:
