@@ -141,3 +141,11 @@ def test_any_bytes_are_text_or_refused(content: bytes) -> None:
     with contextlib.suppress(DataError):
         _, found = read_text(content, "t.csv")
         assert None not in (found.encoding, found.separator, found.decimal)
+
+
+@pytest.mark.parametrize("text", ["sep=;\r\na;y\r\n1,5;u\r\n", '"SEP=;"\na;y\n1,5;u\n', "a;y\r1,5;u\r"])
+def test_lines_of_spreadsheets(text: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(text.encode())
+    table = load_table(tmp_path / "t.csv", "y")
+    assert table.feature_names == ("a",)
+    assert table.X["a"].tolist() == [1.5]

@@ -41,6 +41,7 @@ _MARKS = {codecs.BOM_UTF8: "UTF-8", codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UT
 _WITH_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)?,\d+([eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3}){2,}")  # two groups at least: one may be a fraction
 _WITH_POINT = re.compile(r"[+-]?\d*\.\d+([eE][+-]?\d+)?")
+_STATED = re.compile(r'"?sep=([^\r\n"])"?\r?\n', re.IGNORECASE)
 _GROUPS = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d+)?")
 
 
@@ -93,6 +94,11 @@ def standard_input() -> bytes:
 def read_text(data: bytes, name: str, wanted: TextFormat = ANY) -> tuple[str, TextFormat]:
     """The text of a file's bytes, and its format with nothing left open; `DataError` where bytes are no text."""
     text, encoding = _decoded(data, name, wanted.encoding)
+    if "\n" not in text:
+        text = text.replace("\r", "\n")  # as old Macintosh programs end lines
+    if stated := _STATED.match(text):  # Excel's own line
+        text = text[stated.end() :]
+        wanted = wanted if wanted.separator else replace(wanted, separator=stated[1])
     if "\0" in text[:4096]:
         raise DataError(f"{name} is not text: expected cells with separators between them")
     lines = [line for line in itertools.islice(io.StringIO(text), _SAMPLE) if line.strip()]

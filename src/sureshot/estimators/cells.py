@@ -27,9 +27,11 @@ DECIMALS = (".", ",")
 TIMES = ("%H:%M", "%H:%M:%S")
 _DAYS = (
     *("%m/%d/%Y", "%d/%m/%Y", "%m-%d-%Y", "%d-%m-%Y", "%d.%m.%Y", "%Y/%m/%d"),
-    *("%Y%m%d", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y"),
+    *("%Y%m%d", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y", "%d-%b-%y"),
+    *("%m/%d/%y", "%d/%m/%y", "%d.%m.%y"),
 )
-FORMATS = ("ISO8601", *TIMES, *(day + time for day in _DAYS for time in ("", " %H:%M", " %H:%M:%S")))
+_TIMES_OF_DAY = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+FORMATS = ("ISO8601", *TIMES, *(day + time for day in _DAYS for time in _TIMES_OF_DAY))
 """Of dates and times in text; of those that fit, the first is taken (of 03/04/2025 the month comes first)."""
 
 _MISSING = frozenset(MISSING)

@@ -96,19 +96,31 @@ def by_label_from_json(place: str, stored: Any) -> Any:
 
 
 def kinds_to_json(columns: Any) -> Any:
-    """The argument `columns` as JSON: names need not be text."""
-    return [list(pair) for pair in columns.items()] if isinstance(columns, Mapping) else columns
+    """The argument `columns` as JSON: names need not be text, and those of several levels are lists."""
+    if not isinstance(columns, Mapping):
+        return columns
+    return [[_plain(name), kind] for name, kind in columns.items()]
+
+
+def _plain(name: Any) -> Any:
+    if isinstance(name, tuple):
+        return [_plain(part) for part in name]
+    return name.item() if isinstance(name, np.generic) else name
 
 
 def kinds_from_json(artifact: Artifact) -> Any:
     """The argument that `kinds_to_json` wrote; older files have none."""
     stored = artifact.header.get("columns", "auto")
     try:
-        given = dict(stored) if isinstance(stored, list) else stored
+        given = {_name(name): kind for name, kind in stored} if isinstance(stored, list) else stored
         check_kinds(given)
     except (TypeError, ValueError) as error:
         raise ArtifactError(f"{artifact.path}: malformed kinds of columns; save the model again.") from error
     return given
+
+
+def _name(stored: Any) -> Any:
+    return tuple(map(_name, stored)) if isinstance(stored, list) else stored
 
 
 def read_table_reader(artifact: Artifact) -> tuple[TableReader, int]:
