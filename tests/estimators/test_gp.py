@@ -338,8 +338,20 @@ def test_one_example_per_class_uses_the_documented_default() -> None:
     first = [int(np.flatnonzero(y == c)[0]) for c in range(3)]
     model = GPClassifier().fit(X[first], y[first])
     assert np.isnan(model.leave_one_out_score_)
-    assert model.temperature_ == pytest.approx(0.45)
+    assert model.temperature_ == pytest.approx(0.45 * (4 / 37) ** -0.4)
     assert model.score(X_test, y_test) > 0.5
+
+
+def test_two_classes_of_embeddings_are_predicted_by_the_plug_in_rule() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(6, 20)) + 2 * np.eye(20)[np.arange(6) % 2]
+    y = np.arange(6) % 2
+    unit = X / np.linalg.norm(X, axis=1, keepdims=True)
+    assert GPClassifier().fit(unit, y).predictive_ == "plug_in"
+    assert GPClassifier("cosine").fit(X, y).predictive_ == "plug_in"
+    assert GPClassifier("rbf").fit(X, y).predictive_ == "integral"
+    third = GPClassifier().fit(unit, y).partial_fit(-unit[:2], [2, 2])
+    assert third.forget(classes=[2]).predictive_ == "plug_in"
 
 
 def test_memory_is_asked_before_it_is_taken() -> None:
