@@ -25,7 +25,7 @@ import pandas as pd
 from experiments.batch_learners import quiet
 from experiments.experiment import Experiment, Outcome, Progress, Table, configure
 from experiments.few_shot_defaults import Settings as Sets
-from experiments.few_shot_defaults import drawn
+from experiments.few_shot_defaults import drawn, grouped
 from experiments.one_shot_sets import LOGS, OneShotSet, fitted_formula, losses_by_temperature
 from experiments.uci import load, tables_but
 from sureshot.data.clinc150 import load_clinc150
@@ -165,7 +165,7 @@ def formula_sets(settings: Settings, data_root: Path | None, progress: Progress)
         x, y = (clinc.x_train, clinc.y_train) if way else load(name, data_root)
         x = np.where(np.isnan(x), np.nanmean(x, axis=0), x)
         for seed in settings.seeds:
-            rows, labels = _grouped(x, y, way, group, seed) if way else (x, y)
+            rows, labels = grouped(x, y, way, group, seed) if way else (x, y)
             train_x, train_y, test_x, test_y = drawn(rows, labels, 1, asked, seed)
             with quiet():
                 model = GPClassifier().fit(train_x, train_y)
@@ -183,7 +183,7 @@ def two_classes(settings: Settings, data_root: Path | None) -> list[Table]:
             losses = []
             for seed in settings.seeds:
                 asked = Sets(shots=(shots,), n_test=settings.n_test)
-                split = drawn(*_grouped(clinc.x_train, clinc.y_train, 2, group, seed), shots, asked, seed)
+                split = drawn(*grouped(clinc.x_train, clinc.y_train, 2, group, seed), shots, asked, seed)
                 with quiet():
                     models = [GPClassifier(predictive=rule).fit(*split[:2]) for rule in ("integral", "auto")]
                 losses.append([_log_loss(model, *split[2:]) for model in models])
@@ -196,15 +196,6 @@ def two_classes(settings: Settings, data_root: Path | None) -> list[Table]:
 def _log_loss(model: GPClassifier, x: np.ndarray, y: np.ndarray) -> float:
     p = model.predict_proba(x)[np.arange(len(y)), np.searchsorted(model.classes_, y)]
     return -float(np.log(np.maximum(p, 1e-6)).mean())
-
-
-def _grouped(x: np.ndarray, y: np.ndarray, way: int, group: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of intents that the seed draws, so many of them to a class."""
-    intents = np.random.default_rng(seed).choice(int(y.max()) + 1, way * group, replace=False)
-    classes = np.full(int(y.max()) + 1, -1)
-    classes[intents] = np.arange(way * group) % way
-    among = classes[y] >= 0
-    return x[among], classes[y[among]]
 
 
 def _named(way: int, group: int) -> str:

@@ -21,9 +21,9 @@ def test_the_formula_that_made_the_best_temperatures_is_found() -> None:
 @pytest.mark.real_data
 def test_it_runs_on_few_sets() -> None:
     outcome = few_shot_defaults.run(
-        data_root=None, progress=lambda what, done: None, datasets=["iris", "wine"], ways=[3], seeds=[0]
+        data_root=None, progress=lambda what, done: None, datasets=["iris", "wine"], ways=[3], groups=[2], seeds=[0]
     )
     scores, constants, *_ = outcome.tables
-    assert set(scores.frame["data"]) == {"3 intents", "digits", "iris", "wine"}
-    assert constants.frame["rows"].tolist() == ["tables"]  # one set of embeddings is too few
-    assert len(outcome.verdicts) == 4
+    assert set(scores.frame["data"]) == {"3 intents", "2 groups of 4 intents", "digits", "iris", "wine"}
+    assert constants.frame["rows"].tolist() == ["tables"]  # two sets of embeddings are too few
+    assert len(outcome.verdicts) == 6
