@@ -143,6 +143,11 @@ def test_any_bytes_are_text_or_refused(content: bytes) -> None:
         assert None not in (found.encoding, found.separator, found.decimal)
 
 
+def test_long_cells_are_read(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(f"a,y\n{'x' * 200_000},u\n", encoding="utf-8")
+    assert len(load_table(tmp_path / "t.csv", "y", mixed=True).X["a"][0]) == 200_000
+
+
 @pytest.mark.parametrize("text", ["sep=;\r\na;y\r\n1,5;u\r\n", '"SEP=;"\na;y\n1,5;u\n', "a;y\r1,5;u\r"])
 def test_lines_of_spreadsheets(text: str, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(text.encode())

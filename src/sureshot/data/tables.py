@@ -266,8 +266,11 @@ def _mention_short_rows(path: Path, text: str, found: TextFormat, width: int) ->
     """A note on rows that end early, whose last cells are read as empty: they may have been cut off."""
     assert found.separator is not None
     rows = csv.reader(io.StringIO(text), delimiter=found.separator, skipinitialspace=True)
-    next(row for row in rows if row)
-    widths = [len(row) for row in rows if row]
+    try:
+        next(row for row in rows if row)
+        widths = [len(row) for row in rows if row]
+    except csv.Error:  # a cell of more than a hundred thousand letters, which pandas reads
+        return
     short = [number for number, cells in enumerate(widths) if cells < width]
     if short and width > 1:
         _log.info(
