@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sureshot import FewShotClassifier, GPClassifier, KernelSearchClassifier, TreeGPClassifier
-from sureshot.progress import ProgressLines, duration, report, reported_to, stage, tracked
+from sureshot.progress import ProgressLines, duration, report, reported_to, stage, tracked, within
 
 
 def test_nobody_listens_by_default() -> None:
@@ -95,3 +95,10 @@ def test_verbose_fits_write_lines(
     assert all(line.startswith(f"{kind.__name__}: ") and "% done" in line for line in lines)
     assert bool(lines) == (kind not in (FewShotClassifier, TreeGPClassifier))
     np.testing.assert_array_equal(loud.predict_proba(x), quiet.predict_proba(x))
+
+
+def test_a_part_tells_the_whole_how_far_it_is() -> None:
+    heard: list[tuple[str, float]] = []
+    with reported_to(within(lambda what, fraction: heard.append((what, fraction)), "second half", 0.5, 0.5)):
+        report("first step", 0.5)
+    assert heard == [("second half: first step", 0.75)]

@@ -44,6 +44,11 @@ def reported_to(progress: Progress | None) -> Iterator[None]:
         _listener.reset(token)
 
 
+def within(progress: Progress, label: str, begin: float, width: float) -> Progress:
+    """What hears of a part that begins at a fraction of the whole and is so much of it."""
+    return lambda what, fraction: progress(f"{label}: {what}", begin + width * fraction)
+
+
 @contextmanager
 def stage(begin: float, end: float) -> Iterator[None]:
     """What is reported in the block is a part of the whole, from one fraction to another."""

@@ -125,7 +125,10 @@ def test_methods_on_digits(name: str) -> None:
     options: dict[str, Any] = dict.fromkeys(TRAINED, network).get(name, {})
     if name == "gp":
         options = {"kernel": "unit_rbf", "likelihood": "gaussian", "objective": None}
-    found = evaluate_sessions(make_method(name, **options), load_sessions("digits", base_shots=20))
+    heard: list[float] = []
+    method, sessions = make_method(name, **options), load_sessions("digits", base_shots=20)
+    found = evaluate_sessions(method, sessions, lambda what, fraction: heard.append(fraction))
+    assert heard == sorted(heard)
     assert found.accuracies[0] > 0.93
     bar = {"fine_tuning": 0.1, "podnet": 0.6}.get(name, 0.8)  # one overwrites what it knew, one has five rows a class
     assert found.last.accuracy > bar

@@ -16,6 +16,7 @@ from sureshot.cli.driving_rows import Driven, driven_answers, table_of_driving_r
 from sureshot.cli.model import keeps_ids
 from sureshot.cli.reading import take
 from sureshot.estimators.outliers import Spread
+from sureshot.progress import stage
 from sureshot.report import Predictions, Report, Table, Trace, environment, write_report
 
 if TYPE_CHECKING:
@@ -71,7 +72,9 @@ def cross_validated_report(
         if not len(held_out):
             continue
         stays = folds != fold
-        fitted = clone(unfitted).fit(take(table.X, stays), table.y[stays], row_id=None if ids is None else ids[stays])
+        with stage(fold / len(judged), (fold + 1) / len(judged)):
+            known = None if ids is None else ids[stays]
+            fitted = clone(unfitted).fit(take(table.X, stays), table.y[stays], row_id=known)
         X = take(table.X, held_out)
         rows.append(held_out)
         probabilities.append(fitted.predict_proba(X))

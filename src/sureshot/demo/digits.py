@@ -22,6 +22,7 @@ from sureshot.demo.sessions import SEEDS as SESSION_SEEDS
 from sureshot.demo.sessions import SHOTS as SESSION_SHOTS
 from sureshot.estimators.classifier import GPClassifier
 from sureshot.evaluation.session_study import SessionStudy, averaged
+from sureshot.progress import reported_to, within
 from sureshot.report import Measured, Predictions, Report, Table, environment, write_report
 from sureshot.report.session_tables import session_curves, session_tables
 
@@ -83,10 +84,11 @@ def run_demo(
     for number, seed in enumerate(SEEDS):
         split, positions = few_label_split(digits, seed)
         for k, (name, make) in enumerate(classifiers.items()):
-            progress(
-                f"seed {seed}: {name}", _FIRST_PART * (number * len(classifiers) + k) / (len(SEEDS) * len(classifiers))
-            )
-            scores, model = measure(make, split)
+            part, label = _FIRST_PART / (len(SEEDS) * len(classifiers)), f"seed {seed}: {name}"
+            begin = part * (number * len(classifiers) + k)
+            progress(label, begin)
+            with reported_to(within(progress, label, begin, part)):
+                scores, model = measure(make, split)
             records.append({"method": name, **scores})
             if shown is None:
                 shown = model, positions

@@ -27,7 +27,7 @@ from sureshot.metrics import (
     performance_drop,
     summarise,
 )
-from sureshot.progress import Progress
+from sureshot.progress import Progress, reported_to, within
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,8 @@ def evaluate_sessions(
         progress(f"session {k}", k / n)
         arriving, asked = sessions.arriving(k), sessions.asked(k)
         started = time.perf_counter()
-        learnt = _fitted(method, arriving) if k == 0 else method.partial_fit(arriving.x, arriving.y)
+        with reported_to(within(progress, f"session {k}", k / n, 1 / n)):
+            learnt = _fitted(method, arriving) if k == 0 else method.partial_fit(arriving.x, arriving.y)
         learn_seconds = time.perf_counter() - started
         _check_classes(learnt.classes_, set(asked.y.tolist()), k)
         started = time.perf_counter()
