@@ -145,3 +145,10 @@ def test_interactions_learn_what_two_columns_say_together() -> None:
     }
     assert scores["additive_matern32"] < 0.6
     assert scores["interactions_matern32"] > 0.85
+
+
+def test_too_few_rows_are_not_averaged() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(16, 4)), np.arange(16) % 2
+    assert len(GPClassifier().fit(X[:14], y[:14]).members_) == 1
+    assert len(GPClassifier().fit(X, y).members_) > 1

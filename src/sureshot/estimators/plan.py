@@ -14,6 +14,7 @@ from sureshot.estimators.layout import aligned
 from sureshot.estimators.preprocessing import Scaling, fit_scaling, mention_constant
 from sureshot.estimators.ranks import Ranks
 from sureshot.estimators.settings import Settings
+from sureshot.estimators.stacking import FEWEST_TO_AVERAGE
 from sureshot.estimators.support import Support
 from sureshot.estimators.threads import one_thread
 from sureshot.estimators.tuning import Setting, tune
@@ -50,14 +51,15 @@ def choose_plans(
     scaling = _scaling(settings, rows)
     support = Support.of(rows, n_classes, scaling, settings.device)
     rules = options.rules_for(settings.predictive, models[0], options.compares_angles(settings.kernel, support.x))
+    averages = settings.averages and int((support.usable > 0).sum()) >= FEWEST_TO_AVERAGE
     free = settings.standardize == "auto" and bool((scaling.scale != 1).any())
     families = options.families_for(
         settings.kernel,
         support,
         None if matrix is None else aligned(matrix, settings.device),
         aligned(scaling.scale, settings.device) if free else None,
-        settings.averages,
-        _ranks(support) if free and settings.averages else None,
+        averages,
+        _ranks(support) if free and averages else None,
     )
     if settings.objective is None:
         rule = "plug_in" if models[0].likelihood == "gaussian" and "plug_in" in rules else rules[0]
@@ -75,7 +77,7 @@ def choose_plans(
                 objective,
                 rng,
                 settings.n_jobs,
-                settings.averages,
+                averages,
                 settings.weighs_columns,
             )
     plans = [_plan(setting, models[0], scaling) for setting in found]

@@ -25,6 +25,7 @@ PSEUDO_COUNTS = 3.0  # of all groups together
 SMALLEST_WEIGHT = 0.01  # a member that has less is dropped
 MOST_MEMBERS = 5  # what one more adds to the score is less than what it costs a prediction,
 FEW_ROWS, MOST_OF_FEW = 50, 8  # unless rows are so few that it costs nothing and none can be preferred;
+FEWEST_TO_AVERAGE = 15  # rows that can be left out: fewer are all predicted right by some family, by luck
 MEMBER_ROWS = 25_000  # many rows tell settings apart, and each member keeps features of all: so many in all
 _MAX_STEPS, _TOLERANCE = 2000, 1e-6
 

@@ -288,10 +288,11 @@ def _check_finite(x: np.ndarray, original: Any) -> None:
         if not mask.any():
             continue
         columns = np.flatnonzero(mask.any(axis=0))
-        names = [str(original.columns[int(j)]) if isinstance(original, pd.DataFrame) else str(j) for j in columns]
+        framed = isinstance(original, pd.DataFrame)
+        names = [str(original.columns[int(j)]) if framed else str(j) for j in columns]
         advice = (
             "impute them in a pipeline, for example make_pipeline(SimpleImputer(), estimator), or fit on a DataFrame "
-            f"that has such gaps, or whose kinds are stated (columns={{'{names[0]}': 'number'}})"
+            + (f"whose kinds are stated (columns={{'{names[0]}': 'number'}})" if framed else "that has such gaps")
             if problem == "NaN"
             else "clip or drop those values"
         )
