@@ -135,8 +135,8 @@ def _sets(settings: Settings, data_root: Path | None) -> dict[str, Callable[[int
     clinc = load_clinc150(data_root)
     digits = load_digits(return_X_y=True)
     return {
-        **{f"{way} intents": intents(way) for way in settings.ways},
-        **{f"{way} groups of {GROUP} intents": intents(way, GROUP) for way in settings.groups},
+        **{named(way, 1): intents(way) for way in settings.ways},
+        **{named(way, GROUP): intents(way, GROUP) for way in settings.groups},
         "digits": lambda seed: digits,
         **{name: table(name) for name in settings.datasets},
     }
@@ -152,10 +152,20 @@ def grouped(x: Array, y: Array, way: int, size: int, seed: int) -> tuple[Array, 
     return x[among], number[y[among]]
 
 
+def named(way: int, size: int) -> str:
+    """What such a set is called."""
+    return f"{way} intents" if size == 1 else f"{way} groups of {size} intents"
+
+
+def log_loss(p: Array, truth: Array) -> float:
+    """Mean over rows, in nats, of probabilities (n, C) of 1e-6 at least at the true classes' numbers (n,)."""
+    return negative_log_likelihood(np.maximum(p, 1e-6), truth)
+
+
 def _scores(model: IncrementalClassifier, x: Array, y: Array) -> dict[str, float]:
     p, truth = model.predict_proba(x), np.searchsorted(model.classes_, y)
     return {
-        "log loss": negative_log_likelihood(np.maximum(p, 1e-6), truth),
+        "log loss": log_loss(p, truth),
         "accuracy": float((p.argmax(1) == truth).mean()),
         "ECE": expected_calibration_error(p, truth),
     }

@@ -25,7 +25,7 @@ import pandas as pd
 from experiments.batch_learners import quiet
 from experiments.experiment import Experiment, Outcome, Progress, Table, configure
 from experiments.few_shot_defaults import Settings as Sets
-from experiments.few_shot_defaults import drawn, grouped
+from experiments.few_shot_defaults import drawn, grouped, log_loss, named
 from experiments.one_shot_sets import LOGS, OneShotSet, fitted_formula, losses_by_temperature
 from experiments.uci import load, tables_but
 from sureshot.data.clinc150 import load_clinc150
@@ -157,7 +157,7 @@ def formula_sets(settings: Settings, data_root: Path | None, progress: Progress)
     """What `GPClassifier` needs at one label on every table, and on intents and groups of them."""
     clinc, found = load_clinc150(data_root), []
     tasks = [(name, 0, 0) for name in settings.tables]
-    tasks += [(_named(way, group), way, group) for group in settings.groups for way in settings.ways]
+    tasks += [(named(way, group), way, group) for group in settings.groups for way in settings.ways]
     asked = Sets(shots=(1,), n_test=settings.n_test)
     for number, (name, way, group) in enumerate(tasks):
         progress(name, 0.5 + 0.5 * number / len(tasks))
@@ -183,23 +183,17 @@ def two_classes(settings: Settings, data_root: Path | None) -> list[Table]:
             losses = []
             for seed in settings.seeds:
                 asked = Sets(shots=(shots,), n_test=settings.n_test)
-                split = drawn(*grouped(clinc.x_train, clinc.y_train, 2, group, seed), shots, asked, seed)
+                train_x, train_y, test_x, test_y = drawn(
+                    *grouped(clinc.x_train, clinc.y_train, 2, group, seed), shots, asked, seed
+                )
                 with quiet():
-                    models = [GPClassifier(predictive=rule).fit(*split[:2]) for rule in ("integral", "auto")]
-                losses.append([_log_loss(model, *split[2:]) for model in models])
+                    models = [GPClassifier(predictive=rule).fit(train_x, train_y) for rule in ("integral", "auto")]
+                truth = np.searchsorted(models[0].classes_, test_y)
+                losses.append([log_loss(model.predict_proba(test_x), truth) for model in models])
             integral, default = np.mean(losses, axis=0)
-            rows.append({"data": _named(2, group), "rows a class": shots, "integral": integral, "default": default})
+            rows.append({"data": named(2, group), "rows a class": shots, "integral": integral, "default": default})
     caption = "Two classes of embeddings, log loss in nats: by the integral over the latent, and by default."
     return [Table("two-classes", caption, pd.DataFrame(rows))] if rows else []
-
-
-def _log_loss(model: GPClassifier, x: np.ndarray, y: np.ndarray) -> float:
-    p = model.predict_proba(x)[np.arange(len(y)), np.searchsorted(model.classes_, y)]
-    return -float(np.log(np.maximum(p, 1e-6)).mean())
-
-
-def _named(way: int, group: int) -> str:
-    return f"{way} intents" if group == 1 else f"{way} groups of {group} intents"
 
 
 def formula_tables(sets: list[OneShotSet]) -> list[Table]:

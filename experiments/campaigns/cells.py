@@ -26,6 +26,7 @@ from experiments.experiment import Progress, plain_value
 from experiments.tables import hardware_and_versions
 from sureshot.networks import DivergedError
 from sureshot.persistence import written_whole
+from sureshot.progress import within
 
 logger = logging.getLogger(__name__)
 
@@ -134,11 +135,7 @@ def run_cells(
     for last_look in (False, True):
         passed_over = []
         for number, cell in enumerate(todo):
-            share = number / len(todo)
-
-            def tell(what: str, fraction: float, share: float = share, cell: CellT = cell, n: int = len(todo)) -> None:
-                progress(f"{cell.key}: {what}", share + fraction / n)
-
+            tell = within(progress, cell.key, number / len(todo), 1 / len(todo))
             with _claimed(checkpoints / cell.key) as ours:
                 if not ours:
                     passed_over.append(cell)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -176,13 +175,13 @@ def _write_csv(
     first: str,  # the column of the rows' names
     beside: Beside | None,  # columns in its place
 ) -> None:
-    from sureshot.cli.reading import written_number
+    from sureshot.cli.reading import table_writer, written_number
 
     known = [first] if beside is None else list(beside.cells.columns)
     number = partial(written_number, beside=beside)
     pieces = _begun(pieces)
     with console.output_text(output) as stream:
-        writer = csv.writer(stream, lineterminator="\n", delimiter="," if beside is None else beside.separator)
+        writer = table_writer(stream, beside)
         writer.writerow([*known, *wanted.columns])
         written = None if beside is None else beside.cells.itertuples(index=False, name=None)
         for piece in pieces:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 import pandas as pd
@@ -123,6 +124,11 @@ class Beside:
         assert found.separator is not None
         assert found.decimal is not None
         return cls(cells, found.separator, found.decimal)
+
+
+def table_writer(stream: TextIO, beside: Beside | None) -> Any:
+    """A writer of lines of cells, parted as those beside are, else by commas."""
+    return csv.writer(stream, lineterminator="\n", delimiter="," if beside is None else beside.separator)
 
 
 def written_number(value: float, beside: Beside | None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,11 +78,11 @@ def _write_csv(
     beside: Beside | None,  # columns in the place of names
     output: Path | None,
 ) -> None:
-    from sureshot.cli.reading import written_number
+    from sureshot.cli.reading import table_writer, written_number
 
     known = [[name] for name in names] if beside is None else beside.cells.to_numpy().tolist()
     with console.output_text(output) as stream:
-        writer = csv.writer(stream, lineterminator="\n", delimiter="," if beside is None else beside.separator)
+        writer = table_writer(stream, beside)
         writer.writerow([*([first] if beside is None else beside.cells.columns), *COLUMNS])
         for cells, (label, p, other, q) in zip(known, guesses, strict=True):
             writer.writerow([*cells, label, written_number(p, beside), other, written_number(q, beside)])

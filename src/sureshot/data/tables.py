@@ -115,7 +115,7 @@ def cells_as_written(path: str | os.PathLike[str], text: TextFormat = ANY) -> tu
         raise DataError(f"{path} holds arrays: its rows have no columns to write beside others")
     if kind == ".parquet":
         return _read_parquet(path), TextFormat("UTF-8", ",", ".")
-    return _read_csv(path, kind, (), None, text), _open_text(path, kind, text)[1]
+    return _read_csv(path, kind, (), None, text)
 
 
 def table_suffix(path: Path) -> str | None:
@@ -208,7 +208,7 @@ def _read_frame(
     text: TextFormat,
 ) -> tuple[pd.DataFrame, np.ndarray]:
     """All columns but the index and notes, and the index."""
-    frame = _read_parquet(path) if kind == ".parquet" else _read_csv(path, kind, labels, as_text, text)
+    frame = _read_parquet(path) if kind == ".parquet" else _read_csv(path, kind, labels, as_text, text)[0]
     if frame.shape[0] == 0:
         raise DataError(f"{path} has a header but no rows")
     row_ids = np.asarray(frame.index)
@@ -228,7 +228,8 @@ def _read_csv(
     labels: Sequence[str],
     as_text: Sequence[str] | None,  # None: everything, empty cells and all
     wanted: TextFormat,
-) -> pd.DataFrame:
+) -> tuple[pd.DataFrame, TextFormat]:
+    """Cells, and how they are written."""
     text, found = _open_text(path, kind, wanted)
     header = _read_header(text, found, path)
     assert found.decimal is not None
@@ -259,7 +260,7 @@ def _read_csv(
         raise DataError(f"{path} cannot be read as CSV ({str(error).strip()})") from None
     if as_text is not None:
         _mention_short_rows(path, text, found, len(header))
-    return frame
+    return frame, found
 
 
 def _mention_short_rows(path: Path, text: str, found: TextFormat, width: int) -> None:

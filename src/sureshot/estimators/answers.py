@@ -181,6 +181,8 @@ class Answers(ClassifierMixin, BaseEstimator):
         """
 
         def entropies(fitted: Fitted, queries: Tensor) -> tuple[Tensor, ...]:
+            if len(fitted.classes) == 1:
+                return (queries.new_zeros(len(queries)),) * 2
             return fitted.entropies(queries, fitted.temperature)
 
         total, aleatoric = self._predict_in_blocks(self._current(), X, entropies)

@@ -149,8 +149,6 @@ class GPFitted(Fitted):
 
     def entropies(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
         """See `Predictor.entropies`: what members disagree about is epistemic too."""
-        if len(self.classes) == 1:
-            return (queries.new_zeros(len(queries)),) * 2
         single = len(self.members) == 1
         found = [
             member.average_and_entropy(

@@ -109,8 +109,6 @@ class TreeFitted(Fitted):
     def entropies(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
         """See `Predictor.entropies`."""
         mean, variance = self.model.latents(queries)
-        if not len(mean):  # one class
-            return (queries.new_zeros(len(queries)),) * 2
         return entropies(
             mean[None], variance[None], lambda drawn: torch.softmax(self.model.class_logits(drawn) / temperature, 1)
         )

@@ -23,7 +23,7 @@ from sureshot.evaluation.session_config import SessionsConfig
 from sureshot.evaluation.sessions import SessionsEvaluation, evaluate_sessions
 from sureshot.incremental.session_data import load_sessions
 from sureshot.incremental.trained import TRAINED
-from sureshot.progress import Progress
+from sureshot.progress import Progress, within
 
 logger = logging.getLogger(__name__)
 
@@ -136,13 +136,8 @@ def run_study(
             progress(f"seed {seed}: embeddings", number / len(seeds))
             encoded = encoded_sessions(sessions, config.data.encoder)
         for place, one in enumerate(methods):
-            start = (number * len(methods) + place) / (len(seeds) * len(methods))
-
-            def tell(
-                what: str, fraction: float, start: float = start, label: str = f"seed {seed}, {one.shown}"
-            ) -> None:
-                progress(f"{label}: {what}", start + fraction / (len(seeds) * len(methods)))
-
+            share = 1 / (len(seeds) * len(methods))
+            tell = within(progress, f"seed {seed}, {one.shown}", (number * len(methods) + place) * share, share)
             if one.shown in failures:
                 continue
             shown = sessions if one.name in TRAINED else encoded
