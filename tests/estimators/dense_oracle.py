@@ -167,11 +167,11 @@ def training_moments(problem: Problem, sites: Sites) -> tuple[Array, Array]:
     return np.stack([m for m, _ in parts]), np.stack([v.diagonal() for _, v in parts])
 
 
-def leave_one_out(problem: Problem, sites: Sites) -> Latents:
-    """The latents of every labelled row when its own site is taken away, by conditioning again without it."""
+def leave_one_out(problem: Problem, sites: Sites, share: Array | float = 1.0) -> Latents:
+    """The latents of every labelled row when a share of its own site is taken away, by conditioning again."""
     parts = []
     for n in range(len(problem.y)):
-        others = [np.where(np.arange(len(problem.y)) == n, 0.0, part) for part in sites]
+        others = [np.where(np.arange(len(problem.y)) == n, (1 - share) * part, part) for part in sites]
         parts.append(given_sites(problem, (others[0], others[1]), problem.x[n : n + 1]))
     return Latents(np.concatenate([p.mean for p in parts], -1), np.concatenate([p.covariance for p in parts], 1))
 
@@ -363,11 +363,11 @@ def label_regression(problem: Problem, queries: Array, a: Array | None = None) -
     return Latents(mean[None], (variance[:, None, None] * np.eye(n_classes))[None]), float(evidence)
 
 
-def without(problem: Problem, row: int) -> Problem:
-    """The problem less one row, with as many classes as before."""
-    kept = np.arange(len(problem.y)) != row
-    x, y, weight = problem.x[kept], problem.y[kept], problem.weight[kept]
-    return replace(problem, x=x, y=y, weight=weight, classes=problem.n_classes)
+def without(problem: Problem, row: int, weight: float) -> Problem:
+    """The problem less some of the weight of a row, with as many classes as before."""
+    left = problem.weight - weight * (np.arange(len(problem.y)) == row)
+    kept = left > 0
+    return replace(problem, x=problem.x[kept], y=problem.y[kept], weight=left[kept], classes=problem.n_classes)
 
 
 # From latents to probabilities.

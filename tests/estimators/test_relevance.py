@@ -52,7 +52,13 @@ def planted(n: int = 160, seed: int = 0, n_classes: int = 2) -> tuple[np.ndarray
 
 def support_of(x: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None) -> Support:
     ones = np.ones(len(y)) if weight is None else weight
-    return Support(torch.from_numpy(x), torch.from_numpy(y), torch.from_numpy(ones), int(y.max()) + 1)
+    return Support(
+        torch.from_numpy(x),
+        torch.from_numpy(y),
+        torch.from_numpy(ones),
+        int(y.max()) + 1,
+        torch.ones(len(y), dtype=torch.float64),
+    )
 
 
 @pytest.fixture(scope="module")

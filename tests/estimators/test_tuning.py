@@ -20,14 +20,16 @@ from sureshot.likelihoods import Softmax
 def support(n: int, n_classes: int, seed: int = 0) -> Support:
     generator = torch.Generator().manual_seed(seed)
     y = torch.arange(n) % n_classes
-    return Support(torch.randn(n, 2, generator=generator).double(), y, torch.ones(n).double(), n_classes)
+    ones = torch.ones(n).double()
+    return Support(torch.randn(n, 2, generator=generator).double(), y, ones, n_classes, ones)
 
 
 def test_the_temperature_of_scaled_logits_is_recovered() -> None:
     generator = torch.Generator().manual_seed(0)
     logits = 2 * torch.randn(3, 4000, generator=generator, dtype=torch.float64)
     y = torch.multinomial(torch.softmax(logits, 0).mT, 1, generator=generator).squeeze(1)
-    rows = Support(torch.zeros(4000, 1).double(), y, torch.ones(4000).double(), 3)
+    ones = torch.ones(4000).double()
+    rows = Support(torch.zeros(4000, 1).double(), y, ones, 3, ones)
     temperature, _ = fit_rule(Softmax(), 5 * logits, torch.zeros_like(logits), rows, "plug_in", 0.5)
     assert temperature == pytest.approx(5, rel=0.1)
 

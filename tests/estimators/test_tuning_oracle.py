@@ -32,11 +32,21 @@ TEMPERATURE_STEP = 1 / 128  # of the grid of logarithms on which it is sought
 
 
 def rows(n_classes: int, n: int = 11) -> tuple[Array, Array, Array]:
-    """Overlapping classes with weights; the last class has a single row, which cannot be left out."""
+    """Overlapping classes with weights; the last class has a single row, which cannot be left out.
+
+    The first two rows, which are of two classes, are where one row is: a copy of them is left out, not all.
+    """
     rng = np.random.default_rng(11)
     y = np.append(np.resize(np.arange(n_classes - 1 if n_classes > 2 else 2), n - 1), n_classes - 1)
     x = rng.standard_normal((n, WIDTH)) + 1.3 * np.stack([np.cos(2 * y), np.sin(2 * y)], 1)
-    return x, y, rng.uniform(0.4, 2.6, n)
+    weight = rng.uniform(0.4, 2.6, n)
+    x[1], weight[:2] = x[0], (2.5, 1.5)
+    return x, y, weight
+
+
+def left_out(problem: Problem) -> Array:
+    """The weight that is left out of each row."""
+    return np.append(np.minimum(problem.weight[:2], 1.0), problem.weight[2:])
 
 
 def problem_of(n_classes: int, lengthscale: float, outputscale: float, prior_mean: float = 0.0) -> Problem:
@@ -79,7 +89,8 @@ def brute_force_regression(problem: Problem) -> Array:
     """Means (N, C) at each row of the regression on the others; the targets' means stay those of all rows."""
     means = (2 * problem.one_hot - 1) @ problem.weight / problem.weight.sum()
     refits = [
-        dense.label_regression(dense.without(problem, n), problem.x[n : n + 1], means)[0] for n in range(len(problem.y))
+        dense.label_regression(dense.without(problem, n, weight), problem.x[n : n + 1], means)[0]
+        for n, weight in enumerate(left_out(problem))
     ]
     return np.array([latents.mean[0, :, 0] for latents in refits])
 
@@ -93,7 +104,9 @@ def evidence_of_scale(problem: Problem, scale: float, ratio: float) -> float:
 
 def search(n_classes: int, rules: tuple[str, ...], objective: str = "leave_one_out", weighted: bool = True) -> Search:
     x, y, weight = (torch.from_numpy(part) for part in rows(n_classes))
-    support = Support(x, y, weight if weighted else torch.ones_like(weight), n_classes)
+    ones = torch.ones_like(weight)
+    share = torch.from_numpy(left_out(problem_of(n_classes, 1.0, 1.0))) / weight
+    support = Support(x, y, *(weight, n_classes, share) if weighted else (ones, n_classes, ones))
     return Search(support, 0, options.named_family("rbf", support), rules, objective)  # type: ignore[arg-type]
 
 
@@ -164,7 +177,7 @@ def test_the_objective_of_a_candidate(
         mode, sites = dense.softmax_mode(problem) if likelihood == "softmax" else dense.logistic_mode(problem)
         label = dense.class_logs(likelihood, mode.T, tau)[np.arange(len(problem.y)), problem.y]
         evidence = dense.laplace_evidence(problem, mode, sites, problem.weight @ label)
-    latents = dense.leave_one_out(problem, sites)
+    latents = dense.leave_one_out(problem, sites, left_out(problem) / problem.weight)
     log_prior = -0.5 * np.log(lengthscale) ** 2 - 0.5 * np.log(outputscale / 10) ** 2
     model = Model(likelihood, inference, likelihood_temperature=tau, prior_mean=prior_mean)
     found, _ = search(n_classes, rules, objective)._score(model, lengthscale, outputscale, [None])

@@ -65,17 +65,19 @@ def test_weights_are_copies() -> None:
     torch.testing.assert_close(fitted.weights, copies.weights)
     ratio = torch.tensor([0.3], dtype=torch.float64)
     gram = features @ features.mT
-    merged = leave_one_out_path(*eigen(gram, weight), y, 3, weight, ratio)
+    merged = leave_one_out_path(*eigen(gram, weight), y, 3, weight, ratio, 1 / weight)
     ones = torch.ones(16, dtype=torch.float64)
-    apart = leave_one_out_path(*eigen(gram[rows][:, rows], ones), y[rows], 3, ones, ratio)
+    apart = leave_one_out_path(*eigen(gram[rows][:, rows], ones), y[rows], 3, ones, ratio, ones)
     torch.testing.assert_close(merged.scale, apart.scale)
+    torch.testing.assert_close(merged.latent[..., rows], apart.latent)
+    torch.testing.assert_close(merged.variance[..., rows], apart.variance)
 
 
 def test_leave_one_out_path_is_regression_without_the_datum() -> None:
     features, y, weight = problem()
     gram = features @ features.mT
     ratios = torch.tensor([0.03, 0.3], dtype=torch.float64)
-    path = leave_one_out_path(*eigen(gram, weight), y, 3, weight, ratios)
+    path = leave_one_out_path(*eigen(gram, weight), y, 3, weight, ratios, torch.ones_like(weight))
     targets, mean = label_targets(y, 3, weight)
     for k, ratio in enumerate(ratios):
         for i in range(9):
@@ -93,7 +95,8 @@ def test_the_path_s_scale_maximises_the_evidence() -> None:
     features, y, weight = problem()
     ratio = 0.3
     decomposition = eigen(features @ features.mT, weight)
-    best = float(leave_one_out_path(*decomposition, y, 3, weight, torch.tensor([ratio]).double()).scale)
+    ratios = torch.tensor([ratio], dtype=torch.float64)
+    best = float(leave_one_out_path(*decomposition, y, 3, weight, ratios, torch.ones_like(weight)).scale)
 
     def evidence(scale: float) -> float:
         return float(regressed(scale**0.5 * features, y, weight, ratio * scale)[1])
@@ -115,8 +118,9 @@ def test_residuals_are_those_of_the_path() -> None:
     features, y, weight = problem()
     gram = features @ features.mT
     ratio = torch.tensor(0.3, dtype=torch.float64)
-    path = leave_one_out_path(*eigen(gram, weight), y, 3, weight, ratio[None])
-    residual, variance = leave_one_out_residuals(gram, ratio, y, 3, weight)
+    share = torch.linspace(0.2, 1, 9, dtype=torch.float64)
+    path = leave_one_out_path(*eigen(gram, weight), y, 3, weight, ratio[None], share)
+    residual, variance = leave_one_out_residuals(gram, ratio, y, 3, weight, share)
     torch.testing.assert_close(residual, label_targets(y, 3, weight)[0] - path.latent[0])
     torch.testing.assert_close(variance, path.variance[0] / path.scale + ratio)
 
@@ -124,8 +128,9 @@ def test_residuals_are_those_of_the_path() -> None:
 def test_gradients_of_residuals() -> None:
     features, y, weight = problem()
     ratio = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+    share = torch.linspace(0.2, 1, 9, dtype=torch.float64)
 
     def residuals(features: torch.Tensor, ratio: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return leave_one_out_residuals(features @ features.mT, ratio, y, 3, weight)
+        return leave_one_out_residuals(features @ features.mT, ratio, y, 3, weight, share)
 
     assert torch.autograd.gradcheck(residuals, (features.requires_grad_(), ratio), atol=1e-7)

@@ -86,11 +86,11 @@ class Conditioned:
     trace: tuple[float, ...] = ()  # of the objective along the iterations, where the scheme has one
     dual: Tensor | None = None  # (C, N), Laplace's ``K^-1 (f - a)``, a start for the same data under another kernel
 
-    def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Leave-one-out latent means and variances (C, N), of deterministic inference."""
+    def leave_one_out(self, share: Tensor) -> tuple[Tensor, Tensor]:
+        """Latent means and variances (C, N) without a share (N,) of each row's site, of deterministic inference."""
         assert self.sites is not None
         assert self.moments is not None
-        return leave_one_out(*self.moments, *self.sites)
+        return leave_one_out(*self.moments, *(share * part for part in self.sites))
 
 
 def training_likelihood(model: Model) -> Likelihood:

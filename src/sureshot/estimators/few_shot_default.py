@@ -29,12 +29,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from sureshot.estimators.few_shot_predictors import GaussianPredictor
 from sureshot.estimators.preprocessing import Scaling, fit_scaling, share_a_unit
 from sureshot.estimators.support import Support
 from sureshot.estimators.temperature import plug_in_temperatures
-from sureshot.gaussian.posterior import SitePosterior, WithPriorClasses
+from sureshot.gaussian.posterior import SitePosterior, WithPriorClasses, leave_one_out
 from sureshot.kernels import is_unit_norm
 from sureshot.likelihoods import OneVsEach, get_likelihood
 from sureshot.likelihoods.softmax import Softmax
@@ -115,7 +116,11 @@ def usual_temperature(model: DefaultModel, n_classes: int) -> float:
     return max(1.0, RBF_TEMPERATURE[0] * model.n_features ** RBF_TEMPERATURE[1])
 
 
-def left_out_temperature(model: DefaultModel, conditioned: GaussianPredictor) -> float:
+def left_out_temperature(
+    model: DefaultModel,
+    conditioned: GaussianPredictor,
+    share: Tensor,  # (N,), of its weight that is left out of a row of the support
+) -> float:
     """What the latents are divided by so that left-out labels are predicted best, near `usual_temperature`."""
     posterior = conditioned.posterior
     if isinstance(posterior, WithPriorClasses):
@@ -126,8 +131,9 @@ def left_out_temperature(model: DefaultModel, conditioned: GaussianPredictor) ->
     if n_classes < 2:
         return usual
     assert isinstance(posterior, SitePosterior)
-    mean, _ = posterior.leave_one_out()  # (1, 1, P, N)
-    support = Support(conditioned.support[0], y, weight, n_classes)
+    sites = (share * part for part in posterior.sites)
+    mean, _ = leave_one_out(posterior.mean, posterior.variance, *sites)  # (1, 1, P, N)
+    support = Support(conditioned.support[0], y, weight, n_classes, share)
     return float(plug_in_temperatures(Softmax(), mean[0], support, usual)[0])
 
 

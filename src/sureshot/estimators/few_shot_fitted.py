@@ -19,9 +19,9 @@ from sureshot.estimators.few_shot_inputs import Encoder
 from sureshot.estimators.few_shot_predictors import ConditionedLearner, GaussianPredictor, condition_on
 from sureshot.estimators.fitted import Fitted, TrainingSet
 from sureshot.estimators.layout import aligned
-from sureshot.estimators.left_out import by_folds, shares
+from sureshot.estimators.left_out import by_folds
 from sureshot.estimators.preprocessing import Scaling, kernel_inputs, mention_constant
-from sureshot.estimators.support import Support
+from sureshot.estimators.support import Support, left_out_shares
 from sureshot.estimators.threads import threads_for
 from sureshot.gaussian.memory import AT_ONCE
 from sureshot.meta.learners import EmbeddingLearner
@@ -77,7 +77,7 @@ class FewShotFitted(Fitted):
 
     def outlier_scores_left_out(self) -> Tensor:
         """See `Fitted.outlier_scores_left_out`: in closed form for Gaussian processes, by folds for other learners."""
-        found = self.conditioned.outlier_scores_left_out(aligned(shares(self.rows), self.device))
+        found = self.conditioned.outlier_scores_left_out(aligned(self.rows.of_one, self.device))
         return self._by_folds(lambda without, queries: without.outlier_scores(queries)) if found is None else found
 
     def probabilities_left_out(self) -> Tensor:
@@ -92,11 +92,11 @@ class FewShotFitted(Fitted):
         support = Support.of(self.rows, len(self.classes), self.scaling, self.device)
 
         def of_fold(stays: Tensor, weight: Tensor, fold: Tensor) -> Tensor:
-            part = Support(support.x[stays], support.y[stays], weight, support.n_classes)
+            part = Support(support.x[stays], support.y[stays], weight, support.n_classes, support.left_out[stays])
             return said(condition_on(self.learner, part, self.seed), support.x[fold])
 
         with threads_for(len(support.y)):
-            return by_folds(support.y, support.weight, aligned(shares(self.rows), self.device), of_fold)
+            return by_folds(support.y, support.weight, aligned(self.rows.of_one, self.device), of_fold)
 
     def entropies(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
         return self.conditioned.entropies(queries, temperature)
@@ -111,7 +111,8 @@ def condition_rows(training: TrainingSet, seed: int, device: torch.device) -> Fe
     mention_constant(default.n_features, rows.x, scaling.scale, stacklevel=5)
     fitted = condition_learner(training, seed, device, default.build().to(device), default, scaling)
     assert isinstance(fitted.conditioned, GaussianPredictor)
-    return replace(fitted, temperature=left_out_temperature(default, fitted.conditioned))
+    share = aligned(left_out_shares(rows), device)
+    return replace(fitted, temperature=left_out_temperature(default, fitted.conditioned, share))
 
 
 def condition_learner(

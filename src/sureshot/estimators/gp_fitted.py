@@ -14,7 +14,6 @@ from torch import Tensor
 from sureshot.estimators.fitted import Fitted
 from sureshot.estimators.gp_member import Member
 from sureshot.estimators.layout import aligned
-from sureshot.estimators.left_out import shares
 from sureshot.estimators.precomputed import MatrixReader
 from sureshot.estimators.row_ids import part_of
 from sureshot.estimators.temperature import log_probability
@@ -117,12 +116,10 @@ class GPFitted(Fitted):
         """Of each member; see `Member.left_out`."""
         rows, n_classes, single = self.learnt, len(self.classes), len(self.members) == 1
         of_class = self.weight_of_class / np.maximum(np.bincount(rows.y, rows.weight, minlength=n_classes), 1e-300)
-        weighted = LabelledRows(rows.x, rows.y, rows.weight * of_class[rows.y])
+        weighted = LabelledRows(rows.x, rows.y, rows.weight * of_class[rows.y], rows.weight)
         with threads_for(len(rows.y)):
             return [
-                member.left_out(
-                    weighted, shares(rows), n_classes, self.temperature if single else member.plan.temperature
-                )
+                member.left_out(weighted, n_classes, self.temperature if single else member.plan.temperature)
                 for member in self.members
             ]
 

@@ -149,7 +149,8 @@ def _fit_member(
         if plan.rule == "plug_in" and tuned and not only_mode:
             plan = _with_temperature(settings, plan, support, conditioned)
         if conditioned.sites is not None and plan.scaling.relevance is None and not only_mode:
-            mean, variance = (part / plan.temperature**k for k, part in enumerate(conditioned.leave_one_out(), 1))
+            moments = conditioned.leave_one_out(support.left_out)
+            mean, variance = (part / plan.temperature**k for k, part in enumerate(moments, 1))
             likelihood = plan.model.predictive_likelihood()
             pieces = zip(mean.split(_AT_ONCE, 1), variance.split(_AT_ONCE, 1), strict=True)
             predicted = [likelihood.predict(*piece, plan.rule)[: support.n_classes] for piece in pieces]
@@ -197,7 +198,7 @@ def _with_temperature(settings: Settings, plan: Plan, support: Support, conditio
     """
     if conditioned.sites is None:
         return plan
-    mean, variance = conditioned.leave_one_out()
+    mean, variance = conditioned.leave_one_out(support.left_out)
     default = options.starting_temperature(settings.kernel, support)
     temperature, pointwise = fit_rule(plan.model.predictive_likelihood(), mean, variance, support, "plug_in", default)
     usable = support.usable

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -137,7 +136,6 @@ class Member:
     def left_out(
         self,
         rows: LabelledRows,  # with the weights that they were learnt with
-        share: np.ndarray,  # (N,), of its weight that is left out of a row
         n_classes: int,
         temperature: float,
     ) -> tuple[Tensor, Tensor]:
@@ -148,7 +146,7 @@ class Member:
         """
         device = self.plan.kernel.outputscale.device
         support, model = Support.of(rows, n_classes, self.plan.scaling, device), self.plan.model
-        values, projection, left = self.feature_map(support.x), self.space.projection, aligned(share, device)
+        values, projection, left = self.feature_map(support.x), self.space.projection, aligned(rows.of_one, device)
         cross = aligned(values.cross if projection is None else values.cross @ projection)
         prior, features = Queries(cross, values.variance), cross[0]
 

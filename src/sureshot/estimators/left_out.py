@@ -108,16 +108,10 @@ def labels_left_out(fitted: Fitted) -> LeftOut:
     return LeftOut.of(-own, rows.weight[chosen])
 
 
-def shares(rows: LabelledRows) -> np.ndarray:
-    """Of its weight that is left out of a row, (N,)."""
-    found: np.ndarray = 1 / np.maximum(rows.weight, 1)
-    return found
-
-
 def by_folds(
     y: Tensor,  # (N,), labels
     weight: Tensor,  # (N,)
-    share: Tensor,  # (N,), `shares`
+    share: Tensor,  # (N,), of its weight that is left out of a row
     said: Callable[[Tensor, Tensor, Tensor], Tensor],
 ) -> Tensor:
     """What is `said` of the rows (N, ...), each by the other folds.
@@ -143,7 +137,7 @@ def _folds(y: Tensor, weight: Tensor, share: Tensor) -> Iterator[tuple[Tensor, T
 def _counted(rows: LabelledRows, n_classes: int) -> np.ndarray:
     """Places (M,) of the rows whose class keeps a row without them, or of all if there are none; evenly, if many."""
     together = np.bincount(rows.y, minlength=n_classes)[rows.y] > 1
-    places = np.flatnonzero(together | (shares(rows) < 1))
+    places = np.flatnonzero(together | (rows.of_one < 1))
     if not len(places):
         places = np.arange(len(rows.y))
     return places[np.unique(np.linspace(0, len(places) - 1, MOST_ROWS).astype(np.int64))]
@@ -152,4 +146,4 @@ def _counted(rows: LabelledRows, n_classes: int) -> np.ndarray:
 def _alone(rows: LabelledRows) -> np.ndarray:
     """Whether no other row is where a row is, whatever their labels, (N,) bool."""
     place = equal_rows(rows.x)
-    return (np.bincount(place)[place] == 1) & (shares(rows) == 1)
+    return (np.bincount(place)[place] == 1) & (rows.of_one == 1)

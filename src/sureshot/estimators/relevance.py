@@ -128,7 +128,8 @@ def _of_left_out_folds(support: Support, kernel: Expression, points: list[np.nda
 
 def _residuals(support: Support, kernel: Expression, point: Tensor) -> tuple[Tensor, Tensor]:
     gram = evaluate(kernel, support.x * point[:-1].exp())
-    return leave_one_out_residuals(gram, point[-1].exp(), support.y, support.n_classes, support.weight)
+    noise = point[-1].exp()
+    return leave_one_out_residuals(gram, noise, support.y, support.n_classes, support.weight, support.left_out)
 
 
 def _density(residual: Tensor, variance: Tensor, usable: Tensor) -> Tensor:
@@ -143,4 +144,4 @@ def _density(residual: Tensor, variance: Tensor, usable: Tensor) -> Tensor:
 
 
 def _part(support: Support, rows: Tensor) -> Support:
-    return Support(support.x[rows], support.y[rows], support.weight[rows], support.n_classes)
+    return Support(support.x[rows], support.y[rows], support.weight[rows], support.n_classes, support.left_out[rows])

@@ -361,7 +361,8 @@ class Search:
             )
             for basis, start in zip(self._basis(lengthscale), starts, strict=True)
         ]
-        mean, variance = (self._by_rows(parts) for parts in zip(*(fit.leave_one_out() for fit in fits), strict=True))
+        moments = [fit.leave_one_out(support.left_out) for fit in fits]
+        mean, variance = (self._by_rows(parts) for parts in zip(*moments, strict=True))
         log_prior = _log_normal(lengthscale, DEFAULT_LENGTHSCALE, LENGTHSCALE_SPREAD) + _log_normal(
             output_scale, DEFAULT_OUTPUT_SCALE, OUTPUT_SCALE_SPREAD
         )
@@ -384,7 +385,7 @@ class Search:
         support = self.support
         ratios = support.x.new_tensor(NOISE_RATIOS)
         paths = [
-            leave_one_out_path(*decomposition, support.y, support.n_classes, support.weight, ratios)
+            leave_one_out_path(*decomposition, support.y, support.n_classes, support.weight, ratios, support.left_out)
             for decomposition in self._decomposition(lengthscale)
         ]
         latent = self._by_rows([path.latent for path in paths])

@@ -31,6 +31,13 @@ class LabelledRows:
     x: np.ndarray  # (n, D) float64
     y: np.ndarray  # (n,) int64, positions in the estimator's ``classes_``
     weight: np.ndarray  # (n,) float64, positive
+    copies: np.ndarray | None = None  # (n,) float64, the weights without those of classes, if these are multiplied in
+
+    @property
+    def of_one(self) -> np.ndarray:
+        """The share (n,) of its weight that one of the rows has which a row stands for."""
+        found: np.ndarray = 1 / np.maximum(self.weight if self.copies is None else self.copies, 1)
+        return found
 
 
 @dataclass(frozen=True)
@@ -229,7 +236,7 @@ def weigh_classes(
     counted = weight > 0
     if not counted.any():
         raise ValueError(f"class_weight leaves no row: every class that has rows has weight 0 in {class_weight!r}.")
-    return LabelledRows(rows.x[counted], rows.y[counted], weight[counted])
+    return LabelledRows(rows.x[counted], rows.y[counted], weight[counted], rows.weight[counted])
 
 
 def _stated_weights(

@@ -93,6 +93,7 @@ def leave_one_out_path(
     n_classes: int,
     weight: Tensor,  # (N,)
     noise_ratios: Tensor,  # (L,), noise variance divided by output scale
+    share: Tensor,  # (N,), of its weight that is left out of a row
 ) -> LabelRegressionPath:
     """Leave-one-out latents of every datum for many ratios of noise to output scale at once."""
     targets, mean = label_targets(y, n_classes, weight)
@@ -102,8 +103,9 @@ def leave_one_out_path(
     solved = ((scaled @ basis) * gain[:, None, :]) @ basis.mT  # (L, C, N)
     diagonal = gain @ basis.square().mT  # (L, N)
     scale = (scaled * solved).sum((-2, -1)) / (weight.sum() * n_classes)
-    variance = scale[:, None] * (1 / diagonal - noise_ratios[:, None]).clamp_min(0) / weight
-    return LabelRegressionPath(targets - solved / diagonal.unsqueeze(1) / root, variance, scale)
+    noise = noise_ratios[:, None]
+    residual, variance = _without(noise.unsqueeze(1) * solved, noise * diagonal, share)
+    return LabelRegressionPath(targets - residual / root, scale[:, None] * noise * variance / weight, scale)
 
 
 def leave_one_out_residuals(
@@ -112,6 +114,7 @@ def leave_one_out_residuals(
     y: Tensor,  # (N,)
     n_classes: int,
     weight: Tensor,  # (N,)
+    share: Tensor,  # (N,), of its weight that is left out of a row
 ) -> tuple[Tensor, Tensor]:
     """Targets less their leave-one-out means (C, N), and their variance (N,) in units of the output scale.
 
@@ -121,8 +124,17 @@ def leave_one_out_residuals(
     root = weight.sqrt()
     noisy = root[:, None] * gram * root + torch.diag(noise_ratio.expand_as(root))
     solved, diagonal = _Solved.apply(noisy, (targets - mean[:, None]) * root)
-    variance = (1 / diagonal - noise_ratio).clamp_min(0) / weight + noise_ratio
-    return solved / diagonal / root, variance
+    residual, variance = _without(noise_ratio * solved, noise_ratio * diagonal, share)
+    return residual / root, noise_ratio * (variance / weight + 1)
+
+
+def _without(residual: Tensor, unknown: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
+    """Residuals (..., C, N) and latent variances (..., N) of rows, without a share (N,) of each row's own site.
+
+    In units of the row's noise, from what they are given all rows: the residuals, and one less the variances.
+    """
+    kept = 1 - share + share * unknown
+    return residual / kept.unsqueeze(-2), (1 - unknown).clamp_min(0) / kept
 
 
 class _Solved(torch.autograd.Function):
