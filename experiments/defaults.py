@@ -1,9 +1,10 @@
-"""What the defaults are worth: 25 tables, clean and dirty, large and small, beside tuned peers.
+"""What the defaults are worth: 25 tables and three sets of embeddings, clean and dirty, large and small, beside peers.
 
 A campaign of one cell for each set and method, which meets every condition and seed. A condition says which rows are
 learned from, and what is done to them: columns with heavy tails, cells a hundred times too large, columns of noise,
 labels that are wrong, a class that is rare. Test rows have the same dirt, but for wrong labels. Gaps are filled and
-columns standardised by the training rows for methods that need it, ours gets columns as they are.
+columns standardised by the training rows for methods that need it, ours gets columns as they are. Embeddings meet the
+conditions that leave them embeddings.
 
     python -m experiments defaults --data FOLDER --set 'datasets=["glass"]' --set 'seeds=[0]'
 """
@@ -30,10 +31,12 @@ from sklearn.svm import SVC
 from experiments.batch_learners import quiet, scores
 from experiments.campaigns.cells import run_cells
 from experiments.campaigns.methods import MethodCell, check_names, described
-from experiments.defaults_report import OURS, SINGLE, outcome_of
+from experiments.defaults_report import EMBEDDINGS, OURS, SINGLE, outcome_of
 from experiments.experiment import Experiment, Outcome, Progress, configure
+from experiments.intents import grouped
 from experiments.peers import random_forest
 from experiments.uci import TABLES, load
+from sureshot.data.clinc150 import load_clinc150
 from sureshot.demo.peers import logistic_regression
 from sureshot.estimators.classifier import GPClassifier
 
@@ -124,6 +127,9 @@ CONDITIONS: dict[str, Callable[[np.ndarray, np.ndarray, int], Split | None]] = {
 }
 """By name: the rows of a set under a condition and a seed, or None where the set is too small for it."""
 
+OF_COLUMNS = ("heavy tails", "wild cells", "noise columns")
+"""Conditions that make no embeddings of embeddings."""
+
 
 def tuned_svm() -> GridSearchCV:
     """RBF SVM, its penalty and width by cross-validation, its probabilities by Platt's sigmoid."""
@@ -168,7 +174,7 @@ class DefaultsConfig:
     Attributes
     ----------
     datasets, conditions, methods : tuple of str
-        Of `TABLES`, `CONDITIONS` and `INSTALLED`.
+        Of `TABLES` and `EMBEDDINGS`, `CONDITIONS` and `INSTALLED`.
     seeds : tuple of int
         Each draws training and test rows, and the dirt.
     results, checkpoints : str
@@ -177,7 +183,7 @@ class DefaultsConfig:
         False makes the page from the results that are there, running nothing.
     """
 
-    datasets: tuple[str, ...] = TABLES
+    datasets: tuple[str, ...] = (*TABLES, *EMBEDDINGS)
     conditions: tuple[str, ...] = tuple(CONDITIONS)
     methods: tuple[str, ...] = INSTALLED
     seeds: tuple[int, ...] = (0, 1, 2)
@@ -197,20 +203,22 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
 
 def campaign_cells(settings: DefaultsConfig) -> list[MethodCell]:
     """Set by set."""
-    check_names("data set", settings.datasets, TABLES)
+    check_names("data set", settings.datasets, (*TABLES, *EMBEDDINGS))
     check_names("condition", settings.conditions, tuple(CONDITIONS))
     check_names("method", settings.methods, INSTALLED)
-    further = {"conditions": list(settings.conditions), "seeds": list(settings.seeds)}
-    return [
-        MethodCell(data, method, {"protocol": "conditions"}, described(METHODS[method]()), further)
-        for data in settings.datasets
-        for method in settings.methods
-    ]
+    cells = []
+    for data in settings.datasets:
+        conditions = [name for name in settings.conditions if data in TABLES or name not in OF_COLUMNS]
+        further = {"conditions": conditions, "seeds": list(settings.seeds)}
+        for method in settings.methods:
+            what = described(METHODS[method]())
+            cells.append(MethodCell(data, method, {"protocol": "conditions"}, what, further))
+    return cells
 
 
 def run_cell(data_root: Path | None, cell: MethodCell, folder: Path, progress: Progress) -> dict[str, Any]:
     """What the record says of a cell: scores under every condition that the set is large enough for."""
-    x, y = load(cell.data, data_root)
+    x, y = rows_of(cell.data, data_root)
     found: list[dict[str, Any]] = []
     tasks = [(name, seed) for name in cell.further["conditions"] for seed in cell.further["seeds"]]
     for number, (condition, seed) in enumerate(tasks):
@@ -220,6 +228,14 @@ def run_cell(data_root: Path | None, cell: MethodCell, folder: Path, progress: P
             with quiet():
                 found.append({"condition": condition, "seed": seed, **scored(METHODS[cell.method](), split)})
     return {"runs": found}
+
+
+def rows_of(data: str, data_root: Path | None) -> tuple[np.ndarray, np.ndarray]:
+    """Of a table with its gaps, or of the intents that stand for their kind."""
+    if data in TABLES:
+        return load(data, data_root)
+    clinc = load_clinc150(data_root)
+    return grouped(clinc.x_train, clinc.y_train, *EMBEDDINGS[data], seed=0)
 
 
 def scored(model: Any, split: Split) -> dict[str, float]:
@@ -244,4 +260,6 @@ def _at_most(rows: np.ndarray, y: np.ndarray, most: int, seed: int) -> np.ndarra
     return found
 
 
-EXPERIMENT = Experiment(NAME, "the defaults on 25 tables, clean and dirty, beside tuned peers", True, run)
+EXPERIMENT = Experiment(
+    NAME, "the defaults on 25 tables and embeddings, clean and dirty, beside tuned peers", True, run
+)

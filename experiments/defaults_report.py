@@ -1,6 +1,7 @@
 """The page of the campaign of defaults: scores by condition, paired differences, verdicts.
 
-A set counts once, with the mean of its seeds; standard errors are over sets.
+A set counts once, with the mean of its seeds; standard errors are over sets. Verdicts are on tables, whose sets are
+many; embeddings have a table of their own.
 """
 
 from __future__ import annotations
@@ -14,10 +15,14 @@ import pandas as pd
 from experiments.campaigns.cells import FAILED, Cell
 from experiments.campaigns.methods import Record, paired, what_is_missing
 from experiments.experiment import Outcome, Table, Verdict
+from experiments.intents import named
 
 OURS, SINGLE = "sureshot", "sureshot, one setting"
 DIRTY = ("heavy tails", "wild cells", "noise columns")
 SCORES = ("nll", "brier", "ece", "accuracy")
+
+EMBEDDINGS = {named(*size): size for size in ((10, 1), (10, 4), (2, 20))}
+"""Classes, and intents in each; the fewer of them, the easier to tell."""
 
 
 def outcome_of(records: Sequence[Record], cells: Sequence[Cell], settings: Any) -> Outcome:
@@ -25,8 +30,32 @@ def outcome_of(records: Sequence[Record], cells: Sequence[Cell], settings: Any) 
     frame = run_frame(records)
     if frame.empty:
         raise ValueError("no cell of this campaign has a result yet, so there is no table to make")
-    tables = [
-        Table(name, f"{caption}, mean over sets that all methods have.", by_condition(frame, name))
+    embedded = frame["run"].isin(list(EMBEDDINGS))
+    embeddings, tables = frame[embedded], frame[~embedded]
+    return Outcome(
+        title="What the defaults are worth",
+        introduction=(
+            f"{tables['run'].nunique()} tables of numbers and {embeddings['run'].nunique()} sets of sentence "
+            "embeddings (CLINC150 intents, or groups of them as classes), at most 1000 rows to learn from and 2000 to "
+            "test on, seven tenths and three tenths of smaller ones. Columns with heavy tails are exponentials of the "
+            "standardised ones; wild cells are one in a hundred, a hundred times as large; noise columns are fifty "
+            "normal ones; wrong labels are one in five of those to learn from; one in fifty keeps so many rows of the "
+            "second largest class beside the largest. Gaps are filled with the mean of the training rows; peers get "
+            "standardised columns. Probabilities are clipped at 1e-6."
+        ),
+        tables=(*_of_tables(tables), *([_of_embeddings(embeddings)] if len(embeddings) else [])),
+        config=settings,
+        seeds=settings.seeds,
+        findings=tuple(what_is_missing(records, cells)),
+        verdicts=verdicts_of(tables),
+    )
+
+
+def _of_tables(frame: pd.DataFrame) -> list[Table]:
+    if frame.empty:
+        return []
+    means = [
+        Table(name, f"{caption}, mean over tables that all methods have.", by_condition(frame, name))
         for name, caption in (
             ("nll", "Negative log-likelihood in nats"),
             ("brier", "Brier score"),
@@ -36,33 +65,23 @@ def outcome_of(records: Sequence[Record], cells: Sequence[Cell], settings: Any) 
         )
     ]
     caption = (
-        "Less each other method, over sets: mean paired difference of the NLL with its standard error, and on how many "
-        "sets it is better and worse by more than two standard errors of seeds."
+        "Less each other method, over tables: mean paired difference of the NLL with its standard error, and on how "
+        "many tables it is better and worse by more than two standard errors of seeds."
     )
-    return Outcome(
-        title="What the defaults are worth",
-        introduction=(
-            f"{frame['run'].nunique()} tables of numbers, at most 1000 rows to learn from and 2000 to test on, seven "
-            "tenths and three tenths of smaller ones. Columns with heavy tails are exponentials of the standardised "
-            "ones; wild cells are one in a hundred, a hundred times as large; noise columns are fifty normal ones; "
-            "wrong labels are one in five of those to learn from; one in fifty keeps so many rows of the second "
-            "largest class beside the largest. Gaps are filled with the mean of the training rows; peers get "
-            "standardised columns. Probabilities are clipped at 1e-6."
-        ),
-        tables=(
-            *tables,
-            *(
-                Table(f"differences-{number}", f"{ours}. {caption}", differences(frame, ours))
-                for number, ours in enumerate((OURS, SINGLE))
-                if ours in set(frame["method"])
-            ),
-            Table("sets", "NLL of every set, condition and method.", by_set(frame), on_page=False),
-        ),
-        config=settings,
-        seeds=settings.seeds,
-        findings=tuple(what_is_missing(records, cells)),
-        verdicts=verdicts_of(frame),
-    )
+    paired_ones = [
+        Table(f"differences-{number}", f"{ours}. {caption}", differences(frame, ours))
+        for number, ours in enumerate((OURS, SINGLE))
+        if ours in set(frame["method"])
+    ]
+    every = Table("sets", "NLL of every table, condition and method.", by_set(frame), on_page=False)
+    return [*means, *paired_ones, every]
+
+
+def _of_embeddings(frame: pd.DataFrame) -> Table:
+    index, scores = ["run", "condition"], ["nll", "ece", "accuracy"]
+    wide = frame.pivot_table(index=index, columns="method", values=scores, sort=False)
+    rows = wide.stack(0, future_stack=True)[list(frame["method"].unique())].rename_axis([*index, "score"])
+    return Table("embeddings", "Sets of embeddings, each score of each method.", rows.reset_index())
 
 
 def run_frame(records: Sequence[Record]) -> pd.DataFrame:
@@ -114,6 +133,8 @@ def by_set(frame: pd.DataFrame) -> pd.DataFrame:
 
 def verdicts_of(frame: pd.DataFrame) -> tuple[Verdict, ...]:
     """What is to be reached."""
+    if frame.empty:
+        return ()
     nll = by_condition(frame, "nll").set_index("condition")
     if OURS not in nll or len(nll.columns) < 3:
         return ()

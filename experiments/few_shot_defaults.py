@@ -23,6 +23,7 @@ from sklearn.impute import SimpleImputer
 
 from experiments.batch_learners import quiet
 from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
+from experiments.intents import grouped, named
 from experiments.one_shot_sets import LOGS, OneShotSet, fitted_formula, losses_by_temperature
 from experiments.uci import load, tables_but
 from sureshot.data.clinc150 import load_clinc150
@@ -140,21 +141,6 @@ def _sets(settings: Settings, data_root: Path | None) -> dict[str, Callable[[int
         "digits": lambda seed: digits,
         **{name: table(name) for name in settings.datasets},
     }
-
-
-def grouped(x: Array, y: Array, way: int, size: int, seed: int) -> tuple[Array, Array]:
-    """Rows of classes that the seed draws, so many of them together as one of `way` classes."""
-    n_classes = int(y.max()) + 1
-    chosen = np.random.default_rng(seed).choice(n_classes, way * size, replace=False)
-    number = np.full(n_classes, -1)
-    number[chosen] = np.arange(way * size) % way
-    among = number[y] >= 0
-    return x[among], number[y[among]]
-
-
-def named(way: int, size: int) -> str:
-    """What such a set is called."""
-    return f"{way} intents" if size == 1 else f"{way} groups of {size} intents"
 
 
 def log_loss(p: Array, truth: Array) -> float:

@@ -25,7 +25,8 @@ import pandas as pd
 from experiments.batch_learners import quiet
 from experiments.experiment import Experiment, Outcome, Progress, Table, configure
 from experiments.few_shot_defaults import Settings as Sets
-from experiments.few_shot_defaults import drawn, grouped, log_loss, named
+from experiments.few_shot_defaults import drawn, log_loss
+from experiments.intents import grouped, named
 from experiments.one_shot_sets import LOGS, OneShotSet, fitted_formula, losses_by_temperature
 from experiments.uci import load, tables_but
 from sureshot.data.clinc150 import load_clinc150

@@ -109,6 +109,27 @@ def test_verdicts_follow_from_the_numbers(forest: float) -> None:
     }
 
 
+@pytest.mark.real_data
+def test_embeddings_have_a_table_of_their_own(tmp_path: Path) -> None:
+    options: dict[str, Any] = {
+        "datasets": ("10 intents", "iris"),
+        "conditions": ("5 rows a class", "noise columns"),
+        "methods": (OURS, SINGLE, "logistic regression"),
+        "seeds": (0,),
+        "results": str(tmp_path / "cells"),
+        "checkpoints": str(tmp_path / "campaigns"),
+    }
+    outcome = run(data_root=None, progress=lambda what, fraction: None, **options)
+    by_name = {table.name: table.frame for table in outcome.tables}
+    embeddings = by_name["embeddings"]
+    assert embeddings["condition"].unique().tolist() == ["5 rows a class"]
+    assert embeddings["score"].tolist() == ["nll", "ece", "accuracy"]
+    assert embeddings.set_index("score").loc["accuracy", OURS] > 0.9
+    assert by_name["nll"]["sets"].tolist() == [1, 1]
+    alone = run(data_root=None, progress=lambda what, fraction: None, **{**options, "datasets": ("10 intents",)})
+    assert [table.name for table in alone.tables] == ["embeddings"]
+
+
 def test_nothing_to_compare() -> None:
     assert run_frame([]).empty
     assert verdicts_of(run_frame([record("x", OURS, 0.2)])) == ()
