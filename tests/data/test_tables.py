@@ -73,6 +73,21 @@ def test_a_first_column_without_a_name_identifies_rows(tmp_path: Path, iris: pd.
     assert load_table(tmp_path / "t.parquet", "species").row_ids[3] == "flower 3"
 
 
+@pytest.mark.parametrize("codes", [["001", "010", "2"], ["00", "01", "10"], ["1", "007", "3"]])
+def test_labels_with_leading_zeros_are_text(codes: list[str], tmp_path: Path) -> None:
+    """As the file has them: 007 is not 7."""
+    path = tmp_path / "codes.csv"
+    path.write_text("y,a\n" + "".join(f"{code},{place}\n" for place, code in enumerate(codes)))
+    table = load_table(path, "y")
+    assert table.y is not None
+    assert table.y.tolist() == codes
+    whole = tmp_path / "whole.csv"
+    whole.write_text("y;a\n0;1\n10;2\n-5;3\n")
+    numbers = load_table(whole, "y").y
+    assert numbers is not None
+    assert numbers.tolist() == [0, 10, -5]
+
+
 def test_labels_keep_their_kind(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", "a,whole,word,truth,na,code\n1,1,x,True,NA,01\n2,2,y,False,None,1\n")
     frame = {name: _labels_of(path, name) for name in ("whole", "word", "truth", "na")}

@@ -66,7 +66,7 @@ def load_table(
     features: Sequence[str] | None = None,  # the columns wanted, in order; by default all but target and ignored
     ignore: Iterable[str] = (),  # columns to leave out; names that are not in the file are no error
     row_id: str | None = None,  # a column that names rows, each once, and is no feature
-    text_labels: bool = False,  # read labels as text even if they look like numbers, to be compared with text
+    text_labels: bool = False,  # read labels as text even if they look like numbers; those like 007 are text anyway
     allow_missing: bool = False,  # keep missing cells as NaN; an error by default, since arrays must have none
     mixed: bool = False,  # of CSV and Parquet keep columns of text and dates as well, and missing cells
     as_text: Iterable[str] = (),  # columns whose cells stay text even if they look like numbers, where mixed
@@ -258,9 +258,24 @@ def _read_csv(
         raise DataError(f"{path}: rows and header do not have the same number of cells ({detail})") from None
     except (ValueError, OverflowError) as error:
         raise DataError(f"{path} cannot be read as CSV ({str(error).strip()})") from None
-    if as_text is not None:
-        _mention_short_rows(path, text, found, len(header))
+    if as_text is None:
+        return frame, found
+    whole = [name for name in labels if name in header and pd.api.types.is_integer_dtype(frame[name].dtype)]
+    codes = [name for name in whole if _has_codes(text, found, header.index(name))]
+    if codes:
+        return _read_csv(path, kind, labels, [*as_text, *codes], wanted)
+    _mention_short_rows(path, text, found, len(header))
     return frame, found
+
+
+def _has_codes(text: str, found: TextFormat, place: int) -> bool:
+    """Whether a column of whole numbers has one like 007, which is no number: it would be written as 7."""
+    assert found.separator is not None
+    rows = csv.reader(io.StringIO(text), delimiter=found.separator, skipinitialspace=True)
+    try:
+        return any(re.fullmatch(r"0\d+", row[place].strip()) for row in rows if len(row) > place)
+    except csv.Error:  # a cell of more than a hundred thousand letters, which pandas reads
+        return False
 
 
 def _mention_short_rows(path: Path, text: str, found: TextFormat, width: int) -> None:
