@@ -44,9 +44,8 @@ def test_probabilities_are_the_weighted_members(model: GPClassifier, breast: tup
         parts = [m.plan.weight * m.probabilities(*m.moments(rows), m.plan.temperature, 2) for m in members]
     average = sum(part.numpy() for part in parts)
     tempered = average ** (1 / model.temperature_)
-    np.testing.assert_allclose(
-        model.predict_proba(breast[0][150:200]), tempered / tempered.sum(1, keepdims=True), atol=1e-12
-    )
+    expected = (1 - model.label_noise_) * tempered / tempered.sum(1, keepdims=True) + model.label_noise_ / 2
+    np.testing.assert_allclose(model.predict_proba(breast[0][150:200]), expected, atol=1e-12)
 
 
 def test_disagreement_of_members_is_epistemic(model: GPClassifier, breast: tuple[np.ndarray, np.ndarray]) -> None:
@@ -54,7 +53,10 @@ def test_disagreement_of_members_is_epistemic(model: GPClassifier, breast: tuple
     found = model.uncertainty(breast[0][150:200])
     with torch.no_grad():
         parts = [
-            (m.plan.weight, *m.average_and_entropy(rows, model.temperature_ * m.plan.temperature, 2))
+            (
+                m.plan.weight,
+                *m.average_and_entropy(rows, model.temperature_ * m.plan.temperature, 2, model.label_noise_),
+            )
             for m in model._fitted.members
         ]
     average = sum(weight * p.numpy() for weight, p, _ in parts)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 N_FOLDS = 5
+LEAST_NOISE = 0.01  # share of random labels from which on it is worth a line
 HOLD_OUT_ABOVE = 5000  # rows from which one fold is judged instead of all: one more fit, not five
 
 
@@ -157,6 +158,9 @@ def stratified_folds(
 def facts(model: IncrementalClassifier) -> dict[str, object]:
     """What the classifier became, for the report."""
     found: dict[str, object] = {**_method(model), "temperature": round(float(model.temperature_), 4)}
+    noise = float(getattr(model, "label_noise_", 0.0))
+    if noise >= LEAST_NOISE:
+        found["labels that look random"] = f"{noise:.1%}"
     found |= {"classes": len(model.classes_), "features": int(model.n_features_in_)}
     if math.isfinite(model.log_evidence_):
         found["log evidence (nats)"] = round(float(model.log_evidence_), 3)

@@ -166,10 +166,11 @@ class IncrementalClassifier(Answers):
         log-normal around 1, within a factor of seven or so: what counts little beside a hundred rows, and keeps five
         that are named right from making all others certain.
         """
-        fitted = self._current()
+        fitted = self._current().uncalibrated
         blocks = self._blocks(fitted, self._kept(fitted, X))
         codes = class_numbers(fitted.classes, check_targets(y, sum(map(len, blocks))))
-        self._fitted = replace(fitted, temperature=calibrated_temperature(fitted, blocks, codes), calibrated=True)
+        temperature = calibrated_temperature(fitted, blocks, codes)
+        self._fitted = replace(fitted, temperature=temperature, calibrated=True)
         return self
 
     def set_class_prior(self, class_prior: ByLabel) -> Self:

@@ -132,6 +132,9 @@ class GPClassifier(IncrementalClassifier):
         Kinds of a DataFrame's columns by name, if it has others than numbers, or gaps.
     temperature_ : float
         The latents are divided by it before the predictive rule is applied; of an average, its log probabilities are.
+    label_noise_ : float
+        The share of labels that are expected to be drawn at random from all classes, as left-out rows have them: of an
+        average; 0 of one setting, and after `calibrate`. Twenty per cent of wrong labels among ten classes is .22.
     leave_one_out_score_ : float
         Mean leave-one-out log probability of the chosen setting, in nats, smoothed as settings are compared by it.
     leave_one_out_accuracy_, leave_one_out_balanced_accuracy_, leave_one_out_nll_ : float
@@ -208,6 +211,7 @@ class GPClassifier(IncrementalClassifier):
     likelihood_ = FittedAttribute("heaviest.plan.model.likelihood")
     inference_ = FittedAttribute("heaviest.plan.model.inference")
     predictive_ = FittedAttribute("heaviest.plan.rule")
+    label_noise_ = FittedAttribute("settled.label_noise")
     leave_one_out_score_ = FittedAttribute("settled.score")
     leave_one_out_accuracy_ = FittedAttribute("settled.left_out.accuracy")
     leave_one_out_balanced_accuracy_ = FittedAttribute("settled.left_out.balanced_accuracy")

@@ -120,6 +120,11 @@ class Fitted(Predictor):
         return self
 
     @property
+    def uncalibrated(self) -> Fitted:
+        """The same as `calibrate` needs it, with nothing but the temperature to say how sure to be."""
+        return self
+
+    @property
     def has_rows(self) -> bool:
         """Whether the labelled rows are there, which a compact model file does not hold."""
         return len(self.rows.y) > 0

@@ -16,7 +16,7 @@ from sureshot.estimators.gp_member import Member
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.precomputed import MatrixReader
 from sureshot.estimators.row_ids import part_of
-from sureshot.estimators.temperature import log_probability
+from sureshot.estimators.temperature import log_probability, with_noise
 from sureshot.estimators.threads import threads_for
 from sureshot.estimators.uncertainty import entropy
 from sureshot.estimators.validation import LabelledRows
@@ -46,12 +46,13 @@ class GPFitted(Fitted):
     """See `Fitted`. Queries are rows as they are kept: each member scales columns in its own way.
 
     The temperature divides the latents of the only member, or the log probabilities of an average, whose members have
-    temperatures of their own besides.
+    temperatures of their own besides. An average expects a share of labels to be drawn at random, too.
     """
 
     members: tuple[Member, ...]  # the heaviest first
     score: float  # mean leave-one-out log probability in nats; NaN where no row could be left out
     weight_of_class: np.ndarray  # (C,), of all its rows, those of `class_weight` multiplied in
+    label_noise: float = field(default=0.0, kw_only=True)  # that share; what `calibrate` sees tells better
     left_out: LeftOutScores | None = field(default=None, kw_only=True)  # where probabilities of left-out rows are known
     rest: Callable[[GPFitted], GPFitted] | None = field(default=None, kw_only=True)  # what was put off; None: nothing
 
@@ -90,7 +91,13 @@ class GPFitted(Fitted):
         return self._tempered(parts, temperature)
 
     def _tempered(self, parts: Iterable[Tensor], temperature: float) -> Tensor:
-        return torch.softmax(log_probability(self._average(parts)) / temperature, 1)
+        p = torch.softmax(log_probability(self._average(parts)) / temperature, 1)
+        return with_noise(p.mT, self.label_noise).mT
+
+    @property
+    def uncalibrated(self) -> GPFitted:
+        """See `Fitted.uncalibrated`: held-out rows say how sure to be, of which other labels may be wrong or none."""
+        return replace(self, label_noise=0.0)
 
     @property
     def learnt(self) -> LabelledRows:
@@ -149,7 +156,10 @@ class GPFitted(Fitted):
         single = len(self.members) == 1
         found = [
             member.average_and_entropy(
-                queries, temperature if single else temperature * member.plan.temperature, len(self.classes)
+                queries,
+                temperature if single else temperature * member.plan.temperature,
+                len(self.classes),
+                self.label_noise,
             )
             for member in self.members
         ]

@@ -23,13 +23,12 @@ from sureshot.estimators.plan import Plan
 from sureshot.estimators.posterior_arrays import pack_posterior
 from sureshot.estimators.settings import Settings
 from sureshot.estimators.support import Support
-from sureshot.estimators.temperature import fit_rule, log_probability, plug_in_temperatures
+from sureshot.estimators.temperature import fit_average, fit_rule, log_probability, with_noise
 from sureshot.estimators.threads import threads_for
 from sureshot.estimators.validation import LabelledRows
 from sureshot.estimators.weight_space import roots_of, training_features, weight_space
 from sureshot.inference.inducing import kmeans_inducing
 from sureshot.kernels import feature_map
-from sureshot.likelihoods.softmax import Softmax
 from sureshot.progress import tracked
 
 EXACT_LIMIT = 1500  # rows up to which a kernel without explicit features is used exactly
@@ -54,9 +53,12 @@ def fit_members(
         member, probabilities = _fit_member(settings, plan, support, tuned, near)
         members.append(member)
         left_out.append(probabilities)
-    temperature, score = members[0].plan.temperature, members[0].plan.score
+    temperature, noise, score = members[0].plan.temperature, 0.0, members[0].plan.score
     if len(members) > 1:
-        temperature, score = _of_average(members, left_out, support)
+        temperature, noise, score = _of_average(members, left_out, support)
+    known_scores = None
+    if calibrated_temperature is None:
+        known_scores = _left_out_scores(members, left_out, temperature, noise, support)
     return GPFitted(
         classes=training.classes,
         columns=training.columns,
@@ -68,7 +70,8 @@ def fit_members(
         members=tuple(members),
         score=score,
         weight_of_class=np.bincount(rows.y, rows.weight, minlength=n_classes),
-        left_out=_left_out_scores(members, left_out, temperature, support) if calibrated_temperature is None else None,
+        label_noise=noise if calibrated_temperature is None else 0.0,
+        left_out=known_scores,
     )
 
 
@@ -97,6 +100,7 @@ def update_members(
         reader=training.reader,
         rows=training.rows,
         temperature=known.temperature,
+        label_noise=known.label_noise,
         calibrated=known.calibrated,
         log_evidence=float("nan"),
         members=members,
@@ -163,26 +167,32 @@ def _fit_member(
     return Member(plan, features, coefficients, mean, space, evidence, trace, settings.precomputed), probabilities
 
 
-def _of_average(members: Sequence[Member], left_out: Sequence[Tensor | None], support: Support) -> tuple[float, float]:
-    """Temperature and score of an average, by its probabilities of left-out labels where all members know theirs."""
+def _of_average(
+    members: Sequence[Member], left_out: Sequence[Tensor | None], support: Support
+) -> tuple[float, float, float]:
+    """Temperature, label noise and score of an average, by its probabilities of left-out rows if members know them."""
     known = [part for part in left_out if part is not None]
     if len(known) < len(members):
-        return 1.0, sum(member.plan.weight * member.plan.score for member in members)
-    average = log_probability(averaged(members, known))
-    temperatures, pointwise = plug_in_temperatures(Softmax(), average[None], support, 1.0)
-    total = float(support.usable.sum())
-    return float(temperatures[0]), float((support.usable * pointwise[0]).sum()) / total
+        return 1.0, 0.0, sum(member.plan.weight * member.plan.score for member in members)
+    temperature, noise, pointwise = fit_average(averaged(members, known), support)
+    return temperature, noise, float(support.usable @ pointwise / support.usable.sum())
 
 
 def _left_out_scores(
-    members: Sequence[Member], left_out: Sequence[Tensor | None], temperature: float, support: Support
+    members: Sequence[Member],
+    left_out: Sequence[Tensor | None],
+    temperature: float,
+    noise: float,
+    support: Support,
 ) -> LeftOutScores | None:
     """Of rows by the posterior of all others, where every member knows what it says of them."""
     known = [part for part in left_out if part is not None]
     total = float(support.usable.sum())
     if len(known) < len(members) or not total > 0:
         return None
-    p = known[0] if len(known) == 1 else torch.softmax(log_probability(averaged(members, known)) / temperature, 0)
+    p = known[0]
+    if len(known) > 1:
+        p = with_noise(torch.softmax(log_probability(averaged(members, known)) / temperature, 0), noise)
     p, share = p / p.sum(0), support.usable / total
     right = (p.argmax(0) == support.y).to(share)
     of_class = [torch.bincount(support.y, part, minlength=support.n_classes) for part in (share * right, share)]

@@ -99,6 +99,7 @@ def _write_members(
         "parameters": _json_parameters(parameters),
         "row_weights": OWN_WEIGHTS,
         "leave_one_out_score": _finite_or_none(fitted.score),
+        "label_noise": fitted.label_noise,
         "left_out": None if fitted.left_out is None else asdict(fitted.left_out),
         "members": [entries for entries, _ in written],
     }
@@ -212,6 +213,7 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], GPFitted]:
         members=members,
         score=_or_nan(header["leave_one_out_score"]),
         weight_of_class=weight_of_class,
+        label_noise=_read_label_noise(artifact),
         left_out=_read_left_out(artifact),
     )
     return parameters, that_predicts(artifact.path, lambda: fitted, _means_of_one)
@@ -234,6 +236,14 @@ def _read_weights(artifact: Artifact, n_classes: int) -> np.ndarray:
     found = require(artifact, {"weight_of_class": ("float64", (n_classes,))})["weight_of_class"]
     if not (found >= 0).all() or not found.any():
         raise ArtifactError(f"{artifact.path}: the weights of the classes are malformed; save the model again.")
+    return found
+
+
+def _read_label_noise(artifact: Artifact) -> float:
+    """The share of labels that are random; older files have none."""
+    found = artifact.header.get("label_noise", 0.0)
+    if not isinstance(found, float) or not 0 <= found < 1:
+        raise ArtifactError(f"{artifact.path}: malformed label noise; save the model again.")
     return found
 
 

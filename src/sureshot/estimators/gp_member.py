@@ -16,6 +16,7 @@ from sureshot.estimators.plan import Plan
 from sureshot.estimators.posterior_arrays import pack_posterior
 from sureshot.estimators.preprocessing import kernel_inputs
 from sureshot.estimators.support import Support
+from sureshot.estimators.temperature import with_noise
 from sureshot.estimators.uncertainty import average_and_entropy
 from sureshot.estimators.validation import LabelledRows
 from sureshot.estimators.weight_space import Known, WeightSpace
@@ -171,14 +172,16 @@ class Member:
         p = self.probabilities(mean[None], variance[None], temperature, n_classes)
         return p, self._doubt(*self._of_classes(mean, variance, n_classes))
 
-    def average_and_entropy(self, rows: Tensor, temperature: float, n_classes: int) -> tuple[Tensor, Tensor]:
+    def average_and_entropy(
+        self, rows: Tensor, temperature: float, n_classes: int, noise: float
+    ) -> tuple[Tensor, Tensor]:
         """Mean probabilities (C, Q) over the whole posterior, and the mean entropy of probabilities (Q,)."""
         values = self.values(rows)
         mean, spread = self.means(values), self.posterior.query(*self.queries(values)).spread
         likelihood = self.plan.model.predictive_likelihood()
 
         def probabilities(latents: Tensor) -> Tensor:
-            return likelihood.plug_in(latents / temperature)[:, :n_classes]
+            return with_noise(likelihood.plug_in(latents / temperature)[:, :n_classes], noise)
 
         return average_and_entropy(mean, spread, probabilities)
 

@@ -2,6 +2,10 @@
 
 The averaging rules account for the uncertainty of the latents and keep temperature 1; the plug-in rule gets the
 temperature that maximises the leave-one-out log probability under a log-normal prior.
+
+An average gets the share of labels that are drawn at random as well (`fit_average`). Where labels are wrong here and
+there, no temperature suits: rows are sure of their class up to that share, and one temperature for all makes every row
+doubt instead.
 """
 
 from __future__ import annotations
@@ -9,7 +13,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
 import torch
+from scipy.optimize import minimize
 from torch import Tensor
 
 from sureshot.estimators.support import Support
@@ -19,6 +25,8 @@ from sureshot.likelihoods.softmax import Softmax
 # Standard deviation of the prior on the log temperature: about what the best temperatures of one-shot tasks show
 # (docs/results/one-shot-defaults.md).
 TEMPERATURE_SPREAD = 0.6
+RIGHT_LABELS = 15.0  # labels that are known to be right beforehand: with few rows, luck looks like noise
+_STARTS = ((0.0, 1e-3), (-0.7, 0.2))  # of the log temperature, from the best without noise, and of the noise
 _SMALLEST_PROBABILITY = 1e-300
 
 
@@ -79,6 +87,48 @@ def _scores_of_softmax(likelihood: Likelihood, means: Tensor, support: Support) 
         return (numerator * inverse).sub_(normaliser)
 
     return pointwise
+
+
+def with_noise(p: Tensor, noise: float | Tensor) -> Tensor:
+    """Probabilities (..., C, N) where a share of labels is drawn at random from all classes."""
+    return (1 - noise) * p + noise / p.shape[-2]
+
+
+def fit_average(
+    p: Tensor,  # (C, N), an average's probabilities of left-out rows
+    support: Support,
+) -> tuple[float, float, Tensor]:
+    """Temperature of the log probabilities, share of random labels, and the smoothed scores (N,) at both.
+
+    The posterior's mode: the temperature as in `plug_in_temperatures` around 1, the noise as if `RIGHT_LABELS` labels
+    had been seen that are right.
+    """
+    logits, usable = log_probability(p), support.usable
+    temperatures, pointwise = plug_in_temperatures(Softmax(), logits[None], support, 1.0)
+    plain = math.log(float(temperatures[0]))
+
+    def scored(point: Tensor) -> tuple[Tensor, Tensor]:
+        noise = torch.sigmoid(point[1])
+        scores = smoothed_score(log_probability(with_noise(torch.softmax(logits / point[0].exp(), 0), noise)), support)
+        value = usable @ scores - 0.5 * (point[0] / TEMPERATURE_SPREAD).square() + RIGHT_LABELS * (1 - noise).log()
+        return value, scores
+
+    def loss(point: np.ndarray) -> tuple[float, np.ndarray]:
+        free = torch.from_numpy(point).to(p).requires_grad_()
+        with torch.enable_grad():
+            value = -scored(free)[0]
+        return value.item(), torch.autograd.grad(value, free)[0].cpu().numpy()
+
+    without = float(usable @ pointwise[0]) - 0.5 * (plain / TEMPERATURE_SPREAD) ** 2
+    starts = [np.array([plain + shift, math.log(share / (1 - share))]) for shift, share in _STARTS]
+    bounds = [(plain - 4, plain + 4), (-12.0, 4.0)]
+    found = min(
+        (minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds) for start in starts), key=lambda end: end.fun
+    )
+    if not without < -found.fun:
+        return math.exp(plain), 0.0, pointwise[0]
+    best = torch.from_numpy(found.x).to(p)
+    return float(best[0].exp()), float(torch.sigmoid(best[1])), scored(best)[1]
 
 
 def smoothed_score(log_probability: Tensor, support: Support) -> Tensor:
