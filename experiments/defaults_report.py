@@ -41,7 +41,8 @@ def outcome_of(records: Sequence[Record], cells: Sequence[Cell], settings: Any) 
             "standardised ones; wild cells are one in a hundred, a hundred times as large; noise columns are fifty "
             "normal ones; wrong labels are one in five of those to learn from; one in fifty keeps so many rows of the "
             "second largest class beside the largest. Gaps are filled with the mean of the training rows; peers get "
-            "standardised columns. Probabilities are clipped at 1e-6."
+            "standardised columns. Where a peer cannot be fitted, its set is not counted. Probabilities are clipped at "
+            "1e-6."
         ),
         tables=(*_of_tables(tables), *([_of_embeddings(embeddings)] if len(embeddings) else [])),
         config=settings,

@@ -130,6 +130,22 @@ def test_embeddings_have_a_table_of_their_own(tmp_path: Path) -> None:
     assert [table.name for table in alone.tables] == ["embeddings"]
 
 
+@pytest.mark.real_data
+def test_a_peer_that_cannot_be_fitted_has_no_scores(tmp_path: Path) -> None:
+    """Wrong labels leave too few rows of a class for calibration by three folds."""
+    options: dict[str, Any] = {
+        "datasets": ("zoo",),
+        "conditions": ("all rows", "wrong labels"),
+        "methods": (OURS, "extra trees"),
+        "seeds": (1, 2),
+        "results": str(tmp_path / "cells"),
+        "checkpoints": str(tmp_path / "campaigns"),
+    }
+    outcome = run(data_root=None, progress=lambda what, fraction: None, **options)
+    nll = next(table.frame for table in outcome.tables if table.name == "nll").set_index("condition")
+    assert nll["sets"].to_dict() == {"all rows": 1, "wrong labels": 0}
+
+
 def test_nothing_to_compare() -> None:
     assert run_frame([]).empty
     assert verdicts_of(run_frame([record("x", OURS, 0.2)])) == ()
