@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.datasets import load_digits
 
 from sureshot.estimators.classifier import GPClassifier
 
@@ -35,6 +36,20 @@ def test_fit_says_what_it_did(files: Path, tmp_path: Path, run: Run) -> None:
     shown = run("fit", files / "iris.csv", "-t", "species", "-o", tmp_path / "m.safetensors", *QUICK).stdout
     assert f"{left_out['accuracy']:.4f}" in shown
     assert "leave-one-out NLL" in shown
+
+
+def test_fit_says_how_many_labels_look_random(tmp_path: Path, run: Run) -> None:
+    x, y = load_digits(return_X_y=True)
+    generator = np.random.default_rng(0)
+    rows = generator.permutation(len(y))[:200]
+    spoilt = np.where(generator.random(200) < 0.25, generator.integers(0, 10, 200), y[rows])
+    frame = pd.DataFrame(x[rows]).add_prefix("pixel_").assign(digit=spoilt)
+    frame.to_csv(tmp_path / "digits.csv", index=False)
+    result = run("fit", tmp_path / "digits.csv", "-t", "digit", "-o", tmp_path / "m.safetensors", "--json")
+    assert result.exit_code == 0, result.stderr
+    noise = GPClassifier.load(tmp_path / "m.safetensors").label_noise_
+    assert 0.1 < noise < 0.4
+    assert json.loads(result.stdout)["settings"]["labels that look random"] == f"{noise:.1%}"
 
 
 def test_a_compact_model_predicts_and_takes_no_updates(files: Path, tmp_path: Path, run: Run) -> None:
