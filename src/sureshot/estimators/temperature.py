@@ -121,10 +121,12 @@ def fit_average(
 
     without = float(usable @ pointwise[0]) - 0.5 * (plain / TEMPERATURE_SPREAD) ** 2
     starts = [np.array([plain + shift, math.log(share / (1 - share))]) for shift, share in _STARTS]
-    bounds = [(plain - 4, plain + 4), (-12.0, 4.0)]
-    found = min(
-        (minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds) for start in starts), key=lambda end: end.fun
-    )
+    options = {
+        "method": "L-BFGS-B",
+        "bounds": [(plain - 4, plain + 4), (-12.0, 4.0)],
+        "options": {"ftol": 1e-12, "gtol": 1e-8},  # rows in another order are to give the same
+    }
+    found = min((minimize(loss, start, jac=True, **options) for start in starts), key=lambda end: end.fun)
     if not without < -found.fun:
         return math.exp(plain), 0.0, pointwise[0]
     best = torch.from_numpy(found.x).to(p)
