@@ -9,11 +9,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 from torch import Tensor
 
 from sureshot.gaussian.gram import GramPrior
 from sureshot.gaussian.sites import Sites
 from sureshot.likelihoods.pairwise import other_classes, pairwise_gram, pairwise_mean
+
+settings.register_profile("no deadline", deadline=None)  # how long an example takes is the machine's affair
+settings.load_profile("no deadline")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -117,7 +117,7 @@ cells = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min
 
 
 @given(st.data(), st.sampled_from(",;\t|"), st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_numbers_survive_any_separator_and_encoding(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, separator: str, encoding: str
 ) -> None:
@@ -136,7 +136,7 @@ def test_numbers_survive_any_separator_and_encoding(
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_bytes_are_text_or_refused(content: bytes) -> None:
     with contextlib.suppress(DataError):
         _, found = read_text(content, "t.csv")

@@ -243,7 +243,7 @@ numbers = st.floats(allow_nan=False, allow_infinity=False, width=64)
 
 
 @given(data=st.data(), header=st.lists(names, min_size=1, max_size=4, unique=True))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_what_is_written_is_read_back(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, header: list[str]
 ) -> None:
@@ -264,7 +264,7 @@ def test_what_is_written_is_read_back(
 
 
 @given(content=st.one_of(st.binary(max_size=200), st.text(max_size=200).map(str.encode)))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet", ".npz"])
 def test_any_bytes_give_a_table_or_a_clear_line(
     tmp_path_factory: pytest.TempPathFactory, suffix: str, content: bytes

@@ -267,7 +267,7 @@ def tables(draw: st.DrawFn) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(tables())
 def test_any_table_is_learnt_or_refused_in_a_line(X: pd.DataFrame) -> None:
     y = np.arange(len(X)) % 2

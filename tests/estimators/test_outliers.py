@@ -43,7 +43,7 @@ def fitted(name: str) -> IncrementalClassifier:
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(
     row=st.integers(0, 149),
     direction=st.lists(st.integers(-9, 9), min_size=4, max_size=4).filter(any),
@@ -59,7 +59,7 @@ def test_the_score_grows_without_bound_along_any_ray(name: str, row: int, direct
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(cells=st.lists(st.sampled_from([0.0, 5.0, -1e9, 1e200, -1e300, 1e308]), min_size=4, max_size=4))
 def test_every_row_has_a_number(name: str, cells: list[float]) -> None:
     rows = np.array([cells, X[0] + cells])
@@ -68,7 +68,7 @@ def test_every_row_has_a_number(name: str, cells: list[float]) -> None:
     assert np.isfinite(fitted(name).outlier_score(rows)).all()
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(order=st.permutations(range(30)))
 def test_the_order_of_rows_does_not_count(order: list[int]) -> None:
     rows = np.arange(150)[TRAIN]

@@ -290,7 +290,7 @@ def labelled(rows: list[tuple[int, int, int, float]]) -> LabelledRows:
 
 
 @given(CALLS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_sequence_of_corrections_is_that_of_a_dictionary(
     calls: list[dict[str, tuple[int, int, int, float]] | list[tuple[int, int, int, float]] | set[str]],
 ) -> None:

@@ -93,7 +93,7 @@ def test_medoids_are_near_the_best_ones() -> None:
     assert sorted(medoids(distance, np.zeros(9), 20).tolist()) == list(range(9))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     cells=st.lists(st.sampled_from([0.0, -0.0, 5.0, -1e9, 1e200, -1e300, 1e308]), min_size=8, max_size=40),
     n=st.integers(1, 12),

@@ -17,7 +17,7 @@ from sureshot.likelihoods.logistic import Logistic
 F64 = torch.float64
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     sizes=st.lists(st.integers(1, 300), min_size=1, max_size=60),
     waste=st.floats(1, 4),

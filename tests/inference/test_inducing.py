@@ -13,7 +13,7 @@ def normal(*shape, seed):
 
 
 @pytest.mark.filterwarnings("error")
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     sizes=st.lists(st.integers(1, 6), min_size=1, max_size=4),
     n_per_class=st.integers(1, 5),

@@ -204,7 +204,7 @@ def test_the_generator_alone_decides() -> None:
     assert not first.requires_grad
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     h=st.lists(st.integers(0, 6), min_size=1, max_size=4),
     rows=st.integers(0, 5),

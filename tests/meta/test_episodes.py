@@ -76,7 +76,7 @@ def test_a_task_by_hand() -> None:
 ranges = st.tuples(st.integers(1, 3), st.integers(0, 2)).map(lambda pair: (pair[0], pair[0] + pair[1]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     way=st.tuples(st.integers(2, 4), st.integers(0, 2)).map(lambda pair: (pair[0], pair[0] + pair[1])),
     shots=ranges,

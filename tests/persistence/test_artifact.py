@@ -313,7 +313,7 @@ def test_every_truncation_is_noticed(tmp_path: Path) -> None:
     _message(path)
 
 
-FUZZ = settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+FUZZ = settings(max_examples=200, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 def _load_or_refuse(raw: bytes) -> Artifact | None:

@@ -157,7 +157,7 @@ def test_leaves_by_their_formulas() -> None:
 
 
 @given(structures(largest=6), st.integers(0, 10**6), st.booleans())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_kernels_survive_json_and_gpytorch(structure: Structure, seed: int, per_column: bool) -> None:
     prior = KernelPrior(Grammar(per_column=per_column), 3)
     prior.check(structure)
@@ -171,7 +171,7 @@ def test_kernels_survive_json_and_gpytorch(structure: Structure, seed: int, per_
 
 
 @given(structures(largest=5), st.booleans())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_batches_of_parameters_are_kernels_of_their_own(structure: Structure, per_column: bool) -> None:
     """Sums add and products multiply what their operands are."""
     prior, x = (

@@ -26,7 +26,7 @@ def groups_of_groups(seed: int = 0) -> Tensor:
     return torch.stack([9 * noise[0] * (1 if k < 4 else -1) + 3 * noise[2 + k // 2] + noise[6 + k] for k in range(8)])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     n_classes=st.integers(1, 25),
     n_features=st.integers(1, 4),

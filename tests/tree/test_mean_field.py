@@ -41,7 +41,7 @@ def expected_probabilities(tree: ClassTree, mean: Tensor, variance: Tensor) -> T
     return torch.stack(columns)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(seed=st.integers(0, 20), weighted=st.booleans(), own=st.booleans())
 def test_nodes_one_by_one_with_explicit_inverses(seed: int, weighted: bool, own: bool) -> None:
     x, y, query = rows(seed=seed)
@@ -146,7 +146,7 @@ def test_a_root_tells_two_classes_apart() -> None:
         left.joined(right, joined)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(n_classes=st.integers(1, 8), seed=st.integers(0, 50))
 def test_classes_without_rows_keep_their_prior(n_classes: int, seed: int) -> None:
     """Labels of two classes only: at nodes below which there are none of them the latent is the prior's."""

@@ -16,7 +16,7 @@ from sureshot.tree.path_probabilities import average_of_chains, side_log_probabi
 F64 = torch.float64
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(n_classes=st.integers(1, 40), seed=st.integers(0, 5), size=st.sampled_from([1.0, 30.0, 1e4]))
 def test_products_over_paths(n_classes: int, seed: int, size: float) -> None:
     generator = torch.Generator().manual_seed(seed)

@@ -292,7 +292,7 @@ def test_one_vs_each_gradient_graph_is_never_built() -> None:
     assert not result.omega.requires_grad
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     labels=st.lists(st.integers(0, 4), min_size=1, max_size=7),
     scale=st.sampled_from([0.0, 1e-3, 1.0, 1e4]),

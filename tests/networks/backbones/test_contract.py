@@ -143,7 +143,7 @@ def test_wrong_rows_are_refused(name: str, shape: tuple[int, ...], options: dict
         backbone(rows(shape)[0])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(shape=st.lists(st.integers(1, 4), min_size=0, max_size=4).map(tuple))
 def test_any_other_shape_is_named(shape: tuple[int, ...]) -> None:
     backbone = make_backbone("identity", (3,))
