@@ -137,3 +137,13 @@ def test_left_out_rows_are_told_as_new_ones(noisy: GPClassifier) -> None:
         p = fitted.probabilities_left_out()
         without = replace(fitted, label_noise=0.0).probabilities_left_out()
     torch.testing.assert_close(p, with_noise(without.mT, fitted.label_noise).mT)
+
+
+def test_calibrate_after_an_update_drops_it_for_good(noisy: GPClassifier, tmp_path: Path) -> None:
+    """What an update put off comes before, not behind."""
+    noisy.save(tmp_path / "model")
+    model = GPClassifier.load(tmp_path / "model").partial_fit(X[300:305], Y[300:305]).calibrate(X[400:500], Y[400:500])
+    assert model.label_noise_ == 0
+    temperature = model.temperature_
+    model.predict_proba(X[:2])
+    assert (model.temperature_, model.label_noise_) == (temperature, 0)
