@@ -72,7 +72,7 @@ def _of_tables(frame: pd.DataFrame) -> list[Table]:
     paired_ones = [
         Table(f"differences-{number}", f"{ours}. {caption}", differences(frame, ours))
         for number, ours in enumerate((OURS, SINGLE))
-        if ours in set(frame["method"])
+        if ours in set(frame["method"]) and frame["method"].nunique() > 1
     ]
     every = Table("sets", "NLL of every table, condition and method.", by_set(frame), on_page=False)
     return [*means, *paired_ones, every]

@@ -128,6 +128,8 @@ def test_embeddings_have_a_table_of_their_own(tmp_path: Path) -> None:
     assert by_name["nll"]["sets"].tolist() == [1, 1]
     alone = run(data_root=None, progress=lambda what, fraction: None, **{**options, "datasets": ("10 intents",)})
     assert [table.name for table in alone.tables] == ["embeddings"]
+    one = run(data_root=None, progress=lambda what, fraction: None, **{**options, "methods": (OURS,)})
+    assert not [table.name for table in one.tables if table.frame.empty]
 
 
 @pytest.mark.real_data
