@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sureshot.estimators import options
-from sureshot.estimators.conditioning import ONE_FACTOR, Conditioned, condition
+from sureshot.estimators.conditioning import ONE_FACTOR, condition
 from sureshot.estimators.features import FeatureMap, explicit_features
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.gp_fitted import GPFitted, LeftOutScores, averaged
@@ -150,11 +150,13 @@ def _fit_member(
             near=None if near is None else weights_near(*near, features, roots),
             only_mode=only_mode,
         )
-        if plan.rule == "plug_in" and tuned and not only_mode:
-            plan = _with_temperature(settings, plan, support, conditioned)
-        if conditioned.sites is not None and plan.scaling.relevance is None and not only_mode:
-            moments = conditioned.leave_one_out(support.left_out)
-            mean, variance = (part / plan.temperature**k for k, part in enumerate(moments, 1))
+        left_out = None
+        if conditioned.sites is not None and not only_mode:
+            left_out = conditioned.leave_one_out(support.left_out)
+        if plan.rule == "plug_in" and tuned and left_out is not None:
+            plan = _with_temperature(settings, plan, support, *left_out)
+        if left_out is not None and plan.scaling.relevance is None:
+            mean, variance = (part / plan.temperature**k for k, part in enumerate(left_out, 1))
             likelihood = plan.model.predictive_likelihood()
             pieces = zip(mean.split(_AT_ONCE, 1), variance.split(_AT_ONCE, 1), strict=True)
             predicted = [likelihood.predict(*piece, plan.rule)[: support.n_classes] for piece in pieces]
@@ -201,14 +203,11 @@ def _left_out_scores(
     return LeftOutScores(float(share @ right), float(recall.mean()), -float(share @ of_label))
 
 
-def _with_temperature(settings: Settings, plan: Plan, support: Support, conditioned: Conditioned) -> Plan:
-    """The plan with the temperature that predicts left-out labels best, by the posterior of all rows.
+def _with_temperature(settings: Settings, plan: Plan, support: Support, mean: Tensor, variance: Tensor) -> Plan:
+    """The plan with the temperature that predicts left-out labels best, by latents (C, N) of rows left out.
 
     Relevance has seen these labels, which makes for a smaller one: the temperature that was found without them is kept.
     """
-    if conditioned.sites is None:
-        return plan
-    mean, variance = conditioned.leave_one_out(support.left_out)
     default = options.starting_temperature(settings.kernel, support)
     temperature, pointwise = fit_rule(plan.model.predictive_likelihood(), mean, variance, support, "plug_in", default)
     usable = support.usable
