@@ -48,9 +48,10 @@ class GPClassifier(IncrementalClassifier):
     ----------
     kernel : str, sureshot.kernels.Expression or gpytorch.kernels.Kernel, default="auto"
         "auto" compares RBF, linear, Matern-3/2 and Matern-1/2 on tables, and takes the centred cosine kernel for rows
-        of unit length. By name: "cosine", "linear", "rbf", "matern12", "matern32", "matern52", "polynomial1",
-        "polynomial2", "additive_matern32", "interactions_matern32", "unit_rbf", "unit_matern32", "precomputed" (X is
-        the kernel matrix). A kernel object keeps its parameters, and its overall scale is learned.
+        of unit length, if RBF or Matern-3/2 of directions is not clearly better. By name: "cosine", "linear", "rbf",
+        "matern12", "matern32", "matern52", "polynomial1", "polynomial2", "additive_matern32",
+        "interactions_matern32", "unit_rbf", "unit_matern32", "precomputed" (X is the kernel matrix). A kernel object
+        keeps its parameters, and its overall scale is learned.
     likelihood : str, default="auto"
         "logistic" (two classes), "softmax", "one_vs_each", "logistic_softmax", "gaussian" (label regression). "auto"
         compares logistic or softmax with label regression.
@@ -277,7 +278,8 @@ class GPClassifier(IncrementalClassifier):
     def _learn(self, training: TrainingSet, known: GPFitted | None, seed: int) -> GPFitted:
         settings, n_classes = Settings.checked(self.get_params(deep=False), seed), len(training.classes)
         if isinstance(training.reader, TableReader) and training.reader.spanned is not None:
-            settings = replace(settings, standardize=False)  # coordinates are no columns
+            kernel = "cosine" if settings.kernel == "auto" else settings.kernel  # products are all that is known
+            settings = replace(settings, standardize=False, kernel=kernel)  # coordinates are no columns
         weighted = weigh_classes(training.rows, settings.class_weight, training.classes)
         if known is None:
             matrix = training.checked if settings.precomputed else None

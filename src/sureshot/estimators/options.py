@@ -124,9 +124,12 @@ def families_for(
 
 
 def automatic_kernels(x: Tensor) -> tuple[str, ...]:
-    """Names of the families that suit the inputs: angles for embeddings, smooth and rough distances for tables."""
+    """Names of the families that suit the inputs: angles for embeddings, smooth and rough distances for tables.
+
+    Of embeddings the first is linear in them, and what bends has to be clearly better (`tuning.preferred`).
+    """
     if is_unit_norm(x):
-        return ("cosine",)
+        return ("cosine", "unit_matern32", "unit_rbf")
     return ("rbf", "linear", "matern32", "matern12")
 
 

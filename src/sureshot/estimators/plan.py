@@ -50,8 +50,9 @@ def choose_plans(
     options.check_objective(settings.objective, models[0].inference)
     scaling = _scaling(settings, rows)
     support = Support.of(rows, n_classes, scaling, settings.device)
-    rules = options.rules_for(settings.predictive, models[0], options.compares_angles(settings.kernel, support.x))
-    averages = settings.averages and int((support.usable > 0).sum()) >= FEWEST_TO_AVERAGE
+    angles = options.compares_angles(settings.kernel, support.x)
+    rules = options.rules_for(settings.predictive, models[0], angles)
+    averages = settings.averages and not angles and int((support.usable > 0).sum()) >= FEWEST_TO_AVERAGE
     free = settings.standardize == "auto" and bool((scaling.scale != 1).any())
     families = options.families_for(
         settings.kernel,
@@ -79,6 +80,7 @@ def choose_plans(
                 settings.n_jobs,
                 averages,
                 settings.weighs_columns,
+                angles,
             )
     plans = [_plan(setting, models[0], scaling) for setting in found]
     return [

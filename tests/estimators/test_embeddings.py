@@ -1,0 +1,84 @@
+"""Rows of unit length: compared by angles, linear in them unless a kernel that bends is clearly better."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.preprocessing import normalize
+
+from sureshot import GPClassifier
+from sureshot.data.clinc150 import load_clinc150
+
+GROUPS = np.array([0, 1, 0, 1, 1, 0, 1, 0])
+
+
+def topics(n: int, seed: int, width: int = 6) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of unit length about one of eight directions, which all pairs of two axes make, and the number of it."""
+    directions = np.zeros((8, width))
+    directions[:, :3] = np.array(np.meshgrid([-1, 1], [-1, 1], [-1, 1])).reshape(3, 8).T
+    generator = np.random.default_rng(seed)
+    y = generator.integers(0, 8, n)
+    return normalize(directions[y] + 0.25 * generator.normal(size=(n, width))), y
+
+
+def nll(model: GPClassifier, x: np.ndarray, y: np.ndarray) -> float:
+    return float(-np.log(model.predict_proba(x)[np.arange(len(y)), y]).mean())
+
+
+def test_groups_of_topics_need_a_kernel_that_bends() -> None:
+    """Opposite corners of a cube in one class: nothing linear tells them apart."""
+    (x, y), (test_x, test_y) = topics(200, 0), topics(2000, 1)
+    parity = GROUPS[y]
+    model, linear = GPClassifier().fit(x, parity), GPClassifier(kernel="cosine").fit(x, parity)
+    assert "UnitSphere" in str(model.kernel_)
+    assert nll(model, test_x, GROUPS[test_y]) < nll(linear, test_x, GROUPS[test_y]) / 2
+    assert len(model.members_) == 1
+
+
+def test_topics_do_not() -> None:
+    """Each with a direction of its own."""
+    generator = np.random.default_rng(0)
+    y = generator.integers(0, 8, 200)
+    x = normalize(np.eye(16)[y] + 0.25 * generator.normal(size=(200, 16)))
+    assert "Cosine" in str(GPClassifier().fit(x, y).kernel_)
+
+
+def test_few_rows_do_not_tell() -> None:
+    x, y = topics(40, 0)
+    assert "Cosine" in str(GPClassifier().fit(x, GROUPS[y]).kernel_)
+
+
+def test_sparse_rows_are_compared_by_products() -> None:
+    x, y = topics(200, 0)
+    sparse, dense = scipy.sparse.csr_array(x), GPClassifier(kernel="cosine").fit(x, GROUPS[y])
+    model = GPClassifier().fit(sparse, GROUPS[y])
+    np.testing.assert_allclose(model.predict_proba(sparse[:20]), dense.predict_proba(x[:20]), atol=1e-6)
+
+
+@pytest.mark.parametrize("objective", [None, "evidence"])
+def test_other_objectives_keep_to_angles(objective: str | None) -> None:
+    x, y = topics(200, 0)
+    assert "Cosine" in str(GPClassifier(objective=objective).fit(x, GROUPS[y]).kernel_)
+
+
+@pytest.mark.real_data
+def test_intents_and_groups_of_them() -> None:
+    """Forty intents as ten classes, twenty rows of each."""
+    clinc = load_clinc150()
+    generator = np.random.default_rng(0)
+    chosen = generator.permutation(150)[:40]
+    rows = np.concatenate([generator.choice(np.flatnonzero(clinc.y_train == c), 5, replace=False) for c in chosen])
+    test = np.isin(clinc.y_val, chosen)
+    place = np.full(150, -1)
+    place[chosen] = np.arange(40)
+    x, intents, test_x, test_intents = (
+        clinc.x_train[rows],
+        place[clinc.y_train[rows]],
+        clinc.x_val[test],
+        place[clinc.y_val[test]],
+    )
+    assert "Cosine" in str(GPClassifier().fit(x, intents).kernel_)
+    model, linear = (GPClassifier(kernel=kernel).fit(x, intents % 10) for kernel in ("auto", "cosine"))
+    assert "UnitSphere" in str(model.kernel_)
+    assert nll(model, test_x, test_intents % 10) < nll(linear, test_x, test_intents % 10)
