@@ -52,7 +52,8 @@ def choose_plans(
     support = Support.of(rows, n_classes, scaling, settings.device)
     angles = options.compares_angles(settings.kernel, support.x)
     rules = options.rules_for(settings.predictive, models[0], angles)
-    averages = settings.averages and not angles and int((support.usable > 0).sum()) >= FEWEST_TO_AVERAGE
+    embeddings = angles and settings.kernel == "auto"
+    averages = settings.averages and not embeddings and int((support.usable > 0).sum()) >= FEWEST_TO_AVERAGE
     free = settings.standardize == "auto" and bool((scaling.scale != 1).any())
     families = options.families_for(
         settings.kernel,
@@ -80,7 +81,7 @@ def choose_plans(
                 settings.n_jobs,
                 averages,
                 settings.weighs_columns,
-                angles,
+                embeddings,
             )
     plans = [_plan(setting, models[0], scaling) for setting in found]
     return [

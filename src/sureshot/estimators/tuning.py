@@ -129,7 +129,7 @@ def tune(
     n_jobs: int | None = None,  # families searched at once
     average: bool = False,
     relevance: bool = False,  # whether columns may have length-scales of their own
-    angles: bool = False,  # whether they are all that the families compare: then one of these is searched
+    embeddings: bool = False,  # whether the families compare these, the first linear in them: then one is chosen
 ) -> tuple[Setting, ...]:
     """The best setting for a support, or several to be averaged, the heaviest first.
 
@@ -141,7 +141,7 @@ def tune(
     average = average and objective != "evidence" and len(families) > 1 and bool((usable > 0).any())
     searches = [Search(subset, k, family, rules, objective) for k, family in enumerate(families)]
     with stage(0.0, SCREENED):
-        if angles:
+        if embeddings:
             climbing = searches[:1] if objective == "evidence" else linear_or_bent(searches)
         else:
             climbing = screened(searches, MAX_CLIMBS_OF_AVERAGE if average else MAX_CLIMBS, n_jobs)
@@ -154,7 +154,7 @@ def tune(
     found = at_once(delayed(search.candidates)(models) for search in climbing)
     with stage(SCREENED, 1.0):
         of_searches = list(tracked(found, "comparing settings", len(climbing)))
-    if angles:
+    if embeddings:
         of_searches = [preferred(of_searches, usable)]
     candidates = list(itertools.chain.from_iterable(of_searches))
     if average:
