@@ -95,7 +95,7 @@ def test_variances_of_many_classes_are_left_out(tmp_path: Path) -> None:
     y = np.arange(240) % 60
     x = rng.normal(size=(60, 120))[y] + 0.3 * rng.normal(size=(240, 120))
     x /= np.linalg.norm(x, axis=1, keepdims=True)
-    model = GPClassifier(likelihood="softmax").fit(x, y)
+    model = GPClassifier("cosine", likelihood="softmax").fit(x, y)
     model.save(tmp_path / "compact", compact=True)
     loaded = GPClassifier.load(tmp_path / "compact")
     np.testing.assert_array_equal(loaded.predict_proba(x), model.predict_proba(x))
