@@ -18,6 +18,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from sureshot import GPClassifier
 from sureshot.estimators.conditioning import Model
+from sureshot.estimators.family_search import Search
 from sureshot.estimators.options import named_family
 from sureshot.estimators.plan import choose_plans
 from sureshot.estimators.relevance import (
@@ -33,7 +34,6 @@ from sureshot.estimators.relevance import (
 from sureshot.estimators.settings import Settings
 from sureshot.estimators.stacking import row_folds
 from sureshot.estimators.support import Support
-from sureshot.estimators.tuning import Search
 from sureshot.estimators.validation import LabelledRows
 from sureshot.kernels import preset_kernel
 from sureshot.persistence import ArtifactError, load_artifact, save_artifact

@@ -9,8 +9,8 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from sureshot.estimators.conditioning import Model
+from sureshot.estimators.family_search import Candidate
 from sureshot.estimators.stacking import FOLDS, MOST_MEMBERS, cross_fitted, most_members, row_folds, stacking_weights
-from sureshot.estimators.tuning import Candidate
 
 
 def scores_of(n_groups: int, n_rows: int, seed: int = 0) -> Tensor:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from sureshot import FewShotClassifier, GPClassifier
-from sureshot.estimators.support import left_out_shares
 from sureshot.estimators.validation import LabelledRows, weigh_classes
 
 X = np.array([[0.0], [0.0], [1.0], [2.0], [2.0]])
@@ -26,14 +25,14 @@ def nll(model: GPClassifier | FewShotClassifier, x: np.ndarray, y: np.ndarray) -
 
 
 def test_one_copy_is_left_out_where_labels_contradict_each_other() -> None:
-    np.testing.assert_array_equal(left_out_shares(ROWS), [1 / 4, 1, 1, 1, 1 / 2])
+    np.testing.assert_array_equal(ROWS.left_out_shares, [1 / 4, 1, 1, 1, 1 / 2])
 
 
 def test_weights_of_classes_are_no_copies() -> None:
     weighed = weigh_classes(ROWS, {0: 10.0, 1: 0.1}, np.arange(2))
-    np.testing.assert_array_equal(left_out_shares(weighed), left_out_shares(ROWS))
+    np.testing.assert_array_equal(weighed.left_out_shares, ROWS.left_out_shares)
     half = weigh_classes(ROWS, {0: 0.0, 1: 3.0}, np.arange(2))
-    np.testing.assert_array_equal(left_out_shares(half), [1, 1])
+    np.testing.assert_array_equal(half.left_out_shares, [1, 1])
 
 
 @pytest.mark.parametrize("options", [{}, {"ensemble": False}, {"likelihood": "gaussian"}])

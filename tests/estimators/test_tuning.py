@@ -9,10 +9,11 @@ import torch
 
 from sureshot import GPClassifier
 from sureshot.estimators.conditioning import Model
+from sureshot.estimators.family_search import Candidate
 from sureshot.estimators.options import named_family
+from sureshot.estimators.screening import choose
 from sureshot.estimators.support import MAX_TUNING_CLASSES, MAX_TUNING_ROWS, Support, tuning_subset
 from sureshot.estimators.temperature import fit_rule, plug_in_temperatures, smoothed_score
-from sureshot.estimators.tuning import Candidate, choose
 from sureshot.kernels import KERNEL_NAMES, evaluate
 from sureshot.likelihoods import Softmax
 

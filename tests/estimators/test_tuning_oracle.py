@@ -15,10 +15,10 @@ from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
 from sureshot import GPClassifier
-from sureshot.estimators import options, tuning
+from sureshot.estimators import family_search, options
 from sureshot.estimators.conditioning import Model
+from sureshot.estimators.family_search import Search
 from sureshot.estimators.support import Support
-from sureshot.estimators.tuning import Search
 from sureshot.likelihoods import get_likelihood
 
 from . import dense_oracle as dense
@@ -116,7 +116,7 @@ def test_label_regression_leaves_out_by_refitting(n_classes: int, lengthscale: f
     """The best of all noise levels: the sum over left-out rows plus the length-scale's log prior, its temperature."""
     unit = problem_of(n_classes, lengthscale, 1.0)
     candidate = search(n_classes, ("plug_in",))._regress(Model("gaussian", "exact"), lengthscale)
-    left_out = {ratio: brute_force_regression(replace(unit, noise=ratio)) for ratio in tuning.NOISE_RATIOS}
+    left_out = {ratio: brute_force_regression(replace(unit, noise=ratio)) for ratio in family_search.NOISE_RATIOS}
 
     def value(ratio: float, temperature: float) -> float:
         pointwise = plug_in_scores(unit, "softmax", left_out[ratio], 1.0, temperature)

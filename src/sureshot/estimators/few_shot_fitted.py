@@ -21,7 +21,7 @@ from sureshot.estimators.fitted import Fitted, TrainingSet
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.left_out import by_folds
 from sureshot.estimators.preprocessing import Scaling, kernel_inputs, mention_constant
-from sureshot.estimators.support import Support, left_out_shares
+from sureshot.estimators.support import Support
 from sureshot.estimators.threads import threads_for
 from sureshot.gaussian.memory import AT_ONCE
 from sureshot.meta.learners import EmbeddingLearner
@@ -111,7 +111,7 @@ def condition_rows(training: TrainingSet, seed: int, device: torch.device) -> Fe
     mention_constant(default.n_features, rows.x, scaling.scale, stacklevel=5)
     fitted = condition_learner(training, seed, device, default.build().to(device), default, scaling)
     assert isinstance(fitted.conditioned, GaussianPredictor)
-    share = aligned(left_out_shares(rows), device)
+    share = aligned(rows.left_out_shares, device)
     return replace(fitted, temperature=left_out_temperature(default, fitted.conditioned, share))
 
 

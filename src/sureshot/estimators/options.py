@@ -10,11 +10,11 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from sureshot.estimators.conditioning import Model, schemes_for
+from sureshot.estimators.family_search import LENGTHSCALES, Family, scaled
 from sureshot.estimators.precomputed import PrecomputedKernel
 from sureshot.estimators.preprocessing import share_a_unit
 from sureshot.estimators.ranks import Ranks
 from sureshot.estimators.support import Support
-from sureshot.estimators.tuning import LENGTHSCALES, Family, scaled
 from sureshot.kernels import (
     Expression,
     is_unit_norm,
@@ -126,7 +126,7 @@ def families_for(
 def automatic_kernels(x: Tensor) -> tuple[str, ...]:
     """Names of the families that suit the inputs: angles for embeddings, smooth and rough distances for tables.
 
-    Of embeddings the first is linear in them, and what bends has to be clearly better (`tuning.preferred`).
+    Of embeddings the first is linear in them, and what bends has to be clearly better (`screening.linear_or_bent`).
     """
     if is_unit_norm(x):
         return ("cosine", "unit_matern32", "unit_rbf")

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from sureshot.estimators.tuning import Candidate
+    from sureshot.estimators.family_search import Candidate
 
 FOLDS = 5
 PSEUDO_COUNTS = 3.0  # of all groups together

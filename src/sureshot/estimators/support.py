@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.preprocessing import Scaling, kernel_inputs
-from sureshot.estimators.validation import LabelledRows, equal_rows
+from sureshot.estimators.validation import LabelledRows
 
 MAX_TUNING_CELLS = 2500  # rows x classes of the subset on which kernels are compared
 MAX_TUNING_ROWS = 500
@@ -27,13 +27,13 @@ class Support:
     y: Tensor  # (N,)
     weight: Tensor  # (N,)
     n_classes: int
-    left_out: Tensor  # (N,), `left_out_shares`
+    left_out: Tensor  # (N,), `LabelledRows.left_out_shares`
 
     @classmethod
     def of(cls, rows: LabelledRows, n_classes: int, scaling: Scaling | None, device: torch.device) -> Support:
         """Labelled rows in the form in which they are kept."""
         x = kernel_inputs(rows.x, scaling, device)
-        y, weight, left_out = (aligned(part, device) for part in (rows.y, rows.weight, left_out_shares(rows)))
+        y, weight, left_out = (aligned(part, device) for part in (rows.y, rows.weight, rows.left_out_shares))
         return cls(x, y, weight, n_classes, left_out)
 
     @cached_property
@@ -41,21 +41,6 @@ class Support:
         """Weights of the rows whose class keeps a row when they are left out, zero for the others."""
         counts = torch.bincount(self.y, minlength=self.n_classes)
         return self.weight * ((counts[self.y] > 1) | (self.left_out < 1))
-
-
-def left_out_shares(rows: LabelledRows) -> np.ndarray:
-    """Of its weight, (N,), that is left out of a row when settings are chosen by what the others say of it.
-
-    All of it, as copies tell nothing new where they are the same row sent again, drawn again or weighted, and settings
-    that know every copy again would be chosen. But where equal rows have different labels, as in a table of few values,
-    only one of the copies: without all of them the row would be told by nothing but the labels that contradict it.
-    """
-    of_one = rows.of_one
-    if (of_one == 1).all():
-        return of_one
-    place = equal_rows(rows.x)
-    found: np.ndarray = np.where(np.bincount(place)[place] > 1, of_one, 1.0)
-    return found
 
 
 def tuning_subset(support: Support, rng: np.random.Generator) -> Support:

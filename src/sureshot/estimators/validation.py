@@ -12,6 +12,7 @@ import reprlib
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,22 @@ class LabelledRows:
     def of_one(self) -> np.ndarray:
         """The share (n,) of its weight that one of the rows has which a row stands for."""
         found: np.ndarray = 1 / np.maximum(self.weight if self.copies is None else self.copies, 1)
+        return found
+
+    @cached_property
+    def left_out_shares(self) -> np.ndarray:
+        """Of its weight, (n,), that is left out of a row when settings are chosen by what the others say of it.
+
+        All of it, as copies tell nothing new where they are the same row sent again, drawn again or weighted, and
+        settings that know every copy again would be chosen. But where equal rows have different labels, as in a table
+        of few values, only one of the copies: without all of them the row would be told by nothing but the labels that
+        contradict it.
+        """
+        of_one = self.of_one
+        if (of_one == 1).all():
+            return of_one
+        place = equal_rows(self.x)
+        found: np.ndarray = np.where(np.bincount(place)[place] > 1, of_one, 1.0)
         return found
 
 
