@@ -1,6 +1,7 @@
 """What is wrong with the input is said in terms of the input; whatever passes gives proper probabilities."""
 
 import logging
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,9 @@ def with_value(value: float) -> np.ndarray:
         (X, [0.0, 1.0, np.nan, 0.0], ValueError, "NaN"),
         (X, ["a", None, "b", "a"], ValueError, "missing labels"),
         (X, np.array(["a", 1, "b", "a"], dtype=object), TypeError, "mixes label types"),
+        (X, pd.to_datetime(["2026-01-01", "2026-01-02", "2026-01-01", "2026-01-02"]), TypeError, "dates or times"),
+        (X, [date(2026, 1, 1), date(2026, 1, 2), date(2026, 1, 1), date(2026, 1, 2)], TypeError, "dates or times"),
+        (X, np.array([1, 2, 1, 2], dtype="timedelta64[D]"), TypeError, r"y.astype\(str\)"),
         (scipy.sparse.csr_matrix(X), Y, TypeError, "[Ss]parse"),
         (X[:, 0], Y, ValueError, "2D array"),
         (np.empty((0, 2)), [], ValueError, "0 sample"),

@@ -98,6 +98,8 @@ def test_full_report(tmp_path: Path, digits: tuple[Predictions, np.ndarray]) -> 
         assert f"{value:.3f}" in page.text
     assert f"{balanced_accuracy(predictions.probabilities[known], predictions.y[known]):.3f}" in page.text  # type: ignore[index]
     assert "MCE" not in page.text
+    write_report(path.parent, Report("Another", "Of rows without labels."))
+    assert [file.name for file in path.parent.iterdir()] == ["report.html"]
     assert f"{auroc_unknown(outliers[known], outliers[~known]):.3f}" in page.text
     assert "0.200 ± 0.010" in page.text
     assert "12.346" in page.text

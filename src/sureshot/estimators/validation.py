@@ -12,6 +12,7 @@ import reprlib
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date, timedelta
 from functools import cached_property
 from typing import Any
 
@@ -129,6 +130,8 @@ def check_targets(y: Any, n_rows: int) -> np.ndarray:
         kinds = sorted({type(value).__name__ for value in labels})
         if not all(isinstance(value, str) for value in labels) and "str" in kinds:
             raise TypeError(f"y mixes label types {kinds}: use one type, for example y.astype(str).")
+    if labels.dtype.kind in "mM" or any(isinstance(label, date | timedelta) for label in labels[:1]):
+        raise TypeError("y has dates or times: labels are text, numbers or truth values; use y.astype(str).")
     with warnings.catch_warnings():  # few rows for each class are what the estimators are for
         warnings.filterwarnings("ignore", message="The number of unique classes is greater than 50%")
         check_classification_targets(labels)

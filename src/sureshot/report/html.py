@@ -71,7 +71,8 @@ class ShownCell(NamedTuple):
 def write_report(folder: str | os.PathLike[str], report: Report) -> Path:
     """Write ``report.html``, whole or not at all, into a folder, which is created if need be; returns its path.
 
-    Of labelled rows ``confusion.csv`` is written beside it, the full confusion matrix.
+    Of labelled rows ``confusion.csv`` is written beside it, the full confusion matrix; of others that of an earlier
+    report is taken away.
     """
     target = Path(folder)
     if target.exists() and not target.is_dir():
@@ -83,6 +84,8 @@ def write_report(folder: str | os.PathLike[str], report: Report) -> Path:
             confusion_frame(report.predictions).to_csv(temporary, index_label="true class", lineterminator="\n")
     with written_whole(target / FILE_NAME) as temporary:
         temporary.write_text(page, encoding="utf-8")
+    if report.predictions is None or report.predictions.y is None:
+        (target / CONFUSION_NAME).unlink(missing_ok=True)
     return target / FILE_NAME
 
 
