@@ -1,4 +1,4 @@
-"""Choosing settings: temperatures, subsets, and what must beat the default."""
+"""Choosing settings: temperatures, subsets and what comes of them."""
 
 import math
 from dataclasses import replace
@@ -8,11 +8,8 @@ import pytest
 import torch
 
 from sureshot import GPClassifier
-from sureshot.estimators.conditioning import Model
-from sureshot.estimators.family_search import Candidate
 from sureshot.estimators.options import named_family
-from sureshot.estimators.screening import choose
-from sureshot.estimators.support import MAX_TUNING_CLASSES, MAX_TUNING_ROWS, Support, tuning_subset
+from sureshot.estimators.support import MAX_TUNING_CLASSES, Support, tuning_subset
 from sureshot.estimators.temperature import fit_rule, plug_in_temperatures, smoothed_score
 from sureshot.kernels import KERNEL_NAMES, evaluate
 from sureshot.likelihoods import Softmax
@@ -91,35 +88,18 @@ def test_one_mistake_among_all_rows_is_what_smoothing_adds() -> None:
 
 def test_subsets_are_stratified_and_bounded() -> None:
     rng = np.random.default_rng(0)
-    large = tuning_subset(support(5000, 4), rng)
-    assert len(large.y) <= MAX_TUNING_ROWS
-    assert torch.bincount(large.y).float().std() <= 1
+    cases = ((1000, 4, 400), (3000, 4, 600), (9000, 4, 800), (1000, 10, 250), (3000, 10, 300), (1000, 25, 125))
+    for n, n_classes, most in cases:
+        subset = tuning_subset(support(n, n_classes), rng)
+        assert most - n_classes < len(subset.y) <= most
+        assert torch.bincount(subset.y).float().std() <= 1
     many = tuning_subset(support(800, 160), rng)
     assert many.n_classes == MAX_TUNING_CLASSES
     assert set(many.y.tolist()) == set(range(MAX_TUNING_CLASSES))
+    wide = support(1000, 4)
+    assert len(tuning_subset(replace(wide, x=wide.x.repeat(1, 30)), rng).y) == 500
     small = support(40, 4)
     assert tuning_subset(small, rng) is small
-
-
-def candidate(pointwise: torch.Tensor) -> Candidate:
-    model = Model("softmax", "laplace")
-    return Candidate(0, 1.0, 1.0, model, "plug_in", 1.0, pointwise, float(pointwise.sum()))
-
-
-@pytest.mark.parametrize(("gain", "wins"), [(0.01, False), (1.0, True)])
-def test_the_default_is_left_only_for_a_clear_gain(gain: float, wins: bool) -> None:
-    generator = torch.Generator().manual_seed(0)
-    base = -torch.rand(100, generator=generator, dtype=torch.float64)
-    better = base + gain + torch.randn(100, generator=generator, dtype=torch.float64)
-    default, other = candidate(base), candidate(better)
-    chosen = choose([default, other], default, torch.ones(100, dtype=torch.float64), "leave_one_out")
-    assert (chosen is other) == wins
-
-
-def test_few_rows_cannot_leave_the_default() -> None:
-    base = torch.full((20,), -1.0, dtype=torch.float64)
-    default, other = candidate(base), candidate(base + 1)
-    assert choose([default, other], default, torch.ones(20, dtype=torch.float64), "leave_one_out") is default
 
 
 def test_the_tuned_score_is_an_honest_estimate_of_the_test_score() -> None:

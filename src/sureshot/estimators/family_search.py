@@ -9,7 +9,7 @@ mean field, from the length-scale that label regression likes best.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -37,6 +37,8 @@ OUTPUT_SCALE_SPREAD = 1.0
 
 TUNING_RANK_TOLERANCE = 1e-7  # relative eigenvalue below which a direction does not change a choice
 TUNING_TOLERANCE = 1e-3  # of the softmax mode while settings are compared
+
+_STEPS = (0, 1), (0, -1), (-1, 0), (1, 0)  # on the lattice: the output scale starts farther from the best than lengths
 
 
 @dataclass(frozen=True)
@@ -144,13 +146,13 @@ class Search:
             self._regressions = list(visited.values())
         return self._regressions
 
-    def climb(self, model: Model, start: float) -> list[Candidate]:
-        """Walk uphill on the lattice of length-scale and output scale; every visited point, for every rule."""
+    def climb(self, model: Model, start: float, output_scale: float = DEFAULT_OUTPUT_SCALE) -> list[Candidate]:
+        """Walk uphill on the lattice from a length-scale and an output scale; every visited point, for every rule.
+
+        The first step uphill is taken, and on in the same direction: a quarter fewer points than the steepest.
+        """
         lengths, scales = self.family.lengthscales, OUTPUT_SCALES
-        position = (
-            _nearest(lengths, start),
-            _nearest(scales, DEFAULT_OUTPUT_SCALE),
-        )
+        position = _nearest(lengths, start), _nearest(scales, output_scale)
         visited: dict[tuple[int, int], list[Candidate]] = {}
         support = self.support
         zeros = support.x.new_zeros(support.n_classes, len(support.y))  # the prior mean
@@ -167,11 +169,17 @@ class Search:
         objective(position)
         if not bool((self.support.usable > 0).any()) and self.objective != "evidence":
             return visited[position]
+        steps = list(_STEPS)
         while True:
-            better = max(_neighbours(position, len(lengths), len(scales)), key=objective, default=position)
-            if objective(better) <= objective(position):
+            reached = ((step, (position[0] + step[0], position[1] + step[1])) for step in steps)
+            inside = (
+                pair for pair in reached if pair[1][0] in range(len(lengths)) and pair[1][1] in range(len(scales))
+            )
+            found = next((pair for pair in inside if objective(pair[1]) > objective(position)), None)
+            if found is None:
                 return [candidate for candidates in visited.values() for candidate in candidates]
-            position = better
+            step, position = found
+            steps.sort(key=lambda other: other != step)  # on in the same direction first
 
     def _score(
         self, model: Model, lengthscale: float, output_scale: float, starts: list[Tensor | None]
@@ -286,13 +294,6 @@ def scaled(kernel: Kernel, output_scale: float) -> Kernel:
 def _nearest(values: Sequence[float], to: float) -> int:
     """The place of the value that differs by the smallest factor."""
     return min(range(len(values)), key=lambda place: abs(math.log(values[place] / to)))
-
-
-def _neighbours(at: tuple[int, int], n_first: int, n_second: int) -> Iterator[tuple[int, int]]:
-    for first, second in ((-1, 0), (1, 0), (0, -1), (0, 1)):
-        candidate = (at[0] + first, at[1] + second)
-        if 0 <= candidate[0] < n_first and 0 <= candidate[1] < n_second:
-            yield candidate
 
 
 def _log_normal(value: float, centre: float, spread: float) -> float:

@@ -19,6 +19,7 @@ from sureshot.progress import tracked
 MARGIN = 2.0  # standard errors by which a candidate must beat the default
 BENT_MARGIN = 3.5  # by which a kernel that bends must beat one that is linear in embeddings: it is one of many
 MIN_COMPARISONS = 50  # left-out rows below which a standard error is not trusted and the default is kept
+HOPELESS = 3.0  # by which the best family must beat another for it not to be climbed
 NEAREST_LENGTHSCALES = 3  # common ones that are tried where columns have their own
 
 
@@ -40,6 +41,15 @@ def screened(searches: list[Search], most: int, n_jobs: int | None) -> list[Sear
     ]
     kept = sorted(range(len(searches)), key=lambda k: best[k], reverse=True)[:most]
     return [searches[k] for k in sorted(kept)]
+
+
+def promising(searches: list[Search]) -> list[Search]:
+    """Those that label regression does not leave far behind the best of them."""
+    usable = searches[0].support.usable
+    if len(searches) == 1 or not bool((usable > 0).any()):
+        return searches
+    best = max((search.best_regression() for search in searches), key=lambda candidate: candidate.objective)
+    return [search for search in searches if not beats(best, search.best_regression(), usable, HOPELESS)]
 
 
 def linear_or_bent(searches: list[Search]) -> list[Search]:

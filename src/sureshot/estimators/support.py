@@ -13,8 +13,11 @@ from sureshot.estimators.layout import aligned
 from sureshot.estimators.preprocessing import Scaling, kernel_inputs
 from sureshot.estimators.validation import LabelledRows
 
-MAX_TUNING_CELLS = 2500  # rows x classes of the subset on which kernels are compared
-MAX_TUNING_ROWS = 500
+# The subset on which kernels are compared. Time grows with the cube of its rows, and with the classes.
+TUNING_ROWS = 400
+ROWS_PER_COLUMN, WIDE_ROWS = 10, 500  # more columns than 40 want more rows to be told apart, up to so many,
+TUNING_SHARE, MANY_ROWS = 0.2, 800  # and what is fitted to many rows may take longer to choose
+TUNING_CELLS, CLASSES = 2500, 5  # rows x classes, or the rows of so many classes if that is more
 MIN_ROWS_PER_CLASS = 5  # on average, whatever the cells
 MAX_TUNING_CLASSES = 30
 
@@ -52,7 +55,7 @@ def tuning_subset(support: Support, rng: np.random.Generator) -> Support:
         eligible = classes[counts[classes] > 1]
         pool = eligible if len(eligible) >= 2 else classes
         classes = np.sort(rng.choice(pool, size=min(MAX_TUNING_CLASSES, len(pool)), replace=False))
-    budget = min(MAX_TUNING_ROWS, max(MIN_ROWS_PER_CLASS * len(classes), MAX_TUNING_CELLS // max(len(classes), 1)))
+    budget = _budget(len(y), support.x.shape[1], max(len(classes), 1))
     in_classes = np.isin(y, classes)
     if in_classes.sum() <= budget and len(classes) == np.count_nonzero(counts):
         return support
@@ -68,6 +71,14 @@ def tuning_subset(support: Support, rng: np.random.Generator) -> Support:
         len(classes),
         support.left_out[index],
     )
+
+
+def _budget(n_rows: int, n_columns: int, n_classes: int) -> int:
+    """Rows of the subset."""
+    wide, many = min(ROWS_PER_COLUMN * n_columns, WIDE_ROWS), min(int(TUNING_SHARE * n_rows), MANY_ROWS)
+    most = max(TUNING_ROWS, wide, many)
+    cells = max(TUNING_CELLS, CLASSES * most)
+    return min(most, max(MIN_ROWS_PER_CLASS * n_classes, cells // n_classes))
 
 
 def _stratified(

@@ -33,7 +33,7 @@ from torch import Tensor
 from sureshot.estimators.conditioning import Model
 from sureshot.estimators.family_search import Candidate, Family, Search, scaled
 from sureshot.estimators.ranks import Ranks
-from sureshot.estimators.screening import choose, linear_or_bent, preferred, screened, with_relevance
+from sureshot.estimators.screening import choose, linear_or_bent, preferred, promising, screened, with_relevance
 from sureshot.estimators.stacking import cross_fitted, most_members, row_folds, stacking_weights
 from sureshot.estimators.support import Support, tuning_subset
 from sureshot.likelihoods.base import PredictiveRule
@@ -90,6 +90,8 @@ def tune(
         further = with_relevance(searches)
         climbing = [*climbing, *further]
         families += tuple(search.family for search in further)
+    if not embeddings and objective != "evidence":
+        climbing = promising(climbing)
     at_once = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
     found = at_once(delayed(search.candidates)(models) for search in climbing)
     with stage(SCREENED, 1.0):

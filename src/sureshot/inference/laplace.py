@@ -39,7 +39,8 @@ from sureshot.gaussian.recomputed import (
 from sureshot.gaussian.sites import Sites
 from sureshot.inference.softmax_newton import newton_mode
 
-LOGISTIC_TOLERANCE = 1e-5  # of the gradient at a logistic mode found from a start
+LOGISTIC_TOLERANCE = 1e-5  # of the gradient at a logistic mode found by L-BFGS
+ROUGH_TOLERANCE = 1e-2  # of that at a softmax mode, from where on Newton's steps are quicker
 
 
 @dataclass(frozen=True)
@@ -62,16 +63,19 @@ def fit_logistic_laplace(
     y: Tensor,  # (N,), 0 and 1
     weight: Tensor,  # (N,), how often each datum counts
     prior_mean: float = 0.0,
-    start: Tensor | None = None,  # (N,), ``K^-1 (f - a)`` as a fit with another kernel found it; zero by default
+    # (N,), ``K^-1 (f - a)`` as a fit with another kernel found it: the mode is then sought from there, and by L-BFGS
+    # alone. Without it from zero, and by Newton's method in the end.
+    start: Tensor | None = None,
     max_steps: int = 100,
     tolerance: float = 1e-10,  # of the squared Newton decrement
 ) -> LaplaceFit:
     """Exact Laplace posterior of one latent under the logistic likelihood."""
     target = y.to(features.dtype)
+    initial = features.new_zeros(features.shape[1]) if start is None else start @ features
+    w, value = _logistic_mode_from(initial, features, y, weight, prior_mean)
     if start is None:
-        w, value = _newton(features, y, weight, prior_mean, max_steps, tolerance)
-    else:
-        w, value = _logistic_mode_from(start @ features, features, y, weight, prior_mean)
+        initial = w if bool(w.isfinite().all()) else initial
+        w, value = _newton(initial, features, y, weight, prior_mean, max_steps, tolerance)
     latent = prior_mean + features @ w
     p = torch.sigmoid(latent)
     precision = weight * p * (1 - p)
@@ -83,11 +87,10 @@ def fit_logistic_laplace(
 
 
 def _newton(
-    features: Tensor, y: Tensor, weight: Tensor, prior_mean: float, max_steps: int, tolerance: float
+    w: Tensor, features: Tensor, y: Tensor, weight: Tensor, prior_mean: float, max_steps: int, tolerance: float
 ) -> tuple[Tensor, Tensor]:
-    """Weights (R,) at the logistic mode and the log joint there, from zero by damped Newton steps."""
+    """Weights (R,) at the logistic mode and the log joint there, from weights anywhere by damped Newton steps."""
     target = y.to(features.dtype)
-    w = features.new_zeros(features.shape[1])
 
     def log_joint(candidate: Tensor) -> Tensor:
         latent = prior_mean + features @ candidate
@@ -101,8 +104,6 @@ def _newton(
         factor = weight_precision_factor(features, weight * p * (1 - p))
         direction = torch.cholesky_solve(gradient[:, None], factor).squeeze(-1)
         decrement = gradient @ direction
-        if decrement < tolerance:
-            break
         step = 1.0
         while step > 1e-6:
             candidate = w + step * direction
@@ -111,13 +112,15 @@ def _newton(
                 break
             step /= 2
         w, value = candidate, new_value
+        if decrement < tolerance:
+            break
     return w, value
 
 
 def _logistic_mode_from(
     initial: Tensor, features: Tensor, y: Tensor, weight: Tensor, prior_mean: float
 ) -> tuple[Tensor, Tensor]:
-    """As `_newton`, from initial weights (R,) that are near: without a factorisation for every step."""
+    """As `_newton` to fewer digits, without a factorisation for every step; quickest where features are orthogonal."""
     p = torch.sigmoid(prior_mean + features @ initial)
     scale = _whitening(features, weight, (weight * p * (1 - p)).sum())
     inputs = features * scale
@@ -151,11 +154,14 @@ def fit_softmax_laplace(
     only_mode: bool = False,  # leave variances and evidence NaN, which cost most with many classes
 ) -> LaplaceFit:
     """Exact mode and class-diagonal Laplace posterior under the softmax likelihood."""
+    data = features, y, n_classes, weight, temperature
     found = None if near is None else newton_mode(features, y, weight, temperature, near.mT)
+    if found is None and exact:
+        zero = features.new_zeros(n_classes, len(y)) if start is None else start
+        rough = _softmax_mode(*data, zero, ROUGH_TOLERANCE, max_steps)[0]
+        found = newton_mode(features, y, weight, temperature, rough)
     if found is None:
-        found = _softmax_mode(features, y, n_classes, weight, temperature, start, tolerance, max_steps)
-        if exact:
-            found = newton_mode(features, y, weight, temperature, found[0]) or found
+        found = _softmax_mode(*data, start, tolerance, max_steps)
     w, lowest = found[0].mT.contiguous(), found[1]
     one_hot = torch.nn.functional.one_hot(y, n_classes).to(features.dtype)  # (N, C)
     latent = prior_mean + w @ features.mT  # (C, N)

@@ -1,0 +1,62 @@
+"""Which families are worth a climb, and what must beat the default."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from sureshot.estimators.conditioning import Model
+from sureshot.estimators.family_search import Candidate, Search
+from sureshot.estimators.options import named_family
+from sureshot.estimators.screening import choose, promising
+from sureshot.estimators.support import Support
+
+
+def candidate(pointwise: torch.Tensor) -> Candidate:
+    model = Model("softmax", "laplace")
+    return Candidate(0, 1.0, 1.0, model, "plug_in", 1.0, pointwise, float(pointwise.sum()))
+
+
+@pytest.mark.parametrize(("gain", "wins"), [(0.01, False), (1.0, True)])
+def test_the_default_is_left_only_for_a_clear_gain(gain: float, wins: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    base = -torch.rand(100, generator=generator, dtype=torch.float64)
+    better = base + gain + torch.randn(100, generator=generator, dtype=torch.float64)
+    default, other = candidate(base), candidate(better)
+    chosen = choose([default, other], default, torch.ones(100, dtype=torch.float64), "leave_one_out")
+    assert (chosen is other) == wins
+
+
+def test_few_rows_cannot_leave_the_default() -> None:
+    base = torch.full((20,), -1.0, dtype=torch.float64)
+    default, other = candidate(base), candidate(base + 1)
+    assert choose([default, other], default, torch.ones(20, dtype=torch.float64), "leave_one_out") is default
+
+
+def searches(n: int, *names: str) -> list[Search]:
+    """Of a table whose two classes are opposite quadrants, which nothing linear tells apart."""
+    x = np.random.default_rng(0).normal(size=(n, 2))
+    ones = torch.ones(n, dtype=torch.float64)
+    support = Support(torch.from_numpy(x), torch.from_numpy((x.prod(1) > 0).astype(int)), ones, 2, ones)
+    return [
+        Search(support, k, named_family(name, support), ("integral", "plug_in"), "leave_one_out")
+        for k, name in enumerate(names)
+    ]
+
+
+def test_a_family_far_behind_is_not_climbed() -> None:
+    curved, linear, rough = searches(120, "rbf", "linear", "matern32")
+    assert promising([curved, linear, rough]) == [curved, rough]
+    assert promising([linear]) == [linear]
+
+
+def test_few_rows_leave_no_family_behind() -> None:
+    all_of_them = searches(40, "rbf", "linear", "matern32")
+    assert promising(all_of_them) == all_of_them
+
+
+def test_rows_that_cannot_be_left_out_leave_no_family_behind() -> None:
+    all_of_them = searches(2, "rbf", "linear")
+    assert not bool((all_of_them[0].support.usable > 0).any())
+    assert promising(all_of_them) == all_of_them
