@@ -11,7 +11,8 @@ from sklearn.datasets import load_breast_cancer, load_iris
 
 from sureshot import GPClassifier
 from sureshot.estimators.gp_member import Member
-from sureshot.estimators.stacking import MOST_MEMBERS, MOST_OF_FEW, SMALLEST_WEIGHT
+from sureshot.estimators.stacking import MOST_MEMBERS, MOST_OF_FEW, SMALLEST_WEIGHT, stacking_weights
+from sureshot.estimators.support import Support, is_compared_whole
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +36,23 @@ def test_few_weighted_members(model: GPClassifier) -> None:
     assert sum(weights) == pytest.approx(1)
     assert str(model.kernel_) == str(model.members_[0].kernel)
     assert any(member.ranks for member in model.members_)  # the columns have heavy tails
+
+
+def test_all_rows_weigh_what_a_part_of_them_has_chosen(breast: tuple[np.ndarray, np.ndarray]) -> None:
+    """By what every member says of each of them left out; rows that come later change no weight."""
+    X, y = breast
+    found = GPClassifier().fit(X, y)
+    fitted = found._fitted
+    rows, members = fitted.distinct_rows, fitted.members
+    support = Support.of(rows, 2, None, torch.device("cpu"))
+    assert not is_compared_whole(support)
+    scores = [
+        member.left_out(rows, 2, member.plan.temperature)[0].gather(1, support.y[:, None])[:, 0].log()
+        for member in members
+    ]
+    weights = [member.weight for member in found.members_]
+    np.testing.assert_allclose(weights, stacking_weights(torch.stack(scores), support.usable, MOST_MEMBERS), atol=1e-4)
+    assert [member.weight for member in found.partial_fit(X[:1] + 0.1, y[:1]).members_] == weights
 
 
 def test_probabilities_are_the_weighted_members(model: GPClassifier, breast: tuple[np.ndarray, np.ndarray]) -> None:

@@ -10,7 +10,15 @@ from torch import Tensor
 
 from sureshot.estimators.conditioning import Model
 from sureshot.estimators.family_search import Candidate
-from sureshot.estimators.stacking import FOLDS, MOST_MEMBERS, cross_fitted, most_members, row_folds, stacking_weights
+from sureshot.estimators.stacking import (
+    FOLDS,
+    MOST_MEMBERS,
+    cross_fitted,
+    most_candidates,
+    most_members,
+    row_folds,
+    stacking_weights,
+)
 
 
 def scores_of(n_groups: int, n_rows: int, seed: int = 0) -> Tensor:
@@ -76,3 +84,4 @@ def test_every_fold_has_its_share_of_every_class() -> None:
 def test_members_are_few_where_rows_are_many() -> None:
     assert [most_members(n, 500) for n in (60, 5000, 5001, 12_500, 12_501, 10**6)] == [5, 5, 4, 2, 1, 1]
     assert most_members(30, 20) == 8
+    assert [most_candidates(n, 500) for n in (60, 1999, 2000, 5000, 12_501, 10**6)] == [5, 5, 8, 5, 1, 1]

@@ -22,7 +22,8 @@ from sureshot.estimators.nearby import weights_near
 from sureshot.estimators.plan import Plan
 from sureshot.estimators.posterior_arrays import pack_posterior
 from sureshot.estimators.settings import Settings
-from sureshot.estimators.support import Support
+from sureshot.estimators.stacking import most_members, stacking_weights
+from sureshot.estimators.support import Support, is_compared_whole
 from sureshot.estimators.temperature import fit_average, fit_rule, log_probability, with_noise
 from sureshot.estimators.threads import threads_for
 from sureshot.estimators.validation import LabelledRows
@@ -46,13 +47,16 @@ def fit_members(
 ) -> GPFitted:
     """The posteriors for the plans, and the temperatures that suit them."""
     n_classes, tuned = len(training.classes), settings.objective is not None and calibrated_temperature is None
-    members, left_out = [], []
+    members: list[Member] = []
+    left_out: list[Tensor | None] = []
     before = [None] * len(plans) if known is None else known.members
     for (plan, support), of_other_rows in tracked(zip(plans, before, strict=True), "fitting", len(plans)):
         near = None if of_other_rows is None or known is None else (of_other_rows, known.classes, training.classes)
         member, probabilities = _fit_member(settings, plan, support, tuned, near)
         members.append(member)
         left_out.append(probabilities)
+    if known is None and not is_compared_whole(support):
+        members, left_out = _weighed(members, left_out, support)
     temperature, noise, score = members[0].plan.temperature, 0.0, members[0].plan.score
     if len(members) > 1:
         temperature, noise, score = _of_average(members, left_out, support)
@@ -167,6 +171,24 @@ def _fit_member(
     mean = aligned(arrays["prior_mean"])
     evidence, trace = conditioned.log_evidence, conditioned.trace
     return Member(plan, features, coefficients, mean, space, evidence, trace, settings.precomputed), probabilities
+
+
+def _weighed(
+    members: list[Member], left_out: list[Tensor | None], support: Support
+) -> tuple[list[Member], list[Tensor | None]]:
+    """Those that all rows choose, with the weights that these give them, the heaviest first.
+
+    By probabilities of left-out rows (C, N) each, if all members know them. Their scales were chosen by a part of the
+    rows, so nothing flatters them.
+    """
+    known = [part for part in left_out if part is not None]
+    if len(members) == 1 or len(known) < len(members):
+        return members, left_out
+    scores = torch.stack([log_probability(part.gather(0, support.y[None])[0]) for part in known])
+    weights = stacking_weights(scores, support.usable, most_members(len(support.y), int((support.usable > 0).sum())))
+    kept = [k for k in weights.argsort(descending=True, stable=True).tolist() if weights[k] > 0]
+    weighed = [replace(members[k], plan=replace(members[k].plan, weight=float(weights[k]))) for k in kept]
+    return weighed, [left_out[k] for k in kept]
 
 
 def _of_average(

@@ -27,6 +27,7 @@ MOST_MEMBERS = 5  # what one more adds to the score is less than what it costs a
 FEW_ROWS, MOST_OF_FEW = 50, 8  # unless rows are so few that it costs nothing and none can be preferred;
 FEWEST_TO_AVERAGE = 15  # rows that can be left out: fewer are all predicted right by some family, by luck
 MEMBER_ROWS = 25_000  # many rows tell settings apart, and each member keeps features of all: so many in all
+MOST_CANDIDATES, MANY_ROWS = 8, 2000  # from so many rows on that are fitted, for all rows to choose among
 _MAX_STEPS, _TOLERANCE = 2000, 1e-6
 
 
@@ -63,6 +64,12 @@ def row_folds(y: Tensor, n_folds: int = FOLDS) -> Tensor:
 def most_members(n_rows: int, n_usable: int) -> int:
     """How many members an average may have that is fitted to so many rows and weighed by so many left-out ones."""
     return MOST_OF_FEW if n_usable < FEW_ROWS else max(1, min(MOST_MEMBERS, MEMBER_ROWS // n_rows))
+
+
+def most_candidates(n_rows: int, n_usable: int) -> int:
+    """How many are fitted to so many rows for these to weigh them, if a part of the rows has compared them."""
+    most = most_members(n_rows, n_usable)
+    return most if n_rows < MANY_ROWS else max(most, min(MOST_CANDIDATES, MEMBER_ROWS // n_rows))
 
 
 def stacking_weights(

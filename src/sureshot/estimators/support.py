@@ -16,7 +16,7 @@ from sureshot.estimators.validation import LabelledRows
 # The subset on which kernels are compared. Time grows with the cube of its rows, and with the classes.
 TUNING_ROWS = 400
 ROWS_PER_COLUMN, WIDE_ROWS = 10, 500  # more columns than 40 want more rows to be told apart, up to so many,
-TUNING_SHARE, MANY_ROWS = 0.2, 800  # and what is fitted to many rows may take longer to choose
+TUNING_SHARE, MOST_TUNING_ROWS = 0.2, 800  # and what is fitted to many rows may take longer to choose
 TUNING_CELLS, CLASSES = 2500, 5  # rows x classes, or the rows of so many classes if that is more
 MIN_ROWS_PER_CLASS = 5  # on average, whatever the cells
 MAX_TUNING_CLASSES = 30
@@ -46,8 +46,16 @@ class Support:
         return self.weight * ((counts[self.y] > 1) | (self.left_out < 1))
 
 
+def is_compared_whole(support: Support) -> bool:
+    """Whether all rows are few enough to compare kernels on."""
+    n_classes = len(support.y.unique())
+    return n_classes <= MAX_TUNING_CLASSES and len(support.y) <= _budget(support, n_classes)
+
+
 def tuning_subset(support: Support, rng: np.random.Generator) -> Support:
     """A stratified subset small enough to compare kernels on, or the support itself."""
+    if is_compared_whole(support):
+        return support
     y = support.y.cpu().numpy()
     counts = np.bincount(y, minlength=support.n_classes)
     classes = np.flatnonzero(counts)
@@ -55,11 +63,8 @@ def tuning_subset(support: Support, rng: np.random.Generator) -> Support:
         eligible = classes[counts[classes] > 1]
         pool = eligible if len(eligible) >= 2 else classes
         classes = np.sort(rng.choice(pool, size=min(MAX_TUNING_CLASSES, len(pool)), replace=False))
-    budget = _budget(len(y), support.x.shape[1], max(len(classes), 1))
-    in_classes = np.isin(y, classes)
-    if in_classes.sum() <= budget and len(classes) == np.count_nonzero(counts):
-        return support
-    rows = np.flatnonzero(in_classes)
+    budget = _budget(support, len(classes))
+    rows = np.flatnonzero(np.isin(y, classes))
     if len(rows) > budget:
         rows = _stratified(y, rows, classes, counts, budget, rng)
     renamed = np.searchsorted(classes, y[rows])
@@ -73,9 +78,10 @@ def tuning_subset(support: Support, rng: np.random.Generator) -> Support:
     )
 
 
-def _budget(n_rows: int, n_columns: int, n_classes: int) -> int:
-    """Rows of the subset."""
-    wide, many = min(ROWS_PER_COLUMN * n_columns, WIDE_ROWS), min(int(TUNING_SHARE * n_rows), MANY_ROWS)
+def _budget(support: Support, n_classes: int) -> int:
+    """Rows of the subset, of so many classes."""
+    n_rows, n_columns = support.x.shape
+    wide, many = min(ROWS_PER_COLUMN * n_columns, WIDE_ROWS), min(int(TUNING_SHARE * n_rows), MOST_TUNING_ROWS)
     most = max(TUNING_ROWS, wide, many)
     cells = max(TUNING_CELLS, CLASSES * most)
     return min(most, max(MIN_ROWS_PER_CLASS * n_classes, cells // n_classes))

@@ -34,7 +34,7 @@ from sureshot.estimators.conditioning import Model
 from sureshot.estimators.family_search import Candidate, Family, Search, scaled
 from sureshot.estimators.ranks import Ranks
 from sureshot.estimators.screening import choose, linear_or_bent, preferred, promising, screened, with_relevance
-from sureshot.estimators.stacking import cross_fitted, most_members, row_folds, stacking_weights
+from sureshot.estimators.stacking import cross_fitted, most_candidates, most_members, row_folds, stacking_weights
 from sureshot.estimators.support import Support, tuning_subset
 from sureshot.likelihoods.base import PredictiveRule
 from sureshot.progress import report, stage, tracked
@@ -103,7 +103,8 @@ def tune(
         for model in (model for model in models if model.likelihood == "gaussian" and "plug_in" in rules):
             for search in (search for search in searches if search not in climbing):
                 candidates += search.label_regression(model)
-        weighted = averaged(candidates, subset, most_members(len(support.y), int((usable > 0).sum())))
+        most = most_members if subset is support else most_candidates
+        weighted = averaged(candidates, subset, most(len(support.y), int((usable > 0).sum())))
     else:
         best: dict[tuple[str, str], Candidate] = {}
         for candidate in candidates:
