@@ -6,8 +6,9 @@ log prior that decides where the labels cannot (one example per class). Two kind
 * label regression: closed-form leave-one-out latents for a whole path of noise levels from one eigendecomposition
   for each length-scale, these tried uphill from the natural one; its probabilities are a softmax at a fitted
   temperature;
-* the logistic or softmax likelihood by Laplace's method, for the kernel families that label regression ranks highest,
-  walked uphill on a lattice of length-scale and output scale from the length-scale that it likes best.
+* the logistic or softmax likelihood by Laplace's method, for the kernel families that label regression ranks highest
+  and that are not far behind, walked uphill on a lattice of length-scale and output scale from the length-scale that it
+  likes best.
 
 With `relevance` the best family is tried with a length-scale for each column, too, if that pays. The best of each
 family and likelihood are averaged, with weights by what they say of left-out labels (`stacking`), the families that are
@@ -16,7 +17,7 @@ Where one is to be chosen, a candidate other than the default (Laplace with the 
 standard errors of the paired difference in log probability; otherwise the more stable default is kept. (One standard
 error is the usual rule, Breiman et al. 1984, but the winner here is the best of many.)
 
-Large supports are tuned on a stratified subset; the temperature is then refitted on the full posterior.
+Large supports are tuned on a stratified subset; weights of an average and temperature are then found by all rows.
 """
 
 from __future__ import annotations
