@@ -32,7 +32,7 @@ from sureshot.estimators.relevance import (
     left_out_density,
 )
 from sureshot.estimators.settings import Settings
-from sureshot.estimators.stacking import row_folds
+from sureshot.estimators.stacking import MOST_MEMBERS, row_folds
 from sureshot.estimators.support import Support
 from sureshot.estimators.validation import LabelledRows
 from sureshot.kernels import preset_kernel
@@ -316,3 +316,12 @@ def test_rows_of_one_class_and_few_others(others: int) -> None:
     y = np.r_[np.ones(others), np.zeros(120 - others)]
     model = GPClassifier().partial_fit(X, y, classes=[0, 1])
     assert np.isfinite(model.predict_proba(X)).all()
+
+
+def test_many_rows_do_not_weigh_weights_learnt_from_them() -> None:
+    """No more members are fitted than are kept, and their weights are those of the subset."""
+    x, y = planted(2000)
+    found = GPClassifier().fit(x, y)
+    assert any(member.plan.scaling.relevance is not None for member in found._fitted.members)
+    assert len(found.members_) <= MOST_MEMBERS
+    assert sum(member.weight for member in found.members_) == pytest.approx(1)

@@ -104,7 +104,9 @@ def tune(
         for model in (model for model in models if model.likelihood == "gaussian" and "plug_in" in rules):
             for search in (search for search in searches if search not in climbing):
                 candidates += search.label_regression(model)
-        most = most_members if subset is support else most_candidates
+        # All rows cannot weigh a family with relevance, which has been learnt from them; the subset's weights stay.
+        final = subset is support or any(family.relevance is not None for family in families)
+        most = most_members if final else most_candidates
         weighted = averaged(candidates, subset, most(len(support.y), int((usable > 0).sum())))
     else:
         best: dict[tuple[str, str], Candidate] = {}
