@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ import torch
 from sureshot.estimators.conditioning import Model
 from sureshot.estimators.family_search import Candidate, Search
 from sureshot.estimators.options import named_family
-from sureshot.estimators.screening import choose, promising
+from sureshot.estimators.screening import choose, promising, screened
 from sureshot.estimators.support import Support
 
 
@@ -54,6 +56,24 @@ def test_a_family_far_behind_is_not_climbed() -> None:
 def test_few_rows_leave_no_family_behind() -> None:
     all_of_them = searches(40, "rbf", "linear", "matern32")
     assert promising(all_of_them) == all_of_them
+
+
+def test_varied_families_are_of_several_kernels() -> None:
+    """The best form of each kernel comes before the second of any."""
+    rough, smooth, flat = searches(120, "matern32", "rbf", "linear")
+    twice = [rough, on_other_columns(rough, 1), smooth, on_other_columns(smooth, 3), flat]
+    best = [one.best_regression().objective for one in twice]
+    assert best[4] < min(best[:4])
+    assert flat not in screened(twice, 4, None)
+    varied = screened(twice, 3, None, varied=True)
+    assert varied == [twice[max((0, 1), key=best.__getitem__)], twice[max((2, 3), key=best.__getitem__)], flat]
+    assert len(screened(twice, 4, None, varied=True)) == 4
+
+
+def on_other_columns(search: Search, index: int) -> Search:
+    """The same kernel on columns of other sizes."""
+    weights = torch.tensor([1.0, 0.8], dtype=torch.float64)
+    return Search(search.support, index, replace(search.family, column_weights=weights), search.rules, search.objective)
 
 
 def test_rows_that_cannot_be_left_out_leave_no_family_behind() -> None:

@@ -8,6 +8,7 @@ from sureshot.gaussian.features import FeaturePosterior, FeaturePrior
 from sureshot.inference.label_regression import (
     label_targets,
     leave_one_out_path,
+    leave_one_out_path_by_features,
     leave_one_out_residuals,
     regression_log_evidence,
     regression_sites,
@@ -89,6 +90,17 @@ def test_leave_one_out_path_is_regression_without_the_datum() -> None:
             torch.testing.assert_close(path.variance[k, i], path.scale[k] * variance)
         cavity, _ = regressed(features, y, weight, float(ratio))[0].leave_one_out()
         torch.testing.assert_close(cavity, path.latent[k])
+
+
+def test_the_path_by_features_is_the_same() -> None:
+    features, y, weight = problem()
+    ratios = torch.tensor([1e-3, 0.3, 20.0], dtype=torch.float64)
+    rows, share = torch.tensor([0, 3, 8]), torch.linspace(0.2, 1, 9, dtype=torch.float64)
+    whole = leave_one_out_path(*eigen(features @ features.mT, weight), y, 3, weight, ratios, share)
+    some = leave_one_out_path_by_features(features, y, 3, weight, ratios, share, rows)
+    torch.testing.assert_close(some.latent, whole.latent[..., rows], rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(some.variance, whole.variance[:, rows], rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(some.scale, whole.scale, rtol=1e-10, atol=0)
 
 
 def test_the_path_s_scale_maximises_the_evidence() -> None:

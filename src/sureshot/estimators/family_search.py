@@ -62,6 +62,7 @@ class Family:
     build: Callable[[float], Kernel]
     lengthscales: tuple[float, ...]  # the lattice; one value for kernels without a length-scale to learn
     default_temperature: float  # of the plug-in rule at the default scales, where the support cannot tell
+    name: str = ""  # of the kernel, whatever the columns
     column_weights: Tensor | None = None  # (D,), multiply the columns before the kernel sees them
     ranks: Ranks | None = None  # takes the place of the columns before the kernel sees them
     per_column: bool = False  # whether columns may be tried with length-scales of their own

@@ -69,6 +69,10 @@ class InducingRoots(NamedTuple):
         with threads_for(len(inducing)):
             return inducing_roots(evaluate(kernel, inducing))
 
+    def scaled(self, scale: float) -> InducingRoots:
+        """Those of a kernel that is `scale` times as large."""
+        return InducingRoots(self.inverse / scale**0.5, self.features * scale**0.5)
+
 
 @torch.no_grad()
 def explicit_features(

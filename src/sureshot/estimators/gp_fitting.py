@@ -19,6 +19,7 @@ from sureshot.estimators.gp_member import Member
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.memory import in_bytes, memory_budget
 from sureshot.estimators.nearby import weights_near
+from sureshot.estimators.noise import with_noise_of_features
 from sureshot.estimators.plan import Plan
 from sureshot.estimators.posterior_arrays import pack_posterior
 from sureshot.estimators.settings import Settings
@@ -142,6 +143,11 @@ def _fit_member(
             features = FeatureMap(plan.kernel, support.x)
         roots = roots_of(features)
         phi = training_features(features, support.x, roots)
+        if inducing and tuned and plan.model.likelihood == "gaussian" and plan.rule == "plug_in":
+            plan, scale = with_noise_of_features(plan, support, phi)
+            if scale != 1:
+                features, phi = replace(features, kernel=plan.kernel), phi * scale**0.5
+                roots = None if roots is None else roots.scaled(scale)
         conditioned = condition(
             plan.model,
             phi,

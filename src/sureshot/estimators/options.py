@@ -151,6 +151,7 @@ def named_family(name: str, support: Support) -> Family:
         lambda relative: make_kernel(name, width, **arguments(relative)).to(x.device),
         LENGTHSCALES if has_lengthscale else (1.0,),
         one_shot_temperature(name, support),
+        name,
         expression=lambda relative: preset_kernel(name, width, **arguments(relative)).to(x.device),
     )
 

@@ -23,9 +23,10 @@ HOPELESS = 3.0  # by which the best family must beat another for it not to be cl
 NEAREST_LENGTHSCALES = 3  # common ones that are tried where columns have their own
 
 
-def screened(searches: list[Search], most: int, n_jobs: int | None) -> list[Search]:
+def screened(searches: list[Search], most: int, n_jobs: int | None, varied: bool = False) -> list[Search]:
     """The families worth a climb: the best few by label regression, which is cheap and ranks kernels much alike.
 
+    Where they are to be `varied` one kernel comes once, on the columns that suit it best, before any comes twice.
     Where no row can be left out nothing tells families apart, and the first is the documented default.
     """
     if len(searches) <= most or searches[0].objective == "evidence":
@@ -39,8 +40,13 @@ def screened(searches: list[Search], most: int, n_jobs: int | None) -> list[Sear
         max(candidate.objective for candidate in candidates)
         for candidates in tracked(regressions, "comparing kernels", len(searches))
     ]
-    kept = sorted(range(len(searches)), key=lambda k: best[k], reverse=True)[:most]
-    return [searches[k] for k in sorted(kept)]
+    order = sorted(range(len(searches)), key=lambda k: best[k], reverse=True)
+    if varied:
+        first: dict[str, int] = {}
+        for k in order:
+            first.setdefault(searches[k].family.name, k)
+        order = [*first.values(), *(k for k in order if k not in first.values())]
+    return [searches[k] for k in sorted(order[:most])]
 
 
 def promising(searches: list[Search]) -> list[Search]:

@@ -17,7 +17,8 @@ Where one is to be chosen, a candidate other than the default (Laplace with the 
 standard errors of the paired difference in log probability; otherwise the more stable default is kept. (One standard
 error is the usual rule, Breiman et al. 1984, but the winner here is the best of many.)
 
-Large supports are tuned on a stratified subset; weights of an average and temperature are then found by all rows.
+Large supports are tuned on a stratified subset; weights of an average and temperature are then found by all rows. These
+choose among more members, and of more kernels: what a few hundred rows prefer, thousands often do not.
 """
 
 from __future__ import annotations
@@ -35,7 +36,14 @@ from sureshot.estimators.conditioning import Model
 from sureshot.estimators.family_search import Candidate, Family, Search, scaled
 from sureshot.estimators.ranks import Ranks
 from sureshot.estimators.screening import choose, linear_or_bent, preferred, promising, screened, with_relevance
-from sureshot.estimators.stacking import cross_fitted, most_candidates, most_members, row_folds, stacking_weights
+from sureshot.estimators.stacking import (
+    MANY_ROWS,
+    cross_fitted,
+    most_candidates,
+    most_members,
+    row_folds,
+    stacking_weights,
+)
 from sureshot.estimators.support import Support, tuning_subset
 from sureshot.likelihoods.base import PredictiveRule
 from sureshot.progress import report, stage, tracked
@@ -80,12 +88,13 @@ def tune(
     subset = tuning_subset(support, rng)
     usable = subset.usable
     average = average and objective != "evidence" and len(families) > 1 and bool((usable > 0).any())
+    varied = average and subset is not support and len(support.y) >= MANY_ROWS
     searches = [Search(subset, k, family, rules, objective) for k, family in enumerate(families)]
     with stage(0.0, SCREENED):
         if embeddings:
             climbing = searches[:1] if objective == "evidence" else linear_or_bent(searches)
         else:
-            climbing = screened(searches, MAX_CLIMBS_OF_AVERAGE if average else MAX_CLIMBS, n_jobs)
+            climbing = screened(searches, MAX_CLIMBS_OF_AVERAGE if average else MAX_CLIMBS, n_jobs, varied)
     if relevance and objective != "evidence":
         report("comparing columns", SCREENED)
         further = with_relevance(searches)

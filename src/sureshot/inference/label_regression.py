@@ -6,7 +6,8 @@ share one factorisation. Two uses differ in the prior mean: deep kernel transfer
 class falls back to its frequency, and a class without rows to -1 (`label_targets`).
 
 Leave-one-out latents are closed-form too, so kernels can be compared at the cost of one eigendecomposition each:
-`leave_one_out_path`. `leave_one_out_residuals` has them at one noise level, with their gradient in the kernel matrix.
+`leave_one_out_path`, or `leave_one_out_path_by_features` of many rows that have few features.
+`leave_one_out_residuals` has them at one noise level, with their gradient in the kernel matrix.
 
 References: Rasmussen & Williams 2006, sections 2.2, 5.4.2 and 6.5; Rifkin & Klautau 2004; Patacchiola et al. 2020.
 """
@@ -21,6 +22,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from sureshot.gaussian.memory import blocks
 from sureshot.gaussian.prior import Prior
 from sureshot.gaussian.sites import Sites
 from sureshot.likelihoods.auxiliary import one_hot
@@ -106,6 +108,38 @@ def leave_one_out_path(
     noise = noise_ratios[:, None]
     residual, variance = _without(noise.unsqueeze(1) * solved, noise * diagonal, share)
     return LabelRegressionPath(targets - residual / root, scale[:, None] * noise * variance / weight, scale)
+
+
+def leave_one_out_path_by_features(
+    features: Tensor,  # (N, R), ``K = Phi Phi'`` at unit output scale
+    y: Tensor,  # (N,)
+    n_classes: int,
+    weight: Tensor,  # (N,)
+    noise_ratios: Tensor,  # (L,), noise variance divided by output scale
+    share: Tensor,  # (N,), of its weight that is left out of a row
+    rows: Tensor,  # (M,), those to leave out
+) -> LabelRegressionPath:
+    """As `leave_one_out_path` for some of the rows, (L, C, M) and (L, M), in O(N R^2): all rows are learnt from."""
+    targets, mean = label_targets(y, n_classes, weight)
+    root = weight.sqrt()
+    scaled = (targets - mean[:, None]) * root  # (C, N)
+    information = features.new_zeros(features.shape[1], features.shape[1])
+    for block in blocks(*features.shape):
+        information += (features[block] * weight[block, None]).mT @ features[block]
+    eigenvalues, vectors = torch.linalg.eigh(information)
+    gain = 1 / (eigenvalues.clamp_min(0) + noise_ratios[:, None])  # (L, R)
+    along = ((scaled * root) @ features) @ vectors  # (C, R), of the targets
+    left_out = features[rows] @ vectors  # (M, R)
+    residual = scaled[:, rows] - root[rows] * ((along * gain[:, None, :]) @ left_out.mT)  # (L, C, M)
+    unknown = 1 - weight[rows] * (gain @ left_out.square().mT)  # (L, M)
+    scale = (scaled.square().sum() - (along.square() * gain[:, None, :]).sum((-2, -1))) / noise_ratios
+    scale = scale / (weight.sum() * n_classes)
+    residual, variance = _without(residual, unknown, share[rows])
+    return LabelRegressionPath(
+        targets[:, rows] - residual / root[rows],
+        (scale * noise_ratios)[:, None] * variance / weight[rows],
+        scale,
+    )
 
 
 def leave_one_out_residuals(

@@ -1,0 +1,59 @@
+"""The noise of label regression where features are fewer than rows.
+
+A setting's noise is chosen where every row has features of its own: rows that can be told apart well want next to none.
+By fewer features many rows look alike, and what these cannot tell is noise, too: with the noise of the choice left-out
+rows were predicted worse by up to 0.7 nats each (3000 rows of satimage, 1000 inducing inputs).
+
+Only more noise than before is believed. Rows with inducing inputs nearby are told apart better than new ones, and
+their leave-one-out scores ask for less.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from sureshot.estimators.family_search import scaled
+from sureshot.estimators.plan import Plan
+from sureshot.estimators.support import Support
+from sureshot.estimators.temperature import fit_rule
+from sureshot.inference.label_regression import leave_one_out_path_by_features
+
+LEVELS = tuple(10.0 ** (k / 2) for k in range(9))  # times the noise of the plan
+MOST_LEFT_OUT = 2000  # rows by which levels are compared, all are learnt from
+
+
+def with_noise_of_features(
+    plan: Plan,  # of label regression, by the plug-in rule
+    support: Support,
+    features: Tensor,  # (N, R), under the plan's kernel
+) -> tuple[Plan, float]:
+    """The plan with the level by which left-out rows are predicted best, and by how much its output scale has grown.
+
+    The output scale is the one that suits the level best, by the evidence.
+    """
+    rows = (support.usable > 0).nonzero().squeeze(-1)
+    if not len(rows):
+        return plan, 1.0
+    rows = rows[torch.linspace(0, len(rows) - 1, min(len(rows), MOST_LEFT_OUT)).round().long().unique()]
+    left_out = Support(
+        support.x[rows], support.y[rows], support.weight[rows], support.n_classes, support.left_out[rows]
+    )
+    noise = features.new_tensor([plan.model.noise * level for level in LEVELS])
+    path = leave_one_out_path_by_features(
+        features, support.y, support.n_classes, support.weight, noise, support.left_out, rows
+    )
+    likelihood, values = plan.model.predictive_likelihood(), []
+    for latent, variance in zip(path.latent, path.variance, strict=True):
+        _, pointwise = fit_rule(likelihood, latent, variance, left_out, plan.rule, plan.temperature)
+        values.append(float(left_out.usable @ pointwise))
+    best = max(range(len(LEVELS)), key=values.__getitem__)
+    if best == 0:
+        return plan, 1.0
+    scale = max(float(path.scale[best]), 1e-6)
+    kernel = scaled(copy.deepcopy(plan.kernel), scale)
+    model = replace(plan.model, noise=float(noise[best]) * scale)
+    return replace(plan, kernel=kernel, model=model), scale

@@ -1,0 +1,77 @@
+"""Label regression where features are fewer than rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from sureshot import GPClassifier
+from sureshot.estimators.conditioning import condition
+from sureshot.estimators.features import FeatureMap
+from sureshot.estimators.noise import LEVELS, with_noise_of_features
+from sureshot.estimators.plan import Plan
+from sureshot.estimators.support import Support
+from sureshot.estimators.temperature import fit_rule
+from sureshot.estimators.weight_space import roots_of, training_features
+
+N, FEATURES = 300, 40
+
+
+def rows(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Two classes in a chequered plane, which takes a kernel that bends a lot."""
+    X = np.random.default_rng(seed).uniform(-2, 2, size=(N, 2))
+    return X, (np.floor(X).sum(1) % 2).astype(int)
+
+
+def plan_of(model: GPClassifier) -> Plan:
+    plan: Plan = model._fitted.heaviest.plan
+    return replace(plan, model=replace(plan.model, noise=1e-4))
+
+
+@pytest.fixture
+def problem() -> tuple[Plan, Support, FeatureMap]:
+    X, y = rows()
+    model = GPClassifier("matern12", "gaussian", approximation="inducing", n_inducing=FEATURES).fit(X, y)
+    ones = torch.ones(N, dtype=torch.float64)
+    plan = plan_of(model)
+    x = torch.from_numpy(plan.scaling(X))
+    return plan, Support(x, torch.from_numpy(y), ones, 2, ones), FeatureMap(plan.kernel, x[:FEATURES])
+
+
+def test_the_best_level_is_found(problem: tuple[Plan, Support, FeatureMap]) -> None:
+    plan, support, features = problem
+    phi = training_features(features, support.x, roots_of(features))
+
+    def score(noise: float) -> float:
+        model = replace(plan.model, noise=noise)
+        found = condition(model, phi, support.y, 2, support.weight, only_means=True)
+        moments = found.leave_one_out(support.left_out)
+        _, pointwise = fit_rule(model.predictive_likelihood(), *moments, support, "plug_in", plan.temperature)
+        return float(support.usable @ pointwise)
+
+    scores = [score(plan.model.noise * level) for level in LEVELS]
+    found, scale = with_noise_of_features(plan, support, phi)
+    best = int(np.argmax(scores))
+    assert best > 0
+    assert scores[best] > scores[0] + 10
+    assert found.model.noise == pytest.approx(plan.model.noise * LEVELS[best] * scale)
+    again = with_noise_of_features(found, support, phi * scale**0.5)
+    assert again == (found, 1.0)  # what is enough is left alone
+
+
+def test_a_kernel_of_another_scale_has_these_roots(problem: tuple[Plan, Support, FeatureMap]) -> None:
+    plan, support, features = problem
+    phi = training_features(features, support.x, roots_of(features))
+    found, scale = with_noise_of_features(plan, support, phi)
+    larger, roots = FeatureMap(found.kernel, features.inducing), roots_of(features)
+    assert roots is not None
+    assert scale != 1
+    expected = training_features(larger, support.x, roots.scaled(scale))
+    torch.testing.assert_close(phi * scale**0.5, expected, rtol=1e-10, atol=1e-10)
+    exact, scaled = roots_of(larger), roots.scaled(scale)
+    assert exact is not None
+    torch.testing.assert_close(exact.features @ exact.features.mT, scaled.features @ scaled.features.mT)
+    torch.testing.assert_close(phi @ phi.mT * scale, expected @ expected.mT)
