@@ -192,8 +192,52 @@ def test_tables_of_numbers_and_arrays_have_no_encoder(model: Any) -> None:
         clone(model).set_params(columns={"a": "category"}).fit(X.to_numpy(), y)
     with pytest.raises(ValueError, match=r"'categry'.*did you mean 'category'"):
         clone(model).set_params(columns={"a": "categry"}).fit(X, y)
+    with pytest.raises(ValueError, match=r"contains NaN in 1 rows, columns \[1\]"):
+        clone(model).fit(X.to_numpy(), y).predict([[0.0, np.nan]])
     stated = clone(model).set_params(columns={"a": "number"}).fit(X, y)
     assert np.isfinite(stated.predict_proba(X.assign(a=np.nan))).all()
+
+
+@pytest.mark.parametrize("model", QUICK, ids=lambda model: type(model).__name__)
+def test_later_gaps_in_numbers_are_the_median(model: Any, tmp_path: Path) -> None:
+    """Columns that had none when they were learnt from, as in a fold of a cross-validation."""
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(21, 2)), columns=["a", "b"])
+    X["c"] = np.arange(21) % 3 == 0
+    y = np.arange(21) % 2
+    weight = np.where(np.arange(21) == 0, 0.0, 1.0)
+    fitted = clone(model).fit(X, y, sample_weight=weight)
+    gaps = X.astype(object)
+    gaps.iloc[3, 0], gaps.iloc[5, 1], gaps.iloc[5, 2] = None, np.nan, pd.NA
+    filled = X.astype(float)
+    filled.iloc[3, 0], filled.iloc[5, 1], filled.iloc[5, 2] = X["a"][1:].median(), X["b"][1:].median(), 0.0
+    fitted.save(tmp_path / "m.safetensors")
+    loaded = type(model).load(tmp_path / "m.safetensors")
+    for one in (fitted, loaded):
+        with pytest.warns(UserWarning, match="gaps in 2 of 21 rows, columns a, b, c, which had none"):
+            found = one.predict_proba(gaps)
+        np.testing.assert_array_equal(found, fitted.predict_proba(filled))
+    assert "gaps" not in str(fitted.predict_proba(X))
+    with pytest.raises(ValueError, match="feature names"):
+        fitted.predict(X.assign(a=np.nan)[["b", "a", "c"]])
+    wrong = gaps.copy()
+    wrong.iloc[4, 0] = "dear"
+    with pytest.raises(ValueError, match="'a': 'dear' in row 4"):
+        fitted.predict(wrong)
+    with pytest.warns(UserWarning, match="gaps in 2 of 21 rows"):
+        loaded.partial_fit(gaps, y)
+    assert np.isfinite(loaded.predict_proba(X)).all()
+
+
+def test_malformed_medians_are_refused(tmp_path: Path) -> None:
+    X = pd.DataFrame({"a": [1.0, 2.0], "b": [2.0, 1.0]})
+    GPClassifier("rbf", "softmax", objective=None).fit(X, [0, 1]).save(tmp_path / "m.safetensors")
+    artifact = load_artifact(tmp_path / "m.safetensors", "gp_classifier")
+    for medians in ([1.5], [1.5, None], [1.5, True], "1.5", {"a": 1.5, "b": 1.5}):
+        save_artifact(
+            tmp_path / "n.safetensors", "gp_classifier", artifact.header | {"medians": medians}, artifact.arrays
+        )
+        with pytest.raises(ArtifactError, match="save the model again"):
+            GPClassifier.load(tmp_path / "n.safetensors")
 
 
 def test_sparse_columns_of_frames_are_as_dense_ones() -> None:

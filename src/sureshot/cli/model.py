@@ -70,7 +70,17 @@ def read_for_model(
     kinds: dict[str, str] = getattr(model, "columns_", {})
     options = {"as_text": [name for name, kind in kinds.items() if kind in AS_TEXT]} if kinds else {}
     mixed = mixed or bool(kinds)
-    table = how.load(path, target, ignore, features=features, text_labels=text_labels, mixed=mixed, **options)
+    gaps = model._fitted.reader.fills_gaps
+    table = how.load(
+        path,
+        target,
+        ignore,
+        features=features,
+        text_labels=text_labels,
+        mixed=mixed,
+        allow_missing=gaps,
+        **options,
+    )
     for name in found:
         note(f"{path}: left out the column {name} (it holds the model's classes)")
     if with_labels and table.y is None:

@@ -361,7 +361,7 @@ def _features(
         counts = Counter({name: int(np.isnan(values[:, i]).sum()) for i, name in enumerate(numbers)})
         holes = [f"{name} ({count})" for name, count in counts.items() if count]
         raise DataError(
-            f"{path}: missing cells in {_columns(holes)}; fill them in, or learn from rows that have such gaps, too"
+            f"{path}: missing cells in {_columns(holes)}; fill them in, or fit on a table, whose gaps are medians"
         )
     infinite = [name for i, name in enumerate(numbers) if np.isinf(values[:, i]).any()]
     if infinite:

@@ -108,7 +108,8 @@ class GPClassifier(IncrementalClassifier):
     columns : "auto" or dict, default="auto"
         Kinds of a DataFrame's columns by name: "number", "category", "date", "text", "ignore"; "auto" finds out those
         that are not named. What each kind becomes, gaps and all, is learnt by the first `fit` and kept by updates; see
-        docs/mixed-tables.md. DataFrames of numbers without gaps, and arrays, are taken as they are.
+        docs/mixed-tables.md. DataFrames of numbers without gaps, and arrays, are taken as they are; later gaps in such
+        a DataFrame are its medians, with a warning.
     verbose : bool, default=False
         Whether long fits say on standard error, every ten seconds, how far they are and how long they may still take.
 

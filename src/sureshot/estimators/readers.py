@@ -7,6 +7,7 @@ kernel matrix their positions in it (`precomputed`). What that takes is learnt f
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,9 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 
+from sureshot.data.checks import listed
+from sureshot.estimators.cells import as_numbers
+from sureshot.estimators.column_kinds import median_of
 from sureshot.estimators.mixed_columns import ColumnEncoder, check_kinds, has_mixed_columns
 from sureshot.estimators.sparse_rows import ADVICE, SpannedRows, checked_sparse
 from sureshot.estimators.validation import Columns, check_inputs, check_targets, check_weights, validated
@@ -31,6 +35,11 @@ class Reader(ABC):
     def has_columns(self) -> bool:
         """Whether rows are kept in columns that mean something one by one."""
         return True
+
+    @property
+    def fills_gaps(self) -> bool:
+        """Whether later rows may have gaps."""
+        return False
 
     def as_learnt(self, kept: np.ndarray) -> np.ndarray:
         """Rows as they are kept, in the form in which they would be learnt."""
@@ -54,6 +63,7 @@ class TableReader(Reader):
     """Numeric columns as they are; those of a DataFrame that has others, or gaps, as numbers; sparse rows as dense."""
 
     encoder: ColumnEncoder | None = None  # None: numbers only
+    medians: tuple[float, ...] | None = None  # of a DataFrame's numbers without gaps: what later gaps are
     kinds: Mapping[Any, str] = field(default_factory=dict)  # of columns, as stated
     kernel: str | None = None  # "linear", "cosine" or "auto": by which sparse rows may be compared; None: by none
     spanned: SpannedRows | None = None  # of sparse rows
@@ -72,12 +82,19 @@ class TableReader(Reader):
             if self.kinds:
                 raise ValueError(f"columns states kinds of a DataFrame's columns, but X is a {type(X).__name__}.")
             return self
-        if not (self.kinds or has_mixed_columns(X)):
-            return self
+        mixed = bool(self.kinds) or has_mixed_columns(X)
         if not len(X):
+            if not mixed:
+                return self
             raise ValueError(f"Found array with 0 sample(s) (shape={X.shape}) while a minimum of 1 is required.")
         weight = check_weights(sample_weight, X)
-        return replace(self, encoder=ColumnEncoder.learnt(X[weight > 0], self.kinds, weight[weight > 0]))
+        rows, weight = X[weight > 0], weight[weight > 0]
+        if mixed:
+            return replace(self, encoder=ColumnEncoder.learnt(rows, self.kinds, weight))
+        if any(pd.api.types.is_complex_dtype(dtype) for dtype in rows.dtypes):
+            return self  # which `check` refuses
+        values = rows.to_numpy(dtype=np.float64)
+        return replace(self, medians=tuple(median_of(column, weight) for column in values.T))
 
     def _taught_sparse(self, X: Any, sample_weight: Any) -> Reader:
         if self.kernel is None:
@@ -96,7 +113,7 @@ class TableReader(Reader):
             checked, found = checked_sparse(name, X, columns)
             return self.spanned(checked), found
         if self.encoder is None:
-            return check_inputs(name, X, columns)
+            return check_inputs(name, X if columns is None else self._without_gaps(X, columns), columns)
         if not isinstance(X, pd.DataFrame):
             raise ValueError(
                 f"X must be a DataFrame, as this {name} was fitted on one whose columns are not all numbers without "
@@ -107,8 +124,32 @@ class TableReader(Reader):
             raise ValueError(f"Found array with 0 sample(s) while a minimum of 1 is required by {name}.")
         return self.encoder(X), found
 
+    def _without_gaps(self, X: Any, columns: Columns) -> Any:
+        """A DataFrame of the learnt columns with medians in place of gaps, and a warning; anything else as it is."""
+        known = None if columns.names is None else columns.names.tolist()
+        if self.medians is None or not isinstance(X, pd.DataFrame) or known not in (None, X.columns.tolist()):
+            return X
+        gaps = X.isna().to_numpy()
+        if not gaps.any() or X.shape[1] != len(self.medians):
+            return X
+        filled, places = X.copy(deep=False), np.flatnonzero(gaps.any(axis=0))
+        for place in places.tolist():
+            values = as_numbers(X.iloc[:, place])
+            filled.isetitem(place, np.where(gaps[:, place], self.medians[place], values))
+        warnings.warn(
+            f"gaps in {int(gaps.any(axis=1).sum())} of {len(X)} rows, columns {listed(X.columns[places].tolist())}, "
+            "which had none when they were learnt from, are taken for the median of the labelled rows",
+            stacklevel=2,
+        )
+        return filled
+
     def keep(self, checked: np.ndarray, fitting: bool) -> np.ndarray:
         return self.as_learnt(checked) if fitting else checked
+
+    @property
+    def fills_gaps(self) -> bool:
+        """See `Reader.fills_gaps`: of columns with names, which are learnt from as a DataFrame."""
+        return self.encoder is not None or self.medians is not None
 
     @property
     def has_columns(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -33,6 +34,7 @@ def header_of(fitted: Fitted) -> dict[str, Any]:
     """Header entries of what any estimator has learnt."""
     names = fitted.columns.names
     encoder = fitted.reader.encoder
+    medians = fitted.reader.medians if isinstance(fitted.reader, TableReader) else None
     return {
         "classes": encode_labels(fitted.classes),
         "n_features_in": int(fitted.columns.n_features),
@@ -40,6 +42,7 @@ def header_of(fitted: Fitted) -> dict[str, Any]:
         "temperature": fitted.temperature,
         "calibrated": fitted.calibrated,
         "encoder": None if encoder is None else encoder.to_json(),
+        "medians": None if medians is None else list(medians),
         "spanned": _spanned_header(fitted.reader),
     }
 
@@ -136,7 +139,20 @@ def read_table_reader(artifact: Artifact) -> tuple[TableReader, int]:
     spanned = _read_spanned(artifact, n_features)
     if spanned is not None:
         return TableReader(kinds=kinds, spanned=spanned), spanned.width
-    return TableReader(encoder, kinds), n_features if encoder is None else len(encoder.names)
+    return TableReader(encoder, _read_medians(artifact, n_features), kinds), (
+        n_features if encoder is None else len(encoder.names)
+    )
+
+
+def _read_medians(artifact: Artifact, n_features: int) -> tuple[float, ...] | None:
+    """What later gaps are; older files have none."""
+    stored = artifact.header.get("medians")
+    if stored is None:
+        return None
+    numbers = isinstance(stored, list) and all(type(value) in (int, float) and math.isfinite(value) for value in stored)
+    if not numbers or len(stored) != n_features:
+        raise ArtifactError(f"{artifact.path}: malformed medians of columns; save the model again.")
+    return tuple(map(float, stored))
 
 
 def reader_of_rows(artifact: Artifact, rows: LabelledRows) -> TableReader:

@@ -318,8 +318,8 @@ def _check_finite(x: np.ndarray, original: Any) -> None:
         framed = isinstance(original, pd.DataFrame)
         names = [str(original.columns[int(j)]) if framed else str(j) for j in columns]
         advice = (
-            "impute them in a pipeline, for example make_pipeline(SimpleImputer(), estimator), or fit on a DataFrame "
-            + (f"whose kinds are stated (columns={{'{names[0]}': 'number'}})" if framed else "that has such gaps")
+            "impute them in a pipeline, for example make_pipeline(SimpleImputer(), estimator), or fit on a DataFrame"
+            + (f" whose kinds are stated (columns={{'{names[0]}': 'number'}})" if framed else ", which may have gaps")
             if problem == "NaN"
             else "clip or drop those values"
         )
