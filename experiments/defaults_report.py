@@ -155,7 +155,7 @@ def verdicts_of(frame: pd.DataFrame) -> tuple[Verdict, ...]:
             measured = f"{OURS} {row[OURS]:.3f}, CatBoost {row['CatBoost']:.3f}"
             claim = f"ahead of CatBoost in mean {column} (all rows)"
             found.append(Verdict(claim, target, measured, bool(row[OURS] < row["CatBoost"])))
-    if "wrong labels" in nll.index:
+    if peers and "wrong labels" in nll.index:
         row = nll.loc["wrong labels"]
         best = min(peers, key=lambda name: row[name])
         measured = f"{OURS} {row[OURS]:.3f}, {best} {row[best]:.3f}"
