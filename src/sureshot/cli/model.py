@@ -70,7 +70,6 @@ def read_for_model(
     kinds: dict[str, str] = getattr(model, "columns_", {})
     options = {"as_text": [name for name, kind in kinds.items() if kind in AS_TEXT]} if kinds else {}
     mixed = mixed or bool(kinds)
-    gaps = model._fitted.reader.fills_gaps
     table = how.load(
         path,
         target,
@@ -78,7 +77,7 @@ def read_for_model(
         features=features,
         text_labels=text_labels,
         mixed=mixed,
-        allow_missing=gaps,
+        allow_missing=mixed or model._fitted.reader.fills_gaps,
         **options,
     )
     for name in found:
