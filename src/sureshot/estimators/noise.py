@@ -31,7 +31,7 @@ def with_noise_of_features(
     support: Support,
     features: Tensor,  # (N, R), under the plan's kernel
 ) -> tuple[Plan, float]:
-    """The plan with the level by which left-out rows are predicted best, and by how much its output scale has grown.
+    """The plan with the level by which left-out rows are predicted best, and what its output scale is multiplied by.
 
     The output scale is the one that suits the level best, by the evidence.
     """

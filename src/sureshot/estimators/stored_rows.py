@@ -139,9 +139,8 @@ def read_table_reader(artifact: Artifact) -> tuple[TableReader, int]:
     spanned = _read_spanned(artifact, n_features)
     if spanned is not None:
         return TableReader(kinds=kinds, spanned=spanned), spanned.width
-    return TableReader(encoder, _read_medians(artifact, n_features), kinds), (
-        n_features if encoder is None else len(encoder.names)
-    )
+    reader = TableReader(encoder=encoder, medians=_read_medians(artifact, n_features), kinds=kinds)
+    return reader, n_features if encoder is None else len(encoder.names)
 
 
 def _read_medians(artifact: Artifact, n_features: int) -> tuple[float, ...] | None:
