@@ -12,8 +12,19 @@ from scipy.optimize import differential_evolution
 from sklearn.datasets import load_digits
 
 from sureshot import GPClassifier
+from sureshot.estimators.family_search import Search
+from sureshot.estimators.options import named_family
+from sureshot.estimators.preprocessing import fit_scaling
 from sureshot.estimators.support import Support
-from sureshot.estimators.temperature import RIGHT_LABELS, TEMPERATURE_SPREAD, fit_average, with_noise
+from sureshot.estimators.temperature import (
+    RIGHT_LABELS,
+    TEMPERATURE_SPREAD,
+    fit_average,
+    log_probability,
+    smoothed_score,
+    with_noise,
+)
+from sureshot.estimators.validation import LabelledRows
 
 X, Y = (part[np.random.default_rng(1).permutation(1797)] for part in load_digits(return_X_y=True))
 WRONG = 0.2
@@ -128,6 +139,36 @@ def test_an_update_counts_again(noisy: GPClassifier, tmp_path: Path) -> None:
 
 def test_one_setting_has_a_temperature_only() -> None:
     assert GPClassifier(ensemble=False).fit(X[:100], spoilt(Y[:100], WRONG, 0)).label_noise_ == 0
+
+
+UNIT = X / np.linalg.norm(X, axis=1, keepdims=True)  # rows that only their direction tells apart, as embeddings
+
+
+def test_embeddings_are_averaged_where_labels_look_wrong() -> None:
+    """With them one setting bends after wrong labels."""
+    model = GPClassifier().fit(UNIT[:300], spoilt(Y[:300], WRONG, 0))
+    assert len(model.members_) > 1
+    assert model.label_noise_ == pytest.approx(WRONG / 0.9, abs=0.05)
+    assert model.score(UNIT[400:1200], Y[400:1200]) > 0.93
+    one = GPClassifier(ensemble=False).fit(UNIT[:300], spoilt(Y[:300], WRONG, 0))
+    scores = [-np.log(m.predict_proba(UNIT[400:1200])[np.arange(800), Y[400:1200]]).mean() for m in (model, one)]
+    assert scores[0] < scores[1] - 0.1
+
+
+@pytest.mark.parametrize("rows", [50, 300])
+def test_embeddings_have_one_setting_where_labels_look_right(rows: int) -> None:
+    model = GPClassifier().fit(UNIT[:rows], Y[:rows])
+    assert (len(model.members_), model.label_noise_) == (1, 0)
+
+
+def test_regressed_is_what_the_candidate_was_scored_by() -> None:
+    labels = spoilt(Y[:80], WRONG, 0)
+    rows = LabelledRows(UNIT[:80], labels, np.ones(80), np.ones(80))
+    support = Support.of(rows, 10, fit_scaling(rows.x, rows.weight, "auto"), torch.device("cpu"))
+    search = Search(support, 0, named_family("unit_rbf", support), ("plug_in",), "leave_one_out")
+    p = search.regressed()
+    torch.testing.assert_close(p.sum(0), torch.ones(80, dtype=torch.float64))
+    torch.testing.assert_close(smoothed_score(log_probability(p), support), search.best_regression().pointwise)
 
 
 def test_left_out_rows_are_told_as_new_ones(noisy: GPClassifier) -> None:

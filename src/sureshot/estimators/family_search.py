@@ -21,7 +21,7 @@ from sureshot.estimators.ranks import Ranks
 from sureshot.estimators.relevance import Relevance
 from sureshot.estimators.support import Support
 from sureshot.estimators.temperature import fit_rule, log_probability, plug_in_temperatures, smoothed_score
-from sureshot.inference.label_regression import leave_one_out_path
+from sureshot.inference.label_regression import LabelRegressionPath, leave_one_out_path
 from sureshot.kernels import Expression, evaluate
 from sureshot.likelihoods.base import PredictiveRule
 
@@ -124,6 +124,13 @@ class Search:
         """Where label regression predicts best."""
         return max(self.label_regression(Model("gaussian", "exact")), key=lambda candidate: candidate.objective)
 
+    def regressed(self) -> Tensor:
+        """Class probabilities (C, N) of rows that are left out by the best label regression."""
+        best = self.best_regression()
+        paths = self._paths(best.lengthscale, self.support.x.new_tensor([best.model.noise / best.output_scale]))
+        latent = self._by_rows([path.latent for path in paths])[0]
+        return best.model.predictive_likelihood().plug_in(latent / best.temperature)[: self.support.n_classes]
+
     def label_regression(self, model: Model) -> list[Candidate]:
         """The best noise level at each length-scale on the way uphill from the natural one, by the plug-in rule.
 
@@ -222,10 +229,7 @@ class Search:
     def _regress(self, model: Model, lengthscale: float, rule: PredictiveRule = "plug_in") -> Candidate:
         support = self.support
         ratios = support.x.new_tensor(NOISE_RATIOS)
-        paths = [
-            leave_one_out_path(*decomposition, support.y, support.n_classes, support.weight, ratios, support.left_out)
-            for decomposition in self._decomposition(lengthscale)
-        ]
+        paths = self._paths(lengthscale, ratios)
         latent = self._by_rows([path.latent for path in paths])
         likelihood = model.predictive_likelihood()
         if rule == "plug_in":
@@ -249,6 +253,14 @@ class Search:
             pointwise[best],
             float(values[best]),
         )
+
+    def _paths(self, lengthscale: float, ratios: Tensor) -> list[LabelRegressionPath]:
+        """Of label regression, for every view of the rows."""
+        support = self.support
+        return [
+            leave_one_out_path(*decomposition, support.y, support.n_classes, support.weight, ratios, support.left_out)
+            for decomposition in self._decomposition(lengthscale)
+        ]
 
     def _by_rows(self, parts: Sequence[Tensor]) -> Tensor:
         """What each view says of all rows (..., N), of every row by its own view."""

@@ -53,7 +53,7 @@ def choose_plans(
     angles = options.compares_angles(settings.kernel, support.x)
     rules = options.rules_for(settings.predictive, models[0], angles)
     embeddings = angles and settings.kernel == "auto"
-    averages = settings.averages and not embeddings and int((support.usable > 0).sum()) >= FEWEST_TO_AVERAGE
+    averages = settings.averages and int((support.usable > 0).sum()) >= FEWEST_TO_AVERAGE
     free = settings.standardize == "auto" and bool((scaling.scale != 1).any())
     families = options.families_for(
         settings.kernel,

@@ -14,11 +14,14 @@ from torch import Tensor
 from sureshot.estimators.conditioning import Model
 from sureshot.estimators.family_search import Candidate, Search
 from sureshot.estimators.relevance import can_be_learnt, is_gain, learn_relevance
+from sureshot.estimators.temperature import fit_average, log_probability, plug_in_temperatures
+from sureshot.likelihoods.softmax import Softmax
 from sureshot.progress import tracked
 
 MARGIN = 2.0  # standard errors by which a candidate must beat the default
 BENT_MARGIN = 3.5  # by which a kernel that bends must beat one that is linear in embeddings: it is one of many
 MIN_COMPARISONS = 50  # left-out rows below which a standard error is not trusted and the default is kept
+RANDOM_SHARE, RANDOM_GAIN = 0.01, 3.0  # of labels that look random, and what knowing it is worth in nats, at least
 HOPELESS = 3.0  # by which the best family must beat another for it not to be climbed
 NEAREST_LENGTHSCALES = 3  # common ones that are tried where columns have their own
 
@@ -71,6 +74,20 @@ def linear_or_bent(searches: list[Search]) -> list[Search]:
     best = max(searches, key=lambda search: search.best_regression().objective)
     found = best.best_regression(), first.best_regression()
     return [first, best] if beats(*found, first.support.usable, BENT_MARGIN) else [first]
+
+
+def labels_look_random(searches: list[Search]) -> bool:
+    """Whether some labels have nothing to do with their rows, by what the best label regression says of left-out ones.
+
+    Measured on CLINC150, 3 to 150 classes of intents or of groups of them: of 56 sets as they are it finds one, which
+    an average suits, too; with 2 % of labels wrong 9 of 14, with 5 % or 20 % 22 of 28, the others of few rows a class
+    or in all.
+    """
+    best, support = max(searches, key=lambda search: search.best_regression().objective), searches[0].support
+    p = best.regressed()
+    _, share, scores = fit_average(p, support)
+    _, plain = plug_in_temperatures(Softmax(), log_probability(p)[None], support, 1.0)
+    return share >= RANDOM_SHARE and float(support.usable @ (scores - plain[0])) > RANDOM_GAIN
 
 
 def preferred(found: list[list[Candidate]], usable: Tensor) -> list[Candidate]:

@@ -35,7 +35,15 @@ from torch import Tensor
 from sureshot.estimators.conditioning import Model
 from sureshot.estimators.family_search import Candidate, Family, Search, scaled
 from sureshot.estimators.ranks import Ranks
-from sureshot.estimators.screening import choose, linear_or_bent, preferred, promising, screened, with_relevance
+from sureshot.estimators.screening import (
+    choose,
+    labels_look_random,
+    linear_or_bent,
+    preferred,
+    promising,
+    screened,
+    with_relevance,
+)
 from sureshot.estimators.stacking import (
     MANY_ROWS,
     cross_fitted,
@@ -78,12 +86,12 @@ def tune(
     n_jobs: int | None = None,  # families searched at once
     average: bool = False,
     relevance: bool = False,  # whether columns may have length-scales of their own
-    embeddings: bool = False,  # whether the families compare these, the first linear in them: then one is chosen
+    embeddings: bool = False,  # whether the families compare these, the first linear in them
 ) -> tuple[Setting, ...]:
     """The best setting for a support, or several to be averaged, the heaviest first.
 
-    An average needs rows that can be left out and more than one family. Embeddings are not averaged: label regression
-    beside the softmax was measured to make their probabilities and outlier scores worse.
+    An average needs rows that can be left out and more than one family. Embeddings are averaged only where labels look
+    wrong: elsewhere label regression beside the softmax was measured to make their outlier scores worse.
     """
     subset = tuning_subset(support, rng)
     usable = subset.usable
@@ -92,6 +100,7 @@ def tune(
     searches = [Search(subset, k, family, rules, objective) for k, family in enumerate(families)]
     with stage(0.0, SCREENED):
         if embeddings:
+            average = average and labels_look_random(searches)
             climbing = searches[:1] if objective == "evidence" else linear_or_bent(searches)
         else:
             climbing = screened(searches, MAX_CLIMBS_OF_AVERAGE if average else MAX_CLIMBS, n_jobs, varied)
@@ -106,7 +115,7 @@ def tune(
     found = at_once(delayed(search.candidates)(models) for search in climbing)
     with stage(SCREENED, 1.0):
         of_searches = list(tracked(found, "comparing settings", len(climbing)))
-    if embeddings:
+    if embeddings and not average:
         of_searches = [preferred(of_searches, usable)]
     candidates = list(itertools.chain.from_iterable(of_searches))
     if average:
