@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from sureshot.cli.console import output_console
 from sureshot.cli.text_tables import text_tables
 
 COLUMNS = ("method", "accuracy", "NLL", "unknown AUROC")
@@ -61,3 +62,14 @@ def test_every_column_is_shown_once_beside_the_first(rows: list[list[object]], w
     shown = [[column.header for column in table.columns] for table in text_tables(("a", "b", "c"), rows, width)]
     assert all(part[0] == "a" for part in shown)
     assert [name for part in shown for name in part[1:]] == ["b", "c"]
+
+
+@pytest.mark.parametrize(("stated", "width"), [("70", 70), (None, 160)])
+def test_what_is_redirected_is_as_wide_as_is_stated(
+    monkeypatch: pytest.MonkeyPatch, stated: str | None, width: int
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if stated is not None:
+        monkeypatch.setenv("COLUMNS", stated)
+    monkeypatch.setattr("sys.stdout", StringIO())
+    assert output_console().width == width

@@ -183,8 +183,8 @@ def print_text(text: str) -> None:
 
 
 def output_console() -> Console:
-    """Standard output for people; wide when it is not a terminal, so that a redirected table is not cut."""
-    width = None if sys.stdout.isatty() else 160
+    """Standard output for people; wide where nothing says how wide, so that a redirected table is not cut."""
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 160
     return Console(file=sys.stdout, width=width, markup=False, emoji=False, highlight=False)
 
 
