@@ -22,8 +22,11 @@ QUICK = ("--kernel", "rbf", "--likelihood", "softmax", "--objective", "none")
 
 @pytest.fixture(scope="session")
 def run() -> Run:
-    """``run("fit", path, ...)``: the result, whose exception can only be the orderly exit."""
-    runner = CliRunner()
+    """``run("fit", path, ...)``: the result, whose exception can only be the orderly exit.
+
+    As wide as a file is, whatever the width of the terminal that the tests run in.
+    """
+    runner = CliRunner(env={"COLUMNS": None})
 
     def run_command(*arguments: object) -> Any:
         result = runner.invoke(app, [str(argument) for argument in arguments])
