@@ -1,4 +1,4 @@
-"""Time of a row more beside a refit of all rows with settings kept, in the same run; the ratio is in ``extra_info``.
+"""Time of a row more beside a refit of all rows, in the same run; the ratio is in ``extra_info``.
 
 Run with ``python -m pytest benchmarks/test_updates.py``. Processor time of one thread.
 """
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.datasets import make_classification
 
 from sureshot import GPClassifier
 
@@ -40,3 +41,27 @@ def test_a_row_more_beside_a_refit(benchmark: Any, one_thread: None, n_classes: 
     benchmark.extra_info["peer"] = "fit with the kernel given"
     if benchmark.stats is not None:
         benchmark.extra_info["share of its time"] = benchmark.stats.stats.min / (time.process_time() - started)
+
+
+@pytest.mark.benchmark(timer=time.process_time)
+@pytest.mark.parametrize("likelihood", ["gaussian", "softmax", "logistic"])
+def test_a_row_more_of_many_beside_the_fit(benchmark: Any, one_thread: None, likelihood: str) -> None:
+    """15,000 rows of ten columns by 1000 inducing inputs, and the prediction behind the update."""
+    n = 15_000
+    x, y = make_classification(
+        n + 10, 10, n_informative=6, n_classes=2 if likelihood == "logistic" else 3, random_state=0
+    )
+    model = GPClassifier("matern32", likelihood)
+    started = time.process_time()
+    model.fit(x[:n], y[:n])
+    benchmark.extra_info["peer"] = "fit"
+    fitting = time.process_time() - started
+    rows = iter(range(n, n + 10))
+
+    def another() -> np.ndarray:
+        row = next(rows)
+        return model.partial_fit(x[row : row + 1], y[row : row + 1]).predict_proba(x[:1])
+
+    benchmark.pedantic(another, rounds=3, warmup_rounds=1)
+    if benchmark.stats is not None:
+        benchmark.extra_info["share of its time"] = benchmark.stats.stats.min / fitting

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 
 from sureshot import GPClassifier
+from sureshot.estimators.conditioning import condition
+from sureshot.estimators.dual import features_of
+from sureshot.estimators.support import Support
+from sureshot.estimators.weight_space import roots_of, training_features
 
 X, Y = load_iris(return_X_y=True)
 ORDER = np.random.default_rng(0).permutation(len(Y))
@@ -83,3 +89,86 @@ def test_what_was_put_off_is_done_before_anything_is_said_or_stored() -> None:
     assert np.isfinite([model.log_evidence_, model.leave_one_out_score_]).all()
     calibrated = model.calibrate(X, Y).temperature_
     assert model.partial_fit(X[:1], Y[:1]).temperature_ == calibrated
+
+
+def table(n: int, n_classes: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of two columns whose classes overlap."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % n_classes
+    return rng.normal(size=(n, 2)) + 1.5 * np.column_stack([np.cos(2.1 * y), np.sin(2.1 * y)]), y
+
+
+FEW: dict[str, dict[str, Any]] = {
+    "softmax": {"likelihood": "softmax"},
+    "regression": {"likelihood": "gaussian"},
+    "logistic": {"likelihood": "logistic"},
+    "exact": {"likelihood": "softmax", "approximation": "exact"},
+    "average": {"kernel": "auto", "approximation": "auto"},
+}
+
+
+@pytest.mark.parametrize("case", FEW)
+def test_few_rows_leave_inputs_and_temperatures_and_make_the_posterior_of_all(case: str) -> None:
+    x, y = table(320, 2 if case == "logistic" else 3)
+    arguments = {"kernel": "rbf", "approximation": "inducing", "n_inducing": 30, **FEW[case]}
+    model = GPClassifier(**arguments).fit(x[:300], y[:300])
+    known = model._fitted
+    model.partial_fit(x[300:302], y[300:302]).partial_fit(x[302:303], y[302:303])
+    kept, before = model._fitted, model.predict_proba(x)
+    assert (kept.changes, kept.temperature) == (3, known.temperature)
+    for mine, other in zip(kept.members, known.members, strict=True):
+        assert mine.plan.temperature == other.plan.temperature
+        rows = Support.of(kept.rows, len(kept.classes), mine.plan.scaling, torch.device("cpu"))
+        if arguments["approximation"] == "inducing":
+            assert mine.feature_map is other.feature_map
+        features = training_features(mine.feature_map, rows.x, roots_of(mine.feature_map))
+        anew = condition(mine.plan.model, features, rows.y, len(kept.classes), rows.weight, exact=True).posterior
+        np.testing.assert_allclose(features_of(mine.posterior), features, atol=1e-9)
+        found, expected = (part.query(features, features.square().sum(-1)) for part in (mine.posterior, anew))
+        for which in (0, 1):
+            np.testing.assert_allclose(found[which], expected[which], atol=1e-6)
+    assert np.isfinite([model.log_evidence_, model.leave_one_out_score_, model.leave_one_out_nll_]).all()
+    np.testing.assert_array_equal(model.predict_proba(x), before)
+    copied = pickle.loads(pickle.dumps(model))
+    assert (copied._fitted.rest, copied._fitted.changes) == (None, 3)
+    np.testing.assert_array_equal(copied.predict_proba(x), before)
+    model.partial_fit(x[303:304], y[303:304])  # the fourth of 304
+    assert model._fitted.changes == 0
+
+
+def test_few_rows_of_a_file_count_with_those_before(tmp_path: Path) -> None:
+    x, y = table(320)
+    model = GPClassifier("rbf", "softmax", approximation="inducing", n_inducing=30).fit(x[:300], y[:300])
+    model.partial_fit(x[300:302], y[300:302]).save(tmp_path / "model.safetensors")
+    loaded = GPClassifier.load(tmp_path / "model.safetensors")
+    assert loaded._fitted.changes == 2
+    for either in (model, loaded):
+        either.partial_fit(x[302:303], y[302:303])
+    assert loaded._fitted.changes == 3
+    np.testing.assert_allclose(loaded.predict_proba(x), model.predict_proba(x), atol=1e-9)
+    np.testing.assert_allclose(loaded.predict_latent(x).variance, model.predict_latent(x).variance, atol=1e-9)
+
+
+def test_corrections_and_calibration_of_few_rows() -> None:
+    x, y = table(400)
+    model = GPClassifier("rbf", "softmax", approximation="inducing", n_inducing=30)
+    model.fit(x, y, row_id=np.arange(400))
+    model.partial_fit(x[:1], (y[:1] + 1) % 3, row_id=[0])
+    assert model._fitted.changes == 2  # one labelled row went, another came
+    model.forget(rows=[7])
+    assert model._fitted.changes == 3
+    score = model.leave_one_out_score_
+    calibrated = model.calibrate(x[:20], y[:20]).temperature_
+    assert model.partial_fit(x[:1], y[:1], row_id=[0]).temperature_ == calibrated
+    assert np.isfinite(score)
+
+
+def test_a_class_that_comes_is_no_small_change() -> None:
+    x, y = table(400)
+    model = GPClassifier("rbf", "softmax", approximation="inducing", n_inducing=30).fit(x, y)
+    model.partial_fit(x[:1] + 3, [3])
+    assert model._fitted.changes == 0
+    announced = GPClassifier("rbf", "softmax", approximation="inducing", n_inducing=30).fit(x, y)
+    announced.partial_fit(x[:1], y[:1], classes=[9])
+    announced.partial_fit(x[:1] + 3, [9])  # its first row
+    assert announced._fitted.changes == 0

@@ -18,9 +18,9 @@ def test_the_gradient_vanishes(n: int, rank: int, n_classes: int, temperature: f
     y = torch.arange(n) % n_classes
     weight = 0.5 + torch.rand(n, generator=generator, dtype=torch.float64)
     without = fit_softmax_laplace(features[1:], y[1:], n_classes, weight[1:], temperature)
-    found = newton_mode(features, y, weight, temperature, without.posterior.weights[0].mT)
+    found = newton_mode(features, y, weight, temperature, without.posterior.weights[0])
     assert found is not None
-    w = found[0]
+    w = found[0].mT
     p = torch.softmax(features @ w / temperature, 1)
     one_hot = torch.nn.functional.one_hot(y, n_classes)
     gradient = features.mT @ ((p - one_hot) * (weight / temperature)[:, None]) + w
@@ -36,6 +36,6 @@ def test_a_start_that_leads_nowhere_is_given_up() -> None:
     features = torch.eye(4, dtype=torch.float64)
     y, weight = torch.arange(4) % 2, torch.ones(4, dtype=torch.float64)
     nowhere = torch.full((2, 4), torch.nan, dtype=torch.float64)
-    assert newton_mode(features, y, weight, 1.0, nowhere.mT) is None
+    assert newton_mode(features, y, weight, 1.0, nowhere) is None
     found = fit_softmax_laplace(features, y, 2, weight, near=nowhere, exact=True)
     assert bool(found.posterior.weights.isfinite().all())

@@ -62,7 +62,7 @@ class Answers(ClassifierMixin, BaseEstimator):
     classes_ = FittedAttribute("classes")
     class_prior_ = FittedAttribute("prior")
     temperature_ = FittedAttribute("settled.temperature")
-    log_evidence_ = FittedAttribute("settled.log_evidence")
+    log_evidence_ = FittedAttribute("complete.log_evidence")
     has_rows_ = FittedAttribute("has_rows")  # whether the labelled rows are there, which a compact file leaves out
     n_features_in_ = FittedAttribute("columns.n_features")
     feature_names_in_ = FittedAttribute("columns.names")

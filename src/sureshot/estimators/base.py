@@ -166,7 +166,7 @@ class IncrementalClassifier(Answers):
         log-normal around 1, within a factor of seven or so: what counts little beside a hundred rows, and keeps five
         that are named right from making all others certain.
         """
-        fitted = self._current().uncalibrated
+        fitted = self._current().complete.uncalibrated
         blocks = self._blocks(fitted, self._kept(fitted, X))
         codes = class_numbers(fitted.classes, check_targets(y, sum(map(len, blocks))))
         temperature = calibrated_temperature(fitted, blocks, codes)
@@ -202,7 +202,7 @@ class IncrementalClassifier(Answers):
         `partial_fit`, `forget` and `outlier_score`. Exact models of kernels without explicit features predict by the
         rows as their kernel sees them, which stay. Of `GPClassifier` only: the others predict from labelled rows.
         """
-        fitted, write = self._current(), self._format.write
+        fitted, write = self._current().complete, self._format.write
         if compact:
             if self._format.write_compact is None:
                 raise ArtifactError(
@@ -218,7 +218,10 @@ class IncrementalClassifier(Answers):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a model that `save` wrote; predictions are equal to the last bit, of compact files to rounding."""
+        """Read a model that `save` wrote; predictions are equal to the last bit, of compact files to rounding.
+
+        So are variances of a model by inducing inputs that few rows were added to.
+        """
         return cls.of_artifact(load_artifact(path, cls._format.kind))
 
     @classmethod
@@ -254,7 +257,7 @@ class IncrementalClassifier(Answers):
     def __getstate__(self) -> Any:
         """What is pickled and copied: what an update has put off is done first."""
         state = super().__getstate__()
-        return state | {"_fitted": self._fitted.settled} if "_fitted" in state else state
+        return state | {"_fitted": self._fitted.complete} if "_fitted" in state else state
 
 
 def _as_they_came(data: LabelledData, codes: np.ndarray, names: np.ndarray | None) -> RowsAsTheyCame:

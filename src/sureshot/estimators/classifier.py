@@ -23,6 +23,7 @@ from sklearn.utils import Tags
 
 from sureshot.estimators.arguments import ByLabel, Labels, RandomState, Rows, Weights
 from sureshot.estimators.base import IncrementalClassifier
+from sureshot.estimators.few_changes import changes_kept
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.fitted_attribute import FittedAttribute
 from sureshot.estimators.gp_fitted import GPFitted
@@ -214,10 +215,10 @@ class GPClassifier(IncrementalClassifier):
     inference_ = FittedAttribute("heaviest.plan.model.inference")
     predictive_ = FittedAttribute("heaviest.plan.rule")
     label_noise_ = FittedAttribute("settled.label_noise")
-    leave_one_out_score_ = FittedAttribute("settled.score")
-    leave_one_out_accuracy_ = FittedAttribute("settled.left_out.accuracy")
-    leave_one_out_balanced_accuracy_ = FittedAttribute("settled.left_out.balanced_accuracy")
-    leave_one_out_nll_ = FittedAttribute("settled.left_out.nll")
+    leave_one_out_score_ = FittedAttribute("complete.score")
+    leave_one_out_accuracy_ = FittedAttribute("complete.left_out.accuracy")
+    leave_one_out_balanced_accuracy_ = FittedAttribute("complete.left_out.balanced_accuracy")
+    leave_one_out_nll_ = FittedAttribute("complete.left_out.nll")
     bound_trace_ = FittedAttribute("heaviest.trace")
 
     _format = GP_FORMAT
@@ -242,9 +243,11 @@ class GPClassifier(IncrementalClassifier):
         """Add labelled rows, of old or new classes, keeping the kernel's parameters.
 
         The result is the posterior that `fit` on all rows so far would give with these kernel parameters (and this
-        scaling of the columns); the temperature follows the new posterior unless `calibrate` has set it. With `retune`
-        kernel and settings are chosen anew from all rows. A softmax mode is found from the last one; temperature, score
-        and evidence, which need every row left out, are computed when they are first asked for, as `predict` does.
+        scaling of the columns). Temperature and inducing inputs follow the rows when more than one in a hundred has
+        changed since they were chosen, or classes have; until then they stay. A temperature that `calibrate` has set
+        always does. With `retune` kernel and settings are chosen anew from all rows. Laplace's mode is found from the
+        last one; what needs every row left out (score, evidence, a temperature that follows the rows) is computed when
+        it is first asked for.
 
         A first call is a `fit`. `classes` are further ones to make room for; a class without rows predicts from its
         prior. New classes are appended to ``classes_``; old columns never move.
@@ -288,6 +291,8 @@ class GPClassifier(IncrementalClassifier):
                 plans = choose_plans(settings, weighted, n_classes, matrix)
             with stage(CHOSEN, 1.0):
                 return fit_members(settings, plans, weighted, training)
+        changes = changes_kept(known, training.classes, training.rows)
+        known = known.settled if changes else known
         plans = [keep_plan(member.plan, settings, weighted, n_classes, known.calibrated) for member in known.members]
         temperature = known.temperature if known.calibrated else None
-        return update_members(settings, plans, weighted, training, temperature, known)
+        return update_members(settings, plans, weighted, training, temperature, known, changes)

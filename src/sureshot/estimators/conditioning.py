@@ -18,7 +18,7 @@ from torch import Tensor
 from sureshot.gaussian.features import FeaturePosterior, FeaturePrior
 from sureshot.gaussian.memory import entries_by_features
 from sureshot.gaussian.posterior import Posterior, WithPriorClasses, leave_one_out
-from sureshot.gaussian.recomputed import FactorWeightPosterior, SiteWeightPosterior
+from sureshot.gaussian.recomputed import FactorWeightPosterior, SiteWeightPosterior, weight_precision_factor
 from sureshot.gaussian.sites import Sites
 from sureshot.inference.gibbs import run_gibbs
 from sureshot.inference.label_regression import label_targets, regression_log_evidence, regression_sites
@@ -132,19 +132,20 @@ def condition(
     # Training variances are needed for leave-one-out means only, which allows short cuts with many classes.
     only_means: bool = False,
     tolerance: float = 3e-5,  # of the softmax mode; see `fit_softmax_laplace`
-    near: Tensor | None = None,  # (C, R), weights near the softmax mode
+    near: Tensor | None = None,  # (C, R), weights near Laplace's mode
     exact: bool = False,  # the softmax mode to full precision
-    only_mode: bool = False,  # of a softmax; what is left out is NaN
+    only_mode: bool = False,  # of `ONE_FACTOR`: variances at the training rows and the evidence are left NaN
 ) -> Conditioned:
     """The posterior of the weights given labelled features."""
     if model.likelihood == "gaussian":
-        return _regress(features, y, n_classes, weight, model.noise)
+        return (_regression_weights if only_mode else _regress)(features, y, n_classes, weight, model.noise)
     counts = torch.bincount(y, minlength=n_classes)
     present = counts.nonzero().squeeze(-1)
     if model.one_latent:
         if len(present) < 2:
             return _prior_only(model, features, 1)
-        return _condition_present(model, features, y, 2, weight, generator, start, only_means, tolerance)
+        common = generator, start, only_means, tolerance, near, exact, only_mode
+        return _condition_present(model, features, y, 2, weight, *common)
     if len(present) < 2:
         return _prior_only(model, features, n_classes)
     position = torch.zeros_like(counts)
@@ -171,7 +172,15 @@ def _condition_present(
 ) -> Conditioned:
     if model.inference == "laplace":
         if model.likelihood == "logistic":
-            fit = fit_logistic_laplace(features, y, weight, model.prior_mean, None if start is None else start[0])
+            fit = fit_logistic_laplace(
+                features,
+                y,
+                weight,
+                model.prior_mean,
+                start=None if start is None else start[0],
+                near=None if near is None else near[0],
+                only_mode=only_mode,
+            )
         else:
             temperature = model.likelihood_temperature
             fit = fit_softmax_laplace(
@@ -222,6 +231,17 @@ def _regress(features: Tensor, y: Tensor, n_classes: int, weight: Tensor, noise:
     prior = FeaturePrior(features.unsqueeze(0), label_targets(y, n_classes, weight)[1].unsqueeze(-1))
     posterior = prior.condition(regression_sites(prior, y, n_classes, weight, noise))
     return _recomputed(features, posterior, float(regression_log_evidence(prior, y, n_classes, weight, noise)))
+
+
+def _regression_weights(features: Tensor, y: Tensor, n_classes: int, weight: Tensor, noise: float) -> Conditioned:
+    """As `_regress`, with one factorisation and no other visit to all rows."""
+    mean = label_targets(y, n_classes, weight)[1].unsqueeze(-1)
+    sites = regression_sites(FeaturePrior(features.unsqueeze(0), mean), y, n_classes, weight, noise)
+    factor = weight_precision_factor(features, sites.precision[0])
+    projected = (sites.shift - sites.precision * mean) @ features  # (C, R)
+    weights = torch.cholesky_solve(projected.mT, factor).mT
+    posterior = SiteWeightPosterior(features, weights[None].contiguous(), mean.squeeze(-1), sites.precision[None])
+    return Conditioned(posterior, None, None, float("nan"))
 
 
 def _recomputed(

@@ -116,6 +116,11 @@ class Fitted(Predictor):
 
     @property
     def settled(self) -> Fitted:
+        """The same with all that predictions need, of what an update has put off."""
+        return self
+
+    @property
+    def complete(self) -> Fitted:
         """The same with all that an update has put off until it is asked for."""
         return self
 

@@ -55,16 +55,41 @@ class GPFitted(Fitted):
     label_noise: float = field(default=0.0, kw_only=True)  # that share; what `calibrate` sees tells better
     left_out: LeftOutScores | None = field(default=None, kw_only=True)  # where probabilities of left-out rows are known
     rest: Callable[[GPFitted], GPFitted] | None = field(default=None, kw_only=True)  # what was put off; None: nothing
+    changes: int = field(default=0, kw_only=True)  # rows that came or went since all was chosen; see `few_changes`
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything that predictions need is there: temperatures stay where few rows have changed."""
+        return self.rest is None or self.changes > 0
 
     @property
     def settled(self) -> GPFitted:
         """See `Fitted.settled`."""
+        return self if self.is_settled else self._with_rest
+
+    @property
+    def complete(self) -> GPFitted:
+        """See `Fitted.complete`."""
         return self if self.rest is None else self._with_rest
 
     @cached_property
     def _with_rest(self) -> GPFitted:
         assert self.rest is not None
-        return replace(self.rest(self), class_prior=self.class_prior, row_ids=self.row_ids)
+        found = self.rest(self)
+        if not self.changes:
+            return replace(found, class_prior=self.class_prior, row_ids=self.row_ids)
+        members = tuple(
+            replace(mine, plan=scored.plan, log_evidence=scored.log_evidence)
+            for mine, scored in zip(self.members, found.members, strict=True)
+        )  # of the same posteriors: what is predicted stays the same to the last bit
+        return replace(
+            self,
+            members=members,
+            score=found.score,
+            left_out=found.left_out,
+            log_evidence=found.log_evidence,
+            rest=None,
+        )
 
     @property
     def frequencies(self) -> np.ndarray:

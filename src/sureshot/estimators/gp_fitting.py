@@ -13,6 +13,7 @@ from torch import Tensor
 from sureshot.estimators import options
 from sureshot.estimators.conditioning import ONE_FACTOR, condition
 from sureshot.estimators.features import FeatureMap, explicit_features
+from sureshot.estimators.few_changes import Before, befores, known_features
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.gp_fitted import GPFitted, LeftOutScores, averaged
 from sureshot.estimators.gp_member import Member
@@ -25,7 +26,7 @@ from sureshot.estimators.posterior_arrays import pack_posterior
 from sureshot.estimators.settings import Settings
 from sureshot.estimators.stacking import most_members, stacking_weights
 from sureshot.estimators.support import Support, is_compared_whole
-from sureshot.estimators.temperature import fit_average, fit_rule, log_probability, with_noise
+from sureshot.estimators.temperature import fit_average, fit_rule, log_probability, smoothed_score, tempered_average
 from sureshot.estimators.threads import threads_for
 from sureshot.estimators.validation import LabelledRows
 from sureshot.estimators.weight_space import roots_of, training_features, weight_space
@@ -45,22 +46,24 @@ def fit_members(
     training: TrainingSet,
     calibrated_temperature: float | None = None,
     known: GPFitted | None = None,  # of other rows, with the same plans: where to look for modes
+    *,
+    keeps: bool = False,  # the temperatures that are known, and inducing inputs
 ) -> GPFitted:
     """The posteriors for the plans, and the temperatures that suit them."""
     n_classes, tuned = len(training.classes), settings.objective is not None and calibrated_temperature is None
     members: list[Member] = []
     left_out: list[Tensor | None] = []
-    before = [None] * len(plans) if known is None else known.members
+    before = [None] * len(plans) if known is None else befores(known, training.classes, rows, keeps)
     for (plan, support), of_other_rows in tracked(zip(plans, before, strict=True), "fitting", len(plans)):
-        near = None if of_other_rows is None or known is None else (of_other_rows, known.classes, training.classes)
-        member, probabilities = _fit_member(settings, plan, support, tuned, near)
+        member, probabilities = _fit_member(settings, plan, support, tuned, of_other_rows, keeps)
         members.append(member)
         left_out.append(probabilities)
     if known is None and not is_compared_whole(support):
         members, left_out = _weighed(members, left_out, support)
     temperature, noise, score = members[0].plan.temperature, 0.0, members[0].plan.score
     if len(members) > 1:
-        temperature, noise, score = _of_average(members, left_out, support)
+        stay = (known.temperature, known.label_noise) if keeps and known is not None else None
+        temperature, noise, score = _of_average(members, left_out, support, stay)
     known_scores = None
     if calibrated_temperature is None:
         known_scores = _left_out_scores(members, left_out, temperature, noise, support)
@@ -87,17 +90,20 @@ def update_members(
     training: TrainingSet,
     calibrated_temperature: float | None,
     known: GPFitted,
+    changes: int,  # see `few_changes.changes_kept`
 ) -> GPFitted:
-    """As `fit_members`, for modes of a softmax put off: what is known of left-out rows, until it is asked for.
+    """As `fit_members`, for Laplace's method and label regression put off: what left-out rows say, until it is asked.
 
-    That is temperatures, scores and the evidence, which with many classes cost most of an update.
+    That is scores, the evidence and temperatures, which with many classes or rows cost most of an update. Temperatures
+    and inducing inputs stay where few rows have changed (`few_changes`).
     """
     rest = partial(fit_members, settings, plans, rows, training, calibrated_temperature)
     if not all(plan.model.inference in ONE_FACTOR for plan, _ in plans) or settings.precomputed:
         return rest(known)
+    keeps = changes > 0
     members = tuple(
-        _fit_member(settings, plan, support, False, (member, known.classes, training.classes), True)[0]
-        for (plan, support), member in zip(plans, known.members, strict=True)
+        _fit_member(settings, plan, support, False, before, keeps, only_mode=True)[0]
+        for (plan, support), before in zip(plans, befores(known, training.classes, rows, keeps), strict=True)
     )
     return GPFitted(
         classes=training.classes,
@@ -111,7 +117,8 @@ def update_members(
         members=members,
         score=float("nan"),
         weight_of_class=np.bincount(rows.y, rows.weight, minlength=len(training.classes)),
-        rest=rest,
+        rest=partial(rest, keeps=keeps),
+        changes=changes,
     )
 
 
@@ -120,7 +127,9 @@ def _fit_member(
     plan: Plan,
     support: Support,
     tuned: bool,
-    near: tuple[Member, np.ndarray, np.ndarray] | None,  # as known of other rows, its classes, and those of the rows
+    before: Before | None,  # as it is known of other rows
+    keeps: bool,  # its temperature, and inducing inputs
+    *,
     only_mode: bool = False,  # what is known of left-out rows stays as it is
 ) -> tuple[Member, Tensor | None]:
     """A member, and its probabilities (C, N) of the rows if they are left out, where it knows them.
@@ -135,15 +144,19 @@ def _fit_member(
     _check_memory(settings, plan, support, most if inducing else finite or n_rows)
     probabilities = None
     with threads_for(n_rows):
-        if inducing:
-            features = FeatureMap(plan.kernel, _inducing_inputs(support, most))
-        elif explicit is not None:
-            features = explicit_features(plan.kernel, explicit, support.x)
+        known = None if before is None else known_features(before, support.x)
+        if known is not None:
+            features, roots, phi = known
         else:
-            features = FeatureMap(plan.kernel, support.x)
-        roots = roots_of(features)
-        phi = training_features(features, support.x, roots)
-        if inducing and tuned and plan.model.likelihood == "gaussian" and plan.rule == "plug_in":
+            if inducing:
+                features = FeatureMap(plan.kernel, _inducing_inputs(support, most))
+            elif explicit is not None:
+                features = explicit_features(plan.kernel, explicit, support.x)
+            else:
+                features = FeatureMap(plan.kernel, support.x)
+            roots = roots_of(features)
+            phi = training_features(features, support.x, roots)
+        if inducing and tuned and not keeps and plan.model.likelihood == "gaussian" and plan.rule == "plug_in":
             plan, scale = with_noise_of_features(plan, support, phi)
             if scale != 1:
                 features, phi = replace(features, kernel=plan.kernel), phi * scale**0.5
@@ -157,14 +170,14 @@ def _fit_member(
             settings.generator(),
             only_means=plan.rule == "plug_in",
             exact=True,
-            near=None if near is None else weights_near(*near, features, roots),
+            near=None if before is None else weights_near(before, features, roots),
             only_mode=only_mode,
         )
         left_out = None
         if conditioned.sites is not None and not only_mode:
             left_out = conditioned.leave_one_out(support.left_out)
         if plan.rule == "plug_in" and tuned and left_out is not None:
-            plan = _with_temperature(settings, plan, support, *left_out)
+            plan = _with_temperature(settings, plan, support, *left_out, keeps=keeps)
         if left_out is not None and plan.scaling.relevance is None:
             mean, variance = (part / plan.temperature**k for k, part in enumerate(left_out, 1))
             likelihood = plan.model.predictive_likelihood()
@@ -198,13 +211,21 @@ def _weighed(
 
 
 def _of_average(
-    members: Sequence[Member], left_out: Sequence[Tensor | None], support: Support
+    members: Sequence[Member],
+    left_out: Sequence[Tensor | None],
+    support: Support,
+    stay: tuple[float, float] | None,  # temperature and noise that are kept
 ) -> tuple[float, float, float]:
     """Temperature, label noise and score of an average, by its probabilities of left-out rows if members know them."""
     known = [part for part in left_out if part is not None]
     if len(known) < len(members):
-        return 1.0, 0.0, sum(member.plan.weight * member.plan.score for member in members)
-    temperature, noise, pointwise = fit_average(averaged(members, known), support)
+        return *(stay or (1.0, 0.0)), sum(member.plan.weight * member.plan.score for member in members)
+    p = averaged(members, known)
+    if stay is None:
+        temperature, noise, pointwise = fit_average(p, support)
+    else:
+        temperature, noise = stay
+        pointwise = smoothed_score(log_probability(tempered_average(p, temperature, noise)), support)
     return temperature, noise, float(support.usable @ pointwise / support.usable.sum())
 
 
@@ -222,7 +243,7 @@ def _left_out_scores(
         return None
     p = known[0]
     if len(known) > 1:
-        p = with_noise(torch.softmax(log_probability(averaged(members, known)) / temperature, 0), noise)
+        p = tempered_average(averaged(members, known), temperature, noise)
     p, share = p / p.sum(0), support.usable / total
     right = (p.argmax(0) == support.y).to(share)
     of_class = [torch.bincount(support.y, part, minlength=support.n_classes) for part in (share * right, share)]
@@ -231,13 +252,19 @@ def _left_out_scores(
     return LeftOutScores(float(share @ right), float(recall.mean()), -float(share @ of_label))
 
 
-def _with_temperature(settings: Settings, plan: Plan, support: Support, mean: Tensor, variance: Tensor) -> Plan:
-    """The plan with the temperature that predicts left-out labels best, by latents (C, N) of rows left out.
+def _with_temperature(
+    settings: Settings, plan: Plan, support: Support, mean: Tensor, variance: Tensor, *, keeps: bool
+) -> Plan:
+    """The plan with the temperature that predicts left-out labels best, by latents (C, N) of rows left out, or its own.
 
     Relevance has seen these labels, which makes for a smaller one: the temperature that was found without them is kept.
     """
-    default = options.starting_temperature(settings.kernel, support)
-    temperature, pointwise = fit_rule(plan.model.predictive_likelihood(), mean, variance, support, "plug_in", default)
+    likelihood, temperature = plan.model.predictive_likelihood(), plan.temperature
+    if keeps:
+        pointwise = smoothed_score(likelihood.log_plug_in(mean / temperature), support)
+    else:
+        default = options.starting_temperature(settings.kernel, support)
+        temperature, pointwise = fit_rule(likelihood, mean, variance, support, "plug_in", default)
     usable = support.usable
     total = float(usable.sum())
     score = float((usable * pointwise).sum() / total) if total > 0 else plan.score

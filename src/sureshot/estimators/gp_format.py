@@ -100,6 +100,7 @@ def _write_members(
         "row_weights": OWN_WEIGHTS,
         "leave_one_out_score": _finite_or_none(fitted.score),
         "label_noise": fitted.label_noise,
+        "changes": fitted.changes,
         "left_out": None if fitted.left_out is None else asdict(fitted.left_out),
         "members": [entries for entries, _ in written],
     }
@@ -215,6 +216,7 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], GPFitted]:
         weight_of_class=weight_of_class,
         label_noise=_read_label_noise(artifact),
         left_out=_read_left_out(artifact),
+        changes=_read_changes(artifact),
     )
     return parameters, that_predicts(artifact.path, lambda: fitted, _means_of_one)
 
@@ -244,6 +246,14 @@ def _read_label_noise(artifact: Artifact) -> float:
     found = artifact.header.get("label_noise", 0.0)
     if not isinstance(found, float) or not 0 <= found < 1:
         raise ArtifactError(f"{artifact.path}: malformed label noise; save the model again.")
+    return found
+
+
+def _read_changes(artifact: Artifact) -> int:
+    """Rows that came or went since temperatures were chosen; older files have none."""
+    found = artifact.header.get("changes", 0)
+    if not isinstance(found, int) or found < 0:
+        raise ArtifactError(f"{artifact.path}: malformed number of changes; save the model again.")
     return found
 
 

@@ -12,24 +12,24 @@ import torch
 from torch import Tensor
 
 from sureshot.estimators.features import FeatureMap, InducingRoots
-from sureshot.estimators.gp_member import Member
+from sureshot.estimators.few_changes import Before
 
 _LEAST_SHARED = 0.5  # share of the inducing inputs that are known; with fewer the functions would be others
 
 
 def weights_near(
-    known: Member,
-    known_classes: np.ndarray,
-    classes: np.ndarray,
+    before: Before,
     feature_map: FeatureMap,
     roots: InducingRoots | None,  # of the feature map's inducing inputs
 ) -> Tensor | None:
     """Weights (C, R) by the feature map of latents as they are known; None where they are not those of a mode."""
-    model, coefficients = known.plan.model, known.coefficients[0]
-    if (model.likelihood, model.inference) != ("softmax", "laplace") or len(coefficients) != len(known_classes):
+    model, coefficients = before.member.plan.model, before.member.coefficients[0]
+    same_classes = np.array_equal(before.known_classes, before.classes)
+    of_each_class = model.likelihood == "softmax" and len(coefficients) == len(before.known_classes)
+    if model.inference != "laplace" or not (of_each_class or same_classes):
         return None
-    values = _of_classes(coefficients, known_classes, classes)
-    old = known.feature_map
+    values = coefficients if same_classes else _of_classes(coefficients, before.known_classes, before.classes)
+    old = before.member.feature_map
     if roots is None:
         if old.inducing is not None:
             return None

@@ -94,6 +94,11 @@ def with_noise(p: Tensor, noise: float | Tensor) -> Tensor:
     return (1 - noise) * p + noise / p.shape[-2]
 
 
+def tempered_average(p: Tensor, temperature: float | Tensor, noise: float | Tensor) -> Tensor:
+    """An average's probabilities (C, N) at a temperature of their logarithms and a share of random labels."""
+    return with_noise(torch.softmax(log_probability(p) / temperature, 0), noise)
+
+
 def fit_average(
     p: Tensor,  # (C, N), an average's probabilities of left-out rows
     support: Support,
@@ -103,13 +108,13 @@ def fit_average(
     The posterior's mode: the temperature as in `plug_in_temperatures` around 1, the noise as if `RIGHT_LABELS` labels
     had been seen that are right.
     """
-    logits, usable = log_probability(p), support.usable
-    temperatures, pointwise = plug_in_temperatures(Softmax(), logits[None], support, 1.0)
+    usable = support.usable
+    temperatures, pointwise = plug_in_temperatures(Softmax(), log_probability(p)[None], support, 1.0)
     plain = math.log(float(temperatures[0]))
 
     def scored(point: Tensor) -> tuple[Tensor, Tensor]:
         noise = torch.sigmoid(point[1])
-        scores = smoothed_score(log_probability(with_noise(torch.softmax(logits / point[0].exp(), 0), noise)), support)
+        scores = smoothed_score(log_probability(tempered_average(p, point[0].exp(), noise)), support)
         value = usable @ scores - 0.5 * (point[0] / TEMPERATURE_SPREAD).square() + RIGHT_LABELS * (1 - noise).log()
         return value, scores
 

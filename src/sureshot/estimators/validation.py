@@ -213,6 +213,24 @@ def equal_rows(x: np.ndarray) -> np.ndarray:
     return found
 
 
+def places_among(known: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Where rows (n, D) are among known ones (m, D), (n,) int64; -1 where they are not."""
+    number = equal_rows(np.concatenate([known, x]))
+    place = np.full(number.max(initial=-1) + 1, -1)
+    place[number[: len(known)]] = np.arange(len(known))
+    found: np.ndarray = place[number[len(known) :]]
+    return found
+
+
+def count_changes(before: LabelledRows, after: LabelledRows) -> int:
+    """How many labelled rows have come, gone, or have another weight."""
+    both = joined_rows(before, after)
+    number, n = equal_rows(np.column_stack([both.x, both.y.astype(np.float64)])), len(before.y)
+    size = number.max(initial=-1) + 1
+    totals = [np.bincount(number[part], both.weight[part], size) for part in (slice(n), slice(n, None))]
+    return int(np.count_nonzero(totals[0] != totals[1]))
+
+
 def _as_bytes(x: np.ndarray) -> np.ndarray:
     """Rows (N, D) as one value each."""
     x = np.ascontiguousarray(x)

@@ -38,6 +38,7 @@ from sureshot.gaussian.recomputed import (
 )
 from sureshot.gaussian.sites import Sites
 from sureshot.inference.softmax_newton import newton_mode
+from sureshot.likelihoods.auxiliary import one_hot
 
 LOGISTIC_TOLERANCE = 1e-5  # of the gradient at a logistic mode found by L-BFGS
 ROUGH_TOLERANCE = 1e-2  # of that at a softmax mode, from where on Newton's steps are quicker
@@ -66,24 +67,34 @@ def fit_logistic_laplace(
     # (N,), ``K^-1 (f - a)`` as a fit with another kernel found it: the mode is then sought from there, and by L-BFGS
     # alone. Without it from zero, and by Newton's method in the end.
     start: Tensor | None = None,
+    near: Tensor | None = None,  # (R,), weights near the mode, to begin with in place of L-BFGS
     max_steps: int = 100,
     tolerance: float = 1e-10,  # of the squared Newton decrement
+    only_mode: bool = False,  # leave variances and evidence NaN, each of which takes as long as a step
 ) -> LaplaceFit:
     """Exact Laplace posterior of one latent under the logistic likelihood."""
     target = y.to(features.dtype)
-    initial = features.new_zeros(features.shape[1]) if start is None else start @ features
-    w, value = _logistic_mode_from(initial, features, y, weight, prior_mean)
+    if near is None:
+        initial = features.new_zeros(features.shape[1]) if start is None else start @ features
+        w, value = _logistic_mode_from(initial, features, y, weight, prior_mean)
+        near = w if bool(w.isfinite().all()) else initial
     if start is None:
-        initial = w if bool(w.isfinite().all()) else initial
-        w, value = _newton(initial, features, y, weight, prior_mean, max_steps, tolerance)
+        w, value = _newton(near, features, y, weight, prior_mean, max_steps, tolerance)
     latent = prior_mean + features @ w
     p = torch.sigmoid(latent)
     precision = weight * p * (1 - p)
     sites = Sites(precision[None], (precision * latent + weight * (target - p))[None])
     mean = features.new_full((1,), prior_mean)
     posterior = SiteWeightPosterior(features, w[None, None], mean, precision[None, None])
+    if only_mode:
+        return _of_mode_alone(posterior, sites)
     moments = training_moments(features, precision[None], 1, only_informative=False)
     return LaplaceFit(posterior, sites, moments.variance, value - 0.5 * moments.log_det)
+
+
+def _of_mode_alone(posterior: SiteWeightPosterior | SoftmaxWeightPosterior, sites: Sites) -> LaplaceFit:
+    unknown = sites.precision.new_full((), torch.nan)
+    return LaplaceFit(posterior, sites, unknown.expand_as(sites.precision), unknown)
 
 
 def _newton(
@@ -155,24 +166,23 @@ def fit_softmax_laplace(
 ) -> LaplaceFit:
     """Exact mode and class-diagonal Laplace posterior under the softmax likelihood."""
     data = features, y, n_classes, weight, temperature
-    found = None if near is None else newton_mode(features, y, weight, temperature, near.mT)
+    found = None if near is None else newton_mode(features, y, weight, temperature, near)
     if found is None and exact:
         zero = features.new_zeros(n_classes, len(y)) if start is None else start
         rough = _softmax_mode(*data, zero, ROUGH_TOLERANCE, max_steps)[0]
         found = newton_mode(features, y, weight, temperature, rough)
     if found is None:
         found = _softmax_mode(*data, start, tolerance, max_steps)
-    w, lowest = found[0].mT.contiguous(), found[1]
-    one_hot = torch.nn.functional.one_hot(y, n_classes).to(features.dtype)  # (N, C)
+    w, lowest = found
     latent = prior_mean + w @ features.mT  # (C, N)
     p = torch.softmax(latent / temperature, dim=0)
     precision = weight * p * (1 - p) / temperature**2
-    sites = Sites(precision, precision * latent + weight * (one_hot.mT - p) / temperature)
+    labels = one_hot(y, n_classes, features.dtype)
+    sites = Sites(precision, precision * latent + weight * (labels - p) / temperature)
     means = features.new_full((n_classes,), prior_mean)
     posterior = SoftmaxWeightPosterior(features, w[None], means, weight, temperature)
     if only_mode:
-        unknown = features.new_full((), torch.nan)
-        return LaplaceFit(posterior, sites, unknown.expand_as(precision), unknown)
+        return _of_mode_alone(posterior, sites)
     kept = without_negligible(features, precision)
     moments = training_moments(features, kept, n_classes, only_informative)
     return LaplaceFit(posterior, sites, moments.variance, -lowest - 0.5 * moments.log_det)
@@ -188,29 +198,29 @@ def _softmax_mode(
     tolerance: float,
     max_steps: int,
 ) -> tuple[Tensor, Tensor]:
-    """Weights (R, C) at the mode and the negative log joint there, by L-BFGS."""
+    """Weights (C, R) at the mode and the negative log joint there, by L-BFGS."""
     rank = features.shape[1]
-    one_hot = torch.nn.functional.one_hot(y, n_classes).to(features.dtype)  # (N, C)
-    initial, scale = features.new_zeros(rank, n_classes), features.new_ones(rank, 1)
+    labels = one_hot(y, n_classes, features.dtype)  # (C, N)
+    initial, scale = features.new_zeros(n_classes, rank), features.new_ones(rank)
     if start is not None:
-        initial = features.mT @ start.mT
-        p = torch.softmax(features @ initial / temperature, dim=1)
-        curvature = (weight @ (p * (1 - p))).mean() / temperature**2
-        scale = _whitening(features, weight, curvature)[:, None]
-    inputs = features * scale.mT
+        initial = start @ features
+        p = torch.softmax(initial @ features.mT / temperature, dim=0)
+        curvature = ((p * (1 - p)) @ weight).mean() / temperature**2
+        scale = _whitening(features, weight, curvature)
+    inputs = features * scale
 
     def negative_log_joint(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        v = torch.from_numpy(flat).to(features).reshape(rank, n_classes)
+        v = torch.from_numpy(flat).to(features).reshape(n_classes, rank)
         w = scale * v
-        log_p = torch.log_softmax((inputs @ v).div_(temperature), dim=1)
-        data = -(weight * log_p.gather(1, y[:, None]).squeeze(1)).sum()
-        error = log_p.exp_().sub_(one_hot).mul_((weight / temperature)[:, None])
-        gradient = inputs.mT @ error + scale * w
+        log_p = torch.log_softmax((v @ inputs.mT).div_(temperature), dim=0)
+        data = -(weight @ log_p.gather(0, y[None])[0])
+        error = log_p.exp_().sub_(labels).mul_(weight / temperature)
+        gradient = error @ inputs + scale * w
         value = data + 0.5 * w.square().sum()
         return float(value), gradient.ravel().cpu().numpy().astype(np.float64)
 
     found = _minimize(negative_log_joint, (initial / scale).reshape(-1).cpu().numpy(), tolerance, max_steps)
-    return scale * torch.from_numpy(found.x).to(features).reshape(rank, n_classes), features.new_tensor(found.fun)
+    return scale * torch.from_numpy(found.x).to(features).reshape(n_classes, rank), features.new_tensor(found.fun)
 
 
 def _whitening(features: Tensor, weight: Tensor, curvature: Tensor) -> Tensor:
@@ -273,7 +283,7 @@ def softmax_laplace_exact(
     Damped Newton: the step is halved for the members of the batch whose log joint would fall.
     """
     s = torch.ones_like(y, dtype=gram.dtype) if weight is None else weight.to(gram.dtype)
-    one_hot = torch.nn.functional.one_hot(y, n_classes).to(gram.dtype).mT  # (..., C, N)
+    labels = one_hot(y, n_classes, gram.dtype)  # (..., C, N)
     shared = gram.unsqueeze(-3)
 
     def multiply(vectors: Tensor) -> Tensor:
@@ -282,7 +292,7 @@ def softmax_laplace_exact(
     def log_joint(alpha: Tensor) -> Tensor:
         latent = multiply(alpha)
         log_p = torch.log_softmax(latent, dim=-2)
-        return (s.unsqueeze(-2) * one_hot * log_p).sum((-2, -1)) - 0.5 * (alpha * latent).sum((-2, -1))
+        return (s.unsqueeze(-2) * labels * log_p).sum((-2, -1)) - 0.5 * (alpha * latent).sum((-2, -1))
 
     def curvature(alpha: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         p = torch.softmax(multiply(alpha), dim=-2)
@@ -294,13 +304,13 @@ def softmax_laplace_exact(
         log_dets = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum((-2, -1))
         return p, blocks, total, log_dets
 
-    alpha = torch.zeros_like(one_hot)
+    alpha = torch.zeros_like(labels)
     value = log_joint(alpha)
     for _ in range(max_steps):
         p, blocks, total, _ = curvature(alpha)
         g = multiply(alpha)
         weighted = s.unsqueeze(-2) * p
-        b = weighted * g - weighted * (p * g).sum(-2, keepdim=True) + s.unsqueeze(-2) * (one_hot - p)
+        b = weighted * g - weighted * (p * g).sum(-2, keepdim=True) + s.unsqueeze(-2) * (labels - p)
         c = (blocks @ multiply(b).unsqueeze(-1)).squeeze(-1)
         common = torch.cholesky_solve(c.sum(-2).unsqueeze(-1), total)
         target = b - c + (blocks @ common.unsqueeze(-3)).squeeze(-1)
@@ -324,7 +334,7 @@ def softmax_laplace_exact(
         prior_mean=torch.as_tensor(prior_mean, dtype=gram.dtype),
         mean=prior_mean + multiply(alpha),
         log_evidence=evidence,
-        residual=s.unsqueeze(-2) * (one_hot - p),
+        residual=s.unsqueeze(-2) * (labels - p),
         blocks=blocks,
         total_factor=total,
     )

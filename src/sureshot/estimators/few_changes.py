@@ -1,0 +1,84 @@
+"""What a few rows more or less leave as it is: inducing inputs with the features of known rows, and temperatures.
+
+These are chosen by all rows, and with some thousand of them, or a hundred classes, choosing takes far longer than the
+posterior of one row more. As long as no more than one row in a hundred has come or gone since, they stay; the posterior
+is that of all rows all the same. A class that comes, or goes, or gets its first row has everything chosen anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sureshot.estimators.dual import features_of
+from sureshot.estimators.features import FeatureMap, InducingRoots
+from sureshot.estimators.gp_fitted import GPFitted
+from sureshot.estimators.gp_member import Member
+from sureshot.estimators.validation import LabelledRows, count_changes, places_among
+from sureshot.estimators.weight_space import training_features
+from sureshot.kernels import evaluate
+
+KEPT_SHARE = 0.01
+"""Of the rows, that may have come or gone. One in a hundred moves a temperature by less than its own error."""
+
+
+@dataclass(frozen=True)
+class Before:
+    """A member as it is known of other rows."""
+
+    member: Member
+    known_classes: np.ndarray  # (K,), of its coefficients
+    classes: np.ndarray  # (C,), of the rows that are there now
+    place: Tensor | None  # (N,), of these rows among the member's, -1 where one is new; None: it keeps no inputs
+
+
+def changes_kept(
+    known: GPFitted,
+    classes: np.ndarray,  # (C,)
+    rows: LabelledRows,  # with the weights that they came with
+) -> int:
+    """How many rows have come or gone since inputs and temperatures were chosen; 0 where these do not stay."""
+    if not np.array_equal(known.classes, classes):
+        return 0
+    if not np.array_equal(np.unique(known.rows.y), np.unique(rows.y)):
+        return 0
+    changes = known.changes + count_changes(known.rows, rows)
+    return changes if changes <= KEPT_SHARE * len(rows.y) else 0
+
+
+def befores(
+    known: GPFitted,
+    classes: np.ndarray,
+    rows: LabelledRows,  # the weights of their classes multiplied in
+    keeps: bool,  # whether inputs stay
+) -> list[Before]:
+    """The members that are known, with the places of rows among theirs."""
+    place = None
+    if keeps and any(member.feature_map.inducing is not None for member in known.members):
+        place = torch.from_numpy(places_among(known.learnt.x, rows.x))
+    return [Before(member, known.classes, classes, place) for member in known.members]
+
+
+def known_features(
+    before: Before,
+    inputs: Tensor,  # (N, D), as the kernel sees them
+) -> tuple[FeatureMap, InducingRoots | None, Tensor] | None:
+    """By inducing inputs that stay: the map, its roots, and the features of all rows, of which only new ones are made.
+
+    None where features are explicit, and where all rows are inducing inputs.
+    """
+    member, found = before.member, before.member.feature_map
+    if before.place is None or found.inducing is None:
+        return None
+    known, inverse = features_of(member.posterior), member.space.projection
+    if len(found.inducing) == len(known) or inverse is None:
+        return None
+    roots = InducingRoots(inverse, evaluate(found.kernel, found.inducing).detach() @ inverse)
+    place = before.place.to(known.device)
+    features, new = known[place.clamp_min(0)], place < 0
+    if bool(new.any()):
+        features[new] = training_features(found, inputs[new], roots)
+    return found, roots, features
