@@ -43,7 +43,7 @@ def problem() -> tuple[Plan, Support, FeatureMap]:
 
 def test_the_best_level_is_found(problem: tuple[Plan, Support, FeatureMap]) -> None:
     plan, support, features = problem
-    phi = training_features(features, support.x, roots_of(features))
+    phi = training_features(features, support.x, roots_of(features, orthogonal=True))
 
     def score(noise: float) -> float:
         model = replace(plan.model, noise=noise)
@@ -64,14 +64,14 @@ def test_the_best_level_is_found(problem: tuple[Plan, Support, FeatureMap]) -> N
 
 def test_a_kernel_of_another_scale_has_these_roots(problem: tuple[Plan, Support, FeatureMap]) -> None:
     plan, support, features = problem
-    phi = training_features(features, support.x, roots_of(features))
+    phi = training_features(features, support.x, roots_of(features, orthogonal=True))
     found, scale = with_noise_of_features(plan, support, phi)
-    larger, roots = FeatureMap(found.kernel, features.inducing), roots_of(features)
+    larger, roots = FeatureMap(found.kernel, features.inducing), roots_of(features, orthogonal=True)
     assert roots is not None
     assert scale != 1
     expected = training_features(larger, support.x, roots.scaled(scale))
     torch.testing.assert_close(phi * scale**0.5, expected, rtol=1e-10, atol=1e-10)
-    exact, scaled = roots_of(larger), roots.scaled(scale)
+    exact, scaled = roots_of(larger, orthogonal=True), roots.scaled(scale)
     assert exact is not None
     torch.testing.assert_close(exact.features @ exact.features.mT, scaled.features @ scaled.features.mT)
     torch.testing.assert_close(phi @ phi.mT * scale, expected @ expected.mT)

@@ -119,9 +119,13 @@ def test_few_rows_leave_inputs_and_temperatures_and_make_the_posterior_of_all(ca
     for mine, other in zip(kept.members, known.members, strict=True):
         assert mine.plan.temperature == other.plan.temperature
         rows = Support.of(kept.rows, len(kept.classes), mine.plan.scaling, torch.device("cpu"))
+        inputs = rows.x
         if arguments["approximation"] == "inducing":
             assert mine.feature_map is other.feature_map
-        features = training_features(mine.feature_map, rows.x, roots_of(mine.feature_map))
+        elif mine.feature_map.inducing is not None:
+            inputs = mine.feature_map.inducing  # all rows
+            torch.testing.assert_close(inputs, rows.x, rtol=0, atol=0)
+        features = training_features(mine.feature_map, inputs, roots_of(mine.feature_map, mine.plan.model.searches))
         anew = condition(mine.plan.model, features, rows.y, len(kept.classes), rows.weight, exact=True).posterior
         np.testing.assert_allclose(features_of(mine.posterior), features, atol=1e-9)
         found, expected = (part.query(features, features.square().sum(-1)) for part in (mine.posterior, anew))

@@ -30,7 +30,10 @@ def regressed(
     n_classes = int(y.max()) + 1
     prior = FeaturePrior(features.unsqueeze(0), label_targets(y, n_classes, weight)[1].unsqueeze(-1))
     posterior = prior.condition(regression_sites(prior, y, n_classes, weight, noise))
-    return posterior, regression_log_evidence(prior, y, n_classes, weight, noise)
+    evidence = regression_log_evidence(prior, y, n_classes, weight, noise)
+    of_posterior = regression_log_evidence(prior, y, n_classes, weight, noise, posterior=posterior)
+    torch.testing.assert_close(of_posterior, evidence, rtol=1e-10, atol=1e-10)
+    return posterior, evidence
 
 
 def eigen(gram: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

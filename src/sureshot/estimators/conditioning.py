@@ -64,6 +64,11 @@ class Model:
         """Whether the likelihood tells two classes apart by one latent function."""
         return training_likelihood(self).n_latents(2) == 1
 
+    @property
+    def searches(self) -> bool:
+        """Whether the posterior is sought step by step, which takes fewer steps by orthogonal features."""
+        return self.likelihood != "gaussian"
+
     def stand_in(self) -> Model:
         """The model whose leave-one-out predictions choose the settings."""
         return replace(self, inference=STAND_IN.get(self.inference, self.inference))
@@ -230,7 +235,8 @@ def _regress(features: Tensor, y: Tensor, n_classes: int, weight: Tensor, noise:
     """Label regression with the weighted mean of the targets as prior mean."""
     prior = FeaturePrior(features.unsqueeze(0), label_targets(y, n_classes, weight)[1].unsqueeze(-1))
     posterior = prior.condition(regression_sites(prior, y, n_classes, weight, noise))
-    return _recomputed(features, posterior, float(regression_log_evidence(prior, y, n_classes, weight, noise)))
+    evidence = regression_log_evidence(prior, y, n_classes, weight, noise, posterior=posterior)
+    return _recomputed(features, posterior, float(evidence))
 
 
 def _regression_weights(features: Tensor, y: Tensor, n_classes: int, weight: Tensor, noise: float) -> Conditioned:

@@ -22,6 +22,8 @@ from sureshot.kernels import ExplicitFeatures, evaluate, feature_map
 
 # Eigenvalues below this fraction of the largest carry no information in float64.
 RANK_TOLERANCE = 1e-12
+# Variance that an inducing input does not share with others, in parts of the largest, for a Cholesky factor to do.
+LEAST_OF_ITS_OWN = 1e-6
 
 
 @dataclass(frozen=True)
@@ -64,10 +66,14 @@ class InducingRoots(NamedTuple):
 
     @classmethod
     @torch.no_grad()
-    def of(cls, kernel: Kernel, inducing: Tensor) -> InducingRoots:
-        """From inducing inputs (M, D); exact for the kernel when they are all the training rows."""
+    def of(cls, kernel: Kernel, inducing: Tensor, orthogonal: bool) -> InducingRoots:
+        """From inducing inputs (M, D); exact for the kernel when they are all the training rows.
+
+        Features of the inducing inputs are `orthogonal` where that is asked for, which takes ten times as long.
+        """
         with threads_for(len(inducing)):
-            return inducing_roots(evaluate(kernel, inducing))
+            gram = evaluate(kernel, inducing)
+            return (None if orthogonal else triangular_roots(gram)) or inducing_roots(gram)
 
     def scaled(self, scale: float) -> InducingRoots:
         """Those of a kernel that is `scale` times as large."""
@@ -87,6 +93,16 @@ def explicit_features(
         return FeatureMap(kernel, None, None)
     _, singular, right = torch.linalg.svd(full, full_matrices=False)
     return FeatureMap(kernel, None, right[singular > RANK_TOLERANCE**0.5 * singular.max()].mT.contiguous())
+
+
+def triangular_roots(gram: Tensor) -> InducingRoots | None:
+    """Of a kernel matrix (M, M), by its Cholesky factor; None where inputs say nearly the same."""
+    factor, failed = torch.linalg.cholesky_ex(gram)
+    own = factor.diagonal().square()  # of each input's variance what those before it leave
+    if bool(failed) or bool(own.min() < LEAST_OF_ITS_OWN * own.max()):
+        return None
+    unit = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+    return InducingRoots(torch.linalg.solve_triangular(factor, unit, upper=False).mT.contiguous(), factor)
 
 
 def inducing_roots(gram: Tensor) -> InducingRoots:

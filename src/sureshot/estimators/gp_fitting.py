@@ -154,7 +154,7 @@ def _fit_member(
                 features = explicit_features(plan.kernel, explicit, support.x)
             else:
                 features = FeatureMap(plan.kernel, support.x)
-            roots = roots_of(features)
+            roots = roots_of(features, plan.model.searches)
             phi = training_features(features, support.x, roots)
         if inducing and tuned and not keeps and plan.model.likelihood == "gaussian" and plan.rule == "plug_in":
             plan, scale = with_noise_of_features(plan, support, phi)

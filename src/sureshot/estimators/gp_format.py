@@ -348,7 +348,7 @@ def _read_held(
     if inducing is not None and kind.startswith(IN_ONE_BASIS):
         inverse = _present(projection)
         roots = InducingRoots(inverse, evaluate(plan.kernel, inducing).detach() @ inverse)
-    space = FromRows(found, inputs, kind, arrays, coefficients, roots)
+    space = FromRows(found, inputs, kind, arrays, coefficients, roots, plan.model.searches)
     return found, coefficients, arrays["prior_mean"], space
 
 

@@ -50,11 +50,12 @@ class FromRows(WeightSpace):
     arrays: Mapping[str, Tensor]  # that hold it, but for features and weights
     coefficients: Tensor  # (S, C, R or M), of the means
     roots: InducingRoots | None = None  # where the posterior's arrays mean something in their basis only
+    orthogonal: bool = True  # see `roots_of`
 
     @cached_property
     def _known(self) -> Known:
         with threads_for(len(self.inputs)), torch.no_grad():
-            roots = self.roots or roots_of(self.feature_map)
+            roots = self.roots or roots_of(self.feature_map, self.orthogonal)
             features = training_features(self.feature_map, self.inputs, roots)
             return weight_space(self.kind, self.arrays, features, self.coefficients, roots)
 
@@ -84,13 +85,16 @@ class Nothing(WeightSpace):
         )
 
 
-def roots_of(feature_map: FeatureMap) -> InducingRoots | None:
-    """Of the inducing inputs; None where features are explicit."""
-    return None if feature_map.inducing is None else InducingRoots.of(feature_map.kernel, feature_map.inducing)
+def roots_of(feature_map: FeatureMap, orthogonal: bool) -> InducingRoots | None:
+    """Of the inducing inputs; None where features are explicit. `Model.searches` says for whom they are orthogonal."""
+    inducing = feature_map.inducing
+    return None if inducing is None else InducingRoots.of(feature_map.kernel, inducing, orthogonal)
 
 
 def training_features(feature_map: FeatureMap, inputs: Tensor, roots: InducingRoots | None) -> Tensor:
     """Features (N, R) of the labelled rows."""
+    if roots is not None and feature_map.inducing is inputs:
+        return aligned(roots.features)
     values = feature_map(inputs).cross[0]
     return aligned(values if roots is None else values @ roots.inverse)
 
