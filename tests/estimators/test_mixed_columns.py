@@ -71,6 +71,23 @@ def test_gaps_are_the_median_and_marked_where_they_were() -> None:
     np.testing.assert_array_equal(found(asked), [[2, 1, 3, 0], [5, 0, 5, 0.5]])
 
 
+@pytest.mark.parametrize("dtype", [object, "boolean", bool])
+def test_truth_values_may_come_as_text_later(dtype: Any) -> None:
+    """As from a file that was read as text, in which a gap or another word made objects of the column."""
+    cells = [True, False, False, True if dtype is bool else None]
+    found = encoder(pd.DataFrame({"paid": pd.Series(cells, dtype=dtype), "x": list("abab")}))
+    assert found.kinds["paid"] == "number"
+    asked = pd.DataFrame({"paid": pd.Series(["True", "false", " TRUE", "NA", True, 1, "0"], dtype=object), "x": "a"})
+    gap = 0.5 if dtype is bool else 0
+    np.testing.assert_array_equal(found(asked)[:, 0], [1, 0, 1, gap, 1, 1, 0])
+    assert ColumnEncoder.from_json(json.loads(json.dumps(found.to_json()))) == found
+    with pytest.raises(CellError, match="'paid': 'perhaps' in row 1"):
+        found(asked.assign(paid=["True", "perhaps", *["False"] * 5]))
+    numbers = encoder(pd.DataFrame({"age": [1.0, 0.0], "x": list("ab")}))
+    with pytest.raises(CellError, match="'age': 'True' in row 0"):
+        numbers(pd.DataFrame({"age": ["True"], "x": ["a"]}))
+
+
 def test_rare_levels_are_one_which_unseen_ones_join() -> None:
     cells = ["a"] * 500 + ["b"] * 490 + ["c"] * 9 + ["d"]
     found = encoder(pd.DataFrame({"x": cells}))

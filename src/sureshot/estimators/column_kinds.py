@@ -36,6 +36,7 @@ from sureshot.estimators.cells import (
     as_days,
     as_numbers,
     as_texts,
+    holds_truths,
 )
 
 MOST_LEVELS = 30
@@ -75,20 +76,22 @@ class NumberColumn(Column):
     median: float  # in place of gaps
     decimal: str  # in text
     marked: bool  # whether another column says where gaps were
+    truths: bool = False  # whether all were truth values; then text such as True is 1
     kind = NUMBER
 
     @classmethod
     def learnt(cls, column: pd.Series, weight: np.ndarray, decimal: str) -> Self:
         """From the cells of labelled rows and their weights (n,)."""
         values = as_numbers(column, decimal)
-        return cls(str(column.name), median_of(values, weight), decimal, _mark_gaps(np.isnan(values), weight))
+        marked, truths = _mark_gaps(np.isnan(values), weight), holds_truths(column)
+        return cls(str(column.name), median_of(values, weight), decimal, marked, truths)
 
     @property
     def encoded(self) -> tuple[str, ...]:
         return (self.name, f"{self.name} is missing")[: 1 + self.marked]
 
     def encode(self, column: pd.Series) -> np.ndarray:
-        values = as_numbers(column, self.decimal)
+        values = as_numbers(column, self.decimal, self.truths)
         gaps = np.isnan(values)
         return np.stack([np.where(gaps, self.median, values), gaps][: 1 + self.marked], axis=1)
 
