@@ -294,12 +294,42 @@ def test_relevance_is_of_the_columns_that_were_given() -> None:
     np.testing.assert_allclose(found, [np.sqrt((each[sources == k] ** 2).mean()) for k in range(5)])
 
 
+def test_names_of_columns_stay_what_they_are(tmp_path: Path) -> None:
+    X, y = mixed()
+    X = X[["colour", "size"]]
+    for names in ([0, 1], [("a", 1), ("a", "1")], [2.5, 3.5], [True, False]):
+        framed = X.set_axis(pd.Index(names, tupleize_cols=False), axis=1)
+        model = FewShotClassifier(columns={names[0]: "category"}).fit(framed, y)
+        model.save(tmp_path / "m.safetensors")
+        loaded = FewShotClassifier.load(tmp_path / "m.safetensors")
+        for one in (model, loaded):
+            assert list(one.columns_.items()) == list(zip(names, ["category", "number"], strict=True))
+            assert list(map(type, one.columns_)) == list(map(type, names))
+        assert loaded._fitted.reader.encoder == model._fitted.reader.encoder
+        clone(loaded).set_params(columns=loaded.columns_).fit(framed, y)
+    odd = X.assign(size=["dear", *map(str, range(N - 1))]).set_axis([7, 8], axis=1)
+    with pytest.raises(CellError, match=r"columns=\{8: 'category'\}"):
+        FewShotClassifier().fit(odd, y)
+
+
+def test_names_that_json_cannot_say_are_text_in_files(tmp_path: Path) -> None:
+    X, y = mixed()
+    days = [pd.Timestamp("2025-01-01"), pd.Timestamp("2025-01-02")]
+    framed = X[["colour", "size"]].set_axis(days, axis=1)
+    model = FewShotClassifier(columns={days[1]: "number"}).fit(framed, y)
+    assert list(model.columns_) == days
+    model.save(tmp_path / "m.safetensors")
+    loaded = FewShotClassifier.load(tmp_path / "m.safetensors")
+    assert list(loaded.columns_) == list(map(str, days))
+    np.testing.assert_array_equal(loaded.predict_proba(framed), model.predict_proba(framed))
+
+
 def test_malformed_encoders_are_refused(tmp_path: Path) -> None:
     X, y = mixed()
     GPClassifier("rbf", "softmax", objective=None).fit(X, y).save(tmp_path / "m.safetensors")
     artifact = load_artifact(tmp_path / "m.safetensors", "gp_classifier")
     (number,) = [one for one in artifact.header["encoder"] if one["name"] == "size"]
-    for change in ({"median": None}, {"kind": "text"}, {"decimal": ";"}, {"marked": False}, {"more": 1}):
+    for change in ({"median": None}, {"kind": "text"}, {"decimal": ";"}, {"marked": False}, {"more": 1}, {"name": {}}):
         header = json.loads(json.dumps(artifact.header))
         header["encoder"][3] = number | change
         save_artifact(tmp_path / "n.safetensors", "gp_classifier", header, artifact.arrays)

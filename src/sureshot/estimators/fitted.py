@@ -97,7 +97,7 @@ class Fitted(Predictor):
         return np.bincount(self.rows.y, self.rows.weight, minlength=len(self.classes))
 
     @property
-    def kinds(self) -> dict[str, str] | None:
+    def kinds(self) -> dict[Any, str] | None:
         """What the columns of a DataFrame were taken for, by name; None where all are numbers."""
         return None if self.reader.encoder is None else self.reader.encoder.kinds
 
