@@ -85,6 +85,7 @@ class Fitted(Predictor):
     log_evidence: float  # in nats
     class_prior: np.ndarray | None = field(default=None, kw_only=True)  # (C,), in place of the frequencies; None: these
     row_ids: RowIds | None = field(default=None, kw_only=True)  # of `distinct_rows`; None: none has an id
+    arguments: str = field(default="", kw_only=True)  # a hash of those that an update takes as they are by then
 
     @property
     def distinct_rows(self) -> LabelledRows:

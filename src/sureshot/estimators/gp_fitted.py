@@ -64,7 +64,8 @@ class GPFitted(Fitted):
     @cached_property
     def _with_rest(self) -> GPFitted:
         assert self.rest is not None
-        return replace(self.rest(self), class_prior=self.class_prior, row_ids=self.row_ids)
+        found = self.rest(self)
+        return replace(found, class_prior=self.class_prior, row_ids=self.row_ids, arguments=self.arguments)
 
     @property
     def frequencies(self) -> np.ndarray:
