@@ -244,6 +244,16 @@ def test_later_gaps_in_numbers_are_the_median(model: Any, tmp_path: Path) -> Non
     assert np.isfinite(loaded.predict_proba(X)).all()
 
 
+def test_a_retuned_model_keeps_what_it_has_learnt_of_columns() -> None:
+    """As docs/mixed-tables.md says: the cells of earlier rows are not kept, so that levels cannot be told anew."""
+    X, y = mixed()
+    model = GPClassifier("rbf", "softmax").fit(X, y)
+    known, old = model._fitted.reader.encoder, model.kernel_
+    model.partial_fit(X.assign(colour="violet", size=99.0), y, retune=True)
+    assert model._fitted.reader.encoder is known
+    assert str(model.kernel_) != str(old)
+
+
 def test_malformed_medians_are_refused(tmp_path: Path) -> None:
     X = pd.DataFrame({"a": [1.0, 2.0], "b": [2.0, 1.0]})
     GPClassifier("rbf", "softmax", objective=None).fit(X, [0, 1]).save(tmp_path / "m.safetensors")

@@ -243,8 +243,10 @@ class GPClassifier(IncrementalClassifier):
 
         The result is the posterior that `fit` on all rows so far would give with these kernel parameters (and this
         scaling of the columns); the temperature follows the new posterior unless `calibrate` has set it. With `retune`
-        kernel and settings are chosen anew from all rows. A softmax mode is found from the last one; temperature, score
-        and evidence, which need every row left out, are computed when they are first asked for, as `predict` does.
+        kernel and settings are chosen anew from all rows, but what was learnt of a DataFrame's columns stays (levels of
+        categories, medians in place of gaps): rows are kept as numbers, and only a `fit` on all of them sees the cells.
+        A softmax mode is found from the last one; temperature, score and evidence, which need every row left out, are
+        computed when they are first asked for, as `predict` does.
 
         A first call is a `fit`. `classes` are further ones to make room for; a class without rows predicts from its
         prior. New classes are appended to ``classes_``; old columns never move.
