@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import importlib
 import io
 import json
 import shutil
@@ -15,6 +16,7 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_digits
 
+from sureshot.estimators.answers import Answers
 from sureshot.estimators.classifier import GPClassifier
 
 Run = Callable[..., Any]
@@ -343,6 +345,26 @@ def test_rejected_rows_and_sets(files: Path, tmp_path: Path, iris: pd.DataFrame,
     assert {row["prediction"] for row in rows} <= {"setosa", "versicolor", "other"}
     assert [row["set"] for row in rows] == model.predict_set(X, 0.9).tolist()
     np.testing.assert_allclose([row["p_value"] for row in rows], printed["p_value"], rtol=1e-5)
+
+
+def test_outliers_are_scored_once_for_a_rejection(
+    files: Path, iris: pd.DataFrame, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ("predict", files / "two.safetensors", files / "iris.csv", "--reject", "0.001", "--outlier")
+    scored = list[int]()
+    of_rows = Answers._outlier_scores
+    monkeypatch.setattr(
+        Answers, "_outlier_scores", lambda self, fitted, kept: scored.append(len(kept)) or of_rows(self, fitted, kept)
+    )
+    monkeypatch.setattr(importlib.import_module("sureshot.cli.predict"), "CHUNK", 20)
+    result = run(*arguments)
+    assert scored == [20, 20, 20, 15]
+    printed = pd.read_csv(io.StringIO(result.stdout))
+    assert list(printed.columns) == ["row", "prediction", "outlier", "p_value"]
+    model, X = GPClassifier.load(files / "two.safetensors"), iris.drop(columns="species")
+    np.testing.assert_allclose(printed["outlier"], model.outlier_score(X), rtol=1e-5)
+    np.testing.assert_allclose(printed["p_value"], model.novelty_p_value(X), rtol=1e-5)
+    assert result.stderr.count("nothing is rejected") == 1
 
 
 def test_no_seed_is_that_of_python(files: Path, tmp_path: Path, run: Run, iris: pd.DataFrame) -> None:

@@ -118,6 +118,36 @@ def test_columns_of_text_and_gaps_beside_batches(moons: Path, tmp_path: Path, ru
     assert json.loads(result.stdout)["rows"] == 48
 
 
+def test_a_stream_is_read_once(moons: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that batches are of the rows that are learnt, whatever becomes of the file meanwhile."""
+    read, of_pandas = list[str](), pd.read_csv
+    monkeypatch.setattr(pd, "read_csv", lambda *args, **options: read.append("") or of_pandas(*args, **options))
+    arguments = (
+        "search",
+        moons / "moons.csv",
+        "-t",
+        "side",
+        *QUICK,
+        "--schedule",
+        "once",
+        "--batches",
+        "day",
+        "--json",
+    )
+    found = json.loads(run(*arguments, "-q", "--drop", "time", "--hold-out", 0).stdout)
+    assert [batch["rows"] for batch in found["batches"]] == [20, 40, 60]
+    assert len(read) == 1
+
+
+def test_batches_of_arrays(moons: Path, tmp_path: Path, run: Run) -> None:
+    frame = pd.read_csv(moons / "moons.csv")
+    columns = {"X": frame[["east", "north"]], "y": frame["side"], "day": frame["day"]}
+    np.savez(tmp_path / "d.npz", **{name: np.asarray(column.to_numpy().tolist()) for name, column in columns.items()})
+    result = run("search", tmp_path / "d.npz", *QUICK, "--schedule", "once", "--batches", "day", "--json", "-q")
+    assert result.exit_code == 0, result.stderr
+    assert len(json.loads(result.stdout)["stream"]) == 2
+
+
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_a_row_of_no_batch_is_named(moons: Path, tmp_path: Path, run: Run, ending: str) -> None:
     frame = pd.read_csv(moons / "moons.csv").drop(columns="time")

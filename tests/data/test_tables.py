@@ -73,6 +73,23 @@ def test_a_first_column_without_a_name_identifies_rows(tmp_path: Path, iris: pd.
     assert load_table(tmp_path / "t.parquet", "species").row_ids[3] == "flower 3"
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_column_that_says_which_rows_belong_together(tmp_path: Path, suffix: str) -> None:
+    frame = pd.DataFrame({"x": [1.0, 2, 3, 4], "meta_day": ["01", "1 ", "NA", None], "y": list("abab")})
+    path = tmp_path / f"t{suffix}"
+    frame.to_csv(path, index=False) if suffix == ".csv" else frame.to_parquet(path)
+    table = load_table(path, "y", group="meta_day")
+    assert table.groups is not None
+    assert table.groups.tolist() == ["01", "1", "NA", None]
+    assert table.feature_names == ("x",)
+    assert load_table(path, "y").groups is None
+    with pytest.raises(DataError, match="no column 'meta_dya'"):
+        load_table(path, "y", group="meta_dya")
+    np.savez(tmp_path / "t.npz", X=np.eye(2), y=[0, 1])
+    with pytest.raises(DataError, match="no column 'day' that says which rows belong together"):
+        load_table(tmp_path / "t.npz", group="day")
+
+
 @pytest.mark.parametrize("codes", [["001", "010", "2"], ["00", "01", "10"], ["1", "007", "3"]])
 def test_labels_with_leading_zeros_are_text(codes: list[str], tmp_path: Path) -> None:
     """As the file has them: 007 is not 7."""

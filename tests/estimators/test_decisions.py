@@ -12,6 +12,7 @@ from sklearn.datasets import load_iris
 
 from sureshot import FewShotClassifier
 from sureshot.estimators.decisions import LabelSets, check_share, unknown_label, with_unknown
+from sureshot.estimators.few_shot_fitted import FewShotFitted
 
 X, Y = load_iris(return_X_y=True)
 NAMES = np.array(["setosa", "versicolor", "virginica"])
@@ -34,6 +35,18 @@ def test_rejected_rows_have_small_p_values(model: FewShotClassifier) -> None:
     assert "none of these" in model.predict_or_reject(X, 0.3, "none of these")
 
 
+def test_a_decision_is_what_its_parts_say_at_one_go(model: FewShotClassifier, monkeypatch: pytest.MonkeyPatch) -> None:
+    labels, p, scores = model.predict_or_reject(X, 0.2), model.novelty_p_value(X), model.outlier_score(X)
+    asked = list[int]()
+    of_rows = FewShotFitted.outlier_scores
+    monkeypatch.setattr(FewShotFitted, "outlier_scores", lambda self, q: asked.append(len(q)) or of_rows(self, q))
+    found = model.decide(X, 0.2)
+    assert sum(asked) == len(X)
+    assert found.labels.tolist() == labels.tolist()
+    np.testing.assert_array_equal(found.p_values, p)
+    np.testing.assert_array_equal(found.outlier_scores, scores)
+
+
 def test_sets_grow_with_coverage(model: FewShotClassifier) -> None:
     narrow, wide = model.predict_set(X, 0.6), model.predict_set(X, 0.99)
     assert (wide.members >= narrow.members).all()
@@ -49,10 +62,13 @@ def test_too_few_rows_reject_nothing_and_say_so() -> None:
     with pytest.warns(UserWarning, match=r"nothing is rejected at false_alarm=0.05: 5 labelled rows .* 0.167 only"):
         decided = model.predict_or_reject(X + 100, unknown=-1)
     assert (decided >= 0).all()
+    with pytest.warns(UserWarning, match="nothing is rejected") as said:
+        model.decide(X + 100, unknown=-1)
+    assert [one.filename for one in said] == [__file__]
     assert model.predict_set(X, 0.9).members.all()
 
 
-@pytest.mark.parametrize("method", ["predict_or_reject", "predict_set"])
+@pytest.mark.parametrize("method", ["predict_or_reject", "decide", "predict_set"])
 @pytest.mark.parametrize("value", [0, 1, -0.1, 1.5, float("nan"), float("inf"), "0.05", None, True, [0.05]])
 def test_shares_lie_between_0_and_1(model: FewShotClassifier, method: str, value: Any) -> None:
     with pytest.raises((ValueError, TypeError), match="between 0 and 1"):

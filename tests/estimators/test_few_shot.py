@@ -165,6 +165,23 @@ def test_the_default_is_what_is_documented() -> None:
         embeddings.predict(np.array([[1.0, 0, 0, 0], [0, 0, 0, 0]]))
 
 
+def test_rows_without_text_are_what_the_average_row_is() -> None:
+    X = pd.DataFrame({"note": ["red apple", "green apple", "red cherry", "blue sky", "grey sky", "blue sea"]})
+    y = np.repeat(["fruit", "far"], 3)
+    model = FewShotClassifier(columns={"note": "text"}).fit(X, y)
+    assert model._fitted.default is not None
+    assert model._fitted.default.kernel == "cosine"
+    asked = pd.DataFrame({"note": ["", "red apple", None, "NA"]})
+    p = model.predict_proba(asked)
+    average = model._fitted.rows.x.mean(axis=0, keepdims=True)
+    (expected,) = answers.class_probabilities(model._fitted, torch.from_numpy(average))
+    np.testing.assert_allclose(p[[0, 2, 3]], np.repeat(expected.numpy(), 3, 0), rtol=1e-12)
+    np.testing.assert_array_equal(p[1:2], model.predict_proba(asked[1:2]))
+    assert np.isfinite(model.outlier_score(asked)).all()
+    assert np.isfinite(model.novelty_p_value(asked)).all()
+    assert model.partial_fit(asked[:1], ["fruit"]).predict_proba(asked).shape == (4, 2)
+
+
 @pytest.mark.parametrize("name", [NO_CHECKPOINT, *LEARNER_NAMES])
 def test_partial_fit_is_fit_on_all_rows(name: str, checkpoints: dict[str, Path | None]) -> None:
     X, y, X_test, _ = support()

@@ -71,6 +71,23 @@ def test_gaps_are_the_median_and_marked_where_they_were() -> None:
     np.testing.assert_array_equal(found(asked), [[2, 1, 3, 0], [5, 0, 5, 0.5]])
 
 
+@pytest.mark.parametrize("dtype", [object, "boolean", bool])
+def test_truth_values_may_come_as_text_later(dtype: Any) -> None:
+    """As from a file that was read as text, in which a gap or another word made objects of the column."""
+    cells = [True, False, False, True if dtype is bool else None]
+    found = encoder(pd.DataFrame({"paid": pd.Series(cells, dtype=dtype), "x": list("abab")}))
+    assert found.kinds["paid"] == "number"
+    asked = pd.DataFrame({"paid": pd.Series(["True", "false", " TRUE", "NA", True, 1, "0"], dtype=object), "x": "a"})
+    gap = 0.5 if dtype is bool else 0
+    np.testing.assert_array_equal(found(asked)[:, 0], [1, 0, 1, gap, 1, 1, 0])
+    assert ColumnEncoder.from_json(json.loads(json.dumps(found.to_json()))) == found
+    with pytest.raises(CellError, match="'paid': 'perhaps' in row 1"):
+        found(asked.assign(paid=["True", "perhaps", *["False"] * 5]))
+    numbers = encoder(pd.DataFrame({"age": [1.0, 0.0], "x": list("ab")}))
+    with pytest.raises(CellError, match="'age': 'True' in row 0"):
+        numbers(pd.DataFrame({"age": ["True"], "x": ["a"]}))
+
+
 def test_rare_levels_are_one_which_unseen_ones_join() -> None:
     cells = ["a"] * 500 + ["b"] * 490 + ["c"] * 9 + ["d"]
     found = encoder(pd.DataFrame({"x": cells}))
@@ -227,6 +244,16 @@ def test_later_gaps_in_numbers_are_the_median(model: Any, tmp_path: Path) -> Non
     assert np.isfinite(loaded.predict_proba(X)).all()
 
 
+def test_a_retuned_model_keeps_what_it_has_learnt_of_columns() -> None:
+    """As docs/mixed-tables.md says: the cells of earlier rows are not kept, so that levels cannot be told anew."""
+    X, y = mixed()
+    model = GPClassifier("rbf", "softmax").fit(X, y)
+    known, old = model._fitted.reader.encoder, model.kernel_
+    model.partial_fit(X.assign(colour="violet", size=99.0), y, retune=True)
+    assert model._fitted.reader.encoder is known
+    assert str(model.kernel_) != str(old)
+
+
 def test_malformed_medians_are_refused(tmp_path: Path) -> None:
     X = pd.DataFrame({"a": [1.0, 2.0], "b": [2.0, 1.0]})
     GPClassifier("rbf", "softmax", objective=None).fit(X, [0, 1]).save(tmp_path / "m.safetensors")
@@ -277,12 +304,42 @@ def test_relevance_is_of_the_columns_that_were_given() -> None:
     np.testing.assert_allclose(found, [np.sqrt((each[sources == k] ** 2).mean()) for k in range(5)])
 
 
+def test_names_of_columns_stay_what_they_are(tmp_path: Path) -> None:
+    X, y = mixed()
+    X = X[["colour", "size"]]
+    for names in ([0, 1], [("a", 1), ("a", "1")], [2.5, 3.5], [True, False]):
+        framed = X.set_axis(pd.Index(names, tupleize_cols=False), axis=1)
+        model = FewShotClassifier(columns={names[0]: "category"}).fit(framed, y)
+        model.save(tmp_path / "m.safetensors")
+        loaded = FewShotClassifier.load(tmp_path / "m.safetensors")
+        for one in (model, loaded):
+            assert list(one.columns_.items()) == list(zip(names, ["category", "number"], strict=True))
+            assert list(map(type, one.columns_)) == list(map(type, names))
+        assert loaded._fitted.reader.encoder == model._fitted.reader.encoder
+        clone(loaded).set_params(columns=loaded.columns_).fit(framed, y)
+    odd = X.assign(size=["dear", *map(str, range(N - 1))]).set_axis([7, 8], axis=1)
+    with pytest.raises(CellError, match=r"columns=\{8: 'category'\}"):
+        FewShotClassifier().fit(odd, y)
+
+
+def test_names_that_json_cannot_say_are_text_in_files(tmp_path: Path) -> None:
+    X, y = mixed()
+    days = [pd.Timestamp("2025-01-01"), pd.Timestamp("2025-01-02")]
+    framed = X[["colour", "size"]].set_axis(days, axis=1)
+    model = FewShotClassifier(columns={days[1]: "number"}).fit(framed, y)
+    assert list(model.columns_) == days
+    model.save(tmp_path / "m.safetensors")
+    loaded = FewShotClassifier.load(tmp_path / "m.safetensors")
+    assert list(loaded.columns_) == list(map(str, days))
+    np.testing.assert_array_equal(loaded.predict_proba(framed), model.predict_proba(framed))
+
+
 def test_malformed_encoders_are_refused(tmp_path: Path) -> None:
     X, y = mixed()
     GPClassifier("rbf", "softmax", objective=None).fit(X, y).save(tmp_path / "m.safetensors")
     artifact = load_artifact(tmp_path / "m.safetensors", "gp_classifier")
     (number,) = [one for one in artifact.header["encoder"] if one["name"] == "size"]
-    for change in ({"median": None}, {"kind": "text"}, {"decimal": ";"}, {"marked": False}, {"more": 1}):
+    for change in ({"median": None}, {"kind": "text"}, {"decimal": ";"}, {"marked": False}, {"more": 1}, {"name": {}}):
         header = json.loads(json.dumps(artifact.header))
         header["encoder"][3] = number | change
         save_artifact(tmp_path / "n.safetensors", "gp_classifier", header, artifact.arrays)

@@ -84,6 +84,32 @@ def test_a_call_that_is_repeated_changes_nothing(name: str) -> None:
     assert len(model.row_ids_) == len(ROWS)
 
 
+@pytest.mark.parametrize(
+    ("model", "argument", "value"),
+    [
+        (GPClassifier(kernel="linear"), "class_weight", {0: 5.0, 1: 1.0, 2: 0.5}),
+        (GPClassifier(kernel="linear"), "class_prior", {0: 0.8, 1: 0.1, 2: 0.1}),
+        (FewShotClassifier(), "class_prior", "uniform"),
+    ],
+)
+def test_a_call_that_is_repeated_heeds_arguments_that_every_update_does(
+    model: IncrementalClassifier, argument: str, value: Any, tmp_path: Path
+) -> None:
+    rows = ROWS[:-5]
+    model = clone(model).fit(X[rows], Y[rows], row_id=rows)
+    expected = clone(model).set_params(**{argument: value})
+    training = TrainingSet(model._fitted.reader, model._fitted.columns, model._fitted.classes, model._fitted.rows, None)
+    expected._commit(training, model._fitted)
+    model.set_params(**{argument: value}).partial_fit(X[rows], Y[rows], row_id=rows)
+    np.testing.assert_array_equal(model.predict_proba(QUERIES), expected.predict_proba(QUERIES))
+    model.set_class_prior([0.2, 0.3, 0.5])
+    p = model.predict_proba(QUERIES)
+    assert np.abs(p - expected.predict_proba(QUERIES)).max() > 0.01
+    model.save(tmp_path / "m.safetensors")
+    for one in (model, load_classifier(tmp_path / "m.safetensors")):  # what was set stays, where there is nothing new
+        np.testing.assert_array_equal(one.partial_fit(X[rows], Y[rows], row_id=rows).predict_proba(QUERIES), p)
+
+
 def test_order_of_arrival_does_not_matter_and_rows_without_ids_stay() -> None:
     weight = np.random.default_rng(0).uniform(0.1, 2, len(ROWS))
     parts = np.array_split(np.random.default_rng(1).permutation(len(ROWS)), 4)

@@ -280,6 +280,21 @@ def test_taken_away_is_as_never_seen_but_for_sampling_error() -> None:
     assert len(forgot.remove(X[:2], Y[:2])._fitted.rows.y) == 28  # rows go by the numbers of the classes that are left
 
 
+@pytest.mark.parametrize("settings", [{}, {"n_inducing": 8}, {"representation": "whitened"}])
+def test_labels_of_one_class_that_is_left_have_evidence_of_nothing(settings: dict[str, Any], tmp_path: Path) -> None:
+    """As before a second class had come: nothing is told apart, so nothing could have been said otherwise."""
+    third = np.concatenate([Y[:30], np.full(10, 2)])
+    model = made(**settings).fit(X, third)
+    assert model.log_evidence_ < -1
+    assert model.forget([2]).log_evidence_ < -1
+    assert model.forget([1]).log_evidence_ == 0
+    assert model.log_evidence_ == made(**settings).partial_fit(X[Y == 0], Y[Y == 0]).log_evidence_
+    model.save(tmp_path / "m.safetensors")
+    loaded = KernelSearchClassifier.load(tmp_path / "m.safetensors")
+    assert loaded.log_evidence_ == 0
+    assert loaded.partial_fit(X[Y == 1][:5], Y[Y == 1][:5]).log_evidence_ < 0
+
+
 def test_a_copy_is_removed_at_a_time_and_mistakes_remove_nothing() -> None:
     model = made().fit(np.concatenate([X, X[:2]]), np.concatenate([Y, Y[:2]]))
     model.remove(X[:2])

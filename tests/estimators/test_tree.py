@@ -188,6 +188,19 @@ def test_weights_are_counts(strategy: str) -> None:
             call(x, y, sample_weight=np.full(len(y), 0.5))
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_weights_that_cannot_be_counted_are_refused_in_later_sessions(strategy: str) -> None:
+    """With weights of 1e300 and rows as far away probabilities were NaN."""
+    model, (x, y) = fitted(strategy, 4), rows([4], 6)
+    p = model.predict_proba(QUERIES)
+    for weight in (2.0**53, 1e18, 1e300, 1e308):
+        with pytest.raises(ValueError, match="sample_weight is too large"):
+            model.partial_fit(1e300 * x, y, sample_weight=np.full(len(y), weight))
+    np.testing.assert_array_equal(model.predict_proba(QUERIES), p)
+    model.partial_fit(1e300 * x, y, sample_weight=np.full(len(y), 1e15))
+    assert np.isfinite(model.predict_proba(np.concatenate([QUERIES, 1e300 * x]))).all()
+
+
 def test_weights_beyond_memory_are_refused() -> None:
     x, y = rows(range(4), 6)
     with pytest.raises(MemoryError, match="use smaller weights"):

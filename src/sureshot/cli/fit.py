@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,9 +134,9 @@ def fit(
 
 
 def read_labelled(
-    path: Path, target: str | None, checkpoint: Path | None, how: Reading, ignore: Sequence[str] = ()
+    path: Path, target: str | None, checkpoint: Path | None, how: Reading, group: str | None = None
 ) -> DataTable:
-    """Rows and labels of a file, or images and their folders' names, for learning."""
+    """Rows and labels of a file, or images and their folders' names, for learning; groups of rows with columns only."""
     from sureshot.data import DataError
     from sureshot.data.checks import listed
     from sureshot.data.image_tables import is_image_source
@@ -148,7 +147,7 @@ def read_labelled(
         return _read_images(path, checkpoint)
     if names is not None and target is None:
         raise DataError(f"{path}: name the column of labels with --target; columns: {listed(names)}")
-    table = how.load(path, target, ignore, mixed=checkpoint is None)
+    table = how.load(path, target, mixed=checkpoint is None, group=None if names is None else group)
     if table.y is None:
         raise DataError(f"{path} has no array y or label: name the array of labels with --target")
     return table

@@ -149,16 +149,18 @@ def _predictions(model: IncrementalClassifier, table: DataTable, wanted: Wanted,
     n = len(table.row_ids)
     for start in range(0, n, CHUNK):
         X = table.X[start : start + CHUNK]
-        reject, coverage = wanted.reject, wanted.coverage
-        labels = model.predict(X) if reject is None else model.predict_or_reject(X, reject, wanted.unknown)
+        decided = None if wanted.reject is None else model.decide(X, wanted.reject, wanted.unknown)
+        outlier = None
+        if wanted.outlier:
+            outlier = model.outlier_score(X) if decided is None else decided.outlier_scores
         yield Piece(
             table.row_ids[start : start + CHUNK].tolist(),
-            labels.tolist(),
+            (model.predict(X) if decided is None else decided.labels).tolist(),
             model.predict_proba(X) if wanted.proba else None,
             None if wanted.top is None else model.predict_topk(X, wanted.top),
-            model.outlier_score(X) if wanted.outlier else None,
-            None if reject is None else model.novelty_p_value(X),
-            None if coverage is None else model.predict_set(X, coverage).tolist(),
+            outlier,
+            None if decided is None else decided.p_values,
+            None if wanted.coverage is None else model.predict_set(X, wanted.coverage).tolist(),
         )
         update(f"predicting {n} rows", min(1.0, (start + CHUNK) / n))
 

@@ -171,14 +171,13 @@ def _read(
     from sureshot.cli.reading import take
     from sureshot.cli.reporting import stratified_folds
 
-    ignored = [] if batches is None else [batches]
     if batches is not None and batches == target:
         raise ValueError(f"--batches and --target name the same column, {target}")
-    table = read_labelled(data, target, None, how, ignored)
+    table = read_labelled(data, target, None, how, batches)
     assert table.y is not None
     part = np.zeros(len(table.y), dtype=np.int64)
     if batches is not None:
-        part = _batch_of_each_row(data, batches, target, how)
+        part = _batch_of_each_row(data, batches, table, how)
     elif batch_size is not None:
         part = np.arange(len(table.y)) // batch_size
     learnt = np.ones(len(table.y), dtype=bool)
@@ -191,6 +190,7 @@ def _read(
     baseline = DummyClassifier(strategy="prior").fit(take(table.X, places), table.y[places])
     judged: DataTable | None = None
     if test is not None:
+        ignored = [] if batches is None else [batches]
         judged = read_for_model(baseline, test, target, how, with_labels=True, ignored=ignored, mixed=True)
     elif not learnt.all():
         judged = table._replace(X=take(table.X, ~learnt), y=table.y[~learnt], row_ids=table.row_ids[~learnt])
@@ -199,24 +199,23 @@ def _read(
     return Rows(parts, table, judged, baseline, batches is not None or batch_size is not None)
 
 
-def _batch_of_each_row(data: Path, batches: str, target: str | None, how: Reading) -> np.ndarray:
+def _batch_of_each_row(data: Path, batches: str, table: DataTable, how: Reading) -> np.ndarray:
     """Numbers of the batches (n,), in the order in which they come."""
     import numpy as np
     import pandas as pd
 
     from sureshot.data import DataError
-    from sureshot.data.tables import cells_as_written
 
-    if batches in (how.check(data, target) or ()):
-        cells = cells_as_written(data, how.text)[0][batches]
-        empty = np.flatnonzero(cells.isna() | (cells == ""))
-        if len(empty):
-            raise DataError(
-                f"{data}: column {batches!r} (--batches) is empty in {len(empty)} of {len(cells)} rows (the first is "
-                f"row {empty[0]}, counted from 0), so they are of no batch; fill it in, or drop them"
-            )
-    column = how.load(data, batches, [] if target is None else [target], text_labels=True, mixed=True).y
-    assert column is not None
+    column = table.groups
+    if column is None:  # of arrays it is one of them
+        column = how.load(data, batches, text_labels=True).y
+        assert column is not None
+    empty = np.flatnonzero(pd.isna(column))
+    if len(empty):
+        raise DataError(
+            f"{data}: column {batches!r} (--batches) is empty in {len(empty)} of {len(column)} rows (the first is "
+            f"row {empty[0]}, counted from 0), so they are of no batch; fill it in, or drop them"
+        )
     return pd.factorize(column)[0]
 
 

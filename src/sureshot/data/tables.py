@@ -57,6 +57,7 @@ class DataTable(NamedTuple):
     y: np.ndarray | None  # (N,), None when no labels were asked for or found
     feature_names: tuple[str, ...] | None  # length D, None for a bare array
     row_ids: np.ndarray  # (N,) the column that was named, the table's own index, or 0 to N-1; the files of images
+    groups: np.ndarray | None = None  # (N,) text of the column that was asked for, None where there is nothing
 
 
 def load_table(
@@ -66,6 +67,7 @@ def load_table(
     features: Sequence[str] | None = None,  # the columns wanted, in order; by default all but target and ignored
     ignore: Iterable[str] = (),  # columns to leave out; names that are not in the file are no error
     row_id: str | None = None,  # a column that names rows, each once, and is no feature
+    group: str | None = None,  # a column that says which rows belong together, and is no feature
     text_labels: bool = False,  # read labels as text even if they look like numbers; those like 007 are text anyway
     allow_missing: bool = False,  # keep missing cells as NaN; an error by default, since arrays must have none
     mixed: bool = False,  # of CSV and Parquet keep columns of text and dates as well, and missing cells
@@ -76,11 +78,12 @@ def load_table(
     path = Path(path)
     kind = _check_file(path)
     if kind == ".npz":
-        if row_id is not None:
-            raise DataError(f"{path}: arrays have no column {row_id!r} that names rows")
+        for name, what in ((row_id, "names rows"), (group, "says which rows belong together")):
+            if name is not None:
+                raise DataError(f"{path}: arrays have no column {name!r} that {what}")
         return _from_npz(path, target, features, text_labels, allow_missing)
-    stated = tuple(name for name in (target, row_id) if name is not None)
-    texts = [*(name for name in stated if text_labels or name == row_id), *as_text]
+    stated = tuple(name for name in (target, row_id, group) if name is not None)
+    texts = [*(name for name in stated if text_labels or name in (row_id, group)), *as_text]
     frame, row_ids = _read_frame(path, kind, stated, texts, text)
     names = [str(name) for name in frame.columns]
     for name in stated:
@@ -89,11 +92,15 @@ def load_table(
     if row_id is not None:
         row_ids = _row_ids(path, frame[row_id])
         ignore = {*ignore, row_id}
+    groups = None
+    if group is not None:
+        groups = _stripped(frame[group])
+        ignore = {*ignore, group}
     y = None
     if target is not None:
         y = check_class_labels(path, frame[target], f"column {target!r}", text_labels)
     X = _features(path, frame, names, target, features, set(ignore), allow_missing, mixed)
-    return DataTable(X, y, tuple(X.columns), row_ids)
+    return DataTable(X, y, tuple(X.columns), row_ids, groups)
 
 
 def column_names(path: str | os.PathLike[str], text: TextFormat = ANY) -> list[str] | None:
@@ -308,6 +315,13 @@ def _row_ids(path: Path, column: pd.Series) -> np.ndarray:
             f"first is {str(twice.iloc[0])[:40]!r} in row {int(twice.index[0])}, counted from 0: drop these rows"
         )
     return np.asarray(column)
+
+
+def _stripped(column: pd.Series) -> np.ndarray:
+    """Cells as text (n,), None where there is nothing."""
+    texts = np.array([str(cell).strip() for cell in column], dtype=object)
+    texts[column.isna().to_numpy(dtype=bool) | (texts == "")] = None
+    return texts
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from sureshot.estimators.arguments import Labels, Rows, Weights
 from sureshot.estimators.class_labels import check_kind
-from sureshot.estimators.decisions import LabelSets, check_share, unknown_label, with_unknown
+from sureshot.estimators.decisions import Decisions, LabelSets, check_share, unknown_label, with_unknown
 from sureshot.estimators.fitted import Fitted
 from sureshot.estimators.fitted_attribute import FittedAttribute
 from sureshot.estimators.influence import Influence, influence_on
@@ -143,7 +143,15 @@ class Answers(ClassifierMixin, BaseEstimator):
         larger are. `unknown` is "unknown" where labels are text; elsewhere say what it is, -1 for instance. It must be
         no known class. A warning says so if there are too few labelled rows to reject any.
         """
-        false_alarm, fitted = check_share("false_alarm", false_alarm), self._with_its_rows("predict_or_reject")
+        return self._decided("predict_or_reject", X, false_alarm, unknown).labels
+
+    def decide(self, X: Rows, false_alarm: float = 0.05, unknown: Any = None) -> Decisions:
+        """What `predict_or_reject` says, with the `novelty_p_value` and the `outlier_score` of each row, at one go."""
+        return self._decided("decide", X, false_alarm, unknown)
+
+    def _decided(self, method: str, X: Any, false_alarm: Any, unknown: Any) -> Decisions:
+        """See `decide`."""
+        false_alarm, fitted = check_share("false_alarm", false_alarm), self._with_its_rows(method)
         unknown = unknown_label(unknown, fitted.classes)
         kept = self._kept(fitted, X)
         scores, usual = self._outlier_scores(fitted, kept), fitted.usual_outliers
@@ -151,10 +159,12 @@ class Answers(ClassifierMixin, BaseEstimator):
             warnings.warn(
                 f"nothing is rejected at false_alarm={false_alarm:g}: {usual.n_rows:g} labelled rows tell p-values "
                 f"down to {usual.smallest:.3g} only. Take a larger false_alarm, or label more rows.",
-                stacklevel=2,
+                stacklevel=3,
             )
         (p,) = self._in_blocks(fitted, kept, class_probabilities)
-        return with_unknown(fitted.classes[p.argmax(axis=1)], usual.p_values(scores) <= false_alarm + ROUNDING, unknown)
+        p_values = usual.p_values(scores)
+        labels = with_unknown(fitted.classes[p.argmax(axis=1)], p_values <= false_alarm + ROUNDING, unknown)
+        return Decisions(labels, p_values, scores)
 
     def predict_set(self, X: Rows, coverage: float = 0.9, allow_empty: bool = False) -> LabelSets:
         """A set of labels for each row that holds the true one for a share `coverage` of rows.

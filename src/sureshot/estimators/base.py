@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import joblib
 import numpy as np
 import torch
 from sklearn.utils import check_random_state
@@ -122,7 +123,8 @@ class IncrementalClassifier(Answers):
             )
         came, before = _as_they_came(data, codes, names), known.distinct_rows
         rows, row_ids = RowsAsTheyCame.apart(before, known.row_ids).with_rows(came, names).merged()
-        if names is not None and keep_settings and len(grown) == len(known.classes) and same_rows(before, rows):
+        nothing_new = len(grown) == len(known.classes) and same_rows(before, rows)
+        if names is not None and keep_settings and nothing_new and known.arguments == self._by_class:
             self._fitted = replace(known, row_ids=row_ids)
             return self
         training = TrainingSet(reader, known.columns, grown, rows, None, row_ids=row_ids)
@@ -233,7 +235,8 @@ class IncrementalClassifier(Answers):
             prior = class_prior_of(artifact.header.get("class_prior") or "support", fitted.classes)
         except ValueError as error:
             raise ArtifactError(f"{artifact.path}: malformed class prior; save the model again.") from error
-        model._fitted = replace(fitted, class_prior=prior, row_ids=ids_from_file(artifact, fitted.distinct_rows))
+        row_ids = ids_from_file(artifact, fitted.distinct_rows)
+        model._fitted = replace(fitted, class_prior=prior, row_ids=row_ids, arguments=model._by_class)
         return model
 
     def _commit(self, training: TrainingSet, known: Fitted | None) -> Self:
@@ -245,10 +248,16 @@ class IncrementalClassifier(Answers):
         prior = class_prior_of(stated, training.classes)
         with self._listening():
             found = self._learn(training, known, seed)
-        self._fitted = _with_prior(found, stated, prior, training.row_ids)
+        found = _with_prior(found, stated, prior, training.row_ids)
+        self._fitted = replace(found, arguments=self._by_class)
         if isinstance(given, np.random.RandomState):
             given.set_state(drawn.get_state())
         return self
+
+    @property
+    def _by_class(self) -> str:
+        """A hash of the arguments that every update takes as they are, unlike settings, which it keeps."""
+        return str(joblib.hash([getattr(self, name, None) for name in ("class_weight", "class_prior")]))
 
     def _listening(self) -> AbstractContextManager[None]:
         """Where `verbose`, whoever else listens hears nothing: the same is not said twice."""

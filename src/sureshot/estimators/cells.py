@@ -52,6 +52,7 @@ _PLAIN: tuple[type, ...] = (
     *(str, bool, np.bool_, numbers.Real, Decimal),
     *(datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64, pd.Period),
 )
+_TRUTHS = {"false": 0.0, "true": 1.0}
 _MICROSECONDS = 86_400_000_000  # of a day
 
 
@@ -91,8 +92,18 @@ def as_texts(column: pd.Series) -> np.ndarray:
     return texts
 
 
-def as_numbers(column: pd.Series, decimal: str = ".") -> np.ndarray:
-    """Cells as numbers (n,), NaN where missing; times between are days. `CellError` for the first that is none."""
+def holds_truths(column: pd.Series) -> bool:
+    """Whether all cells that are there are truth values."""
+    if not is_object(column):
+        return bool(pd.api.types.is_bool_dtype(column.dtype))
+    return all(isinstance(cell, bool | np.bool_) for cell in column.to_numpy(dtype=object)[~gaps_of(column)])
+
+
+def as_numbers(column: pd.Series, decimal: str = ".", truths: bool = False) -> np.ndarray:
+    """Cells as numbers (n,), NaN where missing; times between are days. `CellError` for the first that is none.
+
+    With `truths` text such as True and false is 1 and 0, as truth values are.
+    """
     kinds, gaps = pd.api.types, gaps_of(column)
     if kinds.is_timedelta64_dtype(column.dtype):
         found = np.asarray(column.to_numpy() / np.timedelta64(1, "D"), dtype=np.float64)
@@ -101,7 +112,7 @@ def as_numbers(column: pd.Series, decimal: str = ".") -> np.ndarray:
     ):
         found = column.to_numpy(dtype=np.float64, na_value=np.nan)
     elif is_object(column) or isinstance(column.dtype, pd.CategoricalDtype):
-        found = _through_distinct(column, gaps, lambda cell: _number_of(cell, decimal))
+        found = _through_distinct(column, gaps, lambda cell: _number_of(cell, decimal, truths))
         _check_read(column, gaps | ~np.isnan(found), "no number")
     else:
         raise CellError(f"{named(column)} holds {column.dtype}, which are no numbers")
@@ -211,9 +222,11 @@ def _number_as_text(cell: float) -> str:
     return str(int(cell)) if cell.is_integer() else str(cell)
 
 
-def _number_of(cell: Any, decimal: str) -> float:
+def _number_of(cell: Any, decimal: str, truths: bool = False) -> float:
     """A cell as a number; NaN for what is none."""
     if isinstance(cell, str):
+        if truths and (text := cell.strip().lower()) in _TRUTHS:
+            return _TRUTHS[text]
         if decimal == "." and _PLAINLY.fullmatch(cell):
             return float(cell)
         parts = _AFFIXES.fullmatch(cell)

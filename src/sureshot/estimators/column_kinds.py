@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -36,6 +36,7 @@ from sureshot.estimators.cells import (
     as_days,
     as_numbers,
     as_texts,
+    holds_truths,
 )
 
 MOST_LEVELS = 30
@@ -51,7 +52,7 @@ SCATTERED = "no level has a hundredth of the rows"
 class Column(ABC):
     """What becomes of a column."""
 
-    name: str
+    name: Any  # as the DataFrame has it, which need not be text
     kind: ClassVar[str]
 
     @property
@@ -75,20 +76,22 @@ class NumberColumn(Column):
     median: float  # in place of gaps
     decimal: str  # in text
     marked: bool  # whether another column says where gaps were
+    truths: bool = False  # whether all were truth values; then text such as True is 1
     kind = NUMBER
 
     @classmethod
     def learnt(cls, column: pd.Series, weight: np.ndarray, decimal: str) -> Self:
         """From the cells of labelled rows and their weights (n,)."""
         values = as_numbers(column, decimal)
-        return cls(str(column.name), median_of(values, weight), decimal, _mark_gaps(np.isnan(values), weight))
+        marked, truths = _mark_gaps(np.isnan(values), weight), holds_truths(column)
+        return cls(column.name, median_of(values, weight), decimal, marked, truths)
 
     @property
     def encoded(self) -> tuple[str, ...]:
-        return (self.name, f"{self.name} is missing")[: 1 + self.marked]
+        return (str(self.name), f"{self.name} is missing")[: 1 + self.marked]
 
     def encode(self, column: pd.Series) -> np.ndarray:
-        values = as_numbers(column, self.decimal)
+        values = as_numbers(column, self.decimal, self.truths)
         gaps = np.isnan(values)
         return np.stack([np.where(gaps, self.median, values), gaps][: 1 + self.marked], axis=1)
 
@@ -114,16 +117,16 @@ class CategoryColumn(Column):
         totals = np.bincount(np.where(codes < 0, len(found), codes), weight, minlength=len(levels))
         total = totals.sum()
         if not stated and len(found) > FEW and 2 * len(found) > total - totals[-1]:
-            return IgnoredColumn(str(column.name), UNIQUE)
+            return IgnoredColumn(column.name, UNIQUE)
         order = sorted(np.flatnonzero(totals), key=lambda k: (-totals[k], levels[k] is None, levels[k]))
         kept = [k for k in order[:MOST_LEVELS] if totals[k] >= _enough(total)]
         if not any(levels[k] is not None for k in kept):
-            return IgnoredColumn(str(column.name), SCATTERED if len(found) else EMPTY)
+            return IgnoredColumn(column.name, SCATTERED if len(found) else EMPTY)
         kept = sorted(kept, key=lambda k: (levels[k] is None, levels[k]))
         shares = [float(totals[k] / total) for k in kept]
         rare = len(kept) < len(order)
         return cls(
-            str(column.name),
+            column.name,
             tuple(levels[k] for k in kept),
             rare,
             tuple([*shares, 1 - sum(shares)] if rare else shares),
@@ -174,7 +177,7 @@ class DateColumn(Column):
         elif known.min() >= 0 and known.max() < 1:  # times of day
             cycles = ["day"]
         gaps = _mark_gaps(np.isnan(days), weight)
-        return cls(str(column.name), form, median_of(days, weight), tuple(cycles), gaps)
+        return cls(column.name, form, median_of(days, weight), tuple(cycles), gaps)
 
     @property
     def encoded(self) -> tuple[str, ...]:

@@ -25,6 +25,15 @@ import numpy as np
 
 
 @dataclass(frozen=True)
+class Decisions:
+    """A label or none of the known ones for each row, and what that follows from."""
+
+    labels: np.ndarray  # (n,)
+    p_values: np.ndarray  # (n,), as `novelty_p_value`
+    outlier_scores: np.ndarray  # (n,), as `outlier_score`
+
+
+@dataclass(frozen=True)
 class LabelSets:
     """A set of labels for each row."""
 

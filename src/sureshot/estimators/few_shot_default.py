@@ -137,13 +137,19 @@ def left_out_temperature(
     return float(plug_in_temperatures(Softmax(), mean[0], support, usual)[0])
 
 
-def check_directions(model: DefaultModel, x: np.ndarray) -> None:
-    """Refuse rows of length zero where the kernel is that of angles."""
-    if model.kernel != "cosine":
-        return
+def with_directions(model: DefaultModel, x: np.ndarray, usual: np.ndarray | None) -> np.ndarray:
+    """Rows (n, D), where angles count those of zeros as the `usual` row (D,); refused if there is none.
+
+    Columns of text are zeros where there is no text, and such a row is what the average row is.
+    """
     zero = np.flatnonzero(~x.any(axis=1))
-    if len(zero):
+    if model.kernel != "cosine" or not len(zero):
+        return x
+    if usual is None:
         raise ValueError(
             f"X has {len(zero)} rows of zeros, the first of them row {zero[0]}: they have no direction, and the model "
             "compares directions, because it learnt from rows of unit length. Drop those rows."
         )
+    found = x.copy()
+    found[zero] = usual
+    return found

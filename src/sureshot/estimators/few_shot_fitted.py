@@ -11,9 +11,9 @@ from torch import Tensor
 
 from sureshot.estimators.few_shot_default import (
     DefaultModel,
-    check_directions,
     default_model,
     left_out_temperature,
+    with_directions,
 )
 from sureshot.estimators.few_shot_inputs import Encoder
 from sureshot.estimators.few_shot_predictors import ConditionedLearner, GaussianPredictor, condition_on
@@ -49,7 +49,10 @@ class FewShotFitted(Fitted):
 
     def inputs(self, kept: np.ndarray) -> Tensor:
         if self.default is not None:
-            check_directions(self.default, kept)
+            usual = None
+            if self.reader.encoder is not None:
+                usual = np.average(self.rows.x, axis=0, weights=self.rows.weight)
+            kept = with_directions(self.default, kept, usual)
         return kernel_inputs(kept, self.scaling, self.device)
 
     def moments(self, queries: Tensor) -> tuple[Tensor, ...]:

@@ -85,6 +85,7 @@ class Fitted(Predictor):
     log_evidence: float  # in nats
     class_prior: np.ndarray | None = field(default=None, kw_only=True)  # (C,), in place of the frequencies; None: these
     row_ids: RowIds | None = field(default=None, kw_only=True)  # of `distinct_rows`; None: none has an id
+    arguments: str = field(default="", kw_only=True)  # a hash of those that an update takes as they are by then
 
     @property
     def distinct_rows(self) -> LabelledRows:
@@ -97,7 +98,7 @@ class Fitted(Predictor):
         return np.bincount(self.rows.y, self.rows.weight, minlength=len(self.classes))
 
     @property
-    def kinds(self) -> dict[str, str] | None:
+    def kinds(self) -> dict[Any, str] | None:
         """What the columns of a DataFrame were taken for, by name; None where all are numbers."""
         return None if self.reader.encoder is None else self.reader.encoder.kinds
 

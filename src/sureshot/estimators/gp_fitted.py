@@ -77,7 +77,7 @@ class GPFitted(Fitted):
         assert self.rest is not None
         found = self.rest(self)
         if not self.changes:
-            return replace(found, class_prior=self.class_prior, row_ids=self.row_ids)
+            return replace(found, class_prior=self.class_prior, row_ids=self.row_ids, arguments=self.arguments)
         members = tuple(
             replace(mine, plan=scored.plan, log_evidence=scored.log_evidence)
             for mine, scored in zip(self.members, found.members, strict=True)

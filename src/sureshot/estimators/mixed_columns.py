@@ -6,6 +6,7 @@ part of model files.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -87,7 +88,7 @@ class ColumnEncoder:
             if name not in labels:
                 near_names = near(str(name), [str(label) for label in labels])
                 raise CellError(f"columns: X has no column {name!r}{near_names}; columns: {listed(labels)}")
-        found = cls(tuple(_learnt(frame[label], kinds.get(label), weight) for label in labels))
+        found = cls(tuple(_learnt(frame[label].rename(label), kinds.get(label), weight) for label in labels))
         left_out = [f"{names} ({why})" for why in (UNIQUE, SCATTERED, EMPTY) if (names := found._left_out(why))]
         if not found.names:
             what = f": {'; '.join(left_out)}" if left_out else ""
@@ -113,7 +114,7 @@ class ColumnEncoder:
         return np.repeat(np.arange(len(self.columns)), [len(column.encoded) for column in self.columns])
 
     @property
-    def kinds(self) -> dict[str, str]:
+    def kinds(self) -> dict[Any, str]:
         """By name of the frame's column."""
         return {column.name: column.kind for column in self.columns}
 
@@ -139,13 +140,17 @@ class ColumnEncoder:
 
     def to_json(self) -> list[dict[str, Any]]:
         """Plain values."""
-        return [{"kind": column.kind, **_plain(asdict(column))} for column in self.columns]
+        return [
+            {"kind": column.kind, **_plain(asdict(column)), "name": name_to_json(column.name)}
+            for column in self.columns
+        ]
 
     @classmethod
     def from_json(cls, stored: Any) -> ColumnEncoder:
         """What `to_json` wrote; ValueError for anything else."""
         try:
             found = cls(tuple(_from_json(values) for values in stored))
+            hash(found)  # a field that is a dict is none of ours
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError("malformed columns") from error
         return found
@@ -164,18 +169,32 @@ def _learnt(column: pd.Series, stated: str | None, weight: np.ndarray) -> Column
         kind, way = kind_of(column, stated)
         return _of_kind(column, kind, way, stated, weight)
     except UnreadCell as error:
-        name = str(column.name)
-        raise CellError(f"{error}, or take the column as another kind (columns={{{name!r}: 'category'}})") from None
+        what = f"columns={{{column.name!r}: 'category'}}"
+        raise CellError(f"{error}, or take the column as another kind ({what})") from None
 
 
 def _of_kind(column: pd.Series, kind: str, way: str, stated: str | None, weight: np.ndarray) -> Column:
     if kind == IGNORE or gaps_of(column).all():
-        return IgnoredColumn(str(column.name), ASKED if stated == IGNORE else EMPTY)
+        return IgnoredColumn(column.name, ASKED if stated == IGNORE else EMPTY)
     if kind == TEXT:
-        return TextColumn(str(column.name))
+        return TextColumn(column.name)
     if kind == CATEGORY:
         return CategoryColumn.learnt(column, weight, stated is not None)
     return (NumberColumn if kind == NUMBER else DateColumn).learnt(column, weight, way)
+
+
+def name_to_json(name: Any) -> Any:
+    """A column's name as JSON: that of several levels as a list, and as text what JSON cannot say, such as a date."""
+    if isinstance(name, tuple):
+        return [name_to_json(part) for part in name]
+    plain = name.item() if isinstance(name, np.generic) else name
+    can_be_said = plain is None or isinstance(plain, str | int) or (isinstance(plain, float) and math.isfinite(plain))
+    return plain if can_be_said else str(name)
+
+
+def name_from_json(stored: Any) -> Any:
+    """The name that `name_to_json` wrote."""
+    return tuple(map(name_from_json, stored)) if isinstance(stored, list) else stored
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -184,7 +203,7 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _from_json(values: Mapping[str, Any]) -> Column:
     column = _COLUMNS[values["kind"]]
-    given = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items() if name != "kind"}
+    given = {name: name_from_json(value) for name, value in values.items() if name != "kind"}  # lists are tuples
     found: Column = column(**given)
     found.check()
     return found

@@ -86,7 +86,7 @@ class KernelSearchClassifier(IncrementalClassifier):
     steps_ : tuple of SearchStep
         What each batch did.
     log_evidence_ : float
-        Estimate of the log probability of all labels in nats.
+        Estimate of the log probability of all labels in nats; 0 where only one class is known.
     predictive_ : str
         How latents become probabilities.
     temperature_ : float

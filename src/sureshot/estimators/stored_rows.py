@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sureshot.estimators.fitted import Fitted
-from sureshot.estimators.mixed_columns import ColumnEncoder, check_kinds
+from sureshot.estimators.mixed_columns import ColumnEncoder, check_kinds, name_from_json, name_to_json
 from sureshot.estimators.preprocessing import Scaling
 from sureshot.estimators.ranks import Ranks
 from sureshot.estimators.readers import Reader, TableReader
@@ -102,28 +102,18 @@ def kinds_to_json(columns: Any) -> Any:
     """The argument `columns` as JSON: names need not be text, and those of several levels are lists."""
     if not isinstance(columns, Mapping):
         return columns
-    return [[_plain(name), kind] for name, kind in columns.items()]
-
-
-def _plain(name: Any) -> Any:
-    if isinstance(name, tuple):
-        return [_plain(part) for part in name]
-    return name.item() if isinstance(name, np.generic) else name
+    return [[name_to_json(name), kind] for name, kind in columns.items()]
 
 
 def kinds_from_json(artifact: Artifact) -> Any:
     """The argument that `kinds_to_json` wrote; older files have none."""
     stored = artifact.header.get("columns", "auto")
     try:
-        given = {_name(name): kind for name, kind in stored} if isinstance(stored, list) else stored
+        given = {name_from_json(name): kind for name, kind in stored} if isinstance(stored, list) else stored
         check_kinds(given)
     except (TypeError, ValueError) as error:
         raise ArtifactError(f"{artifact.path}: malformed kinds of columns; save the model again.") from error
     return given
-
-
-def _name(stored: Any) -> Any:
-    return tuple(map(_name, stored)) if isinstance(stored, list) else stored
 
 
 def read_table_reader(artifact: Artifact) -> tuple[TableReader, int]:

@@ -28,6 +28,9 @@ from sureshot.incremental.simulated_sessions import FEWEST_CLASSES, FEWEST_UNSEE
 from sureshot.incremental.strategy import ClassRows, SessionModel, Strategy
 from sureshot.tree.class_tree import ClassTree
 
+MOST_COUNTED = 2.0**53
+"""Rows that weights may stand for in all: up to here every whole number is one in floating point."""
+
 _NO_ROWS = (
     "TreeGPClassifier keeps means of rows, not the rows, so none can be left out to calibrate decisions by: use "
     "GPClassifier or FewShotClassifier, or compare outlier_score and predict_proba with those of rows held out."
@@ -246,12 +249,18 @@ def _check_unseen(training: TrainingSet, strategy: Strategy) -> None:
 
 
 def _check_counts(rows: LabelledRows) -> None:
-    """Refuse weights that are not whole numbers."""
+    """Refuse weights that are not whole numbers, or so large that one row more would be none."""
     wrong = rows.weight[rows.weight != np.round(rows.weight)]
     if len(wrong):
         raise ValueError(
             "sample_weight must hold whole numbers for TreeGPClassifier, of how many rows each stands for, but it "
             f"holds {wrong[0]:g}: leave it out, or round it."
+        )
+    total = float((rows.weight / MOST_COUNTED).sum())  # in parts, so that it is finite
+    if total > 1:
+        raise ValueError(
+            f"sample_weight is too large: rows stand for {total:.3g} times as many as can be counted, which are "
+            f"{MOST_COUNTED:.3g}. Use smaller weights."
         )
 
 

@@ -34,4 +34,6 @@ def without(
     of_all, of_left = (one.data.covariance(state.particles) for one in (state, fewer))
     latent, increments = state.latent.without(kept, of_all, of_left)
     log_weights, total = normalised(state.log_weights + increments)
-    return replace(fewer, latent=latent, log_weights=log_weights, log_evidence=state.log_evidence + total)
+    # Of no comparisons the evidence is known, and its estimate would keep the error of what was taken away.
+    log_evidence = state.log_evidence + total if len(left) else 0.0
+    return replace(fewer, latent=latent, log_weights=log_weights, log_evidence=log_evidence)
