@@ -155,7 +155,7 @@ def _with_rows(member: Member, fitted: GPFitted) -> tuple[str, dict[str, Any]]:
     held: dict[str, Any] = {_PREFIX_POSTERIOR + name: value for name, value in arrays.items()}
     inducing = member.feature_map.inducing
     if inducing is not None:
-        x = kernel_inputs(fitted.rows.x, member.plan.scaling, inducing.device)
+        x = kernel_inputs(fitted.learnt.x, member.plan.scaling, inducing.device)
         if not torch.equal(inducing, x):
             held["feature_map.inducing"] = inducing
         if kind.startswith(IN_ONE_BASIS):

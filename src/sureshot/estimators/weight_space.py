@@ -93,7 +93,8 @@ def roots_of(feature_map: FeatureMap, orthogonal: bool) -> InducingRoots | None:
 
 def training_features(feature_map: FeatureMap, inputs: Tensor, roots: InducingRoots | None) -> Tensor:
     """Features (N, R) of the labelled rows."""
-    if roots is not None and feature_map.inducing is inputs:
+    inducing = feature_map.inducing
+    if roots is not None and inducing is not None and torch.equal(inducing, inputs):
         return aligned(roots.features)
     values = feature_map(inputs).cross[0]
     return aligned(values if roots is None else values @ roots.inverse)
