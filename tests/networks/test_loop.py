@@ -8,6 +8,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -76,6 +77,15 @@ def test_a_killed_run_is_resumed_to_the_same_bits(whole: Trained, tmp_path: Path
     assert contents(tmp_path) == contents(whole.best.parent)
 
 
+@pytest.fixture
+def _interrupts() -> Iterator[None]:
+    """Interrupts raise KeyboardInterrupt, also where the suite was started in the background, which ignores them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interrupts")
 def test_an_interrupt_writes_a_checkpoint_first(whole: Trained, tmp_path: Path) -> None:
     def interrupt(what: str, fraction: float) -> None:
         if round(fraction * 240) == 150:
@@ -89,6 +99,7 @@ def test_an_interrupt_writes_a_checkpoint_first(whole: Trained, tmp_path: Path) 
     assert contents(tmp_path) == contents(whole.best.parent)
 
 
+@pytest.mark.usefixtures("_interrupts")
 def test_a_second_interrupt_does_not_wait(tmp_path: Path) -> None:
     def interrupt(what: str, fraction: float) -> None:
         if round(fraction * 240) == 150:
