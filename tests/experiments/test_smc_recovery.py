@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from experiments.smc_methods import OURS
 from experiments.smc_recovery import (
     PLANTED,
+    RIVALS,
     SmcRecoveryConfig,
     campaign_cells,
     mass_frame,
@@ -50,10 +52,11 @@ def test_planted_rows_are_standardised_and_repeatable() -> None:
 
 
 def test_masses_by_hand() -> None:
+    labels = {"data": "LINEAR + PERIODIC", "method": OURS}
     posterior = [[0.5, "LINEAR + PERIODIC"], [0.2, "CONSTANT + LINEAR + PERIODIC"], [0.3, "LINEAR x PERIODIC"]]
-    record = {"key": "a", "labels": {"data": "LINEAR + PERIODIC", "seed": 0}, "posterior": posterior}
+    record = {"key": "a", "labels": {**labels, "seed": 0}, "posterior": posterior}
     record |= {"evidence": -90.0, "planted": -87.0}
-    other = {"key": "b", "labels": {"data": "LINEAR + PERIODIC", "seed": 1}, "posterior": [[1.0, "LINEAR"]]}
+    other = {"key": "b", "labels": {**labels, "seed": 1}, "posterior": [[1.0, "LINEAR"]]}
     other |= {"evidence": -80.0, "planted": -87.0}
     frame = mass_frame([record, other])
     assert frame["mass"].tolist() == pytest.approx([0.7, 0.0])
@@ -63,6 +66,13 @@ def test_masses_by_hand() -> None:
     (verdict,) = outcome.verdicts
     assert verdict.measured == "1 of 2 seeds"
     assert not verdict.holds
+    assert outcome.tables[0].frame["found by leaves"].tolist() == [1]
+    kept = [
+        {"labels": {**labels, "method": RIVALS["LINEAR + PERIODIC"], "seed": seed}, "kept": value}
+        for seed, value in enumerate((-88.0, -90.0))
+    ]
+    rivals = outcome_of([record, other, *kept], [], SmcRecoveryConfig()).tables[1].frame
+    assert rivals[["seeds", "nats", "se"]].iloc[0].tolist() == [2, 2.0, 1.0]
 
 
 def test_a_cell_to_the_end(tmp_path: Path) -> None:
@@ -71,5 +81,7 @@ def test_a_cell_to_the_end(tmp_path: Path) -> None:
     outcome = run(data_root=None, progress=lambda what, fraction: None, **options)  # type: ignore[arg-type]
     assert outcome.findings == ("1 of 1 cells have a result.",)
     assert 0 <= outcome.tables[0].frame["mass"].iloc[0] <= 1
+    rivals = [cell.method for cell in campaign_cells(SmcRecoveryConfig()) if cell.method != OURS]
+    assert sorted(set(rivals)) == sorted(RIVALS.values())
     with pytest.raises(ValueError, match="no planted structure 'LINEER'"):
         campaign_cells(SmcRecoveryConfig(structures=("LINEER",)))
