@@ -82,3 +82,42 @@ def test_intents_and_groups_of_them() -> None:
     model, linear = (GPClassifier(kernel=kernel).fit(x, intents % 10) for kernel in ("auto", "cosine"))
     assert "UnitSphere" in str(model.kernel_)
     assert nll(model, test_x, test_intents % 10) < nll(linear, test_x, test_intents % 10)
+
+
+def intents(n_intents: int, shots: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Labelled rows of intents that a generator of that seed draws, and all validation queries of these."""
+    clinc, generator = load_clinc150(), np.random.default_rng(seed)
+    chosen = np.sort(generator.choice(150, n_intents, replace=False))
+    rows = np.concatenate([generator.choice(np.flatnonzero(clinc.y_train == c), shots, replace=False) for c in chosen])
+    asked = np.isin(clinc.y_val, chosen)
+    y, test_y = (np.searchsorted(chosen, part) for part in (clinc.y_train[rows], clinc.y_val[asked]))
+    return clinc.x_train[rows], y, clinc.x_val[asked], test_y
+
+
+@pytest.mark.real_data
+def test_two_labels_for_each_of_many_intents() -> None:
+    """Thirty of them are compared, where label regression may be ahead: it is not learnt from all of them."""
+    for seed in range(2):
+        x, y, test_x, test_y = intents(150, 2, seed)
+        model = GPClassifier().fit(x, y)
+        assert model.members_[0].likelihood == "softmax"
+        assert nll(model, test_x, test_y) < 1
+        # As many rows as columns: what sixty rows say of its noise is too little by far.
+        assert nll(GPClassifier(likelihood="gaussian").fit(x, y), test_x, test_y) < 1.5
+
+
+@pytest.mark.real_data
+@pytest.mark.parametrize(("n_intents", "shots", "seeds"), [(30, 20, 4), (10, 50, 2)])
+def test_right_labels_do_not_look_random(n_intents: int, shots: int, seeds: int) -> None:
+    for seed in range(seeds):
+        assert len(GPClassifier().fit(*intents(n_intents, shots, 100 + seed)[:2]).members_) == 1
+
+
+@pytest.mark.real_data
+def test_wrong_labels_do() -> None:
+    for seed in range(3):
+        x, y, _, _ = intents(30, 20, seed)
+        generator = np.random.default_rng(seed)
+        wrong = generator.random(len(y)) < 0.05
+        y[wrong] = generator.integers(0, 30, wrong.sum())
+        assert len(GPClassifier().fit(x, y).members_) > 1

@@ -10,6 +10,7 @@ from gpytorch.kernels import Kernel
 
 from sureshot.estimators import options
 from sureshot.estimators.conditioning import Model
+from sureshot.estimators.emphasis import Emphasis
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.preprocessing import Scaling, fit_scaling, mention_constant
 from sureshot.estimators.ranks import Ranks
@@ -53,6 +54,10 @@ def choose_plans(
     angles = options.compares_angles(settings.kernel, support.x)
     rules = options.rules_for(settings.predictive, models[0], angles)
     embeddings = angles and settings.kernel == "auto"
+    if embeddings and settings.emphasises and bool((support.usable > 0).any()):
+        emphasis = Emphasis.of(scaling(rows.x), rows.weight, len(np.unique(rows.y)))
+        scaling = replace(scaling, emphasis=emphasis)
+        support = Support.of(rows, n_classes, scaling, settings.device)
     averages = settings.averages and int((support.usable > 0).sum()) >= FEWEST_TO_AVERAGE
     free = settings.standardize == "auto" and bool((scaling.scale != 1).any())
     families = options.families_for(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from sureshot.estimators.emphasis import Emphasis
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.ranks import Ranks
 from sureshot.kernels import is_unit_norm
@@ -29,20 +30,26 @@ COMMENSURATE_COLUMNS = 8
 
 @dataclass(frozen=True)
 class Scaling:
-    """A fixed map of the columns: affine, then what `Ranks` has learnt of standardised columns, then factors."""
+    """A fixed map of the columns: affine, then what `Ranks` has learnt of standardised columns, then factors.
+
+    Of embeddings, which stay as they are, some directions may count more (`Emphasis`).
+    """
 
     kept: np.ndarray  # (D_kept,) int64, the columns that vary
     mean: np.ndarray  # (D_kept,), subtracted
     scale: np.ndarray  # (D_kept,), then divided by
     ranks: Ranks | None = None
     relevance: np.ndarray | None = None  # (D_kept,), mean square 1
+    emphasis: Emphasis | None = None
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """Map raw inputs (n, D) to kernel inputs (n, D_kept)."""
         with np.errstate(over="ignore"):
             scaled = within_range((x[:, self.kept] - self.mean) / self.scale)
         mapped = scaled if self.ranks is None else self.ranks(scaled)
-        return mapped if self.relevance is None else mapped * self.relevance
+        if self.relevance is not None:
+            mapped = mapped * self.relevance
+        return mapped if self.emphasis is None else self.emphasis(mapped)
 
     def weighted(self, weights: np.ndarray) -> Scaling:
         """The map followed by a factor for each column."""

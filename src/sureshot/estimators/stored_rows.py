@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sureshot.estimators.emphasis import Emphasis
 from sureshot.estimators.fitted import Fitted
 from sureshot.estimators.mixed_columns import ColumnEncoder, check_kinds, name_from_json, name_to_json
 from sureshot.estimators.preprocessing import Scaling
@@ -76,6 +77,8 @@ def scaling_arrays(scaling: Scaling) -> dict[str, Any]:
         arrays |= {"scaling.knots": scaling.ranks.knots, "scaling.scores": scaling.ranks.scores}
     if scaling.relevance is not None:
         arrays["scaling.relevance"] = scaling.relevance
+    if scaling.emphasis is not None:
+        arrays |= {"scaling.basis": scaling.emphasis.basis, "scaling.gain": scaling.emphasis.gain}
     return arrays
 
 
@@ -211,7 +214,13 @@ def read_scaling(artifact: Artifact, n_columns: int) -> Scaling:
     ).values()
     if (len(kept) and (kept.min() < 0 or kept.max() >= n_columns)) or not (scale > 0).all():
         raise ArtifactError(f"{artifact.path}: the scaling does not fit the columns; save the model again.")
-    return Scaling(kept, mean, scale, _read_ranks(artifact, len(kept)), _read_relevance(artifact, len(kept)))
+    width = len(kept)
+    ranks, relevance, emphasis = (
+        _read_ranks(artifact, width),
+        _read_relevance(artifact, width),
+        _read_emphasis(artifact, width),
+    )
+    return Scaling(kept, mean, scale, ranks, relevance, emphasis)
 
 
 def _read_ranks(artifact: Artifact, n_columns: int) -> Ranks | None:
@@ -231,6 +240,19 @@ def _read_relevance(artifact: Artifact, n_columns: int) -> np.ndarray | None:
     if not (relevance >= 0).all():
         raise ArtifactError(f"{artifact.path}: the columns' relevance is negative; save the model again.")
     return relevance
+
+
+def _read_emphasis(artifact: Artifact, n_columns: int) -> Emphasis | None:
+    if "scaling.basis" not in artifact.arrays:
+        return None
+    shapes: dict[str, tuple[str, int | tuple[int | str | None, ...]]] = {
+        "scaling.basis": ("float32", (n_columns, "R")),
+        "scaling.gain": ("float64", ("R",)),
+    }
+    basis, gain = require(artifact, shapes).values()
+    if not (gain >= 1).all():
+        raise ArtifactError(f"{artifact.path}: directions of embeddings are malformed; save the model again.")
+    return Emphasis(basis, gain)
 
 
 def that_predicts(

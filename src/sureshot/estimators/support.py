@@ -46,6 +46,15 @@ class Support:
         return self.weight * ((counts[self.y] > 1) | (self.left_out < 1))
 
 
+def asked_rows(support: Support, most: int) -> tuple[Tensor, Support]:
+    """Places of rows that can be left out, evenly chosen if there are more than so many, and the support of these."""
+    rows = (support.usable > 0).nonzero().squeeze(-1)
+    if len(rows) > most:
+        rows = rows[torch.linspace(0, len(rows) - 1, most).round().long().unique()]
+    parts = (support.x[rows], support.y[rows], support.weight[rows])
+    return rows, Support(*parts, support.n_classes, support.left_out[rows])
+
+
 def is_compared_whole(support: Support) -> bool:
     """Whether all rows are few enough to compare kernels on."""
     n_classes = len(support.y.unique())

@@ -1,0 +1,128 @@
+"""Directions along which embeddings vary count more: the map by hand, lengths, files, and when it is learnt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sureshot import GPClassifier
+from sureshot.data.clinc150 import load_clinc150
+from sureshot.estimators import emphasis as module
+from sureshot.estimators.emphasis import Emphasis
+from sureshot.metrics import negative_log_likelihood
+from sureshot.persistence import ArtifactError, load_artifact, save_artifact
+
+
+def unit_rows(seed: int, n: int = 40, width: int = 12) -> np.ndarray:
+    """Of three classes, which the first four columns tell apart."""
+    rng = np.random.default_rng(seed)
+    centres = np.zeros((3, width))
+    centres[:, :4] = np.random.default_rng(9).normal(size=(3, 4))
+    x = centres[np.arange(n) % 3] + 0.35 * rng.normal(size=(n, width))
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize(("n", "width"), [(40, 12), (8, 12)])
+def test_the_map_is_the_fourth_root_of_a_shifted_covariance(n: int, width: int) -> None:
+    x, weight = unit_rows(0, n, width), np.arange(n) % 3 + 1.0
+    found = Emphasis.of(x, weight, 3)
+    assert found is not None
+    covariance = np.cov(x.T, aweights=weight, bias=True)
+    level = 0.2 * weight.sum() / 3 * np.trace(covariance) / width
+    values, vectors = np.linalg.eigh(covariance + level * np.eye(width))
+    expected = x @ (vectors * values**0.25) @ vectors.T
+    expected *= (np.linalg.norm(x, axis=1) / np.linalg.norm(expected, axis=1))[:, None]
+    np.testing.assert_allclose(found(x), expected, atol=3e-3)  # directions next to no gain are left as they are
+
+
+def test_weights_count_rows() -> None:
+    x = unit_rows(1)
+    weight = np.arange(len(x)) % 2 + 1.0
+    weighted, repeated = (
+        Emphasis.of(x, weight, 3),
+        Emphasis.of(np.repeat(x, weight.astype(int), 0), np.ones(int(weight.sum())), 3),
+    )
+    assert weighted is not None
+    assert repeated is not None
+    np.testing.assert_allclose(weighted(x), repeated(x), atol=1e-6)
+
+
+@given(st.integers(0, 1000), st.floats(0, 1e6))
+def test_rows_keep_their_lengths(seed: int, size: float) -> None:
+    x = unit_rows(3)
+    found = Emphasis.of(x, np.ones(len(x)), 3)
+    assert found is not None
+    queries = size * np.random.default_rng(seed).normal(size=(5, x.shape[1]))
+    queries[0] = 0
+    np.testing.assert_allclose(np.linalg.norm(found(queries), axis=1), np.linalg.norm(queries, axis=1), rtol=1e-9)
+
+
+def test_rows_that_are_all_one_have_no_directions() -> None:
+    assert Emphasis.of(np.tile([[0.6, 0.8]], (5, 1)), np.ones(5), 2) is None
+
+
+def test_many_columns_are_learnt_from_some_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_ROWS", 8)
+    found = Emphasis.of(unit_rows(4), np.ones(40), 3)
+    assert found is not None
+    assert found.basis.shape[1] <= 8
+
+
+@pytest.mark.real_data
+@pytest.mark.parametrize(
+    ("n_intents", "shots", "at_most"), [(3, 5, 0.7), (15, 5, 0.95), (150, 2, 0.98), (20, 50, 1.02)]
+)
+def test_intents_are_told_apart_better(n_intents: int, shots: int, at_most: float) -> None:
+    """By less the more rows there are; mean log loss of validation queries as a part of what it is without."""
+    clinc, losses = load_clinc150(), np.zeros(2)
+    for seed in range(4 if n_intents < 150 else 1):
+        generator = np.random.default_rng(seed)
+        chosen = np.sort(generator.permutation(150)[:n_intents])
+        rows = np.concatenate(
+            [generator.choice(np.flatnonzero(clinc.y_train == c), shots, replace=False) for c in chosen]
+        )
+        asked = np.isin(clinc.y_val, chosen)
+        for place, kernel in enumerate(("auto", "cosine")):  # by name a kernel sees rows as they are
+            model = GPClassifier(kernel=kernel).fit(clinc.x_train[rows], clinc.y_train[rows])
+            losses[place] += negative_log_likelihood(
+                model.predict_proba(clinc.x_val[asked]), np.searchsorted(chosen, clinc.y_val[asked])
+            )
+    assert losses[0] < at_most * losses[1]
+
+
+@pytest.mark.parametrize(
+    ("shots", "options"),
+    [(1, {}), (6, {"standardize": False}), (6, {"kernel": "cosine"}), (6, {"objective": None})],
+)
+def test_when_rows_stay_as_they_are(shots: int, options: dict[str, object]) -> None:
+    model = GPClassifier(**options).fit(unit_rows(0, 3 * shots), np.arange(3 * shots) % 3)  # type: ignore[arg-type]
+    assert all(member.plan.scaling.emphasis is None for member in model._fitted.members)
+
+
+def test_it_stays_with_the_model(tmp_path: Path) -> None:
+    x, y, queries = unit_rows(0), np.arange(40) % 3, unit_rows(1)
+    model = GPClassifier().fit(x, y)
+    model.save(tmp_path / "model.safetensors")
+    loaded = GPClassifier.load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(loaded.predict_proba(queries), model.predict_proba(queries))
+    np.testing.assert_array_equal(loaded.outlier_score(queries), model.outlier_score(queries))
+    model.save(tmp_path / "compact.safetensors", compact=True)
+    compact = GPClassifier.load(tmp_path / "compact.safetensors")
+    np.testing.assert_allclose(compact.predict_proba(queries), model.predict_proba(queries), atol=1e-10)
+    before = model._fitted.members[0].plan.scaling.emphasis
+    after = model.partial_fit(queries[:3], [0, 1, 2])._fitted.members[0].plan.scaling.emphasis
+    assert before is not None
+    assert after is before
+
+
+def test_a_malformed_file_is_refused(tmp_path: Path) -> None:
+    GPClassifier().fit(unit_rows(0), np.arange(40) % 3).save(tmp_path / "model.safetensors")
+    artifact = load_artifact(tmp_path / "model.safetensors")
+    arrays = {name: -part if name.endswith("scaling.gain") else part for name, part in artifact.arrays.items()}
+    save_artifact(tmp_path / "model.safetensors", artifact.kind, artifact.header, arrays)
+    with pytest.raises(ArtifactError, match="directions of embeddings are malformed"):
+        GPClassifier.load(tmp_path / "model.safetensors")
