@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sureshot.estimators.emphasis import Emphasis
 from sureshot.estimators.few_shot_default import (
     DefaultModel,
     default_model,
@@ -112,8 +111,6 @@ def condition_rows(training: TrainingSet, seed: int, device: torch.device) -> Fe
     if isinstance(training.reader, Encoder):
         return condition_learner(training, seed, device, training.reader.learner, None, None)
     default, scaling = default_model(rows.x, rows.weight)
-    if default.kernel == "cosine" and bool((Support.of(rows, len(training.classes), scaling, device).usable > 0).any()):
-        scaling = replace(scaling, emphasis=Emphasis.of(rows.x, rows.weight, len(np.unique(rows.y))))
     mention_constant(default.n_features, rows.x, scaling.scale, stacklevel=5)
     fitted = condition_learner(training, seed, device, default.build().to(device), default, scaling)
     assert isinstance(fitted.conditioned, GaussianPredictor)
