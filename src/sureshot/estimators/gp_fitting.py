@@ -156,8 +156,8 @@ def _fit_member(
                 features = FeatureMap(plan.kernel, support.x)
             roots = roots_of(features, plan.model.searches)
             phi = training_features(features, support.x, roots)
-        other_rows = inducing or not is_compared_whole(support)  # than those that its noise was chosen by
-        if other_rows and tuned and not keeps and plan.model.likelihood == "gaussian" and plan.rule == "plug_in":
+        regression = plan.model.likelihood == "gaussian" and plan.rule == "plug_in"
+        if regression and tuned and not keeps and (inducing or not is_compared_whole(support)):
             plan, scale = with_noise_of_features(plan, support, phi)
             if scale != 1:
                 features, phi = replace(features, kernel=plan.kernel), phi * scale**0.5
