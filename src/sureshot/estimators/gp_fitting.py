@@ -54,11 +54,14 @@ def fit_members(
     members: list[Member] = []
     left_out: list[Tensor | None] = []
     before = [None] * len(plans) if known is None else befores(known, training.classes, rows, keeps)
+    by_part = not is_compared_whole(plans[0][1])
     for (plan, support), of_other_rows in tracked(zip(plans, before, strict=True), "fitting", len(plans)):
-        member, probabilities = _fit_member(settings, plan, support, tuned, of_other_rows, keeps)
+        member, probabilities = _fit_member(
+            settings, plan, support, tuned, of_other_rows, keeps, chosen_by_part=by_part
+        )
         members.append(member)
         left_out.append(probabilities)
-    if known is None and not is_compared_whole(support):
+    if known is None and by_part:
         members, left_out = _weighed(members, left_out, support)
     temperature, noise, score = members[0].plan.temperature, 0.0, members[0].plan.score
     if len(members) > 1:
@@ -130,6 +133,7 @@ def _fit_member(
     before: Before | None,  # as it is known of other rows
     keeps: bool,  # its temperature, and inducing inputs
     *,
+    chosen_by_part: bool = False,  # of the rows
     only_mode: bool = False,  # what is known of left-out rows stays as it is
 ) -> tuple[Member, Tensor | None]:
     """A member, and its probabilities (C, N) of the rows if they are left out, where it knows them.
@@ -157,7 +161,7 @@ def _fit_member(
             roots = roots_of(features, plan.model.searches)
             phi = training_features(features, support.x, roots)
         regression = plan.model.likelihood == "gaussian" and plan.rule == "plug_in"
-        if regression and tuned and not keeps and (inducing or not is_compared_whole(support)):
+        if regression and tuned and not keeps and (inducing or chosen_by_part):
             plan, scale = with_noise_of_features(plan, support, phi)
             if scale != 1:
                 features, phi = replace(features, kernel=plan.kernel), phi * scale**0.5
