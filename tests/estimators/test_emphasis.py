@@ -113,10 +113,38 @@ def test_it_stays_with_the_model(tmp_path: Path) -> None:
     model.save(tmp_path / "compact.safetensors", compact=True)
     compact = GPClassifier.load(tmp_path / "compact.safetensors")
     np.testing.assert_allclose(compact.predict_proba(queries), model.predict_proba(queries), atol=1e-10)
-    before = model._fitted.members[0].plan.scaling.emphasis
-    after = model.partial_fit(queries[:3], [0, 1, 2])._fitted.members[0].plan.scaling.emphasis
-    assert before is not None
-    assert after is before
+
+
+def emphasis_of(model: GPClassifier) -> Emphasis:
+    found = model._fitted.members[0].plan.scaling.emphasis
+    assert found is not None
+    return found
+
+
+def test_it_follows_the_rows() -> None:
+    """As everything that all rows choose, it stays until one in a hundred has changed."""
+    x, y = unit_rows(0, 210), np.arange(210) % 3
+    model = GPClassifier(class_prior="uniform").fit(x[:200], y[:200])
+    before = emphasis_of(model)
+    assert emphasis_of(model.partial_fit(x[200:202], y[200:202])) is before
+    expected = Emphasis.of(x, np.ones(210), 3)
+    assert expected is not None
+    found = emphasis_of(model.partial_fit(x[202:], y[202:]))
+    np.testing.assert_allclose(found(x), expected(x), atol=1e-10)
+
+
+def test_classes_that_come_later_are_told_apart_as_well() -> None:
+    """Two classes first, in a plane of their own; with their directions alone the others would be next to alike."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(8), 4)
+    x = np.eye(24)[y] + 0.15 * rng.normal(size=(32, 24))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    parts = GPClassifier().fit(x[:8], y[:8]).partial_fit(x[8:], y[8:])
+    whole = GPClassifier().fit(x, y)
+    queries = np.eye(24)[:8]
+    assert (parts.predict(queries) == np.arange(8)).all()
+    losses = [negative_log_likelihood(model.predict_proba(x), y) for model in (parts, whole)]
+    assert losses[0] < 2 * losses[1] + 0.02
 
 
 def test_a_malformed_file_is_refused(tmp_path: Path) -> None:

@@ -294,6 +294,9 @@ class GPClassifier(IncrementalClassifier):
                 return fit_members(settings, plans, weighted, training)
         changes = changes_kept(known, training.classes, training.rows)
         known = known.settled if changes else known
-        plans = [keep_plan(member.plan, settings, weighted, n_classes, known.calibrated) for member in known.members]
+        plans = [
+            keep_plan(member.plan, settings, weighted, n_classes, known.calibrated, changes > 0)
+            for member in known.members
+        ]
         temperature = known.temperature if known.calibrated else None
         return update_members(settings, plans, weighted, training, temperature, known, changes)

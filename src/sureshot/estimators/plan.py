@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 from gpytorch.kernels import Kernel
+from torch import Tensor
 
 from sureshot.estimators import options
 from sureshot.estimators.conditioning import Model
@@ -111,15 +113,32 @@ def _plan(found: Setting, default: Model, scaling: Scaling) -> Plan:
 
 
 def keep_plan(
-    plan: Plan, settings: Settings, rows: LabelledRows, n_classes: int, calibrated: bool
+    plan: Plan, settings: Settings, rows: LabelledRows, n_classes: int, calibrated: bool, keeps: bool
 ) -> tuple[Plan, Support]:
     """The plan for other labelled rows, and these as its kernel sees them.
 
     What changes is what another number of classes needs: the likelihood, and its usual rule unless the temperature is
-    `calibrated`.
+    `calibrated`; and which directions of embeddings count, unless these are so few rows more that all else `keeps`.
     """
+    if plan.scaling.emphasis is not None and not keeps:
+        plan = _emphasised(plan, rows)
     support = Support.of(rows, n_classes, plan.scaling, settings.device)
     return _adapted(plan, settings, support, calibrated), support
+
+
+def _emphasised(plan: Plan, rows: LabelledRows) -> Plan:
+    """The plan with the directions along which these rows vary, which the kernel is centred on.
+
+    Those of a few classes would hide what tells later ones apart: of twelve intents with two labels, two of which came
+    first, .88 of queries were right in place of .97.
+    """
+    plain = replace(plan.scaling, emphasis=None)
+    scaling = replace(plain, emphasis=Emphasis.of(plain(rows.x), rows.weight, len(np.unique(rows.y))))
+    kernel = copy.deepcopy(plan.kernel)
+    for part in kernel.modules():
+        if isinstance(getattr(part, "center", None), Tensor):
+            part.center = aligned(scaling(rows.x).mean(0), part.center.device)
+    return replace(plan, scaling=scaling, kernel=kernel)
 
 
 def _adapted(plan: Plan, settings: Settings, support: Support, calibrated: bool) -> Plan:
