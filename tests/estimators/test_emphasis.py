@@ -154,3 +154,11 @@ def test_a_malformed_file_is_refused(tmp_path: Path) -> None:
     save_artifact(tmp_path / "model.safetensors", artifact.kind, artifact.header, arrays)
     with pytest.raises(ArtifactError, match="directions of embeddings are malformed"):
         GPClassifier.load(tmp_path / "model.safetensors")
+
+
+def test_rows_that_all_become_one() -> None:
+    """What is left after forgetting is in its own centre, where it has no direction."""
+    x, y = unit_rows(0, 30), np.arange(30) % 3
+    x[y == 0] = x[0]
+    model = GPClassifier().fit(x, y).forget([1, 2])
+    assert np.isfinite(model.predict_proba(x)).all()

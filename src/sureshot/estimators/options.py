@@ -28,6 +28,7 @@ from sureshot.likelihoods.base import PredictiveRule
 INTERACTIONS = "interactions_matern32"
 INTERACTING_COLUMNS = 64  # at most: it takes so many times as long as the others
 RELEVANCE_KERNEL = "matern32"  # by which columns get length-scales of their own; smoother ones stop at poorer maxima
+LEAST_FROM_CENTER = 1e-6  # of a row of unit length: a row in the centre of all has no direction
 ONE_SHOT_TEMPERATURE = {
     "cosine": 0.27,
     "unit_rbf": 0.2,
@@ -139,7 +140,7 @@ def named_family(name: str, support: Support) -> Family:
     center = None
     if name in UNIT_SPHERE_NAMES and is_unit_norm(x):
         mean = x.mean(0)
-        if float((x - mean).norm(dim=1).min()) > 1e-6:
+        if float((x - mean).norm(dim=1).min()) > LEAST_FROM_CENTER:
             center = mean
     natural = natural_lengthscale(name, width)
     has_lengthscale = name in LENGTHSCALE_NAMES

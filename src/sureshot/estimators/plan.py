@@ -134,10 +134,12 @@ def _emphasised(plan: Plan, rows: LabelledRows) -> Plan:
     """
     plain = replace(plan.scaling, emphasis=None)
     scaling = replace(plain, emphasis=Emphasis.of(plain(rows.x), rows.weight, len(np.unique(rows.y))))
-    kernel = copy.deepcopy(plan.kernel)
-    for part in kernel.modules():
-        if isinstance(getattr(part, "center", None), Tensor):
-            part.center = aligned(scaling(rows.x).mean(0), part.center.device)
+    kernel, mapped = copy.deepcopy(plan.kernel), scaling(rows.x)
+    center = mapped.mean(0)
+    if np.linalg.norm(mapped - center, axis=1).min() > options.LEAST_FROM_CENTER:
+        for part in kernel.modules():
+            if isinstance(getattr(part, "center", None), Tensor):
+                part.center = aligned(center, part.center.device)
     return replace(plan, scaling=scaling, kernel=kernel)
 
 
