@@ -44,7 +44,8 @@ def test_inner_products_and_lengths_are_kept() -> None:
 
 @pytest.mark.parametrize("kernel", ["cosine", "auto"])
 def test_sparse_rows_are_predicted_like_dense_ones(kernel: str) -> None:
-    sparse, dense = GPClassifier(kernel=kernel).fit(X, Y), GPClassifier(kernel=kernel).fit(X.toarray(), Y)
+    """By products of rows as they are, which "auto" compares sparse rows by."""
+    sparse, dense = GPClassifier(kernel=kernel).fit(X, Y), GPClassifier(kernel="cosine").fit(X.toarray(), Y)
     assert sparse.n_features_in_ == 200
     np.testing.assert_allclose(sparse.predict_proba(QUERIES), dense.predict_proba(QUERIES.toarray()), atol=1e-6)
     np.testing.assert_allclose(
