@@ -56,8 +56,9 @@ class Emphasis:
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """Rows (n, D) mapped, each as long as before."""
-        basis = self.basis.astype(np.float64)
+        basis, largest = self.basis.astype(np.float64), np.abs(x).max(axis=1, keepdims=True, initial=0.0)
+        x = np.divide(x, largest, out=np.zeros_like(x), where=largest > 0)  # whose squares are numbers, however small
         mapped = x + ((x @ basis) * (self.gain - 1)) @ basis.T
         before, after = (np.linalg.norm(rows, axis=1, keepdims=True) for rows in (x, mapped))
-        kept: np.ndarray = mapped * np.divide(before, after, out=np.ones_like(after), where=after > 0)
+        kept: np.ndarray = mapped * np.divide(before, after, out=np.ones_like(after), where=after > 0) * largest
         return kept
