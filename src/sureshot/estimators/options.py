@@ -137,11 +137,7 @@ def automatic_kernels(x: Tensor) -> tuple[str, ...]:
 def named_family(name: str, support: Support) -> Family:
     """A preset at any length-scale; unit-sphere kernels of embeddings are centred on the training rows."""
     x, width = support.x, support.x.shape[1]
-    center = None
-    if name in UNIT_SPHERE_NAMES and is_unit_norm(x):
-        mean = x.mean(0)
-        if float((x - mean).norm(dim=1).min()) > LEAST_FROM_CENTER:
-            center = mean
+    center = center_of(x) if name in UNIT_SPHERE_NAMES and is_unit_norm(x) else None
     natural = natural_lengthscale(name, width)
     has_lengthscale = name in LENGTHSCALE_NAMES
 
@@ -155,6 +151,12 @@ def named_family(name: str, support: Support) -> Family:
         name,
         expression=lambda relative: preset_kernel(name, width, **arguments(relative)).to(x.device),
     )
+
+
+def center_of(x: Tensor) -> Tensor | None:
+    """The mean (D,) of rows of unit length (N, D); None if a row lies there, where it has no direction."""
+    mean = x.mean(0)
+    return mean if float((x - mean).norm(dim=1).min()) > LEAST_FROM_CENTER else None
 
 
 def one_shot_temperature(kernel: str | Kernel | Expression, support: Support) -> float:

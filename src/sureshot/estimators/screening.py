@@ -81,16 +81,19 @@ def linear_or_bent(searches: list[Search]) -> list[Search]:
     return [first, best] if beats(*found, first.support.usable, BENT_MARGIN) else [first]
 
 
-def labels_look_random(searches: list[Search], support: Support) -> bool:
+def labels_look_random(
+    searches: list[Search],
+    support: Support,
+    bent: bool,  # whether a kernel that bends is far ahead, see `linear_or_bent`
+) -> bool:
     """Whether some labels of embeddings have nothing to do with their rows, by what label regression says.
 
-    A kernel that is linear in embeddings is asked for all rows of the support, which it has features for, unless one
-    that bends is far ahead (`linear_or_bent`); that is asked for the rows that kernels are compared by. Measured on
+    A kernel that is linear in embeddings is asked for all rows of the support, which it has features for, unless it is
+    left behind; one that bends is asked for the rows that kernels are compared by. Measured on
     intents of CLINC150, 10 to 150 of them with 5 to 100 labels each: of all rows that are right at most .4 % look
     random, with 2 % of labels wrong .9 % or more; by some 150 rows that are compared, shares of both kinds overlap.
     """
-    bent = linear_or_bent(searches)[1:]
-    said = _by_features(searches[0], support) if not bent else None
+    said = None if bent else _by_features(searches[0], support)
     if said is None:
         best, asked = max(searches, key=lambda search: search.best_regression().objective), searches[0].support
         said = best.regressed(), asked

@@ -214,13 +214,8 @@ def read_scaling(artifact: Artifact, n_columns: int) -> Scaling:
     ).values()
     if (len(kept) and (kept.min() < 0 or kept.max() >= n_columns)) or not (scale > 0).all():
         raise ArtifactError(f"{artifact.path}: the scaling does not fit the columns; save the model again.")
-    width = len(kept)
-    ranks, relevance, emphasis = (
-        _read_ranks(artifact, width),
-        _read_relevance(artifact, width),
-        _read_emphasis(artifact, width),
-    )
-    return Scaling(kept, mean, scale, ranks, relevance, emphasis)
+    ranks, relevance = _read_ranks(artifact, len(kept)), _read_relevance(artifact, len(kept))
+    return Scaling(kept, mean, scale, ranks, relevance, _read_emphasis(artifact, len(kept)))
 
 
 def _read_ranks(artifact: Artifact, n_columns: int) -> Ranks | None:

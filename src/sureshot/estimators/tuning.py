@@ -102,8 +102,8 @@ def tune(
     searches = [Search(subset, k, family, rules, objective) for k, family in enumerate(families)]
     with stage(0.0, SCREENED):
         if embeddings:
-            average = average and labels_look_random(searches, support)
             climbing = searches[:1] if objective == "evidence" else linear_or_bent(searches)
+            average = average and labels_look_random(searches, support, bent=len(climbing) > 1)
         else:
             climbing = screened(searches, MAX_CLIMBS_OF_AVERAGE if average else MAX_CLIMBS, n_jobs, varied)
     if relevance and objective != "evidence":
