@@ -40,6 +40,17 @@ def test_fit_says_what_it_did(files: Path, tmp_path: Path, run: Run) -> None:
     assert "leave-one-out NLL" in shown
 
 
+def test_fit_lists_the_heaviest_of_many_settings(files: Path, tmp_path: Path, run: Run) -> None:
+    pd.read_csv(files / "iris.csv")[::3].to_csv(tmp_path / "few.csv", index=False)
+    result = run("fit", tmp_path / "few.csv", "-t", "species", "-o", tmp_path / "m.safetensors", "--json")
+    assert result.exit_code == 0, result.stderr
+    listed = json.loads(result.stdout)["settings"]["average of"].split("; ")
+    members = GPClassifier.load(tmp_path / "m.safetensors").members_
+    assert [part[:4] for part in listed[:5]] == [f"{member.weight:.2f}" for member in members[:5]]
+    assert listed[5] == f"{sum(member.weight for member in members[5:]):.2f} {len(members) - 5} more together"
+    assert len(listed) == 6
+
+
 def test_fit_says_how_many_labels_look_random(tmp_path: Path, run: Run) -> None:
     x, y = load_digits(return_X_y=True)
     generator = np.random.default_rng(0)

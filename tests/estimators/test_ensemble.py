@@ -137,9 +137,14 @@ def test_one_member_where_nothing_is_left_to_average() -> None:
     assert len(GPClassifier().fit(X[::50], y[::50]).members_) == 1
 
 
-def test_few_rows_may_have_more_members() -> None:
-    X, y = load_iris(return_X_y=True)
-    assert 2 <= len(GPClassifier().fit(X[::5], y[::5]).members_) <= MOST_OF_FEW
+def test_few_rows_have_untuned_members_beside_tuned_ones(breast: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = breast
+    members = GPClassifier().fit(X[:40], y[:40]).members_
+    untuned = [member for member in members if str(member.kernel).startswith("31.6 x ")]
+    assert len(members) - len(untuned) <= MOST_OF_FEW
+    assert len(untuned) >= 20  # five kernels on columns and on ranks, by two rules each
+    assert len({member.weight for member in untuned[-20:]}) <= 2  # the same for all, but for a tuned one of that scale
+    assert sum(member.weight for member in members) == pytest.approx(1)
 
 
 def test_one_setting_if_asked_for(breast: tuple[np.ndarray, np.ndarray]) -> None:
@@ -167,8 +172,22 @@ def test_interactions_learn_what_two_columns_say_together() -> None:
     assert scores["interactions_matern32"] > 0.85
 
 
-def test_too_few_rows_are_not_averaged() -> None:
+@pytest.mark.parametrize("likelihood", ["auto", "gaussian", "one_vs_each", "logistic_softmax"])
+def test_fewer_rows_choose_nothing_but_temperatures(likelihood: str) -> None:
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(16, 4)), np.arange(16) % 2
-    assert len(GPClassifier().fit(X[:14], y[:14]).members_) == 1
-    assert len(GPClassifier().fit(X, y).members_) > 1
+    X, y = rng.normal(size=(14, 4)), np.arange(14) % 2
+    members = GPClassifier(likelihood=likelihood).fit(X, y).members_
+    assert {str(member.kernel).split(" ")[0] for member in members} == {"31.6"}
+    assert {member.weight for member in members} == {1 / len(members)}
+
+
+def test_a_few_rows_of_a_clear_table_are_told_with_confidence() -> None:
+    """Two classes of five rows, three deviations apart in each of nine columns; one setting that averages its latents
+    is right of all and says .78."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(210, 9)), np.arange(210) % 2
+    X[y == 1] += 3
+    model = GPClassifier().fit(X[:10], y[:10])
+    p = model.predict_proba(X[10:])
+    assert (p.argmax(1) == y[10:]).all()
+    assert p.max(1).mean() > 0.9

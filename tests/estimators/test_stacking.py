@@ -56,6 +56,15 @@ def test_light_members_are_dropped_and_never_too_many_kept() -> None:
     assert float(weights.sum()) == pytest.approx(1)
 
 
+def test_the_untuned_start_with_half_of_the_weight_and_stay() -> None:
+    none = torch.full((60,), 1e-9, dtype=torch.float64)
+    weights = stacking_weights(scores_of(4, 60), none, MOST_MEMBERS, untuned=scores_of(1, 60, seed=1)[0])
+    torch.testing.assert_close(weights, torch.tensor([0.125] * 4 + [0.5], dtype=torch.float64))
+    hopeless = torch.full((12, 400), -50.0, dtype=torch.float64)
+    weights = stacking_weights(hopeless, torch.ones(400, dtype=torch.float64), 5, untuned=torch.zeros(400).double())
+    torch.testing.assert_close(weights, torch.tensor([0.0] * 12 + [1.0], dtype=torch.float64))
+
+
 def test_rows_count_with_the_scales_that_were_chosen_without_them() -> None:
     generator = torch.Generator().manual_seed(0)
     y = torch.arange(40) % 3

@@ -27,6 +27,7 @@ _log = logging.getLogger(__name__)
 
 N_FOLDS = 5
 LEAST_NOISE = 0.01  # share of random labels from which on it is worth a line
+_MOST_MEMBERS = 5  # of an average, that are listed one by one: fewer than 50 rows have many
 HOLD_OUT_ABOVE = 5000  # rows from which one fold is judged instead of all: one more fit, not five
 
 
@@ -182,9 +183,11 @@ def _method(model: IncrementalClassifier) -> dict[str, object]:
             "predictive rule": model.predictive_,
         }
         if len(model.members_) > 1:  # the above is the heaviest
-            ranks = (" of ranks" if member.ranks else "" for member in model.members_)
-            parts = zip(model.members_, ranks, strict=True)
-            found["average of"] = "; ".join(f"{m.weight:.2f} {m.likelihood}, {m.kernel}{of}" for m, of in parts)
+            shown, others = model.members_[:_MOST_MEMBERS], model.members_[_MOST_MEMBERS:]
+            parts = [f"{m.weight:.2f} {m.likelihood}, {m.kernel}{' of ranks' if m.ranks else ''}" for m in shown]
+            if others:
+                parts.append(f"{sum(m.weight for m in others):.2f} {len(others)} more together")
+            found["average of"] = "; ".join(parts)
         return found
     if isinstance(model, TreeGPClassifier):
         return {"strategy": model.strategy, "memory": str(model.memory_)}

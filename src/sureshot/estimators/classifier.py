@@ -80,9 +80,9 @@ class GPClassifier(IncrementalClassifier):
         they say of left-out rows (stacking). With ``kernel="auto"`` tables of at most 64 columns have one more family,
         a product over columns; with ``standardize="auto"`` all families come on standardised columns and, unless these
         are nearly normal, on normal scores of their ranks: what is wild in one column does not spoil the others. Fewer
-        than 50 rows can have eight members, more than 5000 fewer than five, and from 12,501 rows on there is one. False
-        chooses one setting, as is done for a named kernel, for rows of unit length unless labels look wrong, and where
-        fewer than 15 rows can be left out.
+        than 50 rows can have eight members, and every family with nothing chosen but its temperature beside them; fewer
+        than 15 have these alone. More than 5000 rows have fewer than five, and from 12,501 on there is one. False
+        chooses one setting, as is done for a named kernel and for rows of unit length, unless labels look wrong.
     relevance : bool or "auto", default="auto"
         Try a length-scale for each column, of the best kernel family: columns of noise then stop to count. They are
         used if they predict left-out rows better that they were learnt without. "auto" does so with ``kernel="auto"``.

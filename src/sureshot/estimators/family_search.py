@@ -31,6 +31,7 @@ NOISE_RATIOS = tuple(10.0 ** (k / 2) for k in range(-8, 4))  # noise variance / 
 
 DEFAULT_LENGTHSCALE = 1.0
 DEFAULT_OUTPUT_SCALE = 10.0
+UNTUNED_OUTPUT_SCALE = OUTPUT_SCALES[5]  # 31.6; see `Search.untuned`
 # Log-normal priors: standard deviations of the logarithms.
 LENGTHSCALE_SPREAD = 1.0
 OUTPUT_SCALE_SPREAD = 1.0
@@ -162,11 +163,7 @@ class Search:
         lengths, scales = self.family.lengthscales, OUTPUT_SCALES
         position = _nearest(lengths, start), _nearest(scales, output_scale)
         visited: dict[tuple[int, int], list[Candidate]] = {}
-        support = self.support
-        zeros = support.x.new_zeros(support.n_classes, len(support.y))  # the prior mean
-        duals: list[Tensor | None] = [zeros] * (
-            1 if self.family.relevance is None else len(self.family.relevance.left_out)
-        )
+        duals = self._prior_duals()
 
         def objective(at: tuple[int, int]) -> float:
             nonlocal duals
@@ -188,6 +185,16 @@ class Search:
                 return [candidate for candidates in visited.values() for candidate in candidates]
             step, position = found
             steps.sort(key=lambda other: other != step)  # on in the same direction first
+
+    def untuned(self, model: Model) -> list[Candidate]:
+        """Every rule at the natural scales of few rows: these choose its temperature and nothing else."""
+        lengthscale = self.family.lengthscales[_nearest(self.family.lengthscales, DEFAULT_LENGTHSCALE)]
+        return self._score(model, lengthscale, UNTUNED_OUTPUT_SCALE, self._prior_duals())[0]
+
+    def _prior_duals(self) -> list[Tensor | None]:
+        """Of the prior mean, for every view of the rows."""
+        zeros = self.support.x.new_zeros(self.support.n_classes, len(self.support.y))
+        return [zeros] * (1 if self.family.relevance is None else len(self.family.relevance.left_out))
 
     def _score(
         self, model: Model, lengthscale: float, output_scale: float, starts: list[Tensor | None]

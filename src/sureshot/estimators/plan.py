@@ -17,7 +17,6 @@ from sureshot.estimators.layout import aligned
 from sureshot.estimators.preprocessing import Scaling, fit_scaling, mention_constant
 from sureshot.estimators.ranks import Ranks
 from sureshot.estimators.settings import Settings
-from sureshot.estimators.stacking import FEWEST_TO_AVERAGE
 from sureshot.estimators.support import Support
 from sureshot.estimators.threads import one_thread
 from sureshot.estimators.tuning import Setting, tune
@@ -59,7 +58,7 @@ def choose_plans(
     if embeddings and settings.emphasises and bool((support.usable > 0).any()):
         scaling = _with_emphasis(scaling, rows)
         support = Support.of(rows, n_classes, scaling, settings.device)
-    averages = settings.averages and int((support.usable > 0).sum()) >= FEWEST_TO_AVERAGE
+    averages = settings.averages and bool((support.usable > 0).any())
     free = settings.standardize == "auto" and bool((scaling.scale != 1).any())
     families = options.families_for(
         settings.kernel,

@@ -3,10 +3,12 @@
 A group of candidates is one kernel family under one likelihood. Its scales were chosen by the very scores that are to
 weigh it, which flatters a group the more the more it can bend; so they are chosen again for each fold of the rows from
 the scores of the other folds (cross-fitting), and a row counts with the scores of the scales that were chosen without
-it. That costs nothing: all candidates have been scored at all rows.
+it. That costs nothing: all candidates have been scored at all rows. Settings that nothing was chosen for (`untuned`)
+are one more group where rows are few, which needs none of this.
 
 The weights maximise the log score of the average (stacking of predictive distributions, Yao, Vehtari, Simpson & Gelman
-2018, equation 6) and a Dirichlet prior of few pseudo-counts, which share the weight evenly where labels are few.
+2018, equation 6) and a Dirichlet prior of few pseudo-counts, which share the weight evenly where labels are few, half
+of it among the untuned.
 """
 
 from __future__ import annotations
@@ -21,11 +23,11 @@ if TYPE_CHECKING:
     from sureshot.estimators.family_search import Candidate
 
 FOLDS = 5
-PSEUDO_COUNTS = 3.0  # of all groups together
+PSEUDO_COUNTS = 3.0  # of all groups together, and as many of the untuned
 SMALLEST_WEIGHT = 0.01  # a member that has less is dropped
 MOST_MEMBERS = 5  # what one more adds to the score is less than what it costs a prediction,
-FEW_ROWS, MOST_OF_FEW = 50, 8  # unless rows are so few that it costs nothing and none can be preferred;
-FEWEST_TO_AVERAGE = 15  # rows that can be left out: fewer are all predicted right by some family, by luck
+FEW_ROWS, MOST_OF_FEW = 50, 8  # unless rows are so few that it costs nothing and none can be preferred
+FEWEST_TO_TUNE = 15  # rows that can be left out: fewer are all predicted right by some setting, by luck
 MEMBER_ROWS = 25_000  # many rows tell settings apart, and each member keeps features of all: so many in all
 MOST_CANDIDATES, MANY_ROWS = 8, 2000  # from so many rows on that are fitted, for all rows to choose among
 _MAX_STEPS, _TOLERANCE = 2000, 1e-6
@@ -77,25 +79,27 @@ def stacking_weights(
     usable: Tensor,  # (N,)
     most: int,  # members, `most_members`
     pseudo_counts: float = PSEUDO_COUNTS,
+    untuned: Tensor | None = None,  # (N,), log predictive densities of one more group, for which nothing was chosen
 ) -> Tensor:
-    """Weights (G,) that sum to 1, zero for groups that are dropped.
+    """Weights (G,) that sum to 1, zero for groups that are dropped; of the untuned one more, which comes last.
 
     Those that are lighter than `SMALLEST_WEIGHT` go, and all but the heaviest; the others are weighed again without
-    them.
+    them. The untuned stay.
     """
-    weights = _mixture_weights(scores, usable, pseudo_counts)
+    weights = _mixture_weights(scores, usable, pseudo_counts, untuned)[: len(scores)]
     kept = (weights >= SMALLEST_WEIGHT).nonzero().squeeze(-1)
     kept = kept[weights[kept].argsort(descending=True, stable=True)[:most]]
-    again = _mixture_weights(scores[kept], usable, pseudo_counts)
-    return torch.zeros_like(weights).index_copy(0, kept, again)
+    again = _mixture_weights(scores[kept], usable, pseudo_counts, untuned)
+    return torch.cat([torch.zeros_like(weights).index_copy(0, kept, again[: len(kept)]), again[len(kept) :]])
 
 
-def _mixture_weights(scores: Tensor, usable: Tensor, pseudo_counts: float) -> Tensor:
+def _mixture_weights(scores: Tensor, usable: Tensor, pseudo_counts: float, untuned: Tensor | None) -> Tensor:
     """The maximum by expectation maximisation: each row is shared out by how much of its density is whose."""
-    n_groups = len(scores)
+    prior = scores.new_full((len(scores),), pseudo_counts / max(1, len(scores)))
+    if untuned is not None:
+        scores, prior = torch.cat([scores, untuned[None]]), torch.cat([prior, prior.new_tensor([pseudo_counts])])
     density = (scores - scores.amax(0)).exp()
-    prior = pseudo_counts / n_groups
-    weights = density.new_full((n_groups,), 1 / n_groups)
+    weights = density.new_full((len(scores),), 1 / len(scores))
     for _ in range(_MAX_STEPS):
         shares = weights[:, None] * density
         counts = (shares / shares.sum(0)) @ usable + prior

@@ -30,6 +30,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from gpytorch.kernels import Kernel
 from joblib import Parallel, delayed
 from torch import Tensor
@@ -47,6 +48,8 @@ from sureshot.estimators.screening import (
     with_relevance,
 )
 from sureshot.estimators.stacking import (
+    FEW_ROWS,
+    FEWEST_TO_TUNE,
     MANY_ROWS,
     cross_fitted,
     most_candidates,
@@ -97,9 +100,14 @@ def tune(
     """
     subset = tuning_subset(support, rng)
     usable = subset.usable
-    average = average and objective != "evidence" and len(families) > 1 and bool((usable > 0).any())
+    n_usable = int((usable > 0).sum())
+    average = average and objective != "evidence" and len(families) > 1 and n_usable > 0
     varied = average and subset is not support and len(support.y) >= MANY_ROWS
     searches = [Search(subset, k, family, rules, objective) for k, family in enumerate(families)]
+    few = average and not embeddings and n_usable < FEW_ROWS
+    untuned = [candidate for search in searches for candidate in search.untuned(models[0])] if few else []
+    if few and n_usable < FEWEST_TO_TUNE:
+        return _settings([(1 / len(untuned), candidate) for candidate in untuned], families, usable)
     with stage(0.0, SCREENED):
         if embeddings:
             climbing = searches[:1] if objective == "evidence" else linear_or_bent(searches)
@@ -127,7 +135,7 @@ def tune(
         # All rows cannot weigh a family with relevance, which has been learnt from them; the subset's weights stay.
         final = subset is support or any(family.relevance is not None for family in families)
         most = most_members if final else most_candidates
-        weighted = averaged(candidates, subset, most(len(support.y), int((usable > 0).sum())))
+        weighted = averaged(candidates, subset, most(len(support.y), n_usable), untuned)
     else:
         if subset.n_classes < len(support.y.unique()):  # which flatters label regression
             candidates = [one for one in candidates if one.model.likelihood == models[0].likelihood]
@@ -138,6 +146,34 @@ def tune(
                 best[key] = candidate
         default = best[(models[0].likelihood, _first(rules, models[0]))]
         weighted = [(1.0, choose(list(best.values()), default, usable, objective))]
+    return _settings(weighted, families, usable)
+
+
+def averaged(
+    candidates: list[Candidate], support: Support, most: int, untuned: list[Candidate]
+) -> list[tuple[float, Candidate]]:
+    """The best candidate of each family and likelihood with its weight, the heaviest first; none of weight zero.
+
+    Those that are `untuned` have one weight together, which they share evenly.
+    """
+    groups: dict[tuple[int, str], list[Candidate]] = {}
+    for candidate in candidates:
+        groups.setdefault((candidate.family, candidate.model.likelihood), []).append(candidate)
+    best = [max(group, key=lambda candidate: candidate.objective) for group in groups.values()]
+    scores = cross_fitted(list(groups.values()), support.usable, row_folds(support.y))
+    if untuned:
+        even = torch.stack([candidate.pointwise for candidate in untuned]).logsumexp(0) - math.log(len(untuned))
+        *tuned, rest = stacking_weights(scores, support.usable, most, untuned=even)
+        weights = torch.stack([*tuned, *[rest / len(untuned)] * len(untuned)])
+    else:
+        weights = stacking_weights(scores, support.usable, most)
+    weighted = [pair for pair in zip(weights.tolist(), [*best, *untuned], strict=True) if pair[0] > 0]
+    return sorted(weighted, key=lambda pair: pair[0], reverse=True)
+
+
+def _settings(
+    weighted: list[tuple[float, Candidate]], families: tuple[Family, ...], usable: Tensor
+) -> tuple[Setting, ...]:
     total = float(usable.sum())
     return tuple(
         Setting(
@@ -154,18 +190,6 @@ def tune(
         for weight, chosen in weighted
         for family in [families[chosen.family]]
     )
-
-
-def averaged(candidates: list[Candidate], support: Support, most: int) -> list[tuple[float, Candidate]]:
-    """The best candidate of each family and likelihood with its weight, the heaviest first; none of weight zero."""
-    groups: dict[tuple[int, str], list[Candidate]] = {}
-    for candidate in candidates:
-        groups.setdefault((candidate.family, candidate.model.likelihood), []).append(candidate)
-    scores = cross_fitted(list(groups.values()), support.usable, row_folds(support.y))
-    weights = stacking_weights(scores, support.usable, most).tolist()
-    best = [max(group, key=lambda candidate: candidate.objective) for group in groups.values()]
-    weighted = [pair for pair in zip(weights, best, strict=True) if pair[0] > 0]
-    return sorted(weighted, key=lambda pair: pair[0], reverse=True)
 
 
 def _first(rules: tuple[PredictiveRule, ...], model: Model) -> PredictiveRule:
