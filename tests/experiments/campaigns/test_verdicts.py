@@ -79,6 +79,22 @@ def test_orderings_of_the_papers(make_record: Any) -> None:
     assert not found["5-way 5-shot: ove_gibbs_pl more accurate on the worst corruptions than ove_gibbs_ml"].holds
 
 
+@pytest.mark.parametrize(("accuracy", "level", "ahead"), [(0.51, True, True), (0.5, False, False)])
+def test_cdkt_with_our_settings_is_compared_where_it_does_not_learn_with_its_own(
+    make_record: Any, accuracy: float, level: bool, ahead: bool
+) -> None:
+    records = [
+        make_record("cdkt_ml", accuracy, preset="recommended"),
+        make_record("cdkt_ml", 0.505, preset="paper, temperature 1"),
+        make_record("dkt", 0.525),
+    ]
+    verdicts = {verdict.claim: verdict for verdict in paper_verdicts(score_frame(records), "miniimagenet")}
+    found = [verdict for claim, verdict in verdicts.items() if "as recommended" in claim]
+    assert [verdict.holds for verdict in found] == [level, ahead]
+    assert found[0].measured.startswith(f"{accuracy:.4f} against 0.5250: difference {accuracy - 0.525:+.4f}")
+    assert not any("as recommended" in verdict.claim for verdict in paper_verdicts(score_frame(records), "cub"))
+
+
 def test_seeds_are_compared_in_pairs(make_record: Any) -> None:
     records = [make_record("cdkt_ml", a, shots=1, seed=s) for s, a in enumerate((0.6, 0.7, 0.9))]
     records += [make_record("cdkt_pl", a, shots=1, seed=s) for s, a in enumerate((0.58, 0.66))]
