@@ -121,6 +121,20 @@ def test_an_update_keeps_members_and_weights(
     assert updated.predict(X[300:]).tolist() == updated.classes_[before.argmax(1)].tolist()
 
 
+def test_more_rows_go_on_with_the_heaviest_of_few(breast: tuple[np.ndarray, np.ndarray]) -> None:
+    """With their weights brought to 1; what they say is what the rows would have made of them in one call."""
+    X, y = breast
+    model = GPClassifier().fit(X[:40], y[:40])
+    before = model.members_
+    assert len(model.partial_fit(X[40:45], y[40:45]).members_) == len(before) > MOST_MEMBERS
+    after = model.partial_fit(X[45:60], y[45:60]).members_
+    assert [str(member.kernel) for member in after] == [str(member.kernel) for member in before[:MOST_MEMBERS]]
+    total = sum(member.weight for member in before[:MOST_MEMBERS])
+    assert [member.weight for member in after] == pytest.approx([one.weight / total for one in before[:MOST_MEMBERS]])
+    at_once = GPClassifier().fit(X[:40], y[:40]).partial_fit(X[40:60], y[40:60])
+    np.testing.assert_allclose(model.predict_proba(X[60:]), at_once.predict_proba(X[60:]), atol=1e-6)
+
+
 def test_columns_that_are_not_to_be_scaled_have_no_ranks(breast: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = breast
     plain = GPClassifier(standardize=False).fit(X[:80], y[:80])

@@ -246,7 +246,8 @@ class GPClassifier(IncrementalClassifier):
         The result is the posterior that `fit` on all rows so far would give with these kernel parameters (and this
         scaling of the columns). Temperature and inducing inputs follow the rows when more than one in a hundred has
         changed since they were chosen, or classes have; until then they stay. A temperature that `calibrate` has set
-        always does. With `retune` kernel and settings are chosen anew from all rows, but what was learnt of a
+        always does. An average that fewer than 50 rows have chosen goes on with its heaviest members when there are
+        more. With `retune` kernel and settings are chosen anew from all rows, but what was learnt of a
         DataFrame's columns stays (levels of categories, medians in place of gaps): rows are kept as numbers, and only a
         `fit` on all of them sees the cells. Laplace's mode is found from the last one; what needs every row left out
         (score, evidence, a temperature that follows the rows) is computed when it is first asked for.
@@ -295,6 +296,9 @@ class GPClassifier(IncrementalClassifier):
                 return fit_members(settings, plans, weighted, training)
         changes = changes_kept(known, training.classes, training.rows)
         known = known.settled if changes else known
+        heaviest = known.heaviest_members(len(training.rows.y))
+        if len(heaviest) < len(known.members):
+            known, changes = replace(known, members=heaviest), 0
         plans = [
             keep_plan(member.plan, settings, weighted, n_classes, known.calibrated, changes > 0)
             for member in known.members

@@ -16,6 +16,7 @@ from sureshot.estimators.gp_member import Member
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.precomputed import MatrixReader
 from sureshot.estimators.row_ids import part_of
+from sureshot.estimators.stacking import FEW_ROWS, most_members
 from sureshot.estimators.temperature import log_probability, with_noise
 from sureshot.estimators.threads import threads_for
 from sureshot.estimators.uncertainty import entropy
@@ -90,6 +91,17 @@ class GPFitted(Fitted):
             log_evidence=found.log_evidence,
             rest=None,
         )
+
+    def heaviest_members(self, n_rows: int) -> tuple[Member, ...]:
+        """Those that an average of so many rows may have, their weights brought to 1.
+
+        Fewer than `FEW_ROWS` have chosen many, which more rows would pay for at every update.
+        """
+        members = self.members if n_rows < FEW_ROWS else self.members[: most_members(n_rows, n_rows)]
+        if len(members) == len(self.members):
+            return members
+        total = sum(member.plan.weight for member in members)
+        return tuple(replace(one, plan=replace(one.plan, weight=one.plan.weight / total)) for one in members)
 
     @property
     def frequencies(self) -> np.ndarray:
