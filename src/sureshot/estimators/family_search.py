@@ -187,7 +187,7 @@ class Search:
             steps.sort(key=lambda other: other != step)  # on in the same direction first
 
     def untuned(self, model: Model) -> list[Candidate]:
-        """Every rule at the natural scales of few rows: these choose its temperature and nothing else."""
+        """Every rule at natural scales; of what it says of left-out rows comes its temperature, and nothing else."""
         lengthscale = self.family.lengthscales[_nearest(self.family.lengthscales, DEFAULT_LENGTHSCALE)]
         return self._score(model, lengthscale, UNTUNED_OUTPUT_SCALE, self._prior_duals())[0]
 

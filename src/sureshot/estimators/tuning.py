@@ -12,7 +12,8 @@ log prior that decides where the labels cannot (one example per class). Two kind
 
 With `relevance` the best family is tried with a length-scale for each column, too, if that pays. The best of each
 family and likelihood are averaged, with weights by what they say of left-out labels (`stacking`), the families that are
-not climbed by label regression alone.
+not climbed by label regression alone. Tables of few rows have every family by every rule at its natural scales beside
+these (`Search.untuned`), and with very few they have nothing else: what ten rows prefer is luck.
 Where one is to be chosen, a candidate other than the default (Laplace with the default rule) must win by more than two
 standard errors of the paired difference in log probability; otherwise the more stable default is kept. (One standard
 error is the usual rule, Breiman et al. 1984, but the winner here is the best of many.) Where only some classes are
