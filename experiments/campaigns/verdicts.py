@@ -124,7 +124,7 @@ def paper_verdicts(frame: pd.DataFrame, benchmark: str | None) -> list[Verdict]:
         first, second, error = measured
         difference = first - second
         claim = f"5-way {ordering.shots}-shot: {ordering.ahead} {_IN_WORDS[ordering.metric]} {ordering.behind}"
-        text = f"{first:.4f} against {second:.4f}: difference {difference:+.4f}, standard error {error:.4f}"
+        text = _in_numbers(*measured)
         if abs(difference) < 2 * error:
             text += " (within noise)"
         holds = difference > 0 if ordering.metric in _HIGHER else difference < 0
@@ -146,10 +146,9 @@ def _level_verdicts(frame: pd.DataFrame) -> list[Verdict]:
         ):
             measured = None if ours is None or other not in of else _difference(ours, of[other], "accuracy")
             if measured is not None:
-                first, second, error = measured
-                text = f"{first:.4f} against {second:.4f}: difference {first - second:+.4f}, standard error {error:.4f}"
+                holds = measured[0] - measured[1] >= -margin
                 claim = f"{evaluation}: cdkt_ml as recommended is {words}"
-                found.append(Verdict(claim, _AIM, text, bool(first - second >= -margin)))
+                found.append(Verdict(claim, _AIM, _in_numbers(*measured), bool(holds)))
     return found
 
 
@@ -161,12 +160,12 @@ def _gain_verdicts(frame: pd.DataFrame) -> list[Verdict]:
         below, one = (part[part["preset"] == name] for name in ("paper", "paper, temperature 1"))
         measured = _difference(below, one, "accuracy")
         if measured is not None:
-            first, second, error = measured
+            first, second, _ = measured
             found.append(
                 Verdict(
                     f"{evaluation}: {learner} gains 3 to 5 points by a temperature below 1",
                     "Ke et al. 2023, section 5.1",
-                    f"{first:.4f} against {second:.4f}: difference {first - second:+.4f}, standard error {error:.4f}",
+                    _in_numbers(*measured),
                     bool(first - second >= GAIN),
                 )
             )
@@ -193,6 +192,10 @@ def _lowest_verdicts(comparable: pd.DataFrame, benchmark: str | None) -> list[Ve
             )
         )
     return found
+
+
+def _in_numbers(first: float, second: float, error: float) -> str:
+    return f"{first:.4f} against {second:.4f}: difference {first - second:+.4f}, standard error {error:.4f}"
 
 
 def _difference(ahead: pd.DataFrame, behind: pd.DataFrame, metric: str) -> tuple[float, float, float] | None:

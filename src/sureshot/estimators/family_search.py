@@ -71,6 +71,11 @@ class Family:
     # As `build`, without GPyTorch's modules: making those takes longer than a small matrix. The search evaluates it.
     expression: Callable[[float], Expression] | None = None
 
+    @property
+    def natural_lengthscale(self) -> float:
+        """The lattice's value that is nearest to the kernel's natural length-scale."""
+        return self.lengthscales[_nearest(self.lengthscales, DEFAULT_LENGTHSCALE)]
+
     def inputs(self, x: Tensor) -> Tensor:
         """The columns as the kernel sees them, before relevance."""
         if self.ranks is not None:
@@ -118,7 +123,7 @@ class Search:
     def best_lengthscale(self) -> float:
         """Where label regression predicts best: the start of the climb."""
         if len(self.family.lengthscales) == 1 or not bool((self.support.usable > 0).any()):
-            return self.family.lengthscales[_nearest(self.family.lengthscales, DEFAULT_LENGTHSCALE)]
+            return self.family.natural_lengthscale
         return self.best_regression().lengthscale
 
     def best_regression(self) -> Candidate:
@@ -188,8 +193,7 @@ class Search:
 
     def untuned(self, model: Model) -> list[Candidate]:
         """Every rule at natural scales; of what it says of left-out rows comes its temperature, and nothing else."""
-        lengthscale = self.family.lengthscales[_nearest(self.family.lengthscales, DEFAULT_LENGTHSCALE)]
-        return self._score(model, lengthscale, UNTUNED_OUTPUT_SCALE, self._prior_duals())[0]
+        return self._score(model, self.family.natural_lengthscale, UNTUNED_OUTPUT_SCALE, self._prior_duals())[0]
 
     def _prior_duals(self) -> list[Tensor | None]:
         """Of the prior mean, for every view of the rows."""
