@@ -5,8 +5,9 @@ predicts other rows best is recorded. `GPClassifier` takes the geometric mean ov
 and their spread as the width of its prior.
 
 Can the support say more? A formula of the number of columns (tables) or classes (embeddings) is fitted to the mean log
-loss of `GPClassifier` over sets, and judged on sets that it has not seen. Classes of embeddings are intents, which are
-easy to tell, or groups of them, which are not.
+loss of one such setting over sets, and judged on sets that it has not seen. Classes of embeddings are intents, which
+are easy to tell, or groups of them, which are not. What the defaults make of the same draws, which of a table average
+all kernels at their temperatures, is beside it, and beside logistic regression.
 
 Two classes of embeddings can be predicted by the integral over the latent, or by the plug-in rule with a temperature:
 both from one row a class on.
@@ -21,20 +22,21 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from experiments.batch_learners import quiet
-from experiments.experiment import Experiment, Outcome, Progress, Table, configure
-from experiments.few_shot_defaults import Settings as Sets
-from experiments.few_shot_defaults import drawn, log_loss
+from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
 from experiments.intents import grouped, named
-from experiments.one_shot_sets import LOGS, OneShotSet, fitted_formula, losses_by_temperature
+from experiments.one_shot_sets import LOGS, OneShotSet, drawn, fitted_formula, log_loss, losses_by_temperature
 from experiments.uci import load, tables_but
 from sureshot.data.clinc150 import load_clinc150
 from sureshot.estimators.classifier import GPClassifier
 from sureshot.estimators.family_search import DEFAULT_OUTPUT_SCALE, scaled
 from sureshot.estimators.options import BY_COLUMNS, ONE_SHOT_TEMPERATURE, USUAL_COLUMNS
 from sureshot.kernels import make_kernel
-from sureshot.metrics import fit_temperature
+from sureshot.metrics import expected_calibration_error, fit_temperature
 
 CLINC = "clinc150 (validation split)"
 IN_USE = {
@@ -42,6 +44,8 @@ IN_USE = {
     "embeddings": (ONE_SHOT_TEMPERATURE["cosine"], 0.0),
 }
 """Factor and power of columns and of classes."""
+OURS, ONE_SETTING, LOGISTIC = "sureshot", "sureshot, ensemble=False", "logistic regression"
+INTENTS, GROUPS = "intents", "groups of intents"
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
     spread = float(means.drop(columns=["cosine"], errors="ignore").std().mean())
     far = summary[np.abs(np.log(summary["geometric mean"] / summary["default in use"])) > math.log(1.5)]
     agree = "all within a factor of 1.5 of" if far.empty else f"not all ({', '.join(far['kernel'])}) within 1.5 of"
-    sets = formula_sets(settings, data_root, progress)
+    sets, scores = formula_sets(settings, data_root, progress)
     return Outcome(
         title="Temperature at one label for each class",
         introduction=(
@@ -141,6 +145,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
             Table("by-set", "Best temperature on each set.", by_set),
             Table("summary", "Over the sets.", summary),
             *formula_tables(sets),
+            *score_tables(scores),
             *two_classes(settings, data_root),
         ),
         config=settings,
@@ -151,28 +156,80 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
             "Tables of two classes are predicted by the integral over the latent, which needs no temperature; their "
             "rows say what the plug-in rule would need.",
         ),
+        verdicts=tuple(_verdicts(scores)),
     )
 
 
-def formula_sets(settings: Settings, data_root: Path | None, progress: Progress) -> list[OneShotSet]:
-    """What `GPClassifier` needs at one label on every table, and on intents and groups of them."""
-    clinc, found = load_clinc150(data_root), []
+def formula_sets(
+    settings: Settings, data_root: Path | None, progress: Progress
+) -> tuple[list[OneShotSet], list[dict[str, Any]]]:
+    """What one setting needs at one label on every table, and on intents and groups of them; scores of all methods."""
+    clinc, found, scores = load_clinc150(data_root), [], []
     tasks = [(name, 0, 0) for name in settings.tables]
     tasks += [(named(way, group), way, group) for group in settings.groups for way in settings.ways]
-    asked = Sets(shots=(1,), n_test=settings.n_test)
     for number, (name, way, group) in enumerate(tasks):
         progress(name, 0.5 + 0.5 * number / len(tasks))
         losses = []
         x, y = (clinc.x_train, clinc.y_train) if way else load(name, data_root)
         x = np.where(np.isnan(x), np.nanmean(x, axis=0), x)
+        kind = "tables" if not way else INTENTS if group == 1 else GROUPS
         for seed in settings.seeds:
             rows, labels = grouped(x, y, way, group, seed) if way else (x, y)
-            train_x, train_y, test_x, test_y = drawn(rows, labels, 1, asked, seed)
+            train_x, train_y, test_x, test_y = drawn(rows, labels, 1, settings.n_test, seed)
             with quiet():
-                model = GPClassifier().fit(train_x, train_y)
+                model = GPClassifier(ensemble=False).fit(train_x, train_y)
+                methods = {
+                    OURS: GPClassifier().fit(train_x, train_y),
+                    ONE_SETTING: model,
+                    LOGISTIC: _logistic_regression(way).fit(train_x, train_y),
+                }
             losses.append(losses_by_temperature(model, test_x, test_y))
-        kind, size = ("embeddings", way) if way else ("tables", int((x.std(axis=0) > 0).sum()))
-        found.append(OneShotSet(name, kind, size, np.mean(losses, axis=0)))
+            for method, fitted in methods.items():
+                p, truth = fitted.predict_proba(test_x), np.searchsorted(fitted.classes_, test_y)
+                said = {
+                    "log loss": log_loss(p, truth),
+                    "accuracy": float((p.argmax(1) == truth).mean()),
+                    "ECE": expected_calibration_error(p, truth),
+                }
+                scores.append({"data": name, "rows": kind, "method": method, **said})
+        size = way or int((x.std(axis=0) > 0).sum())
+        found.append(OneShotSet(name, "embeddings" if way else "tables", size, np.mean(losses, axis=0)))
+    return found, scores
+
+
+def _logistic_regression(way: int) -> Any:
+    """Scikit-learn's; of embeddings, of so many classes, without scaling of their columns."""
+    plain = LogisticRegression(max_iter=5000)
+    return plain if way else make_pipeline(StandardScaler(), plain)
+
+
+def score_tables(scores: list[dict[str, Any]]) -> list[Table]:
+    """Of every method, means over kinds of sets, and every set."""
+    frame, names = pd.DataFrame(scores), ["log loss", "accuracy", "ECE"]
+    if frame.empty:
+        return []
+    of_sets = frame.groupby(["rows", "data", "method"], sort=False)[names].mean()
+    means = of_sets.groupby(["rows", "method"], sort=False).mean().reset_index()
+    wide = of_sets["log loss"].unstack("method").reset_index().rename_axis(columns=None)
+    return [
+        Table("scores", "The defaults at one label for each class, means over the sets.", means),
+        Table("scores-sets", "Log loss on each set.", wide),
+    ]
+
+
+def _verdicts(scores: list[dict[str, Any]]) -> list[Verdict]:
+    found, frame = [], pd.DataFrame(scores)
+    for kind in dict.fromkeys(frame["rows"]):
+        means = frame[frame["rows"] == kind].groupby("method")["log loss"].mean()
+        best = means.drop(OURS).idxmin()
+        found.append(
+            Verdict(
+                f"{kind}: the defaults have the lowest mean log loss",
+                "this project's aim",
+                f"{means[OURS]:.3f}; {best} {means[best]:.3f}",
+                bool(means[OURS] <= means[best]),
+            )
+        )
     return found
 
 
@@ -183,10 +240,8 @@ def two_classes(settings: Settings, data_root: Path | None) -> list[Table]:
         for shots in settings.shots:
             losses = []
             for seed in settings.seeds:
-                asked = Sets(shots=(shots,), n_test=settings.n_test)
-                train_x, train_y, test_x, test_y = drawn(
-                    *grouped(clinc.x_train, clinc.y_train, 2, group, seed), shots, asked, seed
-                )
+                pair = grouped(clinc.x_train, clinc.y_train, 2, group, seed)
+                train_x, train_y, test_x, test_y = drawn(*pair, shots, settings.n_test, seed)
                 with quiet():
                     models = [GPClassifier(predictive=rule).fit(train_x, train_y) for rule in ("integral", "auto")]
                 truth = np.searchsorted(models[0].classes_, test_y)
@@ -226,7 +281,7 @@ def formula_tables(sets: list[OneShotSet]) -> list[Table]:
     return [
         Table("formula", "Factor and power that suit the sets best, and those in use.", pd.DataFrame(formulas)),
         Table("formula-means", "Means over the sets.", means.reset_index()),
-        Table("formula-sets", "GPClassifier's defaults: a temperature for each set.", pd.DataFrame(rows)),
+        Table("formula-sets", "One setting, ensemble=False: a temperature for each set.", pd.DataFrame(rows)),
     ]
 
 

@@ -1,4 +1,4 @@
-"""What sets say of the temperature at one label for each class, and formulas that predict it for other sets."""
+"""Draws of few labels; what sets say of the temperature at one for each class, and formulas that predict it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax
 
 from sureshot.estimators.base import IncrementalClassifier
+from sureshot.metrics import negative_log_likelihood
 
 Array = NDArray[Any]
 
@@ -31,6 +32,21 @@ class OneShotSet:
     def loss(self, factor: float, power: float) -> float:
         """At the temperature of a formula."""
         return float(np.interp(math.log(factor) + power * math.log(self.size), LOGS, self.losses))
+
+
+def drawn(x: Array, y: Array, shots: int, n_test: int, seed: int) -> tuple[Array, Array, Array, Array]:
+    """Rows to learn from with labels, others to test on with theirs, at most `n_test`; of classes that have enough."""
+    generator = np.random.default_rng(seed)
+    classes, counts = np.unique(y, return_counts=True)
+    parts = [generator.permutation(np.flatnonzero(y == label)) for label in classes[counts >= shots + 2]]
+    train = np.concatenate([part[:shots] for part in parts])
+    test = generator.permutation(np.concatenate([part[shots:] for part in parts]))[:n_test]
+    return x[train], y[train], x[test], y[test]
+
+
+def log_loss(p: Array, truth: Array) -> float:
+    """Mean over rows, in nats, of probabilities (n, C) of 1e-6 at least at the true classes' numbers (n,)."""
+    return negative_log_likelihood(np.maximum(p, 1e-6), truth)
 
 
 def fitted_formula(sets: list[OneShotSet]) -> tuple[float, float]:

@@ -50,7 +50,6 @@ _MODULES = {
     "defaults": "defaults",
     "unknowns": "unknowns",
     "decisions": "decisions",
-    "few-shot-defaults": "few_shot_defaults",
     "what-to-label": "what_to_label",
     "mixed-tables": "mixed_tables",
 }

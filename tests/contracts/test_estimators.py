@@ -30,6 +30,7 @@ from sklearn.datasets import load_iris
 from sureshot import FewShotClassifier, GPClassifier, KernelSearchClassifier, TreeGPClassifier
 from sureshot.estimators import base
 from sureshot.estimators.base import IncrementalClassifier
+from sureshot.estimators.gp_fitted import GPFitted
 from sureshot.estimators.saved import classifiers
 from sureshot.likelihoods.base import Likelihood
 from sureshot.meta.learners import make_learner
@@ -409,14 +410,14 @@ def test_one_layout_on_fitting_and_on_loading(case: str, checkpoints: dict[str, 
     # A file holds no features of labelled rows; they are made of these when they are asked for.
     held, read = (
         [[vars(member.feature_map), member.coefficients, vars(member.posterior)] for member in each._fitted.members]
-        if isinstance(each, GPClassifier)
+        if isinstance(each._fitted, GPFitted)
         else vars(each)
         for each in (model, loaded)
     )
     held, read = (list(tensors_in(each, set())) for each in (held, read))
     assert held
     assert [(t.shape, t.stride(), t.dtype) for t in held] == [(t.shape, t.stride(), t.dtype) for t in read]
-    if isinstance(model, GPClassifier):
+    if isinstance(model._fitted, GPFitted):
         fits = (*model._fitted.members, *loaded._fitted.members)
         parts = [vars(part) for fitted in fits for part in (fitted.feature_map, fitted.posterior)]
         parts += [{"coefficients": fitted.coefficients} for fitted in fits]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 
 from sureshot import GPClassifier
 from sureshot.estimators.gp_member import Member
+from sureshot.estimators.options import BY_COLUMNS, ONE_SHOT_TEMPERATURE, USUAL_COLUMNS
 from sureshot.estimators.stacking import MOST_MEMBERS, MOST_OF_FEW, SMALLEST_WEIGHT, stacking_weights
 from sureshot.estimators.support import Support, is_compared_whole
 
@@ -148,7 +150,36 @@ def test_one_member_where_nothing_is_left_to_average() -> None:
         assert len(model.fit(X[::2] @ X[::2].T, y[::2]).members_) == 1
     directions = X / np.linalg.norm(X, axis=1, keepdims=True)
     assert len(GPClassifier().fit(directions[::2], y[::2]).members_) == 1
-    assert len(GPClassifier().fit(X[::50], y[::50]).members_) == 1
+    assert len(GPClassifier().fit(directions[::50], y[::50]).members_) == 1
+
+
+def test_one_row_of_each_class_is_learnt_by_all_kernels_at_usual_scales() -> None:
+    """At the temperature that suits one row by a kernel and the number of columns; nothing is left out."""
+    X, y = load_iris(return_X_y=True)
+    model = GPClassifier().fit(X[::50], y[::50])
+    plans = [member.plan for member in model._fitted.members]
+    assert len(plans) >= 5
+    assert {str(member.kernel).split(" ")[0] for member in model.members_} == {"31.6"}
+    assert {plan.weight for plan in plans} == {1 / len(plans)}
+    first = model.members_.index(next(member for member in model.members_ if "RBF" in str(member.kernel)))
+    expected = ONE_SHOT_TEMPERATURE["rbf"] * (4 / USUAL_COLUMNS) ** BY_COLUMNS
+    assert plans[first].temperature == pytest.approx(expected, rel=1e-6)
+    assert model.temperature_ == pytest.approx(1, rel=1e-6)
+    assert math.isnan(model.leave_one_out_score_)
+
+
+def test_pixels_of_which_one_of_each_class_is_known_keep_their_relative_sizes() -> None:
+    """Unless a few columns would make up all distances."""
+    pixels, digits = load_digits(return_X_y=True)
+    rows = [int(np.flatnonzero(digits == digit)[0]) for digit in range(10)]
+    for plan in (member.plan for member in GPClassifier().fit(pixels[rows], digits[rows])._fitted.members):
+        assert np.ptp(plan.scaling.scale) < 1e-9
+        assert plan.scaling.ranks is None
+    flags = np.random.default_rng(0).integers(0, 2, (10, 12)).astype(float)
+    flags[0], flags[1] = 0, 1
+    loud = flags * np.where(np.arange(12) < 2, 20, 1)
+    found = {np.ptp(m.plan.scaling.scale) < 1e-9 for m in GPClassifier().fit(loud, digits[rows])._fitted.members}
+    assert found == {True, False}
 
 
 def test_few_rows_have_untuned_members_beside_tuned_ones(breast: tuple[np.ndarray, np.ndarray]) -> None:

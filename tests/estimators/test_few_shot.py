@@ -150,32 +150,34 @@ def test_it_says_what_the_learner_says(name: str, checkpoints: dict[str, Path | 
     np.testing.assert_allclose(found.variance, latents.variance[0].numpy(), rtol=1e-4, atol=1e-4)
 
 
-def test_the_default_is_what_is_documented() -> None:
+@pytest.mark.parametrize("each", [1, 2, 10])
+@pytest.mark.parametrize("unit", [False, True], ids=["table", "embeddings"])
+def test_without_a_checkpoint_it_is_gp_classifier(each: int, unit: bool) -> None:
     X, y = load_iris(return_X_y=True)
-    table = FewShotClassifier().fit(X[::10], y[::10])
-    kernel = table.learner_.kernel.kernel
-    assert kernel.outputscale.item() == pytest.approx(32)
-    assert kernel.base_kernel.kernels[0].lengthscale.item() == pytest.approx(2)
-    unit = X / np.linalg.norm(X, axis=1, keepdims=True)
-    embeddings = FewShotClassifier().fit(unit[::10], y[::10])
-    assert embeddings.learner_.kernel.kernel.outputscale.item() == pytest.approx(64)
-    np.testing.assert_allclose(embeddings.predict_proba(3 * unit), embeddings.predict_proba(unit), atol=1e-12)
-    assert table.log_evidence_ < 0
-    with pytest.raises(ValueError, match="rows of zeros, the first of them row 1"):
-        embeddings.predict(np.array([[1.0, 0, 0, 0], [0, 0, 0, 0]]))
+    if unit:
+        X = X / np.linalg.norm(X, axis=1, keepdims=True)
+    rows = np.concatenate([np.flatnonzero(y == label)[:each] for label in range(3)])
+    model, same = FewShotClassifier().fit(X[rows[1:]], y[rows[1:]]), GPClassifier().fit(X[rows], y[rows])
+    model.partial_fit(X[rows[:1]], y[rows[:1]])  # settings are chosen anew, whatever the order of the classes
+    order = np.argsort(model.classes_)
+    np.testing.assert_allclose(model.predict_proba(X)[:, order], same.predict_proba(X), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(model.outlier_score(X), same.outlier_score(X), rtol=1e-6)
+    assert len(model.members_) == len(same.members_)
+    with pytest.raises(AttributeError, match="no learner_: what it has learnt has none"):
+        _ = model.learner_
+    assert model.input_shape_ == (4,)
+    calibrated = model.calibrate(X, y).temperature_
+    assert model.partial_fit(X[:3], y[:3]).temperature_ == calibrated
 
 
-def test_rows_without_text_are_what_the_average_row_is() -> None:
+def test_rows_without_text_say_next_to_nothing() -> None:
     X = pd.DataFrame({"note": ["red apple", "green apple", "red cherry", "blue sky", "grey sky", "blue sea"]})
     y = np.repeat(["fruit", "far"], 3)
     model = FewShotClassifier(columns={"note": "text"}).fit(X, y)
-    assert model._fitted.default is not None
-    assert model._fitted.default.kernel == "cosine"
     asked = pd.DataFrame({"note": ["", "red apple", None, "NA"]})
     p = model.predict_proba(asked)
-    average = model._fitted.rows.x.mean(axis=0, keepdims=True)
-    (expected,) = answers.class_probabilities(model._fitted, torch.from_numpy(average))
-    np.testing.assert_allclose(p[[0, 2, 3]], np.repeat(expected.numpy(), 3, 0), rtol=1e-12)
+    np.testing.assert_allclose(p[[0, 2, 3]], 0.5, atol=0.1)
+    assert p[1].max() > 0.9
     np.testing.assert_array_equal(p[1:2], model.predict_proba(asked[1:2]))
     assert np.isfinite(model.outlier_score(asked)).all()
     assert np.isfinite(model.novelty_p_value(asked)).all()
@@ -240,7 +242,7 @@ def test_classes_come_and_go(name: str, checkpoints: dict[str, Path | None]) -> 
         model.forget(["m", "z"])
 
 
-@pytest.mark.parametrize("name", [NO_CHECKPOINT, *LEARNER_NAMES])
+@pytest.mark.parametrize("name", LEARNER_NAMES)
 def test_an_announced_class_predicts_from_its_prior(name: str, checkpoints: dict[str, Path | None]) -> None:
     X, y, X_test, _ = support()
     model = FewShotClassifier(checkpoints[name])
@@ -249,11 +251,10 @@ def test_an_announced_class_predicts_from_its_prior(name: str, checkpoints: dict
     p, latent = model.predict_proba(X_test), model.predict_latent(X_test)
     np.testing.assert_allclose(p.sum(1), 1)
     np.testing.assert_array_equal(latent.mean[:, 1:], without.predict_latent(X_test).mean)
-    if name in GAUSSIAN or name == NO_CHECKPOINT:
+    if name in GAUSSIAN:
         learner = model.learner_
         np.testing.assert_allclose(latent.mean[:, 0], (learner.prior_mean + learner.prediction_shift).item())
-        intercept = 1 if name == NO_CHECKPOINT else 0
-        np.testing.assert_allclose(latent.variance[:, 0], (1 + intercept) * learner.kernel.outputscale.item())
+        np.testing.assert_allclose(latent.variance[:, 0], learner.kernel.outputscale.item())
         assert (p[:, 0] > 0).all()
     else:
         assert (p[:, 0] == 0).all()
@@ -354,7 +355,7 @@ def test_calibrate_lowers_the_held_out_loss_and_lasts_until_fit() -> None:
         model.calibrate(X, np.where(y == 0, 77, y))
 
 
-@pytest.mark.parametrize("name", [NO_CHECKPOINT, "ove_gibbs_pl", "dkt"])
+@pytest.mark.parametrize("name", ["ove_gibbs_pl", "dkt"])
 def test_calibrate_asks_for_the_moments_of_each_block_once(
     name: str, checkpoints: dict[str, Path | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -433,7 +434,7 @@ def test_a_pipeline_a_frame_and_string_labels() -> None:
     assert model.feature_names_in_.tolist() == X.columns.tolist()
     assert set(model.predict(X)) == set(names)
     pipeline = make_pipeline(StandardScaler(), FewShotClassifier()).fit(X[::10], names[::10])
-    np.testing.assert_allclose(pipeline.predict_proba(X), model.predict_proba(X), atol=1e-12)
+    np.testing.assert_allclose(pipeline.predict_proba(X), model.predict_proba(X), atol=1e-3)
 
 
 def test_one_seed_fixes_samplers_and_the_global_generator_is_left_alone(checkpoints: dict[str, Path | None]) -> None:
@@ -541,10 +542,12 @@ def test_a_kernel_for_each_class_needs_that_many_classes(tmp_path: Path) -> None
         FewShotClassifier(path).fit(X[y < 9], y[y < 9])
 
 
-def test_a_support_that_does_not_fit_is_refused_before_memory_is_taken() -> None:
+def test_a_support_that_does_not_fit_is_refused_before_memory_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "learner.safetensors"
+    save_checkpoint(path, make_learner("dkt", make_backbone("identity", (2,))), {}, {"episodes": 0}, {})
     X = np.random.default_rng(0).normal(size=(200_000, 2))
     with pytest.raises(MemoryError, match=r"200000 distinct rows of 2 classes would take about .* use GPClassifier"):
-        FewShotClassifier().fit(X, X[:, 0] > 0)
+        FewShotClassifier(path).fit(X, X[:, 0] > 0)
 
 
 @pytest.mark.parametrize(
@@ -552,16 +555,17 @@ def test_a_support_that_does_not_fit_is_refused_before_memory_is_taken() -> None
     [
         ("temperature", -1.0, "malformed temperature"),
         ("seed", -1, "malformed temperature or seed"),
-        ("default", {"kernel": "cosine"}, "malformed settings"),
-        ("default", None, "neither a meta-trained learner nor the default"),
+        ("default", {"kernel": "cosine"}, "of an earlier version, which did something else without a checkpoint"),
         ("learner", 3, "'learner' must be of type"),
         ("classes", {"dtype": "<i8", "values": [0]}, "do not fit the classes"),
     ],
 )
-def test_malformed_model_files_are_refused(entry: str, value: Any, message: str, tmp_path: Path) -> None:
-    X, y = load_iris(return_X_y=True)
+def test_malformed_model_files_are_refused(
+    entry: str, value: Any, message: str, checkpoints: dict[str, Path | None], tmp_path: Path
+) -> None:
+    X, y, *_ = support()
     path = tmp_path / "model.safetensors"
-    FewShotClassifier().fit(X[::10], y[::10]).save(path)
+    FewShotClassifier(checkpoints["dkt"]).fit(X, y).save(path)
     artifact = load_artifact(path)
     save_artifact(path, artifact.kind, artifact.header | {entry: value}, artifact.arrays)
     with pytest.raises(ArtifactError, match=message):

@@ -1,4 +1,4 @@
-"""`FewShotClassifier` against dense matrices: without a checkpoint, and with one of each kind of Gaussian process.
+"""`FewShotClassifier` against dense matrices, with a checkpoint of each kind of Gaussian process.
 
 A *case* says a learner in the words of `make_learner` and the same model in those of `dense_oracle`. Checkpoints hold
 single precision, so parameters of kernels are those of the case to seven digits.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,7 +37,7 @@ class Case:
     Attributes
     ----------
     kernel : callable
-        On what the kernel sees: rows less `CENTRE`, or as `inputs` maps them.
+        On what the kernel sees: rows less `CENTRE`.
     likelihood, rule, predictive : str
         Of the inference and of the predictions.
     steps : int
@@ -48,33 +47,38 @@ class Case:
     temperature : tuple of float
         ``T = a C^b S^c`` for C classes and S shots.
     learner, options
-        For `make_learner`; None is no checkpoint.
+        For `make_learner`.
     """
 
     kernel: Kernel
     likelihood: str
     rule: str
     predictive: str
+    learner: str
     prior_mean: float = 0.0
     tau: float = 1.0
     noise: float = 1.0
     steps: int = 0
     pairs_per_row: float | None = None
     temperature: tuple[float, float, float] = (1.0, 0.0, 0.0)
-    learner: str | None = None
     kernel_name: str = "rbf"
     options: dict[str, Any] = field(default_factory=dict)
-    unit_rows: bool = False
 
     @property
     def samples(self) -> bool:
-        return self.learner is not None and "gibbs" in self.learner
+        return "gibbs" in self.learner
 
 
 CASES = {
-    "no checkpoint, a table": Case(dense.rbf(np.sqrt(2), 32.0, 1.0), "one_vs_each", "plug_in", "softmax", steps=10),
-    "no checkpoint, directions": Case(
-        dense.cosine(64.0, 1.0), "one_vs_each", "plug_in", "softmax", steps=10, unit_rows=True
+    "one-vs-each by mean field, all pairs": Case(
+        dense.cosine(8.0, 1.0),
+        "one_vs_each",
+        "plug_in",
+        "softmax",
+        steps=10,
+        learner="ove_mean_field_ml",
+        kernel_name="cosine",
+        options={"outputscale": 8.0, "constant": 1.0, "n_steps_prediction": 10, "pairs_per_row": None},
     ),
     "one-vs-each by mean field": Case(
         lambda a, b: 6.0 * (a @ b.T / 2 + 0.5),
@@ -158,10 +162,7 @@ def rows_of(case: Case) -> tuple[Array, Array, Array, Array]:
     x = rng.standard_normal((10, 2)) + np.array([centres[label] for label in labels.tolist()])
     queries = 1.5 * rng.standard_normal((5, 2))
     real, whole = rng.uniform(0.4, 2.6, 10), rng.integers(1, 4, 10).astype(float)
-    if case.unit_rows:
-        x, queries = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (x, queries))
-    else:
-        x, queries = (np.round(rows * 64) / 64 for rows in (x, queries))
+    x, queries = (np.round(rows * 64) / 64 for rows in (x, queries))
     return x, labels, whole if case.samples else real, queries
 
 
@@ -171,16 +172,12 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, bool], F
     folder = tmp_path_factory.mktemp("checkpoints")
     found = {}
     for name, case in CASES.items():
-        path: Path | None = None
-        if case.learner is not None:
-            path = folder / f"{case.learner}.safetensors"
-            learner = make_learner(
-                case.learner, make_backbone("identity", (2,)), kernel=case.kernel_name, **case.options
-            )
-            learner.set_centre(torch.from_numpy(CENTRE))
-            scale, growth, shot_growth = case.temperature
-            learner.set_temperature(scale * 3**growth * 2**shot_growth, 3, growth, 2, shot_growth)
-            save_checkpoint(path, learner, {}, {"episodes": 0}, {})
+        path = folder / f"{case.learner}.safetensors"
+        learner = make_learner(case.learner, make_backbone("identity", (2,)), kernel=case.kernel_name, **case.options)
+        learner.set_centre(torch.from_numpy(CENTRE))
+        scale, growth, shot_growth = case.temperature
+        learner.set_temperature(scale * 3**growth * 2**shot_growth, 3, growth, 2, shot_growth)
+        save_checkpoint(path, learner, {}, {"episodes": 0}, {})
         x, labels, weight, _ = rows_of(case)
         for announced in (False, True):
             model = FewShotClassifier(path, random_state=4)
@@ -193,12 +190,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, bool], F
 def problem_of(case: Case) -> tuple[Problem, Array]:
     """What the kernel sees of the rows, in their order, and of the queries."""
     x, labels, weight, queries = rows_of(case)
-    if case.learner is not None:
-        x, queries = x - CENTRE, queries - CENTRE
-    elif not case.unit_rows:
-        center = weight @ x / weight.sum()
-        scale = np.sqrt(weight @ (x - center) ** 2 / weight.sum())
-        x, queries = (x - center) / scale, (queries - center) / scale
+    x, queries = x - CENTRE, queries - CENTRE
     y = np.searchsorted(np.unique(labels), labels)
     return Problem(x, y, weight, case.kernel, case.prior_mean, case.tau, case.noise), queries
 
@@ -284,7 +276,7 @@ def test_uncertainty(name: str, announced: bool, models: dict[tuple[str, bool], 
     """Of the mean, over the posterior, of the probabilities at the latents, tempered as predictions are."""
     case, model = CASES[name], copy.copy(models[name, announced])
     latents, _ = expected_latents(case, model, announced)
-    for temperature in (5.0, 8.0) if case.learner is None else (1.0, 1.6):  # the default's latents vary widely
+    for temperature in (1.0, 1.6):
         model._fitted = replace(model._fitted, temperature=temperature)
         at = latents.tempered(model.temperature_)
         total, aleatoric = dense.uncertainty(case.predictive, at, case.tau, lambda p: tempered(case, p))

@@ -7,7 +7,16 @@ import pytest
 
 from experiments import one_shot_defaults
 from experiments.one_shot_defaults import formula_tables
-from experiments.one_shot_sets import LOGS, OneShotSet
+from experiments.one_shot_sets import LOGS, OneShotSet, fitted_formula
+
+
+def test_the_formula_that_made_the_best_temperatures_is_found() -> None:
+    sets = [
+        OneShotSet(str(size), "tables", size, (LOGS - np.log(5.0) + 0.4 * np.log(size)) ** 2) for size in (4, 12, 40)
+    ]
+    factor, power = fitted_formula(sets)
+    assert factor == pytest.approx(5.0, rel=0.05)
+    assert power == pytest.approx(-0.4, abs=0.02)
 
 
 def test_formulas_are_fitted_to_the_other_sets() -> None:
@@ -37,4 +46,6 @@ def test_it_runs_on_few_sets() -> None:
     )
     found = {table.name: table.frame for table in outcome.tables}
     assert found["formula-sets"]["data"].tolist() == ["iris", "wine", "zoo"]
+    assert set(found["scores"]["rows"]) == {"tables", "intents"}
+    assert len(outcome.verdicts) == 2
     assert found["two-classes"]["default"].item() < found["two-classes"]["integral"].item()

@@ -8,14 +8,13 @@ Memory after fitting is ``O(N D + N R + C R)`` numbers for N distinct rows of D 
 C classes: the rows, their features and one weight vector for each class. No factor for each class is kept; variances
 recompute what they need. Mean field keeps its N C site precisions besides, Gibbs those of every chain.
 
-A fit goes one way: the base class checks, `plan` chooses, `gp_fitting` makes features and conditions, and the base
+A fit goes one way: the base class checks, `gp_fitting` has `plan` choose, makes features and conditions, and the base
 class takes the result over.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Self
 
 from gpytorch.kernels import Kernel
@@ -23,23 +22,18 @@ from sklearn.utils import Tags
 
 from sureshot.estimators.arguments import ByLabel, Labels, RandomState, Rows, Weights
 from sureshot.estimators.base import IncrementalClassifier
-from sureshot.estimators.few_changes import changes_kept
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.fitted_attribute import FittedAttribute
 from sureshot.estimators.gp_fitted import GPFitted
-from sureshot.estimators.gp_fitting import fit_members, update_members
+from sureshot.estimators.gp_fitting import learn
 from sureshot.estimators.gp_format import GP_FORMAT
 from sureshot.estimators.mixed_columns import check_kinds
-from sureshot.estimators.plan import choose_plans, keep_plan
 from sureshot.estimators.precomputed import MatrixReader
 from sureshot.estimators.readers import Reader, TableReader
 from sureshot.estimators.settings import Settings, is_precomputed
-from sureshot.estimators.validation import weigh_classes
 from sureshot.kernels import Expression
-from sureshot.progress import stage
 
 BY_PRODUCTS = ("auto", "linear", "cosine")  # kernels that may compare sparse rows
-CHOSEN = 0.7  # of the time, roughly, that a fit takes has gone by when its settings are chosen
 
 
 class GPClassifier(IncrementalClassifier):
@@ -283,25 +277,4 @@ class GPClassifier(IncrementalClassifier):
         return MatrixReader()
 
     def _learn(self, training: TrainingSet, known: GPFitted | None, seed: int) -> GPFitted:
-        settings, n_classes = Settings.checked(self.get_params(deep=False), seed), len(training.classes)
-        if isinstance(training.reader, TableReader) and training.reader.spanned is not None:
-            kernel = "cosine" if settings.kernel == "auto" else settings.kernel  # products are all that is known
-            settings = replace(settings, standardize=False, kernel=kernel)  # coordinates are no columns
-        weighted = weigh_classes(training.rows, settings.class_weight, training.classes)
-        if known is None:
-            matrix = training.checked if settings.precomputed else None
-            with stage(0.0, CHOSEN):
-                plans = choose_plans(settings, weighted, n_classes, matrix)
-            with stage(CHOSEN, 1.0):
-                return fit_members(settings, plans, weighted, training)
-        changes = changes_kept(known, training.classes, training.rows)
-        known = known.settled if changes else known
-        heaviest = known.heaviest_members(len(training.rows.y))
-        if len(heaviest) < len(known.members):
-            known, changes = replace(known, members=heaviest), 0
-        plans = [
-            keep_plan(member.plan, settings, weighted, n_classes, known.calibrated, changes > 0)
-            for member in known.members
-        ]
-        temperature = known.temperature if known.calibrated else None
-        return update_members(settings, plans, weighted, training, temperature, known, changes)
+        return learn(Settings.checked(self.get_params(deep=False), seed), training, known)

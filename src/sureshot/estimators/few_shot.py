@@ -1,9 +1,8 @@
 """`FewShotClassifier`: a few-shot learner, meta-trained or not, as a scikit-learn estimator.
 
-What a few labels cannot tell, how far to trust a distance and how sure to be, comes from elsewhere: from other classes,
-by a checkpoint of `sureshot meta-train`, or from documented defaults (`sureshot.estimators.few_shot_default`). So `fit`
-conditions on the labelled rows and tunes nothing, but for the temperature of the defaults. `GPClassifier`, in contrast,
-chooses all its settings from the labels, which pays from a few labels for each class on.
+What a few labels cannot tell, how far to trust a distance and how sure to be, comes from other classes, by a checkpoint
+of `sureshot meta-train`: `fit` conditions its learner on the labelled rows and tunes nothing. Without one it is what
+`GPClassifier` makes of a few labels, all settings chosen from them, or, with one label for each class, the usual ones.
 
 A checkpoint's backbone turns inputs into embeddings, in double precision like everything after it. A network adds up in
 another order when the batch has another size; embeddings are kept in single precision, whose rounding hides that: a row
@@ -18,14 +17,17 @@ from dataclasses import replace
 
 from sureshot.estimators.arguments import ByLabel, RandomState
 from sureshot.estimators.base import IncrementalClassifier
+from sureshot.estimators.classifier import GPClassifier
 from sureshot.estimators.few_shot_fitted import FewShotFitted, condition_rows
 from sureshot.estimators.few_shot_format import FEW_SHOT_FORMAT
 from sureshot.estimators.few_shot_inputs import Encoder
-from sureshot.estimators.fitted import TrainingSet
+from sureshot.estimators.fitted import Fitted, TrainingSet
 from sureshot.estimators.fitted_attribute import FittedAttribute
+from sureshot.estimators.gp_fitted import GPFitted
+from sureshot.estimators.gp_fitting import learn
 from sureshot.estimators.mixed_columns import check_kinds
 from sureshot.estimators.readers import Reader, TableReader
-from sureshot.estimators.settings import device_for
+from sureshot.estimators.settings import Settings, device_for
 from sureshot.meta.training.checkpoint import load_learner
 
 
@@ -36,17 +38,16 @@ class FewShotClassifier(IncrementalClassifier):
     ----------
     checkpoint : path or None, default=None
         A file that `sureshot meta-train` wrote, or the folder of its run (then the best checkpoint), of any learner.
-        None is a stated Gaussian process on the inputs as they are: one-vs-each by mean field with a cosine kernel of
-        output scale 64 if all rows have unit length, else an RBF kernel of output scale 32 on standardised columns, or
-        on columns with one common scale where they look as if they shared a unit; see
-        `sureshot.estimators.few_shot_default`.
+        None is a `GPClassifier` on the inputs as they are, with its defaults, which are chosen anew when rows come or
+        go.
     random_state : int, RandomState or None, default=None
         For learners that sample. None is a fixed seed too: equal calls give equal models.
     device : str, default="auto"
         A torch device; "auto" takes CUDA when it is there.
-    class_prior : "support", "uniform", dict or array, default="support"
+    class_prior : "auto", "support", "uniform", dict or array, default="auto"
         How often classes come: as in the labelled rows, equally often, or as stated by label or in the order of
-        ``classes_``. `set_class_prior` changes it afterwards, `adapt_prior` learns it from unlabelled rows.
+        ``classes_``. "auto" is as in the labelled rows; where these are embeddings, of unit length, with 50 rows more
+        for each class. `set_class_prior` changes it afterwards, `adapt_prior` learns it from unlabelled rows.
     columns : "auto" or dict, default="auto"
         Kinds of a DataFrame's columns by name, as of `GPClassifier`; without a checkpoint.
     verbose : bool, default=False
@@ -59,17 +60,18 @@ class FewShotClassifier(IncrementalClassifier):
     class_prior_ : ndarray (C,)
         How often classes are expected to come; sums to 1.
     learner_ : Learner
-        What is conditioned on the rows; the checkpoint's, in double precision.
+        What is conditioned on the rows: the checkpoint's, in double precision. Not there without one.
+    members_ : tuple of EnsembleMember
+        What is averaged without a checkpoint, the heaviest first, as of `GPClassifier`. Not there with one.
     temperature_ : float
-        The latents are divided by it. With a checkpoint 1 until `calibrate` sets it, without one what predicts left-out
-        labels best.
+        The latents are divided by it (of an average, its log probabilities). With a checkpoint 1 until `calibrate` sets
+        it, without one what predicts left-out labels best.
     log_evidence_ : float
-        Of the labels, in nats: a lower bound for mean field, exact for label regression, 0 if fewer than two classes
-        have rows, NaN for learners that sample and those that are no Gaussian processes.
+        Of the labels, in nats: a lower bound for mean field, exact for label regression, Laplace's without a
+        checkpoint, 0 if fewer than two classes have rows, NaN for learners that sample and those that are no Gaussian
+        processes.
     n_features_in_, feature_names_in_
         Of flattened rows.
-    input_shape_ : tuple of int
-        Of one row, as the checkpoint takes it.
 
     Notes
     -----
@@ -77,8 +79,9 @@ class FewShotClassifier(IncrementalClassifier):
     width), (n, height, width) for one channel, sequences (n, length, channels), embeddings (n, width). Images are
     uint8 (0 to 255) or lie in [0, 1].
 
-    Time and memory grow with the cube and the square of the number of distinct rows, and time with the number of
-    classes: milliseconds for a few classes of five rows, 40 s of one core for 150.
+    With a checkpoint time and memory grow with the cube and the square of the number of distinct rows, and time with
+    the number of classes: milliseconds for a few classes of five rows. Without one they are those of `GPClassifier`:
+    tenths of a second for a few rows, seconds for 150 classes of five, also for `partial_fit` and `forget`.
 
     Examples
     --------
@@ -96,7 +99,7 @@ class FewShotClassifier(IncrementalClassifier):
         checkpoint: str | os.PathLike[str] | None = None,
         random_state: RandomState | None = None,
         device: str = "auto",
-        class_prior: ByLabel = "support",
+        class_prior: ByLabel = "auto",
         columns: str | Mapping[str, str] = "auto",
         verbose: bool = False,
     ) -> None:
@@ -108,7 +111,7 @@ class FewShotClassifier(IncrementalClassifier):
         self.verbose = verbose
 
     learner_ = FittedAttribute("learner")
-    input_shape_ = FittedAttribute("input_shape")
+    members_ = FittedAttribute("summary")
 
     _format = FEW_SHOT_FORMAT
 
@@ -124,10 +127,21 @@ class FewShotClassifier(IncrementalClassifier):
         learner = load_learner(self.checkpoint).double().requires_grad_(False)
         return Encoder(learner.to(device_for(self.device)))
 
-    def _learn(self, training: TrainingSet, known: FewShotFitted | None, seed: int) -> FewShotFitted:
-        """Updates have the seed of the first fit, so that the chains of a sampler are those of `fit` on all rows."""
-        device = device_for(self.device)
-        found = condition_rows(training, seed if known is None else known.seed, device)
+    @property
+    def input_shape_(self) -> tuple[int, ...]:
+        """Of one row, as the checkpoint takes it."""
+        reader = self._current().reader
+        return reader.shape if isinstance(reader, Encoder) else (self.n_features_in_,)
+
+    def _learn(self, training: TrainingSet, known: Fitted | None, seed: int) -> Fitted:
+        """Updates of a checkpoint's learner have the seed of the first fit: a sampler's chains are those of `fit`."""
+        found: FewShotFitted | GPFitted
+        if isinstance(training.reader, Encoder):
+            seed = known.seed if isinstance(known, FewShotFitted) else seed
+            found = condition_rows(training, training.reader.learner, seed, device_for(self.device))
+        else:
+            settings = GPClassifier(device=self.device).get_params(deep=False)
+            found = learn(Settings.checked(settings, seed), training, None)
         if known is None or not known.calibrated:
             return found
-        return replace(found, temperature=known.temperature, calibrated=True)
+        return replace(found.uncalibrated, temperature=known.temperature, calibrated=True)

@@ -1,26 +1,19 @@
-"""What `FewShotClassifier` has learnt: a learner, conditioned on the labelled rows."""
+"""What `FewShotClassifier` has learnt with a checkpoint: its learner, given embeddings of the labelled rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from sureshot.estimators.few_shot_default import (
-    DefaultModel,
-    default_model,
-    left_out_temperature,
-    with_directions,
-)
-from sureshot.estimators.few_shot_inputs import Encoder
 from sureshot.estimators.few_shot_predictors import ConditionedLearner, GaussianPredictor, condition_on
 from sureshot.estimators.fitted import Fitted, TrainingSet
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.left_out import by_folds
-from sureshot.estimators.preprocessing import Scaling, kernel_inputs, mention_constant
+from sureshot.estimators.preprocessing import kernel_inputs
 from sureshot.estimators.support import Support
 from sureshot.estimators.threads import threads_for
 from sureshot.gaussian.memory import AT_ONCE
@@ -31,29 +24,17 @@ from sureshot.meta.learners import EmbeddingLearner
 class FewShotFitted(Fitted):
     """See `Fitted`."""
 
-    learner: EmbeddingLearner  # what is conditioned on the rows, in double precision
-    default: DefaultModel | None  # without a checkpoint
-    scaling: Scaling | None  # without a checkpoint
+    learner: EmbeddingLearner  # the checkpoint's, in double precision
     conditioned: ConditionedLearner
     seed: int  # for learners that sample
     device: torch.device
-
-    @property
-    def input_shape(self) -> tuple[int, ...]:
-        """Shape of one row: what the checkpoint's backbone takes, ``(n_features_in_,)`` without a checkpoint."""
-        return self.reader.shape if isinstance(self.reader, Encoder) else (self.columns.n_features,)
 
     @property
     def queries_at_once(self) -> int:
         return 2 * AT_ONCE // self.conditioned.entries_per_query
 
     def inputs(self, kept: np.ndarray) -> Tensor:
-        if self.default is not None:
-            usual = None
-            if self.reader.encoder is not None:
-                usual = np.average(self.rows.x, axis=0, weights=self.rows.weight)
-            kept = with_directions(self.default, kept, usual)
-        return kernel_inputs(kept, self.scaling, self.device)
+        return kernel_inputs(kept, None, self.device)
 
     def moments(self, queries: Tensor) -> tuple[Tensor, ...]:
         return self.conditioned.moments(queries)
@@ -92,7 +73,7 @@ class FewShotFitted(Fitted):
         return self._by_folds(said)
 
     def _by_folds(self, said: Callable[[ConditionedLearner, Tensor], Tensor]) -> Tensor:
-        support = Support.of(self.rows, len(self.classes), self.scaling, self.device)
+        support = Support.of(self.rows, len(self.classes), None, self.device)
 
         def of_fold(stays: Tensor, weight: Tensor, fold: Tensor) -> Tensor:
             part = Support(support.x[stays], support.y[stays], weight, support.n_classes, support.left_out[stays])
@@ -105,29 +86,9 @@ class FewShotFitted(Fitted):
         return self.conditioned.entropies(queries, temperature)
 
 
-def condition_rows(training: TrainingSet, seed: int, device: torch.device) -> FewShotFitted:
-    """Condition the reader's learner on labelled rows, or without one the default for these rows."""
-    rows = training.rows
-    if isinstance(training.reader, Encoder):
-        return condition_learner(training, seed, device, training.reader.learner, None, None)
-    default, scaling = default_model(rows.x, rows.weight)
-    mention_constant(default.n_features, rows.x, scaling.scale, stacklevel=5)
-    fitted = condition_learner(training, seed, device, default.build().to(device), default, scaling)
-    assert isinstance(fitted.conditioned, GaussianPredictor)
-    share = aligned(rows.left_out_shares, device)
-    return replace(fitted, temperature=left_out_temperature(default, fitted.conditioned, share))
-
-
-def condition_learner(
-    training: TrainingSet,
-    seed: int,
-    device: torch.device,
-    learner: EmbeddingLearner,
-    default: DefaultModel | None,
-    scaling: Scaling | None,
-) -> FewShotFitted:
-    """The same with the learner given, as a model file has it."""
-    support = Support.of(training.rows, len(training.classes), scaling, device)
+def condition_rows(training: TrainingSet, learner: EmbeddingLearner, seed: int, device: torch.device) -> FewShotFitted:
+    """Condition a learner on labelled rows, as embeddings of its backbone."""
+    support = Support.of(training.rows, len(training.classes), None, device)
     with threads_for(len(support.y)):
         conditioned = condition_on(learner, support, seed)
     return FewShotFitted(
@@ -139,8 +100,6 @@ def condition_learner(
         calibrated=False,
         log_evidence=conditioned.log_evidence,
         learner=learner,
-        default=default,
-        scaling=scaling,
         conditioned=conditioned,
         seed=seed,
         device=device,

@@ -19,9 +19,11 @@ class FittedAttribute:
             return self
         value = estimator.__dict__.get("_fitted")
         for part in self.path.split("."):
-            value = None if value is None else getattr(value, part)
+            value = None if value is None else getattr(value, part, None)
         if value is None:
-            raise AttributeError(f"{owner.__name__} has no {self.name} (yet); fit() gives it to an estimator.")
+            fitted = "_fitted" in estimator.__dict__
+            why = ": what it has learnt has none." if fitted else " (yet); fit() gives it to an estimator."
+            raise AttributeError(f"{owner.__name__} has no {self.name}{why}")
         return value
 
     def __set__(self, estimator: Any, value: Any) -> None:

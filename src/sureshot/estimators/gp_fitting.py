@@ -1,4 +1,4 @@
-"""From chosen plans to what `GPClassifier` has learnt: features, posteriors, temperatures, scores of left-out rows."""
+"""From labelled rows to what `GPClassifier` has learnt: plans, and features, posteriors and temperatures for each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from sureshot.estimators import options
 from sureshot.estimators.conditioning import ONE_FACTOR, condition
 from sureshot.estimators.features import FeatureMap, explicit_features
-from sureshot.estimators.few_changes import Before, befores, known_features
+from sureshot.estimators.few_changes import Before, befores, changes_kept, known_features
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.gp_fitted import GPFitted, LeftOutScores, averaged
 from sureshot.estimators.gp_member import Member
@@ -21,22 +21,49 @@ from sureshot.estimators.layout import aligned
 from sureshot.estimators.memory import in_bytes, memory_budget
 from sureshot.estimators.nearby import weights_near
 from sureshot.estimators.noise import with_noise_of_features
-from sureshot.estimators.plan import Plan
+from sureshot.estimators.plan import Plan, choose_plans, keep_plan
 from sureshot.estimators.posterior_arrays import pack_posterior
+from sureshot.estimators.readers import TableReader
 from sureshot.estimators.settings import Settings
 from sureshot.estimators.stacking import most_members, stacking_weights
 from sureshot.estimators.support import Support, is_compared_whole
 from sureshot.estimators.temperature import fit_average, fit_rule, log_probability, smoothed_score, tempered_average
 from sureshot.estimators.threads import threads_for
-from sureshot.estimators.validation import LabelledRows
+from sureshot.estimators.validation import LabelledRows, weigh_classes
 from sureshot.estimators.weight_space import roots_of, training_features, weight_space
 from sureshot.inference.inducing import kmeans_inducing
 from sureshot.kernels import feature_map
-from sureshot.progress import tracked
+from sureshot.progress import stage, tracked
 
 EXACT_LIMIT = 1500  # rows up to which a kernel without explicit features is used exactly
 DEFAULT_INDUCING = 1000
+CHOSEN = 0.7  # of the time, roughly, that learning takes has gone by when settings are chosen
 _AT_ONCE = 2**14  # left-out rows whose probabilities are computed together
+
+
+def learn(settings: Settings, training: TrainingSet, known: GPFitted | None) -> GPFitted:
+    """Learn from labelled rows; what is `known` of other rows keeps its settings."""
+    n_classes = len(training.classes)
+    if isinstance(training.reader, TableReader) and training.reader.spanned is not None:
+        kernel = "cosine" if settings.kernel == "auto" else settings.kernel  # products are all that is known
+        settings = replace(settings, standardize=False, kernel=kernel)  # coordinates are no columns
+    weighted = weigh_classes(training.rows, settings.class_weight, training.classes)
+    if known is None:
+        matrix = training.checked if settings.precomputed else None
+        with stage(0.0, CHOSEN):
+            plans = choose_plans(settings, weighted, n_classes, matrix)
+        with stage(CHOSEN, 1.0):
+            return fit_members(settings, plans, weighted, training)
+    changes = changes_kept(known, training.classes, training.rows)
+    known = known.settled if changes else known
+    heaviest = known.heaviest_members(len(training.rows.y))
+    if len(heaviest) < len(known.members):
+        known, changes = replace(known, members=heaviest), 0
+    plans = [
+        keep_plan(member.plan, settings, weighted, n_classes, known.calibrated, changes > 0) for member in known.members
+    ]
+    temperature = known.temperature if known.calibrated else None
+    return update_members(settings, plans, weighted, training, temperature, known, changes)
 
 
 def fit_members(
@@ -61,7 +88,7 @@ def fit_members(
         )
         members.append(member)
         left_out.append(probabilities)
-    if known is None and by_part:
+    if known is None and by_part and bool((support.usable > 0).any()):
         members, left_out = _weighed(members, left_out, support)
     temperature, noise, score = members[0].plan.temperature, 0.0, members[0].plan.score
     if len(members) > 1:

@@ -43,6 +43,7 @@ ONE_SHOT_TEMPERATURE = {
     "polynomial1": 0.9,
 }
 """Factors of `one_shot_temperature`."""
+LEAST_SHARE = 0.5  # of columns of one unit that must count in distances, each by its variance
 BY_COLUMNS, USUAL_COLUMNS = -0.4, 37  # the power of the number of columns of tables, relative to this one
 ONE_SHOT_TEMPERATURE_ELSEWHERE = 0.5
 
@@ -97,10 +98,11 @@ def families_for(
 ) -> tuple[Family, ...]:
     """The kernel families to choose from for labelled rows, or to average `several` of.
 
-    Where columns were standardised by choice (`column_scale`, their standard deviations) and look as if they had one
-    unit, like the pixels of an image, every named family is tried on columns that keep their relative sizes as well.
     For an average of "auto" there is one more, of columns that interact, and all are tried on `ranks` if these are
-    given.
+    given. Where columns were standardised by choice (`column_scale`, their standard deviations) and look as if they had
+    one unit, like the pixels of an image, every named family is tried on columns that keep their relative sizes as
+    well; if no row can be left out to say which is better, an average has these alone, unless a few columns would make
+    up all distances.
     """
     if gram is not None:
         return (Family(lambda _: scaled(PrecomputedKernel(gram), 1.0), (1.0,), ONE_SHOT_TEMPERATURE_ELSEWHERE),)
@@ -112,16 +114,23 @@ def families_for(
     names = automatic_kernels(x) if kernel == "auto" else (kernel,)
     by_column = {RELEVANCE_KERNEL if kernel == "auto" else kernel} & set(LENGTHSCALE_NAMES)
     families = tuple(replace(named_family(name, support), per_column=name in by_column) for name in names)
-    further: tuple[Family, ...] = ()
-    if several:
-        if 1 < x.shape[1] <= INTERACTING_COLUMNS and not is_unit_norm(x):
-            further = (named_family(INTERACTIONS, support),)
-        if ranks is not None:
-            further += tuple(replace(family, ranks=ranks) for family in (*families, *further))
+    interacting: tuple[Family, ...] = ()
+    if several and 1 < x.shape[1] <= INTERACTING_COLUMNS and not is_unit_norm(x):
+        interacting = (named_family(INTERACTIONS, support),)
+    of_ranks = () if ranks is None else tuple(replace(family, ranks=ranks) for family in (*families, *interacting))
     if column_scale is None or not share_a_unit(column_scale):
-        return (*families, *further)
+        return (*families, *interacting, *of_ranks)
     weights = column_scale / column_scale.square().mean().sqrt()
-    return (*(replace(family, column_weights=weights) for family in families), *families, *further)
+    weighted = tuple(replace(family, column_weights=weights) for family in families)
+    if several and not bool((support.usable > 0).any()) and _effective_share(weights) >= LEAST_SHARE:
+        return (*weighted, *(replace(family, column_weights=weights) for family in interacting))
+    return (*weighted, *families, *interacting, *of_ranks)
+
+
+def _effective_share(weights: Tensor) -> float:
+    """The effective number of columns, by the variances that `weights` (D,) give them, relative to all."""
+    variances = weights.square()
+    return float(variances.mean().square() / variances.square().mean())
 
 
 def automatic_kernels(x: Tensor) -> tuple[str, ...]:

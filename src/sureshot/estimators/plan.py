@@ -58,15 +58,14 @@ def choose_plans(
     if embeddings and settings.emphasises and bool((support.usable > 0).any()):
         scaling = _with_emphasis(scaling, rows)
         support = Support.of(rows, n_classes, scaling, settings.device)
-    averages = settings.averages and bool((support.usable > 0).any())
     free = settings.standardize == "auto" and bool((scaling.scale != 1).any())
     families = options.families_for(
         settings.kernel,
         support,
         None if matrix is None else aligned(matrix, settings.device),
         aligned(scaling.scale, settings.device) if free else None,
-        averages,
-        _ranks(support) if free and averages else None,
+        settings.averages,
+        _ranks(support) if free and settings.averages else None,
     )
     if settings.objective is None:
         rule = "plug_in" if models[0].likelihood == "gaussian" and "plug_in" in rules else rules[0]
@@ -84,7 +83,7 @@ def choose_plans(
                 objective,
                 rng,
                 settings.n_jobs,
-                averages,
+                settings.averages,
                 settings.weighs_columns,
                 embeddings,
             )
@@ -168,5 +167,5 @@ def _scaling(settings: Settings, rows: LabelledRows) -> Scaling:
     if settings.precomputed:
         return Scaling(np.arange(1), np.zeros(1), np.ones(1))
     scaling = fit_scaling(rows.x, rows.weight, settings.standardize)
-    mention_constant(len(scaling.kept), rows.x, scaling.scale, stacklevel=6)
+    mention_constant(len(scaling.kept), rows.x, scaling.scale, stacklevel=7)
     return scaling

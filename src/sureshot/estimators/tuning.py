@@ -96,13 +96,13 @@ def tune(
 ) -> tuple[Setting, ...]:
     """The best setting for a support, or several to be averaged, the heaviest first.
 
-    An average needs rows that can be left out and more than one family. Embeddings are averaged only where labels look
-    wrong: elsewhere label regression beside the softmax was measured to make their outlier scores worse.
+    An average needs more than one family. Embeddings are averaged only where labels of left-out rows look wrong:
+    elsewhere label regression beside the softmax was measured to make their outlier scores worse.
     """
     subset = tuning_subset(support, rng)
     usable = subset.usable
     n_usable = int((usable > 0).sum())
-    average = average and objective != "evidence" and len(families) > 1 and n_usable > 0
+    average = average and objective != "evidence" and len(families) > 1 and (n_usable > 0 or not embeddings)
     varied = average and subset is not support and len(support.y) >= MANY_ROWS
     searches = [Search(subset, k, family, rules, objective) for k, family in enumerate(families)]
     few = average and not embeddings and n_usable < FEW_ROWS
