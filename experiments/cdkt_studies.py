@@ -31,8 +31,8 @@ LEARNER, SHOTS, WAY = "cdkt_ml", 1, 5
 BASES = {"paper": "#0072B2", "recommended": "#D55E00"}
 """Presets around which one thing is changed, and their colours."""
 
-COLLAPSE = 0.05
-"""What a collapse costs in accuracy at least."""
+NOTABLE, COLLAPSE = 0.005, 0.05
+"""What something is worth in accuracy that is told, and what a collapse costs, at least."""
 
 
 class Study(NamedTuple):
@@ -214,11 +214,12 @@ def _judged(study: Study, accuracy: pd.Series) -> tuple[str, bool]:
     if study.name == "temperature":
         return "accuracy falls as the temperature rises", bool(accuracy.sort_index().is_monotonic_decreasing)
     if study.name == "steps":
-        return "two or three steps are best", accuracy.idxmax() in (2, 3)
+        best = max(accuracy[2], accuracy[3])  # all alike where nothing is learnt
+        return "two or three steps are best", best == accuracy.max() and best >= accuracy.min() + NOTABLE
     if study.name == "inner loop":
         return "detaching the inner loop leads to a collapse", accuracy["detached"] < accuracy["attached"] - COLLAPSE
     gain = accuracy[-5] - accuracy[0]
-    return "prior mean -5 in use gains half a point to a point over 0", gain >= 0.005
+    return "prior mean -5 in use gains half a point to a point over 0", gain >= NOTABLE
 
 
 def _findings(records: Sequence[Mapping[str, Any]], n_cells: int) -> Iterator[str]:

@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from experiments.campaigns.images import MINIIMAGENET32, ImageCampaignConfig
-from experiments.cdkt_studies import BASES, STUDIES, StudiesConfig, cell_of, change_of, run
+from experiments.cdkt_studies import BASES, STUDIES, StudiesConfig, cell_of, change_of, run, verdicts_of
 
 SETTINGS = StudiesConfig()
 TRIALS = [(study, value, base) for base in BASES for study in STUDIES for value in study.values]
@@ -84,6 +85,13 @@ def test_tables_verdicts_and_a_figure(tmp_path: Path, make_record: Any, base: st
     assert all(verdict.claim.startswith(f"{base}: ") for verdict in found.verdicts)
     [picture] = found.pictures
     assert len(picture.figure.axes) == len(STUDIES)
+
+
+def test_no_number_of_steps_is_best_at_chance() -> None:
+    steps = next(study for study in STUDIES if study.name == "steps")
+    frame = pd.DataFrame({"preset": "paper", "steps": steps.values, "accuracy": 0.2})
+    frame.loc[frame["steps"] == 3, "accuracy"] += 1e-5
+    assert [verdict.holds for verdict in verdicts_of(steps, frame)] == [False]
 
 
 def test_part_of_the_studies(tmp_path: Path, make_record: Any) -> None:
