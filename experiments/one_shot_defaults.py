@@ -22,21 +22,21 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from experiments.batch_learners import quiet
+from experiments.batch_learners import quiet, scores
 from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
 from experiments.intents import grouped, named
-from experiments.one_shot_sets import LOGS, OneShotSet, drawn, fitted_formula, log_loss, losses_by_temperature
+from experiments.one_shot_sets import LOGS, OneShotSet, drawn, fitted_formula, losses_by_temperature
 from experiments.uci import load, tables_but
 from sureshot.data.clinc150 import load_clinc150
+from sureshot.demo.peers import logistic_regression
 from sureshot.estimators.classifier import GPClassifier
 from sureshot.estimators.family_search import DEFAULT_OUTPUT_SCALE, scaled
 from sureshot.estimators.options import BY_COLUMNS, ONE_SHOT_TEMPERATURE, USUAL_COLUMNS
 from sureshot.kernels import make_kernel
-from sureshot.metrics import expected_calibration_error, fit_temperature
+from sureshot.metrics import fit_temperature
 
 CLINC = "clinc150 (validation split)"
 IN_USE = {
@@ -133,7 +133,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
     spread = float(means.drop(columns=["cosine"], errors="ignore").std().mean())
     far = summary[np.abs(np.log(summary["geometric mean"] / summary["default in use"])) > math.log(1.5)]
     agree = "all within a factor of 1.5 of" if far.empty else f"not all ({', '.join(far['kernel'])}) within 1.5 of"
-    sets, scores = formula_sets(settings, data_root, progress)
+    sets, scored = formula_sets(settings, data_root, progress)
     return Outcome(
         title="Temperature at one label for each class",
         introduction=(
@@ -145,7 +145,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
             Table("by-set", "Best temperature on each set.", by_set),
             Table("summary", "Over the sets.", summary),
             *formula_tables(sets),
-            *score_tables(scores),
+            *score_tables(scored),
             *two_classes(settings, data_root),
         ),
         config=settings,
@@ -156,7 +156,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
             "Tables of two classes are predicted by the integral over the latent, which needs no temperature; their "
             "rows say what the plug-in rule would need.",
         ),
-        verdicts=tuple(_verdicts(scores)),
+        verdicts=tuple(_verdicts(scored)),
     )
 
 
@@ -164,7 +164,7 @@ def formula_sets(
     settings: Settings, data_root: Path | None, progress: Progress
 ) -> tuple[list[OneShotSet], list[dict[str, Any]]]:
     """What one setting needs at one label on every table, and on intents and groups of them; scores of all methods."""
-    clinc, found, scores = load_clinc150(data_root), [], []
+    clinc, found, scored = load_clinc150(data_root), [], []
     tasks = [(name, 0, 0) for name in settings.tables]
     tasks += [(named(way, group), way, group) for group in settings.groups for way in settings.ways]
     for number, (name, way, group) in enumerate(tasks):
@@ -173,6 +173,7 @@ def formula_sets(
         x, y = (clinc.x_train, clinc.y_train) if way else load(name, data_root)
         x = np.where(np.isnan(x), np.nanmean(x, axis=0), x)
         kind = "tables" if not way else INTENTS if group == 1 else GROUPS
+        peer: Any = logistic_regression() if way else make_pipeline(StandardScaler(), logistic_regression())
         for seed in settings.seeds:
             rows, labels = grouped(x, y, way, group, seed) if way else (x, y)
             train_x, train_y, test_x, test_y = drawn(rows, labels, 1, settings.n_test, seed)
@@ -181,46 +182,35 @@ def formula_sets(
                 methods = {
                     OURS: GPClassifier().fit(train_x, train_y),
                     ONE_SETTING: model,
-                    LOGISTIC: _logistic_regression(way).fit(train_x, train_y),
+                    LOGISTIC: peer.fit(train_x, train_y),
                 }
             losses.append(losses_by_temperature(model, test_x, test_y))
             for method, fitted in methods.items():
-                p, truth = fitted.predict_proba(test_x), np.searchsorted(fitted.classes_, test_y)
-                said = {
-                    "log loss": log_loss(p, truth),
-                    "accuracy": float((p.argmax(1) == truth).mean()),
-                    "ECE": expected_calibration_error(p, truth),
-                }
-                scores.append({"data": name, "rows": kind, "method": method, **said})
+                said = scores(fitted.predict_proba(test_x), test_y, fitted.classes_)
+                scored.append({"data": name, "rows": kind, "method": method, **said})
         size = way or int((x.std(axis=0) > 0).sum())
         found.append(OneShotSet(name, "embeddings" if way else "tables", size, np.mean(losses, axis=0)))
-    return found, scores
+    return found, scored
 
 
-def _logistic_regression(way: int) -> Any:
-    """Scikit-learn's; of embeddings, of so many classes, without scaling of their columns."""
-    plain = LogisticRegression(max_iter=5000)
-    return plain if way else make_pipeline(StandardScaler(), plain)
-
-
-def score_tables(scores: list[dict[str, Any]]) -> list[Table]:
+def score_tables(scored: list[dict[str, Any]]) -> list[Table]:
     """Of every method, means over kinds of sets, and every set."""
-    frame, names = pd.DataFrame(scores), ["log loss", "accuracy", "ECE"]
+    frame, names = pd.DataFrame(scored), ["nll", "accuracy", "ece"]
     if frame.empty:
         return []
     of_sets = frame.groupby(["rows", "data", "method"], sort=False)[names].mean()
     means = of_sets.groupby(["rows", "method"], sort=False).mean().reset_index()
-    wide = of_sets["log loss"].unstack("method").reset_index().rename_axis(columns=None)
+    wide = of_sets["nll"].unstack("method").reset_index().rename_axis(columns=None)
     return [
         Table("scores", "The defaults at one label for each class, means over the sets.", means),
-        Table("scores-sets", "Log loss on each set.", wide),
+        Table("scores-sets", "Negative log likelihood on each set.", wide),
     ]
 
 
-def _verdicts(scores: list[dict[str, Any]]) -> list[Verdict]:
-    found, frame = [], pd.DataFrame(scores)
+def _verdicts(scored: list[dict[str, Any]]) -> list[Verdict]:
+    found, frame = [], pd.DataFrame(scored)
     for kind in dict.fromkeys(frame["rows"]):
-        means = frame[frame["rows"] == kind].groupby("method")["log loss"].mean()
+        means = frame[frame["rows"] == kind].groupby("method")["nll"].mean()
         best = means.drop(OURS).idxmin()
         found.append(
             Verdict(
@@ -244,8 +234,7 @@ def two_classes(settings: Settings, data_root: Path | None) -> list[Table]:
                 train_x, train_y, test_x, test_y = drawn(*pair, shots, settings.n_test, seed)
                 with quiet():
                     models = [GPClassifier(predictive=rule).fit(train_x, train_y) for rule in ("integral", "auto")]
-                truth = np.searchsorted(models[0].classes_, test_y)
-                losses.append([log_loss(model.predict_proba(test_x), truth) for model in models])
+                losses.append([scores(m.predict_proba(test_x), test_y, m.classes_)["nll"] for m in models])
             integral, default = np.mean(losses, axis=0)
             rows.append({"data": named(2, group), "rows a class": shots, "integral": integral, "default": default})
     caption = "Two classes of embeddings, log loss in nats: by the integral over the latent, and by default."

@@ -12,7 +12,6 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax
 
 from sureshot.estimators.base import IncrementalClassifier
-from sureshot.metrics import negative_log_likelihood
 
 Array = NDArray[Any]
 
@@ -42,11 +41,6 @@ def drawn(x: Array, y: Array, shots: int, n_test: int, seed: int) -> tuple[Array
     train = np.concatenate([part[:shots] for part in parts])
     test = generator.permutation(np.concatenate([part[shots:] for part in parts]))[:n_test]
     return x[train], y[train], x[test], y[test]
-
-
-def log_loss(p: Array, truth: Array) -> float:
-    """Mean over rows, in nats, of probabilities (n, C) of 1e-6 at least at the true classes' numbers (n,)."""
-    return negative_log_likelihood(np.maximum(p, 1e-6), truth)
 
 
 def fitted_formula(sets: list[OneShotSet]) -> tuple[float, float]:

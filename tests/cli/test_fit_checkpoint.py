@@ -54,6 +54,16 @@ def test_fit_predict_update_evaluate(
     assert json.loads(evaluated.stdout)["accuracy"] == pytest.approx(in_python.score(X, y))
 
 
+def test_a_model_without_a_checkpoint_is_reported_as_what_it_averages(
+    run: Run, files: Path, iris: pd.DataFrame, tmp_path: Path
+) -> None:
+    FewShotClassifier().fit(iris[::10].drop(columns="species"), iris["species"][::10]).save(tmp_path / "model")
+    report = ("--report", tmp_path / "report")
+    evaluated = run("evaluate", tmp_path / "model", files / "iris.csv", "-t", "species", *report)
+    assert evaluated.exit_code == 0, evaluated.stderr
+    assert "average of" in (tmp_path / "report" / "report.html").read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

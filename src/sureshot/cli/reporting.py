@@ -175,7 +175,7 @@ def _method(model: IncrementalClassifier) -> dict[str, object]:
     from sureshot.estimators.search import KernelSearchClassifier
     from sureshot.estimators.tree import TreeGPClassifier
 
-    if isinstance(model, GPClassifier):
+    if isinstance(model, GPClassifier | FewShotClassifier) and hasattr(model, "members_"):
         found: dict[str, object] = {
             "kernel": str(model.kernel_),
             "likelihood": model.likelihood_,

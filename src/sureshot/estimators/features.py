@@ -41,11 +41,11 @@ class FeatureMap:
         A row of zeros, such as a text without a word that is known, has no direction. Less the centre of directions it
         would have one, which means nothing; instead it has what that and the opposite one have in common.
         """
-        found, centre = self._values(x), _centre(self.kernel)
-        if centre is None or bool(x.any(-1).all()):
+        found, centre, known = self._values(x), _centre(self.kernel), x.any(-1, keepdim=True)
+        if centre is None or bool(known.all()):
             return found
-        opposite = self._values(torch.where(x.any(-1, keepdim=True), x, 2 * centre))
-        return Queries((found.cross + opposite.cross) / 2, found.variance)
+        opposite = self._values(2 * centre.unsqueeze(0))
+        return Queries(torch.where(known, found.cross, (found.cross + opposite.cross) / 2), found.variance)
 
     def _values(self, x: Tensor) -> Queries:
         if self.inducing is None:

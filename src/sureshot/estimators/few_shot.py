@@ -61,8 +61,8 @@ class FewShotClassifier(IncrementalClassifier):
         How often classes are expected to come; sums to 1.
     learner_ : Learner
         What is conditioned on the rows: the checkpoint's, in double precision. Not there without one.
-    members_ : tuple of EnsembleMember
-        What is averaged without a checkpoint, the heaviest first, as of `GPClassifier`. Not there with one.
+    kernel_, likelihood_, inference_, predictive_, members_
+        Those of `GPClassifier`, without a checkpoint. Not there with one.
     temperature_ : float
         The latents are divided by it (of an average, its log probabilities). With a checkpoint 1 until `calibrate` sets
         it, without one what predicts left-out labels best.
@@ -111,7 +111,11 @@ class FewShotClassifier(IncrementalClassifier):
         self.verbose = verbose
 
     learner_ = FittedAttribute("learner")
-    members_ = FittedAttribute("summary")
+    kernel_ = GPClassifier.kernel_
+    likelihood_ = GPClassifier.likelihood_
+    inference_ = GPClassifier.inference_
+    predictive_ = GPClassifier.predictive_
+    members_ = GPClassifier.members_
 
     _format = FEW_SHOT_FORMAT
 

@@ -76,12 +76,7 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], Fitted]:
         raise ArtifactError(
             f"{artifact.path} is of an earlier version, which did something else without a checkpoint: fit it again."
         )
-    learnt = _conditioned if "learner" in artifact.header else _of_gp_classifier
-    return given, learnt(artifact)
-
-
-def _of_gp_classifier(artifact: Artifact) -> Fitted:
-    return GP_FORMAT.read(artifact)[1]
+    return given, _conditioned(artifact) if "learner" in artifact.header else GP_FORMAT.read(artifact)[1]
 
 
 def _conditioned(artifact: Artifact) -> FewShotFitted:

@@ -121,10 +121,10 @@ def families_for(
     if column_scale is None or not share_a_unit(column_scale):
         return (*families, *interacting, *of_ranks)
     weights = column_scale / column_scale.square().mean().sqrt()
-    weighted = tuple(replace(family, column_weights=weights) for family in families)
-    if several and not bool((support.usable > 0).any()) and _effective_share(weights) >= LEAST_SHARE:
-        return (*weighted, *(replace(family, column_weights=weights) for family in interacting))
-    return (*weighted, *families, *interacting, *of_ranks)
+    alone = several and not support.has_usable and _effective_share(weights) >= LEAST_SHARE
+    by_size = (*families, *interacting) if alone else families
+    weighted = tuple(replace(family, column_weights=weights) for family in by_size)
+    return weighted if alone else (*weighted, *families, *interacting, *of_ranks)
 
 
 def _effective_share(weights: Tensor) -> float:
@@ -178,7 +178,7 @@ def one_shot_temperature(kernel: str | Kernel | Expression, support: Support) ->
     if not isinstance(kernel, str) or kernel not in ONE_SHOT_TEMPERATURE:
         return ONE_SHOT_TEMPERATURE_ELSEWHERE
     factor = ONE_SHOT_TEMPERATURE[kernel]
-    if kernel in UNIT_SPHERE_NAMES or bool((support.usable > 0).any()):
+    if kernel in UNIT_SPHERE_NAMES or support.has_usable:
         return factor
     return float(factor * (support.x.shape[1] / USUAL_COLUMNS) ** BY_COLUMNS)
 

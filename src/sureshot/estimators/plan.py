@@ -55,7 +55,7 @@ def choose_plans(
     angles = options.compares_angles(settings.kernel, support.x)
     rules = options.rules_for(settings.predictive, models[0], angles)
     embeddings = angles and settings.kernel == "auto"
-    if embeddings and settings.emphasises and bool((support.usable > 0).any()):
+    if embeddings and settings.emphasises and support.has_usable:
         scaling = _with_emphasis(scaling, rows)
         support = Support.of(rows, n_classes, scaling, settings.device)
     free = settings.standardize == "auto" and bool((scaling.scale != 1).any())

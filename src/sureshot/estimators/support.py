@@ -45,6 +45,11 @@ class Support:
         counts = torch.bincount(self.y, minlength=self.n_classes)
         return self.weight * ((counts[self.y] > 1) | (self.left_out < 1))
 
+    @cached_property
+    def has_usable(self) -> bool:
+        """Whether any row can be left out."""
+        return bool((self.usable > 0).any())
+
 
 def asked_rows(support: Support, most: int) -> tuple[Tensor, Support]:
     """Places of rows that can be left out, evenly chosen if there are more than so many, and the support of these."""
