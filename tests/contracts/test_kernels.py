@@ -251,17 +251,20 @@ def test_a_centre_makes_unit_sphere_presets_ignore_translation(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", ["cosine", "unit_rbf", "unit_matern32"])
-def test_a_row_without_direction_is_an_error_that_names_it(name: str) -> None:
+@pytest.mark.parametrize("centred", [False, True])
+def test_a_row_without_direction_is_as_far_from_all_others(name: str, centred: bool) -> None:
     x = _rows(2, 5)
     x[1, 3] = 0
-    kernel = make_kernel(name, WIDTH)
-    with pytest.raises(ValueError, match=r"row 3 of batch member \(1,\) has zero length"):
-        evaluate(kernel, x)
-    with pytest.raises(ValueError, match="row 3 has zero length"):
-        evaluate(kernel, _rows(2), x[1])
-    with pytest.raises(ValueError, match="row 3 has zero length"):
-        evaluate(kernel, x[1], diag=True)
-    with pytest.raises(ValueError, match=r"row 0 .*equals the kernel's center"):
-        evaluate(make_kernel(name, WIDTH, center=x[0, 0]), x[0])
+    kernel = make_kernel(name, WIDTH, center=x[0, 0] if centred else None)
+    values = evaluate(kernel, x)[1].detach()
+    assert float(values[3, [0, 1, 2, 4]].std()) < 1e-12
+    assert float(torch.linalg.eigvalsh(values).min()) > -1e-12
+    if centred:
+        torch.testing.assert_close(evaluate(kernel, x[0, :1], x[0]), evaluate(kernel, 0 * x[0, :1], x[0]))
+
+
+@pytest.mark.parametrize("name", ["cosine", "unit_rbf", "unit_matern32"])
+def test_a_centre_of_another_width_is_refused(name: str) -> None:
+    x = _rows(2, 5)
     with pytest.raises(ValueError, match="the kernel's center has 4 features, the inputs have 3"):
         evaluate(make_kernel(name, WIDTH, center=_center()), x[0, :, :3])

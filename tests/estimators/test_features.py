@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from sureshot import GPClassifier
+from sureshot import FewShotClassifier, GPClassifier, KernelSearchClassifier, TreeGPClassifier
 
 PIXELS, Y = load_digits(return_X_y=True)
 UNIT = PIXELS / np.linalg.norm(PIXELS, axis=1, keepdims=True)
@@ -22,6 +24,41 @@ def test_rows_of_zeros_say_next_to_nothing(kernel: str) -> None:
     assert p[1:].max(axis=1).mean() > 0.6
     np.testing.assert_allclose(p[1:], model.predict_proba(UNIT[100:140]), rtol=1e-9)
     assert model.outlier_score(BLANK) > model.outlier_score(UNIT[100:140]).max()
+
+
+@pytest.mark.parametrize("make", [GPClassifier, FewShotClassifier, TreeGPClassifier])
+def test_a_labelled_row_of_zeros_leaves_the_others_embeddings(make: Any) -> None:
+    x, y, queries, wanted = UNIT[:60], Y[:60], UNIT[60:600], Y[60:600]
+    plain = make().fit(x, y).score(queries, wanted)
+    model = make().fit(np.concatenate([x, BLANK]), np.append(y, 3))
+    assert model.score(queries, wanted) > plain - 0.03
+    assert model.predict(BLANK) == 3
+
+
+@pytest.mark.parametrize("model", [GPClassifier(), TreeGPClassifier(), KernelSearchClassifier(n_particles=8)])
+def test_a_query_without_direction_is_answered(model: Any) -> None:
+    """That in the centre of all rows as well, which differs from it by rounding alone."""
+    x = np.concatenate([UNIT[:40], -UNIT[:40]])
+    model.fit(x, np.tile(Y[:40] % 2, 2))
+    asked = np.stack([x.mean(0), np.zeros(64), UNIT[41]])
+    assert np.isfinite(model.predict_proba(asked)).all()
+    np.testing.assert_allclose(model.predict_proba(asked[:1]), model.predict_proba(asked)[:1], rtol=1e-9)
+
+
+def test_categories_as_zeros_and_ones_are_no_embeddings() -> None:
+    """Three levels that hardly say anything: log loss 1 to 1.3 where their rows were taken for directions."""
+    rng = np.random.default_rng(0)
+    level = rng.integers(0, 3, 400)
+    y = (rng.random(400) < np.array([0.3, 0.5, 0.7])[level]).astype(int)
+    x = np.eye(3)[level]
+    losses = []
+    for begin in range(0, 100, 5):
+        rows = np.arange(begin, begin + 5)
+        if len(set(y[rows])) < 2 or len(set(level[rows])) < 3:
+            continue
+        p = GPClassifier().fit(x[rows], y[rows]).predict_proba(x[100:])
+        losses.append(-np.log(p[np.arange(300), y[100:]]).mean())
+    assert np.mean(losses) < 0.9
 
 
 def test_of_a_linear_kernel_they_are_what_intercepts_say() -> None:

@@ -24,14 +24,24 @@ def test_any_row_but_zero_gets_length_one(row: list[float]) -> None:
     assert torch.linalg.vector_norm(unit_rows(x)).item() == pytest.approx(1, abs=1e-14)
 
 
-def test_rows_equal_to_the_center_up_to_rounding_have_no_direction() -> None:
+def test_rows_without_direction_stay_zero() -> None:
     center = _rows(6, seed=1) + 100
     x = _rows(4, 6) + 100
+    x[1] = 0
     x[2] = center * (1 + 2e-16)
-    with pytest.raises(ValueError, match="row 2 equals the kernel's center"):
-        unit_rows(x, center)
-    with pytest.raises(ValueError, match=r"row 0 \(and 2 more\) has zero length"):
-        unit_rows(torch.zeros(3, 2))
+    found = unit_rows(x, center)
+    assert not found[1:3].any()
+    torch.testing.assert_close(found[[0, 3]], unit_rows(x[[0, 3]], center), rtol=0, atol=0)
+    assert not unit_rows(torch.zeros(3, 2)).any()
+
+
+def test_their_gradients_are_numbers() -> None:
+    x = _rows(3, 4)
+    x[1] = 0
+    x.requires_grad_()
+    unit_rows(x).square().sum().backward()
+    assert x.grad is not None
+    assert bool(x.grad.isfinite().all())
 
 
 def test_normalising_has_the_gradient_of_normalising() -> None:
@@ -65,6 +75,13 @@ def test_other_rows_are_not_taken_for_embeddings() -> None:
     assert not is_unit_norm(torch.ones(5, 1)), "one column of signs is no embedding"
     assert not is_unit_norm(np.ones((3, 2), dtype=np.int64))
     assert not is_unit_norm(torch.ones(4) / 2)
+    assert not is_unit_norm(torch.eye(3)[[0, 2, 1, 1]]), "zeros and ones of a category are no embedding"
+
+
+def test_rows_of_zeros_beside_others_do_not_matter() -> None:
+    rows = unit_rows(_rows(5, 8))
+    assert is_unit_norm(torch.cat([rows, torch.zeros(2, 8)]))
+    assert not is_unit_norm(torch.zeros(2, 8))
 
 
 def test_features_cannot_be_a_batch() -> None:

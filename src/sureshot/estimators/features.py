@@ -18,7 +18,7 @@ from torch import Tensor
 
 from sureshot.estimators.threads import threads_for
 from sureshot.gaussian.prior import Queries
-from sureshot.kernels import CosineKernel, ExplicitFeatures, UnitSphereKernel, evaluate, feature_map
+from sureshot.kernels import ExplicitFeatures, evaluate, feature_map
 
 # Eigenvalues below this fraction of the largest carry no information in float64.
 RANK_TOLERANCE = 1e-12
@@ -36,18 +36,7 @@ class FeatureMap:
 
     @torch.no_grad()
     def __call__(self, x: Tensor) -> Queries:
-        """What the prior says of inputs (Q, D): features (1, Q, R or M) and prior variances (1, Q).
-
-        A row of zeros, such as a text without a word that is known, has no direction. Less the centre of directions it
-        would have one, which means nothing; instead it has what that and the opposite one have in common.
-        """
-        found, centre, known = self._values(x), _centre(self.kernel), x.any(-1, keepdim=True)
-        if centre is None or bool(known.all()):
-            return found
-        opposite = self._values(2 * centre.unsqueeze(0))
-        return Queries(torch.where(known, found.cross, (found.cross + opposite.cross) / 2), found.variance)
-
-    def _values(self, x: Tensor) -> Queries:
+        """What the prior says of inputs (Q, D): features (1, Q, R or M) and prior variances (1, Q)."""
         if self.inducing is None:
             explicit = feature_map(self.kernel, x.shape[-1])
             assert explicit is not None
@@ -67,12 +56,6 @@ class FeatureMap:
         assert self.inducing is not None
         prior = evaluate(self.kernel, self.inducing, diag=True).mean()
         return Queries(cross.unsqueeze(0), prior.expand(1, len(cross)))
-
-
-def _centre(kernel: Kernel) -> Tensor | None:
-    """What the kernel takes off rows (D,) before it compares their directions; None where it does nothing of this."""
-    found = (part.center for part in kernel.modules() if isinstance(part, CosineKernel | UnitSphereKernel))
-    return next(found, None)
 
 
 class InducingRoots(NamedTuple):

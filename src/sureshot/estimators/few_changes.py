@@ -17,12 +17,16 @@ from sureshot.estimators.dual import features_of
 from sureshot.estimators.features import FeatureMap, InducingRoots
 from sureshot.estimators.gp_fitted import GPFitted
 from sureshot.estimators.gp_member import Member
+from sureshot.estimators.preprocessing import kernel_inputs
 from sureshot.estimators.validation import LabelledRows, count_changes, places_among
 from sureshot.estimators.weight_space import training_features
 from sureshot.kernels import evaluate
 
 KEPT_SHARE = 0.01
 """Of the rows, that may have come or gone. One in a hundred moves a temperature by less than its own error."""
+
+FAR_OUTSIDE = 1e4
+"""So a linear kernel's row is a hundred times as long as all others. From 1e6 on Newton's steps lose their digits."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,23 @@ def changes_kept(
         return 0
     changes = known.changes + count_changes(known.rows, rows)
     return changes if changes <= KEPT_SHARE * len(rows.y) else 0
+
+
+@torch.no_grad()
+def lies_far_outside(known: GPFitted, rows: LabelledRows, device: torch.device) -> bool:
+    """Whether a row has `FAR_OUTSIDE` times the prior variance of all that are known, so settings cannot suit it.
+
+    A cell a thousand times as large as all others, say, where the kernel is linear or polynomial: it would be all that
+    such a kernel sees. Variances of stationary kernels are the same everywhere.
+    """
+    for plan in (member.plan for member in known.members):
+        before, now = (
+            float(evaluate(plan.kernel, kernel_inputs(part.x, plan.scaling, device), diag=True).max())
+            for part in (known.rows, rows)
+        )
+        if now > FAR_OUTSIDE * before > 0:
+            return True
+    return False
 
 
 def befores(

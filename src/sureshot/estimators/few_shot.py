@@ -121,7 +121,7 @@ class FewShotClassifier(IncrementalClassifier):
 
     def _reader(self) -> Reader:
         if self.checkpoint is None:
-            return TableReader.of(self.columns)
+            return TableReader.of(self.columns, "auto")
         if not isinstance(self.checkpoint, str | os.PathLike):
             raise TypeError(f"checkpoint must be a path or None; got {type(self.checkpoint).__name__}.")
         if check_kinds(self.columns):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,7 +14,7 @@ from torch import Tensor
 from sureshot.estimators import options
 from sureshot.estimators.conditioning import ONE_FACTOR, condition
 from sureshot.estimators.features import FeatureMap, explicit_features
-from sureshot.estimators.few_changes import Before, befores, changes_kept, known_features
+from sureshot.estimators.few_changes import Before, befores, changes_kept, known_features, lies_far_outside
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.gp_fitted import GPFitted, LeftOutScores, averaged
 from sureshot.estimators.gp_member import Member
@@ -35,6 +36,8 @@ from sureshot.inference.inducing import kmeans_inducing
 from sureshot.kernels import feature_map
 from sureshot.progress import stage, tracked
 
+logger = logging.getLogger(__name__)
+
 EXACT_LIMIT = 1500  # rows up to which a kernel without explicit features is used exactly
 DEFAULT_INDUCING = 1000
 CHOSEN = 0.7  # of the time, roughly, that learning takes has gone by when settings are chosen
@@ -42,12 +45,15 @@ _AT_ONCE = 2**14  # left-out rows whose probabilities are computed together
 
 
 def learn(settings: Settings, training: TrainingSet, known: GPFitted | None) -> GPFitted:
-    """Learn from labelled rows; what is `known` of other rows keeps its settings."""
+    """Learn from labelled rows; what is `known` of other rows keeps its settings, unless a row lies far outside."""
     n_classes = len(training.classes)
     if isinstance(training.reader, TableReader) and training.reader.spanned is not None:
         kernel = "cosine" if settings.kernel == "auto" else settings.kernel  # products are all that is known
         settings = replace(settings, standardize=False, kernel=kernel)  # coordinates are no columns
     weighted = weigh_classes(training.rows, settings.class_weight, training.classes)
+    if known is not None and lies_far_outside(known, training.rows, settings.device):
+        logger.warning("a row lies far outside all rows before: the kernel and its settings were chosen anew")
+        known = None
     if known is None:
         matrix = training.checked if settings.precomputed else None
         with stage(0.0, CHOSEN):

@@ -28,7 +28,6 @@ from sureshot.likelihoods.base import PredictiveRule
 INTERACTIONS = "interactions_matern32"
 INTERACTING_COLUMNS = 64  # at most: it takes so many times as long as the others
 RELEVANCE_KERNEL = "matern32"  # by which columns get length-scales of their own; smoother ones stop at poorer maxima
-LEAST_FROM_CENTER = 1e-6  # of a row of unit length: a row in the centre of all has no direction
 ONE_SHOT_TEMPERATURE = {
     "cosine": 0.27,
     "unit_rbf": 0.2,
@@ -162,10 +161,9 @@ def named_family(name: str, support: Support) -> Family:
     )
 
 
-def center_of(x: Tensor) -> Tensor | None:
-    """The mean (D,) of rows of unit length (N, D); None if a row lies there, where it has no direction."""
-    mean = x.mean(0)
-    return mean if float((x - mean).norm(dim=1).min()) > LEAST_FROM_CENTER else None
+def center_of(x: Tensor) -> Tensor:
+    """The mean (D,) of rows of unit length (N, D), those of zeros apart."""
+    return x[x.any(-1)].mean(0)
 
 
 def one_shot_temperature(kernel: str | Kernel | Expression, support: Support) -> float:

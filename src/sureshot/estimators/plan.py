@@ -135,10 +135,9 @@ def _emphasised(plan: Plan, rows: LabelledRows) -> Plan:
     """
     scaling, kernel = _with_emphasis(replace(plan.scaling, emphasis=None), rows), copy.deepcopy(plan.kernel)
     center = options.center_of(aligned(scaling(rows.x)))
-    if center is not None:
-        for part in kernel.modules():
-            if isinstance(getattr(part, "center", None), Tensor):
-                part.center = center.to(part.center.device)
+    for part in kernel.modules():
+        if isinstance(getattr(part, "center", None), Tensor):
+            part.center = center.to(part.center.device)
     return replace(plan, scaling=scaling, kernel=kernel)
 
 

@@ -25,6 +25,10 @@ LARGEST_INPUT = 1e50
 """Largest entry of a kernel input: its fourth power, the variance of a quadratic kernel, is a number still."""
 
 RARE = 0.7
+OUTER = 20  # one row in so many at either end does not say how widely a column is spread
+OF_NORMAL = 3.29  # deviations that the range of the others has in normal rows
+FARTHEST = 5.0  # deviations beyond it that a cell may lie
+FEWEST = 15  # rows of which the outermost may be left out
 COMMENSURATE_COLUMNS = 8
 
 
@@ -41,15 +45,23 @@ class Scaling:
     ranks: Ranks | None = None
     relevance: np.ndarray | None = None  # (D_kept,), mean square 1
     emphasis: Emphasis | None = None
+    limits: np.ndarray | None = None  # (2, D_kept), least and greatest value of raw inputs: see `limits_of`
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """Map raw inputs (n, D) to kernel inputs (n, D_kept)."""
+        kept = x[:, self.kept] if self.limits is None else x[:, self.kept].clip(*self.limits)
         with np.errstate(over="ignore"):
-            scaled = within_range((x[:, self.kept] - self.mean) / self.scale)
+            scaled = within_range((kept - self.mean) / self.scale)
         mapped = scaled if self.ranks is None else self.ranks(scaled)
         if self.relevance is not None:
             mapped = mapped * self.relevance
         return mapped if self.emphasis is None else self.emphasis(mapped)
+
+    @property
+    def size(self) -> int:
+        """How many numbers the map is made of."""
+        parts = (self.mean, self.scale, self.limits)
+        return sum(part.size for part in parts if part is not None)
 
     def weighted(self, weights: np.ndarray) -> Scaling:
         """The map followed by a factor for each column."""
@@ -105,6 +117,26 @@ def mention_constant(n_kept: int, x: np.ndarray, scale: np.ndarray, stacklevel: 
         logger.info(message)
     else:
         warnings.warn(message, stacklevel=stacklevel + 1)
+
+
+def limits_of(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Least and greatest value (2, D) that cells of columns like those of rows (n, D) may have; others are wild.
+
+    Five deviations beyond the inner nine tenths of the rows, or where these are equal, or rows are few, beyond all of
+    them. Infinite for a column that is constant so far.
+    """
+    order = x.argsort(0, kind="stable")
+    ordered, reached = np.take_along_axis(x, order, 0), weight[order].cumsum(0)
+    total = weight.sum()
+    tail = np.full(x.shape[1], max(total / OUTER, weight.max()) if len(x) >= FEWEST else 0.0)
+    lower = np.take_along_axis(ordered, (reached > tail).argmax(0)[None], 0)[0]
+    upper = np.take_along_axis(ordered, (reached >= total - tail).argmax(0)[None], 0)[0]
+    alike = lower >= upper
+    lower, upper = np.where(alike, ordered[0], lower), np.where(alike, ordered[-1], upper)
+    with np.errstate(over="ignore"):
+        beyond = FARTHEST / OF_NORMAL * (upper - lower)
+        beyond = np.where(beyond > 0, beyond, np.inf)
+        return np.stack([lower - beyond, upper + beyond])
 
 
 def with_rare_values(scaling: Scaling, x: np.ndarray, weight: np.ndarray) -> Scaling:

@@ -28,7 +28,8 @@ COMPONENTS = 500
 MOST_NUMBERS = 2**24  # of V, 134 MB
 
 ADVICE = (
-    "GPClassifier takes sparse rows with kernel='linear' or 'cosine' ('auto' if all have length 1); elsewhere reduce "
+    "GPClassifier takes sparse rows with kernel='linear' or 'cosine' ('auto' if all have length 1, then "
+    "FewShotClassifier without a checkpoint takes them too); elsewhere reduce "
     "them first, make_pipeline(TruncatedSVD(100), estimator), or pass X.toarray() if it has few columns."
 )
 
@@ -43,7 +44,7 @@ class SpannedRows:
     seen: np.ndarray  # (K,) int64, the columns that any of them has
     basis: np.ndarray  # (K, R), V
     exact: bool  # whether V leaves nothing out of labelled rows
-    unit: bool  # whether all had length 1
+    unit: bool  # whether all had length 1, those of zeros apart
 
     @classmethod
     def of(cls, name: str, X: Any, sample_weight: Any) -> SpannedRows:
@@ -55,7 +56,9 @@ class SpannedRows:
         most = MOST_NUMBERS // max(1, len(seen))
         exact = min(part.shape) <= min(MOST_EXACT, most)
         basis = _row_space(part) if exact else randomized_svd(part, min(COMPONENTS, most), random_state=0)[2].T
-        return cls(x.shape[1], seen, basis, exact, bool(np.allclose(_squared_lengths(x), 1, atol=1e-6)))
+        lengths = _squared_lengths(x)
+        lengths = lengths[lengths > 0]
+        return cls(x.shape[1], seen, basis, exact, bool(len(lengths) and np.allclose(lengths, 1, atol=1e-6)))
 
     def __call__(self, x: scipy.sparse.csr_array) -> np.ndarray:
         """Coordinates (n, R + 1) of rows (n, D): along V, and the length of what is left out."""

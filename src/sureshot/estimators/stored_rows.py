@@ -79,6 +79,8 @@ def scaling_arrays(scaling: Scaling) -> dict[str, Any]:
         arrays["scaling.relevance"] = scaling.relevance
     if scaling.emphasis is not None:
         arrays |= {"scaling.basis": scaling.emphasis.basis, "scaling.gain": scaling.emphasis.gain}
+    if scaling.limits is not None:
+        arrays["scaling.limits"] = scaling.limits
     return arrays
 
 
@@ -215,7 +217,8 @@ def read_scaling(artifact: Artifact, n_columns: int) -> Scaling:
     if (len(kept) and (kept.min() < 0 or kept.max() >= n_columns)) or not (scale > 0).all():
         raise ArtifactError(f"{artifact.path}: the scaling does not fit the columns; save the model again.")
     ranks, relevance = _read_ranks(artifact, len(kept)), _read_relevance(artifact, len(kept))
-    return Scaling(kept, mean, scale, ranks, relevance, _read_emphasis(artifact, len(kept)))
+    emphasis, limits = _read_emphasis(artifact, len(kept)), _read_limits(artifact, len(kept))
+    return Scaling(kept, mean, scale, ranks, relevance, emphasis, limits)
 
 
 def _read_ranks(artifact: Artifact, n_columns: int) -> Ranks | None:
@@ -248,6 +251,15 @@ def _read_emphasis(artifact: Artifact, n_columns: int) -> Emphasis | None:
     if not (gain >= 1).all():
         raise ArtifactError(f"{artifact.path}: directions of embeddings are malformed; save the model again.")
     return Emphasis(basis, gain)
+
+
+def _read_limits(artifact: Artifact, n_columns: int) -> np.ndarray | None:
+    if "scaling.limits" not in artifact.arrays:
+        return None
+    limits = require(artifact, {"scaling.limits": ("float64", (2, n_columns))})["scaling.limits"]
+    if not (limits[0] < limits[1]).all():
+        raise ArtifactError(f"{artifact.path}: the limits of the columns are malformed; save the model again.")
+    return limits
 
 
 def that_predicts(

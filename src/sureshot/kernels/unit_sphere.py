@@ -2,7 +2,8 @@
 
 Embeddings carry their meaning in their direction, so few-shot learners normalise rows to unit length before
 comparing them. A fixed centre can be subtracted first: embeddings of one domain crowd round a common direction;
-without it the angles between them are spread more evenly. A row of length zero has no direction, so it is refused.
+without it the angles between them are spread more evenly. A row of zeros, such as a text without a word that is known,
+has no direction, nor has one in the centre: it stays zero, equally far from all directions.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ def unit_rows(
     """Rows of `x`, less `center` where given, scaled to unit length.
 
     Where a length's square might be beyond the range of the dtype (1e-200, 1e200), rows are divided by their largest
-    entry first, so that they are normalised as well as any other. A row of zero length (with a centre: equal to it up
-    to rounding) is a ValueError that names the row.
+    entry first, so that they are normalised as well as any other. A row of zeros, with a centre too, and one that is
+    equal to the centre up to rounding, has no direction: it is zero.
     """
-    floor = torch.zeros((), dtype=x.dtype, device=x.device)
+    blank, floor = (x == 0).all(-1, keepdim=True), torch.zeros((), dtype=x.dtype, device=x.device)
     if center is not None:
         if center.shape[-1] != x.shape[-1]:
             raise ValueError(
@@ -32,41 +33,29 @@ def unit_rows(
         x = x - center
         floor = 4 * torch.finfo(x.dtype).eps * center.abs().max()
     largest = torch.linalg.vector_norm(x.detach(), ord=torch.inf, dim=-1, keepdim=True)
-    zero = (largest <= floor).squeeze(-1)
-    if bool(zero.any()):
-        raise ValueError(_zero_message(zero, center is not None))
+    blank = blank | (largest <= floor)
     limits = torch.finfo(x.dtype)
     extreme = (largest < limits.tiny**0.25) | (largest > limits.max**0.25)
     if bool(extreme.any()):
-        x = x / torch.where(extreme, largest, 1)
-    return x / torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-
-
-def _zero_message(zero: Tensor, centred: bool) -> str:
-    """Say which rows of `zero` (..., N) are set."""
-    where = zero.nonzero()
-    first = where[0].tolist()
-    place = f"row {first[-1]}" + (f" of batch member {tuple(first[:-1])}" if len(first) > 1 else "")
-    more = f" (and {len(where) - 1} more)" if len(where) > 1 else ""
-    what = "equals the kernel's center, so it has zero length once centred" if centred else "has zero length"
-    return (
-        f"{place}{more} {what}, and a kernel on the unit sphere compares directions, which such a row lacks. "
-        'Remove the row, or use a kernel that does not normalise ("rbf", "linear").'
-    )
+        x = x / torch.where(extreme & ~blank, largest, 1)
+    if bool(blank.any()):
+        x = torch.where(blank, 0.0, x)
+    return x / torch.where(blank, 1.0, torch.linalg.vector_norm(x, dim=-1, keepdim=True))
 
 
 def is_unit_norm(
     x: Tensor | np.ndarray,  # (..., N, D)
     tolerance: float = 2e-3,
 ) -> bool:
-    """Whether every row has unit length, as embeddings usually do.
+    """Whether every row has unit length, as embeddings usually do; rows of zeros beside others do not matter.
 
     The default tolerance of ``| |x| - 1 |`` accepts embeddings that were stored in half precision (each entry rounded
-    by up to 2^-11 of itself) and refuses standardised tables. False for empty input, for rows with NaN, and for a
-    single feature, where a column of signs would pass.
+    by up to 2^-11 of itself) and refuses standardised tables. False for empty input, for rows with NaN, for a single
+    feature, where a column of signs would pass, and where no row has two entries, as of a category's zeros and ones.
     """
     rows = torch.as_tensor(x)
     if rows.ndim < 2 or rows.numel() == 0 or rows.shape[-1] < 2:
         return False
     lengths = torch.linalg.vector_norm(rows.to(torch.promote_types(rows.dtype, torch.float32)), dim=-1)
-    return bool(((lengths - 1).abs() <= tolerance).all())
+    unit = ((lengths - 1).abs() <= tolerance) | (lengths == 0)
+    return bool(unit.all()) and bool(((rows != 0).sum(-1) > 1).any())

@@ -1,0 +1,101 @@
+"""One cell a thousand or a million times as large as all others: a slip of the keyboard, a code for "unknown"."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from sklearn.datasets import load_digits, load_iris
+
+from sureshot import GPClassifier, TreeGPClassifier
+from sureshot.estimators.preprocessing import limits_of
+
+X, Y = load_iris(return_X_y=True)
+ORDER = np.random.default_rng(0).permutation(len(Y))
+TRAIN, TEST = ORDER[:40], ORDER[40:]
+
+
+def wild(cells: int, size: float) -> np.ndarray:
+    row = X[TRAIN[:1]].copy()
+    row[:, :cells] = size
+    return row
+
+
+@pytest.mark.parametrize("size", [30.0, 1e3, 999999.0, 1e12])
+@pytest.mark.parametrize("cells", [1, 4])
+@pytest.mark.parametrize("make", [GPClassifier, TreeGPClassifier])
+def test_a_wild_row_more_leaves_classes_where_they_are(make: Any, cells: int, size: float) -> None:
+    model = make().fit(X[TRAIN], Y[TRAIN])
+    before = model.score(X[TEST], Y[TEST])
+    model.partial_fit(wild(cells, size), Y[TRAIN[:1]])
+    assert np.isfinite(model.predict_proba(X[TEST])).all()
+    assert model.score(X[TEST], Y[TEST]) > before - (0.06 if make is TreeGPClassifier else 0.02)
+
+
+@pytest.mark.parametrize("size", [1e3, 999999.0, 1e12, 1e300])
+@pytest.mark.parametrize("cells", [1, 4])
+def test_a_tree_that_begins_with_one(cells: int, size: float) -> None:
+    model = TreeGPClassifier().fit(np.r_[X[TRAIN], wild(cells, size)], np.r_[Y[TRAIN], Y[TRAIN[:1]]])
+    assert model.score(X[TEST], Y[TEST]) > 0.85
+    far = wild(4, 1e6)
+    assert model.outlier_score(far) > 10 * model.outlier_score(X[TEST]).max(), "what is far away is no less unknown"
+
+
+@pytest.mark.parametrize("kernel", ["linear", "polynomial1", "polynomial2", "rbf", "cosine"])
+def test_settings_that_cannot_suit_a_row_are_chosen_anew(kernel: str, caplog: pytest.LogCaptureFixture) -> None:
+    model = GPClassifier(kernel=kernel).fit(X[TRAIN], Y[TRAIN])
+    with caplog.at_level(logging.WARNING):
+        model.partial_fit(wild(4, 999999.0), Y[TRAIN[:1]])
+    assert np.isfinite(model.predict_proba(X[TEST])).all()
+    stationary = kernel in ("rbf", "cosine")
+    assert ("chosen anew" in caplog.text) != stationary
+    whole = GPClassifier(kernel=kernel).fit(np.r_[X[TRAIN], wild(4, 999999.0)], np.r_[Y[TRAIN], Y[TRAIN[:1]]])
+    if not stationary:
+        np.testing.assert_allclose(model.predict_proba(X[TEST]), whole.predict_proba(X[TEST]), atol=1e-9)
+
+
+def test_sessions_with_one_cell_in_a_hundred_wild() -> None:
+    """Half of the digits first: log loss 5.7 where means of classes took every cell as it was."""
+    x, y = load_digits(return_X_y=True)
+    rng = np.random.default_rng(1)
+    x[rng.random(x.shape) < 0.01] *= 100
+    rows = np.concatenate([rng.permutation(np.flatnonzero(y == k))[: 30 if k < 5 else 5] for k in range(10)])
+    first, test = y[rows] < 5, np.setdiff1d(np.arange(len(y)), rows)
+    model = TreeGPClassifier().fit(x[rows[first]], y[rows[first]]).partial_fit(x[rows[~first]], y[rows[~first]])
+    p = model.predict_proba(x[test])
+    assert -np.log(p[np.arange(len(test)), y[test]]).mean() < 0.7
+
+
+def test_limits_are_in_the_model_file(tmp_path: Path) -> None:
+    model = TreeGPClassifier().fit(np.r_[X[TRAIN], wild(2, 1e9)], np.r_[Y[TRAIN], Y[TRAIN[:1]]])
+    model.save(tmp_path / "model.safetensors")
+    again = TreeGPClassifier.load(tmp_path / "model.safetensors")
+    queries = np.r_[X[TEST], wild(4, 1e9)]
+    np.testing.assert_array_equal(again.predict_proba(queries), model.predict_proba(queries))
+    for each in (model, again):
+        each.partial_fit(wild(4, 1e9), [7])
+    np.testing.assert_array_equal(again.predict_proba(queries), model.predict_proba(queries))
+
+
+@given(arrays(np.float64, (20, 2), elements=st.floats(-1e300, 1e300)), st.integers(0, 19))
+def test_limits_never_lie_within_the_inner_rows(x: np.ndarray, k: int) -> None:
+    limits = limits_of(x, np.ones(20))
+    inner = np.sort(x, axis=0)[1:-1]
+    assert (limits[0] <= inner).all()
+    assert (inner <= limits[1]).all()
+    twice = limits_of(np.r_[x, x], np.ones(40))
+    np.testing.assert_array_equal(limits_of(x, np.full(20, 2.0)), twice)
+
+
+def test_limits_of_ordinary_columns_touch_no_row() -> None:
+    x = np.random.default_rng(0).standard_normal((200, 50))
+    limits = limits_of(x, np.ones(200))
+    assert (limits[0] < x).all()
+    assert (x < limits[1]).all()
+    assert np.isinf(limits_of(np.ones((20, 1)), np.ones(20))).all(), "of a constant column nothing is known"
