@@ -55,14 +55,20 @@ def problem_of(n_classes: int, lengthscale: float, outputscale: float, prior_mea
     return Problem(x, y, weight, dense.rbf(lengthscale * NATURAL, outputscale, 1.0), prior_mean)
 
 
-def usable(problem: Problem) -> Array:
+def able(problem: Problem) -> Array:
     """Weights of the rows whose class keeps a row without them."""
     return problem.weight * (np.bincount(problem.y)[problem.y] > 1)
 
 
+def usable(problem: Problem) -> Array:
+    """The same times the share of the classes that they are of."""
+    counts = np.bincount(problem.y)
+    return able(problem) * (counts > 1).sum() / (counts > 0).sum()
+
+
 def scores(problem: Problem, log_p: Array) -> Array:
     """Log probabilities (N,) of the labels from those of all classes (N, C), as if one more row had any label."""
-    share = 1 / (1 + usable(problem).sum())
+    share = 1 / (1 + able(problem).sum())
     return (1 - share) * log_p[np.arange(len(problem.y)), problem.y] + share * log_p.mean(1)
 
 

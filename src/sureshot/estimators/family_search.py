@@ -122,7 +122,7 @@ class Search:
 
     def best_lengthscale(self) -> float:
         """Where label regression predicts best: the start of the climb."""
-        if len(self.family.lengthscales) == 1 or not self.support.has_usable:
+        if len(self.family.lengthscales) == 1 or not self.support.is_telling:
             return self.family.natural_lengthscale
         return self.best_regression().lengthscale
 
@@ -177,7 +177,7 @@ class Search:
             return max(candidate.objective for candidate in visited[at])
 
         objective(position)
-        if not self.support.has_usable and self.objective != "evidence":
+        if not self.support.is_telling and self.objective != "evidence":
             return visited[position]
         steps = list(_STEPS)
         while True:

@@ -94,7 +94,7 @@ def fit_members(
         )
         members.append(member)
         left_out.append(probabilities)
-    if known is None and by_part and support.has_usable:
+    if known is None and by_part and support.is_telling:
         members, left_out = _weighed(members, left_out, support)
     temperature, noise, score = members[0].plan.temperature, 0.0, members[0].plan.score
     if len(members) > 1:

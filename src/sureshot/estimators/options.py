@@ -45,6 +45,10 @@ ONE_SHOT_TEMPERATURE = {
 LEAST_SHARE = 0.5  # of columns of one unit that must count in distances, each by its variance
 BY_COLUMNS, USUAL_COLUMNS = -0.4, 37  # the power of the number of columns of tables, relative to this one
 ONE_SHOT_TEMPERATURE_ELSEWHERE = 0.5
+INTERCEPT_OF_EMBEDDINGS = 0.1
+"""Its prior variance, relative to that of the rest. Rows less their centre need none but where classes have rows of
+different numbers, and there it learns these numbers, which a temperature below 1 then raises to a power: with five rows
+of one of five groups of intents and one of the others the log loss is 2.02 by a variance of 1, and 1.40 by this one."""
 
 
 def models_for(likelihood: str, inference: str, n_classes: int, **settings: Any) -> tuple[Model, ...]:
@@ -120,7 +124,7 @@ def families_for(
     if column_scale is None or not share_a_unit(column_scale):
         return (*families, *interacting, *of_ranks)
     weights = column_scale / column_scale.square().mean().sqrt()
-    alone = several and not support.has_usable and _effective_share(weights) >= LEAST_SHARE
+    alone = several and not support.is_telling and _effective_share(weights) >= LEAST_SHARE
     by_size = (*families, *interacting) if alone else families
     weighted = tuple(replace(family, column_weights=weights) for family in by_size)
     return weighted if alone else (*weighted, *families, *interacting, *of_ranks)
@@ -145,12 +149,16 @@ def automatic_kernels(x: Tensor) -> tuple[str, ...]:
 def named_family(name: str, support: Support) -> Family:
     """A preset at any length-scale; unit-sphere kernels of embeddings are centred on the training rows."""
     x, width = support.x, support.x.shape[1]
-    center = center_of(x) if name in UNIT_SPHERE_NAMES and is_unit_norm(x) else None
+    embeddings = name in UNIT_SPHERE_NAMES and is_unit_norm(x)
     natural = natural_lengthscale(name, width)
     has_lengthscale = name in LENGTHSCALE_NAMES
 
     def arguments(relative: float) -> dict[str, Any]:
-        return {"lengthscale": natural * relative if has_lengthscale else None, "center": center}
+        return {
+            "lengthscale": natural * relative if has_lengthscale else None,
+            "center": center_of(x) if embeddings else None,
+            "constant_weight": INTERCEPT_OF_EMBEDDINGS if embeddings else 1.0,
+        }
 
     return Family(
         lambda relative: make_kernel(name, width, **arguments(relative)).to(x.device),
@@ -176,7 +184,7 @@ def one_shot_temperature(kernel: str | Kernel | Expression, support: Support) ->
     if not isinstance(kernel, str) or kernel not in ONE_SHOT_TEMPERATURE:
         return ONE_SHOT_TEMPERATURE_ELSEWHERE
     factor = ONE_SHOT_TEMPERATURE[kernel]
-    if kernel in UNIT_SPHERE_NAMES or support.has_usable:
+    if kernel in UNIT_SPHERE_NAMES or support.is_telling:
         return factor
     return float(factor * (support.x.shape[1] / USUAL_COLUMNS) ** BY_COLUMNS)
 

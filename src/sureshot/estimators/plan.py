@@ -23,6 +23,11 @@ from sureshot.estimators.tuning import Setting, tune
 from sureshot.estimators.validation import LabelledRows
 from sureshot.likelihoods.base import PredictiveRule
 
+FEWEST_EMPHASISED = 40
+"""Rows that can be left out before directions count more. One that is left out has had its say on them, and so is
+predicted as if new rows would lie along them too: groups of 20 intents by three rows each have a log loss of .92 then
+and of .68 without, and where it helps such few rows it is by a hundredth."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -55,7 +60,7 @@ def choose_plans(
     angles = options.compares_angles(settings.kernel, support.x)
     rules = options.rules_for(settings.predictive, models[0], angles)
     embeddings = angles and settings.kernel == "auto"
-    if embeddings and settings.emphasises and support.has_usable:
+    if embeddings and settings.emphasises and int((support.able > 0).sum()) >= FEWEST_EMPHASISED:
         scaling = _with_emphasis(scaling, rows)
         support = Support.of(rows, n_classes, scaling, settings.device)
     free = settings.standardize == "auto" and bool((scaling.scale != 1).any())

@@ -39,7 +39,7 @@ def screened(searches: list[Search], most: int, n_jobs: int | None, varied: bool
     """
     if len(searches) <= most or searches[0].objective == "evidence":
         return searches
-    if not searches[0].support.has_usable:
+    if not searches[0].support.is_telling:
         return searches[:1]
     regressions = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(
         delayed(search.label_regression)(Model("gaussian", "exact")) for search in searches
@@ -60,7 +60,7 @@ def screened(searches: list[Search], most: int, n_jobs: int | None, varied: bool
 def promising(searches: list[Search]) -> list[Search]:
     """Those that label regression does not leave far behind the best of them."""
     usable = searches[0].support.usable
-    if len(searches) == 1 or not searches[0].support.has_usable:
+    if len(searches) == 1 or not searches[0].support.is_telling:
         return searches
     best = max((search.best_regression() for search in searches), key=lambda candidate: candidate.objective)
     return [search for search in searches if not beats(best, search.best_regression(), usable, HOPELESS)]
@@ -74,7 +74,7 @@ def linear_or_bent(searches: list[Search]) -> list[Search]:
     by 2.7 standard errors at most, which came to nothing on new rows, of groups by 3.7 to 7.5.
     """
     first = searches[0]
-    if len(searches) == 1 or not first.support.has_usable:
+    if len(searches) == 1 or not first.support.is_telling:
         return [first]
     best = max(searches, key=lambda search: search.best_regression().objective)
     found = best.best_regression(), first.best_regression()

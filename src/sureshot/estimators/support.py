@@ -20,6 +20,7 @@ TUNING_SHARE, MOST_TUNING_ROWS = 0.2, 800  # and what is fitted to many rows may
 TUNING_CELLS, CLASSES = 2500, 5  # rows x classes, or the rows of so many classes if that is more
 MIN_ROWS_PER_CLASS = 5  # on average, whatever the cells
 MAX_TUNING_CLASSES = 30
+MANY_ABLE = 50  # rows that can be left out, of whatever classes
 
 
 @dataclass(frozen=True)
@@ -40,15 +41,30 @@ class Support:
         return cls(x, y, weight, n_classes, left_out)
 
     @cached_property
-    def usable(self) -> Tensor:
+    def able(self) -> Tensor:
         """Weights of the rows whose class keeps a row when they are left out, zero for the others."""
         counts = torch.bincount(self.y, minlength=self.n_classes)
         return self.weight * ((counts[self.y] > 1) | (self.left_out < 1))
 
     @cached_property
-    def has_usable(self) -> bool:
-        """Whether any row can be left out."""
-        return bool((self.usable > 0).any())
+    def covered(self) -> float:
+        """The share of the classes that these rows are of."""
+        return len(self.y[self.able > 0].unique()) / max(1, len(self.y.unique()))
+
+    @cached_property
+    def usable(self) -> Tensor:
+        """Their weights as evidence: they say of their classes only, so as much as their share of the classes.
+
+        A second label for one of twenty intents would set a temperature, and one for one of two groups make the model
+        far too sure: of a class with a row more than the others all is predicted right.
+        """
+        return self.able * self.covered
+
+    @cached_property
+    def is_telling(self) -> bool:
+        """Whether these rows may choose scales and kernels: they are of most classes, or many."""
+        n_able = int((self.able > 0).sum())
+        return n_able >= MANY_ABLE or (n_able > 0 and self.covered > 0.5)
 
 
 def asked_rows(support: Support, most: int) -> tuple[Tensor, Support]:

@@ -144,7 +144,7 @@ def smoothed_score(log_probability: Tensor, support: Support) -> Tensor:
     Without it, a small support whose left-out labels are all predicted right asks for certainty. One
     pseudo-mistake among n rows is Laplace's rule of succession, as Platt 1999 smooths the targets of his sigmoid.
     """
-    share = 1 / (1 + support.usable.sum())
+    share = 1 / (1 + support.able.sum())
     picked = log_probability.gather(-2, support.y.expand(*log_probability.shape[:-2], 1, -1)).squeeze(-2)
     return (1 - share) * picked + share * log_probability.mean(-2)
 
