@@ -10,8 +10,8 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from sureshot.estimators.fitted import Fitted
+from sureshot.estimators.temperature import TEMPERATURE_SPREAD
 
-SPREAD_OF_TEMPERATURES = 2.0  # standard deviation of their logarithms, before a row is seen
 MAX_CACHED_MOMENTS = 2**27  # numbers that are kept, 1 GB; the others are computed for every temperature
 
 
@@ -22,6 +22,7 @@ def calibrated_temperature(
     codes: np.ndarray,  # (n,), their classes
 ) -> float:
     """What to divide the latents by; see `IncrementalClassifier.calibrate`."""
+    usual = math.log(fitted.usual_temperature)
     kept = _cached_moments(MAX_CACHED_MOMENTS, fitted, blocks)
 
     def loss(log_temperature: float) -> float:
@@ -30,10 +31,10 @@ def calibrated_temperature(
             for block, known in zip(blocks, kept, strict=True)
         ]
         chosen = torch.cat(parts).cpu().numpy()[np.arange(len(codes)), codes]
-        beforehand = 0.5 * (log_temperature / SPREAD_OF_TEMPERATURES) ** 2
+        beforehand = 0.5 * ((log_temperature - usual) / TEMPERATURE_SPREAD) ** 2
         return -float(np.log(np.maximum(chosen, 1e-300)).mean()) + beforehand / len(codes)
 
-    found = minimize_scalar(loss, bounds=(-6.0, 6.0), method="bounded", options={"xatol": 1e-4})
+    found = minimize_scalar(loss, bounds=(usual - 6.0, usual + 6.0), method="bounded", options={"xatol": 1e-4})
     return math.exp(found.x)
 
 

@@ -131,6 +131,11 @@ class Fitted(Predictor):
         return self
 
     @property
+    def usual_temperature(self) -> float:
+        """Where `calibrate` expects the temperature."""
+        return 1.0
+
+    @property
     def has_rows(self) -> bool:
         """Whether the labelled rows are there, which a compact model file does not hold."""
         return len(self.rows.y) > 0

@@ -137,6 +137,11 @@ class GPFitted(Fitted):
         return replace(self, label_noise=0.0)
 
     @property
+    def usual_temperature(self) -> float:
+        """See `Fitted.usual_temperature`: of one member what its left-out rows say, or what is usual."""
+        return self.heaviest.plan.temperature if len(self.members) == 1 else 1.0
+
+    @property
     def learnt(self) -> LabelledRows:
         """See `Fitted.learnt`: without those of classes whose weight is 0."""
         return part_of(self.rows, self._counted)
