@@ -96,7 +96,7 @@ def test_fit_is_fixed_by_its_seed(files: Path, tmp_path: Path, run: Run) -> None
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "npz", "csv.gz"])
+@pytest.mark.parametrize("suffix", ["parquet", "npz", "csv.gz", "tsv", "txt"])
 def test_every_format_gives_the_same_predictions(
     files: Path, iris: pd.DataFrame, tmp_path: Path, run: Run, suffix: str
 ) -> None:
@@ -106,7 +106,7 @@ def test_every_format_gives_the_same_predictions(
     elif suffix == "npz":
         shutil.copy(files / "iris.npz", path)
     else:
-        iris.to_csv(path, index=False)
+        iris.to_csv(path, index=False, sep="\t" if suffix == "tsv" else ",")
     expected = run("predict", files / "iris.safetensors", files / "iris.csv", "--proba")
     result = run("predict", files / "iris.safetensors", path, "--proba")
     assert result.exit_code == 0, result.stderr
@@ -130,6 +130,22 @@ def test_predictions_are_those_of_the_estimator(files: Path, iris: pd.DataFrame,
     assert printed["prediction"].tolist() == model.predict(X).tolist()
     np.testing.assert_allclose(printed.iloc[:, 2:5], model.predict_proba(X), rtol=1e-5, atol=1e-12)
     np.testing.assert_allclose(printed["outlier"], model.outlier_score(X), rtol=1e-5)
+
+
+@pytest.mark.parametrize("command", [("predict",), ("suggest", "-n", "5")])
+def test_predictions_are_written_under_the_name_of_what_they_are(
+    files: Path, tmp_path: Path, run: Run, command: tuple[str, ...]
+) -> None:
+    asked = (command[0], files / "iris.safetensors", files / "iris.csv", *command[1:])
+    for name, advice in (("p.xlsx", "p.csv"), ("p.csv.gz", "p.csv"), ("p.json", "p.csv, or add --json")):
+        refused = run(*asked, "-o", tmp_path / name)
+        assert refused.exit_code == 1
+        assert refused.stderr.strip().endswith(f"{name} would hold CSV: call it {advice}")
+    assert "would hold JSON: call it p.json" in run(*asked, "--json", "-o", tmp_path / "p.npz").stderr
+    assert run(*asked, "-o", "-").stdout == run(*asked).stdout
+    assert run(*asked, "--json", "-o", tmp_path / "p.json").exit_code == 0
+    assert not Path("-").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["p.json"]
 
 
 def test_predictions_as_json_and_into_a_file(files: Path, tmp_path: Path, run: Run) -> None:

@@ -27,6 +27,11 @@ QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No notes and n
 
 _UsageError: Any = typer.BadParameter.__base__  # of click, which typer carries along without a public name
 
+OTHER_ENDINGS = frozenset(
+    (".json", ".xlsx", ".xls", ".ods", ".parquet", ".feather", ".npz", ".npy", ".safetensors", ".html", ".pdf", ".gz")
+)
+"""Of files that hold no CSV."""
+
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 
@@ -237,6 +242,18 @@ def check_output(path: Path, *inputs: Path) -> None:
             raise ValueError(f"{path} is also the input: name another file to write")
         if path.exists() and other.is_dir() and other.resolve() in path.resolve().parents:
             raise ValueError(f"{path} is a file of the input folder {other}: name another file to write")
+
+
+def text_output(path: Path | None, as_json: bool, *inputs: Path) -> Path | None:
+    """`check_output` of a file of rows as CSV or JSON, which must not have the ending of another; "-" is none."""
+    if path is None or str(path) == "-":
+        return None
+    check_output(path, *inputs)
+    kind, ending = ("JSON", ".json") if as_json else ("CSV", ".csv")
+    if path.suffix.lower() in OTHER_ENDINGS - {ending}:
+        advice = ", or add --json" if path.suffix.lower() == ".json" else ""
+        raise ValueError(f"{path} would hold {kind}: call it {path.name.split('.')[0]}{ending}{advice}")
+    return path
 
 
 def check_model_output(path: Path, *inputs: Path) -> None:

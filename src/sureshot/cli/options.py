@@ -190,7 +190,10 @@ IgnoredTarget = Annotated[
     str | None, typer.Option("--target", "-t", metavar="COLUMN", help="A column of labels in the file, to be left out.")
 ]
 PredictionsFile = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here, not to standard output.")
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="FILE", help="Write here, a .csv (with --json .json); - is standard output."
+    ),
 ]
 MoreLabelledData = Annotated[
     Path | None,

@@ -45,8 +45,7 @@ def predict(
 ) -> None:
     """Predict the class of each row, as CSV: row (or its --id), prediction, probabilities, outlier, p_value, set."""
     with console.guarded(as_json, quiet):
-        if output is not None:
-            console.check_output(output, model, data)
+        output = console.text_output(output, as_json, model, data)
         _check_decisions(reject, unknown, coverage)
         from sureshot.cli.model import load_model, read_for_model
         from sureshot.cli.reading import Beside, Reading

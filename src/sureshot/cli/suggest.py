@@ -35,8 +35,7 @@ def suggest(
     them all, teach them with `sureshot update`, and ask again.
     """
     with console.guarded(as_json, quiet):
-        if output is not None:
-            console.check_output(output, model, pool)
+        output = console.text_output(output, as_json, model, pool)
         from sureshot.cli.model import load_model, read_for_model
         from sureshot.cli.reading import Beside, Reading, take
 

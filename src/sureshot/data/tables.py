@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 META_PREFIX = "meta_"
 _NAMES_OF_ROWS = frozenset(("id", "ids", "index", "idx", "key", "nr", "no", "number", "row", "uid", "uuid"))
-_SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz")
+_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".txt", ".parquet", ".npz")
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "<NA>", "#N/A", "?")
 
 
