@@ -257,7 +257,7 @@ def _read_limits(artifact: Artifact, n_columns: int) -> np.ndarray | None:
     if "scaling.limits" not in artifact.arrays:
         return None
     limits = require(artifact, {"scaling.limits": ("float64", (2, n_columns))})["scaling.limits"]
-    if not (limits[0] < limits[1]).all():
+    if not (limits[0] <= limits[1]).all():
         raise ArtifactError(f"{artifact.path}: the limits of the columns are malformed; save the model again.")
     return limits
 

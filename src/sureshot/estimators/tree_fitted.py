@@ -184,7 +184,7 @@ def _scaled(training: TrainingSet) -> tuple[Scaling, TrainingSet]:
     scaling = with_rare_values(fit_scaling(x, weight, True), x, weight)
     beyond = FARTHEST * scaling.scale
     limits = np.where(np.isfinite(limits), limits, [x[0] - beyond, x[0] + beyond])
-    scaling = replace(scaling, limits=limits)
+    scaling = replace(scaling, limits=np.nan_to_num(limits))
     return scaling, _limited(training, scaling)
 
 
