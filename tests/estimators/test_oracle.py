@@ -257,7 +257,7 @@ def test_calibration(likelihood: str, inference: str, rule: str, announced: bool
         return library_probabilities(likelihood, rule, latents.tempered(temperature), tau)
 
     def loss(temperature: float) -> float:
-        beforehand = 0.5 * (np.log(temperature) / 2) ** 2  # log temperatures have a standard deviation of 2
+        beforehand = 0.5 * (np.log(temperature) / 0.6) ** 2  # log temperatures have a standard deviation of 0.6
         return -float(np.log(at(temperature)[np.arange(len(columns)), columns]).sum()) + beforehand
 
     found = model.calibrate(x, labels).temperature_
