@@ -22,16 +22,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from experiments.batch_learners import quiet, scores
 from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
+from experiments.few_label_sets import LOGISTIC, OURS, FewLabelSet
 from experiments.intents import grouped, named
 from experiments.one_shot_sets import LOGS, OneShotSet, drawn, fitted_formula, losses_by_temperature
 from experiments.uci import load, tables_but
 from sureshot.data.clinc150 import load_clinc150
-from sureshot.demo.peers import logistic_regression
 from sureshot.estimators.classifier import GPClassifier
 from sureshot.estimators.family_search import DEFAULT_OUTPUT_SCALE, scaled
 from sureshot.estimators.options import BY_COLUMNS, ONE_SHOT_TEMPERATURE, USUAL_COLUMNS
@@ -44,8 +42,7 @@ IN_USE = {
     "embeddings": (ONE_SHOT_TEMPERATURE["cosine"], 0.0),
 }
 """Factor and power of columns and of classes."""
-OURS, ONE_SETTING, LOGISTIC = "sureshot", "sureshot, ensemble=False", "logistic regression"
-INTENTS, GROUPS = "intents", "groups of intents"
+ONE_SETTING = "sureshot, ensemble=False"
 
 
 @dataclass(frozen=True)
@@ -164,32 +161,29 @@ def formula_sets(
     settings: Settings, data_root: Path | None, progress: Progress
 ) -> tuple[list[OneShotSet], list[dict[str, Any]]]:
     """What one setting needs at one label on every table, and on intents and groups of them; scores of all methods."""
-    clinc, found, scored = load_clinc150(data_root), [], []
-    tasks = [(name, 0, 0) for name in settings.tables]
-    tasks += [(named(way, group), way, group) for group in settings.groups for way in settings.ways]
-    for number, (name, way, group) in enumerate(tasks):
-        progress(name, 0.5 + 0.5 * number / len(tasks))
+    found: list[OneShotSet] = []
+    scored: list[dict[str, Any]] = []
+    sets = [FewLabelSet(name) for name in settings.tables]
+    sets += FewLabelSet.of_intents((way, group) for group in settings.groups for way in settings.ways)
+    for number, one in enumerate(sets):
+        progress(one.name, 0.5 + 0.5 * number / len(sets))
         losses = []
-        x, y = (clinc.x_train, clinc.y_train) if way else load(name, data_root)
-        x = np.where(np.isnan(x), np.nanmean(x, axis=0), x)
-        kind = "tables" if not way else INTENTS if group == 1 else GROUPS
-        peer: Any = logistic_regression() if way else make_pipeline(StandardScaler(), logistic_regression())
+        x, y = one.rows(data_root)
         for seed in settings.seeds:
-            rows, labels = grouped(x, y, way, group, seed) if way else (x, y)
-            train_x, train_y, test_x, test_y = drawn(rows, labels, 1, settings.n_test, seed)
+            train_x, train_y, test_x, test_y = drawn(*one.of_seed(x, y, seed), 1, settings.n_test, seed)
             with quiet():
                 model = GPClassifier(ensemble=False).fit(train_x, train_y)
                 methods = {
                     OURS: GPClassifier().fit(train_x, train_y),
                     ONE_SETTING: model,
-                    LOGISTIC: peer.fit(train_x, train_y),
+                    LOGISTIC: one.peer().fit(train_x, train_y),
                 }
             losses.append(losses_by_temperature(model, test_x, test_y))
             for method, fitted in methods.items():
                 said = scores(fitted.predict_proba(test_x), test_y, fitted.classes_)
-                scored.append({"data": name, "rows": kind, "method": method, **said})
-        size = way or int((x.std(axis=0) > 0).sum())
-        found.append(OneShotSet(name, "embeddings" if way else "tables", size, np.mean(losses, axis=0)))
+                scored.append({"data": one.name, "rows": one.kind, "method": method, **said})
+        size = one.way or int((x.std(axis=0) > 0).sum())
+        found.append(OneShotSet(one.name, "embeddings" if one.way else "tables", size, np.mean(losses, axis=0)))
     return found, scored
 
 

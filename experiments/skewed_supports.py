@@ -13,16 +13,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from experiments.batch_learners import quiet, scores
 from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
-from experiments.intents import grouped, named
-from experiments.one_shot_defaults import GROUPS, INTENTS, LOGISTIC, OURS
-from experiments.uci import load, tables_but
-from sureshot.data.clinc150 import load_clinc150
-from sureshot.demo.peers import logistic_regression
+from experiments.few_label_sets import LOGISTIC, OURS, FewLabelSet
+from experiments.uci import tables_but
 from sureshot.estimators.classifier import GPClassifier
 
 ONE_EACH = "1 each"
@@ -38,7 +33,6 @@ SUPPORTS: dict[str, Callable[[int], list[int]]] = {
 }
 """Labelled rows of each class, in an order of classes that the seed draws."""
 MOST_ROWS = 20
-TABLES = "tables"
 GAIN = 0.05  # nats of log loss that more labels may cost before it counts as a loss
 
 
@@ -84,24 +78,21 @@ def supports(x: np.ndarray, y: np.ndarray, n_test: int, seed: int) -> tuple[dict
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:
     """See `Settings` for the options."""
     settings = configure(Settings, options)
-    clinc, scored = load_clinc150(data_root), []
-    tasks = [(named(way, size), way, size) for way, size in (*((way, 1) for way in settings.ways), *settings.groups)]
-    tasks += [(name, 0, 0) for name in settings.tables]
-    for number, (name, way, size) in enumerate(tasks):
-        progress(name, number / len(tasks))
-        x, y = (clinc.x_train, clinc.y_train) if way else load(name, data_root)
-        x = np.where(np.isnan(x), np.nanmean(x, axis=0), x)
-        kind = TABLES if not way else INTENTS if size == 1 else GROUPS
-        peer: Any = logistic_regression() if way else make_pipeline(StandardScaler(), logistic_regression())
+    sets = FewLabelSet.of_intents((*((way, 1) for way in settings.ways), *settings.groups))
+    sets += [FewLabelSet(name) for name in settings.tables]
+    scored = []
+    for number, one in enumerate(sets):
+        progress(one.name, number / len(sets))
+        x, y = one.rows(data_root)
         for seed in settings.seeds:
-            rows, labels = grouped(x, y, way, size, seed) if way else (x, y)
+            rows, labels = one.of_seed(x, y, seed)
             drawn, test = supports(rows, labels, settings.n_test, seed)
             for support, train in drawn.items():
-                for method, model in ((OURS, GPClassifier()), (LOGISTIC, peer)):
+                for method, model in ((OURS, GPClassifier()), (LOGISTIC, one.peer())):
                     with quiet():
                         model.fit(rows[train], labels[train])
                     said = scores(model.predict_proba(rows[test]), labels[test], model.classes_)
-                    scored.append({"rows": kind, "data": name, "labels": support, "method": method, **said})
+                    scored.append({"rows": one.kind, "data": one.name, "labels": support, "method": method, **said})
     frame = pd.DataFrame(scored)
     of_sets = frame.groupby(["rows", "data", "labels", "method"], sort=False)[["nll", "accuracy", "ece"]].mean()
     means = of_sets.groupby(["rows", "labels", "method"], sort=False).mean()

@@ -27,10 +27,10 @@ QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No notes and n
 
 _UsageError: Any = typer.BadParameter.__base__  # of click, which typer carries along without a public name
 
-OTHER_ENDINGS = frozenset(
+NOT_CSV = frozenset(
     (".json", ".xlsx", ".xls", ".ods", ".parquet", ".feather", ".npz", ".npy", ".safetensors", ".html", ".pdf", ".gz")
 )
-"""Of files that hold no CSV."""
+"""Endings of files that hold something else."""
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -250,7 +250,7 @@ def text_output(path: Path | None, as_json: bool, *inputs: Path) -> Path | None:
         return None
     check_output(path, *inputs)
     kind, ending = ("JSON", ".json") if as_json else ("CSV", ".csv")
-    if path.suffix.lower() in OTHER_ENDINGS - {ending}:
+    if path.suffix.lower() in NOT_CSV - {ending}:
         advice = ", or add --json" if path.suffix.lower() == ".json" else ""
         raise ValueError(f"{path} would hold {kind}: call it {path.name.split('.')[0]}{ending}{advice}")
     return path

@@ -242,7 +242,7 @@ def _weighed(
     if len(members) == 1 or len(known) < len(members):
         return members, left_out
     scores = torch.stack([log_probability(part.gather(0, support.y[None])[0]) for part in known])
-    weights = stacking_weights(scores, support.usable, most_members(len(support.y), int((support.usable > 0).sum())))
+    weights = stacking_weights(scores, support.usable, most_members(len(support.y), support.n_able))
     kept = [k for k in weights.argsort(descending=True, stable=True).tolist() if weights[k] > 0]
     weighed = [replace(members[k], plan=replace(members[k].plan, weight=float(weights[k]))) for k in kept]
     return weighed, [left_out[k] for k in kept]

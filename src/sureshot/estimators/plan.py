@@ -60,7 +60,7 @@ def choose_plans(
     angles = options.compares_angles(settings.kernel, support.x)
     rules = options.rules_for(settings.predictive, models[0], angles)
     embeddings = angles and settings.kernel == "auto"
-    if embeddings and settings.emphasises and int((support.able > 0).sum()) >= FEWEST_EMPHASISED:
+    if embeddings and settings.emphasises and support.n_able >= FEWEST_EMPHASISED:
         scaling = _with_emphasis(scaling, rows)
         support = Support.of(rows, n_classes, scaling, settings.device)
     free = settings.standardize == "auto" and bool((scaling.scale != 1).any())

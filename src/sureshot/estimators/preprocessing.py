@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -56,12 +56,6 @@ class Scaling:
         if self.relevance is not None:
             mapped = mapped * self.relevance
         return mapped if self.emphasis is None else self.emphasis(mapped)
-
-    @property
-    def size(self) -> int:
-        """How many numbers the map is made of."""
-        parts = (self.mean, self.scale, self.limits)
-        return sum(part.size for part in parts if part is not None)
 
     def weighted(self, weights: np.ndarray) -> Scaling:
         """The map followed by a factor for each column."""
@@ -119,6 +113,21 @@ def mention_constant(n_kept: int, x: np.ndarray, scale: np.ndarray, stacklevel: 
         warnings.warn(message, stacklevel=stacklevel + 1)
 
 
+def scaling_for_sessions(x: np.ndarray, weight: np.ndarray) -> Scaling:
+    """The map by rows (n, D) of a first session, made fit for rows of others, with limits unless all have length one.
+
+    In a column that is constant so far they are as many deviations from its value, of what it is divided by.
+    """
+    if is_unit_norm(torch.from_numpy(x)):
+        return fit_scaling(x, weight, False)
+    limits = limits_of(x, weight)
+    x = x.clip(*limits)
+    scaling = with_rare_values(fit_scaling(x, weight, True), x, weight)
+    beyond = FARTHEST * scaling.scale
+    limits = np.where(np.isfinite(limits), limits, [x[0] - beyond, x[0] + beyond])
+    return replace(scaling, limits=np.nan_to_num(limits))
+
+
 def limits_of(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """Least and greatest value (2, D) that cells of columns like those of rows (n, D) may have; others are wild.
 
@@ -128,7 +137,7 @@ def limits_of(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
     order = x.argsort(0, kind="stable")
     ordered, reached = np.take_along_axis(x, order, 0), weight[order].cumsum(0)
     total = weight.sum()
-    tail = np.full(x.shape[1], max(total / OUTER, weight.max()) if len(x) >= FEWEST else 0.0)
+    tail = max(total / OUTER, weight.max()) if len(x) >= FEWEST else 0.0
     lower = np.take_along_axis(ordered, (reached > tail).argmax(0)[None], 0)[0]
     upper = np.take_along_axis(ordered, (reached >= total - tail).argmax(0)[None], 0)[0]
     alike = lower >= upper

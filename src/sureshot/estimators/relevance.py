@@ -55,9 +55,8 @@ class Relevance:
 def can_be_learnt(support: Support) -> bool:
     """Whether there are classes to tell apart, rows enough and columns to choose among; directions are no columns."""
     n_columns = support.x.shape[1]
-    n_rows = int((support.usable > 0).sum())
     several = len(support.y.unique()) > 1
-    return several and 1 < n_columns <= MAX_COLUMNS and n_rows >= MIN_ROWS and not is_unit_norm(support.x)
+    return several and 1 < n_columns <= MAX_COLUMNS and support.n_able >= MIN_ROWS and not is_unit_norm(support.x)
 
 
 def learn_relevance(

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.preprocessing import Scaling, kernel_inputs
+from sureshot.estimators.stacking import FEW_ROWS
 from sureshot.estimators.validation import LabelledRows
 
 # The subset on which kernels are compared. Time grows with the cube of its rows, and with the classes.
@@ -20,7 +21,6 @@ TUNING_SHARE, MOST_TUNING_ROWS = 0.2, 800  # and what is fitted to many rows may
 TUNING_CELLS, CLASSES = 2500, 5  # rows x classes, or the rows of so many classes if that is more
 MIN_ROWS_PER_CLASS = 5  # on average, whatever the cells
 MAX_TUNING_CLASSES = 30
-MANY_ABLE = 50  # rows that can be left out, of whatever classes
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,11 @@ class Support:
         return self.weight * ((counts[self.y] > 1) | (self.left_out < 1))
 
     @cached_property
+    def n_able(self) -> int:
+        """How many rows these are."""
+        return int((self.able > 0).sum())
+
+    @cached_property
     def covered(self) -> float:
         """The share of the classes that these rows are of."""
         return len(self.y[self.able > 0].unique()) / max(1, len(self.y.unique()))
@@ -60,11 +65,10 @@ class Support:
         """
         return self.able * self.covered
 
-    @cached_property
+    @property
     def is_telling(self) -> bool:
-        """Whether these rows may choose scales and kernels: they are of most classes, or many."""
-        n_able = int((self.able > 0).sum())
-        return n_able >= MANY_ABLE or (n_able > 0 and self.covered > 0.5)
+        """Whether these rows may choose scales and kernels: they are of most classes, or not few."""
+        return self.covered > 0.5 or self.n_able >= FEW_ROWS
 
 
 def asked_rows(support: Support, most: int) -> tuple[Tensor, Support]:

@@ -17,14 +17,7 @@ from torch import Tensor
 from sureshot.estimators.fitted import Fitted, NoInfluence, TrainingSet
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.memory import memory_budget
-from sureshot.estimators.preprocessing import (
-    FARTHEST,
-    Scaling,
-    fit_scaling,
-    kernel_inputs,
-    limits_of,
-    with_rare_values,
-)
+from sureshot.estimators.preprocessing import Scaling, kernel_inputs, scaling_for_sessions
 from sureshot.estimators.threads import one_thread, threads_for
 from sureshot.estimators.uncertainty import entropies
 from sureshot.estimators.validation import LabelledRows, merge_rows
@@ -33,7 +26,6 @@ from sureshot.incremental.gaussian_classes import GaussianClasses
 from sureshot.incremental.method import Memory
 from sureshot.incremental.simulated_sessions import FEWEST_CLASSES, FEWEST_UNSEEN
 from sureshot.incremental.strategy import ClassRows, SessionModel, Strategy
-from sureshot.kernels import is_unit_norm
 from sureshot.tree.class_tree import ClassTree
 
 MOST_COUNTED = 2.0**53
@@ -65,7 +57,9 @@ class TreeFitted(Fitted):
     def memory(self) -> Memory:
         """Numbers kept: a weight and a row for each kept row; covariances or a temperature, and the scaling."""
         width = self.rows.x.shape[1]
-        shared = sum(part.numel() for part in self.model.shared.values()) + self.scaling.size
+        columns = (self.scaling.mean, self.scaling.scale, self.scaling.limits)
+        shared = sum(part.numel() for part in self.model.shared.values())
+        shared += sum(part.size for part in columns if part is not None)
         return Memory(shared, len(self.rows.y) * (width + 1), len(self.classes))
 
     @property
@@ -135,7 +129,8 @@ class TreeFitted(Fitted):
 def first_session(training: TrainingSet, strategy: Strategy, seed: int, device: torch.device) -> TreeFitted:
     """Learn from the rows of the first session, which say how inputs are scaled."""
     _check_unseen(training, strategy)
-    scaling, training = _scaled(training)
+    scaling = scaling_for_sessions(training.rows.x, training.rows.weight)
+    training = _limited(training, scaling)
     sessions = np.ones(len(training.classes), dtype=np.int64)
     sessions[training.rows.y] = 0
     _check_counts(training.rows)
@@ -172,20 +167,6 @@ def later_session(training: TrainingSet, known: TreeFitted) -> TreeFitted:
     with threads_for(len(rows.y)):
         model = known.strategy.later_session(known.model.shared, kept, known.seed, known.model)
     return _fitted(training, rows, known.scaling, known.strategy, sessions, model, known.seed, known.device)
-
-
-def _scaled(training: TrainingSet) -> tuple[Scaling, TrainingSet]:
-    """How inputs of the first session are scaled, and its rows with wild cells moved to where they may be."""
-    x, weight = training.rows.x, training.rows.weight
-    if is_unit_norm(torch.from_numpy(x)):
-        return fit_scaling(x, weight, "auto"), training
-    limits = limits_of(x, weight)
-    x = x.clip(*limits)
-    scaling = with_rare_values(fit_scaling(x, weight, True), x, weight)
-    beyond = FARTHEST * scaling.scale
-    limits = np.where(np.isfinite(limits), limits, [x[0] - beyond, x[0] + beyond])
-    scaling = replace(scaling, limits=np.nan_to_num(limits))
-    return scaling, _limited(training, scaling)
 
 
 def _limited(training: TrainingSet, scaling: Scaling) -> TrainingSet:

@@ -101,13 +101,12 @@ def tune(
     """
     subset = tuning_subset(support, rng)
     usable = subset.usable
-    n_usable = int((usable > 0).sum())
-    average = average and objective != "evidence" and len(families) > 1 and (n_usable > 0 or not embeddings)
+    average = average and objective != "evidence" and len(families) > 1 and (subset.n_able > 0 or not embeddings)
     varied = average and subset is not support and len(support.y) >= MANY_ROWS
     searches = [Search(subset, k, family, rules, objective) for k, family in enumerate(families)]
-    few = average and not embeddings and n_usable < FEW_ROWS
+    few = average and not embeddings and subset.n_able < FEW_ROWS
     untuned = [candidate for search in searches for candidate in search.untuned(models[0])] if few else []
-    if few and n_usable < FEWEST_TO_TUNE:
+    if few and subset.n_able < FEWEST_TO_TUNE:
         return _settings([(1 / len(untuned), candidate) for candidate in untuned], families, usable)
     with stage(0.0, SCREENED):
         if embeddings:
@@ -136,7 +135,7 @@ def tune(
         # All rows cannot weigh a family with relevance, which has been learnt from them; the subset's weights stay.
         final = subset is support or any(family.relevance is not None for family in families)
         most = most_members if final else most_candidates
-        weighted = averaged(candidates, subset, most(len(support.y), n_usable), untuned)
+        weighted = averaged(candidates, subset, most(len(support.y), subset.n_able), untuned)
     else:
         if subset.n_classes < len(support.y.unique()):  # which flatters label regression
             candidates = [one for one in candidates if one.model.likelihood == models[0].likelihood]

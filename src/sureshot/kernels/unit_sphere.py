@@ -34,13 +34,12 @@ def unit_rows(
         floor = 4 * torch.finfo(x.dtype).eps * center.abs().max()
     largest = torch.linalg.vector_norm(x.detach(), ord=torch.inf, dim=-1, keepdim=True)
     blank = blank | (largest <= floor)
+    x, largest = x.masked_fill(blank, 0), largest.masked_fill(blank, 1)
     limits = torch.finfo(x.dtype)
     extreme = (largest < limits.tiny**0.25) | (largest > limits.max**0.25)
     if bool(extreme.any()):
-        x = x / torch.where(extreme & ~blank, largest, 1)
-    if bool(blank.any()):
-        x = torch.where(blank, 0.0, x)
-    return x / torch.where(blank, 1.0, torch.linalg.vector_norm(x, dim=-1, keepdim=True))
+        x = x / torch.where(extreme, largest, 1)
+    return x / torch.linalg.vector_norm(x, dim=-1, keepdim=True).masked_fill(blank, 1)
 
 
 def is_unit_norm(
