@@ -86,7 +86,7 @@ def test_bad_data_is_named(x: Any, y: Any, error: type[Exception], message: str)
         ({"n_chains": True}, "n_chains must be a positive integer; got True"),
         ({"n_jobs": "two"}, "n_jobs must be .*got 'two'"),
         ({"n_jobs": 0}, "n_jobs must be .*got 0"),
-        ({"class_weight": "even"}, "class_weight must be None, 'balanced' or a dict.*got 'even'"),
+        ({"class_weight": "even"}, "class_weight must be None, 'auto', 'balanced' or a dict.*got 'even'"),
         ({"class_weight": {"a": 2}}, r"class_weight has weights for \['a'\], which y does not have.*\[0, 1\]"),
         ({"class_weight": {0: "much"}}, "class_weight must hold numbers; got {0: 'much'}"),
         ({"random_state": -1}, "random_state must be .*got -1"),

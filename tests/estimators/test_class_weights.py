@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 from sklearn.datasets import load_iris
 
 from sureshot import GPClassifier
-from sureshot.estimators.validation import LabelledRows, weigh_classes
+from sureshot.estimators.class_weights import weigh_classes
+from sureshot.estimators.validation import LabelledRows
 
 X, Y = load_iris(return_X_y=True)
 ROWS = LabelledRows(np.zeros((5, 1)), np.array([0, 0, 0, 1, 1]), np.array([1.0, 2.0, 1.0, 3.0, 1.0]))
@@ -22,16 +24,68 @@ def fixed(**options: Any) -> GPClassifier:
 
 def test_balanced_by_hand() -> None:
     """Totals 4 and 4 of 8 are balanced already; without the last row they are 4 and 3 of 7."""
-    np.testing.assert_allclose(weigh_classes(ROWS, "balanced", np.arange(2)).weight, ROWS.weight)
+    np.testing.assert_allclose(weigh_classes(ROWS, "balanced", np.arange(2), "auto").weight, ROWS.weight)
     fewer = LabelledRows(ROWS.x[:4], ROWS.y[:4], ROWS.weight[:4])
     expected = ROWS.weight[:4] * 7 / (2 * np.array([4, 4, 4, 3]))
-    np.testing.assert_allclose(weigh_classes(fewer, "balanced", np.arange(3)).weight, expected)
+    np.testing.assert_allclose(weigh_classes(fewer, "balanced", np.arange(3), "auto").weight, expected)
 
 
 def test_a_class_of_weight_zero_is_left_out() -> None:
-    kept = weigh_classes(ROWS, {0: 0.0, 1: 2.0}, np.arange(2))
+    kept = weigh_classes(ROWS, {0: 0.0, 1: 2.0}, np.arange(2), "auto")
     np.testing.assert_array_equal(kept.y, [1, 1])
     np.testing.assert_array_equal(kept.weight, [6, 2])
+
+
+def directions(counts: Sequence[int], spread: float = 0.4) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of unit length around an axis for each class."""
+    y = np.repeat(np.arange(len(counts)), counts)
+    x = np.eye(len(counts), 16)[y] + spread * np.random.default_rng(3).normal(size=(len(y), 16))
+    return x / np.linalg.norm(x, axis=1, keepdims=True), y
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ([20, 1], [0.15, 1]),
+        ([20, 6, 1, 1], [0.15, 0.5, 1, 1]),
+        ([20, 6, 1], [1, 1, 1]),  # most classes have rows that can be left out
+        ([20, 2], [1, 1]),
+        ([3, 1], [1, 1]),
+        ([20, 0, 1], [0.15, 1, 1]),  # a class without rows is not one with a single row
+    ],
+)
+def test_beside_single_embeddings_no_class_counts_as_more_than_three(counts: list[int], expected: list[float]) -> None:
+    x, y = directions(counts)
+    rows = LabelledRows(x, y, np.ones(len(y)))
+    weighed = weigh_classes(rows, "auto", np.arange(len(counts)), "auto")
+    np.testing.assert_allclose(weighed.weight, np.array(expected)[y])
+    np.testing.assert_array_equal(weighed.left_out_shares, 1)
+    np.testing.assert_array_equal(weigh_classes(rows, None, np.arange(len(counts)), "auto").weight, 1)
+
+
+def test_rows_of_tables_and_of_samplers_count_as_they_are() -> None:
+    x, y = directions([20, 1])
+    table = LabelledRows(2 * x, y, np.ones(len(y)))
+    np.testing.assert_array_equal(weigh_classes(table, "auto", np.arange(2), "auto").weight, 1)
+    whole = weigh_classes(LabelledRows(x, y, np.ones(len(y))), "auto", np.arange(2), "gibbs")
+    np.testing.assert_array_equal(whole.weight, 1)
+
+
+def test_limits_are_those_of_all_rows_so_far(tmp_path: Path) -> None:
+    """The first class has single ones beside it, until these have a second row each."""
+    x, y = directions([20, 3, 3])
+    first = np.concatenate([np.flatnonzero(y == 0), [20, 23]])
+    rest = np.setdiff1d(np.arange(len(y)), first)
+    model = fixed(likelihood="softmax").fit(x[first], y[first])
+    np.testing.assert_allclose(model.class_prior_, np.array([53, 51, 51]) / 155)
+    stated = fixed(likelihood="softmax", class_weight=None).fit(x[first], y[first])
+    assert model.predict_proba(x[rest])[:, 0].mean() < stated.predict_proba(x[rest])[:, 0].mean()
+    model.save(tmp_path / "model")
+    loaded = GPClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_proba(x), model.predict_proba(x))
+    whole = fixed(likelihood="softmax", class_weight=None).fit(x, y)
+    grown = loaded.partial_fit(x[rest], y[rest])
+    np.testing.assert_allclose(grown.predict_proba(x), whole.predict_proba(x), atol=1e-10)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +93,7 @@ def test_a_class_of_weight_zero_is_left_out() -> None:
 )
 def test_impossible_weights_are_named(weights: dict[int, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        weigh_classes(ROWS, weights, np.arange(2))
+        weigh_classes(ROWS, weights, np.arange(2), "auto")
 
 
 @pytest.mark.parametrize("class_weight", ["balanced", {0: 0.5, 1: 3.0, 2: 1.0}, {0: 0.0, 1: 1.0, 2: 1.0}])

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from sureshot import FewShotClassifier, GPClassifier
-from sureshot.estimators.validation import LabelledRows, weigh_classes
+from sureshot.estimators.class_weights import weigh_classes
+from sureshot.estimators.validation import LabelledRows
 
 X = np.array([[0.0], [0.0], [1.0], [2.0], [2.0]])
 ROWS = LabelledRows(X, np.array([0, 1, 0, 0, 1]), np.array([4.0, 1.0, 5.0, 0.5, 2.0]))
@@ -29,9 +30,9 @@ def test_one_copy_is_left_out_where_labels_contradict_each_other() -> None:
 
 
 def test_weights_of_classes_are_no_copies() -> None:
-    weighed = weigh_classes(ROWS, {0: 10.0, 1: 0.1}, np.arange(2))
+    weighed = weigh_classes(ROWS, {0: 10.0, 1: 0.1}, np.arange(2), "auto")
     np.testing.assert_array_equal(weighed.left_out_shares, ROWS.left_out_shares)
-    half = weigh_classes(ROWS, {0: 0.0, 1: 3.0}, np.arange(2))
+    half = weigh_classes(ROWS, {0: 0.0, 1: 3.0}, np.arange(2), "auto")
     np.testing.assert_array_equal(half.left_out_shares, [1, 1])
 
 

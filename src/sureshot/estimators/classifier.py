@@ -82,8 +82,10 @@ class GPClassifier(IncrementalClassifier):
         used if they predict left-out rows better that they were learnt without. "auto" does so with ``kernel="auto"``.
         Needs 50 rows that can be left out, 2 to 300 columns, and is nothing for kernels without a length-scale or given
         as objects, for rows of unit length, or for an objective of "evidence" or None.
-    class_weight : dict, "balanced" or None, default=None
-        Multiplies the weights of rows. "balanced" gives all classes the same total weight, of all rows so far.
+    class_weight : dict, "auto", "balanced" or None, default="auto"
+        Multiplies the weights of rows. "balanced" gives all classes the same total weight, of all rows so far. "auto"
+        leaves them as they are but for embeddings, rows of unit length, half of whose classes have one: no class then
+        counts as more than three, as one with many labels would draw to it all that is unlike the single ones.
     class_prior : "auto", "support", "uniform", dict or array, default="auto"
         How often classes come: as in the labelled rows, equally often, or as stated by label or in the order of
         ``classes_``. "auto" is as in the labelled rows; where these are embeddings, of unit length, with 50 rows more
@@ -168,7 +170,7 @@ class GPClassifier(IncrementalClassifier):
         prior_mean: float = 0.0,
         ensemble: bool = True,
         relevance: bool | str = "auto",
-        class_weight: str | Mapping[Any, float] | None = None,
+        class_weight: str | Mapping[Any, float] | None = "auto",
         class_prior: ByLabel = "auto",
         n_chains: int = 20,
         n_sweeps: int = 50,

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from sureshot.estimators import options
+from sureshot.estimators.class_weights import weigh_classes
 from sureshot.estimators.conditioning import ONE_FACTOR, condition
 from sureshot.estimators.features import FeatureMap, explicit_features
 from sureshot.estimators.few_changes import Before, befores, changes_kept, known_features, lies_far_outside
@@ -30,7 +31,7 @@ from sureshot.estimators.stacking import most_members, stacking_weights
 from sureshot.estimators.support import Support, is_compared_whole
 from sureshot.estimators.temperature import fit_average, fit_rule, log_probability, smoothed_score, tempered_average
 from sureshot.estimators.threads import threads_for
-from sureshot.estimators.validation import LabelledRows, weigh_classes
+from sureshot.estimators.validation import LabelledRows
 from sureshot.estimators.weight_space import roots_of, training_features, weight_space
 from sureshot.inference.inducing import kmeans_inducing
 from sureshot.kernels import feature_map
@@ -50,7 +51,7 @@ def learn(settings: Settings, training: TrainingSet, known: GPFitted | None) -> 
     if isinstance(training.reader, TableReader) and training.reader.spanned is not None:
         kernel = "cosine" if settings.kernel == "auto" else settings.kernel  # products are all that is known
         settings = replace(settings, standardize=False, kernel=kernel)  # coordinates are no columns
-    weighted = weigh_classes(training.rows, settings.class_weight, training.classes)
+    weighted = weigh_classes(training.rows, settings.class_weight, training.classes, settings.inference)
     if known is not None and lies_far_outside(known, training.rows, settings.device):
         logger.warning("a row lies far outside all rows before: the kernel and its settings were chosen anew")
         known = None

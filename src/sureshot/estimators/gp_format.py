@@ -11,6 +11,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from sureshot.estimators.class_weights import weigh_classes
 from sureshot.estimators.compact import compact_spaces
 from sureshot.estimators.conditioning import Model, schemes_for
 from sureshot.estimators.features import FeatureMap, InducingRoots
@@ -37,7 +38,7 @@ from sureshot.estimators.stored_rows import (
     spanned_arrays,
     that_predicts,
 )
-from sureshot.estimators.validation import LabelledRows, weigh_classes
+from sureshot.estimators.validation import LabelledRows
 from sureshot.estimators.weight_space import FromRows, Known, Nothing, WeightSpace
 from sureshot.gaussian.reduced import ReducedPosterior
 from sureshot.kernels import Expression, evaluate, feature_map
@@ -196,7 +197,7 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], GPFitted]:
         try:
             if artifact.header.get("row_weights") != OWN_WEIGHTS:
                 rows = _without_class_weights(rows, parameters["class_weight"], classes)
-            weighted = weigh_classes(rows, parameters["class_weight"], classes)
+            weighted = weigh_classes(rows, parameters["class_weight"], classes, parameters["inference"])
         except (ValueError, TypeError) as error:
             raise ArtifactError(f"{artifact.path}: malformed class weights; save the model again.") from error
         weight_of_class = np.bincount(weighted.y, weighted.weight, minlength=len(classes))
@@ -384,7 +385,7 @@ def _without_class_weights(rows: LabelledRows, class_weight: Any, classes: np.nd
     if not isinstance(class_weight, dict):
         return rows
     ones = LabelledRows(rows.x, rows.y, np.ones(len(rows.y)))
-    return replace(rows, weight=rows.weight / weigh_classes(ones, class_weight, classes).weight)
+    return replace(rows, weight=rows.weight / weigh_classes(ones, class_weight, classes, "auto").weight)
 
 
 def _json_parameters(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -76,9 +76,12 @@ class Settings:
         given["ensemble"] = bool(check_choice("ensemble", given["ensemble"], (True, False)))
         check_jobs(given["n_jobs"])
         weights = given["class_weight"]
-        if not (isinstance(weights, Mapping | NoneType) or (isinstance(weights, str) and weights == "balanced")):
+        if not (
+            isinstance(weights, Mapping | NoneType) or (isinstance(weights, str) and weights in ("auto", "balanced"))
+        ):
             raise ValueError(
-                f"class_weight must be None, 'balanced' or a dict that gives labels their weights; got {weights!r}."
+                "class_weight must be None, 'auto', 'balanced' or a dict that gives labels their weights; "
+                f"got {weights!r}."
             )
         _check_kernel(given["kernel"])
         check_choice("likelihood", given["likelihood"], ("auto", *LIKELIHOODS))

@@ -1,4 +1,4 @@
-"""What becomes of inputs, labels and weights before an estimator computes: they are checked, merged, weighed by class.
+"""What becomes of inputs, labels and weights before an estimator computes: they are checked and merged.
 
 Messages name the argument, what was expected, what came and what to try. Rows of weight zero are dropped (in
 `readers`), and rows that repeat (same inputs, same label) are merged into one row with their summed weight, so that
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import reprlib
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cached_property
@@ -251,55 +250,6 @@ def same_rows(rows: LabelledRows, others: LabelledRows) -> bool:
     )
 
 
-def weigh_classes(
-    rows: LabelledRows,  # with the weights that they came with
-    class_weight: Any,  # a dict by label, "balanced" or None
-    classes: np.ndarray,  # (C,)
-) -> LabelledRows:
-    """The rows with the weights of their classes multiplied in; rows of a class of weight zero are left out.
-
-    "balanced" gives every class that has rows the same total weight and keeps the sum of all weights. It counts a row
-    of weight 2 as two rows.
-    """
-    if class_weight is None:
-        return rows
-    if isinstance(class_weight, str) and class_weight == "balanced":
-        totals = np.bincount(rows.y, rows.weight, minlength=len(classes))
-        of_class = rows.weight.sum() / (np.count_nonzero(totals) * np.where(totals > 0, totals, 1.0))
-    else:
-        of_class = _stated_weights(class_weight, classes)
-    if not (np.isfinite(of_class).all() and (of_class >= 0).all()):
-        raise ValueError(f"class_weight must hold finite numbers that are not negative; got {class_weight!r}.")
-    weight = rows.weight * of_class[rows.y]
-    counted = weight > 0
-    if not counted.any():
-        raise ValueError(f"class_weight leaves no row: every class that has rows has weight 0 in {class_weight!r}.")
-    return LabelledRows(rows.x[counted], rows.y[counted], weight[counted], rows.weight[counted])
-
-
-def _stated_weights(
-    class_weight: Mapping[Any, Any],  # by label
-    classes: np.ndarray,  # (C,)
-) -> np.ndarray:
-    """The weight of each class (C,), 1 where none is stated.
-
-    Weights of labels that are no classes are for classes to come, and an error where a class has no weight: then a
-    label is misspelt.
-    """
-    labels = classes.tolist()
-    unknown = [label for label in class_weight if label not in labels]
-    unweighted = [label for label in labels if label not in class_weight]
-    if unknown and unweighted:
-        raise ValueError(
-            f"class_weight has weights for {_shorten(list(map(repr, unknown)))}, which y does not have, and none for "
-            f"{_shorten(list(map(repr, unweighted)))}: name the labels as y does, 1 for those that keep their weight."
-        )
-    try:
-        return np.array([float(class_weight.get(label, 1.0)) for label in labels])
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"class_weight must hold numbers; got {class_weight!r}.") from error
-
-
 def _check_columns_numeric(frame: pd.DataFrame) -> None:
     bad = [
         str(name)
@@ -308,7 +258,7 @@ def _check_columns_numeric(frame: pd.DataFrame) -> None:
     ]
     if bad:
         raise ValueError(
-            f"X has non-numeric columns {_shorten(bad)} where only numbers can be used: those that were learnt from "
+            f"X has non-numeric columns {shortened(bad)} where only numbers can be used: those that were learnt from "
             "were numbers. Correct the cells, or state the kinds of the columns on fitting (columns=...)."
         )
 
@@ -342,10 +292,11 @@ def _check_finite(x: np.ndarray, original: Any) -> None:
             else "clip or drop those values"
         )
         raise ValueError(
-            f"Input X contains {problem} in {int(mask.any(axis=1).sum())} rows, columns {_shorten(names)}: {advice}."
+            f"Input X contains {problem} in {int(mask.any(axis=1).sum())} rows, columns {shortened(names)}: {advice}."
         )
 
 
-def _shorten(names: list[str]) -> str:
+def shortened(names: list[str]) -> str:
+    """The first few of them, and how many more there are."""
     shown = ", ".join(names[:MAX_NAMES])
     return f"[{shown}]" if len(names) <= MAX_NAMES else f"[{shown}, and {len(names) - MAX_NAMES} more]"

@@ -1,0 +1,85 @@
+"""How much rows of each class count: as stated, all classes alike, or less of a class beside others that have one row.
+
+One class with twenty labels beside others with one each would draw all that is like none of these to it, and be sure of
+it. Groups of twenty intents had a log loss of 1.9 then, and with no class counting as more than three rows 1.2; single
+intents .35 in place of .38 (mean of draws on validation queries of CLINC150). Where classes have a second row that gain
+is small, and with more the limit takes away what the rows say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from sureshot.estimators.validation import LabelledRows, shortened
+from sureshot.kernels import is_unit_norm
+
+BESIDE_SINGLE_ROWS = 3.0
+"""Rows as which a class of embeddings counts at most where half of the classes have one."""
+
+
+def weigh_classes(
+    rows: LabelledRows,  # with the weights that they came with
+    class_weight: Any,  # a dict by label, "auto", "balanced" or None
+    classes: np.ndarray,  # (C,)
+    inference: str,  # weights stay whole where it samples
+) -> LabelledRows:
+    """The rows with the weights of their classes multiplied in; rows of a class of weight zero are left out.
+
+    "balanced" gives every class that has rows the same total weight and keeps the sum of all weights. It counts a row
+    of weight 2 as two rows. "auto" is what this module says of embeddings.
+    """
+    totals = np.bincount(rows.y, rows.weight, minlength=len(classes))
+    if class_weight is None:
+        return rows
+    if isinstance(class_weight, str) and class_weight == "auto":
+        if inference == "gibbs" or not _is_drawn_by_one(rows, totals):
+            return rows
+        of_class = BESIDE_SINGLE_ROWS / totals.clip(BESIDE_SINGLE_ROWS)
+    elif isinstance(class_weight, str) and class_weight == "balanced":
+        of_class = rows.weight.sum() / (np.count_nonzero(totals) * np.where(totals > 0, totals, 1.0))
+    else:
+        of_class = _stated_weights(class_weight, classes)
+    if not (np.isfinite(of_class).all() and (of_class >= 0).all()):
+        raise ValueError(f"class_weight must hold finite numbers that are not negative; got {class_weight!r}.")
+    weight = rows.weight * of_class[rows.y]
+    counted = weight > 0
+    if not counted.any():
+        raise ValueError(f"class_weight leaves no row: every class that has rows has weight 0 in {class_weight!r}.")
+    return LabelledRows(rows.x[counted], rows.y[counted], weight[counted], rows.weight[counted])
+
+
+def _is_drawn_by_one(
+    rows: LabelledRows,
+    totals: np.ndarray,  # (C,), weights of the classes
+) -> bool:
+    """Whether rows are embeddings, half of their classes have one, and another has many."""
+    single = totals[totals > 0] <= 1
+    many = totals.max() > BESIDE_SINGLE_ROWS
+    return bool(many and 2 * single.sum() >= len(single) and is_unit_norm(torch.from_numpy(rows.x)))
+
+
+def _stated_weights(
+    class_weight: Mapping[Any, Any],  # by label
+    classes: np.ndarray,  # (C,)
+) -> np.ndarray:
+    """The weight of each class (C,), 1 where none is stated.
+
+    Weights of labels that are no classes are for classes to come, and an error where a class has no weight: then a
+    label is misspelt.
+    """
+    labels = classes.tolist()
+    unknown = [label for label in class_weight if label not in labels]
+    unweighted = [label for label in labels if label not in class_weight]
+    if unknown and unweighted:
+        raise ValueError(
+            f"class_weight has weights for {shortened(list(map(repr, unknown)))}, which y does not have, and none for "
+            f"{shortened(list(map(repr, unweighted)))}: name the labels as y does, 1 for those that keep their weight."
+        )
+    try:
+        return np.array([float(class_weight.get(label, 1.0)) for label in labels])
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"class_weight must hold numbers; got {class_weight!r}.") from error
