@@ -31,7 +31,6 @@ from experiments.uci import load
 from sureshot.data.clinc150 import Clinc150, load_clinc150
 from sureshot.estimators.base import IncrementalClassifier
 from sureshot.estimators.classifier import GPClassifier
-from sureshot.estimators.few_shot import FewShotClassifier
 from sureshot.estimators.left_out import LeftOut
 
 Array = NDArray[Any]
@@ -42,7 +41,6 @@ RBF = "GPClassifier, one RBF kernel"
 MODELS: dict[str, Callable[[], IncrementalClassifier]] = {
     OURS: GPClassifier,
     RBF: partial(GPClassifier, kernel="rbf"),
-    "FewShotClassifier": FewShotClassifier,
 }
 BY_MAPIE = "{}, by MAPIE"
 TABLES = (

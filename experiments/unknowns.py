@@ -32,14 +32,13 @@ from experiments.uci import load, tables_but
 from sureshot.data.clinc150 import load_clinc150
 from sureshot.estimators.base import IncrementalClassifier
 from sureshot.estimators.classifier import GPClassifier
-from sureshot.estimators.few_shot import FewShotClassifier
 from sureshot.estimators.tree import TreeGPClassifier
 from sureshot.metrics import auroc_unknown
 
 Array = NDArray[Any]
 Score = Callable[[Array], Array]
 
-ESTIMATORS = (GPClassifier, FewShotClassifier, TreeGPClassifier)
+ESTIMATORS = (GPClassifier, TreeGPClassifier)
 OURS = GPClassifier.__name__
 CLINC = "clinc150, 5 shots"
 DIGITS = "digits"

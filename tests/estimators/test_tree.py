@@ -106,10 +106,10 @@ def test_forgotten_classes_leave_the_others_as_they_were(strategy: str) -> None:
 def test_what_is_kept() -> None:
     model = fitted()
     assert model.memory_.of_classes == 12 * (D + 1)
-    assert model.memory_.shared == D + D * D + D + D + 2 + 4 * D  # the last of them the scaling and limits of columns
+    assert model.memory_.shared == D + D * D + D + D + 2 + 5 * D  # the last of them scaling, limits, deviations
     model.partial_fit(*rows([13, 2], 500))
     assert model.memory_.of_classes == 13 * (D + 1)
-    assert str(model.memory_) == "171 numbers: 91 for 13 classes (7 each), 80 for all of them"
+    assert str(model.memory_) == "177 numbers: 91 for 13 classes (7 each), 86 for all of them"
     with pytest.raises(FrozenInstanceError):
         model.memory_.shared = 0  # type: ignore[misc]
     tree = fitted("shared_root").partial_fit(*rows([13, 2], 50)).partial_fit(*rows([14], 1))

@@ -15,6 +15,7 @@ from sklearn.datasets import load_digits, load_iris
 
 from sureshot import GPClassifier, TreeGPClassifier
 from sureshot.estimators.preprocessing import limits_of
+from sureshot.persistence import ArtifactError, load_artifact, save_artifact
 
 X, Y = load_iris(return_X_y=True)
 ORDER = np.random.default_rng(0).permutation(len(Y))
@@ -78,9 +79,30 @@ def test_limits_are_in_the_model_file(tmp_path: Path) -> None:
     again = TreeGPClassifier.load(tmp_path / "model.safetensors")
     queries = np.r_[X[TEST], wild(4, 1e9)]
     np.testing.assert_array_equal(again.predict_proba(queries), model.predict_proba(queries))
+    np.testing.assert_array_equal(again.outlier_score(queries), model.outlier_score(queries))
     for each in (model, again):
         each.partial_fit(wild(4, 1e9), [7])
     np.testing.assert_array_equal(again.predict_proba(queries), model.predict_proba(queries))
+
+
+@pytest.mark.parametrize("name", ["limits", "deviations"])
+def test_malformed_columns_in_a_file_are_refused(name: str, tmp_path: Path) -> None:
+    TreeGPClassifier().fit(X, Y).save(tmp_path / "model.safetensors")
+    found = load_artifact(tmp_path / "model.safetensors")
+    bad = {f"scaling.{name}": -found.arrays[f"scaling.{name}"]}
+    save_artifact(tmp_path / "bad.safetensors", found.kind, found.header, {**found.arrays, **bad})
+    with pytest.raises(ArtifactError, match=f"the {name} of the columns are malformed"):
+        TreeGPClassifier.load(tmp_path / "bad.safetensors")
+
+
+def test_a_rare_value_far_away_is_unknown_where_tails_are_heavy() -> None:
+    """A hundred deviations of a column that is mostly zero are a few of its ranges, and others have such tails."""
+    rng = np.random.default_rng(0)
+    x = np.c_[rng.standard_cauchy((400, 5)).clip(-300, 300), rng.random(400) < 0.01]
+    model = TreeGPClassifier().partial_fit(x[:200], np.zeros(200))
+    far = x[200:300].copy()
+    far[:, 5] = 100 * x[:200, 5].std()
+    assert np.mean(model.outlier_score(far) > np.quantile(model.outlier_score(x[300:]), 0.95)) == 1
 
 
 @given(arrays(np.float64, (20, 2), elements=st.floats(-1e300, 1e300)))

@@ -133,12 +133,19 @@ def scalings_for(x: np.ndarray) -> tuple[Scaling, ...]:
     varying = fit_scaling(x, np.ones(len(x)), True)
     mean, scale = x[0].copy(), np.full(n_columns, np.median(varying.scale))
     mean[varying.kept], scale[varying.kept] = varying.mean, varying.scale
-    standard = Scaling(np.arange(n_columns), mean, scale)
-    if not share_a_unit(torch.from_numpy(varying.scale)):
+    return with_common_scale(Scaling(np.arange(n_columns), mean, scale), varying.scale)
+
+
+def with_common_scale(
+    standard: Scaling,
+    deviations: np.ndarray,  # (V,), of the columns that vary
+) -> tuple[Scaling, ...]:
+    """A map, and where columns may share a unit the one that brings them to one scale as well."""
+    if not share_a_unit(torch.from_numpy(deviations)):
         return (standard,)
-    largest = varying.scale.max()
-    common = largest * np.sqrt(np.mean((varying.scale / largest) ** 2))
-    return standard, replace(standard, scale=np.full(n_columns, common))
+    largest = deviations.max()
+    common = largest * np.sqrt(np.mean((deviations / largest) ** 2))
+    return standard, replace(standard, scale=np.full(len(standard.scale), common))
 
 
 def as_they_are(n_columns: int) -> Scaling:

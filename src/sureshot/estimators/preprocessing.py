@@ -46,6 +46,12 @@ class Scaling:
     relevance: np.ndarray | None = None  # (D_kept,), mean square 1
     emphasis: Emphasis | None = None
     limits: np.ndarray | None = None  # (2, D_kept), least and greatest value of raw inputs: see `limits_of`
+    deviations: np.ndarray | None = None  # (D_kept,), standard ones, where `scale` is more: see `with_rare_values`
+
+    @property
+    def of_distances(self) -> Scaling:
+        """The map by which rows are near or far: what lies beyond limits is, and so is a rare value."""
+        return replace(self, scale=self.scale if self.deviations is None else self.deviations, limits=None)
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """Map raw inputs (n, D) to kernel inputs (n, D_kept)."""
@@ -122,10 +128,13 @@ def scaling_for_sessions(x: np.ndarray, weight: np.ndarray) -> Scaling:
         return fit_scaling(x, weight, False)
     limits = limits_of(x, weight)
     x = x.clip(*limits)
-    scaling = with_rare_values(fit_scaling(x, weight, True), x, weight)
+    plain = fit_scaling(x, weight, True)
+    scaling = with_rare_values(plain, x, weight)
+    deviations = scaling.scale.copy()
+    deviations[plain.kept] = plain.scale
     beyond = FARTHEST * scaling.scale
     limits = np.where(np.isfinite(limits), limits, [x[0] - beyond, x[0] + beyond])
-    return replace(scaling, limits=np.nan_to_num(limits))
+    return replace(scaling, limits=np.nan_to_num(limits), deviations=deviations)
 
 
 def limits_of(x: np.ndarray, weight: np.ndarray) -> np.ndarray:

@@ -81,6 +81,8 @@ def scaling_arrays(scaling: Scaling) -> dict[str, Any]:
         arrays |= {"scaling.basis": scaling.emphasis.basis, "scaling.gain": scaling.emphasis.gain}
     if scaling.limits is not None:
         arrays["scaling.limits"] = scaling.limits
+    if scaling.deviations is not None:
+        arrays["scaling.deviations"] = scaling.deviations
     return arrays
 
 
@@ -218,7 +220,7 @@ def read_scaling(artifact: Artifact, n_columns: int) -> Scaling:
         raise ArtifactError(f"{artifact.path}: the scaling does not fit the columns; save the model again.")
     ranks, relevance = _read_ranks(artifact, len(kept)), _read_relevance(artifact, len(kept))
     emphasis, limits = _read_emphasis(artifact, len(kept)), _read_limits(artifact, len(kept))
-    return Scaling(kept, mean, scale, ranks, relevance, emphasis, limits)
+    return Scaling(kept, mean, scale, ranks, relevance, emphasis, limits, _read_deviations(artifact, len(kept)))
 
 
 def _read_ranks(artifact: Artifact, n_columns: int) -> Ranks | None:
@@ -260,6 +262,15 @@ def _read_limits(artifact: Artifact, n_columns: int) -> np.ndarray | None:
     if not (limits[0] <= limits[1]).all():
         raise ArtifactError(f"{artifact.path}: the limits of the columns are malformed; save the model again.")
     return limits
+
+
+def _read_deviations(artifact: Artifact, n_columns: int) -> np.ndarray | None:
+    if "scaling.deviations" not in artifact.arrays:
+        return None
+    deviations = require(artifact, {"scaling.deviations": ("float64", (n_columns,))})["scaling.deviations"]
+    if not (deviations > 0).all():
+        raise ArtifactError(f"{artifact.path}: the deviations of the columns are malformed; save the model again.")
+    return deviations
 
 
 def that_predicts(

@@ -17,6 +17,7 @@ from torch import Tensor
 from sureshot.estimators.fitted import Fitted, NoInfluence, TrainingSet
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.memory import memory_budget
+from sureshot.estimators.outliers import with_common_scale
 from sureshot.estimators.preprocessing import Scaling, kernel_inputs, scaling_for_sessions
 from sureshot.estimators.threads import one_thread, threads_for
 from sureshot.estimators.uncertainty import entropies
@@ -57,7 +58,7 @@ class TreeFitted(Fitted):
     def memory(self) -> Memory:
         """Numbers kept: a weight and a row for each kept row; covariances or a temperature, and the scaling."""
         width = self.rows.x.shape[1]
-        columns = (self.scaling.mean, self.scaling.scale, self.scaling.limits)
+        columns = (self.scaling.mean, self.scaling.scale, self.scaling.limits, self.scaling.deviations)
         shared = sum(part.numel() for part in self.model.shared.values())
         shared += sum(part.size for part in columns if part is not None)
         return Memory(shared, len(self.rows.y) * (width + 1), len(self.classes))
@@ -109,7 +110,8 @@ class TreeFitted(Fitted):
 
     def scalings(self, x: np.ndarray) -> tuple[Scaling, ...]:
         """See `Fitted.scalings`: by all rows of the first session, of which those that are kept are means."""
-        return (replace(self.scaling, limits=None),)  # what is far away counts as that
+        scaling = self.scaling.of_distances
+        return (scaling,) if scaling.deviations is None else with_common_scale(scaling, scaling.deviations)
 
     def entropies(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
         """See `Predictor.entropies`."""
