@@ -64,8 +64,10 @@ def test_what_is_stated_is_taken(tmp_path: Path) -> None:
     [
         ("latin-2000", None, None, "there is no encoding 'latin-2000'"),
         ("utf-88", None, None, "did you mean 'utf-8'"),
-        (None, ";;", None, "the separator must be one character"),
-        (None, "a", None, "the separator must be one character"),
+        (None, ";;", None, "the separator must be one ASCII character"),
+        ("rot13", None, None, "there is no encoding 'rot13'"),
+        (None, "\u00a7", None, "the separator must be one ASCII character"),
+        (None, "a", None, "the separator must be one ASCII character"),
         (None, None, "'", r"the decimal sign must be '\.' or ','; got"),
         (None, ",", ",", "they must differ"),
     ],

@@ -44,6 +44,7 @@ def with_value(value: float) -> np.ndarray:
         (X, [0.1, 0.2, 0.3, 0.4], ValueError, "continuous"),
         (X, [0.0, 1.0, np.nan, 0.0], ValueError, "NaN"),
         (X, ["a", None, "b", "a"], ValueError, "missing labels"),
+        (X, ["a", np.nan, "b", "a"], ValueError, "missing labels"),
         (X, np.array(["a", 1, "b", "a"], dtype=object), TypeError, "mixes label types"),
         (X, pd.to_datetime(["2026-01-01", "2026-01-02", "2026-01-01", "2026-01-02"]), TypeError, "dates or times"),
         (X, [date(2026, 1, 1), date(2026, 1, 2), date(2026, 1, 1), date(2026, 1, 2)], TypeError, "dates or times"),

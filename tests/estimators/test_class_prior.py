@@ -129,7 +129,7 @@ def test_classes_of_a_tree_count_alike() -> None:
 
 def test_an_announced_class_has_a_share() -> None:
     model = GPClassifier("rbf").partial_fit(X, Y, classes=["z"])
-    assert model.class_prior_[model.classes_.tolist().index("z")] == 0
+    assert model.class_prior_[model.classes_.tolist().index("z")] == pytest.approx(1 / 5)
     p = model.set_class_prior("uniform").predict_proba(QUERIES)
     assert np.isfinite(p).all()
     np.testing.assert_allclose(p.sum(1), 1)
@@ -165,3 +165,16 @@ def test_a_prior_by_label_may_know_classes_that_are_forgotten_or_to_come() -> No
     np.testing.assert_allclose(model.forget(classes=["c"]).class_prior_, [5 / 8, 3 / 8])
     model.partial_fit([[3.0, 3.0]], ["d"])
     np.testing.assert_allclose(model.class_prior_, np.array([5, 3, 1]) / 9)
+
+
+def test_a_class_without_rows_may_come() -> None:
+    """Its first row would have no probability after `adapt_prior`, and the prior that is in use would be another."""
+    model = GPClassifier("rbf").fit(X[Y != "c"], Y[Y != "c"])
+    model.partial_fit(X[:1], Y[:1], classes=["c"])
+    before = model.predict_proba(QUERIES)
+    assert model.class_prior_[2] == pytest.approx(1 / 4)
+    model.set_class_prior(model.class_prior_)
+    np.testing.assert_allclose(model.predict_proba(QUERIES), before, atol=1e-12)
+    model.adapt_prior(X)
+    assert model.class_prior_[2] > 0
+    assert model.predict_proba(QUERIES)[:, 2].min() > 0

@@ -26,7 +26,9 @@ def test_climbs_end_on_a_peak(
     rows = np.random.default_rng(0).permutation(len(y))[:100]
     x, y = x[rows], y[rows]
     ones = torch.ones(100, dtype=torch.float64)
-    support = Support(torch.from_numpy((x - x.mean(0)) / x.std(0)), torch.from_numpy(y), ones, int(y.max()) + 1, ones)
+    support = Support(
+        torch.from_numpy((x - x.mean(0)) / x.std(0)), torch.from_numpy(y), ones, int(y.max()) + 1, ones, ones
+    )
     search = Search(support, 0, named_family(kernel, support), ("plug_in",), "leave_one_out")
     visited = search.climb(Model("softmax" if y.max() > 1 else "logistic", "laplace"), 1.0, output_scale)
     lengths = search.family.lengthscales

@@ -49,7 +49,7 @@ def drawn(n: int, noise: float, temperature: float) -> tuple[torch.Tensor, Suppo
     true = with_noise(torch.softmax(logits / temperature, 0), noise)
     y = torch.multinomial(true.mT, 1, generator=generator).squeeze(1)
     ones = torch.ones(n, dtype=torch.float64)
-    return torch.softmax(logits, 0), Support(torch.zeros(n, 1).double(), y, ones, 3, ones)
+    return torch.softmax(logits, 0), Support(torch.zeros(n, 1).double(), y, ones, 3, ones, ones)
 
 
 @pytest.mark.parametrize(("noise", "temperature"), [(0.3, 0.5), (0.1, 1.0), (0.05, 1.6)])

@@ -38,11 +38,12 @@ def refitted(model: IncrementalClassifier, fitted: Fitted, place: int, copies: f
 
 
 def of_refits(model: IncrementalClassifier, places: list[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities and outlier scores of some rows, by refits without one copy of each."""
+    """Probabilities and outlier scores of some rows, by refits without what is left out of each."""
     fitted = model._fitted
+    away = fitted.rows.weight * fitted.rows.left_out_shares
     p, said = [], []
     for place in places:
-        without = refitted(model, fitted, place, min(1.0, fitted.rows.weight[place]))
+        without = refitted(model, fitted, place, away[place])
         without = replace(without, temperature=fitted.temperature)
         queries = without.inputs(fitted.rows.x[[place]])
         with torch.no_grad():
@@ -60,7 +61,7 @@ def left_out(model: IncrementalClassifier, places: list[int] | slice) -> tuple[n
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("arguments", [{"kernel": "rbf"}, {"kernel": "linear"}, {"kernel": "rbf", "n_inducing": 9}])
 def test_label_regression_equals_regression_without_the_row(arguments: dict[str, Any], weighted: bool) -> None:
-    """By dense algebra, one copy of the row taken off; the prior mean, that of all targets, is a setting."""
+    """By dense algebra, the row taken off; the prior mean, that of all targets, is a setting."""
     weight = np.where(np.arange(len(X[TRAIN])) % 3, 1.0, 2.0) if weighted else None
     approximation = "inducing" if "n_inducing" in arguments else "exact"
     model = GPClassifier(likelihood="gaussian", approximation=approximation, **arguments).fit(
@@ -73,7 +74,7 @@ def test_label_regression_equals_regression_without_the_row(arguments: dict[str,
     average = torch.from_numpy((targets * rows.weight).sum(1, keepdims=True) / rows.weight.sum())
     p, said = left_out(model, slice(None))
     for place in (0, 7, 16, 24):
-        left = torch.from_numpy(rows.weight - np.eye(len(rows.y))[place] * min(1.0, rows.weight[place]))
+        left = torch.from_numpy(rows.weight - np.eye(len(rows.y))[place] * rows.weight)
         some = left > 0
         gram = features[some] @ features[some].mT + torch.diag(noise / left[some])
         cross = features[some] @ features[place]
@@ -183,6 +184,18 @@ def test_rows_of_a_table_of_few_values_are_no_strangers() -> None:
     assert model.novelty_p_value(np.full((1, 2), 50.0))[0] < 0.01
     weighted = GPClassifier(kernel="rbf").fit(*(part[:300] for part in (x, y)), sample_weight=np.ones(300))
     np.testing.assert_array_equal(weighted.novelty_p_value(x[300:]), p)
+
+
+@pytest.mark.parametrize("model", [GPClassifier(), FewShotClassifier()], ids=["gp", "few-shot"])
+@pytest.mark.parametrize("weight", [1.5, 2.0, 100.0])
+def test_weights_and_rows_sent_twice_make_no_row_a_stranger(model: IncrementalClassifier, weight: float) -> None:
+    """With a weight of 2 all digits were rejected at 5 %, as each labelled row was where its copy was."""
+    x, y = X[TRAIN], Y[TRAIN]
+    plain = clone(model).fit(x, y).novelty_p_value(X[QUERY])
+    weighted = clone(model).fit(x, y, sample_weight=np.full(len(y), weight))
+    assert (weighted.novelty_p_value(X[QUERY]) <= 0.05).mean() <= max(0.1, 1.5 * (plain <= 0.05).mean())
+    sets = weighted.predict_set(X[QUERY], 0.9, allow_empty=True)
+    assert sets.members[np.arange(len(Y[QUERY])), Y[QUERY]].mean() > 0.8
 
 
 def test_classes_of_one_row_do_not_count_unless_all_are() -> None:

@@ -38,7 +38,7 @@ def problem() -> tuple[Plan, Support, FeatureMap]:
     ones = torch.ones(N, dtype=torch.float64)
     plan = plan_of(model)
     x = torch.from_numpy(plan.scaling(X))
-    return plan, Support(x, torch.from_numpy(y), ones, 2, ones), FeatureMap(plan.kernel, x[:FEATURES])
+    return plan, Support(x, torch.from_numpy(y), ones, 2, ones, ones), FeatureMap(plan.kernel, x[:FEATURES])
 
 
 def test_the_best_level_is_found(problem: tuple[Plan, Support, FeatureMap]) -> None:

@@ -58,6 +58,7 @@ def support_of(x: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None) -
         torch.from_numpy(ones),
         int(y.max()) + 1,
         torch.ones(len(y), dtype=torch.float64),
+        torch.from_numpy(ones),
     )
 
 

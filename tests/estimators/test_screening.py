@@ -40,7 +40,7 @@ def searches(n: int, *names: str) -> list[Search]:
     """Of a table whose two classes are opposite quadrants, which nothing linear tells apart."""
     x = np.random.default_rng(0).normal(size=(n, 2))
     ones = torch.ones(n, dtype=torch.float64)
-    support = Support(torch.from_numpy(x), torch.from_numpy((x.prod(1) > 0).astype(int)), ones, 2, ones)
+    support = Support(torch.from_numpy(x), torch.from_numpy((x.prod(1) > 0).astype(int)), ones, 2, ones, ones)
     return [
         Search(support, k, named_family(name, support), ("integral", "plug_in"), "leave_one_out")
         for k, name in enumerate(names)

@@ -19,7 +19,7 @@ def support(n: int, n_classes: int, seed: int = 0) -> Support:
     generator = torch.Generator().manual_seed(seed)
     y = torch.arange(n) % n_classes
     ones = torch.ones(n).double()
-    return Support(torch.randn(n, 2, generator=generator).double(), y, ones, n_classes, ones)
+    return Support(torch.randn(n, 2, generator=generator).double(), y, ones, n_classes, ones, ones)
 
 
 def test_the_temperature_of_scaled_logits_is_recovered() -> None:
@@ -27,7 +27,7 @@ def test_the_temperature_of_scaled_logits_is_recovered() -> None:
     logits = 2 * torch.randn(3, 4000, generator=generator, dtype=torch.float64)
     y = torch.multinomial(torch.softmax(logits, 0).mT, 1, generator=generator).squeeze(1)
     ones = torch.ones(4000).double()
-    rows = Support(torch.zeros(4000, 1).double(), y, ones, 3, ones)
+    rows = Support(torch.zeros(4000, 1).double(), y, ones, 3, ones, ones)
     temperature, _ = fit_rule(Softmax(), 5 * logits, torch.zeros_like(logits), rows, "plug_in", 0.5)
     assert temperature == pytest.approx(5, rel=0.1)
 

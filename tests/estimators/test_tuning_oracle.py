@@ -55,9 +55,14 @@ def problem_of(n_classes: int, lengthscale: float, outputscale: float, prior_mea
     return Problem(x, y, weight, dense.rbf(lengthscale * NATURAL, outputscale, 1.0), prior_mean)
 
 
+def evidence(problem: Problem) -> Array:
+    """As how many observations rows count: copies that are left out together count once."""
+    return np.append(problem.weight[:2], np.minimum(problem.weight[2:], 1.0))
+
+
 def able(problem: Problem) -> Array:
-    """Weights of the rows whose class keeps a row without them."""
-    return problem.weight * (np.bincount(problem.y)[problem.y] > 1)
+    """What the rows count whose class keeps a row without them."""
+    return evidence(problem) * (np.bincount(problem.y)[problem.y] > 1)
 
 
 def usable(problem: Problem) -> Array:
@@ -111,8 +116,9 @@ def evidence_of_scale(problem: Problem, scale: float, ratio: float) -> float:
 def search(n_classes: int, rules: tuple[str, ...], objective: str = "leave_one_out", weighted: bool = True) -> Search:
     x, y, weight = (torch.from_numpy(part) for part in rows(n_classes))
     ones = torch.ones_like(weight)
-    share = torch.from_numpy(left_out(problem_of(n_classes, 1.0, 1.0))) / weight
-    support = Support(x, y, *(weight, n_classes, share) if weighted else (ones, n_classes, ones))
+    problem = problem_of(n_classes, 1.0, 1.0)
+    share, counts = torch.from_numpy(left_out(problem)) / weight, torch.from_numpy(evidence(problem))
+    support = Support(x, y, *(weight, n_classes, share, counts) if weighted else (ones, n_classes, ones, ones))
     return Search(support, 0, options.named_family("rbf", support), rules, objective)  # type: ignore[arg-type]
 
 

@@ -53,7 +53,7 @@ def test_places_are_a_random_order_of_every_classs_rows() -> None:
 
 
 def test_equal_generators_learn_equal_covariances() -> None:
-    x, y = drawn(12, 8, 0)
+    x, y = drawn(12, 20, 0)
     one, two, other = (learn_by_sessions(x, y, torch.Generator().manual_seed(seed)) for seed in (1, 1, 2))
     for part in fields(TwoCovariances):
         assert torch.equal(getattr(one, part.name), getattr(two, part.name))
@@ -114,8 +114,8 @@ def test_long_tails_are_noticed(n_classes: int) -> None:
 
 
 def test_classes_of_one_row_among_others() -> None:
-    x, y = drawn(14, 6, 0)
-    kept = (y < 11) | (torch.arange(len(y)) % 6 == 0)
+    x, y = drawn(14, 24, 0)
+    kept = (y < 11) | (torch.arange(len(y)) % 24 == 0)
     found = learn_by_sessions(x[kept], y[kept], torch.Generator().manual_seed(0))
     assert bool(torch.isfinite(found.basis).all())
 

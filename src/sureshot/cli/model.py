@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from sureshot.cli.console import check_no_target, note
-from sureshot.cli.reading import AS_TEXT, Reading, naming
+from sureshot.cli.reading import IGNORE, Reading, naming
 from sureshot.data import DataTable
 from sureshot.data.checks import listed, near
 from sureshot.data.image_tables import is_image_source, load_image_table
@@ -50,13 +50,15 @@ def read_for_model(
     Where no labels are wanted, the column of labels (`target`) is left out. Columns may be other than numbers if they
     are the model's, or `mixed` says so.
     """
+    features = _feature_names(model)
+    if path.is_dir() and features is not None:
+        raise DataError(f"{path} is a folder, and the model was fitted on a table: name a file of rows")
     names = how.check(path, target)
     if is_image_source(path):
         check_no_target(path, target)
         return _read_images(model, path, with_labels)
     classes = np.asarray(model.classes_)
     text_labels = classes.dtype.kind not in "iufb"
-    features = _feature_names(model)
     ignore = list(ignored)
     found: list[str] = []
     if names is not None and not with_labels:
@@ -67,9 +69,13 @@ def read_for_model(
         raise DataError(f"{path}: name the column of labels with --target; columns: {listed(names)}")
     if names is None and not with_labels and target is not None:
         target = None  # the labels of an NPZ file are an array of their own
-    kinds: dict[str, str] = getattr(model, "columns_", {})
-    options = {"as_text": [name for name, kind in kinds.items() if kind in AS_TEXT]} if kinds else {}
+    encoder = getattr(model._fitted.reader, "encoder", None)
+    kinds: dict[str, str] = {} if encoder is None else encoder.kinds
+    options = {} if encoder is None else {"as_text": encoder.as_written}
     mixed = mixed or bool(kinds)
+    if features is not None and names is not None:  # what is ignored may be missing, or name rows
+        there = set(names) - {target, how.row_id, *ignore, *how.dropped(names)}
+        features = [name for name in features if name in there or kinds.get(name) != IGNORE]
     table = how.load(
         path,
         target,
@@ -89,6 +95,8 @@ def read_for_model(
     X = table.X
     if features is None and isinstance(X, pd.DataFrame):
         X = X.to_numpy()  # a model of bare columns takes them by position
+    if encoder is not None and isinstance(X, pd.DataFrame):
+        X = encoder.with_ignored(X)
     if X.shape[1] != model.n_features_in_:
         hint = ""
         if names is not None and X.shape[1] == model.n_features_in_ + 1:
@@ -161,7 +169,7 @@ def _label_column(
     """The one column that is no feature of the model and holds nothing but its classes: the labels of the file."""
     if features is None:
         return []
-    left_out = {*features, *how.drop, how.row_id}
+    left_out = {*features, *how.dropped(names), how.row_id}
     extra = [name for name in names if name not in left_out and not name.startswith(META_PREFIX)]
     found = columns_of_classes(path, extra, classes.tolist(), how.text) if extra else []
     return found if len(found) == 1 else []

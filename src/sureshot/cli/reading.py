@@ -18,13 +18,14 @@ from sureshot.data.checks import listed, near
 from sureshot.data.delimited import ANY, TextFormat
 from sureshot.data.image_tables import is_image_source
 from sureshot.data.root import DataError
-from sureshot.data.tables import cells_as_written, names_rows
+from sureshot.data.tables import META_PREFIX, cells_as_written, names_rows
 from sureshot.estimators.cells import CellError
 
 if TYPE_CHECKING:
     from sureshot.estimators.base import IncrementalClassifier
 
-KINDS = ("number", "category", "date", "text", "ignore")
+IGNORE = "ignore"
+KINDS = ("number", "category", "date", "text", IGNORE)
 AS_TEXT = ("category", "date", "text")
 """Kinds of columns whose cells are taken as they are written, 01 and 1 apart."""
 MANY_CLASSES = 20
@@ -36,7 +37,7 @@ class Reading:
     """Options that all commands on tables share."""
 
     text: TextFormat = ANY
-    drop: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()  # names of columns, which may stand together with commas between them
     row_id: str | None = None
     kinds: Mapping[str, str] = field(default_factory=dict)  # of columns, by name
 
@@ -51,14 +52,14 @@ class Reading:
         kind: Sequence[str] | None = None,
     ) -> Reading:
         """From what was given on the command line; names of columns may stand together, with commas between them."""
-        names = [name.strip() for part in drop or () for name in part.split(",")]
         kinds = dict(_kind(text) for text in kind or ())
-        return cls(TextFormat.checked(encoding, separator, decimal), tuple(filter(None, names)), row_id, kinds)
+        return cls(TextFormat.checked(encoding, separator, decimal), tuple(drop or ()), row_id, kinds)
 
     def check(self, path: Path, target: str | None) -> list[str] | None:
         """Names of the file's columns, or None of arrays and images; `DataError` for one that is dropped in vain."""
         names = None if is_image_source(path) else column_names(path, self.text)
-        for name in self.drop:
+        dropped = self.dropped(names)
+        for name in dropped:
             if names is None:
                 raise DataError(f"{path} has no columns with names, so there is no {name!r} to drop")
             if name not in names:
@@ -70,15 +71,24 @@ class Reading:
                 raise DataError(f"{path} has no columns with names, so {name!r} can be no {kind}")
             if name not in names:
                 raise DataError(f"{path}: no column {name!r} (--kind){near(name, names)}; columns: {listed(names)}")
-            if name in (target, self.row_id, *self.drop):
+            if name.startswith(META_PREFIX):
+                raise DataError(f"{path}: column {name!r} has a kind (--kind), but {META_PREFIX}* is never learnt from")
+            if name in (target, self.row_id, *dropped):
                 raise DataError(f"{path}: column {name!r} has a kind (--kind), but is not learnt from")
         if self.row_id is not None and self.row_id == target:
             raise DataError(f"{path}: column {target!r} is to be {_use(True)}, and {_use(False)}")
         return names
 
+    def dropped(self, names: Sequence[str] | None) -> list[str]:
+        """Names of columns to leave out; one that the file has may have commas itself."""
+        whole = set(names or ())
+        parts = [[part] if part in whole else part.split(",") for part in self.drop]
+        return [name for found in parts for one in found if (name := one.strip())]
+
     def load(self, path: Path, target: str | None, ignore: Sequence[str] = (), **options: Any) -> DataTable:
         """`sureshot.data.load_table` with these options."""
-        everything = [*ignore, *self.drop]
+        names = column_names(path, self.text) if self.drop else None
+        everything = [*ignore, *self.dropped(names)]
         options.setdefault("as_text", [name for name, kind in self.kinds.items() if kind in AS_TEXT])
         return load_table(path, target, ignore=everything, row_id=self.row_id, text=self.text, **options)
 
@@ -173,8 +183,13 @@ def _copies_of_labels(frame: pd.DataFrame, y: np.ndarray | None) -> list[str]:
         return []
     labels = pd.factorize(y)[0]
     n_classes, found = labels.max() + 1, []
+    if n_classes == len(y):  # any column without two equal cells would be one
+        return []
     for name, column in frame.items():
-        values = pd.factorize(column)[0]
+        try:
+            values = pd.factorize(column)[0]
+        except TypeError:  # lists in cells, which whoever reads the columns refuses
+            continue
         as_many = n_classes > 1 and values.min() >= 0 and values.max() + 1 == n_classes
         if as_many and len(np.unique(values * n_classes + labels)) == n_classes:
             found.append(str(name))

@@ -19,7 +19,7 @@ import itertools
 import logging
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
@@ -38,11 +38,11 @@ DECIMALS = (".", ",")
 
 _SAMPLE = 1000  # lines that are looked at
 _MARKS = {codecs.BOM_UTF8: "UTF-8", codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16"}
-_WITH_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)?,\d+([eE][+-]?\d+)?")
-_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3}){2,}")  # two groups at least: one may be a fraction
+_WITH_COMMA = re.compile(r"[+-]?(\d+|[1-9]\d{0,2}(\.\d{3})+)?,\d+([eE][+-]?\d+)?")
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3}){2,}")  # two groups at least: one may be a fraction
 _WITH_POINT = re.compile(r"[+-]?\d*\.\d+([eE][+-]?\d+)?")
 _STATED = re.compile(r'"?sep=([^\r\n"])"?\r?\n', re.IGNORECASE)
-_GROUPS = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d+)?")
+_GROUPS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+(,\d+)?")
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,11 @@ class TextFormat:
         """From what a user states; a separator may be given by its name."""
         if separator is not None:
             separator = SEPARATOR_NAMES.get(separator.lower(), "\t" if separator == "\\t" else separator)
-            if len(separator) != 1 or separator.isalnum() or separator in "\"'.\r\n":
+            odd = not separator.isascii() or separator.isalnum() or separator in "\"'.\r\n"
+            if len(separator) != 1 or odd:
                 known = ", ".join(SEPARATOR_NAMES)
                 raise ValueError(
-                    f"the separator must be one character that is no letter, digit, point or quotation "
+                    f"the separator must be one ASCII character that is no letter, digit, point or quotation "
                     f"mark, or one of {known}; got {separator!r}"
                 )
         if decimal is not None and decimal not in DECIMALS:
@@ -70,7 +71,7 @@ class TextFormat:
             raise ValueError(f"separator and decimal sign are both {decimal!r}: they must differ")
         if encoding is not None:
             try:
-                codecs.lookup(encoding)
+                "a".encode(encoding)  # there are codecs that are none of text
             except LookupError:
                 names = ("utf-8", "utf-16", "latin-1", "cp1252", "ascii")
                 raise ValueError(f"there is no encoding {encoding!r}{near(encoding, names)}") from None
@@ -91,7 +92,12 @@ def standard_input() -> bytes:
     return _read_already[stream]
 
 
-def read_text(data: bytes, name: str, wanted: TextFormat = ANY) -> tuple[str, TextFormat]:
+def read_text(
+    data: bytes,
+    name: str,
+    wanted: TextFormat = ANY,
+    is_used: Callable[[str], bool] = lambda column: True,  # whether cells of a column say what the decimal sign is
+) -> tuple[str, TextFormat]:
     """The text of a file's bytes, and its format with nothing left open; `DataError` where bytes are no text."""
     text, encoding = _decoded(data, name, wanted.encoding)
     if "\n" not in text:
@@ -103,7 +109,7 @@ def read_text(data: bytes, name: str, wanted: TextFormat = ANY) -> tuple[str, Te
         raise DataError(f"{name} is not text: expected cells with separators between them")
     lines = [line for line in itertools.islice(io.StringIO(text), _SAMPLE) if line.strip()]
     separator = wanted.separator or _separator_of(lines)
-    decimal = wanted.decimal or _decimal_of(_cells(lines, separator), separator)
+    decimal = wanted.decimal or _decimal_of(_cells(lines, separator, is_used), separator)
     if wanted.encoding is None and encoding == "cp1252":
         _log.info("%s is not UTF-8: read as Western European text (--encoding names another)", name)
     if wanted.separator is None and separator != "," and lines:
@@ -155,8 +161,10 @@ def _decimal_of(cells: Sequence[str], separator: str) -> str:
     return "." if points else ","
 
 
-def _cells(lines: Sequence[str], separator: str) -> list[str]:
-    return [cell.strip() for row in _rows(lines[1:], separator) for cell in row]
+def _cells(lines: Sequence[str], separator: str, is_used: Callable[[str], bool]) -> list[str]:
+    header, *rows = _rows(lines, separator) or [[]]
+    used = [is_used(name.strip()) for name in header]
+    return [cell.strip() for row in rows for cell in itertools.compress(row, used)]
 
 
 def _rows(lines: Sequence[str], separator: str) -> list[list[str]]:

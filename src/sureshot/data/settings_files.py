@@ -23,7 +23,7 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The tables of a TOML file; a ValueError in one line for what is none."""
     place = Path(path)
     try:
-        return tomllib.loads(place.read_text(encoding="utf-8"))
+        return tomllib.loads(place.read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError:
         raise ValueError(f"{place} is not a TOML file: it is no text") from None
     except tomllib.TOMLDecodeError as error:

@@ -28,7 +28,7 @@ import re
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,6 +45,8 @@ _log = logging.getLogger(__name__)
 META_PREFIX = "meta_"
 _NAMES_OF_ROWS = frozenset(("id", "ids", "index", "idx", "key", "nr", "no", "number", "row", "uid", "uuid"))
 _SUFFIXES = (".csv", ".csv.gz", ".tsv", ".txt", ".parquet", ".npz")
+_CODE = re.compile(r"0\d+|\d+[eE][+-]?\d+")  # 007 and 1E2 would be written as 7 and 100
+_WITH_COMMA = re.compile(r"[+-]?(\d+|[1-9]\d{0,2}(\.\d{3})+)(,\d+)?")  # a number where the comma is the decimal sign
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "<NA>", "#N/A", "?")
 
 
@@ -84,7 +86,17 @@ def load_table(
         return _from_npz(path, target, features, text_labels, allow_missing)
     stated = tuple(name for name in (target, row_id, group) if name is not None)
     texts = [*(name for name in stated if text_labels or name in (row_id, group)), *as_text]
-    frame, row_ids = _read_frame(path, kind, stated, texts, text)
+    unused = {"", *ignore, *stated}
+
+    def is_used(name: str) -> bool:
+        return name in features if features is not None else not (name in unused or name.startswith(META_PREFIX))
+
+    frame, row_ids, decimal = _read_frame(path, kind, stated, texts, text, is_used)
+    if decimal == ",":
+        for name in set(map(str, frame.columns)) - {*texts, *stated}:
+            numbers = _grouped(frame[name])
+            if numbers is not None:  # as text of mixed columns, so that the comma is the column's for later cells
+                frame[name] = numbers.map(_with_comma, na_action="ignore") if mixed else numbers
     names = [str(name) for name in frame.columns]
     for name in stated:
         if name not in names:
@@ -122,7 +134,7 @@ def cells_as_written(path: str | os.PathLike[str], text: TextFormat = ANY) -> tu
         raise DataError(f"{path} holds arrays: its rows have no columns to write beside others")
     if kind == ".parquet":
         return _read_parquet(path), TextFormat("UTF-8", ",", ".")
-    return _read_csv(path, kind, (), None, text)
+    return _read_csv(path, kind, (), None, text, _any_column)
 
 
 def table_suffix(path: Path) -> str | None:
@@ -147,7 +159,7 @@ def columns_of_classes(
 ) -> list[str]:
     """Those of the named columns that hold nothing but classes, compared as text, and perhaps missing cells."""
     path = Path(path)
-    frame, _ = _read_frame(path, _check_file(path), names, names, text)
+    frame = _read_frame(path, _check_file(path), names, names, text)[0]
     known = {str(label) for label in classes}
     cells = {name: frame[name].dropna() for name in names if name in frame}
     return [name for name, given in cells.items() if len(given) and set(_as_text(given)) <= known]
@@ -178,7 +190,18 @@ def _check_file(path: Path) -> str:
     return kind
 
 
-def _open_text(path: Path, kind: str, wanted: TextFormat) -> tuple[str, TextFormat]:
+def _with_comma(number: float) -> str:
+    """With the comma as decimal sign, and no doubt about it."""
+    return repr(float(number)).replace(".", ",")
+
+
+def _any_column(name: str) -> bool:
+    return True
+
+
+def _open_text(
+    path: Path, kind: str, wanted: TextFormat, is_used: Callable[[str], bool] = _any_column
+) -> tuple[str, TextFormat]:
     """Whole text of a CSV file, and its format."""
     try:
         data = standard_input() if path == STANDARD_INPUT else path.read_bytes()
@@ -186,7 +209,7 @@ def _open_text(path: Path, kind: str, wanted: TextFormat) -> tuple[str, TextForm
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{path} is not a whole gzip file ({error}): write or fetch it again") from None
     source = "standard input" if path == STANDARD_INPUT else str(path)
-    text, found = read_text(data, source, wanted)
+    text, found = read_text(data, source, wanted, is_used)
     if not text.strip():
         raise DataError(f"{source} is empty")
     return text, found
@@ -213,9 +236,13 @@ def _read_frame(
     labels: Sequence[str],  # columns of labels and of names of rows
     as_text: Sequence[str],  # columns that are read as text
     text: TextFormat,
-) -> tuple[pd.DataFrame, np.ndarray]:
-    """All columns but the index and notes, and the index."""
-    frame = _read_parquet(path) if kind == ".parquet" else _read_csv(path, kind, labels, as_text, text)[0]
+    is_used: Callable[[str], bool] = _any_column,  # whether a column's cells say what the decimal sign is
+) -> tuple[pd.DataFrame, np.ndarray, str | None]:
+    """All columns but the index and notes, the index, and the decimal sign of text."""
+    if kind == ".parquet":
+        frame, found = _read_parquet(path), ANY
+    else:
+        frame, found = _read_csv(path, kind, labels, as_text, text, is_used)
     if frame.shape[0] == 0:
         raise DataError(f"{path} has a header but no rows")
     row_ids = np.asarray(frame.index)
@@ -226,7 +253,7 @@ def _read_frame(
     if notes:
         _log.info("%s: left out the columns %s (names beginning %s)", path, listed(notes), META_PREFIX)
         frame = frame.drop(columns=notes)
-    return frame, row_ids
+    return frame, row_ids, found.decimal
 
 
 def _read_csv(
@@ -235,12 +262,14 @@ def _read_csv(
     labels: Sequence[str],
     as_text: Sequence[str] | None,  # None: everything, empty cells and all
     wanted: TextFormat,
+    is_used: Callable[[str], bool],
 ) -> tuple[pd.DataFrame, TextFormat]:
     """Cells, and how they are written."""
-    text, found = _open_text(path, kind, wanted)
+    text, found = _open_text(path, kind, wanted, is_used)
     header = _read_header(text, found, path)
     assert found.decimal is not None
-    missing = {name: [""] if name in labels else list(MISSING) for name in header} if as_text is not None else {}
+    columns = header if as_text is not None else []
+    missing = {name: [""] if name in labels else list(MISSING) for name in columns if name}
     texts = header if as_text is None else [name for name in as_text if name in header]
     options: dict[str, Any] = {"dtype": dict.fromkeys(texts, str)}
     try:
@@ -267,22 +296,36 @@ def _read_csv(
         raise DataError(f"{path} cannot be read as CSV ({str(error).strip()})") from None
     if as_text is None:
         return frame, found
-    whole = [name for name in labels if name in header and pd.api.types.is_integer_dtype(frame[name].dtype)]
-    codes = [name for name in whole if _has_codes(text, found, header.index(name))]
+    numbers = [name for name in (*labels, "") if name in header and pd.api.types.is_numeric_dtype(frame[name].dtype)]
+    codes = [name for name in numbers if _has_codes(text, found, header.index(name))]
     if codes:
-        return _read_csv(path, kind, labels, [*as_text, *codes], wanted)
+        return _read_csv(path, kind, labels, [*as_text, *codes], found, is_used)
     _mention_short_rows(path, text, found, len(header))
     return frame, found
 
 
 def _has_codes(text: str, found: TextFormat, place: int) -> bool:
-    """Whether a column of whole numbers has one like 007, which is no number: it would be written as 7."""
+    """Whether a column of numbers has a code, which is none."""
     assert found.separator is not None
     rows = csv.reader(io.StringIO(text), delimiter=found.separator, skipinitialspace=True)
     try:
-        return any(re.fullmatch(r"0\d+", row[place].strip()) for row in rows if len(row) > place)
+        return any(_CODE.fullmatch(row[place].strip()) for row in rows if len(row) > place)
     except csv.Error:  # a cell of more than a hundred thousand letters, which pandas reads
         return False
+
+
+def _grouped(column: pd.Series) -> pd.Series | None:
+    """Of text that is numbers like 1.250 and 1.250,50 where the comma is the decimal sign, these; None of other text.
+
+    Pandas reads the comma, but no points between thousands.
+    """
+    if not (pd.api.types.is_object_dtype(column.dtype) or pd.api.types.is_string_dtype(column.dtype)):
+        return None
+    cells = column.dropna()
+    if not len(cells) or not all(isinstance(cell, str) and _WITH_COMMA.fullmatch(cell.strip()) for cell in cells):
+        return None
+    numbers = [cell.replace(".", "").replace(",", ".") if isinstance(cell, str) else np.nan for cell in column]
+    return pd.Series(numbers, column.index, dtype=np.float64, name=column.name)
 
 
 def _mention_short_rows(path: Path, text: str, found: TextFormat, width: int) -> None:
@@ -360,7 +403,7 @@ def _features(
     if not chosen:
         raise DataError(f"{path} has no feature columns beside {listed(sorted(ignore)) or 'the index'}")
     X = frame[chosen]
-    other = [name for name in chosen if not _is_number(X[name])]
+    other = [name for name in chosen if not (_is_number(X[name]) or (not mixed and _holds_truths(X[name])))]
     if other and not mixed:
         cell = _first_other(X[other[0]])
         raise DataError(
@@ -406,6 +449,11 @@ def _is_number(column: pd.Series) -> bool:
     if column.isna().all():  # an empty column is missing cells, not text
         return True
     return bool(kinds.is_numeric_dtype(column.dtype))
+
+
+def _holds_truths(column: pd.Series) -> bool:
+    """Whether all cells that are there are truth values."""
+    return pd.api.types.is_object_dtype(column.dtype) and all(isinstance(cell, bool) for cell in column.dropna())
 
 
 def _first_other(column: pd.Series) -> str:

@@ -42,7 +42,7 @@ _SIGN = r"(?:[$€£¥₹₩₽%]|USD|EUR|GBP|CHF|JPY|CAD|AUD)"
 _AFFIXES = re.compile(rf"\s*(?:{_SIGN}\s*)?([+−-]?)\s*(?:{_SIGN}\s*)?(.*?)\s*{_SIGN}?\s*", re.IGNORECASE | re.DOTALL)
 _DIGITS = {
     decimal: re.compile(
-        rf"(?=[{decimal}]?\d)(?:\d+|\d{{1,3}}(?:[{other}'’\s]\d{{3}})+)?(?:[{decimal}]\d*)?(?:[eE][+-]?\d+)?"
+        rf"(?=[{decimal}]?\d)(?:\d+|[1-9]\d{{0,2}}(?:[{other}'’\s]\d{{3}})+)?(?:[{decimal}]\d*)?(?:[eE][+-]?\d+)?"
     )
     for decimal, other in (".,", ",.")
 }
@@ -132,6 +132,8 @@ def as_days(column: pd.Series, form: str = FORMATS[0]) -> np.ndarray:
         column = column.dt.to_timestamp()
     if kinds.is_datetime64_any_dtype(column.dtype):
         return _days(pd.DatetimeIndex(column))
+    if gaps.all():
+        return np.full(len(column), np.nan)
     if not is_object(column):
         raise CellError(
             f"{named(column)} holds {column.dtype}, which are no dates: give text such as 2025-12-31, or make dates of "

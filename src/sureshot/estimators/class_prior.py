@@ -88,8 +88,7 @@ def adapted_prior(p: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
 
     Reference: Saerens, Latinne & Decaestecker 2002, equation 9.
     """
-    support = frequencies / frequencies.sum()
-    prior = support
+    prior = support = assumed(frequencies)
     for _ in range(MAX_STEPS):
         shares = p * _ratio(frequencies, prior)
         counts = (shares / shares.sum(1, keepdims=True)).sum(0)
@@ -99,8 +98,16 @@ def adapted_prior(p: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
     return prior
 
 
+def assumed(frequencies: np.ndarray) -> np.ndarray:
+    """What probabilities take for granted of how often classes come, (C,), summing to 1.
+
+    A class without rows is predicted as if it had an even share of them.
+    """
+    found: np.ndarray = np.where(frequencies > 0, frequencies, frequencies.sum() / len(frequencies))
+    return found / found.sum()
+
+
 def _ratio(frequencies: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """Prior over frequency, up to a factor; a class without rows is predicted as if it had an even share of them."""
-    even = frequencies.sum() / len(frequencies)
-    found: np.ndarray = prior / np.where(frequencies > 0, frequencies, even)
+    """Prior over frequency."""
+    found: np.ndarray = prior / assumed(frequencies)
     return found

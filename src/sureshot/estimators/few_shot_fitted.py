@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -61,7 +61,7 @@ class FewShotFitted(Fitted):
 
     def outlier_scores_left_out(self) -> Tensor:
         """See `Fitted.outlier_scores_left_out`: in closed form for Gaussian processes, by folds for other learners."""
-        found = self.conditioned.outlier_scores_left_out(aligned(self.rows.of_one, self.device))
+        found = self.conditioned.outlier_scores_left_out(aligned(self.rows.left_out_shares, self.device))
         return self._by_folds(lambda without, queries: without.outlier_scores(queries)) if found is None else found
 
     def probabilities_left_out(self) -> Tensor:
@@ -76,11 +76,11 @@ class FewShotFitted(Fitted):
         support = Support.of(self.rows, len(self.classes), None, self.device)
 
         def of_fold(stays: Tensor, weight: Tensor, fold: Tensor) -> Tensor:
-            part = Support(support.x[stays], support.y[stays], weight, support.n_classes, support.left_out[stays])
+            part = replace(support.part(stays), weight=weight)
             return said(condition_on(self.learner, part, self.seed), support.x[fold])
 
         with threads_for(len(support.y)):
-            return by_folds(support.y, support.weight, aligned(self.rows.of_one, self.device), of_fold)
+            return by_folds(support.y, support.weight, support.left_out, of_fold)
 
     def entropies(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
         return self.conditioned.entropies(queries, temperature)

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sureshot.estimators.class_prior import under_prior
+from sureshot.estimators.class_prior import assumed, under_prior
 from sureshot.estimators.left_out import LeftOut, labels_left_out, outlier_scores_left_out
 from sureshot.estimators.outliers import MOST_LEFT_OUT, OutlierScore, as_they_are, scalings_for
 from sureshot.estimators.preprocessing import Scaling
@@ -105,7 +105,7 @@ class Fitted(Predictor):
     @property
     def prior(self) -> np.ndarray:
         """How often each class is expected to come, (C,), summing to 1."""
-        return self.frequencies / self.frequencies.sum() if self.class_prior is None else self.class_prior
+        return assumed(self.frequencies) if self.class_prior is None else self.class_prior
 
     def answers(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
         """As `probabilities`, where classes come as the class prior says."""

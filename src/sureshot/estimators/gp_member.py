@@ -147,7 +147,7 @@ class Member:
         """
         device = self.plan.kernel.outputscale.device
         support, model = Support.of(rows, n_classes, self.plan.scaling, device), self.plan.model
-        values, projection, left = self.feature_map(support.x), self.space.projection, aligned(rows.of_one, device)
+        values, projection, left = self.feature_map(support.x), self.space.projection, support.left_out
         cross = aligned(values.cross if projection is None else values.cross @ projection)
         prior, features = Queries(cross, values.variance), cross[0]
 

@@ -4,7 +4,9 @@ A row that comes is one more of the kind that was learnt; so where it stands amo
 how unusual it is: its conformal p-value. Settings and the units of outlier scores are kept as all rows have them; what
 is left out is the row's label and place, in closed form where that is honest, else by folds.
 
-A row of weight w stands for w equal rows, of which one is left out. A row that is alone in its class leaves nothing of
+A row of weight w stands for w equal rows. They are left out together, and count once: most often they are one row that
+was weighted, drawn or sent again, of which no row to come will be another copy. Where equal rows have different labels,
+as in a table of few values, one of them is left out, and each counts. A row alone in its class leaves nothing of
 it: what is said then is what is said of a class that is not known, and it does not count. Where every class has one row
 only, all of them count: outlier scores are too large and the probabilities of labels too small, so that too little is
 rejected and sets are too large, never the other way.
@@ -79,7 +81,7 @@ def outlier_scores_left_out(fitted: Fitted) -> LeftOut:
     scores = fitted.outlier_scores_left_out()[torch.from_numpy(chosen)].cpu().numpy()
     if fitted.has_distances:
         scores = _with_distances(fitted, rows, chosen, scores)
-    return LeftOut.of(scores, rows.weight[chosen])
+    return LeftOut.of(scores, rows.evidence[chosen])
 
 
 def _with_distances(fitted: Fitted, rows: LabelledRows, chosen: np.ndarray, said: np.ndarray) -> np.ndarray:
@@ -105,7 +107,7 @@ def labels_left_out(fitted: Fitted) -> LeftOut:
     chosen = _counted(rows, len(fitted.classes))
     p = fitted.under_prior(fitted.probabilities_left_out())
     own = p[torch.from_numpy(chosen), torch.from_numpy(rows.y[chosen])].cpu().numpy()
-    return LeftOut.of(-own, rows.weight[chosen])
+    return LeftOut.of(-own, rows.evidence[chosen])
 
 
 def by_folds(
@@ -137,7 +139,7 @@ def _folds(y: Tensor, weight: Tensor, share: Tensor) -> Iterator[tuple[Tensor, T
 def _counted(rows: LabelledRows, n_classes: int) -> np.ndarray:
     """Places (M,) of the rows whose class keeps a row without them, or of all if there are none; evenly, if many."""
     together = np.bincount(rows.y, minlength=n_classes)[rows.y] > 1
-    places = np.flatnonzero(together | (rows.of_one < 1))
+    places = np.flatnonzero(together | (rows.left_out_shares < 1))
     if not len(places):
         places = np.arange(len(rows.y))
     return places[np.unique(np.linspace(0, len(places) - 1, MOST_ROWS).astype(np.int64))]
@@ -146,4 +148,4 @@ def _counted(rows: LabelledRows, n_classes: int) -> np.ndarray:
 def _alone(rows: LabelledRows) -> np.ndarray:
     """Whether no other row is where a row is, whatever their labels, (N,) bool."""
     place = equal_rows(rows.x)
-    return (np.bincount(place)[place] == 1) & (rows.of_one == 1)
+    return (np.bincount(place)[place] == 1) & (rows.left_out_shares == 1)

@@ -118,6 +118,22 @@ class ColumnEncoder:
         """By name of the frame's column."""
         return {column.name: column.kind for column in self.columns}
 
+    @property
+    def as_written(self) -> list[Any]:
+        """Names of columns whose cells are taken as they are written, 01 and 1 or 1.600 and 1,6 apart."""
+        numbers = [column.name for column in self.columns if isinstance(column, NumberColumn) and column.decimal == ","]
+        return [column.name for column in self.columns if column.kind in (CATEGORY, DATE, TEXT)] + numbers
+
+    def with_ignored(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The frame with columns that nothing is learnt from, where it lacks them."""
+        present = set(frame.columns)
+        lacking = [column.name for column in self.columns if column.kind == IGNORE and column.name not in present]
+        if not lacking:
+            return frame
+        known = [column.name for column in self.columns]
+        others = [name for name in frame.columns if name not in set(known)]
+        return frame.reindex(columns=[name for name in known if name in present or name in lacking] + others)
+
     def by_source(self, values: np.ndarray) -> np.ndarray:
         """Root mean squares over the columns that each of the frame's became, 0 for those that were left out."""
         count = np.bincount(self.sources, minlength=len(self.columns))

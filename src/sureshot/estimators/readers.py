@@ -119,6 +119,7 @@ class TableReader(Reader):
                 f"X must be a DataFrame, as this {name} was fitted on one whose columns are not all numbers without "
                 f"gaps; got {type(X).__name__}. Its columns are those of feature_names_in_."
             )
+        X = self.encoder.with_ignored(X)
         _, found = validated(name, X, columns, skip_check_array=True)
         if not len(X):
             raise ValueError(f"Found array with 0 sample(s) while a minimum of 1 is required by {name}.")

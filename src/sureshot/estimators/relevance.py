@@ -66,7 +66,7 @@ def learn_relevance(
 ) -> Relevance:
     """Weights of the columns, by all rows and without each fold of them."""
     folds = row_folds(support.y, FOLDS)
-    seen = [_part(support, folds != fold) for fold in range(FOLDS)]
+    seen = [support.part(folds != fold) for fold in range(FOLDS)]
     start = np.append(np.zeros(support.x.shape[1]), math.log(noise_ratio))
     points, path = [start] * FOLDS, []
     for spread in SPREADS:  # a weaker prior starts where the stronger one has led to
@@ -140,7 +140,3 @@ def _density(residual: Tensor, variance: Tensor, usable: Tensor) -> Tensor:
     least = torch.finfo(residual.dtype).tiny
     scale = ((usable * residual.square().mean(0) / variance).sum() / total).clamp_min(least)
     return -0.5 * ((usable * variance.log()).sum() + total * (1 + (2 * math.pi * scale).log()))
-
-
-def _part(support: Support, rows: Tensor) -> Support:
-    return Support(support.x[rows], support.y[rows], support.weight[rows], support.n_classes, support.left_out[rows])

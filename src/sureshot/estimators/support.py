@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -32,19 +32,26 @@ class Support:
     weight: Tensor  # (N,)
     n_classes: int
     left_out: Tensor  # (N,), `LabelledRows.left_out_shares`
+    evidence: Tensor  # (N,), `LabelledRows.evidence`
 
     @classmethod
     def of(cls, rows: LabelledRows, n_classes: int, scaling: Scaling | None, device: torch.device) -> Support:
         """Labelled rows in the form in which they are kept."""
         x = kernel_inputs(rows.x, scaling, device)
-        y, weight, left_out = (aligned(part, device) for part in (rows.y, rows.weight, rows.left_out_shares))
-        return cls(x, y, weight, n_classes, left_out)
+        of_rows = (rows.y, rows.weight, rows.left_out_shares, rows.evidence)
+        y, weight, left_out, evidence = (aligned(part, device) for part in of_rows)
+        return cls(x, y, weight, n_classes, left_out, evidence)
+
+    def part(self, rows: Tensor) -> Support:
+        """Some of the rows (M,)."""
+        x, y, weight = self.x[rows], self.y[rows], self.weight[rows]
+        return Support(x, y, weight, self.n_classes, self.left_out[rows], self.evidence[rows])
 
     @cached_property
     def able(self) -> Tensor:
-        """Weights of the rows whose class keeps a row when they are left out, zero for the others."""
+        """What the rows count whose class keeps a row when they are left out, zero for the others."""
         counts = torch.bincount(self.y, minlength=self.n_classes)
-        return self.weight * ((counts[self.y] > 1) | (self.left_out < 1))
+        return self.evidence * ((counts[self.y] > 1) | (self.left_out < 1))
 
     @cached_property
     def n_able(self) -> int:
@@ -58,7 +65,7 @@ class Support:
 
     @cached_property
     def usable(self) -> Tensor:
-        """Their weights as evidence: they say of their classes only, so as much as their share of the classes.
+        """What they count as evidence: they say of their classes only, so as much as their share of the classes.
 
         A second label for one of twenty intents would set a temperature, and one for one of two groups make the model
         far too sure: of a class with a row more than the others all is predicted right.
@@ -76,8 +83,7 @@ def asked_rows(support: Support, most: int) -> tuple[Tensor, Support]:
     rows = (support.usable > 0).nonzero().squeeze(-1)
     if len(rows) > most:
         rows = rows[torch.linspace(0, len(rows) - 1, most).round().long().unique()]
-    parts = (support.x[rows], support.y[rows], support.weight[rows])
-    return rows, Support(*parts, support.n_classes, support.left_out[rows])
+    return rows, support.part(rows)
 
 
 def is_compared_whole(support: Support) -> bool:
@@ -103,13 +109,7 @@ def tuning_subset(support: Support, rng: np.random.Generator) -> Support:
         rows = _stratified(y, rows, classes, counts, budget, rng)
     renamed = np.searchsorted(classes, y[rows])
     index = torch.from_numpy(rows).to(support.y.device)
-    return Support(
-        support.x[index],
-        torch.from_numpy(renamed).to(support.y.device),
-        support.weight[index],
-        len(classes),
-        support.left_out[index],
-    )
+    return replace(support.part(index), y=torch.from_numpy(renamed).to(support.y.device), n_classes=len(classes))
 
 
 def _budget(support: Support, n_classes: int) -> int:

@@ -42,7 +42,7 @@ class LabelledRows:
 
     @cached_property
     def left_out_shares(self) -> np.ndarray:
-        """Of its weight, (n,), that is left out of a row when settings are chosen by what the others say of it.
+        """Of its weight, (n,), that is left out of a row when the others are asked what they say of it.
 
         All of it, as copies tell nothing new where they are the same row sent again, drawn again or weighted, and
         settings that know every copy again would be chosen. But where equal rows have different labels, as in a table
@@ -54,6 +54,15 @@ class LabelledRows:
             return of_one
         place = equal_rows(self.x)
         found: np.ndarray = np.where(np.bincount(place)[place] > 1, of_one, 1.0)
+        return found
+
+    @property
+    def evidence(self) -> np.ndarray:
+        """As how many observations (n,) rows count when they are left out: once, where that is with all their copies.
+
+        Forty rows of weight 100 are no four thousand answers, which would outweigh all that is usual.
+        """
+        found: np.ndarray = self.weight * self.of_one / self.left_out_shares
         return found
 
 
@@ -143,6 +152,9 @@ def plain_labels(y: Any) -> Any:
     ValueError if any is missing. What has no type to tell stays as it is.
     """
     dtype = getattr(y, "dtype", None)
+    if isinstance(y, list | tuple) and any(isinstance(label, str) for label in y):
+        y = np.array(y, dtype=object)  # without a type that would make text of what is missing
+        dtype = y.dtype
     if not isinstance(y, pd.Series | pd.Index | pd.api.extensions.ExtensionArray) and dtype != np.dtype(object):
         return y
     if np.any(pd.isna(y)):
