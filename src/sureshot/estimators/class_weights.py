@@ -32,11 +32,11 @@ def weigh_classes(
     "balanced" gives every class that has rows the same total weight and keeps the sum of all weights. It counts a row
     of weight 2 as two rows. "auto" is what this module says of embeddings.
     """
-    totals = np.bincount(rows.y, rows.weight, minlength=len(classes))
     if class_weight is None:
         return rows
+    totals = np.bincount(rows.y, rows.weight, minlength=len(classes))
     if isinstance(class_weight, str) and class_weight == "auto":
-        if inference == "gibbs" or not _is_drawn_by_one(rows, totals):
+        if inference == "gibbs" or not _outweighs_single_rows(rows, totals):
             return rows
         of_class = BESIDE_SINGLE_ROWS / totals.clip(BESIDE_SINGLE_ROWS)
     elif isinstance(class_weight, str) and class_weight == "balanced":
@@ -52,11 +52,11 @@ def weigh_classes(
     return LabelledRows(rows.x[counted], rows.y[counted], weight[counted], rows.weight[counted])
 
 
-def _is_drawn_by_one(
+def _outweighs_single_rows(
     rows: LabelledRows,
     totals: np.ndarray,  # (C,), weights of the classes
 ) -> bool:
-    """Whether rows are embeddings, half of their classes have one, and another has many."""
+    """Whether rows are embeddings, half of whose classes have one, and another has many."""
     single = totals[totals > 0] <= 1
     many = totals.max() > BESIDE_SINGLE_ROWS
     return bool(many and 2 * single.sum() >= len(single) and is_unit_norm(torch.from_numpy(rows.x)))
