@@ -77,7 +77,7 @@ def test_what_looks_like_a_mistake_is_named(german: Path, tmp_path: Path, run: R
         (("--drop", "notiz", "--id", "species"), "'species' is to be the labels (--target), and the names of rows"),
         (("--drop", "notiz", "--id", "ID"), "no column 'ID' (did you mean 'id'?)"),
         (("--drop", "notiz", "--id", "sepal_length"), "is to name rows, but"),
-        (("--separator", "semi"), "the separator must be one character"),
+        (("--separator", "semi"), "the separator must be one ASCII character"),
         (("--decimal", "comma"), "the decimal sign must be"),
         (("--encoding", "utf-8"), "is not utf-8 text"),
     ],

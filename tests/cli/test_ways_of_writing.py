@@ -124,6 +124,6 @@ def test_lists_in_cells_are_named(tmp_path: Path, run: Run) -> None:
 def test_a_folder_is_no_table_and_notes_have_no_kind(tmp_path: Path, run: Run) -> None:
     path = write(tmp_path / "notes.csv", "x,meta_zip,klasse", *(f"{i},{i},{'ab'[i % 2]}" for i in range(10)))
     result = run("predict", taught(path, run), tmp_path)
-    assert "is a folder, and the model was fitted on a table" in result.stderr
+    assert "the model was fitted on a table: name a file of rows" in result.stderr
     result = run("fit", path, "-t", "klasse", "-o", tmp_path / "m.safetensors", "--kind", "meta_zip=category")
     assert "meta_* is never learnt from" in result.stderr

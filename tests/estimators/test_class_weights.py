@@ -11,8 +11,7 @@ import pytest
 from sklearn.datasets import load_iris
 
 from sureshot import GPClassifier
-from sureshot.estimators.class_weights import weigh_classes
-from sureshot.estimators.validation import LabelledRows
+from sureshot.estimators.validation import LabelledRows, weigh_classes
 
 X, Y = load_iris(return_X_y=True)
 ROWS = LabelledRows(np.zeros((5, 1)), np.array([0, 0, 0, 1, 1]), np.array([1.0, 2.0, 1.0, 3.0, 1.0]))

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from sureshot import FewShotClassifier, GPClassifier
-from sureshot.estimators.class_weights import weigh_classes
-from sureshot.estimators.validation import LabelledRows
+from sureshot.estimators.validation import LabelledRows, weigh_classes
 
 X = np.array([[0.0], [0.0], [1.0], [2.0], [2.0]])
 ROWS = LabelledRows(X, np.array([0, 1, 0, 0, 1]), np.array([4.0, 1.0, 5.0, 0.5, 2.0]))

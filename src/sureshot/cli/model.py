@@ -50,15 +50,18 @@ def read_for_model(
     Where no labels are wanted, the column of labels (`target`) is left out. Columns may be other than numbers if they
     are the model's, or `mixed` says so.
     """
-    features = _feature_names(model)
-    if path.is_dir() and features is not None:
-        raise DataError(f"{path} is a folder, and the model was fitted on a table: name a file of rows")
     names = how.check(path, target)
     if is_image_source(path):
         check_no_target(path, target)
-        return _read_images(model, path, with_labels)
+        try:
+            return _read_images(model, path, with_labels)
+        except DataError as error:
+            if _feature_names(model) is None:
+                raise
+            raise DataError(f"{error}; the model was fitted on a table: name a file of rows") from None
     classes = np.asarray(model.classes_)
     text_labels = classes.dtype.kind not in "iufb"
+    features = _feature_names(model)
     ignore = list(ignored)
     found: list[str] = []
     if names is not None and not with_labels:
@@ -69,7 +72,8 @@ def read_for_model(
         raise DataError(f"{path}: name the column of labels with --target; columns: {listed(names)}")
     if names is None and not with_labels and target is not None:
         target = None  # the labels of an NPZ file are an array of their own
-    encoder = getattr(model._fitted.reader, "encoder", None)
+    fitted = getattr(model, "_fitted", None)  # scikit-learn's own, as a baseline, have none
+    encoder = None if fitted is None else getattr(fitted.reader, "encoder", None)
     kinds: dict[str, str] = {} if encoder is None else encoder.kinds
     options = {} if encoder is None else {"as_text": encoder.as_written}
     mixed = mixed or bool(kinds)

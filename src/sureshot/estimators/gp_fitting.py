@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from sureshot.estimators import options
-from sureshot.estimators.class_weights import weigh_classes
 from sureshot.estimators.conditioning import ONE_FACTOR, condition
 from sureshot.estimators.features import FeatureMap, explicit_features
 from sureshot.estimators.few_changes import Before, befores, changes_kept, known_features, lies_far_outside
@@ -31,7 +30,7 @@ from sureshot.estimators.stacking import most_members, stacking_weights
 from sureshot.estimators.support import Support, is_compared_whole
 from sureshot.estimators.temperature import fit_average, fit_rule, log_probability, smoothed_score, tempered_average
 from sureshot.estimators.threads import threads_for
-from sureshot.estimators.validation import LabelledRows
+from sureshot.estimators.validation import LabelledRows, weigh_classes
 from sureshot.estimators.weight_space import roots_of, training_features, weight_space
 from sureshot.inference.inducing import kmeans_inducing
 from sureshot.kernels import feature_map

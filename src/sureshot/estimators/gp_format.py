@@ -11,7 +11,6 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from sureshot.estimators.class_weights import weigh_classes
 from sureshot.estimators.compact import compact_spaces
 from sureshot.estimators.conditioning import Model, schemes_for
 from sureshot.estimators.features import FeatureMap, InducingRoots
@@ -38,7 +37,7 @@ from sureshot.estimators.stored_rows import (
     spanned_arrays,
     that_predicts,
 )
-from sureshot.estimators.validation import LabelledRows
+from sureshot.estimators.validation import LabelledRows, weigh_classes
 from sureshot.estimators.weight_space import FromRows, Known, Nothing, WeightSpace
 from sureshot.gaussian.reduced import ReducedPosterior
 from sureshot.kernels import Expression, evaluate, feature_map

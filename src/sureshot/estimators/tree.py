@@ -98,7 +98,7 @@ class TreeGPClassifier(IncrementalClassifier):
     >>> model.partial_fit(*later).classes_
     array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
     >>> print(model.memory_)
-    5,196 numbers: 650 for 10 classes (65 each), 4,546 for all of them
+    5,260 numbers: 650 for 10 classes (65 each), 4,610 for all of them
     >>> model.predict_topk(X[:2], 2).labels[:, 0]
     array([0, 1])
     """
