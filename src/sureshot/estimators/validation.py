@@ -27,10 +27,11 @@ from sureshot.kernels import is_unit_norm
 
 MAX_NAMES = 5
 BESIDE_SINGLE_ROWS = 3.0
-"""Rows as which a class of embeddings counts at most where half of the classes have one. One with twenty labels would draw
-to it all that is like none of the single ones, and be sure of it: groups of twenty intents had a log loss of 1.9, and 1.2
-with this limit; single intents .38 and .35. Where classes have a second row that gain is small, and with more the limit
-takes away what the rows say."""
+"""Rows as which a class of embeddings counts at most where half of the classes have one.
+
+One with twenty labels would draw to it all that is like none of the single ones, and be sure of it: groups of twenty
+intents had a log loss of 1.9, and 1.2 with this limit; single intents .38 and .35. Where classes have a second row that
+gain is small, and with more the limit takes away what the rows say."""
 
 
 @dataclass(frozen=True)
