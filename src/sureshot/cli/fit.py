@@ -147,7 +147,7 @@ def read_labelled(
         return _read_images(path, checkpoint)
     if names is not None and target is None:
         raise DataError(f"{path}: name the column of labels with --target; columns: {listed(names)}")
-    table = how.load(path, target, mixed=checkpoint is None, group=None if names is None else group)
+    table = how.load(path, target, names, mixed=checkpoint is None, group=None if names is None else group)
     if table.y is None:
         raise DataError(f"{path} has no array y or label: name the array of labels with --target")
     return table

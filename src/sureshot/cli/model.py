@@ -10,12 +10,13 @@ import numpy as np
 import pandas as pd
 
 from sureshot.cli.console import check_no_target, note
-from sureshot.cli.reading import IGNORE, Reading, naming
+from sureshot.cli.reading import Reading, naming
 from sureshot.data import DataTable
 from sureshot.data.checks import listed, near
 from sureshot.data.image_tables import is_image_source, load_image_table
 from sureshot.data.root import DataError
 from sureshot.data.tables import META_PREFIX, columns_of_classes, table_suffix
+from sureshot.estimators.cells import IGNORE
 
 if TYPE_CHECKING:
     from sureshot.estimators.base import IncrementalClassifier
@@ -83,6 +84,7 @@ def read_for_model(
     table = how.load(
         path,
         target,
+        names,
         ignore,
         features=features,
         text_labels=text_labels,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,8 +24,7 @@ from sureshot.estimators.cells import CellError
 if TYPE_CHECKING:
     from sureshot.estimators.base import IncrementalClassifier
 
-IGNORE = "ignore"
-KINDS = ("number", "category", "date", "text", IGNORE)
+KINDS = ("number", "category", "date", "text", "ignore")
 AS_TEXT = ("category", "date", "text")
 """Kinds of columns whose cells are taken as they are written, 01 and 1 apart."""
 MANY_CLASSES = 20
@@ -80,17 +79,28 @@ class Reading:
         return names
 
     def dropped(self, names: Sequence[str] | None) -> list[str]:
-        """Names of columns to leave out; one that the file has may have commas itself."""
-        whole = set(names or ())
-        parts = [[part] if part in whole else part.split(",") for part in self.drop]
-        return [name for found in parts for one in found if (name := one.strip())]
+        """Names of columns to leave out, of a file with columns of these names."""
+        return names_together(self.drop, names or ())
 
-    def load(self, path: Path, target: str | None, ignore: Sequence[str] = (), **options: Any) -> DataTable:
+    def load(
+        self,
+        path: Path,
+        target: str | None,
+        names: Sequence[str] | None,  # of the file's columns, as `check` has found them
+        ignore: Sequence[str] = (),
+        **options: Any,
+    ) -> DataTable:
         """`sureshot.data.load_table` with these options."""
-        names = column_names(path, self.text) if self.drop else None
         everything = [*ignore, *self.dropped(names)]
         options.setdefault("as_text", [name for name, kind in self.kinds.items() if kind in AS_TEXT])
         return load_table(path, target, ignore=everything, row_id=self.row_id, text=self.text, **options)
+
+
+def names_together(given: Sequence[str], known: Iterable[str]) -> list[str]:
+    """Names that may stand together, with commas between them; a known name may have commas itself."""
+    whole = set(known)
+    parts = [[part] if part in whole else part.split(",") for part in given]
+    return [name for names in parts for one in names if (name := one.strip())]
 
 
 def remark(path: Path, table: DataTable) -> None:

@@ -208,7 +208,7 @@ def _batch_of_each_row(data: Path, batches: str, table: DataTable, how: Reading)
 
     column = table.groups
     if column is None:  # of arrays it is one of them
-        column = how.load(data, batches, text_labels=True).y
+        column = how.load(data, batches, None, text_labels=True).y
         assert column is not None
     empty = np.flatnonzero(pd.isna(column))
     if len(empty):

@@ -129,10 +129,10 @@ def _destination(model: Path, output: Path | None, in_place: bool) -> Path:
 
 
 def _listed(given: Sequence[str] | None, known: np.ndarray | None) -> list[str]:
-    """Names that may stand together, with commas between them; a known name may have commas itself."""
-    whole = set() if known is None else {str(name) for name in known.tolist()}
-    parts = [[part] if part in whole else part.split(",") for part in given or ()]
-    return [name for names in parts for one in names if (name := one.strip())]
+    """See `names_together`; of ids or classes, which may be numbers."""
+    from sureshot.cli.reading import names_together
+
+    return names_together(given or (), () if known is None else map(str, known.tolist()))
 
 
 def _names(model: IncrementalClassifier) -> set[Any]:

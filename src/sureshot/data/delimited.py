@@ -38,11 +38,13 @@ DECIMALS = (".", ",")
 
 _SAMPLE = 1000  # lines that are looked at
 _MARKS = {codecs.BOM_UTF8: "UTF-8", codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16"}
-_WITH_COMMA = re.compile(r"[+-]?(\d+|[1-9]\d{0,2}(\.\d{3})+)?,\d+([eE][+-]?\d+)?")
+GROUPED = r"[1-9]\d{0,2}(\.\d{3})+"
+"""A whole number with points between its thousands, as a pattern; the first group is none that begins with 0."""
+_WITH_COMMA = re.compile(rf"[+-]?(\d+|{GROUPED})?,\d+([eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3}){2,}")  # two groups at least: one may be a fraction
 _WITH_POINT = re.compile(r"[+-]?\d*\.\d+([eE][+-]?\d+)?")
 _STATED = re.compile(r'"?sep=([^\r\n"])"?\r?\n', re.IGNORECASE)
-_GROUPS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+(,\d+)?")
+_GROUPS = re.compile(rf"[+-]?{GROUPED}(,\d+)?")
 
 
 @dataclass(frozen=True)
@@ -92,11 +94,16 @@ def standard_input() -> bytes:
     return _read_already[stream]
 
 
+def any_column(name: str) -> bool:
+    """True of every column."""
+    return True
+
+
 def read_text(
     data: bytes,
     name: str,
     wanted: TextFormat = ANY,
-    is_used: Callable[[str], bool] = lambda column: True,  # whether cells of a column say what the decimal sign is
+    is_used: Callable[[str], bool] = any_column,  # whether cells of a column say what the decimal sign is
 ) -> tuple[str, TextFormat]:
     """The text of a file's bytes, and its format with nothing left open; `DataError` where bytes are no text."""
     text, encoding = _decoded(data, name, wanted.encoding)

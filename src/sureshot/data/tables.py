@@ -36,7 +36,15 @@ import numpy as np
 import pandas as pd
 
 from sureshot.data.checks import check_class_labels, check_exists, check_names, listed, near, reason
-from sureshot.data.delimited import ANY, STANDARD_INPUT, TextFormat, read_text, standard_input
+from sureshot.data.delimited import (
+    ANY,
+    GROUPED,
+    STANDARD_INPUT,
+    TextFormat,
+    any_column,
+    read_text,
+    standard_input,
+)
 from sureshot.data.embeddings import read_npz
 from sureshot.data.root import DataError
 
@@ -46,7 +54,7 @@ META_PREFIX = "meta_"
 _NAMES_OF_ROWS = frozenset(("id", "ids", "index", "idx", "key", "nr", "no", "number", "row", "uid", "uuid"))
 _SUFFIXES = (".csv", ".csv.gz", ".tsv", ".txt", ".parquet", ".npz")
 _CODE = re.compile(r"0\d+|\d+[eE][+-]?\d+")  # 007 and 1E2 would be written as 7 and 100
-_WITH_COMMA = re.compile(r"[+-]?(\d+|[1-9]\d{0,2}(\.\d{3})+)(,\d+)?")  # a number where the comma is the decimal sign
+_WITH_COMMA = re.compile(rf"[+-]?(\d+|{GROUPED})(,\d+)?")  # a number where the comma is the decimal sign
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "<NA>", "#N/A", "?")
 
 
@@ -134,7 +142,7 @@ def cells_as_written(path: str | os.PathLike[str], text: TextFormat = ANY) -> tu
         raise DataError(f"{path} holds arrays: its rows have no columns to write beside others")
     if kind == ".parquet":
         return _read_parquet(path), TextFormat("UTF-8", ",", ".")
-    return _read_csv(path, kind, (), None, text, _any_column)
+    return _read_csv(path, kind, (), None, text, any_column)
 
 
 def table_suffix(path: Path) -> str | None:
@@ -190,17 +198,8 @@ def _check_file(path: Path) -> str:
     return kind
 
 
-def _with_comma(number: float) -> str:
-    """With the comma as decimal sign, and no doubt about it."""
-    return repr(float(number)).replace(".", ",")
-
-
-def _any_column(name: str) -> bool:
-    return True
-
-
 def _open_text(
-    path: Path, kind: str, wanted: TextFormat, is_used: Callable[[str], bool] = _any_column
+    path: Path, kind: str, wanted: TextFormat, is_used: Callable[[str], bool] = any_column
 ) -> tuple[str, TextFormat]:
     """Whole text of a CSV file, and its format."""
     try:
@@ -236,7 +235,7 @@ def _read_frame(
     labels: Sequence[str],  # columns of labels and of names of rows
     as_text: Sequence[str],  # columns that are read as text
     text: TextFormat,
-    is_used: Callable[[str], bool] = _any_column,  # whether a column's cells say what the decimal sign is
+    is_used: Callable[[str], bool] = any_column,  # whether a column's cells say what the decimal sign is
 ) -> tuple[pd.DataFrame, np.ndarray, str | None]:
     """All columns but the index and notes, the index, and the decimal sign of text."""
     if kind == ".parquet":
@@ -326,6 +325,11 @@ def _grouped(column: pd.Series) -> pd.Series | None:
         return None
     numbers = [cell.replace(".", "").replace(",", ".") if isinstance(cell, str) else np.nan for cell in column]
     return pd.Series(numbers, column.index, dtype=np.float64, name=column.name)
+
+
+def _with_comma(number: float) -> str:
+    """With the comma as decimal sign, and no doubt about it."""
+    return repr(float(number)).replace(".", ",")
 
 
 def _mention_short_rows(path: Path, text: str, found: TextFormat, width: int) -> None:

@@ -148,4 +148,5 @@ def _counted(rows: LabelledRows, n_classes: int) -> np.ndarray:
 def _alone(rows: LabelledRows) -> np.ndarray:
     """Whether no other row is where a row is, whatever their labels, (N,) bool."""
     place = equal_rows(rows.x)
-    return (np.bincount(place)[place] == 1) & (rows.left_out_shares == 1)
+    found: np.ndarray = np.bincount(place)[place] == 1
+    return found

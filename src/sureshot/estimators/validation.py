@@ -271,58 +271,6 @@ def same_rows(rows: LabelledRows, others: LabelledRows) -> bool:
     )
 
 
-def _check_columns_numeric(frame: pd.DataFrame) -> None:
-    bad = [
-        str(name)
-        for name, dtype in zip(frame.columns, frame.dtypes, strict=True)
-        if not (pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype))
-    ]
-    if bad:
-        raise ValueError(
-            f"X has non-numeric columns {shortened(bad)} where only numbers can be used: those that were learnt from "
-            "were numbers. Correct the cells, or state the kinds of the columns on fitting (columns=...)."
-        )
-
-
-def _first_text(X: Any) -> str | None:
-    """The first cell of a table (n, D) that is text and stands for no number, and where it is."""
-    try:
-        cells = np.asarray(X, dtype=object)
-    except ValueError:  # rows of different lengths
-        return None
-    for place, cell in np.ndenumerate(cells) if cells.ndim == 2 else ():
-        if isinstance(cell, str | bytes):
-            try:
-                float(cell)
-            except ValueError:
-                return f"{str(cell)[:40]!r} in row {place[0]}, column {place[1]}"
-    return None
-
-
-def _check_finite(x: np.ndarray, original: Any) -> None:
-    for problem, mask in (("NaN", np.isnan(x)), ("infinity", np.isinf(x))):
-        if not mask.any():
-            continue
-        columns = np.flatnonzero(mask.any(axis=0))
-        framed = isinstance(original, pd.DataFrame)
-        names = [str(original.columns[int(j)]) if framed else str(j) for j in columns]
-        advice = (
-            "impute them in a pipeline, for example make_pipeline(SimpleImputer(), estimator), or fit on a DataFrame"
-            + (f" whose kinds are stated (columns={{'{names[0]}': 'number'}})" if framed else ", which may have gaps")
-            if problem == "NaN"
-            else "clip or drop those values"
-        )
-        raise ValueError(
-            f"Input X contains {problem} in {int(mask.any(axis=1).sum())} rows, columns {shortened(names)}: {advice}."
-        )
-
-
-def shortened(names: list[str]) -> str:
-    """The first few of them, and how many more there are."""
-    shown = ", ".join(names[:MAX_NAMES])
-    return f"[{shown}]" if len(names) <= MAX_NAMES else f"[{shown}, and {len(names) - MAX_NAMES} more]"
-
-
 def weigh_classes(
     rows: LabelledRows,  # with the weights that they came with
     class_weight: Any,  # a dict by label, "auto", "balanced" or None
@@ -332,8 +280,8 @@ def weigh_classes(
     """The rows with the weights of their classes multiplied in; rows of a class of weight zero are left out.
 
     "balanced" gives every class that has rows the same total weight and keeps the sum of all weights. It counts a row
-    of weight 2 as two rows. "auto" leaves them as they are, but of embeddings, half of whose
-    classes have one row, none counts as more than `BESIDE_SINGLE_ROWS`.
+    of weight 2 as two rows. "auto" leaves them as they are, but of embeddings, half of whose classes
+    have one row, none counts as more than `BESIDE_SINGLE_ROWS`.
     """
     if class_weight is None:
         return rows
@@ -379,10 +327,61 @@ def _stated_weights(
     unweighted = [label for label in labels if label not in class_weight]
     if unknown and unweighted:
         raise ValueError(
-            f"class_weight has weights for {shortened(list(map(repr, unknown)))}, which y does not have, and none for "
-            f"{shortened(list(map(repr, unweighted)))}: name the labels as y does, 1 for those that keep their weight."
+            f"class_weight has weights for {_shorten(list(map(repr, unknown)))}, which y does not have, and none for "
+            f"{_shorten(list(map(repr, unweighted)))}: name the labels as y does, 1 for those that keep their weight."
         )
     try:
         return np.array([float(class_weight.get(label, 1.0)) for label in labels])
     except (ValueError, TypeError) as error:
         raise ValueError(f"class_weight must hold numbers; got {class_weight!r}.") from error
+
+
+def _check_columns_numeric(frame: pd.DataFrame) -> None:
+    bad = [
+        str(name)
+        for name, dtype in zip(frame.columns, frame.dtypes, strict=True)
+        if not (pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype))
+    ]
+    if bad:
+        raise ValueError(
+            f"X has non-numeric columns {_shorten(bad)} where only numbers can be used: those that were learnt from "
+            "were numbers. Correct the cells, or state the kinds of the columns on fitting (columns=...)."
+        )
+
+
+def _first_text(X: Any) -> str | None:
+    """The first cell of a table (n, D) that is text and stands for no number, and where it is."""
+    try:
+        cells = np.asarray(X, dtype=object)
+    except ValueError:  # rows of different lengths
+        return None
+    for place, cell in np.ndenumerate(cells) if cells.ndim == 2 else ():
+        if isinstance(cell, str | bytes):
+            try:
+                float(cell)
+            except ValueError:
+                return f"{str(cell)[:40]!r} in row {place[0]}, column {place[1]}"
+    return None
+
+
+def _check_finite(x: np.ndarray, original: Any) -> None:
+    for problem, mask in (("NaN", np.isnan(x)), ("infinity", np.isinf(x))):
+        if not mask.any():
+            continue
+        columns = np.flatnonzero(mask.any(axis=0))
+        framed = isinstance(original, pd.DataFrame)
+        names = [str(original.columns[int(j)]) if framed else str(j) for j in columns]
+        advice = (
+            "impute them in a pipeline, for example make_pipeline(SimpleImputer(), estimator), or fit on a DataFrame"
+            + (f" whose kinds are stated (columns={{'{names[0]}': 'number'}})" if framed else ", which may have gaps")
+            if problem == "NaN"
+            else "clip or drop those values"
+        )
+        raise ValueError(
+            f"Input X contains {problem} in {int(mask.any(axis=1).sum())} rows, columns {_shorten(names)}: {advice}."
+        )
+
+
+def _shorten(names: list[str]) -> str:
+    shown = ", ".join(names[:MAX_NAMES])
+    return f"[{shown}]" if len(names) <= MAX_NAMES else f"[{shown}, and {len(names) - MAX_NAMES} more]"
