@@ -198,6 +198,23 @@ def test_weights_and_rows_sent_twice_make_no_row_a_stranger(model: IncrementalCl
     assert sets.members[np.arange(len(Y[QUERY])), Y[QUERY]].mean() > 0.8
 
 
+@pytest.mark.parametrize(
+    "arguments", [{}, {"n_inducing": 8}, {"representation": "whitened"}], ids=["collapsed", "inducing", "whitened"]
+)
+def test_copies_leave_a_search_together(arguments: dict[str, Any]) -> None:
+    model, some = KernelSearchClassifier(random_state=0, **FEW, **arguments), (2 if arguments else 3) > Y
+    x, y, queries, labels = X[some][::3], Y[some][::3], X[some][1::3], Y[some][1::3]
+    x, y = np.append(x, x[:1], 0), np.append(y, 1)  # the last contradicts the first
+    plain, weighted = clone(model).fit(x, y), clone(model).fit(x, y, sample_weight=np.full(len(y), 2.0))
+    rejected = [(one.novelty_p_value(queries) <= 0.05).mean() for one in (plain, weighted)]
+    assert rejected[1] <= max(0.1, 1.5 * rejected[0])
+    assert weighted._fitted.usual_outliers.n_rows == len(y) + 2  # each of those that contradict each other counts
+    assert weighted.predict_set(queries, 0.9, allow_empty=True).members[range(len(labels)), labels].mean() > 0.8
+    alone = clone(model).partial_fit(np.repeat(X[:8], 2, 0), np.zeros(16, dtype=int))
+    assert (alone.novelty_p_value(X[10:30]) <= 0.12).mean() <= 0.5
+    assert alone._fitted.usual_outliers.n_rows == 8
+
+
 def test_classes_of_one_row_do_not_count_unless_all_are() -> None:
     lone = np.r_[0:20, 50:70, 100]
     model = FewShotClassifier().fit(X[lone], Y[lone])

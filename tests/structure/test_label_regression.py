@@ -9,6 +9,7 @@ import torch
 
 from sureshot.kernels.shared_rows import SharedRows
 from sureshot.structure.contrasts import Contrasts
+from sureshot.structure.copies import Copies
 from sureshot.structure.label_regression import LabelRegression, means_left_out
 from sureshot.structure.rejuvenation_data import Data
 from sureshot.structure.smc import SmcState
@@ -47,7 +48,7 @@ def test_latents_of_many_classes_differ_as_their_contrasts() -> None:
 @pytest.mark.parametrize(("n_classes", "later"), [(2, False), (3, False), (3, True)])
 def test_a_row_left_out_is_a_query_of_the_others(n_classes: int, later: bool) -> None:
     state = state_of(n_classes, later)
-    found = means_left_out(state, 1.5)
+    found = means_left_out(state, 1.5, Copies.of(state.x, state.y))
     for row in range(12):
         others = without_row(state, row)
         mean = LabelRegression.of(others, 1.5).means(others, state.x[[row]])[..., 0]

@@ -8,17 +8,19 @@ import torch
 from sureshot.structure.collapsed import Collapsed
 from sureshot.structure.contrasts import Contrasts
 from sureshot.structure.grammar import Grammar, KernelPrior
-from sureshot.structure.leave_one_out import left_out
+from sureshot.structure.leave_one_out import LeftOut, left_out
 from sureshot.structure.prediction import averaged_probabilities, class_probabilities, moments
 from sureshot.structure.rejuvenation_data import Data
 from sureshot.structure.smc import SmcSettings, SmcState, smc_step
 
 
-def state_of(n_classes: int, later: bool = False) -> SmcState:
-    """A few particles that have seen twelve rows; of a class that comes later, if wanted."""
+def state_of(n_classes: int, later: bool = False, twice: bool = False) -> SmcState:
+    """A few particles that have seen twelve rows; of a class that comes later, or some of them twice, if wanted."""
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(12, 2, generator=generator, dtype=torch.float64)
     y = torch.arange(12) % n_classes
+    if twice:
+        x[[6, 7, 5]] = x[[0, 1, 2]]  # the last are copies of three classes, of two they contradict each other
     state = SmcState.start(KernelPrior(Grammar(), 2), 5, n_classes - later, generator)
     if later:
         y = y.sort().values
@@ -27,12 +29,12 @@ def state_of(n_classes: int, later: bool = False) -> SmcState:
     return smc_step(state, x, y, generator, SmcSettings(), n_classes)[0]
 
 
-def without_row(state: SmcState, row: int) -> SmcState:
-    """The same kernels and variables, but for those of a row."""
-    keep = (state.contrasts.row != row).nonzero().flatten()
+def without_rows(state: SmcState, gone: list[int]) -> SmcState:
+    """The same kernels and variables, but for those of some rows."""
+    rows = ~torch.isin(torch.arange(len(state.y)), torch.tensor(gone))
+    keep = rows[state.contrasts.row].nonzero().flatten()
     covariance = Data.of(state.prior, state.x, state.contrasts).covariance(state.particles)
     left = state.contrasts.chosen(keep)
-    rows = torch.arange(len(state.y)) != row
     return SmcState(
         state.prior,
         state.x[rows],
@@ -46,33 +48,38 @@ def without_row(state: SmcState, row: int) -> SmcState:
     )
 
 
-@pytest.mark.parametrize(("n_classes", "later"), [(2, False), (3, False), (3, True)])
-def test_a_row_left_out_is_a_query_of_the_others(n_classes: int, later: bool) -> None:
-    state = state_of(n_classes, later)
+@pytest.mark.parametrize(
+    ("n_classes", "later", "twice"),
+    [(2, False, False), (3, False, False), (3, True, False), (2, False, True), (3, False, True)],
+)
+def test_a_row_left_out_with_its_copies_is_a_query_of_the_others(n_classes: int, later: bool, twice: bool) -> None:
+    state = state_of(n_classes, later, twice)
     found = left_out(state)
     uniform = torch.full((5,), 0.2, dtype=torch.float64)
-    for row in range(12):
-        mean, covariance = moments(without_row(state, row), state.x[[row]])
+    copies = {0: [6], 1: [7]} | ({2: [5]} if n_classes == 3 else {}) if twice else {}
+    asked = [row for row in range(12) if not any(row in rows for rows in copies.values())]
+    assert found.copies.first.tolist() == asked
+    for place, row in enumerate(asked):
+        mean, covariance = moments(without_rows(state, [row, *copies.get(row, [])]), state.x[[row]])
         less = torch.eye(mean.shape[1], dtype=torch.float64)
         if n_classes > 2:  # up to what all classes share
             less = less - torch.eye(n_classes, dtype=torch.float64)[state.y[row]]
-        for q, p in zip(found_row(found, row), (mean, covariance), strict=True):
+        for q, p in zip(found_row(found, place), (mean, covariance), strict=True):
             q, p = (less @ part if part.dim() == 3 else less @ part[:, 0] @ less.mT for part in (q, p))
             torch.testing.assert_close(q, p, rtol=1e-6, atol=1e-8)
         plug_in = [
             averaged_probabilities(m, v, uniform, 0.7, "plug_in")
-            for m, v in ((mean, covariance), found_row(found, row))
+            for m, v in ((mean, covariance), found_row(found, place))
         ]
         torch.testing.assert_close(plug_in[1], plug_in[0], rtol=1e-6, atol=1e-8)
         label = class_probabilities(mean, covariance)[:, state.y[row], 0]
         weights = state.log_weights.exp() / label
         rounding = 1e-6 if n_classes == 2 else 0.2  # of quadrature
-        torch.testing.assert_close(found.weights[:, row], weights / weights.sum(), rtol=rounding, atol=1e-8)
+        torch.testing.assert_close(found.weights[:, place], weights / weights.sum(), rtol=rounding, atol=1e-8)
 
 
-def found_row(found: tuple[torch.Tensor, torch.Tensor, torch.Tensor], row: int) -> tuple[torch.Tensor, torch.Tensor]:
-    mean, covariance, _ = found
-    return mean[..., [row]], covariance[:, [row]]
+def found_row(found: LeftOut, place: int) -> tuple[torch.Tensor, torch.Tensor]:
+    return found.mean[..., [place]], found.covariance[:, [place]]
 
 
 def test_each_query_may_have_its_own_weights() -> None:

@@ -28,6 +28,14 @@ def test_a_row_left_out_is_as_far_as_a_query() -> None:
         assert found[row] == pytest.approx(float(distance_from_rows(others, state.x[[row]])), rel=1e-9)
 
 
+def test_copies_of_a_row_do_not_bring_it_near() -> None:
+    state = state_of(9)
+    twice = SmcState(**{**vars(state), "x": state.x.repeat(2, 1), "y": state.y.repeat(2)})
+    for row, found in enumerate(distances_left_out(twice)):
+        others = SmcState(**{**vars(twice), "x": twice.x[torch.arange(18) % 9 != row]})
+        assert found == pytest.approx(float(distance_from_rows(others, state.x[[row]])), rel=1e-9)
+
+
 def test_odds_are_those_of_the_share_of_rows_that_are_as_far() -> None:
     state = state_of(9)
     own = distances_left_out(state)

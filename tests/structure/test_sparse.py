@@ -88,7 +88,7 @@ def test_with_all_rows_it_is_the_collapsed_representation(n_classes: int, later:
             close(one, other)
     for found, expected in (
         [LabelRegression.of(one, 1.5).means(one, QUERIES) for one in (state, exact)],
-        [means_left_out(one, 1.5) for one in (state, exact)],
+        [means_left_out(one, 1.5, out.copies) for one in (state, exact)],
     ):
         assert found.shape == expected.shape
         torch.testing.assert_close(found - found[:, :1] * (n_classes > 2), expected - expected[:, :1] * (n_classes > 2))
@@ -114,6 +114,21 @@ def test_with_few_it_is_that_of_the_covariance_that_they_leave(n_classes: int, l
         prior = own[:, q, None, None] * torch.eye(signs.shape[1], dtype=F64) * (1 if n_classes == 2 else 0.5)
         close(found[0][..., q], mean)
         close(found[1][:, q], prior - solved.mT @ solved)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_copies_of_a_row_are_left_out_with_it(n_classes: int) -> None:
+    x, y = X.clone(), torch.arange(len(X)) % n_classes
+    x[[6, 12, 3]] = x[[0, 0, 2]]  # the last is no copy, but contradicts row 2
+    found = []
+    for inducing in (None, x):
+        state = SmcState.start(PRIOR, 6, n_classes, generator := seeded(5), inducing=inducing)
+        state, _ = extended(state, x, y, n_classes, generator)
+        found.append((differences(*left_out(state)[:2]), distances_left_out(state)))
+    for one, other in zip(*(part[0] for part in found), strict=True):
+        close(one, other)
+    close(found[0][1], found[1][1])
+    assert len(found[0][1]) == 22
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

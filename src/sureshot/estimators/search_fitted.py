@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -161,26 +162,40 @@ class SearchFitted(Fitted):
         """See `Fitted.probabilities_left_out`."""
         return self._left_out[0]
 
+    @property
+    def learnt(self) -> LabelledRows:
+        """See `Fitted.learnt`: a row and its copies are one."""
+        return self.distinct_rows
+
     @cached_property
     def _left_out(self) -> tuple[Tensor, Tensor]:
-        """Probabilities and outlier scores of the rows.
+        """Probabilities and outlier scores of the rows of `learnt`.
 
         Latents that are whitened, and rows of a single class, by folds that are taken away.
         """
-        state = self.state
+        state, (learnt, place) = self.state, merged_rows(self.rows)
         with one_thread():
             if self.waits or isinstance(state.latent, Whitened):
-                ones = torch.ones(len(state.y), dtype=torch.float64)
-                both = by_folds(state.y, ones, ones, self._said_without)
+                of_rows = (learnt.y, learnt.weight, learnt.left_out_shares)
+                y, weight, share = (torch.from_numpy(part) for part in of_rows)
+                both = by_folds(y, weight, share, self._said_without)
                 return both[:, :-1], both[:, -1]
             out = left_out(state)
             p = self._averaged(self.chosen.means_left_out(state, out), out.covariance, out.weights, self.temperature)
-            return p, unexplained_variance(state, state.x, of_classes(state, out.covariance), out.weights)
+            asked = out.copies.first
+            unexplained = unexplained_variance(state, state.x[asked], of_classes(state, out), out.weights)
+        of_learnt = out.copies.place[torch.from_numpy(np.unique(place, return_index=True)[1])]
+        return p[of_learnt], unexplained[of_learnt]
 
     def _said_without(self, stays: Tensor, weight: Tensor, fold: Tensor) -> Tensor:
-        """Probabilities and outlier scores of a fold's rows, given the others."""
-        state = without(self.state, torch.zeros(len(self.state.y), dtype=torch.bool).index_fill(0, stays, True))
-        fewer, queries = replace(self, state=state, chosen=self.chosen.on(state)), self.state.x[fold]
+        """Probabilities and outlier scores of a fold's rows, given the others; all of them rows of `learnt`."""
+        learnt, place = merged_rows(self.rows)
+        n_stay = np.zeros(len(learnt.y))
+        n_stay[stays] = weight
+        number = pd.Series(place).groupby(place).cumcount().to_numpy()  # of a row among its copies
+        state = without(self.state, torch.from_numpy(number < n_stay[place]))
+        fewer = replace(self, state=state, chosen=self.chosen.on(state))
+        queries = self.inputs(learnt.x[fold.numpy()])
         p = fewer.probabilities(fewer.moments(queries), self.temperature)
         return torch.cat([p, fewer.outlier_scores(queries).unsqueeze(-1)], -1)
 

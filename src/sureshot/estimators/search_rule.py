@@ -81,10 +81,10 @@ class Chosen:
         return self.stack.posterior * mean + self.stack.regression * self.stack.of_labels.means(state, x), covariance
 
     def means_left_out(self, state: SmcState, out: LeftOut) -> Tensor:
-        """Means of `moments` (M, L, N) at the state's rows, each without itself."""
+        """Means of `moments` (M, L, K) at the K rows of the state that differ, each without itself."""
         if self.stack is None:
             return out.mean
-        of_labels = means_left_out(state, self.stack.of_labels.scale)
+        of_labels = means_left_out(state, self.stack.of_labels.scale, out.copies)
         return self.stack.posterior * out.mean + self.stack.regression * of_labels
 
 
@@ -116,9 +116,10 @@ def chosen_rule(
 
 
 def _loss(state: SmcState, out: LeftOut, mean: Tensor, rule: PredictiveRule, temperature: float = 1.0) -> Tensor:
-    """Minus the log probability of the labels of rows left out, with these means (M, L, N)."""
+    """Minus the log probability of the labels of rows left out, with these means (M, L, K)."""
     p = averaged_probabilities(mean, out.covariance, out.weights, temperature, rule)
-    return -p[torch.arange(len(state.y)), state.y].clamp_min(_LEAST).log().sum()
+    own = p[torch.arange(len(p)), state.y[out.copies.first]]
+    return -(out.copies.evidence * own.clamp_min(_LEAST).log()).sum()
 
 
 def _temperature(state: SmcState, out: LeftOut) -> float:
@@ -133,7 +134,7 @@ def _temperature(state: SmcState, out: LeftOut) -> float:
 def _stacked(state: SmcState, out: LeftOut, scale: float) -> tuple[float, tuple[float, float]]:
     """The least penalised loss with the regression at a scale, and the weights of the posterior and of it."""
     pair = torch.stack(
-        [torch.einsum("mn,mln->ln", out.weights, mean) for mean in (out.mean, means_left_out(state, scale))]
+        [torch.einsum("mn,mln->ln", out.weights, mean) for mean in (out.mean, means_left_out(state, scale, out.copies))]
     )
     alone = out._replace(covariance=out.covariance[:1], weights=out.weights[:1] * 0 + 1)
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from sureshot.gaussian.algebra import solve_vectors
 from sureshot.kernels.shared_rows import SharedRows
 from sureshot.structure.collapsed import Collapsed
+from sureshot.structure.copies import Copies
 from sureshot.structure.inducing import Inputs
 from sureshot.structure.leave_one_out import moments_left_out
 from sureshot.structure.prediction import latent_coefficients
@@ -62,9 +63,9 @@ class LabelRegression:
         return torch.where(found.isfinite(), found, 0.0)
 
 
-def means_left_out(state: SmcState, scale: float) -> Tensor:
-    """What would be said of each row's latents without its label, (M, L, N)."""
-    return torch.cat([moments_left_out(one)[0] for one in _each(state, scale)])
+def means_left_out(state: SmcState, scale: float, copies: Copies) -> Tensor:
+    """What would be said of the latents of each of the K rows that differ without its label, (M, L, K)."""
+    return torch.cat([moments_left_out(one, copies)[0] for one in _each(state, scale)])
 
 
 def _weights(state: SmcState) -> Tensor:

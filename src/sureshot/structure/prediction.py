@@ -17,6 +17,7 @@ from sureshot.kernels.shared_rows import SharedRows
 from sureshot.likelihoods import OneVsEach
 from sureshot.likelihoods.base import PredictiveRule
 from sureshot.structure.collapsed import Collapsed
+from sureshot.structure.copies import Copies
 from sureshot.structure.inducing import Inputs, split
 from sureshot.structure.latents import ExactLatents
 from sureshot.structure.links import LOGISTIC, Link
@@ -159,11 +160,16 @@ def distance_from_rows(
 
 
 def distances_left_out(state: SmcState) -> Tensor:
-    """The same of each row from all others, (N,)."""
+    """The same of each of the K rows that differ from all others, (K,)."""
+    copies = Copies.of(state.x, state.y)
     if state.inducing is not None:
         latent, features = _covered(state, state.inducing)
-        return latent.left_out(features)[1].flatten()
-    return 1 / torch.cholesky_inverse(_covering(state)[1]).diagonal() - _ROW_NOISE
+        return latent.left_out(features, copies)[1].flatten()
+    inverse = torch.cholesky_inverse(_covering(state)[1])
+    found = inverse.new_empty(len(copies.first))
+    for those, rows in copies.sets():
+        found[those] = torch.linalg.inv(inverse[rows.unsqueeze(-1), rows.unsqueeze(-2)])[:, 0, 0]
+    return found - _ROW_NOISE
 
 
 def _covering_kernel(state: SmcState) -> RBF:

@@ -30,6 +30,7 @@ from sureshot.gaussian.memory import IN_CACHE, blocks
 from sureshot.likelihoods.polya_gamma import sample_polya_gamma
 from sureshot.structure.collapsed import SHIFT, seen_in_turn, unseen_in_turn
 from sureshot.structure.contrasts import Contrasts
+from sureshot.structure.copies import Copies
 from sureshot.structure.links import LOGISTIC, Link
 
 _AT_ONCE = 64  # contrasts; or a quarter of the weights, so that factorising anew costs little for each
@@ -179,19 +180,20 @@ class Sparse(NamedTuple):
         covariance.diagonal(dim1=-2, dim2=-1).add_(own.unsqueeze(-1))
         return mean, covariance
 
-    def left_out(self, features: Features) -> tuple[Tensor, Tensor]:
-        """The same of the latents of the data's rows, each row without its own data."""
-        n_rows, _, n_latents = features.signs.shape
+    def left_out(self, features: Features, copies: Copies) -> tuple[Tensor, Tensor]:
+        """The same of the latents of the K rows of the data that differ, each without its own data."""
+        n_latents, asked = features.signs.shape[-1], features.of_rows(copies.first)
         parts = [
-            self.moments(features.phi[:, part], torch.zeros_like(features.own[:, part]), n_latents)
-            for part in blocks(n_rows, self.whitened.numel() * n_latents)
+            self.moments(asked.phi[:, part], torch.zeros_like(asked.own[:, part]), n_latents)
+            for part in blocks(len(copies.first), self.whitened.numel() * n_latents)
         ]
         mean, covariance = (torch.cat(part, 1) for part in zip(*parts, strict=True))
-        precision, pulled = _Seen.of(features, features.slots(self.omega)).of_latents(features.signs)
+        of_rows = _Seen.of(features, features.slots(self.omega)).of_latents(features.signs)
+        precision, pulled = (copies.leaving(part) for part in of_rows)
         rest = torch.eye(covariance.shape[-1], dtype=covariance.dtype) - covariance @ precision
         mean = torch.linalg.solve(rest, (mean - times_vector(covariance, pulled)).unsqueeze(-1)).squeeze(-1)
         covariance = torch.linalg.solve(rest, covariance)
-        covariance.diagonal(dim1=-2, dim2=-1).add_(features.own.unsqueeze(-1))
+        covariance.diagonal(dim1=-2, dim2=-1).add_(asked.own.unsqueeze(-1))
         return mean, covariance
 
     def extended(self, cross: Features, corner: Features, generator: torch.Generator) -> tuple[Sparse, Tensor]:
