@@ -53,6 +53,19 @@ def test_a_correction_sticks_and_is_the_same_the_second_time(named: Path, tmp_pa
     np.testing.assert_array_equal(load_classifier(tmp_path / "new").predict_proba(X), new.predict_proba(X))
 
 
+def test_ids_that_a_gap_has_made_fractions_are_the_same(tmp_path: Path, run: Run) -> None:
+    rows = pd.DataFrame(
+        {"flower": range(10), "size": [0.0, 1, 2, 3, 4, -1, -2, -3, -4, -5], "kind": list("pppppqqqqq")}
+    )
+    rows.to_csv(tmp_path / "whole.csv", index=False)
+    rows.astype({"flower": float}).to_csv(tmp_path / "fractions.csv", index=False)
+    arguments = ("-t", "kind", "--id", "flower")
+    assert run("fit", tmp_path / "whole.csv", *arguments, "-o", tmp_path / "m", *QUICK).exit_code == 0
+    updated = run("update", tmp_path / "m", tmp_path / "fractions.csv", *arguments, "--json", "-o", tmp_path / "new")
+    summary = json.loads(updated.stdout)
+    assert (summary["rows_added"], summary["rows_replaced"]) == (0, 10)
+
+
 def test_rows_without_ids_are_added_and_a_note_says_so(named: Path, tmp_path: Path, run: Run) -> None:
     arguments = ("-t", "species", "--drop", "flower", "-o", tmp_path / "new")
     updated = run("update", named / "right", named / "correction.csv", *arguments)

@@ -183,6 +183,27 @@ def test_a_model_file_is_not_called_like_a_table(tmp_path: Path) -> None:
     assert data.read_text(encoding="utf-8") == "a,b\n"
 
 
+def test_dates_in_an_array_are_no_numbers() -> None:
+    """They were counts of days or of nanoseconds, and a missing one the least of all integers."""
+    days = (np.datetime64("2024-01-01") + np.arange(20)).reshape(-1, 1)
+    for dates in (days, days.astype("M8[ns]"), days - days[0]):
+        with pytest.raises(TypeError, match="X holds dates or times: pass a DataFrame"):
+            GPClassifier().fit(dates, np.arange(20) // 10)
+
+
+def test_what_is_masked_is_missing() -> None:
+    x, y = np.arange(20.0).reshape(-1, 1), np.arange(20) // 10
+    some = np.arange(20) % 7 == 0
+    with pytest.raises(ValueError, match="NaN in 3 rows"):
+        GPClassifier().fit(np.ma.array(x, mask=some[:, None]), y)
+    with pytest.raises(ValueError, match="missing labels"):
+        GPClassifier().fit(x, np.ma.array(y, mask=some))
+    with pytest.raises(ValueError, match="NaN"):
+        GPClassifier().fit(x, y, sample_weight=np.ma.array(np.ones(20), mask=some))
+    plain = GPClassifier(kernel="rbf").fit(np.ma.array(x, mask=False), np.ma.array(y, mask=False))
+    np.testing.assert_array_equal(plain.predict(x), GPClassifier(kernel="rbf").fit(x, y).predict(x))
+
+
 def test_blank_pixels_are_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     pixels = np.c_[np.random.default_rng(0).normal(size=(12, 9)), np.zeros(12)]
     with caplog.at_level(logging.INFO, logger="sureshot"):

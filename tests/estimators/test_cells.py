@@ -50,6 +50,39 @@ def test_numbers_as_people_write_them(cells: Any, expected: list[float]) -> None
 
 
 @pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        (
+            ["48.1", "52.3", "50.9", "x", "49.2", "51.7", "47.7", "53.0", "50.1"],
+            "'x' in row 3, counted from 0, is no num",
+        ),
+        ([*(f"{k} m" for k in range(2)), *map(str, range(20))], "'0 m' in row 0"),
+    ],
+)
+def test_a_stray_cell_makes_no_categories_of_measurements(cells: Any, message: str) -> None:
+    with pytest.raises(CellError, match=message):
+        kind_of(series(cells))
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["1", "2", "3", "4", "5", "6", "7", "8", "other"] * 2,
+        ["36", "38", "40", "42", "44", "46", "XL", "XS", "S", "M"],
+        ["1001-12", "1002-11", "1003-10", "1004-09"],
+    ],
+)
+def test_codes_are_categories(cells: Any) -> None:
+    assert kind_of(series(cells))[0] == "category"
+
+
+@pytest.mark.parametrize("gap", ["-", "--", "n.a.", "#DIV/0!", "#VALUE!", "NAN"])
+def test_what_programs_write_for_a_gap_is_one(gap: str) -> None:
+    assert kind_of(series(["48.1", gap, "50.9"])) == ("number", ".")
+    np.testing.assert_array_equal(as_numbers(series(["48.1", gap])), [48.1, NAN])
+
+
+@pytest.mark.parametrize(
     ("cells", "expected"),
     [
         (["2020-01-31", "", "2020-01-31T12:00"], [DAY, NAN, DAY + 0.5]),

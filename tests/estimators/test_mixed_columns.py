@@ -205,7 +205,7 @@ def test_tables_of_numbers_and_arrays_have_no_encoder(model: Any) -> None:
     )
     with pytest.raises(ValueError, match=r"non-numeric columns \[a\] where only numbers"):
         fitted.predict(X.assign(a="x"))
-    with pytest.raises(ValueError, match="kinds of a DataFrame's columns, but X is a ndarray"):
+    with pytest.raises(ValueError, match="kinds of a DataFrame's columns, but X is a numpy ndarray: pass a DataFrame"):
         clone(model).set_params(columns={"a": "category"}).fit(X.to_numpy(), y)
     with pytest.raises(ValueError, match=r"'categry'.*did you mean 'category'"):
         clone(model).set_params(columns={"a": "categry"}).fit(X, y)
@@ -249,9 +249,38 @@ def test_a_retuned_model_keeps_what_it_has_learnt_of_columns() -> None:
     X, y = mixed()
     model = GPClassifier("rbf", "softmax").fit(X, y)
     known, old = model._fitted.reader.encoder, model.kernel_
-    model.partial_fit(X.assign(colour="violet", size=99.0), y, retune=True)
+    with pytest.warns(UserWarning, match="no cell of column 'colour' is a level that was learnt, such as blue, green"):
+        model.partial_fit(X.assign(colour="violet", size=99.0), y, retune=True)
     assert model._fitted.reader.encoder is known
     assert str(model.kernel_) != str(old)
+
+
+@pytest.mark.parametrize("model", QUICK, ids=lambda model: type(model).__name__)
+def test_columns_whose_names_are_no_text_are_told_apart(model: Any) -> None:
+    X = pd.DataFrame({0: np.arange(20.0), 1: -np.arange(20.0), 2: ["u", "v"] * 10})
+    fitted = clone(model).fit(X, np.arange(20) // 10)
+    with pytest.raises(ValueError, match=r"in another order than .* expected 0, 1, 2, got 1, 0, 2"):
+        fitted.predict(X[[1, 0, 2]])
+    with pytest.raises(ValueError, match="of other names"):
+        fitted.predict(X.set_axis([9, 8, 7], axis=1))
+    assert len(fitted.predict(X)) == 20
+
+
+def test_a_row_of_a_frame_is_numbers_still() -> None:
+    """Taken as a row it has objects, as the frame has text beside the numbers."""
+    X = pd.DataFrame({"a": np.arange(20.0), "b": -np.arange(20.0)})
+    model = GPClassifier(kernel="rbf").fit(X, np.arange(20) // 10)
+    row = X.assign(name="x").iloc[3].to_frame().T[["a", "b"]]
+    assert row.dtypes.tolist() == [object, object]
+    np.testing.assert_array_equal(model.predict_proba(row), model.predict_proba(X[3:4]))
+
+
+def test_levels_are_the_same_however_a_file_writes_them() -> None:
+    """One gap makes 8001 in a file 8001.0, and letters with accents are one character or two."""
+    X = pd.DataFrame({"code": ["8001", "3011"] * 10, "town": ["Zu\u0308rich", "Bern"] * 10})
+    model = GPClassifier(kernel="rbf", columns={"code": "category"}).fit(X, np.arange(20) % 2)
+    again = pd.DataFrame({"code": ["8001.0", "3011.0"] * 10, "town": ["Z\u00fcrich", "Bern"] * 10})
+    np.testing.assert_array_equal(model.predict_proba(again), model.predict_proba(X))
 
 
 def test_malformed_medians_are_refused(tmp_path: Path) -> None:

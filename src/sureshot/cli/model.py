@@ -124,7 +124,9 @@ def taught_ids(model: IncrementalClassifier, table: DataTable, how: Reading) -> 
             "those that are sent twice count twice"
         )
         return None
-    return as_known([str(name) for name in table.row_ids.tolist()], getattr(model, "row_ids_", None))
+    from sureshot.estimators.cells import in_one_way
+
+    return as_known([in_one_way(str(name)) for name in table.row_ids.tolist()], getattr(model, "row_ids_", None))
 
 
 def keeps_ids(model: IncrementalClassifier) -> bool:

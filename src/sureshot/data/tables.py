@@ -51,11 +51,16 @@ from sureshot.data.root import DataError
 _log = logging.getLogger(__name__)
 
 META_PREFIX = "meta_"
-_NAMES_OF_ROWS = frozenset(("id", "ids", "index", "idx", "key", "nr", "no", "number", "row", "uid", "uuid"))
+_NAMES_OF_ROWS = frozenset(
+    ("id", "ids", "index", "idx", "key", "nr", "no", "number", "row", "rowname", "rownames", "uid", "unnamed", "uuid")
+)
 _SUFFIXES = (".csv", ".csv.gz", ".tsv", ".txt", ".parquet", ".npz")
 _CODE = re.compile(r"0\d+|\d+[eE][+-]?\d+")  # 007 and 1E2 would be written as 7 and 100
 _WITH_COMMA = re.compile(rf"[+-]?(\d+|{GROUPED})(,\d+)?")  # a number where the comma is the decimal sign
-MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "<NA>", "#N/A", "?")
+MISSING = (
+    *("", "NA", "N/A", "n/a", "n.a.", "N.A.", "NaN", "nan", "NAN", "NULL", "null", "None", "<NA>", "?", "-", "--"),
+    *("#N/A", "#DIV/0!", "#VALUE!", "#REF!", "#NUM!"),
+)
 
 
 class DataTable(NamedTuple):
@@ -191,7 +196,7 @@ def _check_file(path: Path) -> str:
     if kind is None:
         raise DataError(
             f"{path}: unknown kind of file, expected one of {listed(_SUFFIXES)} (or, for a learner of images, an image "
-            "such as .png or .jpg)"
+            "such as .png or .jpg); of a spreadsheet save the sheet as CSV"
         )
     if path.stat().st_size == 0:
         raise DataError(f"{path} is empty")
@@ -290,7 +295,10 @@ def _read_csv(
             )
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
         detail = str(error).strip().replace("\n", " ").removeprefix("Error tokenizing data. C error: ")
-        raise DataError(f"{path}: rows and header do not have the same number of cells ({detail})") from None
+        raise DataError(
+            f"{path}: rows and header do not have the same number of cells ({detail}); the header "
+            "must be the first line"
+        ) from None
     except (ValueError, OverflowError) as error:
         raise DataError(f"{path} cannot be read as CSV ({str(error).strip()})") from None
     if as_text is None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime
 import numbers
 import re
+import unicodedata
 import warnings
 from collections.abc import Callable
 from decimal import Decimal
@@ -37,6 +38,7 @@ FORMATS = ("ISO8601", *TIMES, *(day + time for day in _DAYS for time in _TIMES_O
 _MISSING = frozenset(MISSING)
 SAMPLE = 1000  # distinct cells that are looked at first
 FEW = 30  # levels; a column of so few is one of categories, whatever most of them look like
+FEWEST_MEASURED, MEASURED = 8, 0.8  # distinct cells and the share of numbers from which few are measurements
 
 _SIGN = r"(?:[$€£¥₹₩₽%]|USD|EUR|GBP|CHF|JPY|CAD|AUD)"
 _AFFIXES = re.compile(rf"\s*(?:{_SIGN}\s*)?([+−-]?)\s*(?:{_SIGN}\s*)?(.*?)\s*{_SIGN}?\s*", re.IGNORECASE | re.DOTALL)
@@ -46,7 +48,9 @@ _DIGITS = {
     )
     for decimal, other in (".,", ",.")
 }
+_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d|(?:1[5-9]|2\d)\d\d-\d\d$")  # 1001-12 is no month, but a product's code
 _PLAINLY = re.compile(r"-?\d+(?:\.\d+)?")
+_WHOLE = re.compile(r"-?(?:0|[1-9]\d*)\.0+")
 _GROUPS = {".": re.compile(r"[,'’\s]"), ",": re.compile(r"[.'’\s]")}
 _PLAIN: tuple[type, ...] = (
     *(str, bool, np.bool_, numbers.Real, Decimal),
@@ -79,7 +83,10 @@ def is_object(column: pd.Series) -> bool:
 
 
 def as_texts(column: pd.Series) -> np.ndarray:
-    """Cells as text (n,), None where missing; a whole number has no fraction, so a gap in a file changes no level."""
+    """Cells as text (n,), None where missing: one text for each thing that is written in two ways.
+
+    A whole number has no fraction, so a gap in a file changes no level, and letters with accents are one character.
+    """
     gaps, kinds = gaps_of(column), pd.api.types
     if kinds.is_float_dtype(column.dtype):
         cells = column.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -136,8 +143,8 @@ def as_days(column: pd.Series, form: str = FORMATS[0]) -> np.ndarray:
         return np.full(len(column), np.nan)
     if not is_object(column):
         raise CellError(
-            f"{named(column)} holds {column.dtype}, which are no dates: give text such as 2025-12-31, or make dates of "
-            "numbers by pandas.to_datetime(column, unit=...)"
+            f"{named(column)} holds {column.dtype}, which are no dates: give text such as 2025-12-31 or 20251231 "
+            "(column.astype(str)), or make dates of counts by pandas.to_datetime(column, unit=...)"
         )
     found = np.full(len(column), np.nan)
     found[~gaps] = _days_of_objects(column.to_numpy(dtype=object)[~gaps], form)
@@ -176,9 +183,18 @@ def kind_of(column: pd.Series, stated: str | None = None) -> tuple[str, str]:
         way, share = _best_way(distinct, kind)
         if share == 1 or stated is not None:
             return kind, way
-        if share > 0.5 and (kind == DATE or len(distinct) > FEW):
+        few = len(distinct) <= FEW and not _are_measured(distinct, share, int((~gaps_of(column)).sum()))
+        if share > 0.5 and (kind == DATE or not few):
             as_numbers(column, way) if kind == NUMBER else as_days(column, way)  # says which cell is none
     return CATEGORY, ""
+
+
+def _are_measured(distinct: np.ndarray, share: float, n_cells: int) -> bool:
+    """Whether cells, a share of whose texts are numbers, are rather measurements with an odd one than categories.
+
+    Hardly two measurements are the same, and categories come again.
+    """
+    return len(distinct) >= FEWEST_MEASURED and share >= MEASURED and n_cells < 1.5 * len(distinct)
 
 
 def named(column: pd.Series) -> str:
@@ -217,7 +233,15 @@ def _check_plain(column: pd.Series) -> None:
 
 
 def _as_text(cell: Any) -> str:
-    return _number_as_text(float(cell)) if isinstance(cell, float | np.floating) else str(cell).strip()
+    return _number_as_text(float(cell)) if isinstance(cell, float | np.floating) else in_one_way(str(cell))
+
+
+def in_one_way(text: str) -> str:
+    """Text as `as_texts` has it."""
+    text = text.strip()
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text)
+    return text.partition(".")[0] if _WHOLE.fullmatch(text) else text
 
 
 def _number_as_text(cell: float) -> str:
@@ -276,7 +300,7 @@ def _days_of_texts(texts: np.ndarray, form: str) -> np.ndarray:
     """Days of text in a format, NaN where it is not."""
     stripped = [text.strip() for text in texts]
     if form == "ISO8601":  # pandas would take a year, or a number of eight digits, for a date
-        stripped = [text if re.match(r"\d{4}-\d\d", text) else "" for text in stripped]
+        stripped = [text if _ISO_DATE.match(text) else "" for text in stripped]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         moments = pd.to_datetime(pd.Series(stripped, dtype=object), format=form, errors="coerce", utc=True)

@@ -16,6 +16,7 @@ Columns are learnt from labelled rows by their weights, as everything is; a row 
 from __future__ import annotations
 
 import math
+import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -24,6 +25,7 @@ import numpy as np
 import pandas as pd
 from sklearn.feature_extraction.text import HashingVectorizer
 
+from sureshot.data.checks import listed
 from sureshot.estimators.cells import (
     CATEGORY,
     DATE,
@@ -37,6 +39,7 @@ from sureshot.estimators.cells import (
     as_numbers,
     as_texts,
     holds_truths,
+    in_one_way,
 )
 
 MOST_LEVELS = 30
@@ -143,11 +146,19 @@ class CategoryColumn(Column):
         return int(len(self.levels) + self.rare == 2)
 
     def encode(self, column: pd.Series) -> np.ndarray:
-        known = {level: place for place, level in enumerate(self.levels)}
+        known = {level if level is None else in_one_way(level): place for place, level in enumerate(self.levels)}
         width = len(self.levels) + self.rare
         rows = np.vstack([np.eye(width), self.shares])  # the last: unseen, if there is no place for it
         unseen = width - 1 if self.rare else width
-        return rows[[known.get(text, unseen) for text in as_texts(column)]][:, self._dropped :]
+        texts = as_texts(column)
+        if len(texts) >= ENOUGH and not any(text in known for text in texts):
+            some = [level for level in self.levels if level is not None][:3]
+            warnings.warn(
+                f"no cell of column {self.name!r} is a level that was learnt, such as {listed(some)}: all of its "
+                f"{len(texts)} rows are taken for unseen ones",
+                stacklevel=2,
+            )
+        return rows[[known.get(text, unseen) for text in texts]][:, self._dropped :]
 
     def check(self) -> None:
         text = all(level is None or isinstance(level, str) for level in self.levels)

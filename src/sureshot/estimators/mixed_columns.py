@@ -134,6 +134,15 @@ class ColumnEncoder:
         others = [name for name in frame.columns if name not in set(known)]
         return frame.reindex(columns=[name for name in known if name in present or name in lacking] + others)
 
+    def check_names(self, frame: pd.DataFrame) -> None:
+        """ValueError where columns have other names, or another order; scikit-learn checks names that are text."""
+        known, came = ([name_to_json(name) for name in names] for names in (self.kinds, frame.columns))
+        if len(known) == len(came) and known != came and not all(isinstance(name, str) for name in came):
+            what = "in another order" if sorted(map(str, known)) == sorted(map(str, came)) else "of other names"
+            raise ValueError(
+                f"X has columns {what} than those that were learnt from: expected {listed(known)}, got {listed(came)}."
+            )
+
     def by_source(self, values: np.ndarray) -> np.ndarray:
         """Root mean squares over the columns that each of the frame's became, 0 for those that were left out."""
         count = np.bincount(self.sources, minlength=len(self.columns))

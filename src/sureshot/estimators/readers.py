@@ -7,6 +7,7 @@ kernel matrix their positions in it (`precomputed`). What that takes is learnt f
 
 from __future__ import annotations
 
+import numbers
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -80,7 +81,11 @@ class TableReader(Reader):
             return self._taught_sparse(X, sample_weight)
         if not isinstance(X, pd.DataFrame):
             if self.kinds:
-                raise ValueError(f"columns states kinds of a DataFrame's columns, but X is a {type(X).__name__}.")
+                made = " of pandas; X.to_pandas() makes one" if hasattr(X, "to_pandas") else ""
+                raise ValueError(
+                    f"columns states kinds of a DataFrame's columns, but X is a {type(X).__module__.split('.')[0]} "
+                    f"{type(X).__name__}: pass a DataFrame{made}."
+                )
             return self
         mixed = bool(self.kinds) or has_mixed_columns(X)
         if not len(X):
@@ -120,6 +125,7 @@ class TableReader(Reader):
                 f"gaps; got {type(X).__name__}. Its columns are those of feature_names_in_."
             )
         X = self.encoder.with_ignored(X)
+        self.encoder.check_names(X)
         _, found = validated(name, X, columns, skip_check_array=True)
         if not len(X):
             raise ValueError(f"Found array with 0 sample(s) while a minimum of 1 is required by {name}.")
@@ -130,6 +136,7 @@ class TableReader(Reader):
         known = None if columns.names is None else columns.names.tolist()
         if self.medians is None or not isinstance(X, pd.DataFrame) or known not in (None, X.columns.tolist()):
             return X
+        X = _with_plain_numbers(X)
         gaps = X.isna().to_numpy()
         if not gaps.any() or X.shape[1] != len(self.medians):
             return X
@@ -160,6 +167,20 @@ class TableReader(Reader):
     def as_learnt(self, kept: np.ndarray) -> np.ndarray:
         """See `Reader.as_learnt`."""
         return kept if self.spanned is None else self.spanned.known(kept)
+
+
+def _with_plain_numbers(frame: pd.DataFrame) -> pd.DataFrame:
+    """Where columns of objects hold nothing but numbers, as those of a single row do, the frame with these."""
+    places = [place for place, dtype in enumerate(frame.dtypes) if dtype == np.dtype(object)]
+    columns = {
+        place: frame.iloc[:, place]
+        for place in places
+        if all(isinstance(cell, numbers.Real) or cell is None or cell is pd.NA for cell in frame.iloc[:, place])
+    }
+    plain = frame.copy(deep=False) if columns else frame
+    for place, column in columns.items():
+        plain.isetitem(place, as_numbers(column))
+    return plain
 
 
 def with_dense_columns(X: Any) -> Any:

@@ -115,8 +115,15 @@ def check_inputs(
     """
     if isinstance(X, torch.Tensor):
         X = as_array(X)
+    if isinstance(X, np.ma.MaskedArray):
+        X = np.ma.filled(X.astype(np.float64), np.nan)
     if isinstance(X, pd.DataFrame):
         _check_columns_numeric(X)
+    elif hasattr(X, "__array__") and np.asarray(X).dtype.kind in "mM":
+        raise TypeError(
+            "X holds dates or times: pass a DataFrame, whose columns of dates are understood, or numbers, for example "
+            "days since the first date."
+        )
     try:
         checked, found = validated(name, X, columns, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=1)
     except ValueError as error:
@@ -134,6 +141,8 @@ def check_targets(y: Any, n_rows: int) -> np.ndarray:
     """Labels as a one-dimensional array without missing values."""
     if isinstance(y, torch.Tensor):
         y = as_array(y)
+    if isinstance(y, np.ma.MaskedArray) and np.any(np.ma.getmaskarray(y)):
+        raise ValueError("y contains missing labels (it is masked): drop those rows or give them a label.")
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None: give one label for each row of X.")
     labels = plain_labels(column_or_1d(plain_labels(y), warn=True))
@@ -181,6 +190,8 @@ def check_weights(sample_weight: Any, x: np.ndarray | pd.DataFrame) -> np.ndarra
     """Weights of rows as finite, non-negative floats with at least one positive."""
     if isinstance(sample_weight, torch.Tensor):
         sample_weight = as_array(sample_weight)
+    if isinstance(sample_weight, np.ma.MaskedArray):
+        sample_weight = np.ma.filled(sample_weight.astype(np.float64), np.nan)
     if sample_weight is not None:
         try:
             numbers = np.asarray(sample_weight, dtype=np.float64)
