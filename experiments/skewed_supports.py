@@ -28,6 +28,7 @@ SUPPORTS: dict[str, Callable[[int], list[int]]] = {
     "first 5, others 1": lambda classes: [5] + [1] * (classes - 1),
     "half 5, half 1": lambda classes: [5] * (classes // 2) + [1] * (classes - classes // 2),
     "first 20, others 1": lambda classes: [20] + [1] * (classes - 1),
+    "half 20, half 1": lambda classes: [20] * (classes // 2) + [1] * (classes - classes // 2),
     "first 20, others 3": lambda classes: [20] + [3] * (classes - 1),
     "3 each": lambda classes: [3] * classes,
 }

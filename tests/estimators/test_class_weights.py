@@ -45,16 +45,28 @@ def directions(counts: Sequence[int], spread: float = 0.4) -> tuple[np.ndarray, 
 @pytest.mark.parametrize(
     ("counts", "expected"),
     [
-        ([20, 1], [0.15, 1]),
-        ([20, 6, 1, 1], [0.15, 0.5, 1, 1]),
+        ([20, 1], [1, 20]),
+        ([20, 6, 1, 1], [1, 20 / 6, 20, 20]),
         ([20, 6, 1], [1, 1, 1]),  # most classes have rows that can be left out
         ([20, 2], [1, 1]),
         ([3, 1], [1, 1]),
-        ([20, 0, 1], [0.15, 1, 1]),  # a class without rows is not one with a single row
+        ([20, 0, 1], [1, 1, 20]),  # a class without rows is not one with a single row
     ],
 )
-def test_beside_single_embeddings_no_class_counts_as_more_than_three(counts: list[int], expected: list[float]) -> None:
-    x, y = directions(counts)
+def test_single_embeddings_count_as_many_where_one_row_tells_a_class(counts: list[int], expected: list[float]) -> None:
+    weighed_as(*directions(counts, 0.2), expected)
+
+
+@pytest.mark.parametrize(("counts", "expected"), [([20, 1], [0.15, 1]), ([20, 6, 1, 1], [0.15, 0.5, 1, 1])])
+def test_beside_single_embeddings_of_wide_classes_none_counts_as_more_than_three(
+    counts: list[int], expected: list[float]
+) -> None:
+    """Rows of a class have nothing in common, as those of groups of intents."""
+    weighed_as(*directions(counts, 100.0), expected)
+
+
+def weighed_as(x: np.ndarray, y: np.ndarray, expected: list[float]) -> None:
+    counts = np.bincount(y)
     rows = LabelledRows(x, y, np.ones(len(y)))
     weighed = weigh_classes(rows, "auto", np.arange(len(counts)), "auto")
     np.testing.assert_allclose(weighed.weight, np.array(expected)[y])
@@ -72,13 +84,14 @@ def test_rows_of_tables_and_of_samplers_count_as_they_are() -> None:
 
 def test_limits_are_those_of_all_rows_so_far(tmp_path: Path) -> None:
     """The first class has single ones beside it, until these have a second row each."""
-    x, y = directions([20, 3, 3])
+    x, y = directions([20, 3, 3], 0.2)
     first = np.concatenate([np.flatnonzero(y == 0), [20, 23]])
     rest = np.setdiff1d(np.arange(len(y)), first)
     model = fixed(likelihood="softmax").fit(x[first], y[first])
-    np.testing.assert_allclose(model.class_prior_, np.array([53, 51, 51]) / 155)
+    np.testing.assert_allclose(model.class_prior_, np.array([70, 70, 70]) / 210)
     stated = fixed(likelihood="softmax", class_weight=None).fit(x[first], y[first])
-    assert model.predict_proba(x[rest])[:, 0].mean() < stated.predict_proba(x[rest])[:, 0].mean()
+    own, own_stated = (one.predict_proba(x[rest])[np.arange(len(rest)), y[rest]] for one in (model, stated))
+    assert (own > own_stated).all()
     model.save(tmp_path / "model")
     loaded = GPClassifier.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict_proba(x), model.predict_proba(x))

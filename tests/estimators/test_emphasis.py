@@ -13,6 +13,7 @@ from sureshot import GPClassifier
 from sureshot.data.clinc150 import load_clinc150
 from sureshot.estimators import emphasis as module
 from sureshot.estimators.emphasis import Emphasis
+from sureshot.kernels.gpytorch_kernels import CosineKernel, UnitSphereKernel
 from sureshot.metrics import negative_log_likelihood
 from sureshot.persistence import ArtifactError, load_artifact, save_artifact
 
@@ -147,6 +148,30 @@ def test_classes_that_come_later_are_told_apart_as_well() -> None:
     assert (parts.predict(queries) == np.arange(8)).all()
     losses = [negative_log_likelihood(model.predict_proba(x), y) for model in (parts, whole)]
     assert losses[0] < 2 * losses[1] + 0.02
+
+
+@pytest.mark.parametrize("kernel", ["auto", "cosine"])
+def test_the_centre_follows_rows_that_had_no_direction_at_first(kernel: str) -> None:
+    """Two classes of one row each first: about their mean ten intents were told apart in .85 of queries, not in .91."""
+    x, y = unit_rows(0, 24), np.arange(24) % 3
+    whole = GPClassifier(kernel).fit(x[:3], y[:3])
+    parts = GPClassifier(kernel).fit(x[:2], y[:2]).partial_fit(x[2:3], y[2:3])
+    np.testing.assert_allclose(parts.predict_proba(x), whole.predict_proba(x), atol=1e-6)
+    parts.partial_fit(x[3:], y[3:])
+    kernel_used = parts._fitted.members[0].plan.kernel
+    (centre,) = [part.center for part in kernel_used.modules() if isinstance(part, UnitSphereKernel | CosineKernel)]
+    np.testing.assert_allclose(centre, x.mean(0), atol=1e-12)
+
+
+def test_directions_begin_to_count_when_there_are_rows_to_tell() -> None:
+    x, y = unit_rows(0, 60), np.arange(60) % 3
+    model = GPClassifier(class_prior="uniform").fit(x[:3], y[:3])
+    assert model._fitted.members[0].plan.scaling.emphasis is None
+    expected = Emphasis.of(x, np.ones(60), 3)
+    assert expected is not None
+    np.testing.assert_allclose(emphasis_of(model.partial_fit(x[3:], y[3:]))(x), expected(x), atol=1e-10)
+    own = GPClassifier("cosine").fit(x[:3], y[:3]).partial_fit(x[3:], y[3:])
+    assert own._fitted.members[0].plan.scaling.emphasis is None
 
 
 def test_a_malformed_file_is_refused(tmp_path: Path) -> None:

@@ -120,6 +120,16 @@ def test_classes_of_one_row_among_others() -> None:
     assert bool(torch.isfinite(found.basis).all())
 
 
+@pytest.mark.parametrize(("several", "single", "teach"), [(3, 3, False), (3, 4, True), (1, 1, True)])
+def test_single_rows_teach_only_where_most_classes_have_no_more(several: int, single: int, teach: bool) -> None:
+    x, y = drawn(several + single, 24, 0)
+    kept = (y < several) | (torch.arange(len(y)) % 24 == 0)
+    found, without = (
+        learn_by_sessions(x[some], y[some], torch.Generator().manual_seed(0)) for some in (kept, kept & (y < several))
+    )
+    assert torch.equal(found.basis, without.basis) != teach
+
+
 def test_left_out_rows_say_how_sure_to_be() -> None:
     """Five classes: the temperature is near the one that new rows of them ask for."""
     x, y = drawn(5, 40, 1)

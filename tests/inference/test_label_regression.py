@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 import torch
 
 from sureshot.gaussian.features import FeaturePosterior, FeaturePrior
@@ -95,8 +96,10 @@ def test_leave_one_out_path_is_regression_without_the_datum() -> None:
         torch.testing.assert_close(cavity, path.latent[k])
 
 
-def test_the_path_by_features_is_the_same() -> None:
-    features, y, weight = problem()
+@pytest.mark.parametrize("width", [4, 9, 20])
+def test_the_path_by_features_is_the_same(width: int) -> None:
+    _, y, weight = problem()
+    features = torch.randn(9, width, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     ratios = torch.tensor([1e-3, 0.3, 20.0], dtype=torch.float64)
     rows, share = torch.tensor([0, 3, 8]), torch.linspace(0.2, 1, 9, dtype=torch.float64)
     whole = leave_one_out_path(*eigen(features @ features.mT, weight), y, 3, weight, ratios, share)

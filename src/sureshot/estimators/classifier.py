@@ -84,8 +84,9 @@ class GPClassifier(IncrementalClassifier):
         as objects, for rows of unit length, or for an objective of "evidence" or None.
     class_weight : dict, "auto", "balanced" or None, default="auto"
         Multiplies the weights of rows. "balanced" gives all classes the same total weight, of all rows so far. "auto"
-        leaves them as they are but for embeddings, rows of unit length, half of whose classes have one: no class then
-        counts as more than three, as one with many labels would draw to it all that is unlike the single ones.
+        leaves them as they are but for embeddings, rows of unit length, half of whose classes have one. One with many
+        labels would draw to it all that is unlike the single ones: so all classes count as the largest, where one row
+        of a large class tells most others of it from the single ones, and elsewhere none as more than three.
     class_prior : "auto", "support", "uniform", dict or array, default="auto"
         How often classes come: as in the labelled rows, equally often, or as stated by label or in the order of
         ``classes_``. "auto" is as in the labelled rows; where these are embeddings, of unit length, with 50 rows more

@@ -126,14 +126,14 @@ def leave_one_out_path_by_features(
     share: Tensor,  # (N,), of its weight that is left out of a row
     rows: Tensor,  # (M,), those to leave out
 ) -> LabelRegressionPath:
-    """As `leave_one_out_path` for some of the rows, (L, C, M) and (L, M), in O(N R^2): all rows are learnt from."""
+    """As `leave_one_out_path` for some of the rows, (L, C, M) and (L, M): all rows are learnt from.
+
+    In O(N R min(N, R)).
+    """
     targets, mean = label_targets(y, n_classes, weight)
     root = weight.sqrt()
     scaled = (targets - mean[:, None]) * root  # (C, N)
-    information = features.new_zeros(features.shape[1], features.shape[1])
-    for block in blocks(*features.shape):
-        information += (features[block] * weight[block, None]).mT @ features[block]
-    eigenvalues, vectors = torch.linalg.eigh(information)
+    eigenvalues, vectors = _directions(features, weight)
     gain = 1 / (eigenvalues.clamp_min(0) + noise_ratios[:, None])  # (L, R)
     along = ((scaled * root) @ features) @ vectors  # (C, R), of the targets
     left_out = features[rows] @ vectors  # (M, R)
@@ -147,6 +147,21 @@ def leave_one_out_path_by_features(
         (scale * noise_ratios)[:, None] * variance / weight[rows],
         scale,
     )
+
+
+def _directions(features: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues (K,) of ``Phi' W Phi``, of features (N, R), and their vectors (R, K): all that are not zero."""
+    n_rows, width = features.shape
+    if n_rows >= width:
+        information = features.new_zeros(width, width)
+        for block in blocks(n_rows, width):
+            information += (features[block] * weight[block, None]).mT @ features[block]
+        eigenvalues, vectors = torch.linalg.eigh(information)
+        return eigenvalues, vectors
+    scaled = features * weight.sqrt()[:, None]
+    eigenvalues, basis = torch.linalg.eigh(scaled @ scaled.mT)
+    found = eigenvalues > torch.finfo(eigenvalues.dtype).eps * n_rows * eigenvalues[-1].clamp_min(0)
+    return eigenvalues[found], scaled.mT @ (basis[:, found] / eigenvalues[found].sqrt())
 
 
 def leave_one_out_residuals(
