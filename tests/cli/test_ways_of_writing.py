@@ -54,6 +54,22 @@ def test_points_between_thousands_where_the_comma_is_the_decimal_sign(tmp_path: 
     assert answers(plain, write(tmp_path / "q.csv", "rate;umsatz", "0,5;1600", "0,5;1.600"), run) == ["b", "b"]
 
 
+def test_points_that_may_group_digits_are_told(tmp_path: Path, run: Run) -> None:
+    """The model may have learnt that they do, of another file, but who would know?"""
+    model = taught(write(tmp_path / "a.csv", "kg;klasse", *KILOS), run)
+    pool = write(tmp_path / "b.csv", "kg;x", "1.234;1", "900;2")
+    assert "--decimal , says that points group digits" in run("predict", model, pool).stderr
+    assert "group digits" not in run("predict", model, pool, "--decimal", ",").stderr
+    assert "group digits" not in run("predict", model, write(tmp_path / "c.csv", "kg;x", "1.5;1", "1.234;2")).stderr
+
+
+def test_an_empty_line_of_one_column_is_a_row(tmp_path: Path, run: Run) -> None:
+    rows = pd.DataFrame({"a": [2.0, 1, 1.5, np.nan, -1, -2, -1.5, np.nan], "klasse": list("ppppqqqq")})
+    rows.to_csv(tmp_path / "a.csv", index=False)
+    model = taught(tmp_path / "a.csv", run)
+    assert len(answers(model, write(tmp_path / "b.csv", "", "a", "1.5", "", "-1.5", "2", ""), run)) == 4
+
+
 def test_a_group_of_thousands_does_not_begin_with_zero(tmp_path: Path, run: Run) -> None:
     rows = [f'"{kilos}",{label}' for kilos, label in (row.split(";") for row in KILOS)]
     model = taught(write(tmp_path / "kilos.csv", "kg,klasse", *rows, '"2",b', '"3",b'), run)

@@ -7,6 +7,7 @@ import pickle
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from sklearn.datasets import make_moons
 from sureshot import KernelSearchClassifier
 from sureshot.estimators import SearchStep
 from sureshot.estimators.search_settings import SearchSettings
+from sureshot.estimators.search_size import check_size
 from sureshot.persistence import ArtifactError, load_artifact, save_artifact
 from sureshot.structure.canonical import canonical
 from sureshot.structure.grammar import Grammar
@@ -398,6 +400,8 @@ def test_weights_are_copies() -> None:
     np.testing.assert_array_equal(weighted.predict_proba(QUERIES), repeated.predict_proba(QUERIES))
     with pytest.raises(ValueError, match=r"whole numbers .* but it holds 0\.5: leave it out, or round it"):
         made().fit(X, Y, sample_weight=np.full(40, 0.5))
+    with pytest.warns(UserWarning, match=r"400 rows of 5 classes, 1600 comparisons .* takes about 2 minutes"):
+        check_size(replace(weighted._fitted.settings, n_particles=64), 400, 5)
     with pytest.raises(MemoryError, match=r"40000000000000 rows .* would take about"):
         made().fit(X, Y, sample_weight=np.full(40, 1e12))
 

@@ -60,6 +60,12 @@ def test_labelled_rows_are_not_suggested(name: str) -> None:
     assert len(fitted(name).suggest(x[TRAIN], 3).rows) == 0
 
 
+def test_labelled_rows_in_single_precision_are_not_suggested() -> None:
+    x = np.random.default_rng(0).normal(size=(20, 3))
+    model = GPClassifier(kernel="rbf").fit(x[:10], np.arange(10) % 2)
+    assert sorted(model.suggest(x.astype(np.float32), 20).rows) == list(range(10, 20))
+
+
 def test_near_copies_are_suggested_once() -> None:
     model = fitted("one setting")
     apart = np.array([X[70], X[60], X[106]])

@@ -121,6 +121,8 @@ def read_text(
         _log.info("%s is not UTF-8: read as Western European text (--encoding names another)", name)
     if wanted.separator is None and separator != "," and lines:
         _log.info("%s: cells are separated by %s", name, SEPARATORS[separator])
+    if wanted.decimal is None and decimal == "." and separator != "," and _looks_grouped(lines, separator, is_used):
+        _log.info("%s: 1.234 is read as 1.234, not as 1234 (--decimal , says that points group digits)", name)
     if wanted.decimal is None and decimal == ",":
         _log.info("%s: the comma is taken for the decimal sign (--decimal names another)", name)
     return text, replace(wanted, encoding=encoding, separator=separator, decimal=decimal)
@@ -166,6 +168,12 @@ def _decimal_of(cells: Sequence[str], separator: str) -> str:
         return "."
     points = [cell for cell in cells if _WITH_POINT.fullmatch(cell) and not _GROUPS.fullmatch(cell)]
     return "." if points else ","
+
+
+def _looks_grouped(lines: Sequence[str], separator: str, is_used: Callable[[str], bool]) -> bool:
+    """Whether points may group digits: three follow on each, and in one cell or other there are."""
+    points = [cell for cell in _cells(lines, separator, is_used) if "." in cell and _WITH_POINT.fullmatch(cell)]
+    return bool(points) and all(_GROUPS.fullmatch(cell) for cell in points)
 
 
 def _cells(lines: Sequence[str], separator: str, is_used: Callable[[str], bool]) -> list[str]:

@@ -276,6 +276,8 @@ def _read_csv(
     missing = {name: [""] if name in labels else list(MISSING) for name in columns if name}
     texts = header if as_text is None else [name for name in as_text if name in header]
     options: dict[str, Any] = {"dtype": dict.fromkeys(texts, str)}
+    if len(header) == 1:  # an empty line is a row, whose cell is missing
+        text, options["skip_blank_lines"] = text.strip("\r\n"), False
     try:
         with warnings.catch_warnings():
             # A row longer than the header only warns, and would silently lose its last cells.

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
+
 from sureshot.estimators.memory import in_bytes, memory_budget
 from sureshot.estimators.search_settings import SearchSettings
 from sureshot.gaussian.memory import entries_by_inducing, entries_by_particles
 
 MOST_CONTRASTS = 2000
+LONG = 60.0  # seconds that are told beforehand
 
 
 def check_size(settings: SearchSettings, n_rows: float, n_classes: int) -> None:
-    """Refuse more rows than can be worked with, with an estimate and what to try."""
+    """Refuse more rows than can be worked with, with an estimate and what to try; warn of what takes long."""
     if settings.window is not None:
         n_rows = min(n_rows, settings.window)
     pairs, latents = max(1, n_classes - 1), 1 if n_classes == 2 else n_classes
@@ -33,6 +36,12 @@ def check_size(settings: SearchSettings, n_rows: float, n_classes: int) -> None:
         way_out = "take a smaller n_inducing, keep the latest rows only (window=), take fewer particles,"
     available = memory_budget("auto")
     if size <= MOST_CONTRASTS and needed <= available:
+        if seconds > LONG:
+            warnings.warn(
+                f"a search over kernels with {what} and {settings.n_particles} particles takes about "
+                f"{_in_time(seconds)} for the last batch alone: to shorten it, {way_out} or use GPClassifier.",
+                stacklevel=2,
+            )
         return
     raise MemoryError(
         f"a search over kernels with {what} and {settings.n_particles} particles would take about "

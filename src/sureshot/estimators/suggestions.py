@@ -93,11 +93,14 @@ def _squared(fitted: Fitted, rows: np.ndarray) -> np.ndarray:
 
 
 def _unlabelled(fitted: Fitted, pool: np.ndarray) -> np.ndarray:
-    """Positions of the rows (n, D) that are no labelled ones, the first of each that repeat.
+    """Positions of the rows (n, D) that are no labelled ones, the first of each that repeat, to seven digits.
 
+    So a pool that was saved in single precision is told from the rows that were labelled as it was.
     Of precomputed kernels nobody knows which rows are labelled.
     """
     known, pool = fitted.rows.x if fitted.has_distances else pool[:0], fitted.reader.as_learnt(pool)
-    first = np.sort(np.unique(equal_rows(np.concatenate([known, pool])), return_index=True)[1])
+    with np.errstate(over="ignore"):
+        rounded = np.concatenate([known, pool]).astype(np.float32)
+    first = np.sort(np.unique(equal_rows(rounded), return_index=True)[1])
     found: np.ndarray = first[first >= len(known)] - len(known)
     return found

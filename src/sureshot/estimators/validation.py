@@ -136,8 +136,8 @@ def check_inputs(
         if (text := _first_text(X)) is None:
             raise
         raise ValueError(
-            f"X must hold numbers, but {text} is text: pass a DataFrame, whose columns of text are taken for "
-            "categories, encode it, for example with a OneHotEncoder in a pipeline, or drop that column."
+            f"X must hold numbers, but {text} is text: pass a DataFrame{_of_pandas(X)}, whose columns of text are "
+            "taken for categories, encode it, for example with a OneHotEncoder in a pipeline, or drop that column."
         ) from error
     _check_finite(checked, X)
     return checked, found
@@ -383,6 +383,11 @@ def _check_columns_numeric(frame: pd.DataFrame) -> None:
             f"X has non-numeric columns {_shorten(bad)} where only numbers can be used: those that were learnt from "
             "were numbers. Correct the cells, or state the kinds of the columns on fitting (columns=...)."
         )
+
+
+def _of_pandas(X: Any) -> str:
+    """How to make a DataFrame of a table that is another library's."""
+    return " of pandas (X.to_pandas())" if hasattr(X, "to_pandas") else ""
 
 
 def _first_text(X: Any) -> str | None:
