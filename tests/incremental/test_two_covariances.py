@@ -174,3 +174,28 @@ def test_a_far_row_keeps_its_digits() -> None:
     z = (far.numpy() - CENTRE) @ BASIS
     mean, variance = (part.numpy() for part in (model().densities(equal).mean, model().densities(equal).variance))
     np.testing.assert_allclose(scores[0, 1], (z @ ((mean[1] - mean[0]) / variance[0]))[0], rtol=1e-10)
+
+
+@pytest.mark.parametrize(("n_rows", "n_classes", "width"), [(30, 4, 5), (9, 3, 20), (9, 3, 12), (4, 1, 6)])
+def test_coordinates_are_those_in_which_both_covariances_are_diagonal(n_rows: int, n_classes: int, width: int) -> None:
+    """With more columns than rows, too, where most directions are ones in which no row differs."""
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(n_rows) % n_classes
+    x = torch.randn(n_rows, width, generator=generator, dtype=torch.float64) + y.unsqueeze(-1)
+    found = TwoCovariances.estimated(x, y)
+    counts = torch.bincount(y).double()
+    means = torch.zeros(n_classes, width, dtype=torch.float64).index_add(0, y, x) / counts.unsqueeze(-1)
+    apart, spread = x - means[y], means - means.mean(0)
+    within = apart.mT @ apart / (n_rows - n_classes)
+    share = max(0.5, width / (width + n_rows - n_classes))
+    within = (1 - share) * within + share * within.trace() / width * torch.eye(width, dtype=torch.float64)
+    between = spread.mT @ spread / max(n_classes - 1, 1) - within * (1 / counts).mean()
+    one = torch.eye(width, dtype=torch.float64)
+    torch.testing.assert_close(found.basis.mT @ within @ found.basis, one, rtol=0, atol=1e-10)
+    diagonal = found.basis.mT @ between @ found.basis
+    torch.testing.assert_close(diagonal, torch.diag(diagonal.diagonal()), rtol=0, atol=1e-10)
+    if n_classes > 1:
+        own = diagonal.diagonal().clamp_min(0)
+        share = width / (width + n_classes)
+        expected = ((1 - share) * own + share * own.mean()).clamp_min(0.01)
+        torch.testing.assert_close(found.between, expected, rtol=0, atol=1e-10)
