@@ -64,6 +64,12 @@ def test_a_stray_cell_makes_no_categories_of_measurements(cells: Any, message: s
         kind_of(series(cells))
 
 
+def test_a_cell_of_a_frame_with_an_index_is_named_by_it() -> None:
+    column = pd.Series([*map(str, range(40)), "x"], index=[f"r{k}" for k in range(41)], name="a")
+    with pytest.raises(CellError, match="'x' in row r40 of the index, is no number: correct it or leave it empty"):
+        kind_of(column)
+
+
 @pytest.mark.parametrize(
     "cells",
     [

@@ -18,33 +18,21 @@ Conventions:
 
 from __future__ import annotations
 
-import csv
-import gzip
 import importlib.util
-import io
 import logging
 import os
 import re
-import warnings
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from sureshot.data.checks import check_class_labels, check_exists, check_names, listed, near, reason
-from sureshot.data.delimited import (
-    ANY,
-    GROUPED,
-    STANDARD_INPUT,
-    TextFormat,
-    any_column,
-    read_text,
-    standard_input,
-)
+from sureshot.data.csv_files import open_text, read_csv, read_header
+from sureshot.data.delimited import ANY, GROUPED, STANDARD_INPUT, TextFormat, any_column
 from sureshot.data.embeddings import read_npz
 from sureshot.data.root import DataError
 
@@ -55,12 +43,7 @@ _NAMES_OF_ROWS = frozenset(
     ("id", "ids", "index", "idx", "key", "nr", "no", "number", "row", "rowname", "rownames", "uid", "unnamed", "uuid")
 )
 _SUFFIXES = (".csv", ".csv.gz", ".tsv", ".txt", ".parquet", ".npz")
-_CODE = re.compile(r"0\d+|\d+[eE][+-]?\d+")  # 007 and 1E2 would be written as 7 and 100
 _WITH_COMMA = re.compile(rf"[+-]?(\d+|{GROUPED})(,\d+)?")  # a number where the comma is the decimal sign
-MISSING = (
-    *("", "NA", "N/A", "n/a", "n.a.", "N.A.", "NaN", "nan", "NAN", "NULL", "null", "None", "<NA>", "?", "-", "--"),
-    *("#N/A", "#DIV/0!", "#VALUE!", "#REF!", "#NUM!"),
-)
 
 
 class DataTable(NamedTuple):
@@ -136,7 +119,7 @@ def column_names(path: str | os.PathLike[str], text: TextFormat = ANY) -> list[s
         return None
     if kind == ".parquet":
         return [str(name) for name in _read_parquet(path).columns]
-    return [name for name in _read_header(*_open_text(path, kind, text), path) if name]
+    return [name for name in read_header(*open_text(path, kind, text), path) if name]
 
 
 def cells_as_written(path: str | os.PathLike[str], text: TextFormat = ANY) -> tuple[pd.DataFrame, TextFormat]:
@@ -147,7 +130,7 @@ def cells_as_written(path: str | os.PathLike[str], text: TextFormat = ANY) -> tu
         raise DataError(f"{path} holds arrays: its rows have no columns to write beside others")
     if kind == ".parquet":
         return _read_parquet(path), TextFormat("UTF-8", ",", ".")
-    return _read_csv(path, kind, (), None, text, any_column)
+    return read_csv(path, kind, (), None, text, any_column)
 
 
 def table_suffix(path: Path) -> str | None:
@@ -203,37 +186,6 @@ def _check_file(path: Path) -> str:
     return kind
 
 
-def _open_text(
-    path: Path, kind: str, wanted: TextFormat, is_used: Callable[[str], bool] = any_column
-) -> tuple[str, TextFormat]:
-    """Whole text of a CSV file, and its format."""
-    try:
-        data = standard_input() if path == STANDARD_INPUT else path.read_bytes()
-        data = gzip.decompress(data) if kind == ".csv.gz" else data
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{path} is not a whole gzip file ({error}): write or fetch it again") from None
-    source = "standard input" if path == STANDARD_INPUT else str(path)
-    text, found = read_text(data, source, wanted, is_used)
-    if not text.strip():
-        raise DataError(f"{source} is empty")
-    return text, found
-
-
-def _read_header(text: str, found: TextFormat, path: Path) -> list[str]:
-    """Column names; the first may be empty."""
-    assert found.separator is not None
-    rows = csv.reader(io.StringIO(text), delimiter=found.separator, skipinitialspace=True)
-    try:
-        header = [name.strip() for name in next(row for row in rows if row)]
-    except csv.Error as error:
-        raise DataError(f"{path}: the header cannot be read ({error})") from None
-    if "" in header[1:]:
-        position = header.index("", 1) + 1
-        raise DataError(f"{path}: column {position} has no name in the header line")
-    check_names(path, header)
-    return header
-
-
 def _read_frame(
     path: Path,
     kind: str,
@@ -246,7 +198,7 @@ def _read_frame(
     if kind == ".parquet":
         frame, found = _read_parquet(path), ANY
     else:
-        frame, found = _read_csv(path, kind, labels, as_text, text, is_used)
+        frame, found = read_csv(path, kind, labels, as_text, text, is_used)
     if frame.shape[0] == 0:
         raise DataError(f"{path} has a header but no rows")
     row_ids = np.asarray(frame.index)
@@ -258,69 +210,6 @@ def _read_frame(
         _log.info("%s: left out the columns %s (names beginning %s)", path, listed(notes), META_PREFIX)
         frame = frame.drop(columns=notes)
     return frame, row_ids, found.decimal
-
-
-def _read_csv(
-    path: Path,
-    kind: str,
-    labels: Sequence[str],
-    as_text: Sequence[str] | None,  # None: everything, empty cells and all
-    wanted: TextFormat,
-    is_used: Callable[[str], bool],
-) -> tuple[pd.DataFrame, TextFormat]:
-    """Cells, and how they are written."""
-    text, found = _open_text(path, kind, wanted, is_used)
-    header = _read_header(text, found, path)
-    assert found.decimal is not None
-    columns = header if as_text is not None else []
-    missing = {name: [""] if name in labels else list(MISSING) for name in columns if name}
-    texts = header if as_text is None else [name for name in as_text if name in header]
-    options: dict[str, Any] = {"dtype": dict.fromkeys(texts, str)}
-    if len(header) == 1:  # an empty line is a row, whose cell is missing
-        text, options["skip_blank_lines"] = text.strip("\r\n"), False
-    try:
-        with warnings.catch_warnings():
-            # A row longer than the header only warns, and would silently lose its last cells.
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            frame = pd.read_csv(
-                io.StringIO(text),
-                header=0,
-                names=header,
-                index_col=False,
-                sep=found.separator,
-                decimal=found.decimal,
-                skipinitialspace=True,
-                keep_default_na=False,
-                na_values=missing,
-                low_memory=False,
-                **options,
-            )
-    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
-        detail = str(error).strip().replace("\n", " ").removeprefix("Error tokenizing data. C error: ")
-        raise DataError(
-            f"{path}: rows and header do not have the same number of cells ({detail}); the header "
-            "must be the first line"
-        ) from None
-    except (ValueError, OverflowError) as error:
-        raise DataError(f"{path} cannot be read as CSV ({str(error).strip()})") from None
-    if as_text is None:
-        return frame, found
-    numbers = [name for name in (*labels, "") if name in header and pd.api.types.is_numeric_dtype(frame[name].dtype)]
-    codes = [name for name in numbers if _has_codes(text, found, header.index(name))]
-    if codes:
-        return _read_csv(path, kind, labels, [*as_text, *codes], found, is_used)
-    _mention_short_rows(path, text, found, len(header))
-    return frame, found
-
-
-def _has_codes(text: str, found: TextFormat, place: int) -> bool:
-    """Whether a column of numbers has a code, which is none."""
-    assert found.separator is not None
-    rows = csv.reader(io.StringIO(text), delimiter=found.separator, skipinitialspace=True)
-    try:
-        return any(_CODE.fullmatch(row[place].strip()) for row in rows if len(row) > place)
-    except csv.Error:  # a cell of more than a hundred thousand letters, which pandas reads
-        return False
 
 
 def _grouped(column: pd.Series) -> pd.Series | None:
@@ -340,24 +229,6 @@ def _grouped(column: pd.Series) -> pd.Series | None:
 def _with_comma(number: float) -> str:
     """With the comma as decimal sign, and no doubt about it."""
     return repr(float(number)).replace(".", ",")
-
-
-def _mention_short_rows(path: Path, text: str, found: TextFormat, width: int) -> None:
-    """A note on rows that end early, whose last cells are read as empty: they may have been cut off."""
-    assert found.separator is not None
-    rows = csv.reader(io.StringIO(text), delimiter=found.separator, skipinitialspace=True)
-    try:
-        next(row for row in rows if row)
-        widths = [len(row) for row in rows if row]
-    except csv.Error:  # a cell of more than a hundred thousand letters, which pandas reads
-        return
-    short = [number for number, cells in enumerate(widths) if cells < width]
-    if short and width > 1:
-        _log.info(
-            "%s: %d of %d rows have fewer cells than the header (the first is row %d, counted from 0): what is missing "
-            "is read as empty",
-            *(path, len(short), len(widths), short[0]),
-        )
 
 
 def _row_ids(path: Path, column: pd.Series) -> np.ndarray:

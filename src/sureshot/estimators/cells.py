@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sureshot.data.tables import MISSING
+from sureshot.data.csv_files import MISSING
 
 NUMBER, CATEGORY, DATE, TEXT, IGNORE = "number", "category", "date", "text", "ignore"
 KINDS = (NUMBER, CATEGORY, DATE, TEXT, IGNORE)
@@ -203,8 +203,9 @@ def named(column: pd.Series) -> str:
 
 
 def where(column: pd.Series, places: np.ndarray) -> str:
-    """The first of the rows (n,) bool, by its name in the frame."""
-    return f"row {column.index[int(np.flatnonzero(places)[0])]}"
+    """The first of the rows (n,) bool, by its name in the frame, which may be its number."""
+    label = column.index[int(np.flatnonzero(places)[0])]
+    return f"row {label}, counted from 0" if isinstance(column.index, pd.RangeIndex) else f"row {label} of the index"
 
 
 def _check_read(column: pd.Series, read: np.ndarray, what: str) -> None:
@@ -212,8 +213,7 @@ def _check_read(column: pd.Series, read: np.ndarray, what: str) -> None:
         return
     cell = column.iloc[int(np.flatnonzero(~read)[0])]
     raise UnreadCell(
-        f"{named(column)}: {str(cell)[:40]!r} in {where(column, ~read)}, counted from 0, is {what}: correct it or "
-        "leave it empty"
+        f"{named(column)}: {str(cell)[:40]!r} in {where(column, ~read)}, is {what}: correct it or leave it empty"
     )
 
 

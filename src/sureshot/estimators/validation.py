@@ -32,7 +32,7 @@ BESIDE_SINGLE_ROWS = 3.0
 One with twenty labels would draw to it all that is like none of the single ones, and be sure of it: groups of twenty
 intents had a log loss of 1.9, and .9 with this limit. Where classes have a second row that gain is small, and with more
 the limit takes away what the rows say."""
-ONE_TELLS = 0.75
+ONE_TELLS = 0.8
 """The share of a class's rows that any one of them tells from single rows from which on one row says enough.
 
 Then single rows count as many: three intents with fifty labels beside three with one had a log loss of .49 with the
