@@ -176,3 +176,27 @@ def test_a_class_that_comes_is_no_small_change() -> None:
     announced.partial_fit(x[:1], y[:1], classes=[9])
     announced.partial_fit(x[:1] + 3, [9])  # its first row
     assert announced._fitted.changes == 0
+
+
+def test_settings_that_rows_have_outgrown_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Once for each time that rows or classes have doubled; a model file knows by how many they were chosen."""
+    two = ORDER[Y[ORDER] < 2]
+    model = GPClassifier(kernel="rbf", likelihood="softmax").fit(X[two[:10]], Y[two[:10]])
+    model.partial_fit(X[two[10:19]], Y[two[10:19]])
+    assert not caplog.messages
+    model.save(tmp_path / "model")
+    model = GPClassifier.load(tmp_path / "model").partial_fit(X[two[19:21]], Y[two[19:21]])
+    model.predict_proba(X)
+    (said,) = caplog.messages
+    assert "chosen by 10 rows of 2 classes, and there are 21 of 2 now: retune=True" in said
+    model.partial_fit(X[two[21:30]], Y[two[21:30]])
+    assert len(caplog.messages) == 1
+    model.partial_fit(X[two[30:40]], Y[two[30:40]], retune=True)
+    model.partial_fit(X[two[40:45]], Y[two[40:45]]).forget([1])
+    assert len(caplog.messages) == 1
+    stated = GPClassifier(kernel="rbf", objective=None).fit(X[two[:10]], Y[two[:10]])
+    stated.partial_fit(X, Y)
+    assert len(caplog.messages) == 1
+    few = GPClassifier(kernel="rbf").fit(X[two[:40]], Y[two[:40]])
+    few.partial_fit(np.concatenate([X[Y == 2][:3], X[:3] + 9]), [2, 2, 2, 3, 3, 3])
+    assert "chosen by 40 rows of 2 classes, and there are 46 of 4 now" in caplog.messages[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -57,6 +58,14 @@ class GPFitted(Fitted):
     left_out: LeftOutScores | None = field(default=None, kw_only=True)  # where probabilities of left-out rows are known
     rest: Callable[[GPFitted], GPFitted] | None = field(default=None, kw_only=True)  # what was put off; None: nothing
     changes: int = field(default=0, kw_only=True)  # rows that came or went since all was chosen; see `few_changes`
+    chosen_by: tuple[int, int] = field(default=(0, 0), kw_only=True)  # how many rows, of how many classes; 0: unknown
+
+    @property
+    def outgrown(self) -> int:
+        """How often rows or classes have doubled since settings were chosen by them."""
+        now = len(self.rows.y), int(np.count_nonzero(self.frequencies))
+        grown = (number / before for number, before in zip(now, self.chosen_by, strict=True) if before)
+        return math.floor(math.log2(max([1.0, *grown])))
 
     @property
     def is_settled(self) -> bool:
@@ -78,7 +87,8 @@ class GPFitted(Fitted):
         assert self.rest is not None
         found = self.rest(self)
         if not self.changes:
-            return replace(found, class_prior=self.class_prior, row_ids=self.row_ids, arguments=self.arguments)
+            stays = {name: getattr(self, name) for name in ("class_prior", "row_ids", "arguments", "chosen_by")}
+            return replace(found, **stays)
         members = tuple(
             replace(mine, plan=scored.plan, log_evidence=scored.log_evidence)
             for mine, scored in zip(self.members, found.members, strict=True)

@@ -59,7 +59,9 @@ def learn(settings: Settings, training: TrainingSet, known: GPFitted | None) -> 
         with stage(0.0, CHOSEN):
             plans = choose_plans(settings, weighted, n_classes, matrix)
         with stage(CHOSEN, 1.0):
-            return fit_members(settings, plans, weighted, training)
+            fitted = fit_members(settings, plans, weighted, training)
+        chosen_by = len(fitted.rows.y), int(np.count_nonzero(fitted.frequencies))
+        return fitted if settings.objective is None else replace(fitted, chosen_by=chosen_by)
     changes = changes_kept(known, training.classes, training.rows)
     known = known.settled if changes else known
     heaviest = known.heaviest_members(len(training.rows.y))
@@ -69,7 +71,15 @@ def learn(settings: Settings, training: TrainingSet, known: GPFitted | None) -> 
         keep_plan(member.plan, settings, weighted, n_classes, known.calibrated, changes > 0) for member in known.members
     ]
     temperature = known.temperature if known.calibrated else None
-    return update_members(settings, plans, weighted, training, temperature, known, changes)
+    found = update_members(settings, plans, weighted, training, temperature, known, changes)
+    found = replace(found, chosen_by=known.chosen_by)
+    if found.outgrown > known.outgrown:
+        logger.warning(
+            "kernel and settings were chosen by %d rows of %d classes, and there are %d of %d now: retune=True (on the "
+            "command line --retune) chooses them anew",
+            *(*found.chosen_by, len(found.rows.y), np.count_nonzero(found.frequencies)),
+        )
+    return found
 
 
 def fit_members(

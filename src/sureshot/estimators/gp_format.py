@@ -101,6 +101,7 @@ def _write_members(
         "leave_one_out_score": _finite_or_none(fitted.score),
         "label_noise": fitted.label_noise,
         "changes": fitted.changes,
+        "chosen_by": list(fitted.chosen_by),
         "left_out": None if fitted.left_out is None else asdict(fitted.left_out),
         "members": [entries for entries, _ in written],
     }
@@ -217,6 +218,7 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], GPFitted]:
         label_noise=_read_label_noise(artifact),
         left_out=_read_left_out(artifact),
         changes=_read_changes(artifact),
+        chosen_by=_read_chosen_by(artifact),
     )
     return parameters, that_predicts(artifact.path, lambda: fitted, _means_of_one)
 
@@ -255,6 +257,14 @@ def _read_changes(artifact: Artifact) -> int:
     if not isinstance(found, int) or found < 0:
         raise ArtifactError(f"{artifact.path}: malformed number of changes; save the model again.")
     return found
+
+
+def _read_chosen_by(artifact: Artifact) -> tuple[int, int]:
+    """Rows and classes by which settings were chosen; older files do not know."""
+    found = artifact.header.get("chosen_by", [0, 0])
+    if not isinstance(found, list) or len(found) != 2 or not all(isinstance(one, int) and one >= 0 for one in found):
+        raise ArtifactError(f"{artifact.path}: malformed numbers of rows and classes; save the model again.")
+    return found[0], found[1]
 
 
 def _read_left_out(artifact: Artifact) -> LeftOutScores | None:
