@@ -123,3 +123,14 @@ def test_columns_of_one_unit_may_keep_their_relative_sizes() -> None:
         float(model._fitted.heaviest.plan.scaling.scale[0] / model._fitted.heaviest.plan.scaling.scale[1]),
         float(x[:40, 0].std() / x[:40, 1].std()),
     )
+
+
+def test_mean_field_over_classes_is_judged_by_refits() -> None:
+    """Its sites have seen the labels: of labels that are noise it was sure, at scale 3162, with a log loss of 19."""
+    generator = np.random.default_rng(0)
+    x, y = generator.normal(size=(60, 3)), np.repeat(np.arange(12), 5)
+    model = GPClassifier(kernel="rbf", likelihood="one_vs_each").fit(x, y)
+    new, labels = generator.normal(size=(200, 3)), generator.integers(0, 12, 200)
+    loss = -np.log(model.predict_proba(new)[np.arange(200), labels]).mean()
+    assert loss < np.log(12) + 0.3
+    assert -model.leave_one_out_score_ == pytest.approx(loss, abs=0.4)

@@ -163,6 +163,7 @@ def test_without_labels() -> None:
 def test_all_rows_of_unknown_classes() -> None:
     predictions = Predictions([[0.9, 0.1]], ["cat", "dog"], ["bird"], outlier_score=[2.0])
     page = Page(render(Report("Unknown only", predictions=predictions)))
+    assert "1 rows, all of classes that the model does not know; mean confidence 90.0%" in page.text
     assert page.identifiers == ["uncertain", "outlying"]
     assert "bird" in page.text
     assert "(unknown)" in page.text

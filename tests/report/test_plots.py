@@ -24,6 +24,7 @@ from sureshot.report import (
     reliability_diagram,
     risk_coverage,
 )
+from sureshot.report.plots import plain
 
 RNG = np.random.default_rng(0)
 PROBABILITIES = RNG.dirichlet(np.full(5, 0.4), size=300)
@@ -106,3 +107,10 @@ def test_small_pictures_keep_their_pixels() -> None:
     colours = np.array([[[255, 0, 0], [0, 128, 0]]])
     assert decode(image_to_data_uri(colours))[..., :3] == pytest.approx(colours / 255, abs=1e-6)
     assert decode(image_to_data_uri(np.zeros((2, 2))))[..., :3] == pytest.approx(1.0)
+
+
+def test_names_with_an_underscore_are_in_legends() -> None:
+    figure = Figure()
+    axes = figure.subplots()
+    axes.plot([0, 1], label=plain("_under"))
+    assert [text.get_text() for text in axes.legend().get_texts()] == [" _under"]

@@ -65,6 +65,16 @@ class Model:
         return training_likelihood(self).n_latents(2) == 1
 
     @property
+    def sites_see_labels(self) -> bool:
+        """Whether no label is left out with its row's own sites, as all others are made of means that have seen it.
+
+        So it is with mean field over several classes, the more the larger the output scale: of 60 digits, six a class,
+        one-vs-each predicts left-out labels with a log loss of .42 by their sites and .79 by refits at scale 10, and of
+        .15 and 1.75 at 1000.
+        """
+        return self.inference == "mean_field" and not self.one_latent
+
+    @property
     def searches(self) -> bool:
         """Whether the posterior is sought step by step, which takes fewer steps by orthogonal features."""
         return self.likelihood != "gaussian"

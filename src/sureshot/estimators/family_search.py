@@ -166,6 +166,8 @@ class Search:
         The first step uphill is taken, and on in the same direction: a quarter fewer points than the steepest.
         """
         lengths, scales = self.family.lengthscales, OUTPUT_SCALES
+        if model.sites_see_labels and self.objective != "evidence":
+            scales = tuple(scale for scale in scales if scale <= DEFAULT_OUTPUT_SCALE)  # larger ones only look better
         position = _nearest(lengths, start), _nearest(scales, output_scale)
         visited: dict[tuple[int, int], list[Candidate]] = {}
         duals = self._prior_duals()

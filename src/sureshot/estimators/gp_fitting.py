@@ -19,6 +19,7 @@ from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.gp_fitted import GPFitted, LeftOutScores, averaged
 from sureshot.estimators.gp_member import Member
 from sureshot.estimators.layout import aligned
+from sureshot.estimators.left_out import by_folds
 from sureshot.estimators.memory import in_bytes, memory_budget
 from sureshot.estimators.nearby import weights_near
 from sureshot.estimators.noise import with_noise_of_features
@@ -223,7 +224,8 @@ def _fit_member(
         )
         left_out = None
         if conditioned.sites is not None and not only_mode:
-            left_out = conditioned.leave_one_out(support.left_out)
+            by_refits = plan.model.sites_see_labels
+            left_out = _refitted(plan, phi, support) if by_refits else conditioned.leave_one_out(support.left_out)
         if plan.rule == "plug_in" and tuned and left_out is not None:
             plan = _with_temperature(settings, plan, support, *left_out, keeps=keeps)
         if left_out is not None and plan.scaling.relevance is None:
@@ -238,6 +240,18 @@ def _fit_member(
     mean = aligned(arrays["prior_mean"])
     evidence, trace = conditioned.log_evidence, conditioned.trace
     return Member(plan, features, coefficients, mean, space, evidence, trace, settings.precomputed), probabilities
+
+
+def _refitted(plan: Plan, features: Tensor, support: Support) -> tuple[Tensor, Tensor]:
+    """Latent means and variances (C, N) of rows by posteriors without their fold."""
+
+    def said(stays: Tensor, weight: Tensor, fold: Tensor) -> Tensor:
+        known = condition(plan.model, features[stays], support.y[stays], support.n_classes, weight)
+        queries = features[fold].unsqueeze(0)
+        return torch.cat(known.posterior.query(queries, queries.square().sum(-1))).permute(2, 0, 1)
+
+    mean, variance = by_folds(support.y, support.weight, support.left_out, said).unbind(1)
+    return mean.mT, variance.mT
 
 
 def _weighed(

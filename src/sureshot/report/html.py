@@ -142,7 +142,8 @@ def render(report: Report) -> str:
 
 def _verdict(view: View) -> str:
     if view.labelled is None:
-        return f"{len(view.confidence):,} rows without labels; mean confidence {view.confidence.mean():.1%}."
+        what = "rows without labels" if view.truth is None else "rows, all of classes that the model does not know"
+        return f"{len(view.confidence):,} {what}; mean confidence {view.confidence.mean():.1%}."
     p, predicted, truth = view.labelled
     right, sure = float((predicted == truth).mean()), float(view.confidence[view.known].mean())
     words = confidence_in_words(sure, right)

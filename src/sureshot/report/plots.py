@@ -188,8 +188,12 @@ def tidy(*all_axes: Axes, grid: Literal["x", "y"] = "y") -> None:
 
 
 def plain(value: object, longest: int = 34) -> str:
-    """A name as one short line in which a dollar sign is a dollar sign, not the start of a formula."""
+    """A name as one short line in which a dollar sign is a dollar sign, not the start of a formula.
+
+    One that begins with an underscore gets a space in front: Matplotlib's legends leave it out otherwise.
+    """
     text = " ".join(str(value).split())
+    text = f" {text}" if text.startswith("_") else text
     if len(text) > longest:
         text = text[: longest - 1] + "…"
     return text.replace("$", r"\$")
