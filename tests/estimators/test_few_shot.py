@@ -490,6 +490,15 @@ def test_images_in_every_form(image_checkpoint: Path) -> None:
     np.testing.assert_allclose(expected, own.numpy(), atol=2e-4)
 
 
+def test_bytes_of_zero_and_one_are_next_to_black(image_checkpoint: Path) -> None:
+    x, y = images()
+    model = FewShotClassifier(image_checkpoint).fit(x, y)
+    with pytest.warns(UserWarning, match="none has a value above 1, so all are next to black: use X.astype"):
+        model.predict((x > 127).astype(np.uint8))
+    assert len(model.predict((x > 127).astype(float))) == len(x)
+    assert len(model.predict(255 * (x > 127).astype(np.uint8))) == len(x)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -11,6 +11,7 @@ Images of bytes (uint8, 0 to 255) are divided by 255. All other images must lie 
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,6 +72,12 @@ def check_rows(name: str, X: Any, shape: tuple[int, ...], columns: Columns | Non
     if not is_image:
         return check_inputs(name, array, columns)
     if np.asarray(array).dtype == np.uint8:
+        if np.max(array, initial=0) == 1:
+            warnings.warn(
+                "images are uint8, which is taken for 0 to 255, but none has a value above 1, so all are next to "
+                "black: use X.astype(float) if 1 is white.",
+                stacklevel=2,
+            )
         return validated(name, array, columns, dtype=np.uint8)
     checked, found = validated(name, array, columns, dtype=np.float64, ensure_all_finite=False)
     bad = np.flatnonzero(~np.isfinite(checked).all(axis=1))
