@@ -134,3 +134,14 @@ def test_mean_field_over_classes_is_judged_by_refits() -> None:
     loss = -np.log(model.predict_proba(new)[np.arange(200), labels]).mean()
     assert loss < np.log(12) + 0.3
     assert -model.leave_one_out_score_ == pytest.approx(loss, abs=0.4)
+
+
+def test_labels_of_many_classes_that_are_noise_are_not_predicted() -> None:
+    """By its sites a softmax has seen what it is to predict: it said 2.6 nats of left-out rows, 3.4 of new ones."""
+    generator = np.random.default_rng(0)
+    x, y = generator.normal(size=(80, 3)), np.repeat(np.arange(20), 4)
+    model = GPClassifier().fit(x, y)
+    new, labels = generator.normal(size=(400, 3)), generator.integers(0, 20, 400)
+    loss = -np.log(model.predict_proba(new)[np.arange(400), labels]).mean()
+    assert loss < np.log(20) + 0.05
+    assert -model.leave_one_out_score_ == pytest.approx(loss, abs=0.1)
