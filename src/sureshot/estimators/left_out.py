@@ -125,8 +125,10 @@ def by_folds(
 
 
 def _folds(y: Tensor, weight: Tensor, share: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Rows of a fold, rows that stay, and their weights."""
-    folds = row_folds(y)
+    """Rows of a fold, rows that stay, and their weights; what numbers classes have does not matter."""
+    numbers, number = y.unique(return_inverse=True)
+    first = y.new_full((len(numbers),), len(y)).scatter_reduce(0, number, torch.arange(len(y), device=y.device), "amin")
+    folds = row_folds(first.argsort().argsort()[number])
     for number in folds.unique():
         inside = folds == number
         left = torch.where(inside, (1 - share) * weight, weight)
