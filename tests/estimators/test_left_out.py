@@ -297,3 +297,14 @@ def test_few_rows_are_left_out_of_the_scales_of_columns() -> None:
     said = fitted.outlier_scores_left_out()[[place]].numpy()
     by_all_scales = fitted.outlier_score(fitted.rows.x[[place]], said, np.array([True]))[0]
     assert fitted.usual_outliers.scores[-1] > 10 * by_all_scales
+
+
+def test_folds_do_not_depend_on_the_numbers_of_classes() -> None:
+    generator = torch.Generator().manual_seed(0)
+    y, ones = torch.randint(4, (23,), generator=generator), torch.ones(23, dtype=torch.float64)
+    others = torch.tensor([2, 0, 3, 1])[y]
+
+    def said(stays: torch.Tensor, weight: torch.Tensor, fold: torch.Tensor) -> torch.Tensor:
+        return stays.double().square().sum().expand(len(fold))
+
+    assert torch.equal(by_folds(y, ones, ones, said), by_folds(others, ones, ones, said))
