@@ -16,7 +16,7 @@ from sureshot.data.checks import listed, near
 from sureshot.data.image_tables import is_image_source, load_image_table
 from sureshot.data.root import DataError
 from sureshot.data.tables import META_PREFIX, columns_of_classes, table_suffix
-from sureshot.estimators.cells import IGNORE
+from sureshot.estimators.cells import IGNORE, in_one_way
 
 if TYPE_CHECKING:
     from sureshot.estimators.base import IncrementalClassifier
@@ -124,8 +124,6 @@ def taught_ids(model: IncrementalClassifier, table: DataTable, how: Reading) -> 
             "those that are sent twice count twice"
         )
         return None
-    from sureshot.estimators.cells import in_one_way
-
     return as_known([in_one_way(str(name)) for name in table.row_ids.tolist()], getattr(model, "row_ids_", None))
 
 

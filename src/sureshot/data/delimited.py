@@ -116,12 +116,13 @@ def read_text(
         raise DataError(f"{name} is not text: expected cells with separators between them")
     lines = [line for line in itertools.islice(io.StringIO(text), _SAMPLE) if line.strip()]
     separator = wanted.separator or _separator_of(lines)
-    decimal = wanted.decimal or _decimal_of(_cells(lines, separator, is_used), separator)
+    cells = [] if wanted.decimal else _cells(lines, separator, is_used)
+    decimal = wanted.decimal or _decimal_of(cells, separator)
     if wanted.encoding is None and encoding == "cp1252":
         _log.info("%s is not UTF-8: read as Western European text (--encoding names another)", name)
     if wanted.separator is None and separator != "," and lines:
         _log.info("%s: cells are separated by %s", name, SEPARATORS[separator])
-    if wanted.decimal is None and decimal == "." and separator != "," and _looks_grouped(lines, separator, is_used):
+    if wanted.decimal is None and decimal == "." and separator != "," and _look_grouped(cells):
         _log.info("%s: 1.234 is read as 1.234, not as 1234 (--decimal , says that points group digits)", name)
     if wanted.decimal is None and decimal == ",":
         _log.info("%s: the comma is taken for the decimal sign (--decimal names another)", name)
@@ -170,9 +171,9 @@ def _decimal_of(cells: Sequence[str], separator: str) -> str:
     return "." if points else ","
 
 
-def _looks_grouped(lines: Sequence[str], separator: str, is_used: Callable[[str], bool]) -> bool:
-    """Whether points may group digits: three follow on each, and in one cell or other there are."""
-    points = [cell for cell in _cells(lines, separator, is_used) if "." in cell and _WITH_POINT.fullmatch(cell)]
+def _look_grouped(cells: Sequence[str]) -> bool:
+    """Whether points may group digits: there are some, and three digits follow on each."""
+    points = [cell for cell in cells if _WITH_POINT.fullmatch(cell)]
     return bool(points) and all(_GROUPS.fullmatch(cell) for cell in points)
 
 

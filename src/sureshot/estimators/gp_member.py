@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from sureshot.estimators.conditioning import ONE_FACTOR, Conditioned, condition, training_likelihood
+from sureshot.estimators.conditioning import STAND_IN, Conditioned, condition, training_likelihood
 from sureshot.estimators.dual import dual_coefficients, features_of
 from sureshot.estimators.features import FeatureMap
 from sureshot.estimators.layout import aligned
@@ -161,7 +161,7 @@ class Member:
             p = without.probabilities(*without._moments(queries), temperature, n_classes)
             return torch.cat([p, without._outlier_scores(queries, n_classes).unsqueeze(-1)], -1)
 
-        if not (model.one_latent and model.inference == "mean_field") and model.inference not in ONE_FACTOR:
+        if model.sites_see_labels or model.inference in STAND_IN:
             both = by_folds(support.y, support.weight, left, said)
             return both[:, :-1], both[:, -1]
         found = conditioned(torch.arange(len(support.y), device=device), support.weight)

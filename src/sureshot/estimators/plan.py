@@ -145,9 +145,10 @@ def _recentred(plan: Plan, settings: Settings, rows: LabelledRows, n_classes: in
     first, .88 of queries were right in place of .97; and of ten with one label, two of which came first, .85 for .91.
     """
     scaling, kernel = replace(plan.scaling, emphasis=None), copy.deepcopy(plan.kernel)
-    may_begin = settings.kernel == "auto" and settings.emphasises
-    support = Support.of(rows, n_classes, scaling, settings.device)
-    if plan.scaling.emphasis is not None or (may_begin and support.n_able >= FEWEST_EMPHASISED):
+    begins = plan.scaling.emphasis is None and settings.kernel == "auto" and settings.emphasises
+    if begins:
+        begins = Support.of(rows, n_classes, scaling, settings.device).n_able >= FEWEST_EMPHASISED
+    if begins or plan.scaling.emphasis is not None:
         scaling = _with_emphasis(scaling, rows)
     center = options.center_of(aligned(scaling(rows.x)))
     for part in _centred(kernel):

@@ -23,7 +23,7 @@ from sureshot.estimators.cells import as_numbers
 from sureshot.estimators.column_kinds import median_of
 from sureshot.estimators.mixed_columns import ColumnEncoder, check_kinds, has_mixed_columns
 from sureshot.estimators.sparse_rows import ADVICE, SpannedRows, checked_sparse
-from sureshot.estimators.validation import Columns, check_inputs, check_targets, check_weights, validated
+from sureshot.estimators.validation import Columns, check_inputs, check_targets, check_weights, of_pandas, validated
 
 
 class Reader(ABC):
@@ -81,10 +81,9 @@ class TableReader(Reader):
             return self._taught_sparse(X, sample_weight)
         if not isinstance(X, pd.DataFrame):
             if self.kinds:
-                made = " of pandas; X.to_pandas() makes one" if hasattr(X, "to_pandas") else ""
                 raise ValueError(
                     f"columns states kinds of a DataFrame's columns, but X is a {type(X).__module__.split('.')[0]} "
-                    f"{type(X).__name__}: pass a DataFrame{made}."
+                    f"{type(X).__name__}: pass a DataFrame{of_pandas(X)}."
                 )
             return self
         mixed = bool(self.kinds) or has_mixed_columns(X)

@@ -86,7 +86,12 @@ class SearchFitted(Fitted):
     @property
     def distinct_rows(self) -> LabelledRows:
         """See `Fitted.distinct_rows`."""
-        return merged_rows(self.rows)[0]
+        return self._merged[0]
+
+    @cached_property
+    def _merged(self) -> tuple[LabelledRows, np.ndarray]:
+        """Rows that differ, and where among them each row is, (N,)."""
+        return merged_rows(self.rows)
 
     @property
     def rule(self) -> SearchRule:
@@ -173,7 +178,7 @@ class SearchFitted(Fitted):
 
         Latents that are whitened, and rows of a single class, by folds that are taken away.
         """
-        state, (learnt, place) = self.state, merged_rows(self.rows)
+        state, (learnt, place) = self.state, self._merged
         with one_thread():
             if self.waits or isinstance(state.latent, Whitened):
                 of_rows = (learnt.y, learnt.weight, learnt.left_out_shares)
@@ -189,7 +194,7 @@ class SearchFitted(Fitted):
 
     def _said_without(self, stays: Tensor, weight: Tensor, fold: Tensor) -> Tensor:
         """Probabilities and outlier scores of a fold's rows, given the others; all of them rows of `learnt`."""
-        learnt, place = merged_rows(self.rows)
+        learnt, place = self._merged
         n_stay = np.zeros(len(learnt.y))
         n_stay[stays] = weight
         number = pd.Series(place).groupby(place).cumcount().to_numpy()  # of a row among its copies
@@ -229,7 +234,7 @@ class SearchFitted(Fitted):
         if self.waits:
             return queries.new_zeros(len(queries), len(self.distinct_rows.y))
         by_copy = shares_of_rows(self.state, queries, first, second)
-        merged, place = merged_rows(self.rows)
+        merged, place = self._merged
         return by_copy.new_zeros(len(queries), len(merged.y)).index_add(1, torch.from_numpy(place), by_copy)
 
     def outlier_scores(self, queries: Tensor) -> Tensor:

@@ -136,7 +136,7 @@ def check_inputs(
         if (text := _first_text(X)) is None:
             raise
         raise ValueError(
-            f"X must hold numbers, but {text} is text: pass a DataFrame{_of_pandas(X)}, whose columns of text are "
+            f"X must hold numbers, but {text} is text: pass a DataFrame{of_pandas(X)}, whose columns of text are "
             "taken for categories, encode it, for example with a OneHotEncoder in a pipeline, or drop that column."
         ) from error
     _check_finite(checked, X)
@@ -385,7 +385,7 @@ def _check_columns_numeric(frame: pd.DataFrame) -> None:
         )
 
 
-def _of_pandas(X: Any) -> str:
+def of_pandas(X: Any) -> str:
     """How to make a DataFrame of a table that is another library's."""
     return " of pandas (X.to_pandas())" if hasattr(X, "to_pandas") else ""
 
