@@ -108,6 +108,8 @@ def test_trees_are_told_to_keep_no_ids(named: Path, tmp_path: Path, run: Run) ->
     assert "keeps no ids (--id)" in fitted.stderr
     updated = run("update", tmp_path / "m", named / "right.csv", "-t", "species", "--id", "flower", "--in-place")
     assert "keeps no ids (--id)" in updated.stderr
+    plain = run("update", tmp_path / "m", named / "right.csv", "-t", "species", "--drop", "flower", "--in-place")
+    assert "--id" not in plain.stderr
     refused = run("update", tmp_path / "m", "--forget-rows", "f1", "--in-place")
     assert "cannot forget rows: TreeGPClassifier keeps means" in refused.stderr
 
@@ -170,6 +172,17 @@ def test_reports_name_the_rows_that_drove_an_answer(named: Path, tmp_path: Path,
     assert run(*bare).exit_code == 0
     run("evaluate", tmp_path / "m", named / "right.csv", "-t", "species", "--report", tmp_path / "report", "-q")
     assert "fit with --id to see which" in (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_class_of_one_row_is_not_judged_and_the_report_says_so(named: Path, tmp_path: Path, run: Run) -> None:
+    table = pd.read_csv(named / "right.csv")
+    single = table.iloc[[0]].assign(flower="שם", species="רק אחד")
+    pd.concat([table, single]).to_csv(tmp_path / "single.csv", index=False)
+    arguments = ("-t", "species", "--id", "flower", "-o", tmp_path / "m", "--report", tmp_path, *QUICK)
+    assert run("fit", tmp_path / "single.csv", *arguments).exit_code == 0
+    page = html.unescape((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert "1 class has one row, which is needed to know the class and so is not judged." in page
+    assert "\N{FIRST STRONG ISOLATE}שם\N{POP DIRECTIONAL ISOLATE} of \N{FIRST STRONG ISOLATE}רק אחד" in page
 
 
 def test_ids_may_have_commas(named: Path, tmp_path: Path, run: Run) -> None:

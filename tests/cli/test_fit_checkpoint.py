@@ -143,6 +143,7 @@ def test_folders_of_images(run: Run, images: Path, image_checkpoint: Path, tmp_p
     np.testing.assert_allclose(one["probability_one"], printed["probability_one"][:1], atol=1e-5)
     updated = run("update", model, images / "queries", "--in-place", "--json")
     assert json.loads(updated.stdout)["rows_added"] == 9
+    assert "--id" not in updated.stderr  # images have no such column
     inside = images / "queries" / "one" / "3.png"
     before = inside.read_bytes()
     refused = run("predict", model, images / "queries", "-o", inside)

@@ -169,6 +169,19 @@ def test_all_rows_of_unknown_classes() -> None:
     assert "(unknown)" in page.text
 
 
+def test_bars_of_confusions_are_shares_of_the_class() -> None:
+    y = ["cat"] * 10 + ["dog"] * 40
+    taken = [[0.1, 0.9]] * 5 + [[0.9, 0.1]] * 5 + [[0.9, 0.1]] * 8 + [[0.1, 0.9]] * 32
+    source = render(Report("Bars", predictions=Predictions(taken, ["cat", "dog"], y)))
+    assert [source.index(f"width: {share}%") > 0 for share in (50, 20)] == [True, True]
+
+
+def test_names_keep_their_direction_to_themselves() -> None:
+    source = render(Report("Right to left", predictions=Predictions([[0.9, 0.1]], ["שלום (א)", "dog"], ["dog"])))
+    assert source.count("<bdi>שלום (א)</bdi>") == 3  # the class, the confusion, the row
+    assert "unicode-bidi: plaintext" in source
+
+
 def test_no_confusion() -> None:
     page = Page(render(Report("Perfect", predictions=Predictions(np.eye(3), [0, 1, 2], [0, 1, 2]))))
     assert "None: every row of a known class was right." in page.text

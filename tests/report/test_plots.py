@@ -75,6 +75,15 @@ def test_histogram_counts_every_row_once() -> None:
     assert sum(bar.get_height() for bar in bars) == len(CONFIDENCE)
 
 
+def test_a_legend_covers_no_bar() -> None:
+    figure = confidence_histogram(CONFIDENCE, CORRECT)
+    figure.canvas.draw()
+    (axes,) = figure.axes
+    legend = axes.get_legend()
+    assert legend is not None
+    assert not legend.get_window_extent().overlaps(axes.get_window_extent())
+
+
 @pytest.mark.parametrize("name", ["$x_{$", "$", r"\frac{", "two\nlines", "_hidden", "x" * 500, ""])
 def test_any_name_is_drawn(name: str) -> None:
     figure_to_data_uri(objective_trace([0.0, 1.0], name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -84,8 +85,8 @@ def table_of_driving_rows(answers: Sequence[Driven]) -> tuple[Table, ...]:
     for one in [*wrong, *others]:
         driving = [f"{_called(*row)} {row[2]:+.3g}" for row in one.rows]
         driving += [""] * (width - len(driving))
-        first, second = map(str, one.classes)
-        lines.append((str(one.row), str(one.true), f"{first} ({one.confidence:.3f})", second, *driving))
+        first, second = one.classes
+        lines.append((str(one.row), str(one.true), f"{_apart(first)} ({one.confidence:.3f})", str(second), *driving))
     columns = ("row", "true", "predicted", "second", *(f"driving row {k + 1}" for k in range(width)))
     nameless = all(row[0] is None for one in answers for row in one.rows)
     note = _NOTE + (_WITHOUT_IDS if nameless else "")
@@ -93,4 +94,12 @@ def table_of_driving_rows(answers: Sequence[Driven]) -> tuple[Table, ...]:
 
 
 def _called(name: Any, label: Any, share: float) -> str:
-    return f"{'a row' if name is None else name} of {label}"
+    return f"{'a row' if name is None else _apart(name)} of {_apart(label)}"
+
+
+def _apart(name: Any) -> str:
+    """A name inside a longer text; one that is read from right to left takes nothing beside it along."""
+    text = str(name)
+    if any(unicodedata.bidirectional(letter) in ("R", "AL") for letter in text):
+        return f"\N{FIRST STRONG ISOLATE}{text}\N{POP DIRECTIONAL ISOLATE}"
+    return text

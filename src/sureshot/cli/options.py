@@ -88,7 +88,7 @@ Standardize = Annotated[
 Ensemble = Annotated[
     bool,
     typer.Option(
-        help="Average several settings by what they say of left-out rows, or choose one.",
+        help="Average several settings by what they say of left-out rows, or choose one; a named --kernel has one.",
     ),
 ]
 Run = Annotated[

@@ -105,6 +105,11 @@ def cross_validated_report(
             f"({N_FOLDS} folds, {len(rows)} of them judged); outlier scores are in deviations from the median of the "
             "row's fold."
         )
+        if single := int((np.unique(table.y, return_counts=True)[1] == 1).sum()):
+            introduction += (
+                f" {single} {'class has' if single == 1 else 'classes have'} one row, which is needed to know the "
+                "class and so is not judged."
+            )
     else:
         _log.warning("every class has one row, so none can be held out: the report has no scores")
         introduction += "Every class has one row, so none could be held out to judge it."

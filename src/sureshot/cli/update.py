@@ -49,9 +49,10 @@ def update(
             raise ValueError(f"{model} stays as it is: to replace it, give --in-place, and no --output")
         if output is not None:
             console.check_model_output(output, *([] if data is None else [data]))
-        from sureshot.cli.model import as_known, load_model, read_for_model, taught_ids
+        from sureshot.cli.model import as_known, keeps_ids, load_model, read_for_model, taught_ids
         from sureshot.cli.reading import Reading
         from sureshot.data.checks import listed
+        from sureshot.data.image_tables import is_image_source
         from sureshot.estimators.classifier import GPClassifier
 
         classifier = load_model(model)
@@ -70,7 +71,7 @@ def update(
             with console.progress(f"reading {data}", quiet):
                 table = read_for_model(classifier, data, target, how, with_labels=True)
             ids = taught_ids(classifier, table, how)
-            if row_id is None:
+            if row_id is None and keeps_ids(classifier) and not is_image_source(data):
                 console.note(f"{data}: rows without ids (--id) are added, so rows that are sent twice count twice")
         destination = _destination(model, output, in_place)
         known = classifier.classes_.tolist()

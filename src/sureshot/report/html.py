@@ -266,14 +266,13 @@ def _class_lines(p: NDArray[np.float64], truth: NDArray[np.int64], classes: list
 
 
 def _pair_lines(pairs: Sequence[Confusion]) -> list[dict[str, object]]:
-    most = max((pair.count for pair in pairs), default=1)
     return [
         {
             "true": str(pair.true),
             "predicted": str(pair.predicted),
             "count": pair.count,
             "share": f"{pair.share:.0%}",
-            "width": f"{100 * pair.count / most:.0f}",
+            "width": f"{100 * pair.share:.0f}",
         }
         for pair in pairs
     ]

@@ -75,7 +75,7 @@ def confidence_histogram(
         mean, rate = float(confidence.mean()), float(correct.mean())
         axes.axvline(mean, color=INK, linewidth=1.4, label=f"mean confidence {mean:.3f}")
         axes.axvline(rate, color=INK, linewidth=1.4, linestyle=(0, (2, 2)), label=f"accuracy {rate:.3f}")
-        axes.legend(loc="upper left", fontsize=SMALL, frameon=True, framealpha=0.9, edgecolor="none")
+        axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=2, fontsize=SMALL, frameon=False)
     axes.set(xlabel="confidence (largest probability)", ylabel="rows", xlim=(0, 1))
     axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
     tidy(axes)
