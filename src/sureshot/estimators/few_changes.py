@@ -17,6 +17,7 @@ from sureshot.estimators.dual import features_of
 from sureshot.estimators.features import FeatureMap, InducingRoots
 from sureshot.estimators.gp_fitted import GPFitted
 from sureshot.estimators.gp_member import Member
+from sureshot.estimators.plan import Plan
 from sureshot.estimators.preprocessing import kernel_inputs
 from sureshot.estimators.validation import LabelledRows, count_changes, places_among
 from sureshot.estimators.weight_space import training_features
@@ -60,12 +61,17 @@ def lies_far_outside(known: GPFitted, rows: LabelledRows, device: torch.device) 
     A cell a thousand times as large as all others, say, where the kernel is linear or polynomial: it would be all that
     such a kernel sees. Variances of stationary kernels are the same everywhere.
     """
-    for plan in (member.plan for member in known.members):
-        before, now = (
-            float(evaluate(plan.kernel, kernel_inputs(part.x, plan.scaling, device), diag=True).max())
-            for part in (known.rows, rows)
-        )
-        if now > FAR_OUTSIDE * before > 0:
+    new = rows.x[places_among(known.rows.x, rows.x) < 0]
+    if not len(new):
+        return False
+
+    def largest(x: np.ndarray, plan: Plan) -> float:
+        return float(evaluate(plan.kernel, kernel_inputs(x, plan.scaling, device), diag=True).max())
+
+    for member in known.members:
+        now = largest(new, member.plan)
+        told = float(features_of(member.posterior).square().sum(-1).max())  # what features leave out comes on top
+        if now > FAR_OUTSIDE * told and now > FAR_OUTSIDE * largest(known.rows.x, member.plan) > 0:
             return True
     return False
 

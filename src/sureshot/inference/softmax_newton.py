@@ -40,7 +40,12 @@ def newton_mode(
     start: Tensor,  # (C, R)
 ) -> tuple[Tensor, Tensor] | None:
     """Weights (C, R) at the mode and the negative log joint there; None where steps from the start lead nowhere."""
-    w, value = start, _negative_log_joint(features, y, weight, temperature, start)
+    def negative_log_joint(w: Tensor, latent: Tensor) -> Tensor:
+        log_p = torch.log_softmax(latent / temperature, 0)
+        return 0.5 * w.square().sum() - weight @ log_p.gather(0, y[None])[0]
+
+    w, latent = start, start @ features.mT
+    value = negative_log_joint(w, latent)
     if not bool(value.isfinite()):
         return None
     labels = one_hot(y, len(start), features.dtype)  # (C, N)
@@ -48,7 +53,7 @@ def newton_mode(
     precondition: Callable[[Tensor], Tensor] | None = None
     scaled, before = weight / temperature, float("inf")
     for _ in range(_MOST_STEPS):
-        p = torch.softmax(w @ features.mT / temperature, 0)
+        p = torch.softmax(latent / temperature, 0)
         gradient = ((p - labels) * scaled) @ features + w
         length = float(gradient.norm())
         if length < TOLERANCE or before / 2 < length < _ROUNDING:
@@ -60,26 +65,21 @@ def newton_mode(
         p, curved = p.float(), curved.float()
 
         def product(v: Tensor, p: Tensor = p, curved: Tensor = curved) -> Tensor:
-            latent = p * (v @ rough.mT)
-            return ((latent - p * latent.sum(0)) * curved) @ rough + v
+            moved = p * (v @ rough.mT)
+            return ((moved - p * moved.sum(0)) * curved) @ rough + v
 
         right, share = (-gradient / length).float(), min(_SHARE, max(length, _LEAST_SHARE, 0.3 * TOLERANCE / length))
         step = _solved(product, right, precondition, share).to(w) * length
-        size = 1.0
+        along, size = step @ features.mT, 1.0
         while True:
-            found = _negative_log_joint(features, y, weight, temperature, w + size * step)
+            found = negative_log_joint(w + size * step, latent + size * along)
             if found <= value + 1e-10 * (1 + value.abs()):
                 break
             size /= 2
             if size < 1e-3:
                 return None
-        w, value = w + size * step, found
+        w, latent, value = w + size * step, latent + size * along, found
     return None
-
-
-def _negative_log_joint(features: Tensor, y: Tensor, weight: Tensor, temperature: float, w: Tensor) -> Tensor:
-    log_p = torch.log_softmax(w @ features.mT / temperature, 0)
-    return 0.5 * w.square().sum() - weight @ log_p.gather(0, y[None])[0]
 
 
 def _preconditioner(
