@@ -40,6 +40,7 @@ def newton_mode(
     start: Tensor,  # (C, R)
 ) -> tuple[Tensor, Tensor] | None:
     """Weights (C, R) at the mode and the negative log joint there; None where steps from the start lead nowhere."""
+
     def negative_log_joint(w: Tensor, latent: Tensor) -> Tensor:
         log_p = torch.log_softmax(latent / temperature, 0)
         return 0.5 * w.square().sum() - weight @ log_p.gather(0, y[None])[0]
