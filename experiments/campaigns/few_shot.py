@@ -24,7 +24,7 @@ from sureshot.meta.evaluation import VALIDATION_TASKS, evaluate
 from sureshot.meta.learners import GP_LEARNER_NAMES
 from sureshot.meta.learners.presets import GaussianProcessSettings, gaussian_process_settings, with_present_names
 from sureshot.meta.protocols import EpisodeProtocol
-from sureshot.meta.training import TrainingConfig, TrainingResult, load_checkpoint, load_learner, train
+from sureshot.meta.training import TrainingConfig, TrainingResult, load_checkpoint, load_learner, read_log, train
 from sureshot.meta.training.checkpoint import Checkpoint
 from sureshot.networks.checkpoint import LAST_NAME
 from sureshot.networks.state import state_of
@@ -158,6 +158,11 @@ def run_few_shot(load: Load, cell: FewShotCell, folder: Path, progress: Progress
             "stopped_early": trained.stopped_early,
             "large_gradients": trained.large_gradients,
             "seconds_of_last_run": trained.seconds,
+            "validations": [
+                {name: line[name] for name in ("episodes", "accuracy", "nll")}
+                for line in read_log(folder)
+                if line["kind"] == "validation"
+            ],
         },
         "evaluations": evaluations,
         "evaluation_seconds": time.perf_counter() - started,

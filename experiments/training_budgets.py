@@ -1,0 +1,164 @@
+"""Does a quarter of the papers' training do? Learners of `omniglot-choice` trained for both budgets.
+
+Learning rates do not change in training, so the shorter training is the first quarter of the longer one: same weights,
+same tasks. The cells are shared with `omniglot-choice`. Learning curves are the scores on validation tasks that choose
+the checkpoint; what a longer training is worth is judged on the test tasks, which are the same for both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from experiments.campaigns.cells import FAILED, run_cells
+from experiments.campaigns.few_shot import data_loader, run_few_shot
+from experiments.campaigns.grids import BUDGETS, check_learners
+from experiments.campaigns.images import OMNIGLOT_CHOICE, ImageCampaignConfig
+from experiments.campaigns.scores import score_frame
+from experiments.experiment import Experiment, Outcome, Picture, Progress, Table, Verdict, configure
+from sureshot.report.plots import BLUE, FULL, GREY, INK, NORMAL, new_figure, tidy
+
+NAME = "training-budgets"
+SHORT, LONG = "standard", "full"
+METRICS = ("accuracy", "nll", "ece", "T nll", "T ece", "corrupted")
+WORTH = 0.01
+"""Accuracy that would be worth four times the training: a point, about what seeds of one learner differ by."""
+
+
+@dataclass(frozen=True)
+class TrainingBudgetsConfig:
+    """Settings.
+
+    Attributes
+    ----------
+    learners : tuple of str
+    shots, seeds : tuple of int
+    results, checkpoints : str
+        Folders of the cells' results and checkpoints, as in `ImageCampaignConfig`.
+    train : bool
+        False makes the tables from the results that are there, running nothing.
+    """
+
+    learners: tuple[str, ...] = ("ove_mean_field_transfer", "cdkt_ml", "ove_gibbs_ml")
+    shots: tuple[int, ...] = (5, 1)
+    seeds: tuple[int, ...] = (0,)
+    results: str = "docs/results/cells"
+    checkpoints: str = "campaigns"
+    train: bool = True
+
+
+def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:
+    """Run the missing cells, and compare those that are there with both budgets."""
+    settings = configure(TrainingBudgetsConfig, options)
+    check_learners(settings.learners)
+    grid = partial(ImageCampaignConfig, learners=settings.learners, shots=settings.shots, seeds=settings.seeds)
+    cells = [cell for budget in (SHORT, LONG) for cell in OMNIGLOT_CHOICE.cells(grid(budget=budget))]
+    results, checkpoints = (Path(folder) / OMNIGLOT_CHOICE.name for folder in (settings.results, settings.checkpoints))
+    run_cell = partial(run_few_shot, data_loader(data_root))
+    records = run_cells(cells, results, checkpoints, run_cell, progress, settings.train)
+    records = [record for record in records if FAILED not in record]
+    pairs = paired(score_frame(records))
+    if pairs.empty:
+        raise ValueError("no learner has results of both budgets yet, so there is nothing to compare")
+    curves = learning_curves(records)
+    missing = len(cells) // 2 - len(pairs)
+    return Outcome(
+        title="What four times the training is worth",
+        introduction=(
+            f"{OMNIGLOT_CHOICE.introduction} Learners of the campaign `{OMNIGLOT_CHOICE.name}`, trained for the "
+            "papers' 60,000 (one shot) and 40,000 (five shots) episodes, and for a quarter of them, which is the "
+            "beginning of the same training; of either the checkpoint that was best on validation tasks is tested."
+        ),
+        tables=(
+            Table("budgets", "Scores on test tasks, the same for both budgets.", pairs, digits=4),
+            Table("learning-curves", "Every validation of the longer training.", curves, digits=4, on_page=False),
+        ),
+        pictures=(_picture(curves),) if len(curves) else (),
+        config=settings,
+        seeds=settings.seeds,
+        findings=(f"{missing} of {len(cells) // 2} pairs of trainings are missing.",) if missing else (),
+        verdicts=_verdicts(pairs),
+    )
+
+
+def paired(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row for each learner, number of shots and seed with results of both budgets, with the gain in accuracy.
+
+    Its standard error is that of two separate sets of tasks; they are the same, so it is too large rather than too
+    small.
+    """
+    if frame.empty or not {SHORT, LONG} <= set(frame["budget"]):
+        return pd.DataFrame()
+    keys = ["learner", "shots", "seed", "evaluation"]
+    kept = [*METRICS, "accuracy se", "best at", "trained", "minutes"]
+    wide = frame.pivot(index=keys, columns="budget", values=kept).dropna(
+        subset=[("accuracy", SHORT), ("accuracy", LONG)]
+    )
+    columns: dict[str, Any] = {"gain": wide["accuracy", LONG] - wide["accuracy", SHORT]}
+    columns["gain se"] = (wide["accuracy se", LONG] ** 2 + wide["accuracy se", SHORT] ** 2) ** 0.5
+    for metric in METRICS:
+        columns |= {f"{metric}, {budget}": wide[metric, budget] for budget in (SHORT, LONG)}
+    columns |= {f"best at, {budget}": wide["best at", budget].astype(int) for budget in (SHORT, LONG)}
+    return pd.DataFrame(columns).reset_index().drop(columns="evaluation")
+
+
+def learning_curves(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Scores on validation tasks by the episodes trained, of the trainings of the longer budget."""
+    rows = []
+    for record in records:
+        labels = record["labels"]
+        if labels["budget"] == LONG:
+            same = {name: labels[name] for name in ("learner", "shots", "seed")}
+            rows += [{**same, **line} for line in record["training"].get("validations", ())]
+    return pd.DataFrame(rows)
+
+
+def _picture(curves: pd.DataFrame) -> Picture:
+    shots = sorted(curves["shots"].unique(), reverse=True)
+    learners = list(dict.fromkeys(curves["learner"]))
+    figure = new_figure(FULL, 2.6 * len(learners))
+    panels = figure.subplots(len(learners), len(shots), squeeze=False)
+    for row, learner in zip(panels, learners, strict=True):
+        for axes, k in zip(row, shots, strict=True):
+            part = curves[(curves["learner"] == learner) & (curves["shots"] == k)]
+            for _, one in part.groupby("seed"):
+                axes.plot(one["episodes"], one["accuracy"], color=BLUE, linewidth=1.2)
+            axes.axvline(BUDGETS[SHORT][k], color=INK, linewidth=1.2, linestyle=(0, (4, 3)))
+            axes.set_title(f"{learner}, {k} shot{'s' if k > 1 else ''}", loc="left", color=INK, fontsize=NORMAL)
+            axes.set(xlabel="episodes", ylabel="accuracy, validation")
+            axes.set_xlim(0, BUDGETS[LONG][k])
+    tidy(*panels.ravel())
+    for axes in panels.ravel():
+        axes.spines["left"].set_color(GREY)
+    return Picture(
+        "curves",
+        "Accuracy on validation tasks (Omniglot's characters) in the papers' number of episodes; dashed: where the "
+        "standard budget ends.",
+        figure,
+    )
+
+
+def _verdicts(pairs: pd.DataFrame) -> tuple[Verdict, ...]:
+    return tuple(
+        Verdict(
+            claim=f"four times the training gains {row['learner']} less than a point at {row['shots']}-shot",
+            source="this project's aims",
+            measured=(
+                f"{100 * row['gain']:+.2f} points (standard error {100 * row['gain se']:.2f}); best after "
+                f"{row[f'best at, {SHORT}']:,} of the first quarter and {row[f'best at, {LONG}']:,} of all episodes"
+            ),
+            holds=bool(row["gain"] < WORTH) if math.isfinite(row["gain"]) else False,
+        )
+        for row in pairs.to_dict("records")
+    )
+
+
+EXPERIMENT = Experiment(
+    NAME, "learners of omniglot-choice trained for the papers' budget and a quarter of it", True, run
+)
