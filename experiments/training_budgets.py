@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from matplotlib.ticker import MaxNLocator
 
 from experiments.campaigns.cells import FAILED, run_cells
 from experiments.campaigns.few_shot import data_loader, run_few_shot
@@ -133,6 +134,7 @@ def _picture(curves: pd.DataFrame) -> Picture:
             axes.set_title(f"{learner}, {k} shot{'s' if k > 1 else ''}", loc="left", color=INK, fontsize=NORMAL)
             axes.set(xlabel="episodes", ylabel="accuracy, validation")
             axes.set_xlim(0, BUDGETS[LONG][k])
+            axes.xaxis.set_major_locator(MaxNLocator(5))
     tidy(*panels.ravel())
     for axes in panels.ravel():
         axes.spines["left"].set_color(GREY)
