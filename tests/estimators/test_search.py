@@ -227,6 +227,22 @@ def test_stacked_latents_are_a_sum_of_two() -> None:
     np.testing.assert_allclose(three.predict_proba(QUERIES).sum(1), 1)
 
 
+@pytest.mark.parametrize("predictive", ["integral", "plug_in", "stacked"])
+def test_a_class_without_rows_has_what_the_posteriors_doubt_leaves_it(predictive: str, tmp_path: Path) -> None:
+    """Regression on labels, whose label is -1 everywhere, takes it for ruled out: 12 nats where it comes after all."""
+    model = made(predictive=predictive).partial_fit(X, Y, classes=[0, 1, 2])
+    p, far = model.predict_proba(X), model.predict_proba(X + 50)
+    np.testing.assert_allclose(p.sum(1), 1, atol=1e-12)
+    doubt = made(predictive="integral").partial_fit(X, Y, classes=[0, 1, 2]).predict_proba(X)[:, 2]
+    np.testing.assert_allclose(p[:, 2], doubt, rtol=1e-10)
+    assert far[:, 2].mean() > 2 * p[:, 2].mean()
+    np.testing.assert_allclose(model._fitted.probabilities_left_out().sum(1), 1, atol=1e-12)
+    model.save(tmp_path / "m")
+    np.testing.assert_array_equal(KernelSearchClassifier.load(tmp_path / "m").predict_proba(X), p)
+    known = made(predictive=predictive).partial_fit(X, Y, classes=[0, 1, 2]).forget(classes=[2]).predict_proba(X)
+    assert known.shape == (len(X), 2)
+
+
 def test_only_the_latest_rows_are_kept() -> None:
     model = made(window=30)
     for k in range(4):

@@ -219,7 +219,8 @@ class KernelSearchClassifier(IncrementalClassifier):
                     n_old = len(known.rows.y)
                     known = after(known, new, training.classes, self.callback, jobs)
                     stays = np.concatenate([stays, np.ones(len(known.rows.y) - n_old, dtype=bool)])
-                return known if stays.all() else less(known, stays, np.isin(known.classes, training.classes), jobs)
+                known_still = np.isin(known.classes, training.classes)
+                return known if stays.all() and known_still.all() else less(known, stays, known_still, jobs)
             seed, steps = known.seed, known.steps
             new = joined_rows(kept, new)
         first = replace(first_fitted(replace(training, rows=new), settings, seed), steps=steps)

@@ -143,21 +143,28 @@ class SearchFitted(Fitted):
         return inputs_of(kept, self.scaling)
 
     def moments(self, queries: Tensor) -> tuple[Tensor, ...]:
-        """See `Predictor.moments`: means (M, L, Q), covariances (M, Q, L, L); while it waits probabilities (Q, C)."""
+        """See `Predictor.moments`: means (M, L, Q) and covariances (M, Q, L, L) of latents, and the posterior's means.
+
+        The last are there where a class has no rows. While it waits, probabilities (Q, C).
+        """
         if self.waits:
             return (one_class_probabilities(self.state, queries, len(self.classes)),)
-        return self.chosen.moments(self.state, queries)
+        mean, covariance = moments(self.state, queries)
+        said = self.chosen.means(self.state, queries, mean)
+        return (said, covariance, mean) if bool(self._absent.any()) else (said, covariance)
 
     def probabilities(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
         """See `Predictor.probabilities`."""
         if self.waits:
             return moments[0]
-        mean, covariance = moments
-        return self._averaged(mean, covariance, self.weights, temperature)
+        mean, covariance = moments[:2]
+        own = moments[2] if len(moments) > 2 else None
+        return self.chosen.probabilities(mean, covariance, self.weights, temperature, own, self._absent)
 
-    def _averaged(self, mean: Tensor, covariance: Tensor, weights: Tensor, temperature: float) -> Tensor:
-        found = averaged_probabilities(mean, covariance, weights, temperature, self.chosen.of_latents)
-        return found / found.sum(-1, keepdim=True)
+    @cached_property
+    def _absent(self) -> Tensor:
+        """Which classes (C,) have no rows."""
+        return torch.from_numpy(self.frequencies == 0)
 
     def outlier_scores_left_out(self) -> Tensor:
         """See `Fitted.outlier_scores_left_out`."""
@@ -186,7 +193,8 @@ class SearchFitted(Fitted):
                 both = by_folds(y, weight, share, self._said_without)
                 return both[:, :-1], both[:, -1]
             out = left_out(state)
-            p = self._averaged(self.chosen.means_left_out(state, out), out.covariance, out.weights, self.temperature)
+            mean, own = self.chosen.means_left_out(state, out), out.mean if bool(self._absent.any()) else None
+            p = self.chosen.probabilities(mean, out.covariance, out.weights, self.temperature, own, self._absent)
             asked = out.copies.first
             unexplained = unexplained_variance(state, state.x[asked], of_classes(state, out), out.weights)
         of_learnt = out.copies.place[torch.from_numpy(np.unique(place, return_index=True)[1])]
@@ -212,7 +220,7 @@ class SearchFitted(Fitted):
         return torch.stack(
             [
                 averaged_probabilities(mean.unsqueeze(0), covariance.unsqueeze(0), alone, self.temperature, rule)
-                for mean, covariance in zip(*(part[self.order] for part in self.moments(queries)), strict=True)
+                for mean, covariance in zip(*(part[self.order] for part in self.moments(queries)[:2]), strict=True)
             ],
             1,
         )

@@ -25,7 +25,7 @@ from sureshot.estimators.temperature import TEMPERATURE_SPREAD
 from sureshot.likelihoods.base import PredictiveRule
 from sureshot.structure.label_regression import LabelRegression, means_left_out
 from sureshot.structure.leave_one_out import LeftOut, left_out
-from sureshot.structure.prediction import averaged_probabilities, moments
+from sureshot.structure.prediction import averaged_probabilities
 from sureshot.structure.smc import SmcState
 from sureshot.structure.whitened import Whitened
 
@@ -73,19 +73,42 @@ class Chosen:
         """What is done with `moments`."""
         return "integral" if self.rule == "integral" else "plug_in"
 
-    def moments(self, state: SmcState, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Means (M, L, Q) and covariances (M, Q, L, L) of the latents that become probabilities."""
-        mean, covariance = moments(state, x)
+    def means(self, state: SmcState, x: Tensor, mean: Tensor) -> Tensor:
+        """Means (M, L, Q) of the latents that become probabilities, by the posterior's means there."""
         if self.stack is None:
-            return mean, covariance
-        return self.stack.posterior * mean + self.stack.regression * self.stack.of_labels.means(state, x), covariance
+            return mean
+        return self.stack.posterior * mean + self.stack.regression * self.stack.of_labels.means(state, x)
 
     def means_left_out(self, state: SmcState, out: LeftOut) -> Tensor:
-        """Means of `moments` (M, L, K) at the K rows of the state that differ, each without itself."""
+        """Those (M, L, K) at the K rows of the state that differ, each without itself."""
         if self.stack is None:
             return out.mean
         of_labels = means_left_out(state, self.stack.of_labels.scale, out.copies)
         return self.stack.posterior * out.mean + self.stack.regression * of_labels
+
+    def probabilities(
+        self,
+        mean: Tensor,  # (M, L, Q), `means`
+        covariance: Tensor,  # (M, Q, L, L)
+        weights: Tensor,  # (M,) or (M, Q)
+        temperature: float,
+        own: Tensor | None = None,  # (M, L, Q), the posterior's means, where a class has no rows,
+        absent: Tensor | None = None,  # (C,) bool, and which have none
+    ) -> Tensor:
+        """Class probabilities (Q, C).
+
+        What tells rows of known classes apart says nothing of a class without rows, and regression on labels takes it
+        for ruled out; it has what the posterior's own doubt leaves it.
+        """
+        p = _normalised(averaged_probabilities(mean, covariance, weights, temperature, self.of_latents))
+        if own is None or absent is None:
+            return p
+        doubt = _normalised(averaged_probabilities(own, covariance, weights)).masked_fill(~absent, 0)
+        return _normalised(p.masked_fill(absent, 0)) * (1 - doubt.sum(-1, keepdim=True)) + doubt
+
+
+def _normalised(p: Tensor) -> Tensor:
+    return p / p.sum(-1, keepdim=True).clamp_min(_LEAST)
 
 
 INTEGRAL = Chosen("integral")
