@@ -255,3 +255,19 @@ def test_a_checkpoint_that_is_not_there_comes_before_the_data(files: Path, run: 
     gone = tmp_path / "gone"
     result = run("fit", tmp_path / "text.csv", "-t", "label", "--checkpoint", gone, "-o", tmp_path / "m.safetensors")
     assert_refused(result, str(gone))
+
+
+def test_a_report_that_cannot_be_written_leaves_no_model(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "d.csv").write_text("a,y\n1,x\n2,x\n3,z\n4,z\n")
+    (tmp_path / "file").write_text("mine")
+    arguments = ("-t", "y", "-o", tmp_path / "m", "--report", tmp_path / "file" / "below" / "it", *QUICK)
+    assert_refused(run("fit", tmp_path / "d.csv", *arguments), "file is a file: name a folder")
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_misspelt_target_is_named_where_labels_are_not_wanted(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "d.csv").write_text("a,kind\n1,x\n2,x\n3,z\n4,z\n")
+    assert run("fit", tmp_path / "d.csv", "-t", "kind", "-o", tmp_path / "m", *QUICK).exit_code == 0
+    for command in (("predict",), ("suggest", "-n", 1)):
+        refused = run(command[0], tmp_path / "m", tmp_path / "d.csv", "--target", "kid", *command[1:])
+        assert_refused(refused, "no column 'kid' (did you mean 'kind'?)")

@@ -207,3 +207,18 @@ def test_options_without_a_use_are_refused(named: Path, run: Run, arguments: tup
     result = run("update", named / "right", *arguments, "--in-place")
     assert result.exit_code == 1
     assert message in result.stderr
+
+
+def test_only_what_is_written_like_a_number_is_one(tmp_path: Path, run: Run) -> None:
+    """0_2 and 02 are no ways to write the class 2."""
+    (tmp_path / "d.csv").write_text("a,y\n" + "\n".join(f"{i},{i % 3}" for i in range(12)) + "\n")
+    assert run("fit", tmp_path / "d.csv", "-t", "y", "-o", tmp_path / "m", *QUICK).exit_code == 0
+    for name in ("0_2", "02", "+2", " 2.0"):
+        refused = run("update", tmp_path / "m", "--forget-classes", name, "-o", tmp_path / "new")
+        assert refused.exit_code == 1
+        assert "does not know" in refused.stderr
+        assert not (tmp_path / "new").exists()
+    summary = json.loads(
+        run("update", tmp_path / "m", "--forget-classes", "2", "-o", tmp_path / "new", "--json").stdout
+    )
+    assert (summary["classes"], summary["rows_forgotten"], summary["rows"]) == ([0, 1], 4, 8)

@@ -111,3 +111,50 @@ def test_a_fold_without_the_gap_is_read_as_the_whole(tmp_path: Path, files: Path
     result = run("fit", tmp_path / "gap.csv", "-t", "species", "-o", tmp_path / "m", *arguments)
     assert result.exit_code == 0, result.stderr
     assert (tmp_path / "report" / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "stated", "as_learnt"),
+    [
+        ("amount;other\n1250;1\n2500;2\n", (), True),
+        ("amount;other\n1.250;1\n2.500;2\n", (), True),  # nothing says otherwise, so as the column was
+        ("amount;other\n1.250,00;1\n2.500,0;2\n", (), True),
+        ('amount,other\n"1.250,00",1\n"2.500,0",2\n', (), True),
+        ("amount,other\n1250.00,1\n2500.0,2\n", (), True),
+        ("amount;other\n1250.0;1\n2500.0;2\n", (), True),
+        ("amount;other\n$1,250.00;1\n$2,500.00;2\n", ("--decimal", "."), True),
+        ("amount,other\n1.250,1\n2.500,2\n", (), False),  # commas separate cells, so points are decimal
+        ("amount;other\n1.250;1\n2.500;2\n", ("--decimal", "."), False),
+        ("amount;other\n1.25;1\n2.5;2\n", (), False),
+    ],
+)
+def test_each_file_has_its_own_decimal_sign(
+    text: str, stated: tuple[str, ...], as_learnt: bool, tmp_path: Path, run: Run
+) -> None:
+    """Learnt with points between thousands; later files may be written otherwise, a factor of a thousand apart."""
+    lines = [f"{1000 + 50 * i:,.2f};{i % 7};{'small' if i < 20 else 'large'}" for i in range(40)]
+    swapped = "\n".join(lines).translate(str.maketrans(",.", ".,"))
+    (tmp_path / "old.csv").write_text(f"amount;other;y\n{swapped}\n")
+    assert run("fit", tmp_path / "old.csv", "-t", "y", "-o", tmp_path / "m", *QUICK).exit_code == 0
+    (tmp_path / "new.csv").write_text(text)
+    pd.DataFrame({"amount": np.array([1250.0, 2500.0]) / (1 if as_learnt else 1000), "other": [1, 2]}).to_parquet(
+        tmp_path / "plain.parquet"
+    )
+    found, plain = (
+        run("predict", tmp_path / "m", tmp_path / name, "--proba", *options)
+        for name, options in (("new.csv", stated), ("plain.parquet", ()))
+    )
+    assert found.exit_code == 0, found.stderr
+    np.testing.assert_allclose(
+        *(pd.read_csv(io.StringIO(result.stdout))["probability_small"] for result in (found, plain)), atol=1e-6
+    )
+
+
+def test_a_whole_number_beyond_all_others_is_refused(model: Path, orders: Path, tmp_path: Path, run: Run) -> None:
+    pd.read_csv(orders / "new.csv", dtype=str)[:1].assign(weight="9" * 400).to_csv(tmp_path / "huge.csv", index=False)
+    assert_refused(run("predict", model, tmp_path / "huge.csv", "-q"), "'weight' contains infinity in row 0")
+
+
+def test_a_column_has_one_kind(orders: Path, tmp_path: Path, run: Run) -> None:
+    arguments = ("fit", orders / "old.csv", "-t", "late", "--kind", "plz=category", "--kind", "plz=text")
+    assert_refused(run(*arguments, "-o", tmp_path / "m"), "'plz' cannot be category and text: state one")

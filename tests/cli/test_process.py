@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -85,3 +86,11 @@ def test_wrong_usage_is_one_line(files: Path, arguments: list[str], message: str
     assert message.lower() in result.stderr.lower()
     assert result.stderr.count("\n") == 1
     assert result.stdout == ""
+
+
+def test_wrong_usage_is_json_as_well(files: Path) -> None:
+    arguments = ["predict", "iris.safetensors", "iris.csv", "--top", "0", "--json"]
+    result = subprocess.run([*SURESHOT, *arguments], cwd=files, capture_output=True, text=True)
+    assert result.returncode == 2
+    assert "--top" in json.loads(result.stdout)["error"]
+    assert result.stderr.startswith("error: ")

@@ -80,3 +80,16 @@ def test_pools_that_are_none(files: Path, pool: Path, tmp_path: Path, run: Run) 
         assert len(result.stderr.splitlines()) == 1
         assert not output.exists()
     assert run("suggest", model, pool, "-n", 0).exit_code == 2
+
+
+def test_columns_beside_keep_their_types(files: Path, pool: Path, tmp_path: Path, run: Run) -> None:
+    frame = pd.read_csv(pool)[:5]
+    keys = 2**60 + np.arange(5)
+    days = pd.to_datetime(["2025-01-01", None, "2025-01-03", None, None])
+    frame.assign(key=keys, day=days).to_parquet(tmp_path / "pool.parquet")
+    for command in (("suggest", "-n", 5), ("predict",)):
+        result = run(command[0], files / "iris.safetensors", tmp_path / "pool.parquet", "--join", *command[1:])
+        assert result.exit_code == 0, result.stderr
+        found = pd.read_csv(io.StringIO(result.stdout), dtype=str, keep_default_na=False)
+        assert sorted(found["key"]) == list(map(str, keys))
+        assert sorted(found["day"])[:3] == ["", "", ""]

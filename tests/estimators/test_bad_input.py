@@ -78,7 +78,7 @@ def test_bad_data_is_named(x: Any, y: Any, error: type[Exception], message: str)
         ({"inference": "gibbs", "objective": "evidence"}, "objective='evidence' does not work with inference='gibbs'"),
         ({"prior_mean": "learn"}, "prior_mean must be a finite number"),
         ({"prior_mean": float("nan")}, "prior_mean must be a finite number"),
-        ({"likelihood_temperature": 0}, "likelihood_temperature must be a positive number"),
+        ({"likelihood_temperature": 0}, "likelihood_temperature must be a number from 1e-6 to 1e6"),
         ({"n_inducing": 0, "approximation": "inducing", "kernel": "rbf"}, "n_inducing must be a positive integer"),
         ({"memory_limit": -1}, "memory_limit must be"),
         ({"device": "abacus"}, "device must be"),
@@ -304,3 +304,22 @@ def test_one_class_leaves_no_doubt() -> None:
         model = GPClassifier("rbf", likelihood, objective=None).partial_fit(X, ["a"] * len(X))
         assert not np.any(model.uncertainty(X).total)
         assert not np.any(model.uncertainty(X).epistemic)
+
+
+def test_weights_beside_which_others_lose_their_digits_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"1e[+]12 at most; the largest is 1e[+]16"):
+        GPClassifier().fit(X, Y, sample_weight=np.r_[1e16, np.ones(len(X) - 1)])
+    for weights in (np.r_[1e12, np.ones(len(X) - 1)], np.full(len(X), 1e12)):
+        p = GPClassifier("rbf", "one_vs_each").fit(X, Y, sample_weight=weights).predict_proba(X)
+        assert np.isfinite(p).all()
+
+
+def test_truth_values_name_no_classes_that_are_numbers() -> None:
+    model = GPClassifier("rbf", objective=None).fit(X, np.arange(len(X)) % 3)
+    with pytest.raises(TypeError, match="classes are no truth values"):
+        model.forget(classes=[True])
+
+
+def test_ids_may_be_a_set() -> None:
+    model = GPClassifier("rbf", objective=None).fit(X, np.arange(len(X)) % 2, row_id=range(len(X)))
+    assert len(model.forget(rows={1, 2}).row_ids_) == len(X) - 2

@@ -179,3 +179,9 @@ def test_any_column_is_read_or_refused_in_a_line(cells: list[Any]) -> None:
         said = str(error)
     assert "\n" not in said
     assert [text is None for text in as_texts(column)] == gaps_of(column).tolist()
+
+
+def test_single_precision_names_the_same_levels() -> None:
+    values = pd.Series([0.1, 2.0, np.nan, 1e-7])
+    assert as_texts(values.astype(np.float32)).tolist() == as_texts(values).tolist()
+    assert as_texts(values.astype("Float32")).tolist() == as_texts(values).tolist()

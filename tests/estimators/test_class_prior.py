@@ -178,3 +178,18 @@ def test_a_class_without_rows_may_come() -> None:
     model.adapt_prior(X)
     assert model.class_prior_[2] > 0
     assert model.predict_proba(QUERIES)[:, 2].min() > 0
+
+
+def test_a_prior_is_the_same_to_the_last_bit_after_loading(tmp_path: Path) -> None:
+    model = GPClassifier("rbf", objective=None).fit(X, Y)
+    for seed in range(20):
+        model.set_class_prior(np.random.default_rng(seed).random(3)).save(tmp_path / "m")
+        loaded = GPClassifier.load(tmp_path / "m")
+        np.testing.assert_array_equal(loaded.class_prior_, model.class_prior_)
+        np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+
+
+def test_priors_of_any_size_are_shares() -> None:
+    model = GPClassifier("rbf", objective=None).fit(X, Y)
+    np.testing.assert_allclose(model.set_class_prior([1e308, 1e308, 0]).class_prior_, [0.5, 0.5, 0])
+    np.testing.assert_allclose(model.set_class_prior([3e-310, 1e-310, 0]).class_prior_, [0.75, 0.25, 0])

@@ -6,6 +6,7 @@ import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import gpytorch
 import joblib
@@ -19,7 +20,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from sureshot import GPClassifier
+from sureshot import GPClassifier, kernels
 
 COMBINATIONS = [
     ("auto", "auto"),
@@ -444,3 +445,18 @@ def test_an_announced_class_leaves_the_others_their_covariance() -> None:
     torch.testing.assert_close(outer[..., :3, :3], inner)
     expected = fitted.plan.model.predictive_likelihood().predict_mixture(mean, outer, "expected_log")
     np.testing.assert_allclose(announced.predict_proba(X_test), expected.mT.numpy(), atol=1e-10)
+
+
+@pytest.mark.parametrize("likelihood", ["auto", "gaussian", "one_vs_each"])
+@pytest.mark.parametrize(
+    "kernel",
+    [kernels.RBF(1.5), kernels.Linear(), kernels.RBF(1.0) + kernels.Linear(), gpytorch.kernels.RBFKernel()],
+    ids=["rbf", "linear", "sum", "gpytorch"],
+)
+def test_a_kernel_without_a_scale_is_used_as_it_is(kernel: Any, likelihood: str, tmp_path: Path) -> None:
+    X, y = np.random.default_rng(0).normal(size=(9, 2)), np.arange(9) % 3
+    model = GPClassifier(kernel=kernel, objective=None, likelihood=likelihood).fit(X, y)
+    model.save(tmp_path / "m")
+    np.testing.assert_array_equal(GPClassifier.load(tmp_path / "m").predict_proba(X), model.predict_proba(X))
+    assert np.isfinite(model.outlier_score(X)).all()
+    assert float(str(model.kernel_).partition(" x ")[0]) == 1

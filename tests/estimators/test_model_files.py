@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+import torch
 from sklearn.datasets import load_iris
 
 from sureshot import FewShotClassifier, GPClassifier
@@ -148,3 +151,41 @@ def test_malformed_compact_files(name: str, change: Any, tmp_path: Path) -> None
     save_artifact(tmp_path / "bad", good.kind, good.header, arrays)
     with pytest.raises(ArtifactError):
         GPClassifier.load(tmp_path / "bad")
+
+
+class Size(StrEnum):
+    """Labels that are text of another class."""
+
+    SMALL = "small"
+    LARGE = "large"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"class_prior": pd.Series({"small": 1, "large": 3})},
+        {"class_prior": torch.tensor([1.0, 3.0])},
+        {"class_prior": [1, 3]},
+        {"class_weight": {Size.SMALL: 1, Size.LARGE: 2}},
+        {"device": torch.device("cpu")},
+    ],
+    ids=str,
+)
+def test_whatever_can_be_stated_can_be_saved(arguments: dict[str, Any], tmp_path: Path) -> None:
+    X, y = np.random.default_rng(0).normal(size=(8, 2)), [Size.SMALL, Size.LARGE] * 4
+    model = GPClassifier("rbf", **arguments).fit(X, y)
+    model.save(tmp_path / "m")
+    loaded = GPClassifier.load(tmp_path / "m")
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    assert loaded.classes_.tolist() == ["large", "small"]
+    loaded.partial_fit(X[:1], ["small"])
+
+
+def test_arguments_that_were_changed_after_a_fit_hold_for_updates_of_a_file_too(tmp_path: Path) -> None:
+    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30) % 3
+    model = GPClassifier("rbf", objective=None).fit(X, y, row_id=range(30))
+    model.set_params(class_weight={0: 10, 1: 1, 2: 1}).save(tmp_path / "m")
+    loaded = GPClassifier.load(tmp_path / "m")
+    for one in (model, loaded):
+        one.partial_fit(X[:1], y[:1], row_id=[0])  # nothing new but the argument
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))

@@ -200,3 +200,16 @@ def test_settings_that_rows_have_outgrown_are_told(tmp_path: Path, caplog: pytes
     few = GPClassifier(kernel="rbf").fit(X[two[:40]], Y[two[:40]])
     few.partial_fit(np.concatenate([X[Y == 2][:3], X[:3] + 9]), [2, 2, 2, 3, 3, 3])
     assert "chosen by 40 rows of 2 classes, and there are 46 of 4 now" in caplog.messages[-1]
+
+
+def test_what_calibrate_has_set_stays_whatever_is_chosen_anew() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 60)
+    x = rng.normal(size=(60, 3)) + y[:, None]
+    for changed in ({"X": x[:2] + 0.1, "y": y[:2], "retune": True}, {"X": [[1e6, 0, 0]], "y": [0]}):
+        model = GPClassifier("linear").fit(x, y).calibrate(x, rng.permutation(y))
+        before = model.temperature_
+        model.partial_fit(**changed)  # type: ignore[arg-type]
+        assert model.temperature_ == before
+        assert model._fitted.calibrated
+        assert GPClassifier("linear").fit(x, y).partial_fit(**changed).temperature_ != before  # type: ignore[arg-type]

@@ -102,6 +102,8 @@ def run_app(app: typer.Typer, name: str) -> None:
         if message := one_line(error.format_message()):  # none if help was shown in the place of a command
             end = "" if message[-1] in ".?" else "."
             sys.stderr.write(f"error: {message}{end} `{command} --help` lists arguments and options.\n")
+            if "--json" in sys.argv[1:]:
+                sys.stdout.write(json.dumps({"error": message}) + "\n")
         sys.exit(error.exit_code)
 
 
@@ -274,9 +276,14 @@ def check_no_target(path: Path, target: str | None) -> None:
 
 
 def check_folder(path: Path | None) -> None:
-    """Refuse a folder to write to that is a file (`ValueError`)."""
-    if path is not None and path.exists() and not path.is_dir():
-        raise ValueError(f"{path} is a file: name a folder")
+    """Refuse a folder that is a file, or would be in one, or where nothing can be written (`ValueError`)."""
+    if path is None:
+        return
+    there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    if not there.is_dir():
+        raise ValueError(f"{there} is a file: name a folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ValueError(f"nothing can be written to {there}: name another folder")
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ from sureshot.estimators.cells import IGNORE, in_one_way
 
 if TYPE_CHECKING:
     from sureshot.estimators.base import IncrementalClassifier
+
+_WHOLE_NUMBER = re.compile(r"0|-?[1-9]\d*")  # 007 and 1_0 are text
 
 
 def load_model(path: Path) -> IncrementalClassifier:
@@ -76,7 +79,7 @@ def read_for_model(
     fitted = getattr(model, "_fitted", None)  # scikit-learn's own, as a baseline, have none
     encoder = None if fitted is None else getattr(fitted.reader, "encoder", None)
     kinds: dict[str, str] = {} if encoder is None else encoder.kinds
-    options = {} if encoder is None else {"as_text": encoder.as_written}
+    options = {} if encoder is None else {"as_text": encoder.as_written, "with_comma": encoder.with_comma}
     mixed = mixed or bool(kinds)
     if features is not None and names is not None:  # what is ignored may be missing, or name rows
         there = set(names) - {target, how.row_id, *ignore, *how.dropped(names)}
@@ -143,10 +146,9 @@ def as_known(names: Sequence[str], known: np.ndarray | None) -> np.ndarray:
     if known is None or known.dtype.kind not in "biuf":
         return text
     by_text = {str(name): name for name in known.tolist()}
-    try:
-        return np.asarray([by_text[name] if name in by_text else int(name) for name in names])
-    except ValueError:
+    if not all(name in by_text or _WHOLE_NUMBER.fullmatch(name) for name in names):
         return text
+    return np.asarray([by_text[name] if name in by_text else int(name) for name in names])
 
 
 def _read_images(model: IncrementalClassifier, path: Path, with_labels: bool) -> DataTable:
@@ -181,12 +183,18 @@ def _label_column(
     return found if len(found) == 1 else []
 
 
+def _instance(labels: np.ndarray) -> str:
+    """One of the labels, of text the first that is no number."""
+    names = list(map(str, labels.tolist()))
+    return next((name for name in names if not _WHOLE_NUMBER.fullmatch(name)), names[0])
+
+
 def _check_same_kind(path: Path, labels: np.ndarray, classes: np.ndarray) -> None:
     kinds = {"i": "whole numbers", "u": "whole numbers", "f": "numbers", "b": "true or false"}
     given, known = kinds.get(labels.dtype.kind, "text"), kinds.get(classes.dtype.kind, "text")
     if {given, known} <= {"whole numbers", "numbers"} or given == known:
         return
     raise DataError(
-        f"{path}: the labels are {given} (for instance {labels[0]!s}) but the model's classes are {known} "
+        f"{path}: the labels are {given} (for instance {_instance(labels)}) but the model's classes are {known} "
         f"(for instance {classes[0]!s}): name the same classes in the same way"
     )

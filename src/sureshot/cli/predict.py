@@ -184,7 +184,7 @@ def _write_csv(
     with console.output_text(output) as stream:
         writer = table_writer(stream, beside)
         writer.writerow([*known, *wanted.columns])
-        written = None if beside is None else beside.cells.itertuples(index=False, name=None)
+        written = None if beside is None else beside.rows()
         for piece in pieces:
             for i, row in enumerate(piece.rows):
                 cells = [*([row] if written is None else next(written)), piece.predicted[i]]

@@ -51,7 +51,10 @@ class Reading:
         kind: Sequence[str] | None = None,
     ) -> Reading:
         """From what was given on the command line; names of columns may stand together, with commas between them."""
-        kinds = dict(_kind(text) for text in kind or ())
+        kinds: dict[str, str] = {}
+        for name, one in map(_kind, kind or ()):
+            if kinds.setdefault(name, one) != one:
+                raise ValueError(f"--kind: {name!r} cannot be {kinds[name]} and {one}: state one of them")
         return cls(TextFormat.checked(encoding, separator, decimal), tuple(drop or ()), row_id, kinds)
 
     def check(self, path: Path, target: str | None) -> list[str] | None:
@@ -74,6 +77,8 @@ class Reading:
                 raise DataError(f"{path}: column {name!r} has a kind (--kind), but {META_PREFIX}* is never learnt from")
             if name in (target, self.row_id, *dropped):
                 raise DataError(f"{path}: column {name!r} has a kind (--kind), but is not learnt from")
+        if names is not None and target is not None and target not in names:
+            raise DataError(f"{path}: no column {target!r}{near(target, names)}; columns: {listed(names)}")
         if self.row_id is not None and self.row_id == target:
             raise DataError(f"{path}: column {target!r} is to be {_use(True)}, and {_use(False)}")
         return names
@@ -144,6 +149,12 @@ class Beside:
         assert found.separator is not None
         assert found.decimal is not None
         return cls(cells, found.separator, found.decimal)
+
+    def rows(self, which: np.ndarray | slice = slice(None)) -> Iterator[tuple[Any, ...]]:
+        """Cells of all rows or some, each of its own type; nothing where one is missing."""
+        cells = self.cells.iloc[which]
+        for row, gaps in zip(cells.itertuples(index=False, name=None), cells.isna().to_numpy(), strict=True):
+            yield tuple("" if gap else cell for cell, gap in zip(row, gaps, strict=True))
 
 
 def table_writer(stream: TextIO, beside: Beside | None) -> Any:

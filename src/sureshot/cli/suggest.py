@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,20 +66,19 @@ def suggest(
             ]
             _write_json({"pool": len(table.row_ids), "rows": rows}, output)
         else:
-            chosen = None if beside is None else replace(beside, cells=beside.cells.iloc[found.rows])
-            _write_csv("row" if row_id is None else row_id, names, guesses, chosen, output)
+            known = [(name,) for name in names] if beside is None else beside.rows(found.rows)
+            _write_csv("row" if row_id is None else row_id, known, guesses, beside, output)
 
 
 def _write_csv(
     first: str,  # the column of the rows' names
-    names: list[Any],
+    known: Iterable[tuple[Any, ...]],  # these, or what stands in their place
     guesses: list[list[Any]],
-    beside: Beside | None,  # columns in the place of names
+    beside: Beside | None,  # columns in that place
     output: Path | None,
 ) -> None:
     from sureshot.cli.reading import table_writer, written_number
 
-    known = [[name] for name in names] if beside is None else beside.cells.to_numpy().tolist()
     with console.output_text(output) as stream:
         writer = table_writer(stream, beside)
         writer.writerow([*([first] if beside is None else beside.cells.columns), *COLUMNS])

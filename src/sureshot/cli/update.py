@@ -75,14 +75,14 @@ def update(
                 console.note(f"{data}: rows without ids (--id) are added, so rows that are sent twice count twice")
         destination = _destination(model, output, in_place)
         known = classifier.classes_.tolist()
-        start = time.perf_counter()
+        start, n_before = time.perf_counter(), _count(classifier)
         if gone_rows or gone_classes:
             with console.progress("forgetting", quiet):
                 classifier.forget(
                     classes=as_known(gone_classes, classifier.classes_) if gone_classes else None,
                     rows=as_known(gone_rows, known_ids) if gone_rows else None,
                 )
-        before = _names(classifier)
+        before, n_forgotten = _names(classifier), n_before - _count(classifier)
         if table is not None:
             with console.progress(f"adding {len(table.row_ids)} rows", quiet):
                 assert table.y is not None
@@ -97,8 +97,8 @@ def update(
             "model": str(destination),
             "rows_added": n_rows - n_replaced,
             "rows_replaced": n_replaced,
-            "rows_forgotten": len(set(gone_rows)),
-            "rows": round(float(classifier._fitted.distinct_rows.weight.sum())),
+            "rows_forgotten": n_forgotten,
+            "rows": _count(classifier),
             "new_classes": [label for label in classifier.classes_.tolist() if label not in known],
             "classes": classifier.classes_.tolist(),
             "seconds": seconds,
@@ -108,7 +108,7 @@ def update(
         else:
             rows: list[tuple[str, object]] = [("rows added", summary["rows_added"])]
             rows += [("rows replaced", n_replaced)] if ids is not None else []
-            rows += [("rows forgotten", len(set(gone_rows)))] if gone_rows else []
+            rows += [("rows forgotten", n_forgotten)] if gone_rows or gone_classes else []
             rows += [("classes forgotten", listed(gone_classes))] if gone_classes else []
             rows += [
                 ("rows now", summary["rows"]),
@@ -134,6 +134,11 @@ def _listed(given: Sequence[str] | None, known: np.ndarray | None) -> list[str]:
     from sureshot.cli.reading import names_together
 
     return names_together(given or (), () if known is None else map(str, known.tolist()))
+
+
+def _count(model: IncrementalClassifier) -> int:
+    """How many rows a model has learnt."""
+    return round(float(model._fitted.distinct_rows.weight.sum()))
 
 
 def _names(model: IncrementalClassifier) -> set[Any]:

@@ -22,7 +22,8 @@ from sureshot.data.root import DataError
 _log = logging.getLogger(__name__)
 
 MISSING = (
-    *("", "NA", "N/A", "n/a", "n.a.", "N.A.", "NaN", "nan", "NAN", "NULL", "null", "None", "<NA>", "?", "-", "--"),
+    *("", "NA", "N/A", "n/a", "n.a.", "N.A.", "NaN", "nan", "NAN", "NULL", "null", "None", "<NA>", "NaT"),
+    *("?", "-", "--"),
     *("#N/A", "#DIV/0!", "#VALUE!", "#REF!", "#NUM!"),
 )
 """Cells that are empty, and what programs write for that."""

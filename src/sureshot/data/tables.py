@@ -44,6 +44,8 @@ _NAMES_OF_ROWS = frozenset(
 )
 _SUFFIXES = (".csv", ".csv.gz", ".tsv", ".txt", ".parquet", ".npz")
 _WITH_COMMA = re.compile(rf"[+-]?(\d+|{GROUPED})(,\d+)?")  # a number where the comma is the decimal sign
+_WITH_POINT = re.compile(r"(?<!\d)0?\.\d|\.(?!\d{3}(?!\d))\d")  # which groups no digits
+_SIGNS_SWAPPED = str.maketrans(".,", ",.")
 
 
 class DataTable(NamedTuple):
@@ -70,6 +72,7 @@ def load_table(
     allow_missing: bool = False,  # keep missing cells as NaN; an error by default, since arrays must have none
     mixed: bool = False,  # of CSV and Parquet keep columns of text and dates as well, and missing cells
     as_text: Iterable[str] = (),  # columns whose cells stay text even if they look like numbers, where mixed
+    with_comma: Iterable[str] = (),  # of mixed columns those whose numbers are text with a decimal comma
     text: TextFormat = ANY,  # of CSV
 ) -> DataTable:
     """Read a CSV (``.csv``, ``.csv.gz``), Parquet or NPZ file."""
@@ -81,14 +84,18 @@ def load_table(
                 raise DataError(f"{path}: arrays have no column {name!r} that {what}")
         return _from_npz(path, target, features, text_labels, allow_missing)
     stated = tuple(name for name in (target, row_id, group) if name is not None)
-    texts = [*(name for name in stated if text_labels or name in (row_id, group)), *as_text]
+    with_comma = set(with_comma) - set(stated)
+    texts = [*(name for name in stated if text_labels or name in (row_id, group)), *as_text, *with_comma]
     unused = {"", *ignore, *stated}
 
     def is_used(name: str) -> bool:
         return name in features if features is not None else not (name in unused or name.startswith(META_PREFIX))
 
-    frame, row_ids, decimal = _read_frame(path, kind, stated, texts, text, is_used)
-    if decimal == ",":
+    frame, row_ids, found = _read_frame(path, kind, stated, texts, text, is_used)
+    for name in with_comma & set(map(str, frame.columns)) if kind != ".parquet" else ():
+        if _points_are_decimal(frame[name], text, found):
+            frame[name] = frame[name].str.translate(_SIGNS_SWAPPED)
+    if found.decimal == ",":
         for name in set(map(str, frame.columns)) - {*texts, *stated}:
             numbers = _grouped(frame[name])
             if numbers is not None:  # as text of mixed columns, so that the comma is the column's for later cells
@@ -193,8 +200,8 @@ def _read_frame(
     as_text: Sequence[str],  # columns that are read as text
     text: TextFormat,
     is_used: Callable[[str], bool] = any_column,  # whether a column's cells say what the decimal sign is
-) -> tuple[pd.DataFrame, np.ndarray, str | None]:
-    """All columns but the index and notes, the index, and the decimal sign of text."""
+) -> tuple[pd.DataFrame, np.ndarray, TextFormat]:
+    """All columns but the index and notes, the index, and how the text is written."""
     if kind == ".parquet":
         frame, found = _read_parquet(path), ANY
     else:
@@ -209,7 +216,20 @@ def _read_frame(
     if notes:
         _log.info("%s: left out the columns %s (names beginning %s)", path, listed(notes), META_PREFIX)
         frame = frame.drop(columns=notes)
-    return frame, row_ids, found.decimal
+    return frame, row_ids, found
+
+
+def _points_are_decimal(column: pd.Series, stated: TextFormat, found: TextFormat) -> bool:
+    """Whether a file writes with points what the column's numbers had commas for.
+
+    What is stated holds; else commas in cells, or points that cannot group digits, tell; else the separator.
+    """
+    if stated.decimal is not None:
+        return stated.decimal == "."
+    cells = [cell.strip() for cell in column.dropna()]
+    if any("," in cell for cell in cells):
+        return False
+    return found.separator == "," or any(map(_WITH_POINT.search, cells))
 
 
 def _grouped(column: pd.Series) -> pd.Series | None:

@@ -25,7 +25,7 @@ from sureshot.estimators.answers import Answers, class_probabilities
 from sureshot.estimators.arguments import ByLabel, Labels, Rows, Weights
 from sureshot.estimators.calibration import calibrated_temperature
 from sureshot.estimators.class_labels import announced, class_numbers, extend_classes, kept_classes
-from sureshot.estimators.class_prior import adapted_prior, prior_of_few
+from sureshot.estimators.class_prior import adapted_prior, prior_of_few, stored_prior
 from sureshot.estimators.class_prior import class_prior as class_prior_of
 from sureshot.estimators.fitted import Fitted, Format, TrainingSet
 from sureshot.estimators.readers import LabelledData, Reader, read_labelled
@@ -128,7 +128,7 @@ class IncrementalClassifier(Answers):
             self._fitted = replace(known, row_ids=row_ids)
             return self
         training = TrainingSet(reader, known.columns, grown, rows, None, row_ids=row_ids)
-        return self._commit(training, known if keep_settings else None)
+        return self._commit(training, known, keep_settings)
 
     def _checked_ids(self, row_id: Any, n_rows: int, known: Fitted | None) -> np.ndarray | None:
         """Ids of rows, where the estimator keeps rows."""
@@ -215,7 +215,12 @@ class IncrementalClassifier(Answers):
         header, arrays = write(self.get_params(deep=False), fitted)
         prior = None if fitted.class_prior is None else fitted.class_prior.tolist()
         names, of_rows = ids_to_file(None if compact else fitted.row_ids)
-        further = {"class_prior": prior, "row_ids": names, "columns": kinds_to_json(self.columns)}
+        further = {
+            "class_prior": prior,
+            "row_ids": names,
+            "columns": kinds_to_json(self.columns),
+            "arguments_changed": fitted.arguments != self._by_class,
+        }
         save_artifact(path, self._format.kind, header | further, {**arrays, **of_rows})
 
     @classmethod
@@ -232,22 +237,27 @@ class IncrementalClassifier(Answers):
         parameters, fitted = cls._format.read(artifact)
         model = cls(**parameters, columns=kinds_from_json(artifact))
         try:
-            prior = class_prior_of(artifact.header.get("class_prior") or "support", fitted.classes)
+            prior = stored_prior(artifact.header.get("class_prior"), fitted.classes)
         except ValueError as error:
             raise ArtifactError(f"{artifact.path}: malformed class prior; save the model again.") from error
         row_ids = ids_from_file(artifact, fitted.distinct_rows)
-        model._fitted = replace(fitted, class_prior=prior, row_ids=row_ids, arguments=model._by_class)
+        arguments = "" if artifact.header.get("arguments_changed") else model._by_class
+        model._fitted = replace(fitted, class_prior=prior, row_ids=row_ids, arguments=arguments)
         return model
 
-    def _commit(self, training: TrainingSet, known: Fitted | None) -> Self:
-        """Learn with a seed, and take the result over; a random state of the user's moves on only if that succeeds."""
+    def _commit(self, training: TrainingSet, known: Fitted | None, keep_settings: bool = True) -> Self:
+        """Learn with a seed, and take the result over; a random state of the user's moves on only if that succeeds.
+
+        A temperature that `calibrate` has set stays even if no other setting does.
+        """
         given = self.random_state
         drawn = copy.deepcopy(given) if isinstance(given, np.random.RandomState) else given
         seed = 0 if drawn is None else int(_random_state(drawn).randint(2**31 - 1))
         stated = getattr(self, "class_prior", "support")
         prior = class_prior_of(stated, training.classes)
         with self._listening():
-            found = self._learn(training, known, seed)
+            found = self._learn(training, known, seed) if keep_settings else self._learn(training, None, seed)
+            found = found.calibrated_as(known)
         found = _with_prior(found, stated, prior, training.row_ids)
         self._fitted = replace(found, arguments=self._by_class)
         if isinstance(given, np.random.RandomState):

@@ -90,6 +90,8 @@ def as_texts(column: pd.Series) -> np.ndarray:
     gaps, kinds = gaps_of(column), pd.api.types
     if kinds.is_float_dtype(column.dtype):
         cells = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        if str(column.dtype).lower() == "float32":  # of which 0.1 is 0.10000000149 in double precision
+            cells = np.array([float(str(cell)) for cell in cells.astype(np.float32)], dtype=np.float64)
         found = [_number_as_text(cell) for cell in cells.tolist()]
     else:
         found = [_as_text(cell) for cell in column.to_numpy(dtype=object)]
@@ -262,7 +264,10 @@ def _number_of(cell: Any, decimal: str, truths: bool = False) -> float:
         return value if parts[1] in ("", "+") else -value
     if isinstance(cell, datetime.timedelta | np.timedelta64):
         return float(pd.Timedelta(cell) / pd.Timedelta(days=1))
-    return float(cell) if isinstance(cell, numbers.Real | Decimal | np.bool_) else np.nan
+    try:
+        return float(cell) if isinstance(cell, numbers.Real | Decimal | np.bool_) else np.nan
+    except OverflowError:  # a whole number of more than 308 digits
+        return np.inf
 
 
 def _through_distinct(column: pd.Series, gaps: np.ndarray, read: Callable[[Any], float]) -> np.ndarray:

@@ -86,6 +86,10 @@ def kept_classes(classes: np.ndarray, leaving: Any) -> np.ndarray:
     """Which classes stay when some are forgotten, (C,) bool; at least one must."""
     leaving = list(leaving) if isinstance(leaving, set | frozenset) else leaving
     names = set(np.ravel(np.asarray(leaving)).tolist())
+    if any(isinstance(name, bool) for name in names) and classes.dtype.kind != "b":
+        raise TypeError(
+            f"cannot forget {leaving!r}: the model's classes are no truth values, but {_some(classes.tolist())}."
+        )
     unknown = names - set(classes.tolist())
     if unknown:
         raise ValueError(

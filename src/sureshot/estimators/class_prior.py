@@ -44,7 +44,7 @@ def class_prior(given: Any, classes: np.ndarray) -> np.ndarray | None:
     else:
         values = given
     try:
-        prior = np.array(values, dtype=np.float64)
+        prior = np.array(values.cpu().numpy() if isinstance(values, Tensor) else values, dtype=np.float64)
     except (ValueError, TypeError) as error:
         raise ValueError(_EXPECTED.format(given)) from error
     if prior.ndim != 1 or isinstance(given, str):
@@ -54,9 +54,20 @@ def class_prior(given: Any, classes: np.ndarray) -> np.ndarray | None:
             f"class_prior must have a probability for each of the {len(labels)} classes, in the order of classes_; "
             f"got {len(prior)}. Where classes come and go, state a dict by label."
         )
-    if not (np.isfinite(prior).all() and (prior >= 0).all() and prior.sum() > 0):
+    if not (np.isfinite(prior).all() and (prior >= 0).all() and prior.any()):
         raise ValueError(f"class_prior must hold finite numbers that are not negative and not all 0; got {given!r}.")
-    return prior / prior.sum()
+    shares = np.ldexp(prior, -np.frexp(prior.max())[1])  # whose sum is a number, and no digit is lost
+    found: np.ndarray = shares / shares.sum()
+    return found
+
+
+def stored_prior(stored: Any, classes: np.ndarray) -> np.ndarray | None:
+    """A prior as a file has it, to the last bit; ValueError for what can be none."""
+    checked = class_prior("support" if stored is None else stored, classes)
+    if checked is None or not isinstance(stored, list):
+        return checked
+    found = np.array(stored, dtype=np.float64)  # which sums to 1 but for rounding, and so it is to stay
+    return found if np.allclose(found, checked, rtol=1e-9, atol=0) else checked
 
 
 _EXPECTED = "class_prior must be 'auto', 'support', 'uniform', a dict by label or an array of probabilities; got {}."

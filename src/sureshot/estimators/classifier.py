@@ -269,7 +269,7 @@ class GPClassifier(IncrementalClassifier):
         return self._without(classes, rows)
 
     def _refuse_precomputed(self, method: str, matrix: str) -> None:
-        if self.__sklearn_is_fitted__() and is_precomputed(self.kernel):
+        if self.__sklearn_is_fitted__() and (self._fitted.precomputed or is_precomputed(self.kernel)):
             raise ValueError(f"{method} does not work with kernel='precomputed': call fit with the {matrix} matrix.")
 
     def _reader(self) -> Reader:

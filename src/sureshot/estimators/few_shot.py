@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 
 from sureshot.estimators.arguments import ByLabel, RandomState
 from sureshot.estimators.base import IncrementalClassifier
@@ -146,6 +145,4 @@ class FewShotClassifier(IncrementalClassifier):
         else:
             settings = GPClassifier(device=self.device).get_params(deep=False)
             found = learn(Settings.checked(settings, seed), training, None)
-        if known is None or not known.calibrated:
-            return found
-        return replace(found.uncalibrated, temperature=known.temperature, calibrated=True)
+        return found.calibrated_as(known)

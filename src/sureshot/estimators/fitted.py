@@ -10,9 +10,9 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -126,9 +126,15 @@ class Fitted(Predictor):
         return self
 
     @property
-    def uncalibrated(self) -> Fitted:
+    def uncalibrated(self) -> Self:
         """The same as `calibrate` needs it, with nothing but the temperature to say how sure to be."""
         return self
+
+    def calibrated_as(self, known: Fitted | None) -> Self:
+        """With the temperature that `calibrate` has set for what was known before, if it has."""
+        if known is None or not known.calibrated or self.calibrated:
+            return self
+        return replace(self.uncalibrated, temperature=known.temperature, calibrated=True)
 
     @property
     def usual_temperature(self) -> float:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -142,7 +142,7 @@ class GPFitted(Fitted):
         return with_noise(p.mT, self.label_noise).mT
 
     @property
-    def uncalibrated(self) -> GPFitted:
+    def uncalibrated(self) -> Self:
         """See `Fitted.uncalibrated`: held-out rows say how sure to be, of which other labels may be wrong or none."""
         return replace(self, label_noise=0.0)
 

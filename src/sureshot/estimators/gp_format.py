@@ -405,6 +405,7 @@ def _json_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(parameters["random_state"], np.random.RandomState):
         parameters["random_state"] = None
     parameters |= {name: by_label_to_json(parameters[name]) for name in _BY_LABEL}
+    parameters["device"] = str(parameters["device"])
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in parameters.items()}
 
 

@@ -120,9 +120,13 @@ class ColumnEncoder:
 
     @property
     def as_written(self) -> list[Any]:
-        """Names of columns whose cells are taken as they are written, 01 and 1 or 1.600 and 1,6 apart."""
-        numbers = [column.name for column in self.columns if isinstance(column, NumberColumn) and column.decimal == ","]
-        return [column.name for column in self.columns if column.kind in (CATEGORY, DATE, TEXT)] + numbers
+        """Names of columns whose cells are taken as they are written, 01 and 1 apart."""
+        return [column.name for column in self.columns if column.kind in (CATEGORY, DATE, TEXT)]
+
+    @property
+    def with_comma(self) -> list[Any]:
+        """Names of columns of numbers whose decimal sign is a comma."""
+        return [column.name for column in self.columns if isinstance(column, NumberColumn) and column.decimal == ","]
 
     def with_ignored(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The frame with columns that nothing is learnt from, where it lacks them."""

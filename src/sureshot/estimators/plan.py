@@ -13,6 +13,7 @@ from torch import Tensor
 from sureshot.estimators import options
 from sureshot.estimators.conditioning import Model
 from sureshot.estimators.emphasis import Emphasis
+from sureshot.estimators.family_search import scaled
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.preprocessing import Scaling, fit_scaling, mention_constant
 from sureshot.estimators.ranks import Ranks
@@ -74,7 +75,7 @@ def choose_plans(
     )
     if settings.objective is None:
         rule = "plug_in" if models[0].likelihood == "gaussian" and "plug_in" in rules else rules[0]
-        found: tuple[Setting, ...] = (Setting(families[0].build(1.0), models[0], rule, 1.0, math.nan),)
+        found: tuple[Setting, ...] = (Setting(scaled(families[0].build(1.0), 1.0), models[0], rule, 1.0, math.nan),)
     else:
         stand_ins = tuple(model.stand_in() for model in models)
         objective = "leave_one_out" if settings.objective == "auto" else settings.objective

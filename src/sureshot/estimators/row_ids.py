@@ -138,6 +138,7 @@ def _as_names(given: Any, argument: str) -> np.ndarray:
     """Ids as a one-dimensional array of text or int64."""
     if isinstance(given, torch.Tensor):
         given = given.detach().cpu().numpy()
+    given = list(given) if isinstance(given, set | frozenset) else given
     values = np.atleast_1d(np.asarray(given, dtype=object if isinstance(given, list | tuple | pd.Series) else None))
     if values.ndim != 1:
         raise ValueError(f"{argument} must be a list of ids; got an array of shape {values.shape}.")

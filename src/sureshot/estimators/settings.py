@@ -66,8 +66,8 @@ class Settings:
                 continue
             given[name] = check_count(name, value)
         temperature, mean = given["likelihood_temperature"], given["prior_mean"]
-        if not (isinstance(temperature, int | float | np.floating) and 0 < temperature < math.inf):
-            raise ValueError(f"likelihood_temperature must be a positive number; got {temperature!r}.")
+        if not (isinstance(temperature, int | float | np.floating) and 1e-6 <= temperature <= 1e6):
+            raise ValueError(f"likelihood_temperature must be a number from 1e-6 to 1e6; got {temperature!r}.")
         if not isinstance(mean, int | float | np.floating | np.integer) or not math.isfinite(mean):
             raise ValueError(
                 f"prior_mean must be a finite number; got {mean!r}. It is not learned: softmax and one-vs-each do not "

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -88,12 +89,15 @@ def scaling_arrays(scaling: Scaling) -> dict[str, Any]:
 
 def by_label_to_json(given: Any) -> Any:
     """An argument that may be a dict by label or an array, as JSON."""
+    if isinstance(given, pd.Series):
+        given = given.to_dict()
     if isinstance(given, Mapping):
         values = [float(value) for value in given.values()]
-        return {"labels": encode_labels(np.asarray(list(given))), "weights": values}
-    if isinstance(given, np.ndarray | tuple):
-        return np.asarray(given, dtype=np.float64).tolist()
-    return given
+        labels = [str.__str__(label) if isinstance(label, str) else label for label in given]  # as StrEnum's are
+        return {"labels": encode_labels(np.asarray(labels)), "weights": values}
+    if given is None or isinstance(given, str):
+        return given
+    return np.asarray(given.cpu().numpy() if isinstance(given, Tensor) else given, dtype=np.float64).tolist()
 
 
 def by_label_from_json(place: str, stored: Any) -> Any:

@@ -26,6 +26,7 @@ from sklearn.utils.validation import _check_sample_weight, column_or_1d, validat
 from sureshot.kernels import is_unit_norm
 
 MAX_NAMES = 5
+MOST_WEIGHT = 1e12  # of a row; from 1e16 on, others lose their digits beside it
 BESIDE_SINGLE_ROWS = 3.0
 """Rows as which a class of embeddings counts at most where half of the classes have one, which says little of these.
 
@@ -210,6 +211,11 @@ def check_weights(sample_weight: Any, x: np.ndarray | pd.DataFrame) -> np.ndarra
     if (weight < 0).any():
         raise ValueError(
             f"sample_weight must not be negative; the smallest is {weight.min():g}. Drop those rows or use 0."
+        )
+    if (weight > MOST_WEIGHT).any():
+        raise ValueError(
+            f"sample_weight says of how many rows each stands for, {MOST_WEIGHT:g} at most; the largest is "
+            f"{weight.max():g}. Divide all weights by the same number."
         )
     return weight
 

@@ -21,6 +21,7 @@ def encode_labels(labels: np.ndarray) -> dict[str, Any]:
     """
     labels = np.asarray(labels)
     values = [value.item() if isinstance(value, np.generic) else value for value in labels.tolist()]
+    values = [str.__str__(value) if isinstance(value, str) else value for value in values]  # as StrEnum's are
     kinds = {type(value) for value in values}
     if labels.ndim != 1 or labels.dtype.kind not in _DTYPE_KINDS or not kinds <= {str, int, float, bool}:
         raise ArtifactError(
