@@ -228,3 +228,10 @@ def test_a_method_table_is_needed_and_the_folder_must_be_one(tmp_path: Path, run
     result = run("sessions", tmp_path / "gone.toml")
     assert result.exit_code == 1
     assert "gone.toml: No such file or directory" in result.stderr
+
+
+def test_one_session_only_is_mentioned(tmp_path: Path, run: Run) -> None:
+    text = '[data]\nname = "digits"\noptions = { way = 7 }\n[[methods]]\nname = "nearest_class_mean"\n'
+    result = run("sessions", written(tmp_path, text), "-o", tmp_path / "out")
+    assert result.exit_code == 0, result.stderr
+    assert "all classes came in one session: no class was left for a later one" in result.stderr

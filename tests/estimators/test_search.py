@@ -668,3 +668,68 @@ def test_batches_that_do_not_fit_are_refused(model: KernelSearchClassifier) -> N
     with pytest.raises(TypeError, match="labels changed type"):
         model.partial_fit(X[:2], ["a", "b"])
     assert model._fitted is before
+
+
+ZEROS, ONES = np.flatnonzero(Y == 0), np.flatnonzero(Y == 1)
+
+
+def kept_of(model: KernelSearchClassifier, rows: np.ndarray) -> list[int]:
+    kept = {tuple(row) for row in model._fitted.rows.x}
+    return [place for place, row in enumerate(rows) if tuple(row) in kept]
+
+
+def test_the_latest_rows_are_kept_while_a_second_class_is_waited_for() -> None:
+    model = made(window=6)
+    for row in ZEROS[:14]:
+        model.partial_fit(X[[row]], [0])
+    assert kept_of(model, X[ZEROS]) == list(range(8, 14))
+    for seed in range(5):
+        model = made(window=8, random_state=seed, n_rejuvenation=0).partial_fit(X[ZEROS[:8]], [0] * 8)
+        model.partial_fit(X[ONES[:1]], [1])
+        assert kept_of(model, X[ONES]) == [0]
+        assert len(kept_of(model, X[ZEROS])) == 7
+
+
+def test_a_window_holds_what_it_can_of_rows_of_any_weight() -> None:
+    model = made(window=10, n_rejuvenation=0).fit(X, Y, sample_weight=np.full(len(X), 1e9))
+    assert len(model._fitted.rows.y) == 10
+
+
+@pytest.mark.parametrize("settings", [{}, {"n_inducing": 5}, {"representation": "whitened"}])
+def test_rows_of_one_class_that_are_left_wait_as_if_the_others_had_never_been_seen(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    rows = np.r_[ZEROS[:10], ONES[:10]]
+    left = made(**settings).fit(X[rows], Y[rows]).remove(X[ONES[:10]])
+    never = made(**settings, standardize=False).partial_fit(X[ZEROS[:10]], [0] * 10, classes=[0, 1])
+    assert left.log_evidence_ == never.log_evidence_ == 0
+    assert left._fitted.waits
+    unscaled = made(**settings, standardize=False).fit(X[rows], Y[rows]).remove(X[ONES[:10]])
+    np.testing.assert_array_equal(unscaled.predict_proba(QUERIES), never.predict_proba(QUERIES))
+    left.save(tmp_path / "m")
+    loaded = KernelSearchClassifier.load(tmp_path / "m")
+    np.testing.assert_array_equal(loaded.predict_proba(QUERIES), left.predict_proba(QUERIES))
+    assert left.partial_fit(X[ONES], Y[ONES]).score(X, Y) > 0.7
+
+
+def test_classes_are_announced_by_calls_without_new_rows_too() -> None:
+    model = made().fit(X[:20], Y[:20], row_id=range(20))
+    again = copy_of(model).partial_fit(X[:2], Y[:2], classes=[0, 1, 2], row_id=[0, 1])
+    assert again.classes_.tolist() == [0, 1, 2]
+    assert again.predict_proba(QUERIES).shape == (len(QUERIES), 3)
+    fewer = model.partial_fit(X[:2], Y[:2], sample_weight=[0, 1], classes=[0, 1, 2], row_id=[0, 1])
+    assert fewer.classes_.tolist() == [0, 1, 2]
+    assert len(fewer._fitted.rows.y) == 19
+
+
+def test_ids_are_refused_where_the_model_has_a_window_whatever_the_argument_says_now() -> None:
+    model = made(window=10).fit(X, Y).set_params(window=None)
+    with pytest.raises(ValueError, match="row_id and window exclude each other"):
+        model.partial_fit(X[:2], Y[:2], row_id=[0, 1])
+
+
+@pytest.mark.parametrize("predictive", ["integral", "stacked", "plug_in"])
+def test_what_is_far_from_all_rows_is_not_known_whatever_the_rule(predictive: str) -> None:
+    far = made(predictive=predictive).fit(X, Y).uncertainty([[8.0, 8.0], [-50.0, 50.0]])
+    assert (far.epistemic > 0.1).all()
+    assert (far.total <= np.log(2) + 1e-9).all()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, load_iris
 
 from sureshot import TreeGPClassifier
 from sureshot.estimators import TREE_PRESETS, answers
@@ -350,3 +350,12 @@ def test_trees_take_no_mask(strategy: str) -> None:
     x, y = rows(range(12), 8)
     with pytest.raises(ValueError, match="strategy='recommended'"):
         TreeGPClassifier(strategy, **FAST).fit(x, y, unseen=half_unseen(y))
+
+
+@pytest.mark.parametrize("strategy", ["recommended", "shared_root", "session", "rebuild"])
+def test_the_most_probable_classes_are_those_under_the_class_prior(strategy: str) -> None:
+    X, y = load_iris(return_X_y=True)
+    model = TreeGPClassifier(strategy, random_state=0).fit(X[::3], y[::3]).set_class_prior([1e-6, 0.2, 1.0])
+    top = model.predict_topk(X, 3)
+    np.testing.assert_array_equal(top.labels[:, 0], model.predict(X))
+    np.testing.assert_allclose(top.probabilities, -np.sort(-model.predict_proba(X), axis=1), atol=1e-12)

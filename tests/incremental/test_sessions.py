@@ -235,3 +235,8 @@ def test_miniimagenet32_by_its_lists() -> None:
     assert [len(session.rows) for session in sessions.sessions] == [12000] + 8 * [25]
     assert sessions.asked(8).x.shape == (10000, 3, 32, 32)
     assert sessions.sessions[1].classes == (60, 61, 62, 63, 64)
+
+
+def test_rows_are_not_tested_on_themselves(npz: Path) -> None:
+    with pytest.raises(DataError, match="test_path is the file of the rows to learn from"):
+        load_sessions("embeddings", npz, path="rows.npz", test_path="./rows.npz", n_base=3, way=2)

@@ -52,6 +52,8 @@ def sessions(
             console.print_json(found)
         else:
             _print(study)
+            if not next(iter(next(iter(study.evaluations.values())).values())).last.session:
+                console.note("all classes came in one session: no class was left for a later one")
             console.print_text(f"report: {page}")
         if study.failures:
             raise ValueError("; ".join(f"{method} is left out, {why}" for method, why in study.failures.items()))

@@ -155,7 +155,8 @@ class KernelSearchClassifier(IncrementalClassifier):
     def particle_proba(self, X: Rows) -> np.ndarray:
         """Class probabilities under each kernel alone (M, n, C), in the order of ``particles_``.
 
-        With ``predictive="integral"`` their average by weight is `predict_proba`.
+        With ``predictive="integral"`` their average by weight is `predict_proba`, as it is without a class prior: here
+        classes are taken to come as often as in the labelled rows.
         """
 
         def particles(fitted: Any, queries: Tensor) -> tuple[Tensor]:
@@ -197,7 +198,8 @@ class KernelSearchClassifier(IncrementalClassifier):
         return TableReader.of(self.columns)
 
     def _checked_ids(self, row_id: Any, n_rows: int, known: Fitted | None) -> np.ndarray | None:
-        if row_id is not None and self.window is not None:
+        window = known.settings.window if isinstance(known, SearchFitted) else self.window
+        if row_id is not None and window is not None:
             raise ValueError(
                 "row_id and window exclude each other: rows that have left the window could not be replaced. Leave one "
                 "of them out."
@@ -212,16 +214,17 @@ class KernelSearchClassifier(IncrementalClassifier):
         settings = SearchSettings.checked(vars(self)) if known is None else known.settings
         jobs, new = check_jobs(self.n_jobs), training.rows
         steps: tuple[SearchStep, ...] = ()
+        n_earlier = 0
         if known is not None:
             stays, kept, new = compared(known, training)
             if not known.waits:
-                if len(new.y):
+                if len(new.y) or len(training.classes) > len(known.classes):
                     n_old = len(known.rows.y)
                     known = after(known, new, training.classes, self.callback, jobs)
                     stays = np.concatenate([stays, np.ones(len(known.rows.y) - n_old, dtype=bool)])
                 known_still = np.isin(known.classes, training.classes)
                 return known if stays.all() and known_still.all() else less(known, stays, known_still, jobs)
-            seed, steps = known.seed, known.steps
+            seed, steps, n_earlier = known.seed, known.steps, len(kept.y)
             new = joined_rows(kept, new)
         first = replace(first_fitted(replace(training, rows=new), settings, seed), steps=steps)
-        return after(first, new, training.classes, self.callback, jobs)
+        return after(first, new, training.classes, self.callback, jobs, n_earlier)

@@ -251,22 +251,27 @@ class SearchFitted(Fitted):
 
     def entropies(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
         """See `Predictor.entropies`."""
-        total = entropy(self.probabilities(self.moments(queries), temperature), -1)
-        if len(self.classes) == 1:
-            return total, total
+        if self.waits:
+            total = entropy(self.probabilities(self.moments(queries), temperature), -1)
+            return total, total if len(self.classes) == 1 else self._drawn(queries, 1.0)[1].minimum(total)
+        average, aleatoric = self._drawn(queries, temperature)
+        return entropy(average, 1), aleatoric
+
+    def _drawn(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        """Probabilities (Q, C) by the latents' whole posterior, and the mean entropy (Q,) of what is drawn from it."""
         means, covariances = moments(self.state, queries)
         points = standard_normal_points(means.shape[1], _N_POINTS, means.dtype, means.device)
-        aleatoric = torch.zeros_like(total)
+        average, aleatoric = queries.new_zeros(len(queries), len(self.classes)), queries.new_zeros(len(queries))
         for weight, mean, covariance in zip(self.weights, means, covariances, strict=True):
             drawn = (mean + displacement(mean, covariance)(points)) / temperature  # (P, L, Q)
             if mean.shape[0] == 1:
-                p = torch.sigmoid(drawn)
-                values = torch.special.entr(p) + torch.special.entr(1 - p)
+                second = torch.sigmoid(drawn)
+                p = torch.cat([1 - second, second], 1)
             else:
-                logits = torch.nn.functional.logsigmoid(drawn.unsqueeze(2) - drawn.unsqueeze(1)).sum(2)
-                values = torch.special.entr(torch.softmax(logits, 1))
-            aleatoric = aleatoric + weight * values.sum(1).mean(0)
-        return total, aleatoric.minimum(total)
+                p = torch.softmax(torch.nn.functional.logsigmoid(drawn.unsqueeze(2) - drawn.unsqueeze(1)).sum(2), 1)
+            average = average + weight * p.mean(0).mT
+            aleatoric = aleatoric + weight * entropy(p, 1).mean(0)
+        return average, aleatoric
 
     def with_state(self, state: SmcState) -> SearchFitted:
         """With another state, everything that follows from its particles computed anew: as it is after loading."""

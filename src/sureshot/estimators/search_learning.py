@@ -44,21 +44,31 @@ def first_fitted(training: TrainingSet, settings: SearchSettings, seed: int) -> 
             prior.check(settings.structure)
         except ValueError as error:
             raise ValueError(f"structure: {error}") from error
-    state = SmcState.start(
+    state = _started(prior, settings, len(training.classes), seed)
+    none = part_of(training.rows, slice(0, 0))
+    return fitted_of(replace(training, rows=none), scaling, settings, state, (), seed)
+
+
+def _started(prior: KernelPrior, settings: SearchSettings, n_classes: int, seed: int) -> SmcState:
+    """Particles of the prior."""
+    return SmcState.start(
         prior,
         settings.n_particles,
-        len(training.classes),
+        n_classes,
         generator_for(seed, "particles"),
         settings.structure,
         settings.representation,
         inducing=None if settings.n_inducing is None else torch.zeros(0, prior.width, dtype=torch.float64),
     )
-    none = part_of(training.rows, slice(0, 0))
-    return fitted_of(replace(training, rows=none), scaling, settings, state, (), seed)
 
 
 def after(
-    fitted: SearchFitted, rows: LabelledRows, classes: np.ndarray, callback: Callback | None, n_jobs: int | None
+    fitted: SearchFitted,
+    rows: LabelledRows,
+    classes: np.ndarray,
+    callback: Callback | None,
+    n_jobs: int | None,
+    n_earlier: int = 0,  # of the rows, that came before the others, in their order
 ) -> SearchFitted:
     """With more rows, in the batches of the schedule, and as many classes."""
     steps, kept = list(fitted.steps), fitted.rows
@@ -66,8 +76,12 @@ def after(
     window = fitted.settings.window
     most = rows.weight.sum() if window is None else min(rows.weight.sum(), window)
     check_size(fitted.settings, len(fitted.rows.y) + most, len(classes))
-    rows = _shuffled(_repeated(rows), generator)
-    if window is not None:
+    if window is None:
+        rows = _shuffled(_repeated(rows), generator)
+    else:  # the latest are kept
+        rows = replace(rows, weight=rows.weight.clip(max=window))
+        earlier, later = part_of(rows, slice(n_earlier)), part_of(rows, slice(n_earlier, None))
+        rows = joined_rows(_repeated(earlier), _shuffled(_repeated(later), generator))
         rows = part_of(rows, slice(max(0, len(rows.y) - window), None))
     x, y = inputs_of(rows.x, fitted.scaling), torch.from_numpy(rows.y)
     if fitted.waits and len(np.unique(np.concatenate([fitted.rows.y, rows.y]))) == 1:
@@ -75,7 +89,7 @@ def after(
     begin, drawn_anew = 0, False
     with one_thread():
         state, inducing_for = _seen_through(fitted, fitted.state, x)
-        for size in fitted.settings.batches(len(rows.y)):
+        for size in fitted.settings.batches(len(rows.y)) or [0]:  # classes may come without rows
             if window is not None and len(kept.y) + size > window:
                 stays = np.arange(len(kept.y)) >= len(kept.y) + size - window
                 state, kept = without(state, torch.from_numpy(stays)), part_of(kept, stays)
@@ -93,7 +107,7 @@ def after(
                 tuple(posterior_of(state)),
             )
             steps.append(step)
-            report(f"{begin} of {len(rows.y)} rows, batch {len(steps)}", (begin / len(rows.y)) ** 2)
+            report(f"{begin} of {len(rows.y)} rows, batch {len(steps)}", (begin / max(1, len(rows.y))) ** 2)
             if callback is not None:
                 callback(step)
         if drawn_anew:
@@ -117,16 +131,22 @@ def _waiting(
     fitted: SearchFitted, rows: LabelledRows, x: Tensor, classes: np.ndarray, callback: Callback | None
 ) -> SearchFitted:
     """With rows of one class, from which nothing can be learnt until there are two."""
-    kept = part_of(rows, slice(0, None))
-    state = replace(fitted.state, x=x, y=torch.from_numpy(kept.y), n_classes=len(classes))
-    state, _ = _seen_through(fitted, state, x[:0])
-    m = len(state.particles)
+    found = _with_rows_of_one_class(fitted, rows, x, classes)
+    m = len(found.state.particles)
     step = SearchStep(
-        len(kept.y), (float(m),), tuple(range(m)), False, {}, state.log_evidence, tuple(posterior_of(state))
+        *(len(rows.y), (float(m),), tuple(range(m)), False, {}, found.state.log_evidence),
+        tuple(posterior_of(found.state)),
     )
     if callback is not None:
         callback(step)
-    return replace(fitted, classes=classes, rows=kept, state=state, steps=(*fitted.steps, step))
+    return replace(found, steps=(*fitted.steps, step))
+
+
+def _with_rows_of_one_class(fitted: SearchFitted, rows: LabelledRows, x: Tensor, classes: np.ndarray) -> SearchFitted:
+    """A state of no comparisons, with rows that wait for a second class."""
+    state = replace(fitted.state, x=x, y=torch.from_numpy(rows.y), n_classes=len(classes))
+    state, _ = _seen_through(fitted, state, x[:0])
+    return replace(fitted, classes=classes, rows=rows, state=state)
 
 
 def compared(fitted: SearchFitted, training: TrainingSet) -> tuple[np.ndarray, LabelledRows, LabelledRows]:
@@ -152,6 +172,12 @@ def less(fitted: SearchFitted, rows: np.ndarray, classes: np.ndarray | None, n_j
     stays = np.ones(len(fitted.classes), dtype=bool) if classes is None else classes
     number = np.cumsum(stays) - 1
     left = part_of(fitted.rows, rows)
+    if len(np.unique(left.y)) == 1 and not fitted.waits:  # what was learnt of them was learnt by the others
+        left, prior = replace(left, y=number[left.y]), fitted.state.prior
+        anew = _started(prior, fitted.settings, int(stays.sum()), fitted.seed)
+        found = replace(fitted, state=anew, inducing_for=0)
+        found = _with_rows_of_one_class(found, left, inputs_of(left.x, fitted.scaling), fitted.classes[stays])
+        return _ruled(found.with_state(found.state))
     with one_thread():
         state = without(fitted.state, torch.from_numpy(rows), torch.from_numpy(stays))
         state, inducing_for = _seen_through(replace(fitted, inducing_for=0), state, state.x[:0])

@@ -121,7 +121,13 @@ class TreeFitted(Fitted):
         )
 
     def leading(self, queries: Tensor, k: int, beam: int | None) -> tuple[Tensor, Tensor]:
-        """Probabilities and numbers of the k most probable classes, each (Q, k); by a search where it is faster."""
+        """Probabilities and numbers of the k most probable classes, each (Q, k); by a search where it is faster.
+
+        Under another class prior all classes are looked at: a beam follows those that are likely without it.
+        """
+        if self.class_prior is not None:
+            p, order = self.answers(self.moments(queries), self.temperature).sort(dim=1, descending=True, stable=True)
+            return p[:, :k], order[:, :k]
         beam = self.model.usual_beam if beam is None else beam
         few = len(self.classes) <= self.model.classes_for_a_branch * beam
         found = self.model.leading(queries, k, None if few else beam, self.temperature)

@@ -26,7 +26,7 @@ from sklearn.utils.validation import _check_sample_weight, column_or_1d, validat
 from sureshot.kernels import is_unit_norm
 
 MAX_NAMES = 5
-MOST_WEIGHT = 1e12  # of a row; from 1e16 on, others lose their digits beside it
+MOST_WEIGHT = 1e15  # of a row; from 1e16 on, others lose their digits beside it
 BESIDE_SINGLE_ROWS = 3.0
 """Rows as which a class of embeddings counts at most where half of the classes have one, which says little of these.
 
@@ -214,8 +214,8 @@ def check_weights(sample_weight: Any, x: np.ndarray | pd.DataFrame) -> np.ndarra
         )
     if (weight > MOST_WEIGHT).any():
         raise ValueError(
-            f"sample_weight says of how many rows each stands for, {MOST_WEIGHT:g} at most; the largest is "
-            f"{weight.max():g}. Divide all weights by the same number."
+            f"sample_weight is too large: it says of how many rows each stands for, {MOST_WEIGHT:g} at most; the "
+            f"largest is {weight.max():g}. Divide all weights by the same number."
         )
     return weight
 

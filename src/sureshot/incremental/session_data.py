@@ -146,6 +146,10 @@ def embeddings(
     if test_path is None:
         train, test = _halves(rows, test_fraction, seed)
     else:
+        if (Path(root or ".") / test_path).resolve() == place.resolve():
+            raise DataError(
+                f"test_path is the file of the rows to learn from, {place}: leave it out to test on a share"
+            )
         train = rows
         test, beside = _labelled(Path(root or ".") / test_path, target, out_of_scope_label, needed=False)
         outside = beside if beside is not None else outside
