@@ -307,3 +307,13 @@ def test_columns_of_classes_are_known_by_their_cells(tmp_path: Path, suffix: str
     whole = ["whole"] if suffix == ".csv" else ["whole", "part"]  # of a CSV file "1.0" is text that is no class
     assert columns_of_classes(path, list(frame), [0, 1]) == whole
     assert columns_of_classes(path, ["whole", "other"], [0, 1, 2]) == ["whole", "other"]
+
+
+def test_days_as_labels_are_the_same_text_from_every_file(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": [1.0, 2.0], "day": pd.to_datetime(["2024-01-01", "2024-01-02"])})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_parquet(tmp_path / "t.parquet")
+    for name in ("t.csv", "t.parquet"):
+        y = load_table(tmp_path / name, "day").y
+        assert y is not None
+        assert y.tolist() == ["2024-01-01", "2024-01-02"]

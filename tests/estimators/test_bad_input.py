@@ -1,7 +1,9 @@
 """What is wrong with the input is said in terms of the input; whatever passes gives proper probabilities."""
 
 import logging
-from datetime import date
+from datetime import date, time
+from decimal import Decimal
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -323,3 +325,37 @@ def test_truth_values_name_no_classes_that_are_numbers() -> None:
 def test_ids_may_be_a_set() -> None:
     model = GPClassifier("rbf", objective=None).fit(X, np.arange(len(X)) % 2, row_id=range(len(X)))
     assert len(model.forget(rows={1, 2}).row_ids_) == len(X) - 2
+
+
+class Colour(Enum):
+    """What is no label."""
+
+    RED = 1
+
+
+@pytest.mark.parametrize(
+    ("label", "kind"),
+    [
+        (Decimal(1), "Decimal"),
+        (Colour.RED, "Colour"),
+        (pd.Period("2024-01"), "Period"),
+        (2**70, "int"),
+        (time(1), "time"),
+    ],
+    ids=str,
+)
+def test_labels_that_are_none_are_named(label: Any, kind: str) -> None:
+    with pytest.raises(ValueError, match=rf"\({kind}\), but labels are text, truth values or numbers"):
+        GPClassifier("rbf", objective=None).fit(X, [label, label, 1, 1] if kind == "int" else [label] * 4)
+
+
+def test_text_of_numpys_own_kind_is_text() -> None:
+    labels = np.array(["a", "b", "a", "b"], dtype=np.dtypes.StringDType())
+    assert GPClassifier("rbf", objective=None).fit(X, labels).classes_.tolist() == ["a", "b"]
+
+
+def test_frames_without_numbers_are_named() -> None:
+    with pytest.raises(ValueError, match="X has no columns to learn from"):
+        GPClassifier().fit(pd.DataFrame(index=range(4)), Y)
+    with pytest.raises(ValueError, match=r"columns \[a\] hold complex numbers; make two columns"):
+        GPClassifier().fit(pd.DataFrame({"a": X[:, 0] + 1j, "b": X[:, 1]}), Y)

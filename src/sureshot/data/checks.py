@@ -74,6 +74,8 @@ def check_class_labels(source: Path | str, labels: pd.Series, where: str, as_tex
                 "name the column of classes, or group the numbers into classes first"
             )
         values = values.astype(np.int64) if np.abs(values).max() < 2**53 else values
+    elif kinds.is_datetime64_any_dtype(labels.dtype) and (labels.dt.normalize() == labels).all():
+        values = labels.dt.strftime("%Y-%m-%d").to_numpy(dtype=str)  # as text has them
     else:
         values = np.asarray([str(label).strip() for label in labels])
     return values.astype(str) if as_text else values

@@ -8,6 +8,7 @@ on the order in which rows arrive.
 
 from __future__ import annotations
 
+import numbers
 import reprlib
 import warnings
 from collections.abc import Mapping
@@ -163,6 +164,11 @@ def check_targets(y: Any, n_rows: int) -> np.ndarray:
         kinds = sorted({type(value).__name__ for value in labels})
         if not all(isinstance(value, str) for value in labels) and "str" in kinds:
             raise TypeError(f"y mixes label types {kinds}: use one type, for example y.astype(str).")
+    if labels.dtype.kind == "O" and len(odd := [label for label in labels.tolist() if not _can_be_label(label)]):
+        raise ValueError(
+            f"y holds {reprlib.repr(odd[0])} ({type(odd[0]).__name__}), but labels are text, truth values or numbers "
+            "of at most 64 bits: name the classes by text, as in [str(label) for label in y]."
+        )
     if labels.dtype.kind in "mM" or any(isinstance(label, date | timedelta) for label in labels[:1]):
         raise TypeError("y has dates or times: labels are text, numbers or truth values; use y.astype(str).")
     with warnings.catch_warnings():  # few rows for each class are what the estimators are for
@@ -177,6 +183,8 @@ def plain_labels(y: Any) -> Any:
     ValueError if any is missing. What has no type to tell stays as it is.
     """
     dtype = getattr(y, "dtype", None)
+    if isinstance(dtype, np.dtypes.StringDType):
+        return np.asarray(y).astype(object).astype(str)
     if isinstance(y, list | tuple) and any(isinstance(label, str) for label in y):
         y = np.array(y, dtype=object)  # without a type that would make text of what is missing
         dtype = y.dtype
@@ -193,6 +201,12 @@ def plain_labels(y: Any) -> Any:
     return found if found.shape == cells.shape else cells
 
 
+def _can_be_label(label: Any) -> bool:
+    """Dates and times have an error of their own."""
+    whole = isinstance(label, numbers.Integral) and not -(2**63) <= int(label) < 2**64
+    return isinstance(label, str | bytes | numbers.Real | date | timedelta) and not whole
+
+
 def check_weights(sample_weight: Any, x: np.ndarray | pd.DataFrame) -> np.ndarray:
     """Weights of rows as finite, non-negative floats with at least one positive."""
     if isinstance(sample_weight, torch.Tensor):
@@ -201,12 +215,12 @@ def check_weights(sample_weight: Any, x: np.ndarray | pd.DataFrame) -> np.ndarra
         sample_weight = np.ma.filled(sample_weight.astype(np.float64), np.nan)
     if sample_weight is not None:
         try:
-            numbers = np.asarray(sample_weight, dtype=np.float64)
+            values = np.asarray(sample_weight, dtype=np.float64)
         except (ValueError, TypeError) as error:
             raise ValueError(
                 f"sample_weight must be None or a number for each row of X; got {reprlib.repr(sample_weight)}."
             ) from error
-        sample_weight = numbers if numbers.ndim else float(numbers)
+        sample_weight = values if values.ndim else float(values)
     weight = _check_sample_weight(sample_weight, x, dtype=np.float64)
     if (weight < 0).any():
         raise ValueError(
@@ -379,6 +393,16 @@ def _stated_weights(
 
 
 def _check_columns_numeric(frame: pd.DataFrame) -> None:
+    if not frame.shape[1]:
+        raise ValueError(
+            f"X has no columns to learn from: 0 feature(s) (shape={frame.shape}), and one at least is needed."
+        )
+    pairs = zip(frame.columns, frame.dtypes, strict=True)
+    if complex_ones := [str(name) for name, dtype in pairs if pd.api.types.is_complex_dtype(dtype)]:
+        raise ValueError(
+            f"Complex data not supported: columns {_shorten(complex_ones)} hold complex numbers; make two columns of "
+            "each, of the real and of the imaginary parts."
+        )
     bad = [
         str(name)
         for name, dtype in zip(frame.columns, frame.dtypes, strict=True)
