@@ -145,6 +145,8 @@ def test_each_file_has_its_own_decimal_sign(
         for name, options in (("new.csv", stated), ("plain.parquet", ()))
     )
     assert found.exit_code == 0, found.stderr
+    (tmp_path / "gaps.csv").write_text("amount,other\n,1\n,2\n")
+    assert run("predict", tmp_path / "m", tmp_path / "gaps.csv").exit_code == 0
     np.testing.assert_allclose(
         *(pd.read_csv(io.StringIO(result.stdout))["probability_small"] for result in (found, plain)), atol=1e-6
     )

@@ -227,7 +227,7 @@ def _points_are_decimal(column: pd.Series, stated: TextFormat, found: TextFormat
     if stated.decimal is not None:
         return stated.decimal == "."
     cells = [cell.strip() for cell in column.dropna()]
-    if any("," in cell for cell in cells):
+    if not cells or any("," in cell for cell in cells):
         return False
     return found.separator == "," or any(map(_WITH_POINT.search, cells))
 

@@ -22,7 +22,6 @@ from sureshot.estimators.few_shot_format import FEW_SHOT_FORMAT
 from sureshot.estimators.few_shot_inputs import Encoder
 from sureshot.estimators.fitted import Fitted, TrainingSet
 from sureshot.estimators.fitted_attribute import FittedAttribute
-from sureshot.estimators.gp_fitted import GPFitted
 from sureshot.estimators.gp_fitting import learn
 from sureshot.estimators.mixed_columns import check_kinds
 from sureshot.estimators.readers import Reader, TableReader
@@ -138,11 +137,8 @@ class FewShotClassifier(IncrementalClassifier):
 
     def _learn(self, training: TrainingSet, known: Fitted | None, seed: int) -> Fitted:
         """Updates of a checkpoint's learner have the seed of the first fit: a sampler's chains are those of `fit`."""
-        found: FewShotFitted | GPFitted
         if isinstance(training.reader, Encoder):
             seed = known.seed if isinstance(known, FewShotFitted) else seed
-            found = condition_rows(training, training.reader.learner, seed, device_for(self.device))
-        else:
-            settings = GPClassifier(device=self.device).get_params(deep=False)
-            found = learn(Settings.checked(settings, seed), training, None)
-        return found.calibrated_as(known)
+            return condition_rows(training, training.reader.learner, seed, device_for(self.device))
+        settings = GPClassifier(device=self.device).get_params(deep=False)
+        return learn(Settings.checked(settings, seed), training, None)

@@ -60,7 +60,7 @@ def learn(settings: Settings, training: TrainingSet, known: GPFitted | None) -> 
     weighted = weigh_classes(training.rows, settings.class_weight, training.classes, settings.inference)
     if known is not None and lies_far_outside(known, training.rows, settings.device):
         logger.warning("a row lies far outside all rows before: the kernel and its settings were chosen anew")
-        return learn(settings, training, None).calibrated_as(known)
+        return learn(settings, training, None)
     if known is None:
         matrix = training.checked if settings.precomputed else None
         with stage(0.0, CHOSEN):
