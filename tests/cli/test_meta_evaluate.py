@@ -177,3 +177,13 @@ def test_a_checkpoint_of_another_architecture(runs: Path, run: Run, tmp_path: Pa
     with np.load(runs / "vectors.npz") as file, (tmp_path / "table.csv").open("w") as table:
         np.savetxt(table, file["X"][:36], delimiter=",", header="a,b,c,d,e,f,g,h", comments="")
     assert "table.csv" in failed(run("meta-evaluate", tmp_path / "table.csv", *QUICK))
+
+
+def test_a_single_task_has_no_error(runs: Path, run: Run) -> None:
+    result = run("meta-evaluate", runs / "proto", "--tasks", 1, "--queries", 4, "--report", runs / "report")
+    assert result.exit_code == 0, result.stderr
+    assert "nan" not in result.stdout.lower()
+    assert "deviation of batches" not in result.stdout
+    page = (runs / "report" / "report.html").read_text(encoding="utf-8")
+    assert "of one task" in page
+    assert "± nan" not in page

@@ -28,8 +28,9 @@ def write_evaluation_page(found: Evaluation, loaded: LoadedLearner, description:
     name = str(loaded.learner.config["name"])
     plain = found.calibration["none"]
     low, high = found.accuracy.interval
+    interval = f"95 %: {low:.3f} to {high:.3f}" if found.n_tasks > 1 else "of one task"
     tiles = [
-        Tile("accuracy", f"{found.accuracy.mean:.3f}", f"95 %: {low:.3f} to {high:.3f}"),
+        Tile("accuracy", f"{found.accuracy.mean:.3f}", interval),
         Tile("NLL", f"{plain.nll.mean:.3f}", "nats; lower is better"),
         Tile("ECE", f"{plain.ece.mean:.3f}", "gap between confidence and accuracy"),
     ]

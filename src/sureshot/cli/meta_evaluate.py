@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from sureshot.cli import console, options
@@ -55,12 +56,13 @@ def _print(found: Evaluation, summary: dict[str, Any]) -> None:
     rows: list[tuple[str, str]] = [
         ("learner", summary["learner"]),
         ("tasks", f"{found.n_tasks} of {_described(found)}"),
-        (
-            "accuracy",
-            f"{_with_error(accuracy.over_episodes)}  95 % {accuracy.interval[0]:.4f} to {accuracy.interval[1]:.4f}",
-        ),
-        ("deviation of batches", f"{accuracy.batch_deviation:.4f}  ({len(accuracy.batch_means)} batches of episodes)"),
+        ("accuracy", _with_error(accuracy.over_episodes)),
     ]
+    if found.n_tasks > 1:
+        low, high = accuracy.interval
+        rows[-1] = ("accuracy", f"{rows[-1][1]}  95 % {low:.4f} to {high:.4f}")
+    if (n_batches := len(accuracy.batch_means)) > 1:
+        rows.append(("deviation of batches", f"{accuracy.batch_deviation:.4f}  ({n_batches} batches of episodes)"))
     for name, calibration in found.calibration.items():
         suffix = "" if name == "none" else f" (temperature {calibration.temperature:.3f})"
         for score, label in (("nll", "NLL (nats)"), ("brier", "Brier"), ("ece", "ECE"), ("mce", "MCE")):
@@ -88,4 +90,7 @@ def _described(found: Evaluation) -> str:
 
 
 def _with_error(estimate: Estimate) -> str:
+    """A single task has no error."""
+    if math.isnan(estimate.standard_error):
+        return f"{estimate.mean:.4f}"
     return f"{estimate.mean:.4f} ± {estimate.standard_error:.4f}"

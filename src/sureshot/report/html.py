@@ -306,7 +306,7 @@ def _text(cell: object) -> str:
     if cell is None:
         return "–"
     if isinstance(cell, Measured):
-        return f"{cell.mean:.3f} ± {cell.error:.3f}"
+        return f"{cell.mean:.3f}" if math.isnan(cell.error) else f"{cell.mean:.3f} ± {cell.error:.3f}"
     if isinstance(cell, float) and not isinstance(cell, bool):
         return f"{cell:.3f}" if 1e-3 <= abs(cell) < 1000 or cell == 0 else f"{cell:.4g}"
     return str(cell)
