@@ -10,6 +10,7 @@ neither has seen. `FewShotData` holds the three sets. Each numbers its own class
 
 from __future__ import annotations
 
+import hashlib
 import reprlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -44,6 +45,15 @@ def check_class_numbers(y: np.ndarray, n_rows: int, class_names: Sequence[str], 
             f"{what}: no row of {'class' if len(empty) == 1 else f'{len(empty)} classes:'} "
             f"{listed([class_names[int(i)] for i in empty])}; add rows or leave the class out"
         )
+
+
+def digest(parts: Iterable[Tensor], text: str = "") -> str:
+    """What tells tensors, and a text, from all others: 64 hexadecimal digits."""
+    found = hashlib.sha256(text.encode())
+    for part in parts:
+        found.update(f"{part.dtype} {tuple(part.shape)}".encode())
+        found.update(part.cpu().contiguous().numpy().tobytes())
+    return found.hexdigest()
 
 
 @dataclass(frozen=True, eq=False)

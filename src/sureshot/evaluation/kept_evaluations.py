@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from sureshot.data.labelled import digest
 from sureshot.evaluation.session_config import MethodConfig
 from sureshot.evaluation.sessions import SessionsEvaluation
 from sureshot.incremental.sessions import Sessions
@@ -75,12 +76,9 @@ def _settings(sessions: Sessions, method: MethodConfig, seed: int) -> dict[str, 
 
 def _digest(sessions: Sessions) -> str:
     """Of all rows, labels and sessions."""
-    found = hashlib.sha256(repr(sessions.sessions).encode())
     more = [part for part in (sessions.out_of_scope, sessions.unseen) if part is not None]
-    for part in (sessions.train.x, sessions.train.y, sessions.test.x, sessions.test.y, *more):
-        found.update(f"{part.dtype} {tuple(part.shape)}".encode())
-        found.update(part.cpu().contiguous().numpy().tobytes())
-    return found.hexdigest()
+    parts = (sessions.train.x, sessions.train.y, sessions.test.x, sessions.test.y, *more)
+    return digest(parts, repr(sessions.sessions))
 
 
 def _file_name(settings: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sureshot.data.labelled import FewShotData, LabelledSet
+from sureshot.data.labelled import FewShotData, LabelledSet, digest
 from sureshot.meta.training import (
     TrainingConfig,
     TrainingResult,
@@ -142,6 +142,16 @@ def test_a_warm_start_is_resumed_too(configure: Configure, data: FewShotData, tm
     cold = configure(learner={"name": "cdkt_ml", "preset": "paper", "options": {"warm_start": False}})
     train(cold, tmp_path / "cold", data=data)
     assert read_log(tmp_path / "cold") != read_log(tmp_path / "whole")
+
+
+def test_a_run_goes_on_with_its_rows_only(configure: Configure, data: FewShotData, tmp_path: Path) -> None:
+    train(configure(training={"episodes": 4}), tmp_path, data=data)
+    others = replace(data, train=replace(data.train, x=data.train.x.flip(-1)))
+    with pytest.raises(ValueError, match="the rows of the training classes were others then: use another output"):
+        train(configure(training={"episodes": 8}), tmp_path, data=others)
+    before = load_checkpoint(tmp_path / "last.safetensors").artifact.header
+    assert before["rows"] == digest((data.train.x, data.train.y))
+    assert train(configure(training={"episodes": 8}), tmp_path, data=data).episodes == 8
 
 
 KILLED_AFTER = """

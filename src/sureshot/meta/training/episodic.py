@@ -20,7 +20,7 @@ from torch import Tensor
 
 from sureshot import networks
 from sureshot.data.few_shot import load_few_shot
-from sureshot.data.labelled import FewShotData, LabelledSet
+from sureshot.data.labelled import FewShotData, LabelledSet, digest
 from sureshot.meta.episodes import EpisodeSampler
 from sureshot.meta.learners.base import Learner
 from sureshot.meta.learners.presets import settings_of
@@ -102,7 +102,8 @@ class EpisodicTraining(Trainable):
         protocol = config.episodes.to_protocol()
         self.name = config.learner.name
         self.module = self.learner = learner.to(group.device)
-        self.config, self.parts = config.as_dict(), parts_of(learner)
+        self.config = config.as_dict()
+        self.parts = {**parts_of(learner), "rows": digest((data.train.x, data.train.y))}
         self.units_per_step = config.training.episodes_per_step
         self.added_state = learner.added_state
         self._settings = config
@@ -140,8 +141,10 @@ class EpisodicTraining(Trainable):
         self.learner.task_state = dict(carried)
 
     def differences(self, header: Mapping[str, Any]) -> list[str]:
-        """Of settings, and of what the learner's preset stands for."""
+        """Of settings, of rows, and of what the learner's preset stands for."""
         found = differing_settings(header["config"], self.config, _MAY_DIFFER)
+        if header.get("rows", self.parts["rows"]) != self.parts["rows"]:
+            found.append("the rows of the training classes were others then")
         then, now = header.get("learner", {}), self.learner.config
         if "settings" in then and "settings" in now:
             before, after = dataclasses.asdict(settings_of(then["settings"])), now["settings"]
