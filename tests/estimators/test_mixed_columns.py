@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import warnings
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -419,3 +422,38 @@ def test_any_table_is_learnt_or_refused_in_a_line(X: pd.DataFrame) -> None:
         np.testing.assert_array_equal(again(X), found(X))
         assert found(X).shape == (len(X), len(found.names))
         assert np.isfinite(found(X)).all()
+
+
+def test_columns_of_arrow_are_those_of_numpy() -> None:
+    n = 12
+    hours = [datetime.time(hour) for hour in range(n)]
+    plain = pd.DataFrame(
+        {
+            "x": np.random.default_rng(0).normal(size=n),
+            "waited": pd.to_timedelta(np.arange(n), unit="h"),
+            "at": hours,
+            "kind": ["a", "b"] * (n // 2),
+            "nothing": [None] * n,
+        }
+    )
+    arrow = plain.assign(
+        waited=plain["waited"].astype(pd.ArrowDtype(pa.duration("ns"))),
+        at=pd.array(hours, dtype=pd.ArrowDtype(pa.time64("us"))),
+        kind=pd.array(plain["kind"].tolist(), dtype=pd.ArrowDtype(pa.dictionary(pa.int32(), pa.string()))),
+        nothing=pd.array([None] * n, dtype=pd.ArrowDtype(pa.null())),
+    )
+    y = np.arange(n) % 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # nothing is learnt from nothing
+        models = [GPClassifier("rbf", objective=None).fit(frame, y) for frame in (plain, arrow)]
+    assert models[0].columns_ == models[1].columns_
+    for frame in (plain, arrow):
+        np.testing.assert_array_equal(models[0].predict_proba(frame), models[1].predict_proba(frame))
+
+
+def test_decimals_of_arrow_are_numbers_as_decimals_are() -> None:
+    values = [Decimal(k) / 4 for k in range(8)]
+    arrow = pd.DataFrame({"a": pd.array(values, dtype=pd.ArrowDtype(pa.decimal128(10, 2)))})
+    model = GPClassifier("rbf", objective=None).fit(arrow, [0, 1] * 4)
+    expected = model.predict_proba(arrow)
+    np.testing.assert_array_equal(model.predict_proba(pd.DataFrame({"a": values})), expected)

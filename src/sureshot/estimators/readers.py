@@ -12,6 +12,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,7 @@ class TableReader(Reader):
 
     def taught(self, X: Any, sample_weight: Any) -> Reader:
         """With what X needs: a DataFrame an encoder, sparse rows what they span. Rows of weight zero teach nothing."""
-        X = with_dense_columns(X)
+        X = with_plain_columns(X)
         if scipy.sparse.issparse(X):
             return self._taught_sparse(X, sample_weight)
         if not isinstance(X, pd.DataFrame):
@@ -112,7 +113,7 @@ class TableReader(Reader):
         return replace(self, spanned=spanned)
 
     def check(self, name: str, X: Any, columns: Columns | None) -> tuple[np.ndarray, Columns]:
-        X = with_dense_columns(X)
+        X = with_plain_columns(X)
         if self.spanned is not None:
             checked, found = checked_sparse(name, X, columns)
             return self.spanned(checked), found
@@ -174,7 +175,9 @@ def _with_plain_numbers(frame: pd.DataFrame) -> pd.DataFrame:
     columns = {
         place: frame.iloc[:, place]
         for place in places
-        if all(isinstance(cell, numbers.Real) or cell is None or cell is pd.NA for cell in frame.iloc[:, place])
+        if all(
+            isinstance(cell, numbers.Real | Decimal) or cell is None or cell is pd.NA for cell in frame.iloc[:, place]
+        )
     }
     plain = frame.copy(deep=False) if columns else frame
     for place, column in columns.items():
@@ -182,17 +185,23 @@ def _with_plain_numbers(frame: pd.DataFrame) -> pd.DataFrame:
     return plain
 
 
-def with_dense_columns(X: Any) -> Any:
-    """A DataFrame whose sparse columns are dense, else X as it is."""
+def with_plain_columns(X: Any) -> Any:
+    """A DataFrame whose sparse columns are dense, and Arrow's of other things than numbers and text objects; else X."""
     if not isinstance(X, pd.DataFrame):
         return X
-    places = [place for place, kind in enumerate(X.dtypes) if isinstance(kind, pd.SparseDtype)]
-    if not places:
-        return X
-    dense = X.copy(deep=False)
-    for place in places:
-        dense.isetitem(place, X.iloc[:, place].to_numpy())
-    return dense
+    plain = X.copy(deep=False)
+    for place, kind in enumerate(X.dtypes):
+        if isinstance(kind, pd.SparseDtype):
+            plain.isetitem(place, X.iloc[:, place].to_numpy())
+        elif isinstance(kind, pd.ArrowDtype) and not any(is_known(kind) for is_known in _KNOWN):
+            plain.isetitem(place, X.iloc[:, place].to_numpy(dtype=object))
+    return plain
+
+
+_KNOWN = (
+    *(pd.api.types.is_numeric_dtype, pd.api.types.is_bool_dtype),
+    *(pd.api.types.is_datetime64_any_dtype, pd.api.types.is_string_dtype),
+)
 
 
 @dataclass(frozen=True)
