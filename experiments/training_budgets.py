@@ -1,8 +1,9 @@
 """Does a quarter of the papers' training do? Learners of `omniglot-choice` trained for both budgets.
 
 Learning rates do not change in training, so the shorter training is the first quarter of the longer one: same first
-weights, same tasks, on the same machine to the last bit. The cells are shared with `omniglot-choice`. Learning curves are the scores on validation tasks that choose
-the checkpoint; what a longer training is worth is judged on the test tasks, which are the same for both.
+weights, same tasks, on the same machine to the last bit. The cells are shared with `omniglot-choice`. Learning curves
+are the scores on validation tasks that choose the checkpoint; what a longer training is worth is judged on the test
+tasks, which are the same for both.
 """
 
 from __future__ import annotations
@@ -73,9 +74,9 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
         title="What four times the training is worth",
         introduction=(
             f"{OMNIGLOT_CHOICE.introduction} Learners of the campaign `{OMNIGLOT_CHOICE.name}`, trained for the "
-            "papers' 60,000 (one shot) and 40,000 (five shots) episodes, and for a quarter of them, with the same first "
-            "weights, tasks and learning rates, so that the shorter training is the beginning of the longer one but for "
-            "rounding. Of either the checkpoint that was best on validation tasks is tested."
+            "papers' 60,000 (one shot) and 40,000 (five shots) episodes, and for a quarter of them, with the same "
+            "first weights, tasks and learning rates, so that the shorter training is the beginning of the longer one "
+            "but for rounding. Of either the checkpoint that was best on validation tasks is tested."
         ),
         tables=(
             Table("budgets", "Scores on test tasks, the same for both budgets.", pairs, digits=4),
