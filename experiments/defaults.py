@@ -146,7 +146,7 @@ def calibrated_extra_trees() -> CalibratedClassifierCV:
 
 def catboost(**options: Any) -> Any:
     """CatBoost with its defaults but for these options, for the environment of benchmarks only."""
-    from catboost import CatBoostClassifier  # type: ignore[import-not-found]
+    from catboost import CatBoostClassifier
 
     return CatBoostClassifier(random_seed=0, verbose=False, allow_writing_files=False, thread_count=1, **options)
 

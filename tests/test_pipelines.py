@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -61,6 +62,14 @@ def test_pipelines_in_pipelines_and_searches(fitted: Pipeline) -> None:
     np.testing.assert_array_equal(pipeline_call(search, "outlier_score", X), expected)
     ending = make_pipeline(StandardScaler(), GridSearchCV(model(), {"kernel": ["rbf"]}, cv=2)).fit(X, Y)
     np.testing.assert_array_equal(pipeline_call(ending, "outlier_score", X), expected)
+
+
+def test_what_is_frozen_is_gone_into() -> None:
+    plain = make_pipeline(StandardScaler(), model()).fit(X, Y)
+    expected = pipeline_call(plain, "outlier_score", X)
+    ending = make_pipeline(StandardScaler(), FrozenEstimator(plain[-1])).fit(X, Y)
+    for pipeline in (FrozenEstimator(plain), ending):
+        np.testing.assert_array_equal(pipeline_call(pipeline, "outlier_score", X), expected)
 
 
 def test_one_step_and_none() -> None:

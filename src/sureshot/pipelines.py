@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from sklearn.base import BaseEstimator
+from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
@@ -20,21 +21,21 @@ def pipeline_call(pipeline: BaseEstimator, method: str, X: Rows, *args: Any, **k
     """Call a method of a fitted pipeline's last step on what its other steps make of rows.
 
     ``pipeline_call(pipeline, "outlier_score", X)``; what comes after X is passed on, such as the labels for
-    ``"calibrate"``. Pipelines inside pipelines are gone through, and of a search over settings its best pipeline; an
-    estimator by itself is a pipeline of one step. Steps before the last stay as they were fitted, also for
+    ``"calibrate"``. Pipelines inside pipelines are gone through, of a search over settings its best pipeline, and what
+    is frozen; an estimator by itself is a pipeline of one step. Steps before the last stay as they were fitted, also for
     ``"partial_fit"``; what it returns is then the last step.
 
     Raises `AttributeError` if the last step has no such method, `sklearn.exceptions.NotFittedError` if a step is not
     fitted.
     """
     check_is_fitted(pipeline)
-    while not isinstance(pipeline, Pipeline) and hasattr(pipeline, "best_estimator_"):
-        pipeline = pipeline.best_estimator_
+    while (inside := _inside(pipeline)) is not None:
+        pipeline = inside
     if isinstance(pipeline, Pipeline):
         if len(pipeline.steps) > 1:
             X = pipeline[:-1].transform(X)
         last = pipeline.steps[-1][1]
-        if isinstance(last, Pipeline) or hasattr(last, "best_estimator_"):
+        if isinstance(last, Pipeline) or _inside(last) is not None:
             return pipeline_call(last, method, X, *args, **kwargs)
     else:
         last = pipeline
@@ -45,3 +46,10 @@ def pipeline_call(pipeline: BaseEstimator, method: str, X: Rows, *args: Any, **k
             f"{kind.__name__}, the last step, has no method {method!r}{near(method, known)}; it has {listed(known)}"
         )
     return getattr(last, method)(X, *args, **kwargs)
+
+
+def _inside(estimator: BaseEstimator) -> BaseEstimator | None:
+    """What stands for an estimator that only passes calls on; None for others."""
+    if isinstance(estimator, FrozenEstimator):
+        return estimator.estimator
+    return None if isinstance(estimator, Pipeline) else getattr(estimator, "best_estimator_", None)
