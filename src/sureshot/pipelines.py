@@ -22,8 +22,8 @@ def pipeline_call(pipeline: BaseEstimator, method: str, X: Rows, *args: Any, **k
 
     ``pipeline_call(pipeline, "outlier_score", X)``; what comes after X is passed on, such as the labels for
     ``"calibrate"``. Pipelines inside pipelines are gone through, of a search over settings its best pipeline, and what
-    is frozen; an estimator by itself is a pipeline of one step. Steps before the last stay as they were fitted, also for
-    ``"partial_fit"``; what it returns is then the last step.
+    is frozen; an estimator by itself is a pipeline of one step. Steps before the last stay as they were fitted, also
+    for ``"partial_fit"``; what it returns is then the last step.
 
     Raises `AttributeError` if the last step has no such method, `sklearn.exceptions.NotFittedError` if a step is not
     fitted.
