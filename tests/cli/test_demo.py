@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from sureshot.cli.console import guarded
 
 Run = Callable[..., Any]
 
@@ -28,3 +31,14 @@ def test_demo(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None
     page = (tmp_path / "sureshot-demo" / "report.html").read_text(encoding="utf-8")
     assert "Digits that arrive in sessions" in page
     assert "average forgetting" not in page  # in the figure, not in a table
+    assert "note:" not in result.stderr
+    assert "warning:" not in result.stderr
+
+
+def test_what_the_demo_hides_is_shown_again_behind_it() -> None:
+    loggers = [logging.getLogger(name) for name in ("sureshot", "sureshot.estimators")]
+    before = [(logger.level, list(logger.handlers)) for logger in loggers]
+    with guarded(but=("sureshot.estimators",)):
+        assert [logger.getEffectiveLevel() for logger in loggers] == [logging.INFO, logging.ERROR]
+        assert not loggers[1].handlers
+    assert [(logger.level, list(logger.handlers)) for logger in loggers] == before

@@ -52,18 +52,23 @@ class _Notes(logging.Handler):
 
 
 @contextmanager
-def guarded(as_json: bool = False, quiet: bool = False, logs: Sequence[str] = ("sureshot",)) -> Iterator[None]:
+def guarded(
+    as_json: bool = False, quiet: bool = False, logs: Sequence[str] = ("sureshot",), but: Sequence[str] = ()
+) -> Iterator[None]:
     """Run a command's body: mistakes become one line and an exit status, notes in `logs` go to standard error.
+
+    Those in `but` do not.
 
     Mistakes are those errors that the library raises on purpose and those of the operating system. Anything
     else is a defect of the library and keeps its traceback.
     """
     handler = _Notes()
-    loggers = [logging.getLogger(name) for name in logs]
+    loggers = [logging.getLogger(name) for name in (*logs, *but)]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
-        logger.addHandler(handler)
-        logger.setLevel(logging.ERROR if quiet else logging.INFO)
+        logger.setLevel(logging.ERROR if quiet or logger.name in but else logging.INFO)
+        if logger.name in logs:
+            logger.addHandler(handler)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

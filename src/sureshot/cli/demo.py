@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,12 +18,11 @@ def demo(
     as_json: console.JsonOption = False,
 ) -> None:
     """Compare sureshot with its neighbours on handwritten digits; under 90 seconds."""
-    with console.guarded(as_json, quiet):
+    # Blank corners of the digits, and settings that sessions keep on purpose, are no news to anybody here.
+    with console.guarded(as_json, quiet, but=("sureshot.estimators",)):
         console.check_folder(output)
         from sureshot.demo.digits import run_demo
 
-        # Corner pixels of the digits are always blank: no news to anybody here.
-        warnings.filterwarnings("ignore", message="ignored .* constant columns")
         with console.progress("demo", quiet) as update:
             result = run_demo(output, update)
         if as_json:
