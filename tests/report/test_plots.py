@@ -75,6 +75,13 @@ def test_histogram_counts_every_row_once() -> None:
     assert sum(bar.get_height() for bar in bars) == len(CONFIDENCE)
 
 
+def test_a_row_far_out_leaves_room_for_the_others() -> None:
+    known = np.linspace(0, 1, 1000)
+    known[0] = 1000
+    (axes,) = outlier_histogram(known, known + 0.5).axes
+    assert axes.get_xlim()[1] < 3
+
+
 def test_a_legend_covers_no_bar() -> None:
     figure = confidence_histogram(CONFIDENCE, CORRECT)
     figure.canvas.draw()

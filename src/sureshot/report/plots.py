@@ -114,13 +114,14 @@ def risk_coverage(curve: RiskCoverage) -> Figure:
 def outlier_histogram(known: NDArray[np.float64], unknown: NDArray[np.float64]) -> Figure:
     """Outlier scores of rows of known and of unknown classes, each as a fraction of its own kind.
 
-    Infinite scores are drawn at the ends.
+    The outermost hundredth of the scores, and infinite ones, are drawn at the ends: a few rows far out would leave no
+    room for the others.
     """
     figure = new_figure(HALF, 3.3)
     axes = figure.subplots()
     both = np.concatenate([known, unknown])
     finite = both[np.isfinite(both)]
-    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+    low, high = np.quantile(finite, [0.005, 0.995]).tolist() if finite.size else (0.0, 1.0)
     edges = np.linspace(low, high if high > low else low + 1.0, 31).tolist()
     for scores, colour, name in ((known, BLUE, "known classes"), (unknown, VERMILION, "unknown")):
         clipped = np.clip(scores, edges[0], edges[-1])
