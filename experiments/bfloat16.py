@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from scipy import stats
 
-from experiments.campaigns.cells import FAILED, run_cells
-from experiments.campaigns.few_shot import data_loader, run_few_shot
+from experiments.campaigns.cells import FAILED
+from experiments.campaigns.few_shot import data_loader
 from experiments.campaigns.grids import check_budget, check_learners
 from experiments.campaigns.images import OMNIGLOT_CHOICE, ImageCampaignConfig
 from experiments.campaigns.scores import score_frame
@@ -60,9 +59,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
     check_learners(settings.learners)
     grid = ImageCampaignConfig(settings.budget, settings.learners, shots=(settings.shots,), seeds=settings.seeds)
     cells = [cell for precision in PRECISIONS for cell in OMNIGLOT_CHOICE.cells(grid, precision)]
-    results, checkpoints = (Path(folder) / OMNIGLOT_CHOICE.name for folder in (settings.results, settings.checkpoints))
-    run_cell = partial(run_few_shot, data_loader(data_root))
-    records = run_cells(cells, results, checkpoints, run_cell, progress, settings.train)
+    records = OMNIGLOT_CHOICE.records(cells, settings, data_loader(data_root), progress)
     pairs = paired(score_frame([record for record in records if FAILED not in record]))
     if pairs.empty:
         raise ValueError("no learner has results in both precisions yet, so there is nothing to compare")

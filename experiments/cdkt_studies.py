@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 from matplotlib.figure import Figure
 
-from experiments.campaigns.cells import FAILED, run_cells
-from experiments.campaigns.few_shot import FewShotCell, data_loader, run_few_shot
+from experiments.campaigns.cells import FAILED
+from experiments.campaigns.few_shot import FewShotCell, data_loader
 from experiments.campaigns.grids import check_budget
 from experiments.campaigns.images import MINIIMAGENET32
 from experiments.campaigns.scores import averaged, score_frame
@@ -109,9 +108,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
         for seed in settings.seeds
         for cell in [cell_of(study, value, base, seed, settings)]
     }
-    results, checkpoints = (Path(folder) / MINIIMAGENET32.name for folder in (settings.results, settings.checkpoints))
-    run_one = partial(run_few_shot, data_loader(data_root))
-    records = run_cells(list(cells.values()), results, checkpoints, run_one, progress, settings.train)
+    records = MINIIMAGENET32.records(list(cells.values()), settings, data_loader(data_root), progress)
     scored = [record for record in records if FAILED not in record]
     if not scored:
         raise ValueError("no training has a result yet, so there is nothing to compare")

@@ -8,7 +8,6 @@ tasks, which are the same for both.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,13 +17,13 @@ from typing import Any
 import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
-from experiments.campaigns.cells import FAILED, run_cells
-from experiments.campaigns.few_shot import data_loader, run_few_shot
+from experiments.campaigns.cells import FAILED
+from experiments.campaigns.few_shot import data_loader
 from experiments.campaigns.grids import BUDGETS, check_learners
 from experiments.campaigns.images import OMNIGLOT_CHOICE, ImageCampaignConfig
 from experiments.campaigns.scores import score_frame
 from experiments.experiment import Experiment, Outcome, Picture, Progress, Table, Verdict, configure
-from sureshot.report.plots import BLUE, FULL, GREY, INK, NORMAL, new_figure, tidy
+from sureshot.report.plots import BLUE, FULL, INK, NORMAL, new_figure, tidy
 
 NAME = "training-budgets"
 SHORT, LONG = "standard", "full"
@@ -61,9 +60,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
     check_learners(settings.learners)
     grid = partial(ImageCampaignConfig, learners=settings.learners, shots=settings.shots, seeds=settings.seeds)
     cells = [cell for budget in (SHORT, LONG) for cell in OMNIGLOT_CHOICE.cells(grid(budget=budget))]
-    results, checkpoints = (Path(folder) / OMNIGLOT_CHOICE.name for folder in (settings.results, settings.checkpoints))
-    run_cell = partial(run_few_shot, data_loader(data_root))
-    records = run_cells(cells, results, checkpoints, run_cell, progress, settings.train)
+    records = OMNIGLOT_CHOICE.records(cells, settings, data_loader(data_root), progress)
     records = [record for record in records if FAILED not in record]
     pairs = paired(score_frame(records))
     if pairs.empty:
@@ -99,10 +96,8 @@ def paired(frame: pd.DataFrame) -> pd.DataFrame:
     if frame.empty or not {SHORT, LONG} <= set(frame["budget"]):
         return pd.DataFrame()
     keys = ["learner", "shots", "seed", "evaluation"]
-    kept = [*METRICS, "accuracy se", "best at", "trained", "minutes"]
-    wide = frame.pivot(index=keys, columns="budget", values=kept).dropna(
-        subset=[("accuracy", SHORT), ("accuracy", LONG)]
-    )
+    wide = frame.pivot(index=keys, columns="budget", values=[*METRICS, "accuracy se", "best at"])
+    wide = wide.dropna(subset=[("accuracy", SHORT), ("accuracy", LONG)])
     columns: dict[str, Any] = {"gain": wide["accuracy", LONG] - wide["accuracy", SHORT]}
     columns["gain se"] = (wide["accuracy se", LONG] ** 2 + wide["accuracy se", SHORT] ** 2) ** 0.5
     for metric in METRICS:
@@ -138,8 +133,6 @@ def _picture(curves: pd.DataFrame) -> Picture:
             axes.set_xlim(0, BUDGETS[LONG][k])
             axes.xaxis.set_major_locator(MaxNLocator(5))
     tidy(*panels.ravel())
-    for axes in panels.ravel():
-        axes.spines["left"].set_color(GREY)
     return Picture(
         "curves",
         "Accuracy on validation tasks (Omniglot's characters) in the papers' number of episodes; dashed: where the "
@@ -157,7 +150,7 @@ def _verdicts(pairs: pd.DataFrame) -> tuple[Verdict, ...]:
                 f"{100 * row['gain']:+.2f} points (standard error {100 * row['gain se']:.2f}); best after "
                 f"{row[f'best at, {SHORT}']:,} of the first quarter and {row[f'best at, {LONG}']:,} of all episodes"
             ),
-            holds=bool(row["gain"] < WORTH) if math.isfinite(row["gain"]) else False,
+            holds=bool(row["gain"] < WORTH),
         )
         for row in pairs.to_dict("records")
     )

@@ -8,11 +8,11 @@ nothing else. To add one, define it here and name it in `experiments.registry`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from experiments.campaigns.cells import finished, run_cells
 from experiments.campaigns.few_shot import FewShotCell, Load, data_loader, run_few_shot
@@ -60,6 +60,19 @@ class ImageCampaignConfig:
     results: str = "docs/results/cells"
     checkpoints: str = "campaigns"
     train: bool = True
+
+
+class CellSettings(Protocol):
+    """Of any experiment that runs cells of a campaign: those of `ImageCampaignConfig` that say where and whether."""
+
+    @property
+    def results(self) -> str: ...
+
+    @property
+    def checkpoints(self) -> str: ...
+
+    @property
+    def train(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -139,6 +152,13 @@ class ImageCampaign:
         ]
         return grid + beside
 
+    def records(
+        self, cells: Sequence[FewShotCell], settings: CellSettings, load: Load, progress: Progress
+    ) -> list[dict[str, Any]]:
+        """Run those cells that have no result, if wanted, and collect the results of all that have one."""
+        results, checkpoints = (Path(folder) / self.name for folder in (settings.results, settings.checkpoints))
+        return run_cells(cells, results, checkpoints, partial(run_few_shot, load), progress, settings.train)
+
     def run(self, *, load: Load, progress: Progress, **options: Any) -> Outcome:
         """Run the missing cells, and make the tables of all that are there.
 
@@ -161,12 +181,12 @@ class ImageCampaign:
         check_kernels(settings.kernels)
         if len(set(settings.precisions)) < len(settings.precisions):
             raise ValueError(f"precisions must differ, got {list(settings.precisions)}")
-        results, checkpoints = Path(settings.results) / self.name, Path(settings.checkpoints) / self.name
+        results = Path(settings.results) / self.name
         cells: list[FewShotCell] = []
         for same_but_precision in zip(*(self.cells(settings, name) for name in settings.precisions), strict=True):
             done = [cell for cell in same_but_precision if finished(cell, results) is not None]
             cells += done or same_but_precision[:1]
-        records = run_cells(cells, results, checkpoints, partial(run_few_shot, load), progress, settings.train)
+        records = self.records(cells, settings, load, progress)
         return campaign_outcome(
             title=self.title,
             introduction=f"{self.introduction} {_PROTOCOL}",

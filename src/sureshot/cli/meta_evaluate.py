@@ -53,14 +53,14 @@ def meta_evaluate(
 
 def _print(found: Evaluation, summary: dict[str, Any]) -> None:
     accuracy = found.accuracy
+    right = _with_error(accuracy.over_episodes)
+    if found.n_tasks > 1:
+        right += "  95 % {:.4f} to {:.4f}".format(*accuracy.interval)
     rows: list[tuple[str, str]] = [
         ("learner", summary["learner"]),
         ("tasks", f"{found.n_tasks} of {_described(found)}"),
-        ("accuracy", _with_error(accuracy.over_episodes)),
+        ("accuracy", right),
     ]
-    if found.n_tasks > 1:
-        low, high = accuracy.interval
-        rows[-1] = ("accuracy", f"{rows[-1][1]}  95 % {low:.4f} to {high:.4f}")
     if (n_batches := len(accuracy.batch_means)) > 1:
         rows.append(("deviation of batches", f"{accuracy.batch_deviation:.4f}  ({n_batches} batches of episodes)"))
     for name, calibration in found.calibration.items():

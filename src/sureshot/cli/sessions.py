@@ -52,8 +52,6 @@ def sessions(
             console.print_json(found)
         else:
             _print(study)
-            if not next(iter(next(iter(study.evaluations.values())).values())).last.session:
-                console.note("all classes came in one session: no class was left for a later one")
             console.print_text(f"report: {page}")
         if study.failures:
             raise ValueError("; ".join(f"{method} is left out, {why}" for method, why in study.failures.items()))
@@ -69,6 +67,8 @@ def _print(study: SessionStudy) -> None:
     last = next(iter(next(iter(study.evaluations.values())).values())).last
     title = f"After the last session ({last.session}), {last.n_classes} classes: {study.description}"
     print_summary(averaged(study.summary(), ["method"]), title)
+    if not last.session:
+        console.note("all classes came in one session: no class was left for a later one")
 
 
 def print_summary(table: DataFrame, title: str) -> None:

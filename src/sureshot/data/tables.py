@@ -44,7 +44,7 @@ _NAMES_OF_ROWS = frozenset(
 )
 _SUFFIXES = (".csv", ".csv.gz", ".tsv", ".txt", ".parquet", ".npz")
 _WITH_COMMA = re.compile(rf"[+-]?(\d+|{GROUPED})(,\d+)?")  # a number where the comma is the decimal sign
-_WITH_POINT = re.compile(r"(?<!\d)0?\.\d|\.(?!\d{3}(?!\d))\d")  # which groups no digits
+_DECIMAL_POINT = re.compile(r"(?<!\d)0?\.\d|\.(?!\d{3}(?!\d))\d")  # which groups no digits
 _SIGNS_SWAPPED = str.maketrans(".,", ",.")
 
 
@@ -229,7 +229,7 @@ def _points_are_decimal(column: pd.Series, stated: TextFormat, found: TextFormat
     cells = [cell.strip() for cell in column.dropna()]
     if not cells or any("," in cell for cell in cells):
         return False
-    return found.separator == "," or any(map(_WITH_POINT.search, cells))
+    return found.separator == "," or any(map(_DECIMAL_POINT.search, cells))
 
 
 def _grouped(column: pd.Series) -> pd.Series | None:

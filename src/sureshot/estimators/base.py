@@ -256,8 +256,7 @@ class IncrementalClassifier(Answers):
         stated = getattr(self, "class_prior", "support")
         prior = class_prior_of(stated, training.classes)
         with self._listening():
-            found = self._learn(training, known, seed) if keep_settings else self._learn(training, None, seed)
-            found = found.calibrated_as(known)
+            found = self._learn(training, known if keep_settings else None, seed).calibrated_as(known)
         found = _with_prior(found, stated, prior, training.row_ids)
         self._fitted = replace(found, arguments=self._by_class)
         if isinstance(given, np.random.RandomState):

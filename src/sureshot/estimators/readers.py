@@ -179,23 +179,30 @@ def _with_plain_numbers(frame: pd.DataFrame) -> pd.DataFrame:
             isinstance(cell, numbers.Real | Decimal) or cell is None or cell is pd.NA for cell in frame.iloc[:, place]
         )
     }
-    plain = frame.copy(deep=False) if columns else frame
+    return _with_columns(frame, {place: as_numbers(column) for place, column in columns.items()})
+
+
+def _with_columns(frame: pd.DataFrame, columns: Mapping[int, np.ndarray]) -> pd.DataFrame:
+    """The frame with others in the place of some columns; itself if there are none."""
+    if not columns:
+        return frame
+    found = frame.copy(deep=False)
     for place, column in columns.items():
-        plain.isetitem(place, as_numbers(column))
-    return plain
+        found.isetitem(place, column)
+    return found
 
 
 def with_plain_columns(X: Any) -> Any:
     """A DataFrame whose sparse columns are dense, and Arrow's of other things than numbers and text objects; else X."""
     if not isinstance(X, pd.DataFrame):
         return X
-    plain = X.copy(deep=False)
+    found: dict[int, np.ndarray] = {}
     for place, kind in enumerate(X.dtypes):
         if isinstance(kind, pd.SparseDtype):
-            plain.isetitem(place, X.iloc[:, place].to_numpy())
+            found[place] = X.iloc[:, place].to_numpy()
         elif isinstance(kind, pd.ArrowDtype) and not any(is_known(kind) for is_known in _KNOWN):
-            plain.isetitem(place, X.iloc[:, place].to_numpy(dtype=object))
-    return plain
+            found[place] = X.iloc[:, place].to_numpy(dtype=object)
+    return _with_columns(X, found)
 
 
 _KNOWN = (

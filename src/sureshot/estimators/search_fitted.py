@@ -143,22 +143,20 @@ class SearchFitted(Fitted):
         return inputs_of(kept, self.scaling)
 
     def moments(self, queries: Tensor) -> tuple[Tensor, ...]:
-        """See `Predictor.moments`: means (M, L, Q) and covariances (M, Q, L, L) of latents, and the posterior's means.
+        """See `Predictor.moments`: means (M, L, Q), covariances (M, Q, L, L) and the posterior's means (M, L, Q).
 
-        The last are there where a class has no rows. While it waits, probabilities (Q, C).
+        While it waits, probabilities (Q, C).
         """
         if self.waits:
             return (one_class_probabilities(self.state, queries, len(self.classes)),)
         mean, covariance = moments(self.state, queries)
-        said = self.chosen.means(self.state, queries, mean)
-        return (said, covariance, mean) if bool(self._absent.any()) else (said, covariance)
+        return self.chosen.means(self.state, queries, mean), covariance, mean
 
     def probabilities(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
         """See `Predictor.probabilities`."""
         if self.waits:
             return moments[0]
-        mean, covariance = moments[:2]
-        own = moments[2] if len(moments) > 2 else None
+        mean, covariance, own = moments
         return self.chosen.probabilities(mean, covariance, self.weights, temperature, own, self._absent)
 
     @cached_property
@@ -193,8 +191,8 @@ class SearchFitted(Fitted):
                 both = by_folds(y, weight, share, self._said_without)
                 return both[:, :-1], both[:, -1]
             out = left_out(state)
-            mean, own = self.chosen.means_left_out(state, out), out.mean if bool(self._absent.any()) else None
-            p = self.chosen.probabilities(mean, out.covariance, out.weights, self.temperature, own, self._absent)
+            mean = self.chosen.means_left_out(state, out)
+            p = self.chosen.probabilities(mean, out.covariance, out.weights, self.temperature, out.mean, self._absent)
             asked = out.copies.first
             unexplained = unexplained_variance(state, state.x[asked], of_classes(state, out), out.weights)
         of_learnt = out.copies.place[torch.from_numpy(np.unique(place, return_index=True)[1])]

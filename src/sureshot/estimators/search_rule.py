@@ -92,8 +92,8 @@ class Chosen:
         covariance: Tensor,  # (M, Q, L, L)
         weights: Tensor,  # (M,) or (M, Q)
         temperature: float,
-        own: Tensor | None = None,  # (M, L, Q), the posterior's means, where a class has no rows,
-        absent: Tensor | None = None,  # (C,) bool, and which have none
+        own: Tensor,  # (M, L, Q), the posterior's means
+        absent: Tensor,  # (C,) bool, which classes have no rows
     ) -> Tensor:
         """Class probabilities (Q, C).
 
@@ -101,7 +101,7 @@ class Chosen:
         for ruled out; it has what the posterior's own doubt leaves it.
         """
         p = _normalised(averaged_probabilities(mean, covariance, weights, temperature, self.of_latents))
-        if own is None or absent is None:
+        if not bool(absent.any()):
             return p
         doubt = _normalised(averaged_probabilities(own, covariance, weights)).masked_fill(~absent, 0)
         return _normalised(p.masked_fill(absent, 0)) * (1 - doubt.sum(-1, keepdim=True)) + doubt

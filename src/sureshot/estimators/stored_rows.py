@@ -93,8 +93,7 @@ def by_label_to_json(given: Any) -> Any:
         given = given.to_dict()
     if isinstance(given, Mapping):
         values = [float(value) for value in given.values()]
-        labels = [str.__str__(label) if isinstance(label, str) else label for label in given]  # as StrEnum's are
-        return {"labels": encode_labels(np.asarray(labels)), "weights": values}
+        return {"labels": encode_labels(np.array(list(given), dtype=object)), "weights": values}
     if given is None or isinstance(given, str):
         return given
     return np.asarray(given.cpu().numpy() if isinstance(given, Tensor) else given, dtype=np.float64).tolist()

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -216,4 +215,4 @@ class TreeGPClassifier(IncrementalClassifier):
         """Later sessions have the seed and the strategy of the first."""
         if known is None:
             return first_session(training, strategy_of(vars(self)), seed, device_for(self.device))
-        return replace(later_session(training, known), temperature=known.temperature, calibrated=known.calibrated)
+        return later_session(training, known)
