@@ -129,9 +129,9 @@ class Answers(ClassifierMixin, BaseEstimator):
 
         The share of labelled rows whose `outlier_score`, each left out of its own, is as large. Rejecting p-values up
         to 0.05 rejects about 5 % of rows that are like the labelled ones; no row is held out. The smallest p-value of n
-        labelled rows is 1 / (n + 1). Rows that are alone in their class do not count, unless all are: then p-values
-        are too large, as what is left out looks like a class that is not known. ValueError for `TreeGPClassifier`,
-        which keeps no rows.
+        labelled rows is 1 / (n + 1); of more than 2000 rows, 2000 are asked. Rows that are alone in their class do not
+        count, unless all are: then p-values are too large, as what is left out looks like a class that is not known.
+        ValueError for `TreeGPClassifier`, which keeps no rows.
         """
         fitted = self._with_its_rows("novelty_p_value")
         return fitted.usual_outliers.p_values(self._outlier_scores(fitted, self._kept(fitted, X)))

@@ -43,11 +43,11 @@ class GPClassifier(IncrementalClassifier):
     ----------
     kernel : str, sureshot.kernels.Expression or gpytorch.kernels.Kernel, default="auto"
         "auto" compares RBF, linear, Matern-3/2 and Matern-1/2 on tables, and takes the centred cosine kernel for rows
-        of unit length, if RBF or Matern-3/2 of directions is not clearly better; where some class has two such rows,
-        directions along which they vary count more. By name: "cosine", "linear", "rbf", "matern12", "matern32",
-        "matern52", "polynomial1", "polynomial2", "additive_matern32", "interactions_matern32", "unit_rbf",
-        "unit_matern32", "precomputed" (X is the kernel matrix). A kernel object keeps its parameters, and its overall
-        scale is learned.
+        of unit length, if RBF or Matern-3/2 of directions is not clearly better; from 40 such rows on of which others
+        of their class remain, directions along which rows vary count more. By name: "cosine", "linear", "rbf",
+        "matern12", "matern32", "matern52", "polynomial1", "polynomial2", "additive_matern32", "interactions_matern32",
+        "unit_rbf", "unit_matern32", "precomputed" (X is the kernel matrix). A kernel object keeps its parameters, and
+        its overall scale is learned.
     likelihood : str, default="auto"
         "logistic" (two classes), "softmax", "one_vs_each", "logistic_softmax", "gaussian" (label regression). "auto"
         compares logistic or softmax with label regression.

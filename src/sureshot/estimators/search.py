@@ -37,7 +37,7 @@ class KernelSearchClassifier(IncrementalClassifier):
     n_particles : int, default=32
         How many kernels at a time. Time and memory are in proportion.
     grammar : {"default", "paper"} or Grammar, default="default"
-        How probable structures are, and the priors of parameters (`sureshot.structure.Grammar`).
+        How probable structures are, and the priors of parameters (`sureshot.structure.grammar.Grammar`).
     representation : {"collapsed", "whitened"}, default="collapsed"
         What a particle holds beside its kernel: a Polya-Gamma variable for each datum, the latents integrated out; or,
         with Hamiltonian Monte Carlo, standard normal variables that make the latents, as published.

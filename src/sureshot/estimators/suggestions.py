@@ -1,10 +1,10 @@
 """Which rows to label next: those whose two most probable classes are about as probable, no two of them alike.
 
 The margin between the two says how much an answer may change. The rows with the smallest lie close together, though,
-and a label for one of them answers for its neighbours. So of ten times as many rows as are wanted, those of smallest
-margin, the medoids are taken: the rows from which all of these are near, each counting by what its margin is short
-of 1 (Zhdanov 2019, "Diverse mini-batch active learning", has k-means in the place of medoids). One after the other is
-chosen, the one that brings the candidates nearest to those chosen.
+and a label for one of them answers for its neighbours. So of ten times as many rows as are wanted, a thousand at most,
+those of smallest margin, the medoids are taken: the rows from which all of these are near, each counting by what its
+margin is short of 1 (Zhdanov 2019, "Diverse mini-batch active learning", has k-means in the place of medoids). One
+after the other is chosen, the one that brings the candidates nearest to those chosen.
 
 Mutual information of label and latents, which looks like what a label teaches, asks for the rows that are far from
 everything: on half of the pools it was behind random rows. The study is docs/results/what-to-label.md.

@@ -1,6 +1,6 @@
 """Label regression: Gaussian-process regression on -1/+1 targets, one regression for each class.
 
-Everything is exact and in closed form, by any prior and for any batch: `regress_labels`. Classes that share a kernel
+Everything is exact and in closed form, by any prior and for any batch: `regression_sites`. Classes that share a kernel
 share one factorisation. Two uses differ in the prior mean: deep kernel transfer keeps that of its learner;
 `GPClassifier` centres the targets on their weighted mean, ``2 n_c / n - 1`` for class c, so that far from all data a
 class falls back to its frequency, and a class without rows to -1 (`label_targets`).
