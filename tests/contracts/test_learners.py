@@ -343,6 +343,41 @@ def test_padding_changes_no_prediction(case: Case, rows: int, classes: int) -> N
     same(case, lambda g: predict(learner, tasks, g), with_padding, INTEGRAL if case.integrates and classes else 1e-9)
 
 
+@doing("other_ways")
+def test_padding_may_hold_anything(case: Case) -> None:
+    learner, tasks = double(case), padded(episodes(), 2, 0)
+    assert tasks.support_mask is not None
+    spoilt = tasks.support_x.masked_fill(~tasks.support_mask[..., None], torch.nan)
+    found = predict(learner, tasks.with_inputs(spoilt, tasks.query_x), seeded(CPU, 1))
+    torch.testing.assert_close(found, predict(learner, tasks, seeded(CPU, 1)))
+
+
+@each(CASES)
+def test_no_query_has_no_answer(case: Case) -> None:
+    tasks = episodes()
+    posterior = condition(double(case), tasks)
+    assert posterior.predict(tasks.query_x[:, :0]).shape == (2, 0, 3)
+    assert posterior.latents(tasks.query_x[:, :0]).mean.shape == (2, 0, 3)
+
+
+@each(CASES)
+def test_labels_and_rows_are_checked(case: Case) -> None:
+    learner, tasks = double(case), episodes()
+    for change in (-1, 1):
+        if not learner.samples_images:
+            with pytest.raises(ValueError, match=r"support_y must hold labels 0\.\.2"):
+                learner(replace(tasks, support_y=tasks.support_y + change))
+            with pytest.raises(ValueError, match=r"query_y must hold labels 0\.\.2"):
+                learner(replace(tasks, query_y=tasks.query_y + change))
+        with pytest.raises(ValueError, match=r"support_y must hold labels 0\.\.2"):
+            condition(learner, replace(tasks, support_y=tasks.support_y + change))
+    nothing = torch.tensor([[True] * 6, [False] * 6])
+    with pytest.raises(ValueError, match="one has none"):
+        condition(learner, replace(tasks, support_mask=nothing))
+    with pytest.raises(ValueError, match="one has none"):
+        condition(learner, replace(tasks, support_x=tasks.support_x[:, :0], support_y=tasks.support_y[:, :0]))
+
+
 @doing("other_ways", EPISODIC)
 @pytest.mark.parametrize(("rows", "classes"), [(3, 0), (4, 2)])
 def test_padding_changes_no_loss(case: Case, rows: int, classes: int) -> None:

@@ -308,3 +308,9 @@ def test_folds_do_not_depend_on_the_numbers_of_classes() -> None:
         return stays.double().square().sum().expand(len(fold))
 
     assert torch.equal(by_folds(y, ones, ones, said), by_folds(others, ones, ones, said))
+
+
+def test_p_values_of_infinite_scores() -> None:
+    known = LeftOut.of(np.array([0.1, 0.5, np.inf]), np.ones(3))
+    with np.errstate(all="raise"):
+        np.testing.assert_allclose(known.p_values(np.array([np.inf, 0.5, -np.inf])), [0.5, 0.75, 1.0])

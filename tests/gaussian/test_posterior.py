@@ -10,6 +10,7 @@ from torch.distributions import MultivariateNormal
 from sureshot.gaussian.algebra import cholesky_with_jitter, factor_plus_identity, times_vector, trace_of_inverse
 from sureshot.gaussian.features import FeaturePrior
 from sureshot.gaussian.gram import GramPrior, matheron_sample
+from sureshot.gaussian.gram_blocks import condition_by_blocks
 from sureshot.gaussian.sites import Sites
 
 N, C, Q, RANK = 6, 3, 4, 3
@@ -369,3 +370,19 @@ def test_the_factor_of_the_identity_and_something():
     torch.testing.assert_close(
         trace_of_inverse(factor), torch.linalg.inv(factor @ factor.mT).diagonal(dim1=-2, dim2=-1).sum(-1)
     )
+
+
+@pytest.mark.parametrize("n", [4, 2100])  # more than a block of classes
+def test_blocks_of_classes_that_share_their_precisions(n):
+    prior = GramPrior(torch.eye(n, dtype=torch.float64)[None], torch.zeros(3, 1, dtype=torch.float64))
+    sites = Sites(torch.ones(1, n, dtype=torch.float64), normal(3, n, seed=1))
+    expected, found = prior.condition(sites), condition_by_blocks(prior, sites)
+    torch.testing.assert_close(found.mean, expected.mean, **CLOSE)
+    torch.testing.assert_close(found.log_evidence(), expected.log_evidence(), **CLOSE)
+
+
+def test_a_matrix_of_zeros_is_sampled():
+    prior = GramPrior(torch.zeros(1, 3, 3, dtype=torch.float64), torch.tensor(2.0, dtype=torch.float64))
+    with pytest.warns(RuntimeWarning, match="jitter"):
+        drawn = prior.sample(torch.Size([5]), torch.Generator().manual_seed(0))
+    assert (drawn - 2).abs().max() < 1e-5

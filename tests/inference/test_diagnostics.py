@@ -152,3 +152,19 @@ def test_too_few_draws_say_what_to_do(shape: tuple[int, ...]) -> None:
     for statistic in (split_r_hat, effective_sample_size):
         with pytest.raises(ValueError, match=r"\(sweeps, chains, \.\.\.\).*keep='all'"):
             statistic(torch.zeros(shape))
+
+
+@pytest.mark.parametrize("value", [0.1, 1e6 + 0.1])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_constant_that_rounds_is_a_constant(value: float, dtype: torch.dtype) -> None:
+    draws = torch.full((101, 3), value, dtype=dtype)
+    assert split_r_hat(draws).isnan()
+    assert effective_sample_size(draws).isnan()
+    apart = draws.clone()
+    apart[:, 1] += 1
+    assert split_r_hat(apart) == math.inf
+
+
+def test_whole_numbers_have_a_standard_error() -> None:
+    draws = torch.randint(3, (100, 4), generator=torch.Generator().manual_seed(0))
+    assert standard_error(draws) == standard_error(draws.double())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -181,3 +183,20 @@ def test_bad_input() -> None:
         run_gibbs(prior, Logistic(), y, n_chains=0)
     with pytest.raises(TypeError, match="run_one_vs_each_gibbs"):
         run_gibbs(prior, OneVsEach(), y)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"y": torch.tensor([0, 2, -1])}, "y must hold labels from 0 to n_classes - 1 = 1, but holds -1 to 2"),
+        ({"y": torch.tensor([0.0, 1.0, 1.0])}, "its dtype is torch.float32"),
+        ({"y": torch.tensor([0, 1])}, "one target for each of the 3 rows, got 2"),
+        ({"weight": torch.tensor([3.0])}, "for each of the 3 labels"),
+        ({"keep": "every"}, "keep must be 'last' or 'all', got 'every'"),
+    ],
+)
+def test_what_is_not_labels_of_the_rows_is_named(changed: dict[str, Any], message: str) -> None:
+    prior = GramPrior(torch.eye(3, dtype=torch.float64)[None], torch.tensor(0.0, dtype=torch.float64))
+    arguments = {"y": torch.tensor([0, 1, 1]), "n_classes": 2} | changed
+    with pytest.raises(ValueError, match=message):
+        run_gibbs(prior, Logistic(), n_chains=2, n_sweeps=2, **arguments)

@@ -193,3 +193,30 @@ def test_scaled_coordinates_save_steps() -> None:
         return float((features @ (found.posterior.weights - exact)[0].mT).norm())
 
     assert distance(torch.zeros(4, 60, dtype=torch.float64)) < 0.1 * distance(None)
+
+
+def test_a_row_of_weight_zero_is_absent() -> None:
+    x = torch.randn(5, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    gram, y = torch.exp(-0.5 * torch.cdist(x, x) ** 2), torch.tensor([0, 2, 1, 0, 1])
+    weight = torch.tensor([1.0, 2.0, 0.0, 1.0, 1.0], dtype=torch.float64)
+    kept = weight > 0
+    found = softmax_laplace_exact(gram, y, 3, weight)
+    alone = softmax_laplace_exact(gram[kept][:, kept], y[kept], 3, weight[kept])
+    torch.testing.assert_close(found.log_evidence, alone.log_evidence)
+    torch.testing.assert_close(found.mean[:, kept], alone.mean)
+    cross = torch.exp(-0.5 * torch.cdist(x, x[:2] + 1) ** 2)
+    ours, theirs = (
+        fit.query(part[None], torch.ones(1, 2, dtype=torch.float64))
+        for fit, part in ((found, cross), (alone, cross[kept]))
+    )
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_labels_and_weights_out_of_range_are_named() -> None:
+    gram = torch.eye(3, dtype=torch.float64)
+    with pytest.raises(ValueError, match="labels from 0 to n_classes - 1 = 2, but holds 0 to 3"):
+        softmax_laplace_exact(gram, torch.tensor([0, 3, 1]), 3)
+    with pytest.raises(ValueError, match="one of them is nan"):
+        softmax_laplace_exact(gram, torch.tensor([0, 2, 1]), 3, torch.tensor([1.0, torch.nan, 1.0]))
+    with pytest.raises(ValueError, match="labels from 0 to n_classes - 1 = 1, but holds 0 to 2"):
+        fit_logistic_laplace(gram, torch.tensor([0, 2, 1]), torch.ones(3, dtype=torch.float64))

@@ -308,7 +308,7 @@ def test_step_sizes():
         ({"n_epochs": 0}, "batch_size and n_epochs must be at least 1"),
         ({"y": torch.tensor([0, 1])}, "one row for each of the 2 labels"),
         ({"n_classes": 1}, "labels from 0 to n_classes - 1"),
-        ({"weight": -torch.ones(N)}, "weight must hold one number that is not negative"),
+        ({"weight": -torch.ones(N)}, "weight must hold one finite number that is not negative"),
     ],
 )
 def test_bad_input_is_refused_with_advice(change, message):

@@ -90,7 +90,7 @@ def test_threads_sharing_a_kernel_do_not_disturb_each_other() -> None:
         (make_kernel("rbf", 4), _rows(3, 4), _rows(2, 4), {"diag": True}, "x1 has 3 rows and x2 has 2"),
         (make_kernel("rbf", 4), _rows(3, 4).float(), None, {}, r"is torch.float64 and the inputs are torch.float32"),
         (make_kernel("rbf", 4), _rows(3, 4), _rows(3, 4).float(), {}, "torch.float64 and torch.float32"),
-        (make_kernel("rbf", 4, ard=True), _rows(3, 5), None, {}, "made for 4 features .* the inputs have 5"),
+        (make_kernel("rbf", 4, ard=True), _rows(3, 5), None, {}, "made for 4 features.* the inputs have 5"),
         (gk.RBFKernel(active_dims=(6,)).double(), _rows(3, 4), None, {}, "looks at feature 6, .* only 4 features"),
     ],
 )

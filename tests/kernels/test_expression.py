@@ -123,7 +123,7 @@ def test_other_gpytorch_kernels_come_back_as_they_went() -> None:
         (lambda: Columns((-1,), RBF()), "columns must be an integer from 0"),
         (lambda: Sum(()), "at least one part"),
         (lambda: RBF().replace(period=2.0), r"has no parameters \['period'\], only \['lengthscale'\]"),
-        (lambda: RBF([1.0, 2.0])(X), "made for 2 features .* the inputs have 3"),
+        (lambda: RBF([1.0, 2.0])(X), "made for 2 features.* the inputs have 3"),
         (lambda: Columns((5,), RBF())(X), "looks at feature 5, but the inputs have only 3"),
         (lambda: RBF()(X.float()), "lengthscale is torch.float64 and the inputs are torch.float32"),
         (lambda: GPyTorchKernel("rbf"), "must be a gpytorch.kernels.Kernel, got str"),  # type: ignore[arg-type]

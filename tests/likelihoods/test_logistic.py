@@ -51,3 +51,19 @@ def test_more_than_two_classes_are_refused_with_advice() -> None:
     assert Logistic().n_latents(2) == 1
     with pytest.raises(ValueError, match="one_vs_each"):
         Logistic().n_latents(3)
+
+
+def test_one_latent_is_all_it_has() -> None:
+    two = torch.zeros(2, 1)
+    for call in (
+        lambda: Logistic().class_log_likelihood(two),
+        lambda: Logistic().integral(two, two + 1),
+        lambda: Logistic().expected_log(two, two + 1),
+    ):
+        with pytest.raises(ValueError, match="one latent function"):
+            call()
+
+
+def test_another_rule_is_named() -> None:
+    with pytest.raises(ValueError, match="rule must be one of integral, expected_log, plug_in, got 'plugin'"):
+        Logistic().predict(torch.zeros(1, 1), torch.ones(1, 1), "plugin")  # type: ignore[arg-type]

@@ -71,3 +71,14 @@ def test_gradients_by_finite_differences() -> None:
 def test_epsilon_is_a_probability() -> None:
     with pytest.raises(ValueError, match="epsilon must lie between 0 and 1, got 0"):
         robust_max_probabilities(*latents(3), 0.0)
+
+
+def test_probabilities_sum_to_one_to_the_last_digits() -> None:
+    mean = torch.randn(5, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    found = robust_max_probabilities(mean, torch.ones_like(mean), 1e-3)
+    torch.testing.assert_close(found.sum(0), torch.ones(7, dtype=torch.float64), rtol=0, atol=1e-14)
+
+
+def test_one_class_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        robust_max_probabilities(torch.zeros(1, 2), torch.ones(1, 2), 1e-3)

@@ -129,3 +129,12 @@ def test_order_and_brackets_change_no_kernel(structure: Structure) -> None:
         return prior.kernel(one, torch.cat(parts))(x)
 
     torch.testing.assert_close(kernel(found), kernel(structure))
+
+
+def test_a_constant_of_a_column_is_a_constant() -> None:
+    assert canonical(Structure.parse("CONSTANT[0]")) == Structure.parse("CONSTANT")
+
+
+def test_unknown_leaves_are_named() -> None:
+    with pytest.raises(ValueError, match="there is no leaf 'LINEER'.*LINEAR"):
+        canonical(Structure.parse("LINEER + LINEAR"))

@@ -339,3 +339,31 @@ def test_few_contrasts_are_moved_more_often() -> None:
     settings = SmcSettings(n_sweeps=2, n_sweeps_of_few=6)
     assert [settings.sweeps(n) for n in (1, FEW, FEW + 1)] == [6, 6, 2]
     assert SmcSettings(n_sweeps=3).sweeps(1) == 3
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "n_classes", "message"),
+    [
+        (X, Y[:3], 2, r"their labels \(B,\), got shapes \(8, 1\) and \(3,\)"),
+        (X.expand(8, 2), Y, 2, r"rows of 1 columns"),
+        (X, Y - 1, 2, "labels from 0 to n_classes - 1 = 1, but holds -1 to 0"),
+        (X, Y + 1, 2, "but holds 1 to 2"),
+        (X, Y, 1, "n_classes must be 2, as before, or more, got 1"),
+        (X.where(X < 1, torch.nan), Y, 2, "x must be finite"),
+    ],
+)
+def test_a_batch_that_does_not_fit_is_named(x: Tensor, y: Tensor, n_classes: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        smc_step(started(4), x, y, seeded(0), STILL, n_classes)
+
+
+def test_an_empty_batch_changes_no_weight() -> None:
+    state = extended(started(4), X, Y, 2, seeded(0))[0]
+    after, _ = smc_step(state, X[:0], Y[:0], seeded(0), replace(STILL, resample_below=0.0))
+    torch.testing.assert_close(after.log_weights, state.log_weights)
+    assert after.log_evidence == pytest.approx(state.log_evidence)
+
+
+def test_a_structure_of_other_columns_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match="looks at column 5, but rows have 1 columns"):
+        SmcState.start(PRIOR, 4, 2, seeded(0), Structure.parse("LINEAR[5]"))

@@ -127,3 +127,9 @@ def test_bad_input_names_the_argument() -> None:
         class_prototypes(draw(4, 3), torch.arange(3), 3)
     with pytest.raises(ValueError, match="at least one class, got 0"):
         balanced_random_tree(0)
+
+
+@pytest.mark.parametrize("weight", [[1.0], [1.0, 2.0, -1.0, 1.0], [1.0, torch.nan, 1.0, 1.0]])
+def test_weights_of_prototypes_are_checked(weight: list[float]) -> None:
+    with pytest.raises(ValueError, match="weight must hold one finite number that is not negative for each of the 4"):
+        class_prototypes(torch.arange(4.0)[:, None], torch.tensor([0, 0, 1, 1]), 2, torch.tensor(weight))

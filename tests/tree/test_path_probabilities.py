@@ -68,3 +68,8 @@ def test_chains_are_averaged_node_by_node() -> None:
     p = class_log_probabilities(ClassTree(((0, 4), (1, 2))), sides).exp().flatten()
     first, second = torch.sigmoid(mean).mean(0).flatten()
     torch.testing.assert_close(p, torch.stack([1 - first, first * (1 - second), first * second]))
+
+
+def test_another_rule_is_named() -> None:
+    with pytest.raises(ValueError, match="rule must be one of integral, plug_in, got 'plugin'"):
+        side_log_probabilities(torch.zeros(1, 1), torch.ones(1, 1), "plugin")  # type: ignore[arg-type]

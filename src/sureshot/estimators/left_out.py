@@ -67,7 +67,7 @@ class LeftOut:
         If rows to come and labelled rows are of one kind, at most a share a of them has a p-value of a or less.
         """
         tail = np.append(np.cumsum(self.weight[::-1])[::-1], 0.0)  # weight from each place on
-        lowest = scores - ROUNDING * (1 + np.abs(scores))
+        lowest = np.where(np.isinf(scores), scores, scores - ROUNDING * (1 + np.abs(np.nan_to_num(scores))))
         as_large = tail[np.searchsorted(self.scores, lowest)] / tail[0]
         found: np.ndarray = np.minimum((1 + self.n_rows * as_large) * self.smallest, 1.0)
         return found

@@ -98,6 +98,7 @@ def cholesky_with_jitter(gram: Tensor) -> Tensor:
     if not bool((info > 0).any()):
         return factor
     scale = gram.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
+    scale = torch.where(scale == 0, 1, scale)  # of a matrix of zeros
     eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
     smallest = math.ceil(math.log10(torch.finfo(gram.dtype).eps)) + 1
     for exponent in range(smallest, -2):

@@ -58,8 +58,9 @@ class GramBlockPosterior(SitePosterior):
 
 def condition_by_blocks(prior: GramPrior, sites: Sites) -> GramBlockPosterior:
     """`GramPrior.condition` in blocks of classes, of which only vectors are kept."""
-    n_classes = sites.precision.shape[-2]
-    prior_mean = prior.mean.expand(*prior.mean.shape[:-2], n_classes, 1)
+    precision, shift, _ = torch.broadcast_tensors(*sites, prior.mean)
+    sites = Sites(precision, shift)
+    prior_mean = prior.mean.expand(*prior.mean.shape[:-2], shift.shape[-2], 1)
     kept = []
     for block in _class_blocks(sites):
         part = GramPrior(_classes(prior.gram, block), prior_mean[..., block, :])

@@ -62,7 +62,7 @@ def effective_sample_size(
     n_sweeps, n_chains = halves.shape[:2]
     covariance = _autocovariance(halves).mean(1)  # (lags, ...), each half-chain's average
     within = covariance[0] * n_sweeps / (n_sweeps - 1)
-    total = covariance[0] + halves.mean(0).var(0) if n_chains > 1 else covariance[0]
+    total = covariance[0] + _means(halves).var(0) if n_chains > 1 else covariance[0]
     correlation = 1 - (within - covariance * n_sweeps / (n_sweeps - 1)) / total  # (lags, ...)
     correlation[0] = 1
     n_pairs = n_sweeps // 2
@@ -76,7 +76,8 @@ def effective_sample_size(
 
 def standard_error(draws: Tensor) -> Tensor:
     """Monte-Carlo standard error of each quantity's mean over draws (sweeps, chains, ...), shape (...)."""
-    return draws.flatten(0, 1).std(0) / effective_sample_size(draws).sqrt()
+    real = draws if draws.is_floating_point() else draws.to(torch.float64)
+    return real.flatten(0, 1).std(0) / effective_sample_size(draws).sqrt()
 
 
 def _split(draws: Tensor) -> Tensor:
@@ -94,16 +95,21 @@ def _split(draws: Tensor) -> Tensor:
 
 def _r_hat(chains: Tensor) -> Tensor:
     """Classical R-hat of chains (sweeps, chains, ...)."""
-    n_sweeps = chains.shape[0]
-    within = chains.var(0).mean(0)
-    between = chains.mean(0).var(0)
+    n_sweeps, means = chains.shape[0], _means(chains)
+    within = (chains - means).square().sum(0).mean(0) / (n_sweeps - 1)
+    between = (means - means[0]).var(0)  # exactly zero for equal means
     return (((n_sweeps - 1) / n_sweeps * within + between) / within).sqrt()
+
+
+def _means(chains: Tensor) -> Tensor:
+    """Of chains (sweeps, chains, ...), (chains, ...): of one that never moves its own number, to the last digit."""
+    return torch.where((chains == chains[0]).all(0), chains[0], chains.mean(0))
 
 
 def _autocovariance(chains: Tensor) -> Tensor:
     """Biased autocovariances at all lags, same shape as `chains`, by the fast Fourier transform."""
     n_sweeps = chains.shape[0]
-    centred = chains - chains.mean(0)
+    centred = chains - _means(chains)
     spectrum = torch.fft.rfft(centred, n=2 * n_sweeps, dim=0)
     return torch.fft.irfft(spectrum.abs().square(), n=2 * n_sweeps, dim=0)[:n_sweeps] / n_sweeps
 

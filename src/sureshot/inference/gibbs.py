@@ -29,6 +29,7 @@ from torch import Tensor
 from sureshot.gaussian.memory import OF_DRAWS, blocks
 from sureshot.gaussian.prior import Prior
 from sureshot.gaussian.sites import Sites
+from sureshot.inference.objectives import check_rows
 from sureshot.likelihoods.auxiliary import require_counts
 from sureshot.likelihoods.base import Likelihood, PredictiveRule
 from sureshot.likelihoods.sites import ConjugateLikelihood
@@ -89,7 +90,10 @@ def run_gibbs(
     # solution, say) instead of the prior.
     start: tuple[Tensor, Tensor] | None = None,
 ) -> GibbsResult:
-    """Sample the posterior of the latents under a conjugate likelihood."""
+    """Sample the posterior of the latents under a conjugate likelihood.
+
+    A ValueError says when labels, weights or their number do not fit, see `fit_mean_field`, or weights are fractional.
+    """
     if not isinstance(likelihood, ConjugateLikelihood):
         raise TypeError(
             "likelihood must have independent sites for each latent (a ConjugateLikelihood), got "
@@ -97,10 +101,13 @@ def run_gibbs(
         )
     if n_chains < 1 or n_sweeps < 1:
         raise ValueError(f"n_chains and n_sweeps must be at least 1, got {n_chains} and {n_sweeps}")
+    if keep not in ("last", "all"):
+        raise ValueError(f"keep must be 'last' or 'all', got {keep!r}")
+    classes = likelihood.check_targets(y, weight, n_classes)
+    check_rows(prior, y)
     if weight is not None:
         require_counts(weight)
-    classes = int(y.max()) + 1 if n_classes is None else n_classes
-    n_latents = likelihood.n_latents(max(classes, 2))
+    n_latents = likelihood.n_latents(classes)
     variance = prior.variance
     batch = torch.broadcast_shapes(variance.shape[:-2], y.shape[:-1])
     sampler = prior.sampler()

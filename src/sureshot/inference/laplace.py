@@ -39,6 +39,7 @@ from sureshot.gaussian.recomputed import (
 from sureshot.gaussian.sites import Sites
 from sureshot.inference.softmax_newton import newton_mode
 from sureshot.likelihoods.auxiliary import one_hot
+from sureshot.likelihoods.sites import check_weight, count_classes
 
 LOGISTIC_TOLERANCE = 1e-5  # of the gradient at a logistic mode found by L-BFGS
 ROUGH_TOLERANCE = 1e-2  # of that at a softmax mode, from where on Newton's steps are quicker
@@ -72,7 +73,8 @@ def fit_logistic_laplace(
     tolerance: float = 1e-10,  # of the squared Newton decrement
     only_mode: bool = False,  # leave variances and evidence NaN, each of which takes as long as a step
 ) -> LaplaceFit:
-    """Exact Laplace posterior of one latent under the logistic likelihood."""
+    """Exact Laplace posterior of one latent under the logistic likelihood; ValueError for other labels than 0 and 1."""
+    count_classes(y, 2)
     target = y.to(features.dtype)
     if near is None:
         initial = features.new_zeros(features.shape[1]) if start is None else start @ features
@@ -273,16 +275,20 @@ def softmax_laplace_exact(
     gram: Tensor,  # (..., N, N), shared by the classes
     y: Tensor,  # (..., N)
     n_classes: int,
-    weight: Tensor | None = None,  # (..., N), how often each datum counts
+    weight: Tensor | None = None,  # (..., N), how often each datum counts; 0 as absent
     prior_mean: float = 0.0,  # without influence on the probabilities: softmax is translation invariant
     max_steps: int = 100,
     tolerance: float = 1e-9,  # change of the latents at which to stop
 ) -> ExactSoftmaxLaplace:
     """Laplace's method for the softmax likelihood with its full curvature, batched.
 
-    Damped Newton: the step is halved for the members of the batch whose log joint would fall.
+    Damped Newton: the step is halved for the members of the batch whose log joint would fall. ValueError for labels out
+    of range and for weights that are negative or not finite.
     """
+    count_classes(y, n_classes)
+    check_weight(y, weight)
     s = torch.ones_like(y, dtype=gram.dtype) if weight is None else weight.to(gram.dtype)
+    absent = (s == 0).to(gram.dtype)
     labels = one_hot(y, n_classes, gram.dtype)  # (..., C, N)
     shared = gram.unsqueeze(-3)
 
@@ -300,7 +306,7 @@ def softmax_laplace_exact(
         factor = weighted_factor(shared, root)
         half = torch.linalg.solve_triangular(factor, torch.diag_embed(root), upper=False)
         blocks = half.mT @ half
-        total = torch.linalg.cholesky(blocks.sum(-3))
+        total = torch.linalg.cholesky(blocks.sum(-3) + torch.diag_embed(absent))  # no block has a row of weight zero
         log_dets = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum((-2, -1))
         return p, blocks, total, log_dets
 
@@ -328,7 +334,7 @@ def softmax_laplace_exact(
             break
     p, blocks, total, log_dets = curvature(alpha)
     # The determinant of the full system is prod_c |B_c| times |sum_c E_c| over |diag(weights)| (sum_c p_c = 1).
-    log_total = 2 * total.diagonal(dim1=-2, dim2=-1).log().sum(-1) - s.log().sum(-1)
+    log_total = 2 * total.diagonal(dim1=-2, dim2=-1).log().sum(-1) - (s + absent).log().sum(-1)
     evidence = value - 0.5 * (log_dets + log_total)
     return ExactSoftmaxLaplace(
         prior_mean=torch.as_tensor(prior_mean, dtype=gram.dtype),

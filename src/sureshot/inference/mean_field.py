@@ -31,7 +31,7 @@ from sureshot.gaussian.gram import GramPosterior, GramPrior
 from sureshot.gaussian.posterior import LatentMoments, Posterior, SitePosterior
 from sureshot.gaussian.prior import Prior
 from sureshot.gaussian.sites import Sites
-from sureshot.inference.objectives import evidence_bound
+from sureshot.inference.objectives import check_rows, evidence_bound
 from sureshot.likelihoods.logistic import Logistic
 from sureshot.likelihoods.pairwise import pairs_to_classes, pairwise_differences, pairwise_gram, pairwise_mean
 from sureshot.likelihoods.sites import Carried, MeanFieldLikelihood, check_weight, count_classes
@@ -183,9 +183,11 @@ def fit_mean_field(
 ) -> MeanFieldResult:
     """Iterate `mean_field_step` to the fixed point.
 
-    A ValueError says when `y` is not an integer tensor of labels below `n_classes`, or `weight` is negative.
+    A ValueError says when `y` is not an integer tensor of labels below `n_classes`, one for each row, or `weight` is
+    negative or not finite.
     """
     classes = likelihood.check_targets(y, weight, n_classes)
+    check_rows(prior, y)
     with torch.no_grad():
         posterior = initial_posterior(prior, likelihood, y, classes)
         sites = posterior.sites

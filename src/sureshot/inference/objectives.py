@@ -70,8 +70,7 @@ def gibbs_leave_one_out(
     normalised likelihood whose sites are diagonal (logistic, logistic-softmax, Gaussian labels).
     """
     mean, variance = prior.condition(sites).leave_one_out()
-    labels = y.expand(*mean.shape[:-2], y.shape[-1])
-    scores = _log_probability(likelihood.integral(mean, variance), labels)
+    scores = _log_probability(likelihood.integral(mean, variance), y)
     return math.log(scores.shape[0]) - torch.logsumexp(-scores, 0)
 
 
@@ -104,7 +103,14 @@ def fisher_surrogate(
     return prior.condition(constant).log_evidence().mean(0)
 
 
+def check_rows(prior: Prior, y: Tensor) -> None:
+    """Refuse targets (..., N) of another number than the rows that the prior is over (`ValueError`)."""
+    if prior.variance.shape[-1] != y.shape[-1]:
+        raise ValueError(f"y must hold one target for each of the {prior.variance.shape[-1]} rows, got {y.shape[-1]}")
+
+
 def _log_probability(probabilities: Tensor, y: Tensor) -> Tensor:
     """Log of the probability of each label, (..., N), from (..., classes, N)."""
-    chosen = probabilities.gather(-2, y.unsqueeze(-2)).squeeze(-2)
+    labels = y.expand(*probabilities.shape[:-2], y.shape[-1])
+    chosen = probabilities.gather(-2, labels.unsqueeze(-2)).squeeze(-2)
     return chosen.clamp_min(torch.finfo(chosen.dtype).tiny).log()

@@ -53,6 +53,11 @@ class Expression(ABC):
     def __post_init__(self) -> None:
         for name, role in self.roles.items():
             value = getattr(self, name)
+            members = {"part": (value,), "parts": value}.get(role.kind, ())
+            if not isinstance(members, tuple | list) or not all(isinstance(one, Expression) for one in members):
+                raise ValueError(
+                    f"{type(self).__name__} is made of kernels of `sureshot.kernels`, got {value!r}."[:300]
+                )
             held = role.value(value, type(self).__name__, name)
             if held is not value:
                 object.__setattr__(self, name, held)
@@ -255,6 +260,8 @@ class Expression(ABC):
                 )
         if x2 is not None and x1.shape[-1] != x2.shape[-1]:
             raise ValueError(f"x1 has {x1.shape[-1]} features and x2 has {x2.shape[-1]}: they must agree.")
+        if self.width not in (None, x1.shape[-1]):
+            raise ValueError(f"{self} was made for {self.width} features, the inputs have {x1.shape[-1]}.")
         for name, value in self.parameters.items():
             if value.dtype != x1.dtype or (x2 is not None and value.dtype != x2.dtype):
                 raise ValueError(

@@ -31,9 +31,10 @@ def kernel_from_json(config: Any, dtype: torch.dtype = torch.float64) -> Express
 
 
 def _read(config: Mapping[str, Any]) -> Expression:
-    kind = KINDS.get(config["kernel"])
-    if kind is None or kind is GPyTorchKernel:
-        raise ValueError(f"unknown kernel {config['kernel']!r}: expected one of {', '.join(sorted(KINDS))}.")
+    known = {name: kind for name, kind in KINDS.items() if kind is not GPyTorchKernel}
+    kind = known.get(config["kernel"])
+    if kind is None:
+        raise ValueError(f"unknown kernel {config['kernel']!r}: expected one of {', '.join(sorted(known))}.")
     checks.only_keys(config, {"kernel", *kind.roles}, {"kernel"})
     values: dict[str, Any] = {}
     for name, role in kind.roles.items():

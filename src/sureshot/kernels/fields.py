@@ -43,6 +43,8 @@ class Role:
             return value
         if not isinstance(value, Tensor):
             value = self._tensor(value, f"{owner}'s {name}")
+        if self.kind == "vector" and value.ndim == 0:
+            raise ValueError(f"{owner}'s {name} must be a list of numbers, one for each column, got one number.")
         return value.unsqueeze(0) if self.kind == "columns" and value.ndim == 0 else value
 
     def _tensor(self, value: Any, what: str) -> Tensor:

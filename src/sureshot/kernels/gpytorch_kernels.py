@@ -31,7 +31,7 @@ def set_values(kernel: Kernel, **values: Tensor) -> Kernel:
 class _OnTheSphere(Kernel):
     """A kernel of whole rows, less a fixed centre (D,) where given, which is a buffer and no parameter.
 
-    Takes what `gpytorch.kernels.Kernel` does. A row of zero length is a ValueError on evaluation.
+    Takes what `gpytorch.kernels.Kernel` does. A row of zero length has no direction and stays zero.
     """
 
     center: Tensor | None
@@ -52,18 +52,18 @@ class _OnTheSphere(Kernel):
 
 
 class CosineKernel(_OnTheSphere):
-    """Cosine similarity ``<x, x'> / (|x| |x'|)``, of rank D and with a diagonal of ones."""
+    """Cosine similarity ``<x, x'> / (|x| |x'|)``, of rank D, with ones on the diagonal; zero for rows of zeros."""
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Kernel matrix (..., N, M), or with `diag` the values (..., N) of paired rows."""
         u1, u2 = self.directions(x1, x2, params)
         if not diag:
             return u1 @ u2.mT
-        return u1.new_ones(u1.shape[:-1]) if u2 is u1 else (u1 * u2).sum(-1)
+        return (u1 != 0).any(-1).to(u1.dtype) if u2 is u1 else (u1 * u2).sum(-1)
 
 
 class CenteredLinearKernel(gpytorch.kernels.LinearKernel):
-    """The linear kernel of rows less a fixed centre (D,), a buffer; takes what `gpytorch.kernels.LinearKernel` does."""
+    """The linear kernel of rows less a fixed centre (..., D), a buffer; as `gpytorch.kernels.LinearKernel` else."""
 
     center: Tensor
 
@@ -73,7 +73,8 @@ class CenteredLinearKernel(gpytorch.kernels.LinearKernel):
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Kernel matrix (..., N, M), or with `diag` the values (..., N) of paired rows."""
-        return super().forward(x1 - self.center, x2 - self.center, diag=diag, **params)
+        center = self.center.unsqueeze(-2)
+        return super().forward(x1 - center, x2 - center, diag=diag, **params)
 
 
 class UnitSphereKernel(_OnTheSphere):

@@ -165,7 +165,10 @@ class CenteredLinear(Leaf):
 
 @kernel({CosineKernel: ("center",)})
 class Cosine(Leaf):
-    """``<x, x'> / (|x| |x'|)``, linear on the unit sphere, of rows less a fixed centre (D,) where given."""
+    """``<x, x'> / (|x| |x'|)``, linear on the unit sphere, of rows less a fixed centre (D,) where given.
+
+    A row of zeros (or at the centre) has no direction, and zero with every row, itself included.
+    """
 
     center: Tensor | None = vector(default=None)
     preserves_stationarity = False
@@ -173,7 +176,7 @@ class Cosine(Leaf):
     def values(self, x1: Tensor, x2: Tensor, paired: bool) -> Tensor:
         first = unit_rows(x1, self.center)
         if x2 is x1:
-            return first.new_ones(first.shape[:-1]) if paired else first @ first.mT
+            return (first != 0).any(-1).to(first.dtype) if paired else first @ first.mT
         return inner_products(first, unit_rows(x2, self.center), paired)
 
     def rank(self, width: int) -> int:

@@ -28,6 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any
 
 import gpytorch.kernels
@@ -117,8 +118,10 @@ def preset_kernel(
         ("outputscale", outputscale),
         ("constant_weight", constant_weight),
     ):
-        if value is not None and not (math.isfinite(value) and value > 0):
+        if value is not None and not (isinstance(value, Real) and 0 < value < math.inf):
             raise ValueError(f"{argument} must be a positive finite number, got {value!r}.")
+    if lengthscale is not None and name not in LENGTHSCALE_NAMES:
+        raise ValueError(f"the kernel {name!r} has no length-scale: leave lengthscale out")
     if name in LENGTHSCALE_NAMES:
         given["lengthscale"] = natural_lengthscale(name, n_features) if lengthscale is None else lengthscale
     if leaf is Cosine:

@@ -8,7 +8,7 @@ two.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -64,11 +64,13 @@ class Likelihood(ABC):
         """Softmax over classes of ``E[log L(f | y = c)]``, (..., classes, Q); arguments as in `integral`."""
 
     def predict(self, mean: Tensor, covariance: Tensor, rule: PredictiveRule) -> Tensor:
-        """Class probabilities (..., classes, Q) by the named rule."""
+        """Class probabilities (..., classes, Q) by the named rule; ValueError for another."""
         if rule == "plug_in":
             return self.plug_in(mean)
         if rule == "expected_log":
             return self.expected_log(mean, covariance)
+        if rule != "integral":
+            raise ValueError(f"rule must be one of {', '.join(get_args(PredictiveRule))}, got {rule!r}")
         return self.integral(mean, covariance)
 
     def predict_mixture(self, mean: Tensor, covariance: Tensor, rule: PredictiveRule) -> Tensor:

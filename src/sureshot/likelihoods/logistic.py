@@ -39,16 +39,19 @@ class Logistic(AuxiliariesAtOptimum, ConjugateLikelihood, ClassSites):
 
     def class_log_likelihood(self, f: Tensor) -> Tensor:
         """``log sigma(-f)`` and ``log sigma(f)``, (..., 2, N)."""
+        _check_one(f)
         return torch.cat([logsigmoid(-f), logsigmoid(f)], dim=-2)
 
     def integral(self, mean: Tensor, covariance: Tensor) -> Tensor:
         """``E[sigma(f)]`` by quadrature, see `quadrature`; (..., 2, Q)."""
+        _check_one(mean)
         variance = marginal_variance(mean, covariance)
         logs = torch.cat([log_expected_sigmoid(-mean, variance), log_expected_sigmoid(mean, variance)], dim=-2)
         return torch.softmax(logs, dim=-2)
 
     def expected_log(self, mean: Tensor, covariance: Tensor) -> Tensor:
         """Softmax of ``E[log sigma(-f)], E[log sigma(f)]``, which is ``sigma(mean)`` at every variance."""
+        _check_one(mean)
         variance = marginal_variance(mean, covariance)
         logs = torch.cat([expected_log_sigmoid(-mean, variance), expected_log_sigmoid(mean, variance)], dim=-2)
         return torch.softmax(logs, dim=-2)
@@ -69,3 +72,8 @@ class Logistic(AuxiliariesAtOptimum, ConjugateLikelihood, ClassSites):
         """``sum of s ((y - 1/2) m - log(2 cosh(c/2)))``, (...)."""
         linear = (y.unsqueeze(-2).to(mean.dtype) - 0.5) * mean
         return total((linear - log_two_cosh_half(mean**2 + variance)).squeeze(-2), weight)
+
+
+def _check_one(f: Tensor) -> None:
+    if f.shape[-2] != 1:
+        raise ValueError(f"the logistic likelihood has one latent function (..., 1, N), got shape {tuple(f.shape)}")

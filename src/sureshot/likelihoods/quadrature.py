@@ -263,7 +263,7 @@ def _over_points(
 
     blocks = zip(flat_mean.split(size, dim=-1), spread.split(size), strict=True)
     result = torch.cat([evaluate(*block) for block in blocks], dim=-1)  # (K, M)
-    return result.reshape(-1, *batch, n_queries).movedim(0, -2)
+    return result.reshape(len(result), *batch, n_queries).movedim(0, -2)
 
 
 def _safe_sqrt(variance: Tensor) -> Tensor:

@@ -109,9 +109,13 @@ def count_classes(y: Tensor, n_classes: int | None) -> int:
 
 
 def check_weight(y: Tensor, weight: Tensor | None) -> None:
-    """Refuse weights that are negative or not one for each datum (`ValueError`)."""
-    if weight is not None and (weight.shape[-1] != y.shape[-1] or bool((weight < 0).any())):
+    """Refuse weights that are negative, not finite, or not one for each datum (`ValueError`)."""
+    if weight is None:
+        return
+    wrong = ~(weight.isfinite() & (weight >= 0))
+    if weight.shape[-1:] != y.shape[-1:] or bool(wrong.any()):
+        found = f", and one of them is {float(weight[wrong][0]):g}" if bool(wrong.any()) else ""
         raise ValueError(
-            f"weight must hold one number that is not negative for each of the {y.shape[-1]} labels, but its "
-            f"shape is {tuple(weight.shape)} and its smallest value {float(weight.min()):g}"
+            f"weight must hold one finite number that is not negative for each of the {y.shape[-1]} labels, but its "
+            f"shape is {tuple(weight.shape)}{found}"
         )

@@ -1,7 +1,8 @@
 """A batch of classification tasks: the one thing that flows from the sampler to the learners.
 
 Tasks are the leading dimension of every tensor. Tasks of different sizes share a batch by padding: a mask says
-which rows and classes are real, and padding never changes a result.
+which rows and classes are real. Padding never changes latents; probabilities that are averaged over points of as many
+dimensions as the batch has classes (the rule "integral" of many classes) have their error, 1e-3, by other points.
 """
 
 from __future__ import annotations

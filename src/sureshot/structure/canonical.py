@@ -11,6 +11,7 @@ LINEAR + SQUARED-EXPONENTIAL
 
 from __future__ import annotations
 
+from sureshot.data.checks import near
 from sureshot.structure.grammar import split_symbol
 from sureshot.structure.leaves import LEAVES
 from sureshot.structure.structure import PRODUCT, SUM, Structure, joined
@@ -19,9 +20,9 @@ _CONSTANT = "CONSTANT"
 
 
 def canonical(structure: Structure) -> Structure:
-    """The form in which structures are compared."""
+    """The form in which structures are compared; ValueError for a leaf that is not known."""
     if len(structure) == 1:
-        return structure
+        return Structure((_CONSTANT,)) if _name(structure) == _CONSTANT else structure  # of one column: the same
     operator = structure.symbols[0]
     parts: list[Structure] = []
     for operand in structure.operands():
@@ -60,4 +61,7 @@ def _closed(leaves: list[Structure], operator: str) -> list[Structure]:
 
 
 def _name(leaf: Structure) -> str:
-    return split_symbol(leaf.symbols[0])[0]
+    name = split_symbol(leaf.symbols[0])[0]
+    if name not in LEAVES:
+        raise ValueError(f"there is no leaf {name!r}{near(name, LEAVES)}; leaves: {', '.join(LEAVES)}")
+    return name

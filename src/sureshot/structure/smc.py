@@ -20,6 +20,7 @@ from torch import Tensor
 
 from sureshot.gaussian.memory import blocks
 from sureshot.kernels.shared_rows import SharedRows
+from sureshot.likelihoods.sites import count_classes
 from sureshot.structure.collapsed import Collapsed
 from sureshot.structure.contrasts import Contrasts
 from sureshot.structure.grammar import KernelPrior
@@ -74,7 +75,9 @@ class SmcState:
         link: str = "logistic",  # or "probit", of whitened latents and two classes
         inducing: Tensor | None = None,  # (m, D), for collapsed latents
     ) -> SmcState:
-        """Without data: particles from the prior."""
+        """Without data: particles from the prior; ValueError for a structure that rows of its width cannot have."""
+        if structure is not None:
+            prior.check(structure)
         return cls(
             prior,
             torch.zeros(0, prior.width, dtype=torch.float64),
@@ -169,16 +172,34 @@ def smc_step(
     settings: SmcSettings,
     n_classes: int | None = None,  # as many or more than before
 ) -> tuple[SmcState, SmcInfo]:
-    """The state after a batch, and what happened; ValueError for rows that are not finite."""
-    if not bool(x.isfinite().all()):
-        raise ValueError("x must be finite, but has NaN or infinite values")
+    """The state after a batch, and what happened.
+
+    ValueError for rows that are not finite or of another width, labels that are not one for each row and below the
+    number of classes, or fewer classes than before.
+    """
     m, c = len(state.particles), n_classes or state.n_classes
+    _check_batch(state, x, y, c)
     grown, taken = extended(state, x, y, c, generator, settings.split_below * m)
     grown, told = settled(grown, generator, settings)
     if taken == len(x):
         return grown, told
     last, then = smc_step(grown, x[taken:], y[taken:], generator, settings, c)
     return last, _joined(told, then)
+
+
+def _check_batch(state: SmcState, x: Tensor, y: Tensor, n_classes: int) -> None:
+    width = state.prior.width
+    if x.ndim != 2 or x.shape[-1] != width or y.shape != x.shape[:1]:
+        raise ValueError(
+            f"x must be rows of {width} columns (B, {width}) and y their labels (B,), got shapes {tuple(x.shape)} and "
+            f"{tuple(y.shape)}"
+        )
+    if not bool(x.isfinite().all()):
+        raise ValueError("x must be finite, but has NaN or infinite values")
+    if n_classes < state.n_classes:
+        raise ValueError(f"n_classes must be {state.n_classes}, as before, or more, got {n_classes}")
+    if len(y):
+        count_classes(y, n_classes)
 
 
 def settled(state: SmcState, generator: torch.Generator, settings: SmcSettings) -> tuple[SmcState, SmcInfo]:

@@ -9,7 +9,7 @@ probabilities sum to one whatever the latents are.
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -38,8 +38,10 @@ def side_log_probabilities(
 
     The integral is `log_expected_sigmoid` of the less likely side: 20-point Gauss-Hermite quadrature where that is
     accurate, and a rule that is where it is not. `sureshot.likelihoods.Logistic` integrates both sides and normalises
-    them, which is the same up to the error of the quadrature.
+    them, which is the same up to the error of the quadrature. ValueError for another rule.
     """
+    if rule not in get_args(NodeRule):
+        raise ValueError(f"rule must be one of {', '.join(get_args(NodeRule))}, got {rule!r}")
     distance = mean.abs()
     less = logsigmoid(-distance) if rule == "plug_in" else log_expected_sigmoid(-distance, variance)
     more = torch.log1p(-less.exp())

@@ -158,8 +158,10 @@ class TreePosterior:
             if first is None or second is None:
                 first, second = (one.new_empty(self.tree.n_nodes, len(x)) for _ in range(2))
             first[nodes, queries], second[nodes, queries] = one, two
-        if first is None or second is None:  # one class
-            return torch.zeros(0, len(x), dtype=torch.float64), torch.zeros(0, len(x), dtype=torch.float64)
+        if first is None or second is None:  # one class, or no query
+            return torch.zeros(self.tree.n_nodes, len(x), dtype=x.dtype), torch.zeros(
+                self.tree.n_nodes, len(x), dtype=x.dtype
+            )
         return first, second
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from sureshot.gaussian.memory import OF_DRAWS
 from sureshot.inference.one_vs_each.structure import Factorisation, PairFactor, PairPrior, Pairs
 from sureshot.likelihoods.auxiliary import require_counts
 from sureshot.likelihoods.polya_gamma import sample_polya_gamma
+from sureshot.likelihoods.sites import check_weight
 
 logger = logging.getLogger(__name__)
 
@@ -127,7 +128,8 @@ def run_one_vs_each_gibbs(
         For labels out of range, fewer than two classes, fractional or negative weights, or a matrix that is
         not a kernel matrix.
     """
-    _check(Kxx, y, n_classes, n_chains, n_sweeps)
+    _check(Kxx, y, n_classes, n_chains, n_sweeps, factorisation)
+    check_weight(y, weight)
     batch = torch.broadcast_shapes(Kxx.shape[:-2], y.shape[:-1])
     n = y.shape[-1]
     tasks = batch.numel()
@@ -200,7 +202,7 @@ def query_moments(prior: PairPrior, omega: Tensor, cross: Tensor, diagonal: Tens
     size = max(1, OF_DRAWS // max(omega.numel() * n_classes, 1))
     parts = [
         factor.quadratic(near[..., begin : begin + size].unsqueeze(-1) * sign.unsqueeze(-2))
-        for begin in range(0, cross.shape[-1], size)
+        for begin in range(0, max(1, cross.shape[-1]), size)  # no query is a block as well
     ]
     prior_part = diagonal[:, None, :, None, None] * identity
     return mean, prior_part - torch.cat(parts, dim=2)
@@ -216,7 +218,11 @@ def _chains_first(values: Tensor, batch: torch.Size) -> Tensor:
     return values.transpose(0, 1).reshape(values.shape[1], *batch, *values.shape[2:])
 
 
-def _check(Kxx: Tensor, y: Tensor, n_classes: int, n_chains: int, n_sweeps: int) -> None:
+def _check(Kxx: Tensor, y: Tensor, n_classes: int, n_chains: int, n_sweeps: int, factorisation: str) -> None:
+    if factorisation not in get_args(Factorisation):
+        raise ValueError(f"factorisation must be one of {', '.join(get_args(Factorisation))}, got {factorisation!r}")
+    if not bool(Kxx.isfinite().all()):
+        raise ValueError("Kxx must be a kernel matrix, but holds NaN or infinite numbers")
     if n_classes < 2:
         raise ValueError(f"n_classes must be at least 2, got {n_classes}: one-vs-each compares classes")
     if Kxx.shape[-1] != y.shape[-1] or Kxx.shape[-2] != y.shape[-1]:

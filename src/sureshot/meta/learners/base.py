@@ -91,8 +91,11 @@ class Learner(nn.Module, ABC):
         Raises
         ------
         ValueError
-            If an input is not finite: statistics of batch normalisation would never recover from it.
+            If labels are out of range, or an input is not finite: statistics of batch normalisation would never
+            recover from it.
         """
+        require_labels("support_y", tasks.support_y, tasks.n_classes)
+        require_labels("query_y", tasks.query_y, tasks.n_classes)
         require_finite("support_x", tasks.support_x, tasks.support_mask)
         require_finite("query_x", tasks.query_x, tasks.query_mask)
         return self.input_losses(tasks, generator or seeded(tasks.support_y.device))
@@ -111,24 +114,25 @@ class Learner(nn.Module, ABC):
         Raises
         ------
         ValueError
-            If shapes or labels do not fit, there is one class only, or an input is not finite.
+            If shapes or labels do not fit, a task has no row, there is one class only, or an input is not finite.
         """
         if support_y.dim() != 2 or support_x.shape[:2] != support_y.shape:
             raise ValueError(
                 f"support_x must be (T, S, ...) and support_y (T, S), got {tuple(support_x.shape)} and "
                 f"{tuple(support_y.shape)}: add a leading dimension for a single task"
             )
+        if support_y.numel() == 0 or (support_mask is not None and not bool(support_mask.any(1).all())):
+            raise ValueError("support_y must hold at least one labelled row of every task, and one has none")
         classes = int(support_y.max()) + 1 if n_classes is None else n_classes
-        if int(support_y.min()) < 0 or int(support_y.max()) >= classes:
-            raise ValueError(
-                f"support_y must hold labels 0..{classes - 1}, got {int(support_y.min())}..{int(support_y.max())}: "
-                "raise n_classes or recode the labels"
-            )
+        require_labels("support_y", support_y, classes)
         if classes < 2:
             raise ValueError(
                 "support_y has one class only: there is nothing to tell apart; pass n_classes if more exist"
             )
         require_finite("support_x", support_x, support_mask)
+        if support_mask is not None:  # whatever padding holds, it shall not spoil a kernel matrix
+            real = support_mask.view(*support_mask.shape, *[1] * (support_x.dim() - 2))
+            support_x = support_x.masked_fill(~real, 0)
         support = TaskRows(support_x, support_y, classes, support_mask, class_mask)
         with evaluating(self):
             return self.condition_inputs(support, generator or seeded(support_y.device))
@@ -164,6 +168,15 @@ def evaluating(learner: Learner) -> Iterator[None]:
             yield
     finally:
         learner.train(training)
+
+
+def require_labels(name: str, y: Tensor, n_classes: int) -> None:
+    """Refuse labels (T, N) of none of so many classes."""
+    if y.numel() and not 0 <= int(y.min()) <= int(y.max()) < n_classes:
+        raise ValueError(
+            f"{name} must hold labels 0..{n_classes - 1}, got {int(y.min())}..{int(y.max())}: raise n_classes or "
+            "recode the labels"
+        )
 
 
 def require_finite(name: str, x: Tensor, mask: Tensor | None) -> None:

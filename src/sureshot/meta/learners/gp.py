@@ -226,6 +226,11 @@ class GaussianProcessLearner(EmbeddingLearner):
         self, temperature: float, way: int = 2, growth: float = 0.0, shots: int = 1, shot_growth: float = 0.0
     ) -> None:
         """Set the temperature of the predictive probabilities; see `Learner.set_temperature`."""
+        if not (0 < temperature < math.inf and way >= 1 and shots >= 1):
+            raise ValueError(
+                "temperature must be positive and finite, and way and shots at least 1, got "
+                f"{temperature:g}, {way} and {shots}"
+            )
         log_shots = math.log(min(shots, MOST_SHOTS))
         self.log_temperature[0] = math.log(temperature) - growth * math.log(way) - shot_growth * log_shots
         self.log_temperature[1] = growth

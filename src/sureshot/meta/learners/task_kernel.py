@@ -67,8 +67,6 @@ class TaskKernel(nn.Module):
             batch_shape=batch,
             dtype=torch.float32,
         )
-        if lengthscale is not None and not any(getattr(part, "has_lengthscale", False) for part in kernel.modules()):
-            raise ValueError(f"the kernel {name!r} has no length-scale: leave lengthscale out")
         if scale == "exp":
             _learn_logarithms(kernel)
         else:
