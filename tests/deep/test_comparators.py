@@ -63,3 +63,11 @@ def test_draws_are_those_of_the_generator() -> None:
     assert not torch.equal(one, other)
     with pytest.raises(ValueError, match="grid_size must be at least 4 and n_samples 1, got 3 and 8"):
         GridNetwork(make_backbone("identity", (4,)), 3, grid_size=3)
+
+
+def test_the_most_certain_answers_have_finite_logarithms() -> None:
+    network = GridNetwork(make_backbone("identity", (4,)), 3, grid_size=16)
+    with torch.no_grad():
+        network.mixing.mul_(1e4)
+        network.processes.variational_strategy._variational_distribution.variational_mean.fill_(3.0)
+    assert network.predictor()(embeddings()).isfinite().all()

@@ -111,6 +111,9 @@ def test_what_rejected_rows_are_called() -> None:
         (np.array([0, 1, 2]), "none", "O", [0, "none", 2]),
         (NAMES, -1, "O", ["setosa", -1, "virginica"]),
         (np.array([0, 1, 2]), 0.5, "f", [0.0, 0.5, 2.0]),
+        (np.array([0, 1, 2], dtype=np.uint8), -1, "i", [0, -1, 2]),
+        (np.array([0, 1, 2], dtype=np.uint64), -1, "i", [0, -1, 2]),
+        (np.array([2**63, 1, 2], dtype=np.uint64), -1, "O", [2**63, -1, 2]),
     ],
 )
 def test_types_are_kept_where_they_go_together(

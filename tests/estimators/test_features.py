@@ -66,3 +66,10 @@ def test_of_a_linear_kernel_they_are_what_intercepts_say() -> None:
     centre = model.kernel_.to_gpytorch().base_kernel.kernels[0].center.numpy()
     opposite = model.predict_latent(np.stack([centre + UNIT[0], centre - UNIT[0]])).mean.mean(axis=0)
     np.testing.assert_allclose(model.predict_latent(BLANK).mean[0], opposite, atol=1e-8)
+
+
+def test_fewer_inducing_inputs_than_classes() -> None:
+    X, y = load_digits(return_X_y=True)
+    model = GPClassifier(kernel="rbf", approximation="inducing", n_inducing=3, objective=None).fit(X[:100], y[:100])
+    (member,) = model._fitted.members
+    assert len(member.feature_map.inducing) == 3

@@ -166,8 +166,9 @@ def test_without_a_checkpoint_it_is_gp_classifier(each: int, unit: bool) -> None
     with pytest.raises(AttributeError, match="no learner_: what it has learnt has none"):
         _ = model.learner_
     assert model.input_shape_ == (4,)
-    calibrated = model.calibrate(X, y).temperature_
-    assert model.partial_fit(X[:3], y[:3]).temperature_ == calibrated
+    ratio = model.calibrate(X, y).temperature_ / model._fitted.usual_temperature
+    model.partial_fit(X[:3], y[:3])
+    assert model.temperature_ == pytest.approx(ratio * model._fitted.usual_temperature)
 
 
 def test_rows_without_text_say_next_to_nothing() -> None:
@@ -613,3 +614,16 @@ def test_a_fit_that_fails_leaves_the_model_of_before(checkpoints: dict[str, Path
     np.testing.assert_array_equal(model.predict_proba(X_test), before)
     with pytest.raises(ValueError, match="must be whole numbers"):
         model.fit(X, y).partial_fit(X_test[:1], [9], sample_weight=[0.5])
+
+
+def test_a_calibration_goes_with_the_scale_of_what_is_chosen_anew() -> None:
+    X, y = load_digits(return_X_y=True)
+    rest = np.random.default_rng(0).permutation(np.arange(20, len(y)))
+    X, y = X[np.r_[:20, rest]] / np.linalg.norm(X[np.r_[:20, rest]], axis=1, keepdims=True), y[np.r_[:20, rest]]
+    model = FewShotClassifier().fit(X[:20], y[:20])
+    usual = model.temperature_
+    ratio = model.calibrate(X[20:120], y[20:120]).temperature_ / usual
+    model.partial_fit(X[120:520], y[120:520])
+    alone = FewShotClassifier().fit(np.r_[X[:20], X[120:520]], np.r_[y[:20], y[120:520]])
+    assert model.temperature_ == pytest.approx(ratio * alone.temperature_)
+    assert log_loss(y[600:], model.predict_proba(X[600:])) < 0.1

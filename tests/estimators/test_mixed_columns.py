@@ -457,3 +457,13 @@ def test_decimals_of_arrow_are_numbers_as_decimals_are() -> None:
     model = GPClassifier("rbf", objective=None).fit(arrow, [0, 1] * 4)
     expected = model.predict_proba(arrow)
     np.testing.assert_array_equal(model.predict_proba(pd.DataFrame({"a": values})), expected)
+
+
+@pytest.mark.parametrize("weight", [1 / 60, 0.1, 0.5])
+def test_weights_that_are_shares_make_rows_no_fewer(weight: float) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"colour": rng.choice(list("abc"), 60), "of many": [f"level {k % 20}" for k in range(60)]})
+    gaps = pd.DataFrame({"number": np.where(np.arange(60) < 12, np.nan, 1.0)})
+    for X in (frame, frame.join(gaps)):
+        alike = ColumnEncoder.learnt(X, {}, np.full(60, weight))
+        assert alike.to_json() == ColumnEncoder.learnt(X, {}, np.ones(60)).to_json()

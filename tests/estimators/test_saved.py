@@ -7,11 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gpytorch.kernels import MaternKernel, ScaleKernel
 from sklearn.datasets import load_iris
 
 from sureshot.estimators.classifier import GPClassifier
 from sureshot.estimators.few_shot import FewShotClassifier
 from sureshot.estimators.saved import load_classifier
+from sureshot.estimators.search import KernelSearchClassifier
+from sureshot.estimators.tree import TreeGPClassifier
+from sureshot.kernels import Matern
 from sureshot.meta.learners import make_learner
 from sureshot.meta.training.checkpoint import save_checkpoint
 from sureshot.networks.backbones import make_backbone
@@ -107,3 +111,65 @@ def test_other_files_of_the_package(tmp_path: Path) -> None:
     save_artifact(tmp_path / "other", "posterior", {}, {})
     with pytest.raises(ArtifactError, match="holds 'posterior', which is no classifier"):
         load_classifier(tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    ("fitted_with", "changed"),
+    [
+        ({}, {"strategy": "session"}),
+        ({}, {"strategy": "none such"}),
+        ({}, {"kernel": "cosine"}),
+        ({"strategy": "session"}, {"base_scale": 0.2}),
+        ({"strategy": "rebuild", "kernel": "cosine"}, {"strategy": "recommended"}),
+    ],
+)
+def test_a_tree_is_saved_as_it_was_learnt(fitted_with: dict[str, Any], changed: dict[str, Any], tmp_path: Path) -> None:
+    X, y = load_iris(return_X_y=True)
+    model = TreeGPClassifier(**fitted_with).fit(X[::5], y[::5])
+    model.set_params(**changed).save(tmp_path / "model")
+    loaded = TreeGPClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    for name, value in ({"strategy": "recommended"} | fitted_with).items():
+        assert getattr(loaded, name) == value
+
+
+@pytest.mark.parametrize("weights", [{0: 0.0, 1: 1.0, 2: 1.0}, {0: 10.0, 1: 1.0, 2: 1.0}, "balanced"])
+def test_weights_of_classes_that_changed_later_change_no_file(weights: Any, tmp_path: Path) -> None:
+    X, y = load_iris(return_X_y=True)
+    model = GPClassifier(kernel="rbf", class_weight={0: 2.0, 1: 1.0, 2: 1.0}).fit(X[::5], y[::5])
+    model.set_params(class_weight=weights).save(tmp_path / "model")
+    loaded = GPClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    np.testing.assert_array_equal(loaded.class_prior_, model.class_prior_)
+    np.testing.assert_array_equal(loaded.uncertainty(X).total, model.uncertainty(X).total)
+    assert loaded.class_weight == weights
+
+
+@pytest.mark.parametrize("kernel", [ScaleKernel(MaternKernel(nu=1.5, ard_num_dims=4)), 2.0 * Matern(1.5, 2.0)])
+def test_a_kernel_that_was_given_is_given_again(kernel: Any, tmp_path: Path) -> None:
+    X, y = load_iris(return_X_y=True)
+    model = GPClassifier(kernel=kernel).fit(X[::5], y[::5])
+    model.save(tmp_path / "model")
+    loaded = GPClassifier.load(tmp_path / "model")
+    expected = model.predict_proba(X)
+    np.testing.assert_array_equal(loaded.predict_proba(X), expected)
+    np.testing.assert_array_equal(loaded.fit(X[::5], y[::5]).predict_proba(X), expected)
+
+
+def test_a_file_asks_for_no_device(tmp_path: Path) -> None:
+    X, y = load_iris(return_X_y=True)
+    model = GPClassifier(kernel="rbf", objective=None).fit(X[::5], y[::5])
+    model.set_params(device="cuda").save(tmp_path / "model")
+    GPClassifier.load(tmp_path / "model").partial_fit(X[1:3], y[1:3])
+
+
+@pytest.mark.parametrize(
+    ("model", "wrong"),
+    [(TreeGPClassifier(), {"strategy": "none such"}), (KernelSearchClassifier(n_particles=4), {"n_particles": -1})],
+)
+def test_updates_name_arguments_that_say_nothing(model: Any, wrong: dict[str, Any]) -> None:
+    X, y = load_iris(return_X_y=True)
+    before = model.fit(X[::5], y[::5]).predict_proba(X)
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        model.set_params(**wrong).partial_fit(X[1:3], y[1:3])
+    np.testing.assert_array_equal(model.predict_proba(X), before)

@@ -414,7 +414,7 @@ def test_weights_are_copies() -> None:
     weighted = made().fit(X, Y, sample_weight=weight)
     repeated = made().fit(X.repeat(weight, 0), Y.repeat(weight))
     np.testing.assert_array_equal(weighted.predict_proba(QUERIES), repeated.predict_proba(QUERIES))
-    with pytest.raises(ValueError, match=r"whole numbers .* but it holds 0\.5: leave it out, or round it"):
+    with pytest.raises(ValueError, match=r"whole numbers .* but a row .* has 0\.5: leave it out, or round it"):
         made().fit(X, Y, sample_weight=np.full(40, 0.5))
     with pytest.warns(UserWarning, match=r"400 rows of 5 classes, 1600 comparisons .* takes about 2 minutes"):
         check_size(replace(weighted._fitted.settings, n_particles=64), 400, 5)

@@ -149,7 +149,7 @@ def test_texts() -> None:
     ("model", "x", "message"),
     [
         (GPClassifier(kernel="rbf"), X, "kernel='linear' or 'cosine'"),
-        (GPClassifier(), drawn(60, 200, 0, False), "kernel='auto' does not say how to compare them"),
+        (GPClassifier(), drawn(60, 200, 0, False), "nothing says how to compare them"),
         (TreeGPClassifier(), X, "X is sparse.*TruncatedSVD"),
         (KernelSearchClassifier(), X, "X is sparse.*TruncatedSVD"),
     ],

@@ -202,14 +202,16 @@ def test_settings_that_rows_have_outgrown_are_told(tmp_path: Path, caplog: pytes
     assert "chosen by 40 rows of 2 classes, and there are 46 of 4 now" in caplog.messages[-1]
 
 
-def test_what_calibrate_has_set_stays_whatever_is_chosen_anew() -> None:
+def test_what_calibrate_has_set_stays_in_proportion_when_settings_are_chosen_anew() -> None:
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 60)
     x = rng.normal(size=(60, 3)) + y[:, None]
     for changed in ({"X": x[:2] + 0.1, "y": y[:2], "retune": True}, {"X": [[1e6, 0, 0]], "y": [0]}):
-        model = GPClassifier("linear").fit(x, y).calibrate(x, rng.permutation(y))
-        before = model.temperature_
+        model, alone = (GPClassifier("linear").fit(x, y) for _ in range(2))
+        usual = model.temperature_
+        ratio = model.calibrate(x, rng.permutation(y)).temperature_ / usual
+        assert ratio > 1.2
         model.partial_fit(**changed)  # type: ignore[arg-type]
-        assert model.temperature_ == before
+        alone.partial_fit(**changed)  # type: ignore[arg-type]
+        assert model.temperature_ == pytest.approx(ratio * alone.temperature_)
         assert model._fitted.calibrated
-        assert GPClassifier("linear").fit(x, y).partial_fit(**changed).temperature_ != before  # type: ignore[arg-type]

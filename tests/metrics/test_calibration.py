@@ -187,3 +187,8 @@ def test_refuses_bad_temperature_input() -> None:
     for temperature in (0.0, -1.0, np.nan, np.inf):
         with pytest.raises(ValueError, match="positive"):
             apply_temperature(logits, temperature)
+
+
+def test_rows_of_weight_zero_do_not_count() -> None:
+    logits = [[1e7, 0], [0, 1e7], [1e7, 0]]
+    assert fit_temperature(logits, [0, 1, 1], weight=[1, 1, 0]) == fit_temperature(logits[:2], [0, 1])

@@ -136,5 +136,5 @@ def test_a_constant_of_a_column_is_a_constant() -> None:
 
 
 def test_unknown_leaves_are_named() -> None:
-    with pytest.raises(ValueError, match="there is no leaf 'LINEER'.*LINEAR"):
+    with pytest.raises(ValueError, match=r"there is no leaf 'LINEER'.*LINEAR"):
         canonical(Structure.parse("LINEER + LINEAR"))

@@ -179,6 +179,7 @@ def _method(model: IncrementalClassifier) -> dict[str, object]:
     from sureshot.estimators.few_shot import FewShotClassifier
     from sureshot.estimators.search import KernelSearchClassifier
     from sureshot.estimators.tree import TreeGPClassifier
+    from sureshot.estimators.tree_settings import settings_of
 
     if isinstance(model, GPClassifier | FewShotClassifier) and hasattr(model, "members_"):
         found: dict[str, object] = {
@@ -195,7 +196,7 @@ def _method(model: IncrementalClassifier) -> dict[str, object]:
             found["average of"] = "; ".join(parts)
         return found
     if isinstance(model, TreeGPClassifier):
-        return {"strategy": model.strategy, "memory": str(model.memory_)}
+        return {"strategy": settings_of(model._fitted.strategy, vars(model))["strategy"], "memory": str(model.memory_)}
     if isinstance(model, KernelSearchClassifier):
         mass, structure = model.kernel_posterior_[0]
         return {

@@ -103,7 +103,8 @@ class GridNetwork(DeepClassifier):
             mean, variance = self._latents(embeddings)
             # The logits' covariance (B, C, C) is W diag(v) W'.
             covariance = (self.mixing * variance.mT.unsqueeze(1)) @ self.mixing.mT
-            return Softmax().integral(self.mixing @ mean, covariance).mT.log()
+            p = Softmax().integral(self.mixing @ mean, covariance).mT
+            return p.clamp_min(torch.finfo(p.dtype).tiny).log()
 
         return predict
 

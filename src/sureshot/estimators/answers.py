@@ -93,9 +93,11 @@ class Answers(ClassifierMixin, BaseEstimator):
 
     def predict_topk(self, X: Rows, k: int = 5) -> TopClasses:
         """The k most probable classes of each row, or all if there are fewer."""
-        k, p = check_count("k", k), self.predict_proba(X)
+        k, fitted = check_count("k", k), self._current()
+        (p,) = self._predict_in_blocks(fitted, X, class_probabilities)
+        p = p / p.sum(axis=1, keepdims=True)
         order = np.argsort(-p, axis=1, kind="stable")[:, :k]
-        return TopClasses(self.classes_[order], np.take_along_axis(p, order, 1))
+        return TopClasses(fitted.classes[order], np.take_along_axis(p, order, 1))
 
     def decision_function(self, X: Rows) -> np.ndarray:
         """Log probabilities (n, C); of two classes how much larger that of the second is, (n,)."""

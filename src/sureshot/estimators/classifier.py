@@ -243,12 +243,13 @@ class GPClassifier(IncrementalClassifier):
         The result is the posterior that `fit` on all rows so far would give with these kernel parameters (and this
         scaling of the columns). Temperature and inducing inputs follow the rows when more than one in a hundred has
         changed since they were chosen, or classes have; until then they stay. A temperature that `calibrate` has set
-        always does. An average that fewer than 50 rows have chosen goes on with its heaviest members when there are
-        more. With `retune`, or where a row lies so far outside all others that they cannot suit it (a line of the log
-        says so), kernel and settings are chosen anew from all rows, but what was learnt of a DataFrame's columns stays
-        (levels of categories, medians in place of gaps): rows are kept as numbers, and only a `fit` on all of them sees
-        the cells. Laplace's mode is found from the last one; what needs every row left out (score, evidence, a
-        temperature that follows the rows) is computed when it is first asked for.
+        always does (in proportion to the usual one where settings are chosen anew). An average that fewer than 50 rows
+        have chosen goes on with its heaviest members when there are more. With `retune`, or where a row lies so far
+        outside all others that they cannot suit it (a line of the log says so), kernel and settings are chosen anew
+        from all rows, but what was learnt of a DataFrame's columns stays (levels of categories, medians in place of
+        gaps): rows are kept as numbers, and only a `fit` on all of them sees the cells. Laplace's mode is found from
+        the last one; what needs every row left out (score, evidence, a temperature that follows the rows) is computed
+        when it is first asked for.
 
         A first call is a `fit`. `classes` are further ones to make room for; a class without rows predicts from its
         prior. New classes are appended to ``classes_``; old columns never move.

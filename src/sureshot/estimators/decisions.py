@@ -63,7 +63,12 @@ def with_unknown(labels: np.ndarray, rejected: np.ndarray, unknown: Any) -> np.n
     text = isinstance(unknown, str) and labels.dtype.kind == "U"
     number = isinstance(unknown, int | float | np.number) and not isinstance(unknown, bool)
     if text or (number and labels.dtype.kind in "iuf"):
-        return np.where(rejected, np.asarray(unknown), labels)
+        whole = labels.dtype.kind in "iu" and isinstance(unknown, int | np.integer)
+        if whole and labels.max(initial=0) <= np.iinfo(np.int64).max:
+            labels = labels.astype(np.int64)
+        mixed = np.where(rejected, np.asarray(unknown), labels)
+        if not whole or mixed.dtype.kind != "f":  # which would round whole numbers
+            return mixed
     found = labels.astype(object)
     found[rejected] = unknown
     return found

@@ -131,10 +131,11 @@ class Fitted(Predictor):
         return self
 
     def calibrated_as(self, known: Fitted | None) -> Self:
-        """With the temperature that `calibrate` has set for what was known before, if it has."""
+        """As sure as `calibrate` has made what was known before, if it has: by as much more or less than is usual."""
         if known is None or not known.calibrated or self.calibrated:
             return self
-        return replace(self.uncalibrated, temperature=known.temperature, calibrated=True)
+        found, ratio = self.uncalibrated, known.temperature / known.usual_temperature
+        return replace(found, temperature=ratio * found.usual_temperature, calibrated=True)
 
     @property
     def usual_temperature(self) -> float:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -59,6 +59,7 @@ class GPFitted(Fitted):
     rest: Callable[[GPFitted], GPFitted] | None = field(default=None, kw_only=True)  # what was put off; None: nothing
     changes: int = field(default=0, kw_only=True)  # rows that came or went since all was chosen; see `few_changes`
     chosen_by: tuple[int, int] = field(default=(0, 0), kw_only=True)  # how many rows, of how many classes; 0: unknown
+    class_weight: Any = field(default=None, kw_only=True)  # the argument that was learnt with
 
     @property
     def outgrown(self) -> int:

@@ -131,6 +131,7 @@ def fit_members(
         members=tuple(members),
         score=score,
         weight_of_class=np.bincount(rows.y, rows.weight, minlength=n_classes),
+        class_weight=settings.class_weight,
         label_noise=noise if calibrated_temperature is None else 0.0,
         left_out=known_scores,
     )
@@ -170,6 +171,7 @@ def update_members(
         members=members,
         score=float("nan"),
         weight_of_class=np.bincount(rows.y, rows.weight, minlength=len(training.classes)),
+        class_weight=settings.class_weight,
         rest=partial(rest, keeps=keeps),
         changes=changes,
     )
@@ -360,9 +362,11 @@ def _with_temperature(
 
 
 def _inducing_inputs(support: Support, most: int) -> Tensor:
-    """Of each class that has rows, `most` in all."""
+    """Of each class that has rows, `most` in all; of all rows together where classes are more than that."""
     n_present = int((torch.bincount(support.y) > 0).sum())
-    return kmeans_inducing(support.x, support.y, max(1, most // n_present))
+    if most < n_present:
+        return kmeans_inducing(support.x, torch.zeros_like(support.y), most)
+    return kmeans_inducing(support.x, support.y, most // n_present)
 
 
 def _check_memory(settings: Settings, plan: Plan, support: Support, rank: int) -> None:

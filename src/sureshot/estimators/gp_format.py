@@ -51,6 +51,7 @@ OWN_WEIGHTS = "own"
 """The rows of a file that says so have the weights that they came with; in older files those of their classes are
 multiplied in."""
 _PREFIX_KERNEL = "kernel."
+_PREFIX_GIVEN = "given_kernel."
 _PREFIX_POSTERIOR = "posterior."
 _BY_LABEL = ("class_weight", "class_prior")
 """Arguments that may be a dict by label."""
@@ -102,10 +103,15 @@ def _write_members(
         "label_noise": fitted.label_noise,
         "changes": fitted.changes,
         "chosen_by": list(fitted.chosen_by),
+        "class_weight": by_label_to_json(fitted.class_weight),
         "left_out": None if fitted.left_out is None else asdict(fitted.left_out),
         "members": [entries for entries, _ in written],
     }
     arrays: dict[str, Any] = spanned_arrays(fitted.reader)
+    if isinstance(given := parameters["kernel"], Kernel | Expression):
+        given = given.to_gpytorch() if isinstance(given, Expression) else given
+        header["given_kernel"] = kernel_config(given)
+        arrays |= {_PREFIX_GIVEN + name: value for name, value in kernel_state(given).items()}
     for place, (_, own) in enumerate(written):
         arrays |= {_prefix_member(place) + name: value for name, value in own.items()}
     return header, arrays
@@ -185,6 +191,7 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], GPFitted]:
     if not header["temperature"] > 0:
         raise ArtifactError(f"{artifact.path}: the temperature is not positive; save the model again.")
     parameters = _parameters(artifact.path, header["parameters"])
+    given_weight = header["parameters"].get("class_weight")
     compact = artifact.header.get("compact", False) is True
     if compact:
         classes = decode_labels(header["classes"])
@@ -195,15 +202,16 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], GPFitted]:
         classes, rows = read_rows(artifact, header)
         reader = reader_of_rows(artifact, rows)
         try:
+            learnt_with = by_label_from_json(artifact.path, artifact.header.get("class_weight", given_weight))
             if artifact.header.get("row_weights") != OWN_WEIGHTS:
-                rows = _without_class_weights(rows, parameters["class_weight"], classes)
-            weighted = weigh_classes(rows, parameters["class_weight"], classes, parameters["inference"])
+                rows = _without_class_weights(rows, learnt_with, classes)
+            weighted = weigh_classes(rows, learnt_with, classes, parameters["inference"])
         except (ValueError, TypeError) as error:
             raise ArtifactError(f"{artifact.path}: malformed class weights; save the model again.") from error
         weight_of_class = np.bincount(weighted.y, weighted.weight, minlength=len(classes))
     members = tuple(_read_member(part, rows.x.shape[1], weighted, len(classes)) for part in _parts_of_members(artifact))
     if parameters["kernel"] is None:
-        parameters["kernel"] = members[0].plan.kernel
+        parameters["kernel"] = _read_given_kernel(artifact, members[0].plan.kernel)
     fitted = GPFitted(
         classes=classes,
         columns=read_columns(header),
@@ -219,8 +227,20 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], GPFitted]:
         left_out=_read_left_out(artifact),
         changes=_read_changes(artifact),
         chosen_by=_read_chosen_by(artifact),
+        class_weight=by_label_from_json(artifact.path, artifact.header.get("class_weight", given_weight)),
     )
     return parameters, that_predicts(artifact.path, lambda: fitted, _means_of_one)
+
+
+def _read_given_kernel(artifact: Artifact, fitted: Kernel) -> Kernel:
+    """The constructor's kernel, an object, as it was given; older files have it as it was fitted only."""
+    config = artifact.header.get("given_kernel")
+    if config is None:
+        return fitted
+    try:
+        return kernel_from_config(config, _tensors(artifact.arrays, _PREFIX_GIVEN))
+    except ValueError as error:
+        raise ArtifactError(f"{artifact.path}: the given kernel is malformed: {error}") from error
 
 
 def _means_of_one(fitted: GPFitted) -> tuple[Tensor, ...]:
@@ -398,14 +418,14 @@ def _without_class_weights(rows: LabelledRows, class_weight: Any, classes: np.nd
 
 
 def _json_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The constructor's arguments but the kinds of columns; a kernel object is null, as the fitted one is stored."""
+    """The constructor's arguments but the kinds of columns; a kernel object is null, as it is stored by itself."""
     parameters = {name: value for name, value in given.items() if name not in ("columns", "verbose")}
     if isinstance(parameters["kernel"], Kernel | Expression):
         parameters["kernel"] = None
     if isinstance(parameters["random_state"], np.random.RandomState):
         parameters["random_state"] = None
     parameters |= {name: by_label_to_json(parameters[name]) for name in _BY_LABEL}
-    parameters["device"] = str(parameters["device"])
+    parameters["device"] = "auto"  # a file is read on other machines
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in parameters.items()}
 
 

@@ -79,7 +79,11 @@ class ColumnEncoder:
         kinds: Mapping[Any, str],  # stated, by name
         weight: np.ndarray,  # (n,), positive
     ) -> ColumnEncoder:
-        """From labelled rows; `CellError` for a column that cannot be read, a warning for those that are left out."""
+        """From labelled rows; `CellError` for a column that cannot be read, a warning for those that are left out.
+
+        Weights that are shares of a row make rows no fewer: levels and gaps are counted as if the mean weight were 1.
+        """
+        weight = weight / min(1.0, float(weight.mean()))
         labels = list(frame.columns)
         twice = frame.columns[frame.columns.duplicated()]
         if len(twice):

@@ -107,8 +107,9 @@ class TableReader(Reader):
         spanned = SpannedRows.of("GPClassifier", X, sample_weight)
         if self.kernel == "auto" and not spanned.unit:
             raise TypeError(
-                "X is sparse, and its rows have not all length 1, so kernel='auto' does not say how to compare them: "
-                "state kernel='cosine' for directions (of texts, say) or kernel='linear'."
+                "X is sparse, and its rows have not all length 1, so nothing says how to compare them: scale them "
+                "(sklearn.preprocessing.normalize), or for GPClassifier state kernel='cosine' for directions, of texts "
+                "say, or kernel='linear'."
             )
         return replace(self, spanned=spanned)
 

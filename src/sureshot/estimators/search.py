@@ -211,7 +211,8 @@ class KernelSearchClassifier(IncrementalClassifier):
 
         The particles know the old rows: they take in what is new among the rows, and let go what is there no more.
         """
-        settings = SearchSettings.checked(vars(self)) if known is None else known.settings
+        given = SearchSettings.checked(vars(self))
+        settings = given if known is None else known.settings
         jobs, new = check_jobs(self.n_jobs), training.rows
         steps: tuple[SearchStep, ...] = ()
         n_earlier = 0

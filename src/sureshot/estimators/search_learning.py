@@ -203,7 +203,7 @@ def _repeated(rows: LabelledRows) -> LabelledRows:
     if len(wrong):
         raise ValueError(
             "sample_weight must hold whole numbers for KernelSearchClassifier, of how many rows each stands for, but "
-            f"it holds {wrong[0]:g}: leave it out, or round it."
+            f"a row (with all that are equal to it) has {wrong[0]:g}: leave it out, or round it."
         )
     times = rows.weight.astype(np.int64)
     return LabelledRows(rows.x.repeat(times, 0), rows.y.repeat(times), np.ones(int(times.sum())))

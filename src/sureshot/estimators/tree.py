@@ -212,7 +212,8 @@ class TreeGPClassifier(IncrementalClassifier):
         return TableReader.of(self.columns)
 
     def _learn(self, training: TrainingSet, known: TreeFitted | None, seed: int) -> TreeFitted:
-        """Later sessions have the seed and the strategy of the first."""
+        """Later sessions have the seed and the strategy of the first; arguments that say no strategy are refused."""
+        strategy = strategy_of(vars(self))
         if known is None:
-            return first_session(training, strategy_of(vars(self)), seed, device_for(self.device))
+            return first_session(training, strategy, seed, device_for(self.device))
         return later_session(training, known)

@@ -272,8 +272,8 @@ def _check_counts(rows: LabelledRows) -> None:
     wrong = rows.weight[rows.weight != np.round(rows.weight)]
     if len(wrong):
         raise ValueError(
-            "sample_weight must hold whole numbers for TreeGPClassifier, of how many rows each stands for, but it "
-            f"holds {wrong[0]:g}: leave it out, or round it."
+            "sample_weight must hold whole numbers for TreeGPClassifier, of how many rows each stands for, but a row "
+            f"(with all that are equal to it) has {wrong[0]:g}: leave it out, or round it."
         )
     total = float((rows.weight / MOST_COUNTED).sum())  # in parts, so that it is finite
     if total > 1:

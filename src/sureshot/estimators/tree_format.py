@@ -24,7 +24,7 @@ from sureshot.estimators.stored_rows import (
     that_predicts,
 )
 from sureshot.estimators.tree_fitted import TreeFitted, restored
-from sureshot.estimators.tree_settings import SETTINGS, strategy_of
+from sureshot.estimators.tree_settings import SETTINGS, settings_of, strategy_of
 from sureshot.persistence import Artifact, ArtifactError, require, require_header
 
 KIND = "tree_gp_classifier"
@@ -46,7 +46,7 @@ def _write(parameters: Mapping[str, Any], fitted: TreeFitted) -> tuple[dict[str,
         **header_of(fitted),
         "random_state": int(random_state) if isinstance(random_state, int | np.integer) else None,
         "seed": fitted.seed,
-        "settings": {name: kind(parameters[name]) for name, kind in SETTINGS.items()},
+        "settings": settings_of(fitted.strategy, parameters),
     }
     arrays = arrays_of(fitted.rows, fitted.scaling)
     arrays["sessions"] = fitted.sessions

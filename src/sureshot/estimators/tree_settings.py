@@ -35,6 +35,17 @@ SETTINGS: dict[str, type] = {
 }
 """The arguments that make a strategy, with their types."""
 
+_DEFAULTS: dict[str, Any] = {
+    "n_representatives": 5,
+    "kernel": "auto",
+    "inference": "auto",
+    "base_scale": 4.0,
+    "novel_scale": 8.0,
+    "n_chains": 30,
+    "n_sweeps": 10,
+    "construction": "two_means",
+}
+
 TREE_PRESETS: dict[str, dict[str, Any]] = {
     "released": {
         "strategy": "shared_root",
@@ -85,6 +96,18 @@ def strategy_of(arguments: Mapping[str, Any]) -> Strategy:
                 f"strategy='recommended' leave {each} on {default!r}."
             )
     return GaussianClasses()
+
+
+def settings_of(strategy: Strategy, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The `SETTINGS` of a strategy: the constructor's arguments if they still stand for it, else the strategy's own."""
+    try:
+        if strategy_of(arguments) == strategy:
+            return {name: kind(arguments[name]) for name, kind in SETTINGS.items()}
+    except (TypeError, ValueError):  # arguments that have been changed to what is none
+        pass
+    if isinstance(strategy, TreeSessions):
+        return {"strategy": strategy.name} | {name: getattr(strategy, name) for name in SETTINGS if name != "strategy"}
+    return {"strategy": RECOMMENDED} | {name: _DEFAULTS[name] for name in SETTINGS if name != "strategy"}
 
 
 def _scale(name: str, value: Any) -> float:

@@ -164,7 +164,7 @@ def fit_temperature(
     slope_coldest, slope_hottest = slope(coldest), slope(hottest)
     if slope_coldest == 0.0 and slope_hottest == 0.0:
         # Either the logits are equal in each row, or all is right by such margins that the slope underflows.
-        return float(low) if np.any(scores != 0.0) and np.all(true_score == 0.0) else 1.0
+        return float(low) if np.any(scores != 0.0) and np.all(true_score[weights > 0] == 0.0) else 1.0
     if slope_coldest <= 0.0:
         logger.warning("fit_temperature: every temperature above %g is worse; it is the lower bound.", low)
         return float(low)

@@ -73,7 +73,7 @@ def test_a_matrix_that_cannot_be_factorised(
     )
     with pytest.raises(DivergedError, match=rf"diverged at step 1 \(after 1 episodes\): {where} could not") as caught:
         train(config, tmp_path, data=data)
-    assert isinstance(caught.value.__cause__, torch.linalg.LinAlgError)
+    assert isinstance(caught.value.__cause__, torch.linalg.LinAlgError | ValueError)
 
 
 def test_a_loss_beyond_any_use(configure: Configure, data: FewShotData, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -104,3 +105,15 @@ def test_learners_without_a_centre_say_so(data: FewShotData, configure: Callable
     assert not learner.fits_normalisation
     with pytest.raises(ValueError, match="ProtoNet does not centre its embeddings"):
         learner.set_centre(torch.zeros(4))
+
+
+def test_a_failure_leaves_the_learner_as_it_was(learner: Learner, data: FewShotData) -> None:
+    learner.eval()
+    before = {name: value.clone() for name, value in learner.state_dict().items()}
+    wrong = replace(data.train, x=data.train.x.repeat(1, 3, 1, 1))  # found out when validation inputs have been seen
+    with pytest.raises(ValueError, match="expected images of 1 channel"):
+        fitted(learner, wrong, data.val)
+    assert not learner.training
+    assert all(torch.equal(value, before[name]) for name, value in learner.state_dict().items())
+    first = learner.backbone.blocks[0]  # type: ignore[union-attr, index]
+    assert first.normalisation.momentum == 0.1

@@ -13,8 +13,11 @@ estimation rule and its competitors.
 
 from __future__ import annotations
 
+import copy
+
 import torch
 from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim.swa_utils import update_bn
 
 from sureshot.data.labelled import LabelledSet
@@ -32,7 +35,23 @@ def fit_normalisation(
     validation: LabelledSet,
     generator: torch.Generator,  # shuffles the inputs, so that a batch has many classes, and chooses base rows
 ) -> None:
-    """Fit batch statistics and centre; the learner is left in the mode in which it came."""
+    """Fit batch statistics and centre; the learner is left in the mode in which it came, and by an error as it was."""
+    before, training = copy.deepcopy(learner.state_dict()), learner.training
+    momenta = {module: module.momentum for module in learner.modules() if isinstance(module, _BatchNorm)}
+    try:
+        _fit_normalisation(learner, base, validation, generator)
+    except BaseException:
+        learner.load_state_dict(before)
+        raise
+    finally:
+        learner.train(training)
+        for module, momentum in momenta.items():
+            module.momentum = momentum
+
+
+def _fit_normalisation(
+    learner: EmbeddingLearner, base: LabelledSet, validation: LabelledSet, generator: torch.Generator
+) -> None:
     device = device_of(learner)
     parts = torch.randperm(len(validation.x), generator=generator).tensor_split(max(1, len(validation.x) // _ROWS))
     training = learner.training
