@@ -73,7 +73,8 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
             f"{OMNIGLOT_CHOICE.introduction} Learners of the campaign `{OMNIGLOT_CHOICE.name}`, trained for the "
             "papers' 60,000 (one shot) and 40,000 (five shots) episodes, and for a quarter of them, with the same "
             "first weights, tasks and learning rates, so that the shorter training is the beginning of the longer one "
-            "but for rounding. Of either the checkpoint that was best on validation tasks is tested."
+            "but for rounding, and for the draws of learners by Gibbs sampling, whose sampler has become another since "
+            "the shorter ones were run. Of either the checkpoint that was best on validation tasks is tested."
         ),
         tables=(
             Table("budgets", "Scores on test tasks, the same for both budgets.", pairs, digits=4),
@@ -82,7 +83,10 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
         pictures=(_picture(curves),) if len(curves) else (),
         config=settings,
         seeds=settings.seeds,
-        findings=(f"{missing} of {len(cells) // 2} pairs of trainings are missing.",) if missing else (),
+        findings=(
+            *_course(curves),
+            *((f"{missing} of {len(cells) // 2} pairs of trainings are missing.",) if missing else ()),
+        ),
         verdicts=_verdicts(pairs),
     )
 
@@ -117,6 +121,20 @@ def learning_curves(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def _course(curves: pd.DataFrame) -> tuple[str, ...]:
+    """In a sentence what the longer trainings do after the standard budget has ended; nothing without curves."""
+    if curves.empty:
+        return ()
+    trainings = [one for _, one in curves.groupby(["learner", "shots", "seed"])]
+    best = [one.sort_values("accuracy").iloc[-1] for one in trainings]
+    early = sum(row["episodes"] <= BUDGETS[SHORT][row["shots"]] for row in best)
+    losses = [100 * (row["accuracy"] - one["accuracy"].iloc[-1]) for row, one in zip(best, trainings, strict=True)]
+    return (
+        f"Of {len(losses)} trainings by the papers' budget {early} are best on validation tasks in the first quarter, "
+        f"and at their end accuracy there is {min(losses):.1f} to {max(losses):.1f} points below its best.",
+    )
+
+
 def _picture(curves: pd.DataFrame) -> Picture:
     shots = sorted(curves["shots"].unique(), reverse=True)
     learners = list(dict.fromkeys(curves["learner"]))
@@ -135,8 +153,8 @@ def _picture(curves: pd.DataFrame) -> Picture:
     tidy(*panels.ravel())
     return Picture(
         "curves",
-        "Accuracy on validation tasks (Omniglot's characters) in the papers' number of episodes; dashed: where the "
-        "standard budget ends.",
+        "Accuracy on tasks of validation classes in the papers' number of episodes; dashed: where the standard budget "
+        "ends.",
         figure,
     )
 
