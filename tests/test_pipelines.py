@@ -106,3 +106,10 @@ def test_what_is_not_fitted_says_so() -> None:
     for pipeline in (make_pipeline(StandardScaler(), model()), model(), GridSearchCV(model(), {"kernel": ["rbf"]})):
         with pytest.raises(NotFittedError):
             pipeline_call(pipeline, "outlier_score", X)
+
+
+@pytest.mark.parametrize("method", ["save", "forget", "set_params"])
+def test_methods_without_rows_are_called_themselves(method: str) -> None:
+    pipeline = make_pipeline(StandardScaler(), model()).fit(X, Y)
+    with pytest.raises(AttributeError, match=f"{method} takes no rows: call it on GPClassifier"):
+        pipeline_call(pipeline, method, X)

@@ -6,6 +6,7 @@ over settings less. `pipeline_call` reaches everything else that a classifier of
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 from sklearn.base import BaseEstimator
@@ -40,7 +41,10 @@ def pipeline_call(pipeline: BaseEstimator, method: str, X: Rows, *args: Any, **k
     else:
         last = pipeline
     kind = type(last)
-    known = [name for name in dir(kind) if not name.startswith("_") and callable(getattr(kind, name))]
+    every = [name for name in dir(kind) if not name.startswith("_") and callable(getattr(kind, name))]
+    known = [name for name in every if "X" in signature(getattr(kind, name)).parameters]
+    if method in every and method not in known:
+        raise AttributeError(f"{method} takes no rows: call it on {kind.__name__}, the last step, itself")
     if method not in known:
         raise AttributeError(
             f"{kind.__name__}, the last step, has no method {method!r}{near(method, known)}; it has {listed(known)}"

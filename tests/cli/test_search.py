@@ -241,7 +241,7 @@ def test_too_many_rows_are_refused_at_once(tmp_path: Path, run: Run) -> None:
     result = run("search", tmp_path / "many.npz", "-o", tmp_path / "m")
     assert result.exit_code == 1
     assert "3200 rows and 32 particles would take about" in result.stderr
-    assert "window=1000" in result.stderr
+    assert "--window 1000" in result.stderr
     assert "n_inducing=100" in result.stderr
     assert not (tmp_path / "m").exists()
 
@@ -264,3 +264,15 @@ def test_an_interrupt_in_the_middle_leaves_nothing(moons: Path, tmp_path: Path) 
     assert rest.endswith("interrupted\n")
     assert "Traceback" not in rest
     assert [path.name for path in tmp_path.iterdir()] == ["d.csv"]
+
+
+def test_a_report_that_cannot_be_written_loses_nothing(moons: Path, tmp_path: Path, run: Run) -> None:
+    (tmp_path / "report" / "report.html").mkdir(parents=True)
+    (tmp_path / "report" / "report.html" / "in the way").touch()
+    model = tmp_path / "model.safetensors"
+    quick = ("--particles", "4", "--rejuvenation", "0", "-q")
+    result = run("search", moons / "plain.csv", "-t", "side", *quick, "--report", tmp_path / "report", "-o", model)
+    assert result.exit_code == 1
+    assert "report.html: Is a directory" in result.stderr
+    assert "log-evidence" in result.stdout
+    assert len(KernelSearchClassifier.load(model).classes_) == 2

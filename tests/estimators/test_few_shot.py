@@ -483,6 +483,7 @@ def test_images_in_every_form(image_checkpoint: Path) -> None:
     assert model.n_features_in_ == 256
     expected = model.predict_proba(x)
     forms = [x[:, 0], x.reshape(len(x), 256), torch.from_numpy(x), x / 255, (x / 255)[:, 0], np.moveaxis(x, 1, 3)]
+    forms.append(pd.DataFrame(x.reshape(len(x), 256)))
     for form in forms:
         np.testing.assert_allclose(model.predict_proba(form), expected, atol=1e-6)
     learner = load_learner(image_checkpoint)
@@ -506,7 +507,7 @@ def test_bytes_of_zero_and_one_are_next_to_black(image_checkpoint: Path) -> None
         (lambda x: x.reshape(-1, 256)[:, :-1], r"takes images of 1 channel 16x16.*\(n, 256\).*rows of 255 features"),
         (lambda x: np.repeat(x, 3, axis=1), r"takes images of 1 channel 16x16.*\(18, 3, 16, 16\)"),
         (lambda x: x[:, :, :8], r"takes images of 1 channel 16x16.*\(18, 1, 8, 16\)"),
-        (lambda x: x.astype(float), r"must be uint8 \(0 to 255\) or lie in \[0, 1\].*float64.*astype"),
+        (lambda x: x.astype(float), r"must be uint8 \(0 to 255\) or lie in \[0, 1\].*float64.*divide bytes by 255"),
         (lambda x: np.where(x == x[3], np.nan, x / 255), r"NaN or infinity in \d+ images, the first of them row"),
         (lambda x: x / 255 - 1, r"must be uint8"),
     ],

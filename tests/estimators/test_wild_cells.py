@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from sklearn.datasets import load_digits, load_iris
+from sklearn.datasets import load_digits, load_iris, load_wine
 
-from sureshot import GPClassifier, TreeGPClassifier
-from sureshot.estimators.preprocessing import limits_of
+from sureshot import FewShotClassifier, GPClassifier, KernelSearchClassifier, TreeGPClassifier
+from sureshot.estimators.preprocessing import fit_scaling, limits_of
 from sureshot.persistence import ArtifactError, load_artifact, save_artifact
 
 X, Y = load_iris(return_X_y=True)
@@ -121,3 +122,39 @@ def test_limits_of_ordinary_columns_touch_no_row() -> None:
     assert (limits[0] < x).all()
     assert (x < limits[1]).all()
     assert np.isinf(limits_of(np.ones((20, 1)), np.ones(20))).all(), "of a constant column nothing is known"
+
+
+@pytest.mark.parametrize("where", ["in one row", "one in each column"])
+@pytest.mark.parametrize("code", [-3.4028235e38, 1e12])
+@pytest.mark.parametrize("make", [GPClassifier, FewShotClassifier, partial(KernelSearchClassifier, 8)])
+def test_codes_for_gaps_among_the_first_rows(
+    make: Any, code: float, where: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    x, y = load_wine(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(y))
+    train, test = order[:60], order[60:]
+    coded, columns = x[train].copy(), np.arange(x.shape[1])
+    coded[0 if where == "in one row" else columns, columns] = code
+    model = make().fit(coded, y[train])
+    assert "cells of columns 0, 1, 2, 3, 4 and 8 more (counted from 0) lie a million times" in caplog.text
+    assert model.score(x[test], y[test]) > 0.9
+    model.save(tmp_path / "model")
+    loaded = type(model).load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_proba(x[test]), model.predict_proba(x[test]))
+
+
+def test_weights_of_rows_with_wild_cells_are_copies() -> None:
+    x, weight = X[TRAIN].copy(), np.arange(len(TRAIN)) % 3 + 1.0
+    x[3, 1] = 1e30
+    copies = weight.astype(int)
+    one = fit_scaling(x, weight, True)
+    other = fit_scaling(x.repeat(copies, 0), np.ones(copies.sum()), True)
+    assert one.limits is not None
+    np.testing.assert_array_equal(one.limits, other.limits)
+    np.testing.assert_allclose(one(X), other(X))
+
+
+@pytest.mark.parametrize("size", [1e-300, 1.0, 1e300])
+def test_heavy_tails_are_no_codes(size: float) -> None:
+    tails = np.exp(3 * np.random.default_rng(0).standard_normal((500, 4)))
+    assert fit_scaling(size * tails, np.ones(500), True).limits is None

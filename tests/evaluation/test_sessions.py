@@ -18,7 +18,7 @@ from sureshot.evaluation.methods import METHOD_NAMES, EstimatorMethod, make_meth
 from sureshot.evaluation.sessions import SessionsEvaluation, evaluate_sessions
 from sureshot.incremental.method import Memory, SessionMethod
 from sureshot.incremental.session_data import load_sessions
-from sureshot.incremental.sessions import Session, Sessions
+from sureshot.incremental.sessions import Session, Sessions, session_classes
 from sureshot.incremental.trained import TRAINED
 from sureshot.likelihoods import LIKELIHOODS
 
@@ -215,7 +215,7 @@ def test_names_and_options_are_checked() -> None:
     ("name", "options", "message"),
     [
         ("gp", {"kernel": "cosin"}, r"kernel must be one of .*; got 'cosin' \(did you mean 'cosine'"),
-        ("gp", {"kernel": "precomputed"}, "kernel='precomputed' does not go with sessions"),
+        ("gp", {"kernel": "precomputed"}, "a precomputed kernel does not go with sessions"),
         ("gp", {"objective": "margin"}, "objective must be one of"),
         ("gp", {"likelihood": "gaussian", "inference": "gibbs"}, "inference='gibbs' does not apply"),
         ("gp", {"likelihood": "one_vs_each", "inference": "laplace"}, "does not work with likelihood='one_vs_each'"),
@@ -236,3 +236,15 @@ def test_what_goes_together_for_some_number_of_classes_is_left_to_the_data(likel
     for inference in ("auto", *schemes_for(likelihood)):
         if inference != "exact":
             assert isinstance(make_method("gp", likelihood=likelihood, inference=inference), EstimatorMethod)
+
+
+def test_classes_that_fill_no_session_are_mentioned(caplog: pytest.LogCaptureFixture) -> None:
+    names = [f"class {k}" for k in range(8)]
+    with caplog.at_level("INFO", logger="sureshot"):
+        assert len(session_classes(names, 4, 3)[1]) == 1
+    assert caplog.messages == ["1 of 8 classes are left out: fewer than way=3 make no session"]
+    caplog.clear()
+    with caplog.at_level("INFO", logger="sureshot"):
+        session_classes(names, 4, 2)
+        session_classes(names, 4, 3, 1)
+    assert not caplog.messages

@@ -47,3 +47,10 @@ def test_a_pipe_is_sent_the_whole(tmp_path: Path) -> None:
     reader.join()
     assert read == ["all of it"]
     assert pipe.is_fifo()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is full")
+def test_errors_of_writing_name_the_file() -> None:
+    with pytest.raises(OSError, match="/dev/full") as caught, written_whole(Path("/dev/full")) as temporary:
+        temporary.write_text("more than there is room for")
+    assert caught.value.filename == "/dev/full"

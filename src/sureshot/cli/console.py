@@ -84,7 +84,7 @@ def guarded(
         sys.stderr.write("interrupted\n")
         raise typer.Exit(INTERRUPTED) from None
     except MemoryError as error:
-        fail(f"not enough memory ({error}): use fewer rows or classes", as_json)
+        fail(f"not enough memory ({as_options(str(error))}): use fewer rows or classes", as_json)
     except ImportError as error:
         fail(f"{error}: `sureshot doctor` lists what is missing", as_json)
     except (ValueError, OSError) as error:
@@ -93,6 +93,17 @@ def guarded(
         for logger, level in zip(loggers, levels, strict=True):
             logger.removeHandler(handler)
             logger.setLevel(level)
+
+
+@contextmanager
+def told_anyway(tell: Callable[[], None], as_json: bool) -> Iterator[None]:
+    """Where the block cannot write, people are told what was found before the error ends the command."""
+    try:
+        yield
+    except OSError:
+        if not as_json:
+            tell()
+        raise
 
 
 def run_app(app: typer.Typer, name: str) -> None:

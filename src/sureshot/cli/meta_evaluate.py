@@ -44,7 +44,8 @@ def meta_evaluate(
         if report is not None:
             from sureshot.cli.few_shot_report import write_evaluation_page
 
-            summary["report"] = str(write_evaluation_page(found, loaded, data.description, asked.split, report))
+            with console.told_anyway(lambda: _print(found, summary), as_json):
+                summary["report"] = str(write_evaluation_page(found, loaded, data.description, asked.split, report))
         if as_json:
             console.print_json(summary)
         else:

@@ -35,6 +35,10 @@ def meta_train(
             result = train(chosen, folder, data_root=data, progress=update, resume=resume)
         if not is_main:
             return
+        if not result.best.is_file():
+            raise ValueError(
+                f"{folder}: the training has ended, and its {result.best.name} is gone: train into another"
+            )
         if as_json:
             console.print_json(result.as_dict())
         else:

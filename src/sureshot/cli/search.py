@@ -127,14 +127,15 @@ def search(
             **_scores(model, rows),
             "seconds": seconds,
         }
+        if output is not None:
+            model.save(output)
+            summary["model"] = str(output)
         if report is not None:
             from sureshot.cli.search_report import write_search_page
 
             title = f"Kernels of {data.resolve().name}"
-            summary["report"] = str(write_search_page(model, rows, summary, report, title, console.command_line()))
-        if output is not None:
-            model.save(output)
-            summary["model"] = str(output)
+            with console.told_anyway(lambda: _print(summary), as_json):
+                summary["report"] = str(write_search_page(model, rows, summary, report, title, console.command_line()))
         if as_json:
             console.print_json(summary)
         else:

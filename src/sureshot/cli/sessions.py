@@ -41,13 +41,14 @@ def sessions(
             study = run_study(chosen, data, update, folder / RUNS)
         from sureshot.cli.sessions_report import write_sessions_page
 
-        page = write_sessions_page(study, chosen, folder, console.command_line())
-        found = {"config": chosen.as_dict(), **study.as_dict(), "report": str(page)}
-        with console.output_text(folder / "sessions.json") as stream:
-            stream.write(json.dumps(console.plain(found), indent=1, allow_nan=False) + "\n")
-        for name, table in TABLES.items():
-            with console.output_text(folder / name) as stream:
-                getattr(study, table)().to_csv(stream, index=False, lineterminator="\n")
+        with console.told_anyway(lambda: _print(study), as_json):
+            page = write_sessions_page(study, chosen, folder, console.command_line())
+            found = {"config": chosen.as_dict(), **study.as_dict(), "report": str(page)}
+            with console.output_text(folder / "sessions.json") as stream:
+                stream.write(json.dumps(console.plain(found), indent=1, allow_nan=False) + "\n")
+            for name, table in TABLES.items():
+                with console.output_text(folder / name) as stream:
+                    getattr(study, table)().to_csv(stream, index=False, lineterminator="\n")
         if as_json:
             console.print_json(found)
         else:
@@ -68,7 +69,7 @@ def _print(study: SessionStudy) -> None:
     title = f"After the last session ({last.session}), {last.n_classes} classes: {study.description}"
     print_summary(averaged(study.summary(), ["method"]), title)
     if not last.session:
-        console.note("all classes came in one session: no class was left for a later one")
+        console.note("all classes came in one session: there were not as many left as a later one has")
 
 
 def print_summary(table: DataFrame, title: str) -> None:

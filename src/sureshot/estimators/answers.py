@@ -26,7 +26,7 @@ from sureshot.estimators.influence import Influence, influence_on
 from sureshot.estimators.left_out import ROUNDING
 from sureshot.estimators.settings import check_count
 from sureshot.estimators.suggestions import Suggestions, suggestions
-from sureshot.estimators.validation import plain_labels
+from sureshot.estimators.validation import check_weights, plain_labels
 
 LARGEST_BLOCK = 2048
 
@@ -85,7 +85,8 @@ class Answers(ClassifierMixin, BaseEstimator):
         """How many of the labels are the most probable class; labels of another type than the model's are an error."""
         y = plain_labels(y)
         check_kind(self._current().classes, np.asarray(y))
-        return float(super().score(X, y, sample_weight))
+        weight = None if sample_weight is None else check_weights(sample_weight, np.asarray(y))
+        return float(super().score(X, y, weight))
 
     def predict_log_proba(self, X: Rows) -> np.ndarray:
         """Log class probabilities (n, C)."""

@@ -208,8 +208,8 @@ class IncrementalClassifier(Answers):
         if compact:
             if self._format.write_compact is None:
                 raise ArtifactError(
-                    f"{type(self).__name__} cannot be saved compact: it predicts from its labelled rows. Leave compact "
-                    "out; GPClassifier has compact files."
+                    f"{type(self).__name__} cannot be saved compact: it predicts from the rows, or means of rows, that "
+                    "it keeps. Leave compact out; GPClassifier has compact files."
                 )
             write = self._format.write_compact
         header, arrays = write(self.get_params(deep=False), fitted)

@@ -207,7 +207,8 @@ def named(column: pd.Series) -> str:
 def where(column: pd.Series, places: np.ndarray) -> str:
     """The first of the rows (n,) bool, by its name in the frame, which may be its number."""
     label = column.index[int(np.flatnonzero(places)[0])]
-    return f"row {label}, counted from 0" if isinstance(column.index, pd.RangeIndex) else f"row {label} of the index"
+    counts = isinstance(column.index, pd.RangeIndex) and (column.index.start, column.index.step) == (0, 1)
+    return f"row {label}, counted from 0" if counts else f"row {label} of the index"
 
 
 def _check_read(column: pd.Series, read: np.ndarray, what: str) -> None:

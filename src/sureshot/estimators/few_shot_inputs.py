@@ -72,7 +72,7 @@ def check_rows(name: str, X: Any, shape: tuple[int, ...], columns: Columns | Non
     if not is_image:
         return check_inputs(name, array, columns)
     if np.asarray(array).dtype == np.uint8:
-        if np.max(array, initial=0) == 1:
+        if np.max(np.asarray(array), initial=0) == 1:
             warnings.warn(
                 "images are uint8, which is taken for 0 to 255, but none has a value above 1, so all are next to "
                 "black: use X.astype(float) if 1 is white.",
@@ -88,7 +88,8 @@ def check_rows(name: str, X: Any, shape: tuple[int, ...], columns: Columns | Non
     if checked.min() < 0 or checked.max() > 1:
         raise ValueError(
             f"images must be uint8 (0 to 255) or lie in [0, 1], but X has {np.asarray(array).dtype} values from "
-            f"{checked.min():g} to {checked.max():g}: use X.astype(numpy.uint8) for bytes, or scale X to [0, 1]."
+            f"{checked.min():g} to {checked.max():g}: divide bytes by 255 (in Python, arrays of numpy.uint8 are taken "
+            "as they are)."
         )
     return checked, found
 

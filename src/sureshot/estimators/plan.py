@@ -15,7 +15,7 @@ from sureshot.estimators.conditioning import Model
 from sureshot.estimators.emphasis import Emphasis
 from sureshot.estimators.family_search import scaled
 from sureshot.estimators.layout import aligned
-from sureshot.estimators.preprocessing import Scaling, fit_scaling, mention_constant
+from sureshot.estimators.preprocessing import Scaling, fit_scaling, mention_constant, mention_wild
 from sureshot.estimators.ranks import Ranks
 from sureshot.estimators.settings import Settings
 from sureshot.estimators.support import Support
@@ -183,4 +183,5 @@ def _scaling(settings: Settings, rows: LabelledRows) -> Scaling:
         return Scaling(np.arange(1), np.zeros(1), np.ones(1))
     scaling = fit_scaling(rows.x, rows.weight, settings.standardize)
     mention_constant(len(scaling.kept), rows.x, scaling.scale, stacklevel=7)
+    mention_wild(scaling, rows.x)
     return scaling

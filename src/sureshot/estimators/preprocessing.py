@@ -29,6 +29,7 @@ OUTER = 20  # one row in so many at either end does not say how widely a column 
 OF_NORMAL = 3.29  # deviations that the range of the others has in normal rows
 FARTHEST = 5.0  # deviations beyond it that a cell may lie
 FEWEST = 15  # rows of which the outermost may be left out
+WILD = 1e6  # times the range of the inner half of the rows beyond it: a code for a gap, or a unit that is another
 COMMENSURATE_COLUMNS = 8
 
 
@@ -65,7 +66,7 @@ class Scaling:
 
     def weighted(self, weights: np.ndarray) -> Scaling:
         """The map followed by a factor for each column."""
-        return Scaling(self.kept, self.mean, self.scale / weights)
+        return replace(self, scale=self.scale / weights)
 
 
 def kernel_inputs(kept: np.ndarray, scaling: Scaling | None, device: torch.device) -> torch.Tensor:
@@ -76,11 +77,21 @@ def kernel_inputs(kept: np.ndarray, scaling: Scaling | None, device: torch.devic
 def fit_scaling(x: np.ndarray, weight: np.ndarray, standardize: bool | str) -> Scaling:
     """Learn the map from rows (n, D), of which one of weight 2 counts as two.
 
-    "auto" standardises unless every row has unit length (embeddings, whose geometry is their meaning).
+    "auto" standardises unless every row has unit length (embeddings, whose geometry is their meaning). Cells that are
+    wild beyond all measure, such as -3.4e38 for a gap, are taken for less: by their deviation all others are equal.
     """
     n_columns = x.shape[1]
     if standardize is False or (standardize == "auto" and is_unit_norm(torch.from_numpy(x))):
         return Scaling(np.arange(n_columns), np.zeros(n_columns), np.ones(n_columns))
+    limits = _limits_of_wild(x, weight)
+    if limits is not None:
+        scaling = _standardising(x.clip(*limits), weight)
+        return replace(scaling, limits=limits[:, scaling.kept])
+    return _standardising(x, weight)
+
+
+def _standardising(x: np.ndarray, weight: np.ndarray) -> Scaling:
+    n_columns = x.shape[1]
     # In units of a power of two for each column, which costs no digit, so that squares stay within range.
     unit = np.exp2(np.frexp(np.abs(x).max(axis=0))[1] - 1.0)
     mean = np.average(x / unit, axis=0, weights=weight)
@@ -143,18 +154,46 @@ def limits_of(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
     Five deviations beyond the inner nine tenths of the rows, or where these are equal, or rows are few, beyond all of
     them. Infinite for a column that is constant so far.
     """
-    order = x.argsort(0, kind="stable")
-    ordered, reached = np.take_along_axis(x, order, 0), weight[order].cumsum(0)
-    total = weight.sum()
-    tail = max(total / OUTER, weight.max()) if len(x) >= FEWEST else 0.0
-    lower = np.take_along_axis(ordered, (reached > tail).argmax(0)[None], 0)[0]
-    upper = np.take_along_axis(ordered, (reached >= total - tail).argmax(0)[None], 0)[0]
+    tail = max(weight.sum() / OUTER, weight.max()) if len(x) >= FEWEST else 0.0
+    lower, upper = _inner(x, weight, tail)
     alike = lower >= upper
-    lower, upper = np.where(alike, ordered[0], lower), np.where(alike, ordered[-1], upper)
+    lower, upper = np.where(alike, x.min(0), lower), np.where(alike, x.max(0), upper)
     with np.errstate(over="ignore"):
         beyond = FARTHEST / OF_NORMAL * (upper - lower)
         beyond = np.where(beyond > 0, beyond, np.inf)
         return np.stack([lower - beyond, upper + beyond])
+
+
+def _inner(x: np.ndarray, weight: np.ndarray, tail: float) -> tuple[np.ndarray, np.ndarray]:
+    """Least and greatest values (D,) of columns of rows (n, D), when a weight of so much is left out at either end."""
+    order = x.argsort(0, kind="stable")
+    ordered, reached = np.take_along_axis(x, order, 0), weight[order].cumsum(0)
+    lower = np.take_along_axis(ordered, (reached > tail).argmax(0)[None], 0)[0]
+    return lower, np.take_along_axis(ordered, (reached >= weight.sum() - tail).argmax(0)[None], 0)[0]
+
+
+def _limits_of_wild(x: np.ndarray, weight: np.ndarray) -> np.ndarray | None:
+    """Least and greatest values (2, D) that are not `WILD` among those of rows (n, D); None where no cell is."""
+    lower, upper = _inner(x, weight, weight.sum() / 4)
+    with np.errstate(over="ignore", invalid="ignore"):
+        beyond = WILD * (upper - lower)
+        limits = np.stack([lower - beyond, upper + beyond])
+        limits = np.where((beyond > 0) & np.isfinite(limits), limits, [[-np.finfo(float).max], [np.finfo(float).max]])
+    is_wild = ((x < limits[0]) | (x > limits[1])).any(0)
+    return limits if is_wild.any() else None
+
+
+def mention_wild(scaling: Scaling, x: np.ndarray) -> None:
+    """Say of which columns of rows (n, D) some cells are as far out as no others, in a line of the log."""
+    if scaling.limits is None:
+        return
+    kept = x[:, scaling.kept]
+    found = scaling.kept[((kept < scaling.limits[0]) | (kept > scaling.limits[1])).any(0)]
+    logger.warning(
+        "cells of columns %s (counted from 0) lie a million times farther out than half of the rows, as codes for gaps "
+        "do: they are taken for less; make them gaps, or drop these rows",
+        ", ".join(map(str, found[:5])) + (f" and {len(found) - 5} more" if len(found) > 5 else ""),
+    )
 
 
 def with_rare_values(scaling: Scaling, x: np.ndarray, weight: np.ndarray) -> Scaling:

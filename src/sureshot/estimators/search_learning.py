@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sureshot.estimators.fitted import TrainingSet
-from sureshot.estimators.preprocessing import fit_scaling, mention_constant, with_rare_values
+from sureshot.estimators.preprocessing import fit_scaling, mention_constant, mention_wild, with_rare_values
 from sureshot.estimators.row_ids import part_of
 from sureshot.estimators.search_fitted import Callback, SearchFitted, SearchStep, fitted_of, inputs_of, posterior_of
 from sureshot.estimators.search_rule import chosen_rule
@@ -36,6 +36,7 @@ def first_fitted(training: TrainingSet, settings: SearchSettings, seed: int) -> 
     x, weight = training.rows.x, training.rows.weight
     scaling = fit_scaling(x, weight, settings.standardize)
     mention_constant(len(scaling.kept), x, scaling.scale, stacklevel=5)
+    mention_wild(scaling, x)
     if len(scaling.kept) == x.shape[1] and settings.standardize and len(np.unique(training.rows.y)) == 1:
         scaling = with_rare_values(scaling, x, weight)
     prior = KernelPrior(settings.grammar, len(scaling.kept))

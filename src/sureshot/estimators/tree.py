@@ -25,7 +25,8 @@ from sureshot.estimators.tree_format import TREE_FORMAT
 from sureshot.estimators.tree_settings import strategy_of
 
 _KEEPS_MEANS = (
-    "TreeGPClassifier keeps means of rows and no rows, so none can be replaced or removed. Forget the class and teach "
+    "TreeGPClassifier keeps means of rows, of which a few may be rows themselves, and knows none of them by name, so "
+    "none can be replaced or removed. Forget the class and teach "
     "it anew (forget(classes=...), partial_fit), or use GPClassifier or FewShotClassifier, which keep rows."
 )
 

@@ -150,7 +150,7 @@ def gp(
     estimator = GPClassifier(kernel, likelihood, inference, objective, random_state=seed)
     settings = Settings.checked(estimator.get_params(deep=False), seed)
     if settings.precomputed:
-        raise ValueError("kernel='precomputed' does not go with sessions, whose rows are features: name another kernel")
+        raise ValueError("a precomputed kernel does not go with sessions, whose rows are features: name another kernel")
     # What goes together whatever the number of classes; which likelihoods are for two classes only, data decide.
     check_objective(objective, models_for(likelihood, inference, n_classes=2)[0].inference)
     method = EstimatorMethod(estimator, GPClassifier.outlier_score, model_file_numbers)

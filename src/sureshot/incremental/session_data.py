@@ -125,7 +125,7 @@ def embeddings(
     path: str | os.PathLike[str],
     target: str | None = None,  # the array of labels, if not y or label
     test_path: str | os.PathLike[str] | None = None,  # a file of test rows; else a share of each class's rows
-    test_fraction: float = 0.3,
+    test_fraction: float | None = None,  # 0.3
     n_base: int | None = None,  # of classes drawn by seed
     way: int | None = None,
     n_sessions: int | None = None,  # after the base session; as many as there are classes for by default
@@ -144,8 +144,10 @@ def embeddings(
     place = Path(root or ".") / path
     rows, outside = _labelled(place, target, out_of_scope_label)
     if test_path is None:
-        train, test = _halves(rows, test_fraction, seed)
+        train, test = _halves(rows, 0.3 if test_fraction is None else test_fraction, seed)
     else:
+        if test_fraction is not None:
+            raise DataError("test_path and test_fraction exclude each other: test rows are of a file, or a share")
         if (Path(root or ".") / test_path).resolve() == place.resolve():
             raise DataError(
                 f"test_path is the file of the rows to learn from, {place}: leave it out to test on a share"

@@ -16,7 +16,8 @@ def written_whole(path: Path) -> Iterator[Path]:
     """A name to write to, as the user's umask has it; in the end the file is renamed to `path`, or removed.
 
     A process killed on the way leaves an older file under `path` as it was. A link stays one: what it leads to is
-    replaced, and keeps its permissions. A pipe or a device cannot be replaced: it is sent the finished file.
+    replaced, and keeps its permissions. A pipe or a device cannot be replaced: it is sent the finished file. Errors of
+    writing name the file.
     """
     special = is_special(path)
     target = path if special else Path(os.path.realpath(path))
@@ -31,6 +32,10 @@ def written_whole(path: Path) -> Iterator[Path]:
             if target.exists():
                 shutil.copymode(target, temporary)
             os.replace(temporary, target)
+    except OSError as error:
+        if error.filename in (None, temporary, str(temporary)):  # none for a disk that is full: say which file
+            error.filename = str(path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -17,7 +17,7 @@ from sureshot.meta.learners.embedding import EmbeddingLearner
 from sureshot.meta.learners.registry import learner_from_config
 from sureshot.networks import checkpoint as checkpoints
 from sureshot.networks.backbones import backbone_from_config
-from sureshot.networks.checkpoint import BEST_NAME
+from sureshot.networks.checkpoint import BEST_NAME, LAST_NAME
 from sureshot.persistence import Artifact, ArtifactError, load_artifact, require_header
 
 KIND = "few_shot_learner"
@@ -69,7 +69,10 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     if Path(path).is_dir():
         path = Path(path) / BEST_NAME
         if not path.is_file():
-            raise ArtifactError(f"{path.parent} has no {BEST_NAME}: name a folder that `sureshot meta-train` wrote.")
+            advice = "name a folder that `sureshot meta-train` wrote"
+            if (path.parent / LAST_NAME).is_file():
+                advice = "no validation has chosen one yet, go on with `sureshot meta-train`"
+            raise ArtifactError(f"{path.parent} has no {BEST_NAME}: {advice}.")
     artifact = load_artifact(path)
     if artifact.kind != KIND:
         raise ArtifactError(
