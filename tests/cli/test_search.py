@@ -242,7 +242,7 @@ def test_too_many_rows_are_refused_at_once(tmp_path: Path, run: Run) -> None:
     assert result.exit_code == 1
     assert "3200 rows and 32 particles would take about" in result.stderr
     assert "--window 1000" in result.stderr
-    assert "n_inducing=100" in result.stderr
+    assert "--inducing 100" in result.stderr
     assert not (tmp_path / "m").exists()
 
 
