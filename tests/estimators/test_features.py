@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
+from sklearn.feature_extraction.text import TfidfVectorizer
 
 from sureshot import FewShotClassifier, GPClassifier, KernelSearchClassifier, TreeGPClassifier
 
@@ -73,3 +74,22 @@ def test_fewer_inducing_inputs_than_classes() -> None:
     model = GPClassifier(kernel="rbf", approximation="inducing", n_inducing=3, objective=None).fit(X[:100], y[:100])
     (member,) = model._fitted.members
     assert len(member.feature_map.inducing) == 3
+
+
+@pytest.mark.parametrize("make", [GPClassifier, FewShotClassifier])
+def test_a_text_without_a_known_word_is_of_no_class(make: Any) -> None:
+    """Rows of texts are nearly orthogonal, so a row of zeros is nearer to each than they are to each other."""
+    rng = np.random.default_rng(0)
+    words, common = (
+        {c: [f"{c}{k}" for k in range(15)] for c in ("sport", "money", "music")},
+        [f"w{k}" for k in range(20)],
+    )
+
+    def texts(n: int) -> list[str]:
+        return [" ".join([*rng.choice(words[c], 4), *rng.choice(common, 4)]) for c in words for _ in range(n)]
+
+    vectors = TfidfVectorizer()
+    model = make().fit(vectors.fit_transform(texts(10)), np.repeat(list(words), 10))
+    unknown = vectors.transform(["words that nobody knows"])
+    assert model.outlier_score(unknown) > model.outlier_score(vectors.transform(texts(40))).max()
+    assert model.predict_or_reject(unknown, unknown="none").tolist() == ["none"]

@@ -733,3 +733,9 @@ def test_what_is_far_from_all_rows_is_not_known_whatever_the_rule(predictive: st
     far = made(predictive=predictive).fit(X, Y).uncertainty([[8.0, 8.0], [-50.0, 50.0]])
     assert (far.epistemic > 0.1).all()
     assert (far.total <= np.log(2) + 1e-9).all()
+
+
+def test_rows_of_a_window_are_not_forgotten_by_id() -> None:
+    model = made(window=20).fit(X, Y)
+    with pytest.raises(ValueError, match="with a window rows have no ids"):
+        model.forget(rows=[0])

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 
 from sureshot.estimators.preprocessing import within_range
@@ -70,7 +71,7 @@ def check_rows(name: str, X: Any, shape: tuple[int, ...], columns: Columns | Non
     elif dimensions == 2 and np.shape(array)[1] != math.prod(shape):
         raise ValueError(_wrong_shape(shape, f"rows of {np.shape(array)[1]} features"))
     if not is_image:
-        return check_inputs(name, array, columns)
+        return check_inputs(name, _as_numbers(array), columns)
     if np.asarray(array).dtype == np.uint8:
         if np.max(np.asarray(array), initial=0) == 1:
             warnings.warn(
@@ -92,6 +93,16 @@ def check_rows(name: str, X: Any, shape: tuple[int, ...], columns: Columns | Non
             "as they are)."
         )
     return checked, found
+
+
+def _as_numbers(X: Any) -> Any:
+    """A DataFrame of objects that are numbers as numbers; all else as it is."""
+    if not isinstance(X, pd.DataFrame):
+        return X
+    try:
+        return X.astype(np.float64)
+    except (TypeError, ValueError):  # which `check_inputs` names
+        return X
 
 
 def as_rows(rows: np.ndarray, shape: tuple[int, ...]) -> torch.Tensor:

@@ -67,18 +67,20 @@ class Distance:
     rows: Tensor  # (N, D), scaled
     width: float  # h
     usual: Spread  # of rows left out
+    directions: bool = False  # whether rows have unit length, so that one of zeros has no direction
 
     @classmethod
     def of(cls, x: np.ndarray, scaling: Scaling, wider: float = _WIDER) -> Distance:
         """From distinct rows (N, D)."""
-        rows = _scaled(scaling, x)
+        directions = is_unit_norm(x)
+        rows = _scaled(scaling, x, directions)
         if len(rows) == 1:
-            return cls(scaling, rows, 1.0, Spread(0.0, 1.0))
+            return cls(scaling, rows, 1.0, Spread(0.0, 1.0), directions)
         left_out = np.unique(np.linspace(0, len(rows) - 1, MOST_LEFT_OUT).astype(np.int64))
         squared = squared_distances(rows, rows[left_out])
         squared[left_out, np.arange(len(left_out))] = torch.inf
         width = wider * _width(squared, min(rows.shape))
-        return cls(scaling, rows, width, Spread.of(_soft_minimum(squared, width).numpy(), width))
+        return cls(scaling, rows, width, Spread.of(_soft_minimum(squared, width).numpy(), width), directions)
 
     def __call__(self, x: np.ndarray, left_out: np.ndarray | None = None) -> np.ndarray:
         """Of rows (Q, D), in deviations of what left-out rows have, (Q,).
@@ -87,7 +89,7 @@ class Distance:
         """
         parts = []
         for block in blocks(len(x), len(self.rows)):
-            squared = squared_distances(self.rows, _scaled(self.scaling, x[block]))
+            squared = squared_distances(self.rows, _scaled(self.scaling, x[block], self.directions))
             if left_out is not None:
                 away = torch.from_numpy(left_out[block]).nonzero().squeeze(-1)
                 squared[squared[:, away].argmin(0), away] = torch.inf
@@ -118,7 +120,9 @@ class OutlierScore:
     def measured_from(self, x: np.ndarray, scalings: tuple[Scaling, ...]) -> OutlierScore:
         """The same with distances from other rows (N, D), under their maps of columns."""
         pairs = zip(self.distances, scalings, strict=False)  # the common scale may be there once only
-        moved = tuple(replace(distance, scaling=maps, rows=_scaled(maps, x)) for distance, maps in pairs)
+        moved = tuple(
+            replace(distance, scaling=maps, rows=_scaled(maps, x, distance.directions)) for distance, maps in pairs
+        )
         return replace(self, distances=moved)
 
 
@@ -153,8 +157,10 @@ def as_they_are(n_columns: int) -> Scaling:
     return Scaling(np.arange(n_columns), np.zeros(n_columns), np.ones(n_columns))
 
 
-def _scaled(scaling: Scaling, x: np.ndarray) -> Tensor:
-    return aligned(scaling(x))
+def _scaled(scaling: Scaling, x: np.ndarray, directions: bool) -> Tensor:
+    """Rows (N, D) under a map; beside directions one of zeros is one more, at a right angle to all."""
+    scaled = scaling(x)
+    return aligned(np.column_stack([scaled, (x == 0).all(1)]) if directions else scaled)
 
 
 def _soft_minimum(squared: Tensor, width: float) -> Tensor:

@@ -206,6 +206,11 @@ class KernelSearchClassifier(IncrementalClassifier):
             )
         return super()._checked_ids(row_id, n_rows, known)
 
+    def _known_ids(self, rows: Any, known: Fitted) -> np.ndarray:
+        if isinstance(known, SearchFitted) and known.settings.window is not None:
+            raise ValueError("with a window rows have no ids, so none can be forgotten: forget classes.")
+        return super()._known_ids(rows, known)
+
     def _learn(self, training: TrainingSet, known: SearchFitted | None, seed: int) -> SearchFitted:
         """Later batches have the seed and the settings of the first.
 
