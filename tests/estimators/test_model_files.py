@@ -109,7 +109,7 @@ def test_variances_of_many_classes_are_left_out(tmp_path: Path) -> None:
 
 def test_other_estimators_predict_from_rows(tmp_path: Path) -> None:
     model = FewShotClassifier().fit(X[TRAIN], Y[TRAIN])
-    with pytest.raises(ArtifactError, match="FewShotClassifier cannot be saved compact: it predicts from its labelled"):
+    with pytest.raises(ArtifactError, match="FewShotClassifier cannot be saved compact: it predicts from the rows"):
         model.save(tmp_path / "model", compact=True)
     assert not (tmp_path / "model").exists()
 

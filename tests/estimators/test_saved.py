@@ -129,8 +129,8 @@ def test_a_tree_is_saved_as_it_was_learnt(fitted_with: dict[str, Any], changed: 
     model.set_params(**changed).save(tmp_path / "model")
     loaded = TreeGPClassifier.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
-    for name, value in ({"strategy": "recommended"} | fitted_with).items():
-        assert getattr(loaded, name) == value
+    usual = {"kernel": "auto" if not fitted_with else "unit_rbf"}
+    assert loaded.get_params() == TreeGPClassifier().get_params() | usual | fitted_with
 
 
 @pytest.mark.parametrize("weights", [{0: 0.0, 1: 1.0, 2: 1.0}, {0: 10.0, 1: 1.0, 2: 1.0}, "balanced"])

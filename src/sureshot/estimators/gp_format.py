@@ -110,7 +110,7 @@ def _write_members(
     arrays: dict[str, Any] = spanned_arrays(fitted.reader)
     if isinstance(given := parameters["kernel"], Kernel | Expression):
         given = given.to_gpytorch() if isinstance(given, Expression) else given
-        header["given_kernel"] = kernel_config(given)
+        header["given_kernel"] = _config(given)
         arrays |= {_PREFIX_GIVEN + name: value for name, value in kernel_state(given).items()}
     for place, (_, own) in enumerate(written):
         arrays |= {_prefix_member(place) + name: value for name, value in own.items()}
@@ -120,10 +120,7 @@ def _write_members(
 def _write_member(member: Member, kind: str, held: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Header entries and arrays of a member."""
     plan = member.plan
-    try:
-        config = kernel_config(plan.kernel)
-    except ValueError as error:
-        raise ArtifactError(f"the kernel cannot be saved: {error}") from error
+    config = _config(plan.kernel)
     entries = {
         "weight": plan.weight,
         "kernel": config,
@@ -146,6 +143,13 @@ def _write_member(member: Member, kind: str, held: dict[str, Any]) -> tuple[dict
     if member.feature_map.projection is not None:
         arrays["feature_map.projection"] = member.feature_map.projection
     return entries, arrays
+
+
+def _config(kernel: Kernel) -> Mapping[str, Any]:
+    try:
+        return kernel_config(kernel)
+    except ValueError as error:
+        raise ArtifactError(f"the kernel cannot be saved: {error}") from error
 
 
 def _with_rows(member: Member, fitted: GPFitted) -> tuple[str, dict[str, Any]]:
