@@ -628,3 +628,31 @@ def test_a_calibration_goes_with_the_scale_of_what_is_chosen_anew() -> None:
     alone = FewShotClassifier().fit(np.r_[X[:20], X[120:520]], np.r_[y[:20], y[120:520]])
     assert model.temperature_ == pytest.approx(ratio * alone.temperature_)
     assert log_loss(y[600:], model.predict_proba(X[600:])) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x: np.where(x == x[0], np.nan, x), "make_pipeline.*, or drop those rows"),
+        (lambda x: pd.DataFrame(x).mask(x == x[0]), "make_pipeline.*, or drop those rows"),
+        (
+            lambda x: pd.DataFrame(x).astype(object).mask(x == x[0], "text"),
+            r"non-numeric columns \[0.*encode the columns",
+        ),
+    ],
+)
+def test_with_a_checkpoint_advice_is_for_numbers(
+    checkpoints: dict[str, Path | None], change: Any, message: str
+) -> None:
+    X, y, *_ = support()
+    with pytest.raises((ValueError, TypeError), match=message) as caught:
+        FewShotClassifier(checkpoints["dkt"]).fit(change(X), y)
+    assert "columns=" not in str(caught.value)
+    assert "may have gaps" not in str(caught.value)
+
+
+def test_objects_that_are_numbers_are_numbers(checkpoints: dict[str, Path | None]) -> None:
+    X, y, X_test, _ = support()
+    model = FewShotClassifier(checkpoints["dkt"])
+    found = model.fit(pd.DataFrame(X).astype(object), y).predict_proba(pd.DataFrame(X_test).astype(object))
+    np.testing.assert_array_equal(found, model.fit(pd.DataFrame(X), y).predict_proba(pd.DataFrame(X_test)))

@@ -96,7 +96,8 @@ class LabelledSet:
             rows = torch.nonzero(bad).flatten().cpu().numpy()
             raise DataError(
                 f"NaN or infinite numbers in {len(rows)} of {len(self.x)} inputs (the first is row {rows[0]}, counted "
-                f"from 0, of class {self.class_names[y[rows[0]]]}); fill them in or drop those rows"
+                f"from 0, of class {self.class_names[y[rows[0]]]}): fill them in, drop those rows, or scale numbers "
+                "beyond 3e38, which single precision cannot hold"
             )
 
     def _check_range(self) -> None:

@@ -71,7 +71,7 @@ def check_rows(name: str, X: Any, shape: tuple[int, ...], columns: Columns | Non
     elif dimensions == 2 and np.shape(array)[1] != math.prod(shape):
         raise ValueError(_wrong_shape(shape, f"rows of {np.shape(array)[1]} features"))
     if not is_image:
-        return check_inputs(name, _as_numbers(array), columns)
+        return check_inputs(name, _as_numbers(array), columns, only_numbers=True)
     if np.asarray(array).dtype == np.uint8:
         if np.max(np.asarray(array), initial=0) == 1:
             warnings.warn(

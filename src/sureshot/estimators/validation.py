@@ -116,6 +116,8 @@ def check_inputs(
     name: str,  # of the estimator, for messages
     X: Any,
     columns: Columns | None,  # those that were learnt from; None on fitting
+    *,
+    only_numbers: bool = False,  # whether a DataFrame with text or gaps would not be understood either
 ) -> tuple[np.ndarray, Columns]:
     """Inputs (n, D) as a finite float64 matrix, and its columns, or an error that says which column is wrong.
 
@@ -126,7 +128,7 @@ def check_inputs(
     if isinstance(X, np.ma.MaskedArray):
         X = np.ma.filled(X.astype(np.float64), np.nan)
     if isinstance(X, pd.DataFrame):
-        _check_columns_numeric(X)
+        _check_columns_numeric(X, only_numbers)
     elif hasattr(X, "__array__") and np.asarray(X).dtype.kind in "mM":
         raise TypeError(
             "X holds dates or times: pass a DataFrame, whose columns of dates are understood, or numbers, for example "
@@ -137,11 +139,12 @@ def check_inputs(
     except ValueError as error:
         if (text := _first_text(X)) is None:
             raise
+        taken = f"pass a DataFrame{of_pandas(X)}, whose columns of text are taken for categories, "
         raise ValueError(
-            f"X must hold numbers, but {text} is text: pass a DataFrame{of_pandas(X)}, whose columns of text are "
-            "taken for categories, encode it, for example with a OneHotEncoder in a pipeline, or drop that column."
+            f"X must hold numbers, but {text} is text: {'' if only_numbers else taken}encode it, for example with a "
+            "OneHotEncoder in a pipeline, or drop that column."
         ) from error
-    _check_finite(checked, X)
+    _check_finite(checked, X, only_numbers)
     return checked, found
 
 
@@ -392,7 +395,7 @@ def _stated_weights(
         raise ValueError(f"class_weight must hold numbers; got {class_weight!r}.") from error
 
 
-def _check_columns_numeric(frame: pd.DataFrame) -> None:
+def _check_columns_numeric(frame: pd.DataFrame, only_numbers: bool) -> None:
     if not frame.shape[1]:
         raise ValueError(
             f"X has no columns to learn from: 0 feature(s) (shape={frame.shape}), and one at least is needed."
@@ -410,8 +413,13 @@ def _check_columns_numeric(frame: pd.DataFrame) -> None:
     ]
     if bad:
         raise ValueError(
-            f"X has non-numeric columns {_shorten(bad)} where only numbers can be used: those that were learnt from "
-            "were numbers. Correct the cells, or state the kinds of the columns on fitting (columns=...)."
+            f"X has non-numeric columns {_shorten(bad)} where only numbers can be used: "
+            + (
+                "correct the cells, or encode the columns first."
+                if only_numbers
+                else "those that were learnt from were numbers. Correct the cells, or state the kinds of the columns "
+                "on fitting (columns=...)."
+            )
         )
 
 
@@ -435,19 +443,22 @@ def _first_text(X: Any) -> str | None:
     return None
 
 
-def _check_finite(x: np.ndarray, original: Any) -> None:
+def _check_finite(x: np.ndarray, original: Any, only_numbers: bool) -> None:
     for problem, mask in (("NaN", np.isnan(x)), ("infinity", np.isinf(x))):
         if not mask.any():
             continue
         columns = np.flatnonzero(mask.any(axis=0))
         framed = isinstance(original, pd.DataFrame)
         names = [str(original.columns[int(j)]) if framed else str(j) for j in columns]
-        advice = (
-            "impute them in a pipeline, for example make_pipeline(SimpleImputer(), estimator), or fit on a DataFrame"
-            + (f" whose kinds are stated (columns={{'{names[0]}': 'number'}})" if framed else ", which may have gaps")
-            if problem == "NaN"
-            else "clip or drop those values"
-        )
+        advice = "clip or drop those values"
+        if problem == "NaN":
+            advice = "impute them in a pipeline, for example make_pipeline(SimpleImputer(), estimator), or "
+            if only_numbers:
+                advice += "drop those rows"
+            elif framed:
+                advice += f"fit on a DataFrame whose kinds are stated (columns={{'{names[0]}': 'number'}})"
+            else:
+                advice += "fit on a DataFrame, which may have gaps"
         raise ValueError(
             f"Input X contains {problem} in {int(mask.any(axis=1).sum())} rows, columns {_shorten(names)}: {advice}."
         )
