@@ -266,5 +266,5 @@ def test_a_row_without_direction_is_as_far_from_all_others(name: str, centred: b
 @pytest.mark.parametrize("name", ["cosine", "unit_rbf", "unit_matern32"])
 def test_a_centre_of_another_width_is_refused(name: str) -> None:
     x = _rows(2, 5)
-    with pytest.raises(ValueError, match="the kernel's center has 4 features, the inputs have 3"):
+    with pytest.raises(ValueError, match="made for 4 features, the inputs have 3"):
         evaluate(make_kernel(name, WIDTH, center=_center()), x[0, :, :3])
