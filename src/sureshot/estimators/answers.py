@@ -78,8 +78,7 @@ class Answers(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Rows) -> np.ndarray:
         """Class probabilities (n, C), columns in the order of ``classes_``; deterministic."""
-        (found,) = self._predict_in_blocks(self._current(), X, class_probabilities)
-        return found / found.sum(axis=1, keepdims=True)
+        return self._normalised(self._current(), X)
 
     def score(self, X: Rows, y: Labels, sample_weight: Weights | None = None) -> float:
         """How many of the labels are the most probable class; labels of another type than the model's are an error."""
@@ -95,8 +94,7 @@ class Answers(ClassifierMixin, BaseEstimator):
     def predict_topk(self, X: Rows, k: int = 5) -> TopClasses:
         """The k most probable classes of each row, or all if there are fewer."""
         k, fitted = check_count("k", k), self._current()
-        (p,) = self._predict_in_blocks(fitted, X, class_probabilities)
-        p = p / p.sum(axis=1, keepdims=True)
+        p = self._normalised(fitted, X)
         order = np.argsort(-p, axis=1, kind="stable")[:, :k]
         return TopClasses(fitted.classes[order], np.take_along_axis(p, order, 1))
 
@@ -251,6 +249,12 @@ class Answers(ClassifierMixin, BaseEstimator):
         with torch.no_grad():
             said = torch.cat([fitted.outlier_scores(block) for block in self._blocks(fitted, kept)]).cpu().numpy()
             return fitted.outlier_score(kept, said) if fitted.has_distances else said
+
+    def _normalised(self, fitted: Fitted, X: Any) -> np.ndarray:
+        """Class probabilities (n, C) that sum to one to the last digit."""
+        (p,) = self._predict_in_blocks(fitted, X, class_probabilities)
+        found: np.ndarray = p / p.sum(axis=1, keepdims=True)
+        return found
 
     def _predict_in_blocks(
         self, fitted: Fitted, X: Any, predict: Callable[[Fitted, Tensor], tuple[Tensor, ...]]

@@ -195,7 +195,9 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], GPFitted]:
     if not header["temperature"] > 0:
         raise ArtifactError(f"{artifact.path}: the temperature is not positive; save the model again.")
     parameters = _parameters(artifact.path, header["parameters"])
-    given_weight = header["parameters"].get("class_weight")
+    learnt_with = parameters["class_weight"]
+    if "class_weight" in artifact.header:  # older files have the argument only
+        learnt_with = by_label_from_json(artifact.path, artifact.header["class_weight"])
     compact = artifact.header.get("compact", False) is True
     if compact:
         classes = decode_labels(header["classes"])
@@ -206,7 +208,6 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], GPFitted]:
         classes, rows = read_rows(artifact, header)
         reader = reader_of_rows(artifact, rows)
         try:
-            learnt_with = by_label_from_json(artifact.path, artifact.header.get("class_weight", given_weight))
             if artifact.header.get("row_weights") != OWN_WEIGHTS:
                 rows = _without_class_weights(rows, learnt_with, classes)
             weighted = weigh_classes(rows, learnt_with, classes, parameters["inference"])
@@ -231,7 +232,7 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], GPFitted]:
         left_out=_read_left_out(artifact),
         changes=_read_changes(artifact),
         chosen_by=_read_chosen_by(artifact),
-        class_weight=by_label_from_json(artifact.path, artifact.header.get("class_weight", given_weight)),
+        class_weight=learnt_with,
     )
     return parameters, that_predicts(artifact.path, lambda: fitted, _means_of_one)
 

@@ -166,8 +166,11 @@ def limits_of(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
 
 def _inner(x: np.ndarray, weight: np.ndarray, tail: float) -> tuple[np.ndarray, np.ndarray]:
     """Least and greatest values (D,) of columns of rows (n, D), when a weight of so much is left out at either end."""
-    order = x.argsort(0, kind="stable")
-    ordered, reached = np.take_along_axis(x, order, 0), weight[order].cumsum(0)
+    if (weight == weight[0]).all():  # sorting takes a fraction of the time of finding an order
+        ordered, reached = np.sort(x, axis=0), np.broadcast_to(weight.cumsum()[:, None], x.shape)
+    else:
+        order = x.argsort(0, kind="stable")
+        ordered, reached = np.take_along_axis(x, order, 0), weight[order].cumsum(0)
     lower = np.take_along_axis(ordered, (reached > tail).argmax(0)[None], 0)[0]
     return lower, np.take_along_axis(ordered, (reached >= weight.sum() - tail).argmax(0)[None], 0)[0]
 

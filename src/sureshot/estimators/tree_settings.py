@@ -35,17 +35,6 @@ SETTINGS: dict[str, type] = {
 }
 """The arguments that make a strategy, with their types."""
 
-_DEFAULTS: dict[str, Any] = {
-    "n_representatives": 5,
-    "kernel": "auto",
-    "inference": "auto",
-    "base_scale": 4.0,
-    "novel_scale": 8.0,
-    "n_chains": 30,
-    "n_sweeps": 10,
-    "construction": "two_means",
-}
-
 TREE_PRESETS: dict[str, dict[str, Any]] = {
     "released": {
         "strategy": "shared_root",
@@ -105,9 +94,9 @@ def settings_of(strategy: Strategy, arguments: Mapping[str, Any]) -> dict[str, A
             return {name: kind(arguments[name]) for name, kind in SETTINGS.items()}
     except (TypeError, ValueError):  # arguments that have been changed to what is none
         pass
-    if isinstance(strategy, TreeSessions):
-        return {"strategy": strategy.name} | {name: getattr(strategy, name) for name in SETTINGS if name != "strategy"}
-    return {"strategy": RECOMMENDED} | {name: _DEFAULTS[name] for name in SETTINGS if name != "strategy"}
+    tree = strategy if isinstance(strategy, TreeSessions) else TreeSessions()
+    own = {"strategy": tree.name} | {name: getattr(tree, name) for name in SETTINGS if name != "strategy"}
+    return own if tree is strategy else own | {"strategy": RECOMMENDED, "kernel": "auto"}
 
 
 def _scale(name: str, value: Any) -> float:

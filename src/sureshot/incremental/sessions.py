@@ -224,8 +224,10 @@ def session_classes(
             raise DataError(f"{what}={value}, expected at least 1")
     if rest < 0:
         raise DataError(f"n_base={n_base} asks for more classes than there are: the data has {len(class_names)}")
-    fills = n_sessions is None
-    n_sessions = rest // way if n_sessions is None else n_sessions
+    if n_sessions is None:
+        n_sessions = rest // way
+        if left := rest % way:
+            logger.info("%d of %d classes are left out: fewer than way=%d make no session", left, len(class_names), way)
     if n_sessions < 0:
         raise DataError(f"n_sessions={n_sessions}, expected at least 0")
     if n_base + n_sessions * way > len(class_names):
@@ -233,8 +235,6 @@ def session_classes(
             f"{n_base} base classes and {n_sessions} sessions of {way} ask for {n_base + n_sessions * way} classes, "
             f"the data has {len(class_names)}"
         )
-    if left := rest - n_sessions * way if fills else 0:
-        logger.info("%d of %d classes are left out: fewer than way=%d make no session", left, len(class_names), way)
     order = [class_names[k] for k in shuffled(len(class_names), seed).tolist()]
     starts = range(n_base, n_base + n_sessions * way, way)
     return order[:n_base], [order[start : start + way] for start in starts]

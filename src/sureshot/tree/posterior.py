@@ -159,9 +159,8 @@ class TreePosterior:
                 first, second = (one.new_empty(self.tree.n_nodes, len(x)) for _ in range(2))
             first[nodes, queries], second[nodes, queries] = one, two
         if first is None or second is None:  # one class, or no query
-            return torch.zeros(self.tree.n_nodes, len(x), dtype=x.dtype), torch.zeros(
-                self.tree.n_nodes, len(x), dtype=x.dtype
-            )
+            nothing = x.new_zeros(self.tree.n_nodes, len(x))
+            return nothing, nothing
         return first, second
 
 
