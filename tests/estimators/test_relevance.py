@@ -251,7 +251,7 @@ def test_an_update_keeps_the_weights(model: GPClassifier, tmp_path: Path) -> Non
 def test_the_temperature_is_not_that_of_rows_that_the_weights_have_seen() -> None:
     x, y = planted(120, n_classes=3)
     model = GPClassifier("matern32", relevance=True).fit(x, y)
-    settings = Settings.checked(model.get_params(deep=False), 0)
+    settings = Settings.checked(model.get_params(deep=False), 0, 0)
     ((plan, _),) = choose_plans(settings, LabelledRows(x, y, np.ones(120)), 3, None)
     assert plan.scaling.relevance is not None
     assert model.temperature_ >= plan.temperature * (1 - 1e-9)

@@ -101,7 +101,8 @@ class GPClassifier(IncrementalClassifier):
     random_state : int, RandomState or None, default=None
         Fixes subsets and samplers. None is a fixed seed too: equal calls give equal models.
     device : str, default="auto"
-        A torch device; "auto" takes CUDA when it is there.
+        A torch device for `fit`; "auto" takes CUDA where it is there and there are 2000 rows or more, as fewer are
+        faster without. Updates and predictions stay where the model is, that of a file is on the CPU.
     n_jobs : int, optional
         Kernel families compared at once, through joblib.
     columns : "auto" or dict, default="auto"
@@ -282,4 +283,4 @@ class GPClassifier(IncrementalClassifier):
         return MatrixReader()
 
     def _learn(self, training: TrainingSet, known: GPFitted | None, seed: int) -> GPFitted:
-        return learn(Settings.checked(self.get_params(deep=False), seed), training, known)
+        return learn(Settings.checked(self.get_params(deep=False), seed, len(training.rows.y)), training, known)

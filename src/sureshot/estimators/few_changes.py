@@ -55,7 +55,7 @@ def changes_kept(
 
 
 @torch.no_grad()
-def lies_far_outside(known: GPFitted, rows: LabelledRows, device: torch.device) -> bool:
+def lies_far_outside(known: GPFitted, rows: LabelledRows) -> bool:
     """Whether a row has `FAR_OUTSIDE` times the prior variance of all that are known, so settings cannot suit it.
 
     A cell a thousand times as large as all others, say, where the kernel is linear or polynomial: it would be all that
@@ -66,7 +66,7 @@ def lies_far_outside(known: GPFitted, rows: LabelledRows, device: torch.device) 
         return False
 
     def largest(x: np.ndarray, plan: Plan) -> float:
-        return float(evaluate(plan.kernel, kernel_inputs(x, plan.scaling, device), diag=True).max())
+        return float(evaluate(plan.kernel, kernel_inputs(x, plan.scaling, plan.device), diag=True).max())
 
     for member in known.members:
         now = largest(new, member.plan)

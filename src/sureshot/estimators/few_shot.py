@@ -41,7 +41,8 @@ class FewShotClassifier(IncrementalClassifier):
     random_state : int, RandomState or None, default=None
         For learners that sample. None is a fixed seed too: equal calls give equal models.
     device : str, default="auto"
-        A torch device; "auto" takes CUDA when it is there.
+        A torch device for `fit`; "auto" takes CUDA where it is there, without a checkpoint only for 2000 rows or more.
+        Updates and predictions stay where the model is.
     class_prior : "auto", "support", "uniform", dict or array, default="auto"
         How often classes come: as in the labelled rows, equally often, or as stated by label or in the order of
         ``classes_``. "auto" is as in the labelled rows; where these are embeddings, of unit length, with 50 rows more
@@ -139,6 +140,6 @@ class FewShotClassifier(IncrementalClassifier):
         """Updates of a checkpoint's learner have the seed of the first fit: a sampler's chains are those of `fit`."""
         if isinstance(training.reader, Encoder):
             seed = known.seed if isinstance(known, FewShotFitted) else seed
-            return condition_rows(training, training.reader.learner, seed, device_for(self.device))
+            return condition_rows(training, training.reader.learner, seed)
         settings = GPClassifier(device=self.device).get_params(deep=False)
-        return learn(Settings.checked(settings, seed), training, None)
+        return learn(Settings.checked(settings, seed, len(training.rows.y)), training, None)

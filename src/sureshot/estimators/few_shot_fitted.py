@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sureshot.estimators.few_shot_inputs import device_of
 from sureshot.estimators.few_shot_predictors import ConditionedLearner, GaussianPredictor, condition_on
 from sureshot.estimators.fitted import Fitted, TrainingSet
 from sureshot.estimators.layout import aligned
@@ -27,7 +28,11 @@ class FewShotFitted(Fitted):
     learner: EmbeddingLearner  # the checkpoint's, in double precision
     conditioned: ConditionedLearner
     seed: int  # for learners that sample
-    device: torch.device
+
+    @property
+    def device(self) -> torch.device:
+        """Where the learner is."""
+        return device_of(self.learner)
 
     @property
     def queries_at_once(self) -> int:
@@ -86,9 +91,9 @@ class FewShotFitted(Fitted):
         return self.conditioned.entropies(queries, temperature)
 
 
-def condition_rows(training: TrainingSet, learner: EmbeddingLearner, seed: int, device: torch.device) -> FewShotFitted:
+def condition_rows(training: TrainingSet, learner: EmbeddingLearner, seed: int) -> FewShotFitted:
     """Condition a learner on labelled rows, as embeddings of its backbone."""
-    support = Support.of(training.rows, len(training.classes), None, device)
+    support = Support.of(training.rows, len(training.classes), None, device_of(learner))
     with threads_for(len(support.y)):
         conditioned = condition_on(learner, support, seed)
     return FewShotFitted(
@@ -102,5 +107,4 @@ def condition_rows(training: TrainingSet, learner: EmbeddingLearner, seed: int, 
         learner=learner,
         conditioned=conditioned,
         seed=seed,
-        device=device,
     )

@@ -84,12 +84,11 @@ def _conditioned(artifact: Artifact) -> FewShotFitted:
     classes, rows = read_rows(artifact, header)
     if not header["temperature"] > 0 or header["seed"] < 0:
         raise ArtifactError(f"{artifact.path}: malformed temperature or seed; save the model again.")
-    device = device_for("auto")
-    learner = _meta_trained(artifact, header).double().requires_grad_(False).to(device)
+    learner = _meta_trained(artifact, header).double().requires_grad_(False).to(device_for("auto"))
 
     def build() -> FewShotFitted:
         training = TrainingSet(Encoder(learner), read_columns(header), classes, rows, None)
-        return condition_rows(training, learner, header["seed"], device)
+        return condition_rows(training, learner, header["seed"])
 
     fitted = that_predicts(artifact.path, build)
     # Files of before have no entry "calibrated"; a temperature of 1 is what it is without.

@@ -50,7 +50,7 @@ class Encoder(Reader):
 
     def keep(self, checked: np.ndarray, fitting: bool) -> np.ndarray:
         """See `Reader.keep`: embeddings (n, D), float64 with the digits of float32."""
-        device = next(iter(self.learner.state_dict().values())).device
+        device = device_of(self.learner)
         parts = []
         with torch.no_grad():
             starts = range(0, len(checked), EMBEDDING_BATCH_SIZE)
@@ -59,6 +59,11 @@ class Encoder(Reader):
                 parts.append(self.learner.embed(block.unsqueeze(0)).squeeze(0).cpu())
         embedded = within_range(torch.cat(parts).numpy(), LARGEST_EMBEDDING)
         return embedded.astype(np.float32).astype(np.float64)
+
+
+def device_of(learner: EmbeddingLearner) -> torch.device:
+    """Where a learner is."""
+    return next(iter(learner.state_dict().values())).device
 
 
 def check_rows(name: str, X: Any, shape: tuple[int, ...], columns: Columns | None) -> tuple[np.ndarray, Columns]:

@@ -227,7 +227,7 @@ class GPFitted(Fitted):
         weight = rows.weight * self.weight_of_class[rows.y] / totals[rows.y]
         found = []
         for member in self.members:
-            device = member.plan.kernel.outputscale.device
+            device = member.plan.device
             y, of_rows = (aligned(part[counted], device) for part in (rows.y, weight))
             whole = torch.zeros(n_classes, len(rows.y), dtype=of_rows.dtype, device=device)
             whole[:, torch.from_numpy(counted)] = member.dual(y, of_rows, n_classes)

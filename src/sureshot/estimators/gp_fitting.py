@@ -57,8 +57,10 @@ def learn(settings: Settings, training: TrainingSet, known: GPFitted | None) -> 
     if isinstance(training.reader, TableReader) and training.reader.spanned is not None:
         kernel = "cosine" if settings.kernel == "auto" else settings.kernel  # products are all that is known
         settings = replace(settings, standardize=False, kernel=kernel)  # coordinates are no columns
+    if known is not None:
+        settings = replace(settings, device=known.members[0].plan.device)
     weighted = weigh_classes(training.rows, settings.class_weight, training.classes, settings.inference)
-    if known is not None and lies_far_outside(known, training.rows, settings.device):
+    if known is not None and lies_far_outside(known, training.rows):
         logger.warning("a row lies far outside all rows before: the kernel and its settings were chosen anew")
         return learn(settings, training, None)
     if known is None:

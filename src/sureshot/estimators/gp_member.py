@@ -51,7 +51,7 @@ class Member:
 
     def values(self, rows: Tensor) -> Queries:
         """Values of the feature map (1, Q, R or M), and prior variances (1, Q)."""
-        device = self.plan.kernel.outputscale.device
+        device = self.plan.device
         inputs = kernel_inputs(rows.numpy(), None if self.precomputed else self.plan.scaling, device)
         if not self.precomputed:
             return self.feature_map(inputs)
@@ -145,7 +145,7 @@ class Member:
         In closed form by the sites of Laplace's method and of label regression, for which it is exact. Mean field over
         several classes makes sites of means that have seen the label; these and samplers are asked by folds.
         """
-        device = self.plan.kernel.outputscale.device
+        device = self.plan.device
         support, model = Support.of(rows, n_classes, self.plan.scaling, device), self.plan.model
         values, projection, left = self.feature_map(support.x), self.space.projection, support.left_out
         cross = aligned(values.cross if projection is None else values.cross @ projection)

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
@@ -42,6 +43,12 @@ class Plan:
     score: float  # mean leave-one-out log probability in nats; NaN where no row could be left out
     weight: float = 1.0  # its share of an average
     least_temperature: float = 0.0  # that with which left-out rows were predicted best when relevance was learnt
+
+    @property
+    def device(self) -> torch.device:
+        """Where the kernel is, and all that is learnt with it."""
+        device: torch.device = self.kernel.outputscale.device
+        return device
 
 
 def choose_plans(

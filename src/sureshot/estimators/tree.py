@@ -51,7 +51,8 @@ class TreeGPClassifier(IncrementalClassifier):
     random_state : int, RandomState or None, default=None
         None is a fixed seed too: equal calls give equal models.
     device : str, default="auto"
-        A torch device; "auto" takes CUDA when it is there.
+        A torch device for `fit`; "auto" takes CUDA where it is there and there are 2000 rows or more. Sessions and
+        predictions stay where the model is.
     base_scale, novel_scale : float, default=4.0 and 8.0
         Output scales of the tree of the first session, and of all else.
     n_chains, n_sweeps : int, default=30 and 10
@@ -216,5 +217,5 @@ class TreeGPClassifier(IncrementalClassifier):
         """Later sessions have the seed and the strategy of the first; arguments that say no strategy are refused."""
         strategy = strategy_of(vars(self))
         if known is None:
-            return first_session(training, strategy, seed, device_for(self.device))
+            return first_session(training, strategy, seed, device_for(self.device, len(training.rows.y)))
         return later_session(training, known)

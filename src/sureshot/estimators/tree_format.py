@@ -75,9 +75,11 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], TreeFitted]:
     if sessions.min() < 0 or not shared["temperature"] > 0 or (recommended and not _possible(shared)):
         raise ArtifactError(f"{artifact.path}: malformed sessions or covariances; save the model again.")
 
+    device = device_for("auto", len(rows.y))
+
     def build() -> TreeFitted:
         training = TrainingSet(reader, read_columns(header), classes, rows, None)
-        return restored(training, scaling, strategy_of(settings), sessions, shared, header["seed"], device_for("auto"))
+        return restored(training, scaling, strategy_of(settings), sessions, shared, header["seed"], device)
 
     fitted = that_predicts(artifact.path, build)
     parameters = {**settings, "random_state": header["random_state"]}

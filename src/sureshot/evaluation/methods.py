@@ -148,7 +148,7 @@ def gp(
     from sureshot.estimators.settings import Settings
 
     estimator = GPClassifier(kernel, likelihood, inference, objective, random_state=seed)
-    settings = Settings.checked(estimator.get_params(deep=False), seed)
+    settings = Settings.checked(estimator.get_params(deep=False), seed, n_rows=0)
     if settings.precomputed:
         raise ValueError("a precomputed kernel does not go with sessions, whose rows are features: name another kernel")
     # What goes together whatever the number of classes; which likelihoods are for two classes only, data decide.

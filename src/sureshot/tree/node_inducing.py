@@ -205,7 +205,8 @@ class NodeInducing(SharedKernel):
 def rows_below(tree: ClassTree, y: Tensor) -> Tensor:
     """How many rows are below each node, (C - 1,) int64, for labels (N,)."""
     counts = torch.bincount(y, minlength=tree.n_classes)
-    return _below(tree, torch.arange(tree.n_classes, device=y.device)).long() @ counts
+    # CUDA has no product of matrices of whole numbers.
+    return (_below(tree, torch.arange(tree.n_classes, device=y.device)) * counts).sum(-1)
 
 
 def _below(tree: ClassTree, labels: Tensor) -> Tensor:
