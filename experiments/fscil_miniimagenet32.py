@@ -95,7 +95,7 @@ class PhotographData:
 
     def _rehearsal(self) -> tuple[TrainTestData, Sessions]:
         base = load_train_test(self._budget.base, self._root)
-        return rehearsal(base, self._budget.validation, self._budget.way)
+        return rehearsal(base, self._budget.validation, self._budget.way, self._budget.rehearsed)
 
 
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:
@@ -334,7 +334,7 @@ _INTRODUCTION = (
     "stage is shared by all methods. Each kind of network continues it in the base session; methods that only infer "
     "share the softmax network, the published trees have one that is trained with the loss of a tree. Settings of "
     "methods that go on training are chosen in a rehearsal: a network that knows some of the base classes only, for "
-    "which the others arrive in two sessions. No test photograph is seen before the scores."
+    "which the others arrive in sessions, six at the small budget. No test photograph is seen before the scores."
 )
 _NETWORKS = (
     "Networks after the base session, each with its own way to predict: accuracy on test photographs of the base "

@@ -14,7 +14,7 @@ from typing import Any
 from experiments.campaigns.cells import FAILED
 from experiments.campaigns.deep import STAGE, DeepCell
 from experiments.campaigns.sessions import SessionCell
-from experiments.rehearsal import ENDING
+from experiments.rehearsal import ENDING, rehearsal_name
 from sureshot.deep import ClassifierSettings
 
 
@@ -32,6 +32,7 @@ class Budget:
     milestones: tuple[int, ...]  # of a branch, in its epochs
     validation: float  # of the training rows of each base class, kept aside
     rehearsal: tuple[int, int]  # epochs of its stage, whose rate falls after three quarters, and of its branches
+    rehearsed: int  # later sessions of the rehearsal
 
 
 _STAGE = ClassifierSettings(
@@ -50,7 +51,7 @@ _MINI = ("miniimagenet32", "miniimagenet32-base", 5)
 
 BUDGETS = {
     # The paper's: rates fall at epochs 40 and 60 of 100.
-    "full": Budget(*_MINI, {"name": "resnet18", "n_features": 512}, _STAGE, 60, 0.01, (20,), 0.05, (40, 20)),
+    "full": Budget(*_MINI, {"name": "resnet18", "n_features": 512}, _STAGE, 60, 0.01, (20,), 0.05, (40, 20), 6),
     "small": Budget(
         *_MINI,
         {"name": "resnet18", "stem": "cifar", "width": 0.5, "n_features": 256},
@@ -60,6 +61,7 @@ BUDGETS = {
         milestones=(14,),
         validation=0.05,
         rehearsal=(12, 4),
+        rehearsed=6,
     ),
     "trial": Budget(
         *_MINI,
@@ -70,6 +72,7 @@ BUDGETS = {
         milestones=(1,),
         validation=0.05,
         rehearsal=(2, 1),
+        rehearsed=2,
     ),
     # The paper's, but for its network, which ImageNet had trained: two photographs of a class (of 30) are kept aside.
     "cub": Budget(
@@ -83,6 +86,7 @@ BUDGETS = {
         milestones=(20, 40),
         validation=0.067,
         rehearsal=(40, 20),
+        rehearsed=5,
     ),
 }
 
@@ -178,7 +182,8 @@ def rehearsal_stage(budget: str) -> DeepCell:
     """The stage of the rehearsal: the rate falls within it, as there may be no branch after it."""
     epochs, stage = BUDGETS[budget].rehearsal[0], stage_cell(budget)
     training = replace(stage.training, epochs=epochs, milestones=(round(0.75 * epochs),))
-    labels, data = stage.labels | {"data": stage.data + ENDING}, stage.data + ENDING
+    data = rehearsal_name(stage.data, BUDGETS[budget].rehearsed)
+    labels = stage.labels | {"data": data}
     return replace(stage, key=f"{_prefix(budget)}rehearsal-stage", labels=labels, data=data, training=training)
 
 

@@ -34,7 +34,7 @@ from tests.experiments.test_fscil_clinc150 import quietly, record
 
 STAGE = ClassifierSettings(epochs=2, batch_size=8, learning_rate=0.1, milestones=(), crop=1, flip=True)
 TINY = photograph_sessions.Budget(
-    "tiny", "tiny-base", 1, {"name": "conv4", "n_filters": 3}, STAGE, 1, 0.01, (), 0.2, (2, 1)
+    "tiny", "tiny-base", 1, {"name": "conv4", "n_filters": 3}, STAGE, 1, 0.01, (), 0.2, (2, 1), 2
 )
 SHORT = {"epochs": 1}
 CHOSEN = ("nearest class mean", "empirical Bayes, rows kept aside", "iCaRL", "SDC, MAS", "PODNet")
@@ -113,7 +113,7 @@ def test_unknown_names(name: str, value: Any) -> None:
 
 def test_a_rehearsal_asks_about_nothing_that_was_shown() -> None:
     base = tiny_base("tiny-base")
-    learnt, sessions = rehearsal(base, 0.2, 1)
+    learnt, sessions = rehearsal(base, 0.2, 1, 2)
     assert [len(session.classes) for session in sessions.sessions] == [3, 1, 1]
     first, *later = sessions.sessions
     names = [base.train.class_names[c] for c in first.classes]
@@ -171,7 +171,7 @@ def test_keys_and_settings_of_cells() -> None:
     first = rehearsal_stage("small")
     assert (first.key, first.data, first.training.milestones) == (
         "rehearsal-stage",
-        "miniimagenet32-base-rehearsal",
+        "miniimagenet32-base-6-sessions-rehearsal",
         (9,),
     )
     assert branch_cell("triplet", first).key == "rehearsal-triplet"
