@@ -18,7 +18,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.campaigns.cells import FAILED, run_cells
+from experiments.campaigns.cells import FAILED, computed_on, run_cells
 from experiments.campaigns.deep import STAGE, DeepCell, run_deep
 from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
 from sureshot.data.train_test import TRAIN_TEST_NAMES, load_train_test
@@ -200,7 +200,7 @@ def outcome(records: Sequence[dict[str, Any]], cells: Sequence[DeepCell], settin
         raise ValueError("no cell of this campaign has a result yet, so there is no table to make")
     frame = score_frame(scored)
     done = {record["key"] for record in records}
-    findings = [f"{len(scored)} of {len(cells)} cells have a result."]
+    findings = [f"{len(scored)} of {len(cells)} cells have a result.", *computed_on(scored)]
     findings += [f"`{record['key']}` failed: {record[FAILED]}" for record in records if FAILED in record]
     if missing := [cell.key for cell in cells if cell.key not in done]:
         findings.append(f"Not run: {', '.join(f'`{key}`' for key in missing)}.")
@@ -216,7 +216,7 @@ def outcome(records: Sequence[dict[str, Any]], cells: Sequence[DeepCell], settin
         config=settings,
         seeds=settings.seeds,
         findings=tuple(findings),
-        verdicts=verdicts(frame),
+        verdicts=verdicts(scored),
         differences=_DIFFERENCES,
     )
 
@@ -248,9 +248,10 @@ def score_frame(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     return summary
 
 
-def verdicts(frame: pd.DataFrame) -> tuple[Verdict, ...]:
+def verdicts(records: Sequence[Mapping[str, Any]]) -> tuple[Verdict, ...]:
     """What the paper says of the comparators, where the numbers are there."""
-    found = []
+    found, frame = [], score_frame(records)
+    every = pd.DataFrame([{**record["labels"], "accuracy": record["scores"]["accuracy"]} for record in records])
     for (dataset, budget), part in frame.groupby(["dataset", "budget"], sort=False):
         by = part.set_index("method")["accuracy"]
         if "class_tree" not in by:
@@ -258,6 +259,13 @@ def verdicts(frame: pd.DataFrame) -> tuple[Verdict, ...]:
         others = [name for name in ("robust_max", "grid_interpolation") if name in by]
         if others:
             measured = ", ".join(f"{name} {by[name]:.3f}" for name in ("class_tree", *others))
+            best = str(by[others].idxmax())
+            own = every[(every["dataset"] == dataset) & (every["budget"] == budget)]
+            by_seed = own.pivot(index="seed", columns="method", values="accuracy")
+            apart = (by_seed["class_tree"] - by_seed[best]).dropna().to_numpy()
+            if len(apart) > 1:
+                error = apart.std(ddof=1) / len(apart) ** 0.5
+                measured += f"; class_tree less {best} by seeds {apart.mean():+.3f} ± {error:.3f}"
             found.append(
                 Verdict(
                     f"the class tree is the most accurate of the Gaussian processes ({dataset}, {budget})",

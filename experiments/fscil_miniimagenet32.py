@@ -19,7 +19,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.campaigns.cells import FAILED, CellT, RunCell, run_cells, unfinished
+from experiments.campaigns.cells import FAILED, CellT, RunCell, computed_on, run_cells, unfinished
 from experiments.campaigns.deep import DeepCell, run_deep
 from experiments.campaigns.sessions import NetworkSessions, run_network_sessions, study_of
 from experiments.experiment import Experiment, Outcome, Picture, Progress, Table, Verdict, configure
@@ -61,7 +61,8 @@ class FscilMiniImageNet32Config:
     methods : tuple of str
         Rows, of `experiments.photograph_sessions.METHODS`; networks are trained for these only.
     seeds : tuple of int
-        A seed fixes rows kept aside, initial weights, order of rows and whatever methods draw; classes, shots and test
+        The first makes the tables of all methods, the others a table of those that have been run with each. A seed
+        fixes rows kept aside, initial weights, order of rows and whatever methods draw; classes, shots and test
         photographs are those of the lists.
     device : str
     results, checkpoints : str
@@ -162,7 +163,9 @@ def outcome_of(
 ) -> Outcome:
     """The page, of what is there; ValueError if nothing is."""
     budget = BUDGETS[settings.budget]
-    study = study_of(taught, budget.data)
+    first, *others = settings.seeds
+    every = study_of(taught, budget.data)
+    study = every.of_seed(first)
     learnt = [record for record in networks if FAILED not in record]
     if not learnt:
         raise ValueError("no cell of this campaign has a result yet, so there is no table to make")
@@ -171,7 +174,7 @@ def outcome_of(
     if len(candidates):
         tables.append(Table("rehearsal", _REHEARSAL, candidates))
     if study.evaluations:
-        tables = [*session_tables(study), *tables]
+        tables = [*session_tables(study), *(other_seeds(every, settings.seeds) if others else ()), *tables]
         for name, drawn in (("curves", session_curves(study)), ("matrices", matrices_picture(study))):
             pictures.append(Picture(name, drawn.explanation, drawn.figure))
     failed = [record for record in (*networks, *taught) if FAILED in record]
@@ -186,6 +189,7 @@ def outcome_of(
         findings=(
             *_findings(study),
             *unfinished(failed, []),
+            *computed_on([*networks, *taught]),
             *([f"Without a result yet: {', '.join(waiting)}."] if waiting else []),
         ),
         verdicts=verdicts_of(study),
@@ -254,6 +258,17 @@ def session_tables(study: SessionStudy) -> list[Table]:
         Table("by-session", "All scores after each session.", by_session, on_page=False),
         Table("by-seed", "All scores of each seed.", study.summary(), on_page=False),
     ]
+
+
+def other_seeds(study: SessionStudy, seeds: Sequence[int]) -> list[Table]:
+    """Methods that have every seed, after the last session."""
+    frame = study.summary()
+    whole = frame.groupby("method", sort=False)["seed"].transform(lambda column: set(column) >= set(seeds))
+    if not whole.any():
+        return []
+    columns = [name for one in ("accuracy", "harmonic_mean", "ece", "nll") for name in (one, f"{one} s.e.")]
+    means = averaged(frame[whole], ["method"])[["method", *columns]]
+    return [Table("seeds", _SEEDS, means.rename(columns=lambda name: name.replace("_", " ")))]
 
 
 def verdicts_of(study: SessionStudy) -> tuple[Verdict, ...]:
@@ -346,6 +361,7 @@ _REHEARSAL = (
     "mean of the two chooses."
 )
 _LAST = "After the last session, among all 100 classes; average accuracy and drop are of all sessions."
+_SEEDS = "Means over all seeds and their standard errors, of methods that have been run with each."
 _COST = (
     "Numbers kept after the last session, for a class and shared by all (of methods that train their network the "
     "network too, which others need unchanged); seconds to learn all sessions, and to predict all test photographs "

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import logging
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -154,6 +155,14 @@ def unfinished(records: Sequence[Mapping[str, Any]], cells: Sequence[Cell]) -> l
     absent = [cell.key for cell in cells if cell.key not in there]
     lines = [f"Failed: {', '.join(failed)}."] if failed else []
     return lines + ([f"Without a result yet: {', '.join(absent)}."] if absent else [])
+
+
+def computed_on(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A sentence for a page, where cells have been run on other devices than CPUs: how many on which."""
+    devices = Counter(str(record["environment"]["device"]) for record in records if "environment" in record)
+    if set(devices) <= {"cpu"}:
+        return []
+    return ["Cells were run on " + ", ".join(f"{device}: {n}" for device, n in devices.most_common()) + "."]
 
 
 def _record(cell: CellT, folder: Path, run: RunCell[CellT], progress: Progress) -> dict[str, Any]:

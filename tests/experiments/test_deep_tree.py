@@ -102,17 +102,19 @@ def record(method: str, accuracy: float, seed: int = 0, dataset: str = "cifar100
 
 
 def test_seeds_and_verdicts() -> None:
-    frame = score_frame([record("class_tree", 0.7), record("class_tree", 0.74, 1), record("robust_max", 0.3)])
+    records = [record("class_tree", 0.7), record("class_tree", 0.74, 1), record("robust_max", 0.3)]
+    frame = score_frame(records)
     tree, robust = frame.to_dict("records")
     assert (tree["seeds"], robust["seeds"]) == (2, 1)
     assert tree["accuracy"] == pytest.approx(0.72)
     assert tree["se"] == pytest.approx(0.02)
     assert robust["se"] == 0.01
-    assert [verdict.holds for verdict in verdicts(frame)] == [True, True]
-    assert [v.holds for v in verdicts(score_frame([record("class_tree", 0.5), record("robust_max", 0.6)]))] == [
-        False
-    ] * 2
-    assert verdicts(score_frame([record("softmax", 0.5)])) == ()
+    assert [verdict.holds for verdict in verdicts(records)] == [True, True]
+    assert [v.holds for v in verdicts([record("class_tree", 0.5), record("robust_max", 0.6)])] == [False] * 2
+    assert verdicts([record("softmax", 0.5)]) == ()
+    both = [record("class_tree", 0.7, seed) for seed in (0, 1)]
+    both += [record("robust_max", 0.6 + seed / 50, seed) for seed in (0, 1)]
+    assert verdicts(both)[0].measured.endswith("class_tree less robust_max by seeds +0.090 ± 0.010")
 
 
 @pytest.mark.parametrize(("name", "value"), [("budget", "huge"), ("datasets", ("mnist",)), ("methods", ("svm",))])

@@ -13,7 +13,7 @@ import torch
 from experiments import fscil_miniimagenet32, photograph_sessions
 from experiments.campaigns.cells import FAILED
 from experiments.campaigns.sessions import NetworkSessions, SessionCell, study_of
-from experiments.fscil_miniimagenet32 import METHODS, candidate_frame, run, verdicts_of
+from experiments.fscil_miniimagenet32 import METHODS, candidate_frame, other_seeds, run, verdicts_of
 from experiments.photograph_sessions import (
     BUDGETS,
     TRAINING,
@@ -233,3 +233,12 @@ def test_verdicts_are_of_the_last_session() -> None:
     assert found[2].measured == "tree, recommended 0.050, nearest class mean 0.040"
     assert found[3].measured == "GP-Tree, shared root 0.350, iCaRL 0.200, PODNet 0.300"
     assert verdicts_of(study_of([], "")) == ()
+
+
+def test_other_seeds_are_a_table_of_their_own() -> None:
+    records = [record("ours", seed, 0.5 + seed / 10) for seed in (0, 1)] + [record("theirs", 0, 0.4)]
+    (table,) = other_seeds(study_of(records, "tiny"), (0, 1))
+    (row,) = table.frame.to_dict("records")
+    assert (row["method"], row["accuracy"]) == ("ours", pytest.approx(0.55))
+    assert row["accuracy s.e."] == pytest.approx(0.05)
+    assert other_seeds(study_of(records[1:], "tiny"), (0, 1)) == []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +97,11 @@ class SessionStudy:
                 for seed, found in by_seed.items()
             ]
         )
+
+    def of_seed(self, seed: int) -> SessionStudy:
+        """The evaluations of one seed."""
+        found = {method: {seed: by_seed[seed]} for method, by_seed in self.evaluations.items() if seed in by_seed}
+        return replace(self, evaluations=found)
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values."""

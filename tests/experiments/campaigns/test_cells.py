@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.campaigns.cells import FAILED, Cell, finished, run_cells
+from experiments.campaigns.cells import FAILED, Cell, computed_on, finished, run_cells
 from experiments.campaigns.few_shot import FewShotCell, Load, data_loader, run_few_shot
 from experiments.experiment import Progress
 from sureshot.data.labelled import FewShotData
@@ -312,3 +312,9 @@ def test_a_cell_is_a_name_settings_and_a_function_that_runs_it_in_a_folder(tmp_p
     assert [record["key"] for record in all_of(Sum("small", (1, 2)), Sum("broken", ()))] == ["small", "broken"]
     assert ran == ["small", "broken"]
     assert all_of(Sum("small", (4,)))[0]["sum"] == 4
+
+
+def test_a_page_says_where_cells_were_run_unless_on_cpus() -> None:
+    on = [{"environment": {"device": device}} for device in ("cpu", "cuda (A)", "cuda (A)")]
+    assert computed_on([*on[:1], {}]) == []
+    assert computed_on(on) == ["Cells were run on cuda (A): 2, cpu: 1."]
