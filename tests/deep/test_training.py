@@ -157,7 +157,7 @@ def test_augmented_images_are_trained_on(tmp_path: Path) -> None:
 def test_refusals(tmp_path: Path) -> None:
     x, y = torch.zeros(4, 3), torch.tensor([0, 1, 0, 2])
     softmax = SoftmaxNetwork(make_backbone("linear", (3,)), 2)
-    with pytest.raises(ValueError, match="y must hold labels from 0 to 1, got 0 to 2"):
+    with pytest.raises(ValueError, match="y must hold labels from 0 to n_classes - 1 = 1, but holds 0 to 2"):
         ClassifierTraining(softmax, x, y, SETTINGS, ALONE)
     with pytest.raises(ValueError, match="x and y must have the same number of rows"):
         ClassifierTraining(softmax, x, y[:2], SETTINGS, ALONE)

@@ -121,7 +121,7 @@ def test_bad_input_names_the_argument() -> None:
         build_tree(torch.ones(3, 2), n_starts=0)
     with pytest.raises(ValueError, match="x must be finite"):
         class_prototypes(prototypes, torch.arange(4), 4)
-    with pytest.raises(ValueError, match="y must hold labels from 0 to 2"):
+    with pytest.raises(ValueError, match="y must hold labels from 0 to n_classes - 1 = 2"):
         class_prototypes(draw(4, 3), torch.arange(4), 3)
     with pytest.raises(ValueError, match="one label for each"):
         class_prototypes(draw(4, 3), torch.arange(3), 3)

@@ -17,6 +17,7 @@ from torch import Tensor
 from sureshot.data.labelled import places_within_classes
 from sureshot.deep.augmentation import random_crops, random_flips
 from sureshot.deep.base import DeepClassifier
+from sureshot.likelihoods.sites import check_labels
 from sureshot.networks import LoopSettings, Processes, Scores, Trainable, differing_settings, milestones
 from sureshot.networks.backbones import as_inputs
 from sureshot.networks.precision import Precision, check_precision
@@ -84,10 +85,7 @@ class ClassifierTraining(Trainable):
     ) -> None:
         if len(x) != len(y) or not len(x):
             raise ValueError(f"x and y must have the same number of rows, at least one, got {len(x)} and {len(y)}")
-        if not 0 <= int(y.min()) <= int(y.max()) < classifier.n_classes:
-            raise ValueError(
-                f"y must hold labels from 0 to {classifier.n_classes - 1}, got {int(y.min())} to {int(y.max())}"
-            )
+        check_labels(y, classifier.n_classes)
         if settings.validate_every and validation is None:
             raise ValueError("validation rows are missing: keep some aside (held_out_rows), or set validate_every to 0")
         if group.count > 1 and classifier.one_process:

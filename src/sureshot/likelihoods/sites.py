@@ -98,14 +98,18 @@ def count_classes(y: Tensor, n_classes: int | None) -> int:
             f"y must be a non-empty int64 tensor of labels 0..n_classes-1, but its dtype is {y.dtype} and "
             f"its shape {tuple(y.shape)}; encode labels first, e.g. with sklearn.preprocessing.LabelEncoder"
         )
-    lowest, highest = int(y.min()), int(y.max())
-    classes = max(highest + 1, 2) if n_classes is None else n_classes
-    if lowest < 0 or highest >= classes:
-        raise ValueError(
-            f"y must hold labels from 0 to n_classes - 1 = {classes - 1}, but holds {lowest} to {highest}; "
-            "raise n_classes or encode the labels again"
-        )
+    classes = max(int(y.max()) + 1, 2) if n_classes is None else n_classes
+    check_labels(y, classes)
     return classes
+
+
+def check_labels(y: Tensor, n_classes: int, name: str = "y") -> None:
+    """Refuse labels of none of so many classes (`ValueError`)."""
+    if y.numel() and not 0 <= int(y.min()) <= int(y.max()) < n_classes:
+        raise ValueError(
+            f"{name} must hold labels from 0 to n_classes - 1 = {n_classes - 1}, but holds {int(y.min())} to "
+            f"{int(y.max())}; raise n_classes or encode the labels again"
+        )
 
 
 def check_weight(y: Tensor, weight: Tensor | None) -> None:

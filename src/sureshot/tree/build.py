@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sureshot.likelihoods.sites import check_weight
+from sureshot.likelihoods.sites import check_labels, check_weight
 from sureshot.tree.class_tree import ClassTree, Integers, grow
 from sureshot.tree.two_means import N_STARTS, two_means
 
@@ -35,8 +35,7 @@ def class_prototypes(
         )
     if not bool(torch.isfinite(x).all()):
         raise ValueError("x must be finite, but it holds NaN or infinity.")
-    if y.numel() and not 0 <= int(y.min()) <= int(y.max()) < n_classes:
-        raise ValueError(f"y must hold labels from 0 to {n_classes - 1}, got {int(y.min())} to {int(y.max())}.")
+    check_labels(y, n_classes)
     check_weight(y, weight)
     share = torch.ones_like(y, dtype=torch.float64) if weight is None else weight.to(torch.float64)
     # Sums in the order of the values in each column, which is that of no row.

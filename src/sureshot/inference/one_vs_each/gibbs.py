@@ -23,7 +23,7 @@ from sureshot.gaussian.memory import OF_DRAWS
 from sureshot.inference.one_vs_each.structure import Factorisation, PairFactor, PairPrior, Pairs
 from sureshot.likelihoods.auxiliary import require_counts
 from sureshot.likelihoods.polya_gamma import sample_polya_gamma
-from sureshot.likelihoods.sites import check_weight
+from sureshot.likelihoods.sites import check_labels, check_weight
 
 logger = logging.getLogger(__name__)
 
@@ -227,8 +227,6 @@ def _check(Kxx: Tensor, y: Tensor, n_classes: int, n_chains: int, n_sweeps: int,
         raise ValueError(f"n_classes must be at least 2, got {n_classes}: one-vs-each compares classes")
     if Kxx.shape[-1] != y.shape[-1] or Kxx.shape[-2] != y.shape[-1]:
         raise ValueError(f"Kxx must be (..., N, N) with N = {y.shape[-1]} labels, got {tuple(Kxx.shape)}")
-    if y.numel() and (int(y.min()) < 0 or int(y.max()) >= n_classes):
-        found = f"{int(y.min())}..{int(y.max())}"
-        raise ValueError(f"y must hold labels 0..{n_classes - 1}, got {found}; raise n_classes or recode")
+    check_labels(y, n_classes)
     if n_chains < 1 or n_sweeps < 1:
         raise ValueError(f"n_chains and n_sweeps must be at least 1, got {n_chains} and {n_sweeps}")

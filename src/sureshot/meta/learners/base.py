@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sureshot.likelihoods.sites import check_labels
 from sureshot.meta.tasks import TaskRows, Tasks
 
 
@@ -94,8 +95,8 @@ class Learner(nn.Module, ABC):
             If labels are out of range, or an input is not finite: statistics of batch normalisation would never
             recover from it.
         """
-        require_labels("support_y", tasks.support_y, tasks.n_classes)
-        require_labels("query_y", tasks.query_y, tasks.n_classes)
+        check_labels(tasks.support_y, tasks.n_classes, "support_y")
+        check_labels(tasks.query_y, tasks.n_classes, "query_y")
         require_finite("support_x", tasks.support_x, tasks.support_mask)
         require_finite("query_x", tasks.query_x, tasks.query_mask)
         return self.input_losses(tasks, generator or seeded(tasks.support_y.device))
@@ -124,7 +125,7 @@ class Learner(nn.Module, ABC):
         if support_y.numel() == 0 or (support_mask is not None and not bool(support_mask.any(1).all())):
             raise ValueError("support_y must hold at least one labelled row of every task, and one has none")
         classes = int(support_y.max()) + 1 if n_classes is None else n_classes
-        require_labels("support_y", support_y, classes)
+        check_labels(support_y, classes, "support_y")
         if classes < 2:
             raise ValueError(
                 "support_y has one class only: there is nothing to tell apart; pass n_classes if more exist"
@@ -168,15 +169,6 @@ def evaluating(learner: Learner) -> Iterator[None]:
             yield
     finally:
         learner.train(training)
-
-
-def require_labels(name: str, y: Tensor, n_classes: int) -> None:
-    """Refuse labels (T, N) of none of so many classes."""
-    if y.numel() and not 0 <= int(y.min()) <= int(y.max()) < n_classes:
-        raise ValueError(
-            f"{name} must hold labels 0..{n_classes - 1}, got {int(y.min())}..{int(y.max())}: raise n_classes or "
-            "recode the labels"
-        )
 
 
 def require_finite(name: str, x: Tensor, mask: Tensor | None) -> None:
