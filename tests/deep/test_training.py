@@ -186,3 +186,10 @@ def test_refusals(tmp_path: Path) -> None:
     )
     with pytest.raises(ArtifactError, match="describes no deep classifier known here"):
         load_deep_classifier(path)
+
+
+def test_a_folder_without_a_checkpoint_says_what_to_name(tmp_path: Path) -> None:
+    with pytest.raises(
+        ArtifactError, match=r"has no best\.safetensors: name a folder that `sureshot\.networks\.train` wrote"
+    ):
+        load_deep_classifier(tmp_path)

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from sureshot.deep.base import DeepClassifier
 from sureshot.deep.training import KIND
 from sureshot.members import members
-from sureshot.networks.checkpoint import load_checkpoint, restore
+from sureshot.networks.checkpoint import best_of, load_checkpoint, restore
 from sureshot.persistence import ArtifactError, require_header
 
 
 def load_deep_classifier(path: str | os.PathLike[str]) -> DeepClassifier:
-    """The classifier that a checkpoint holds, in evaluation mode, on the CPU.
+    """The classifier of a checkpoint, or of the best one in the folder of a run, in evaluation mode, on the CPU.
 
     Raises
     ------
     ArtifactError
         If the file is damaged or something else; the message says which.
     """
-    checkpoint = load_checkpoint(Path(path), KIND)
+    checkpoint = load_checkpoint(best_of(path, "`sureshot.networks.train`"), KIND)
     config = require_header(checkpoint, {"classifier": dict})["classifier"]
     known = members(DeepClassifier, "sureshot.deep")
     try:

@@ -27,7 +27,8 @@ class SessionDataConfig:
 
     name: str  # one of `sureshot.incremental.session_data.SESSION_NAMES`
     options: dict[str, Any] = field(default_factory=dict)  # of that protocol, without its seed
-    # Checkpoint of a deep classifier whose embeddings are shown to all methods but those that train a network.
+    # Checkpoint of a deep classifier, or the folder of its training; all methods but those that train a network are
+    # shown its embeddings.
     encoder: str | None = None
 
     def __post_init__(self) -> None:

@@ -8,6 +8,7 @@ every array against the module that it is for.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,25 @@ def load_checkpoint(path: Path, kind: str) -> Artifact:
     artifact = load_artifact(path, kind)
     require_header(artifact, {"config": dict, "progress": dict, "metrics": dict})
     return artifact
+
+
+def best_of(path: str | os.PathLike[str], trained_by: str) -> Path:
+    """A checkpoint, or the best one in the folder of a run.
+
+    Raises
+    ------
+    ArtifactError
+        If the folder has none; `trained_by` is what would write one.
+    """
+    found = Path(path)
+    if not found.is_dir():
+        return found
+    if (found / BEST_NAME).is_file():
+        return found / BEST_NAME
+    advice = f"name a folder that {trained_by} wrote"
+    if (found / LAST_NAME).is_file():
+        advice = f"no validation has chosen one yet, go on with {trained_by}"
+    raise ArtifactError(f"{found} has no {BEST_NAME}: {advice}.")
 
 
 def arrays_of(module: nn.Module, optimiser: torch.optim.Optimizer | None = None) -> dict[str, Tensor]:

@@ -17,7 +17,7 @@ from sureshot.meta.learners.embedding import EmbeddingLearner
 from sureshot.meta.learners.registry import learner_from_config
 from sureshot.networks import checkpoint as checkpoints
 from sureshot.networks.backbones import backbone_from_config
-from sureshot.networks.checkpoint import BEST_NAME, LAST_NAME
+from sureshot.networks.checkpoint import best_of
 from sureshot.persistence import Artifact, ArtifactError, load_artifact, require_header
 
 KIND = "few_shot_learner"
@@ -66,14 +66,7 @@ def parts_of(learner: Learner) -> dict[str, Any]:
 
 def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     """Read a checkpoint, or the best one in the folder of a run; what is wrong with it is an `ArtifactError`."""
-    if Path(path).is_dir():
-        path = Path(path) / BEST_NAME
-        if not path.is_file():
-            advice = "name a folder that `sureshot meta-train` wrote"
-            if (path.parent / LAST_NAME).is_file():
-                advice = "no validation has chosen one yet, go on with `sureshot meta-train`"
-            raise ArtifactError(f"{path.parent} has no {BEST_NAME}: {advice}.")
-    artifact = load_artifact(path)
+    artifact = load_artifact(best_of(path, "`sureshot meta-train`"))
     if artifact.kind != KIND:
         raise ArtifactError(
             f"{artifact.path} is no meta-trained learner (it holds {artifact.kind[:40]!r}): name a checkpoint that "
