@@ -245,7 +245,9 @@ def score_frame(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     if (summary["seeds"] > 1).any():  # then the spread between seeds says more than that of test rows
         spread = (groups["accuracy"].std() / groups.size() ** 0.5).to_numpy()
         summary["se"] = summary["se"].where(summary["seeds"] == 1, spread)
-    return summary
+    summary[["epochs", "best epoch"]] = summary[["epochs", "best epoch"]].round().astype(int)
+    places = {name: place for place, name in enumerate(dict.fromkeys(frame["dataset"]))}
+    return summary.sort_values("dataset", key=lambda column: column.map(places), kind="stable", ignore_index=True)
 
 
 def verdicts(records: Sequence[Mapping[str, Any]]) -> tuple[Verdict, ...]:
@@ -290,7 +292,8 @@ def verdicts(records: Sequence[Mapping[str, Any]]) -> tuple[Verdict, ...]:
 _CAPTION = (
     "Test accuracy with its standard error (of the test rows for one seed, between seeds for several), negative "
     "log-likelihood and calibration error of the probabilities as they are, then (T) after one temperature fitted on "
-    "validation rows; epochs in this stage, the one chosen, and seconds for each."
+    "validation rows; epochs in this stage, the one chosen (means over seeds), and seconds for each beside whatever "
+    "else ran there, none of a training that was resumed."
 )
 _DIFFERENCES = (
     "At the standard budget networks compute in bfloat16; kernels and Gaussians do not.",
