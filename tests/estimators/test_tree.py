@@ -288,20 +288,38 @@ def test_learnt_rows_count_as_few(tmp_path: Path) -> None:
     x[~unseen] += 3 * (CENTRES[0] - x[~unseen].mean(0))  # somewhere else altogether
     model = TreeGPClassifier().fit(x, y, unseen=unseen)
     kept = model._fitted.rows
-    assert model.memory_.of_classes == 12 * (D + 1)
+    assert model.memory_.of_classes == (12 + 11 * 4) * (D + 1)  # unseen rows stay as they are
     assert (kept.weight == np.round(kept.weight)).all()
-    of_class = dict(zip(model.classes_[kept.y], kept.weight, strict=True))
+    of_class = dict(zip(model.classes_, np.bincount(kept.y, kept.weight), strict=True))
     assert of_class[NAMES[0]] >= 1
     assert all(4 < of_class[name] < 8 for name in NAMES[1:12])  # four unseen rows, and four that count as fewer
-    at = model.classes_[kept.y].tolist().index(NAMES[3])
-    means = [x[(y == NAMES[3]) & part].mean(0) for part in (unseen, ~unseen)]
-    far = [np.linalg.norm(kept.x[at] - mean) for mean in means]
-    assert far[0] < far[1]
+    as_they_came = {tuple(row) for row in x[unseen]}
+    assert as_they_came <= {tuple(row) for row in kept.x}
     model.save(tmp_path / "model")
     more = rows([3, 15], 2)
     loaded = TreeGPClassifier.load(tmp_path / "model").partial_fit(*more)
     np.testing.assert_array_equal(loaded.predict_proba(QUERIES), model.partial_fit(*more).predict_proba(QUERIES))
     assert model._fitted.rows.weight.sum() == kept.weight.sum() + 4
+
+
+def test_features_of_a_network_in_any_sessions() -> None:
+    """More rows of a later class than are kept as they came, in one session and in three, in another order."""
+    x, y = rows(range(12), 8)
+    more, labels = rows([13, 15], 24)
+    one = TreeGPClassifier().fit(x, y, unseen=half_unseen(y)).partial_fit(more, labels)
+    several, order = (
+        TreeGPClassifier().fit(x, y, unseen=half_unseen(y)),
+        np.random.default_rng(0).permutation(len(more)),
+    )
+    for part in np.array_split(order, 3):
+        several.partial_fit(more[part], labels[part])
+    np.testing.assert_allclose(several.predict_proba(QUERIES), one.predict_proba(QUERIES), rtol=1e-9, atol=1e-12)
+    assert one._fitted.model.log_odds[:12].tolist() == [0.0] * 12
+    assert one._fitted.model.log_odds[12] == one._fitted.model.log_odds[13] != 0
+    assert np.bincount(one._fitted.rows.y)[[12, 13]].tolist() == [11, 11]
+    one.forget(one.classes_[[12, 13]])
+    before = TreeGPClassifier().fit(x, y, unseen=half_unseen(y))
+    np.testing.assert_allclose(one.predict_proba(QUERIES), before.predict_proba(QUERIES), rtol=1e-12)
 
 
 def test_unseen_rows_in_any_order_and_weighted() -> None:

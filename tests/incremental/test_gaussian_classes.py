@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.distributions import Normal
 
-from sureshot.incremental.gaussian_classes import GaussianClasses, GaussianClassesModel
+from sureshot.incremental.gaussian_classes import ROWS_KEPT, GaussianClasses, GaussianClassesModel
 from sureshot.incremental.strategy import ClassRows
 from sureshot.incremental.two_covariances import TwoCovariances
 
@@ -67,7 +67,7 @@ def test_a_first_session_says_what_later_ones_keep() -> None:
     x = x + torch.randn(15, 4, dtype=torch.float64, generator=generator)
     rows = ClassRows(x, y, torch.ones(15, dtype=torch.float64), torch.zeros(3, dtype=torch.int64))
     strategy = GaussianClasses()
-    assert torch.equal(strategy.groups(rows), y)
+    assert torch.equal(strategy.groups(rows, None), y)
     first = strategy.first_session(rows, rows, 1).model
     again = strategy.later_session(first.shared, rows, 1, None)
     assert torch.equal(first.log_probabilities(x), again.log_probabilities(x))
@@ -76,3 +76,86 @@ def test_a_first_session_says_what_later_ones_keep() -> None:
     twice = strategy.first_session(doubled, doubled, 1).model
     assert all(torch.equal(part, twice.shared[name]) for name, part in first.shared.items())
     assert bool((twice.densities.mean_variance < first.densities.mean_variance).all())
+
+
+def of_network(n_later: int, shift: float = 1.0) -> ClassRows:
+    """Four classes of the first session and two later ones that lie between these, not quite where they should be."""
+    generator = torch.Generator().manual_seed(0)
+    centres = 3 * torch.randn(6, 3, dtype=torch.float64, generator=generator)
+    centres[4:] = (1 - 0.3 * shift) * centres[4:] + 0.3 * shift * centres[:2]
+    y = torch.cat([torch.arange(4).repeat_interleave(5), torch.tensor([4, 5]).repeat_interleave(n_later)])
+    x = centres[y] + torch.randn(len(y), 3, dtype=torch.float64, generator=generator)
+    weight = torch.where((torch.arange(len(y)) % 5 == 0) & (y < 4), 20.0, 1.0).double()
+    return ClassRows(x, y, weight, torch.tensor([0, 0, 0, 0, 1, 2]))
+
+
+COVARIANCES = TwoCovariances(
+    torch.zeros(3).double(),
+    torch.eye(3).double(),
+    torch.full((3,), 9.0).double(),
+    torch.ones(3).double(),
+    torch.tensor(1.5).double(),
+)
+
+
+def without(rows: ClassRows, row: int) -> ClassRows:
+    stays = torch.arange(len(rows.y)) != row
+    return ClassRows(rows.x[stays], rows.y[stays], rows.weight[stays], rows.sessions)
+
+
+def test_as_many_rows_are_said_to_be_of_later_classes_as_there_are() -> None:
+    rows = of_network(4)
+    model = GaussianClassesModel.of(COVARIANCES, rows, of_network=True)
+    odds = float(model.log_odds[4])
+    assert model.log_odds.tolist() == [0, 0, 0, 0, odds, odds]
+    assert abs(odds) > 0.05
+    sides: dict[bool, list[float]] = {False: [], True: []}
+    for row in (rows.weight == 1).nonzero().flatten().tolist():
+        scores = GaussianClassesModel.of(COVARIANCES, without(rows, row)).scores(rows.x[row : row + 1])[0]
+        ahead = float(scores[4:].logsumexp(0) - scores[:4].logsumexp(0))
+        sides[int(rows.y[row]) >= 4].append(ahead)
+    later, first = (torch.tensor([*sides[side], 0.0]) for side in (True, False))  # and a row that says nothing
+    missed, taken = 2 * torch.sigmoid(-later - odds).mean(), 4 * torch.sigmoid(first + odds).mean()  # by classes
+    assert float(missed) == pytest.approx(float(taken), abs=1e-6)
+
+
+def test_odds_are_of_probabilities_not_of_outliers() -> None:
+    rows = of_network(4)
+    model, plain = (GaussianClassesModel.of(COVARIANCES, rows, of_network=flag) for flag in (True, False))
+    assert plain.log_odds.tolist() == [0.0] * 6
+    expected = torch.log_softmax(plain.scores(rows.x) + model.log_odds, -1)
+    torch.testing.assert_close(model.log_probabilities(rows.x), expected)
+    torch.testing.assert_close(model.class_latents(rows.x)[0], plain.class_latents(rows.x)[0] + model.log_odds)
+    assert torch.equal(model.outlier_scores(rows.x), plain.outlier_scores(rows.x))
+    whole, beam = model.leading(rows.x, 3, None, 2.0), model.leading(rows.x, 3, 6, 2.0)
+    assert torch.equal(whole.classes, beam.classes)
+
+
+@pytest.mark.parametrize("n_later", [1, 0])
+def test_single_rows_and_none_say_nothing_of_odds(n_later: int) -> None:
+    model = GaussianClassesModel.of(COVARIANCES, of_network(n_later), of_network=True)
+    assert model.log_odds.tolist() == [0.0] * 6
+
+
+def test_a_network_lets_some_rows_stay_as_they_came() -> None:
+    generator = torch.Generator().manual_seed(0)
+    n = 2 * ROWS_KEPT
+    y = torch.arange(2).repeat_interleave(n)
+    x = torch.randn(len(y), 4, dtype=torch.float64, generator=generator)
+    unseen = torch.arange(len(y)) % n >= 5
+    ones, sessions = torch.ones(len(y)).double(), torch.zeros(2).long()
+
+    def stay(rows: ClassRows, before: GaussianClassesModel | None) -> set[tuple[float, ...]]:
+        groups = GaussianClasses().groups(rows, before)
+        counts = torch.bincount(groups)[groups]
+        assert len(groups.unique()) == 2 * ROWS_KEPT + 2  # and one for the others of each class
+        return {tuple(row) for row in rows.x[counts == 1].tolist()}
+
+    first = stay(ClassRows(x, y, ones, sessions, unseen), None)
+    assert first <= {tuple(row) for row in x[unseen].tolist()}
+    order = torch.randperm(len(y), generator=generator)
+    assert stay(ClassRows(x[order], y[order], ones, sessions, unseen[order]), None) == first
+    assert torch.equal(
+        GaussianClasses().groups(ClassRows(x, y, ones, sessions), GaussianClassesModel.of(COVARIANCES, of_network(4))),
+        y,
+    )

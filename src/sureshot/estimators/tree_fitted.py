@@ -147,7 +147,7 @@ def first_session(training: TrainingSet, strategy: Strategy, seed: int, device: 
         inputs = _inputs(training.rows, sessions, scaling, device)
         if training.unseen is not None:
             inputs = replace(inputs, unseen=aligned(training.unseen, device))
-        groups = strategy.groups(inputs)
+        groups = strategy.groups(inputs, None)
         rows = _condensed(training.rows, groups)
         kept = _inputs(rows, sessions, scaling, device)
     with threads_for(len(rows.y)):
@@ -170,7 +170,7 @@ def later_session(training: TrainingSet, known: TreeFitted) -> TreeFitted:
     sessions = np.array([known.sessions[number[label]] if label in number else new for label in labels], dtype=np.int64)
     with one_thread():
         inputs = _inputs(training.rows, sessions, known.scaling, known.device)
-        rows = _condensed(training.rows, known.strategy.groups(inputs))
+        rows = _condensed(training.rows, known.strategy.groups(inputs, known.model))
         kept = _inputs(rows, sessions, known.scaling, known.device)
     with threads_for(len(rows.y)):
         model = known.strategy.later_session(known.model.shared, kept, known.seed, known.model)

@@ -37,6 +37,7 @@ _COVARIANCES: dict[str, tuple[int | str | None, ...]] = {
     "temperature": (),
     "tail": (),
 }
+_OF_NETWORK = "of_network"  # there if rows are features of a network
 
 
 def _write(parameters: Mapping[str, Any], fitted: TreeFitted) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -65,6 +66,8 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], TreeFitted]:
     scaling = read_scaling(artifact, rows.x.shape[1])
     recommended = settings["strategy"] == "recommended"
     wanted = _COVARIANCES if recommended else {"temperature": ()}
+    if recommended and _PREFIX + _OF_NETWORK in artifact.arrays:
+        wanted = wanted | {_OF_NETWORK: ()}
     arrays = require(
         artifact,
         {"sessions": ("int64", ("C",)), **{_PREFIX + name: ("float64", shape) for name, shape in wanted.items()}},

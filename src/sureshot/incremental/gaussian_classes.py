@@ -4,6 +4,9 @@ What the first session's classes say about how classes differ and how rows of a 
 by `simulated_sessions`) stays; a later session adds rows to sums. So it costs O(D) for each row, the order of arrival
 makes no difference, and no other class's density moves. Measured on sentence embeddings it is well ahead of the trees
 of Gaussian processes (`tree_sessions`); the most probable of very many classes are found by groups (`class_beam`).
+
+Where rows are features of a network that has learnt classes of the first session, some rows are kept as they came, for
+what they say of later classes beside those (`later_log_odds`).
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from sureshot.data.labelled import places_within_classes
+from sureshot.gaussian.memory import AT_ONCE, blocks
 from sureshot.incremental.class_beam import DEFAULT_BEAM, ClassBeam
 from sureshot.incremental.simulated_sessions import learn_by_sessions, learn_with_unseen, worth_of
 from sureshot.incremental.strategy import ClassRows, FirstSession, Leading, SessionModel, Strategy, most_probable
@@ -23,7 +28,11 @@ from sureshot.incremental.two_covariances import ClassSums, Discriminants, Predi
 from sureshot.tree.build import build_tree
 from sureshot.tree.class_tree import ClassTree
 
+ROWS_KEPT = 10
+"""Rows of a class that are kept as they came where a network has learnt others of the first session."""
+
 _TREE_STARTS = 4
+_MOST_ODDS, _HALVINGS = 20.0, 50
 
 
 @dataclass(frozen=True)
@@ -34,16 +43,22 @@ class GaussianClassesModel(SessionModel):
     classes: ClassSums
     densities: PredictiveDensities
     discriminants: Discriminants
+    of_network: bool  # whether rows are features of a network that has learnt some of the first session's
+    log_odds: Tensor  # (C,), added to the log densities by the temperature
 
     usual_beam = DEFAULT_BEAM
     classes_for_a_branch = 48
 
     @classmethod
-    def of(cls, covariances: TwoCovariances, kept: ClassRows) -> GaussianClassesModel:
-        """From rows; only their sums count."""
+    def of(cls, covariances: TwoCovariances, kept: ClassRows, of_network: bool = False) -> GaussianClassesModel:
+        """From rows; only their sums count, but for the odds of later classes."""
         classes = ClassSums.of_rows(kept.x, kept.y, kept.n_classes, kept.weight)
         densities = covariances.densities(classes)
-        return cls(covariances, classes, densities, covariances.discriminants(densities, densities))
+        discriminants = covariances.discriminants(densities, densities)
+        odds = torch.zeros_like(classes.counts)
+        if of_network:
+            odds[kept.sessions > 0] = later_log_odds(covariances, classes, kept)
+        return cls(covariances, classes, densities, discriminants, of_network, odds)
 
     @property
     def n_classes(self) -> int:  # type: ignore[override]
@@ -52,8 +67,9 @@ class GaussianClassesModel(SessionModel):
 
     @property
     def shared(self) -> Mapping[str, Tensor]:
-        """See `SessionModel.shared`: the covariances."""
-        return {part.name: getattr(self.covariances, part.name) for part in fields(self.covariances)}
+        """See `SessionModel.shared`: the covariances, and a one if rows are features of a network."""
+        found = {part.name: getattr(self.covariances, part.name) for part in fields(self.covariances)}
+        return found | ({"of_network": torch.ones_like(self.covariances.temperature)} if self.of_network else {})
 
     @cached_property
     def tree(self) -> ClassTree:
@@ -70,12 +86,16 @@ class GaussianClassesModel(SessionModel):
         """See `SessionModel.entries_per_query`."""
         return self.n_classes + len(self.covariances.within)
 
-    def scores(self, x: Tensor) -> Tensor:
+    def densities_at(self, x: Tensor) -> Tensor:
         """Log densities of queries over that of the first class, by the temperature, (Q, C)."""
         return self.discriminants.at(self.covariances.coordinates(x)) / self.covariances.temperature
 
+    def scores(self, x: Tensor) -> Tensor:
+        """Log probabilities of the classes up to a number for each query, (Q, C)."""
+        return self.densities_at(x) + self.log_odds
+
     def log_probabilities(self, x: Tensor) -> Tensor:
-        """See `SessionModel.log_probabilities`: classes are equally probable beforehand."""
+        """See `SessionModel.log_probabilities`: classes are equally probable beforehand, but for `log_odds`."""
         return torch.log_softmax(self.scores(x), -1)
 
     def class_latents(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -92,7 +112,7 @@ class GaussianClassesModel(SessionModel):
         linear, alone = (mean * relative).mT, ((mean.square() + spread / 2) * relative).sum(-1)
         second = z.square() @ relative.mT - 2 * z @ linear + alone
         share = self.discriminants.steepness(z) / self.covariances.temperature
-        return share * first, share.square() * second.clamp_min(0)
+        return share * first + self.log_odds, share.square() * second.clamp_min(0)
 
     def latents(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """See `SessionModel.latents`: those of the classes."""
@@ -109,7 +129,7 @@ class GaussianClassesModel(SessionModel):
         Log density under a class of which nothing is known, over that under the class that suits best.
         """
         seen = self.classes.counts > 0
-        best = self.scores(x)[:, seen].amax(-1)
+        best = self.densities_at(x)[:, seen].amax(-1)
         return -(best + self.covariances.first_over_prior(self.densities, x))
 
     def leading(self, x: Tensor, k: int, beam: int | None, temperature: float = 1.0) -> Leading:
@@ -118,7 +138,7 @@ class GaussianClassesModel(SessionModel):
             return most_probable(torch.log_softmax(self.log_probabilities(x) / temperature, -1), k)
         z = self.covariances.coordinates(x)
         scores, numbers = self._beam.candidates(z, self._beam.enough(beam, k))
-        logs = torch.log_softmax(scores / (self.covariances.temperature * temperature), -1)
+        logs = torch.log_softmax((scores / self.covariances.temperature + self.log_odds[numbers]) / temperature, -1)
         found = logs.topk(k, dim=-1)
         return Leading(found.values, numbers.gather(-1, found.indices))
 
@@ -131,24 +151,82 @@ class GaussianClassesModel(SessionModel):
 class GaussianClasses(Strategy):
     """See the module's docstring."""
 
-    def groups(self, rows: ClassRows) -> Tensor:
-        """See `Strategy.groups`: a class is one group."""
-        return rows.y
+    def groups(self, rows: ClassRows, before: SessionModel | None) -> Tensor:
+        """See `Strategy.groups`: a class is one group.
+
+        Of a class that a network's features tell from others `ROWS_KEPT` rows stay as they came, of those that the
+        network has not learnt; which, their values say, so that it is the same in any order and division.
+        """
+        of_network = before.of_network if isinstance(before, GaussianClassesModel) else rows.unseen is not None
+        if not of_network:
+            return rows.y
+        single = rows.weight == 1
+        if rows.unseen is not None:
+            single &= rows.unseen
+        direction = torch.randn(rows.x.shape[1], generator=torch.Generator().manual_seed(0), dtype=rows.x.dtype)
+        order = torch.where(single, rows.x @ direction.to(rows.x), torch.inf).argsort()
+        stays = single & (places_within_classes(rows.y, order) < ROWS_KEPT)
+        return torch.where(stays, rows.n_classes + torch.arange(len(rows.y), device=rows.y.device), rows.y)
 
     def first_session(self, rows: ClassRows, kept: ClassRows, seed: int) -> FirstSession:
         """See `Strategy.first_session`."""
         x, y = rows.x, rows.y  # each once: copies of a row say nothing of how rows spread
         present, generator = y.unique(return_inverse=True)[1], torch.Generator().manual_seed(seed)
         if rows.unseen is None:
-            return FirstSession(GaussianClassesModel.of(learn_by_sessions(x, present, generator), kept), rows.weight)
+            found = learn_by_sessions(x, present, generator)
+            return FirstSession(GaussianClassesModel.of(found, kept), rows.weight)
         covariances, worth = learn_with_unseen(x, present, rows.unseen, generator)
         learnt = rows.weight.new_zeros(rows.n_classes).index_add(0, y, rows.weight * ~rows.unseen)[y]
         share = torch.where(rows.unseen, 1.0, worth_of(learnt, worth) / learnt)
         weight = rows.weight * share
-        return FirstSession(GaussianClassesModel.of(covariances, replace(rows, weight=weight)), weight)
+        return FirstSession(GaussianClassesModel.of(covariances, replace(rows, weight=weight), of_network=True), weight)
 
     def later_session(
         self, shared: Mapping[str, Tensor], kept: ClassRows, seed: int, before: SessionModel | None
     ) -> GaussianClassesModel:
         """See `Strategy.later_session`."""
-        return GaussianClassesModel.of(TwoCovariances(**shared), kept)
+        covariances = {name: part for name, part in shared.items() if name != "of_network"}
+        return GaussianClassesModel.of(TwoCovariances(**covariances), kept, "of_network" in shared)
+
+
+def later_log_odds(covariances: TwoCovariances, classes: ClassSums, kept: ClassRows) -> float:
+    """Log odds of each later class over each of the first session's.
+
+    A network tells the classes that it has learnt apart better than later ones, whose rows then look more like the
+    former than these do like the latter; no class of the first session can say so. The rows that are kept as they came
+    can, each left out of its class: with these odds, where all classes are equally frequent, as many rows are said to
+    be of later classes as there are. (The intercept of a logistic regression in which classes weigh alike.) A row on
+    either side that says nothing is added, so few rows move little.
+    """
+    single = (kept.weight == 1) & (classes.counts[kept.y] > 1)
+    x, y = kept.x[single], kept.y[single]
+    later = kept.sessions > 0
+    of_later = later[y]
+    if not bool(of_later.any()) or bool(of_later.all()):
+        return 0.0
+    logs = torch.cat(
+        [_left_out(covariances, classes, x[part], y[part], later) for part in blocks(len(y), len(later), AT_ONCE)]
+    )
+    new, old = (torch.cat([logs[part], logs.new_zeros(1)]) for part in (of_later, ~of_later))
+    low, high = -_MOST_ODDS, _MOST_ODDS
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        missed = later.sum() * torch.sigmoid(-new - middle).mean()
+        taken = (~later).sum() * torch.sigmoid(old + middle).mean()
+        low, high = (middle, high) if bool(missed > taken) else (low, middle)
+    return (low + high) / 2
+
+
+def _left_out(covariances: TwoCovariances, classes: ClassSums, x: Tensor, y: Tensor, later: Tensor) -> Tensor:
+    """Log odds (N,) of later classes, all together, over the others at rows of classes, each left out of its own."""
+    densities, z, each = (
+        covariances.densities(classes),
+        covariances.coordinates(x),
+        torch.arange(len(y), device=y.device),
+    )
+    logs = covariances.discriminants(densities, densities).at(z)
+    without = covariances.densities(ClassSums(classes.sums[y] - x, classes.counts[y] - 1))
+    own = covariances.discriminants(without, densities).of(each.unsqueeze(1))
+    logs[each, y] = own.at(z.unsqueeze(1)).flatten()
+    logs = logs / covariances.temperature
+    return logs[:, later].logsumexp(-1) - logs[:, ~later].logsumexp(-1)

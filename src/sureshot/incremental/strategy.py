@@ -120,10 +120,11 @@ class Strategy(ABC):
     """How classes that arrive are remembered and told apart."""
 
     @abstractmethod
-    def groups(self, rows: ClassRows) -> Tensor:
+    def groups(self, rows: ClassRows, before: SessionModel | None) -> Tensor:
         """Which rows are replaced by their mean: numbers (N,); rows of one group have one class.
 
-        A class whose rows need no replacing has a group for each of them.
+        A class whose rows need no replacing has a group for each of them. `before` is what is known of the sessions
+        before, None in the first.
         """
 
     @abstractmethod

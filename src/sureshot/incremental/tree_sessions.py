@@ -194,7 +194,7 @@ class TreeSessions(Strategy):
     n_sweeps: int = 10
     construction: TreeConstruction = "two_means"  # of a block's tree; the others are to be compared with
 
-    def groups(self, rows: ClassRows) -> Tensor:
+    def groups(self, rows: ClassRows, before: SessionModel | None) -> Tensor:
         """See `Strategy.groups`: clusters of k-means."""
         return representative_groups(directions_of(rows.x), rows.y, rows.weight, self.n_representatives)
 
