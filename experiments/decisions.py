@@ -77,8 +77,8 @@ class Settings:
     digits: bool = True
     shots: tuple[int, ...] = (5, 10)
     clinc: bool = True
-    seeds: int = 3
-    clinc_seeds: int = 2
+    seeds: int = 10
+    clinc_seeds: int = 5
     mapie_seeds: int = 1
     n_train: int = 150
     n_test: int = 1500
