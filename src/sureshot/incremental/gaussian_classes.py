@@ -219,11 +219,8 @@ def later_log_odds(covariances: TwoCovariances, classes: ClassSums, kept: ClassR
 
 def _left_out(covariances: TwoCovariances, classes: ClassSums, x: Tensor, y: Tensor, later: Tensor) -> Tensor:
     """Log odds (N,) of later classes, all together, over the others at rows of classes, each left out of its own."""
-    densities, z, each = (
-        covariances.densities(classes),
-        covariances.coordinates(x),
-        torch.arange(len(y), device=y.device),
-    )
+    densities, z = covariances.densities(classes), covariances.coordinates(x)
+    each = torch.arange(len(y), device=y.device)
     logs = covariances.discriminants(densities, densities).at(z)
     without = covariances.densities(ClassSums(classes.sums[y] - x, classes.counts[y] - 1))
     own = covariances.discriminants(without, densities).of(each.unsqueeze(1))
