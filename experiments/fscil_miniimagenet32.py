@@ -209,6 +209,7 @@ def network_frame(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
                 "ece (T)": record["scores_at_temperature"]["ece"],
                 "epochs": record["training"]["epochs"],
                 "best epoch": record["training"]["best_epoch"],
+                "device": record["environment"]["device"],
             }
             for record in records
         ]
@@ -354,7 +355,7 @@ _INTRODUCTION = (
 _NETWORKS = (
     "Networks after the base session, each with its own way to predict: accuracy on test photographs of the base "
     "classes, negative log-likelihood and calibration error after one temperature fitted on rows kept aside; epochs "
-    "of this stage, and the one chosen by accuracy on these rows."
+    "of this stage, the one chosen by accuracy on these rows, and where it was trained."
 )
 _REHEARSAL = (
     "The rehearsal: accuracy on base and on novel classes after its last session, and which candidate the harmonic "
