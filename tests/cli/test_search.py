@@ -16,6 +16,7 @@ import pytest
 from sklearn.datasets import make_moons
 
 from sureshot import KernelSearchClassifier
+from sureshot.cli.reporting import held_out_share
 
 Run = Callable[..., Any]
 QUICK = ("--particles", 3, "--rejuvenation", 1)
@@ -198,6 +199,9 @@ def test_three_classes_of_many_columns(files: Path, tmp_path: Path, run: Run) ->
         (("--batches", "side"), "name the same column, side"),
         (("--batches", "north", "--batch-size", "3"), "exclude each other"),
         (("--test", "gone.csv"), "gone.csv does not exist"),
+        (("--test", "gone.csv", "--hold-out", "0.1"), "--test and --hold-out exclude each other"),
+        (("--test", "plain.csv"), "--test is the file of the rows to learn from"),
+        (("-o", "-"), "a model is written to a file, not to standard output"),
         (("-o", "gone/model"), "the folder gone does not exist"),
     ],
 )
@@ -206,6 +210,7 @@ def test_what_is_wrong_is_said_in_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     output = () if "-o" in options else ("-o", "model")
+    options = tuple(str(moons / name) if name == "plain.csv" else name for name in options)
     result = run("search", moons / "plain.csv", "-t", "side", *options, *output, "--report", "report")
     assert result.exit_code == 1
     assert result.stderr.count("\n") == 1
@@ -213,6 +218,23 @@ def test_what_is_wrong_is_said_in_one_line(
     assert message in result.stderr
     assert result.stdout == ""
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("share", [0.4, 0.35, 0.15, 0.5, 0.01])
+def test_as_many_rows_are_held_out_as_were_asked_for(share: float) -> None:
+    rng = np.random.default_rng(0)
+    y, parts = rng.choice(["a", "b", "c"], 200, p=[0.5, 0.45, 0.05]), np.arange(200) // 50
+    y[:3] = "d", "e", "e"
+    held = held_out_share(y, share, rng, parts)
+    assert held.sum() == np.ceil(round(share * 199, 9))  # the only row of a class stays
+    assert not held[0]
+    for label in ("a", "b"):
+        of_class = y == label
+        assert abs(held[of_class].mean() - share) < 1 / of_class.sum() + 1e-9
+        for part in range(4):
+            both = of_class & (parts == part)
+            assert abs(held[both].sum() - share * both.sum()) < 2
+    assert all(not held[y == label].all() for label in "abce")
 
 
 def test_one_class_is_named(moons: Path, tmp_path: Path, run: Run) -> None:

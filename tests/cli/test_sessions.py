@@ -50,6 +50,7 @@ def test_files_page_and_table(tmp_path: Path, run: Run) -> None:
     assert result.exit_code == 0, result.stderr
     assert "nearest_class_mean" in result.stdout
     assert "After the last session (3), 10 classes" in result.stdout
+    assert "seed 0 (and 1 more)" in " ".join(result.stdout.split())
     out = tmp_path / "out"
     assert sorted(path.name for path in out.iterdir()) == [
         "curves.png",

@@ -66,6 +66,16 @@ def test_a_pool_that_is_too_small_gives_what_it_has(files: Path, pool: Path, run
     learnt = run("suggest", files / "two.safetensors", files / "two.csv", "--json")
     assert json.loads(learnt.stdout)["rows"] == []
     assert "there are 0" in learnt.stderr
+    assert "from those that the model has learnt" in learnt.stderr
+
+
+def test_trees_do_not_know_the_rows_that_they_have_learnt(files: Path, tmp_path: Path, run: Run) -> None:
+    tree = tmp_path / "tree.safetensors"
+    fitted = run("fit", files / "two.csv", "-t", "species", "--strategy", "recommended", "-o", tree)
+    assert fitted.exit_code == 0, fitted.stderr
+    found = run("suggest", tree, files / "two.csv", "-n", 500)
+    assert "that differ from one another\n" in found.stderr
+    assert "has learnt" not in found.stderr
 
 
 def test_pools_that_are_none(files: Path, pool: Path, tmp_path: Path, run: Run) -> None:

@@ -143,3 +143,11 @@ def test_a_pickle_is_not_run(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="refused"):
         load_table(tmp_path / "e.npz")
     assert not (tmp_path / "harm").exists()
+
+
+def test_labels_as_bytes_are_text(tmp_path: Path) -> None:
+    table = load_table(save(tmp_path / "e.npz", X=X, y=np.array(["caf\u00e9".encode(), b"tea"] * 2)))
+    assert table.y is not None
+    assert table.y.tolist() == ["caf\u00e9", "tea"] * 2
+    with pytest.raises(DataError, match="bytes that are no text"):
+        load_table(save(tmp_path / "e.npz", X=X, y=np.array([b"\xff\xfe", b"tea"] * 2)))

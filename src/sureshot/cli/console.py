@@ -276,6 +276,8 @@ def text_output(path: Path | None, as_json: bool, *inputs: Path) -> Path | None:
 
 def check_model_output(path: Path, *inputs: Path) -> None:
     """`check_output` of a model's file, which must not have the ending of another kind of file."""
+    if str(path) == "-":
+        raise ValueError("a model is written to a file, not to standard output: name one, model.safetensors say")
     check_output(path, *inputs)
     from sureshot.persistence import check_target
 

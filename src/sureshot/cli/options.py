@@ -150,8 +150,14 @@ TestFile = Annotated[
     Path | None, typer.Option("--test", metavar="FILE", help="Labelled rows for scores, in place of held-out ones.")
 ]
 HoldOut = Annotated[
-    float,
-    typer.Option(metavar="FRACTION", min=0, max=0.5, help="Of DATA's rows, class by class, kept for scores; 0: none."),
+    float | None,
+    typer.Option(
+        metavar="FRACTION",
+        min=0,
+        max=0.5,
+        help="Of DATA's rows, class by class, kept for scores; 0: none. Without --test a fifth by default.",
+        show_default=False,
+    ),
 ]
 OptionalModelFile = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="MODEL", help="Save the model to this file (.safetensors).")

@@ -143,9 +143,8 @@ def stratified_folds(
     y: np.ndarray,  # (N,)
     n_folds: int,
     generator: np.random.Generator,
-    parts: np.ndarray | None = None,  # (N,) numbers
 ) -> np.ndarray:
-    """Fold of each row, (N,); classes, and parts within them, are dealt evenly; the only row of a class gets -1.
+    """Fold of each row, (N,); classes are dealt evenly; the only row of a class gets -1.
 
     No class of two rows or more has all of them in one fold.
     """
@@ -153,12 +152,29 @@ def stratified_folds(
     dealt = 0
     for label in np.unique(y):
         rows = generator.permutation(np.flatnonzero(y == label))
-        if parts is not None:
-            rows = rows[np.argsort(parts[rows], kind="stable")]
         if len(rows) > 1:
             folds[rows] = (np.arange(len(rows)) + dealt) % n_folds
             dealt += len(rows)
     return folds
+
+
+def held_out_share(
+    y: np.ndarray,  # (N,)
+    share: float,  # at most a half
+    generator: np.random.Generator,
+    parts: np.ndarray,  # (N,) numbers
+) -> np.ndarray:
+    """Which rows are held out, (N,) bool: so many of classes, and of parts within them, never all rows of a class."""
+    held = np.zeros(len(y), dtype=bool)
+    dealt = 0
+    for label in np.unique(y):
+        rows = generator.permutation(np.flatnonzero(y == label))
+        rows = rows[np.argsort(parts[rows], kind="stable")]
+        if len(rows) > 1:
+            so_far = np.ceil(np.round(share * (dealt + np.arange(len(rows) + 1)), 9))
+            held[rows] = np.diff(so_far) > 0
+            dealt += len(rows)
+    return held
 
 
 def facts(model: IncrementalClassifier) -> dict[str, object]:

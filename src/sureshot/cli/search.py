@@ -23,6 +23,10 @@ SHOWN = 8
 """Structures and batches in a terminal; the report and JSON have all."""
 
 
+HELD_OUT = 0.2
+"""Share of the rows that are kept for scores, unless another is asked for or a file has some."""
+
+
 class Rows(NamedTuple):
     """What is learnt, part by part, and what is asked about."""
 
@@ -46,7 +50,7 @@ def search(
     batches: options.Batches = None,
     batch_size: options.BatchSize = None,
     test: options.TestFile = None,
-    hold_out: options.HoldOut = 0.2,
+    hold_out: options.HoldOut = None,
     seed: options.FitSeed = None,
     jobs: options.SearchJobs = None,
     drop: options.Drop = None,
@@ -70,12 +74,19 @@ def search(
         console.check_folder(report)
         if batches is not None and batch_size is not None:
             raise ValueError("--batches and --batch-size exclude each other: either a column or a number divides rows")
+        if test is not None and hold_out is not None:
+            raise ValueError("--test and --hold-out exclude each other: scores are of a file's rows, or of a share")
+        if test is not None and test.resolve() == data.resolve():
+            raise ValueError(
+                f"--test is the file of the rows to learn from, {data}: leave it out to score a share of them"
+            )
+        share = HELD_OUT if hold_out is None and test is None else hold_out or 0.0
         from sureshot.cli.model import taught_ids
         from sureshot.cli.reading import Reading, naming, remark, remark_on_columns
 
         how = Reading.of(separator, encoding, decimal, drop, row_id, kind)
         with console.progress(f"reading {data}", quiet):
-            rows = _read(data, target, batches, batch_size, test, hold_out, seed or 0, how)
+            rows = _read(data, target, batches, batch_size, test, share, seed or 0, how)
         remark(data, rows.table)
         from sureshot.cli.reading import take
         from sureshot.cli.reporting import facts
@@ -170,7 +181,7 @@ def _read(
     from sureshot.cli.fit import read_labelled
     from sureshot.cli.model import read_for_model
     from sureshot.cli.reading import take
-    from sureshot.cli.reporting import stratified_folds
+    from sureshot.cli.reporting import held_out_share
 
     if batches is not None and batches == target:
         raise ValueError(f"--batches and --target name the same column, {target}")
@@ -182,8 +193,8 @@ def _read(
     elif batch_size is not None:
         part = np.arange(len(table.y)) // batch_size
     learnt = np.ones(len(table.y), dtype=bool)
-    if test is None and hold_out > 0:
-        learnt = stratified_folds(table.y, max(2, round(1 / hold_out)), np.random.default_rng(seed), part) != 0
+    if hold_out > 0:
+        learnt = ~held_out_share(table.y, hold_out, np.random.default_rng(seed), part)
     places = np.flatnonzero(learnt)
     if len(np.unique(table.y[places])) < 2:
         raise ValueError(f"{data}: there is only one class, {str(table.y[0])!r}; at least two are needed to tell apart")

@@ -66,7 +66,7 @@ def _print(study: SessionStudy) -> None:
     from sureshot.evaluation.session_study import averaged
 
     last = next(iter(next(iter(study.evaluations.values())).values())).last
-    title = f"After the last session ({last.session}), {last.n_classes} classes: {study.description}"
+    title = f"After the last session ({last.session}), {last.n_classes} classes: {study.in_words}"
     print_summary(averaged(study.summary(), ["method"]), title)
     if not last.session:
         console.note("all classes came in one session: there were not as many left as a later one has")

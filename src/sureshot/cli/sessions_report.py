@@ -27,12 +27,11 @@ def write_sessions_page(study: SessionStudy, config: SessionsConfig, folder: Pat
 
 def _report(study: SessionStudy, config: SessionsConfig, command: str, pictures: tuple[Picture, ...]) -> Report:
     summary, *tables = session_tables(study)
-    seeds = config.run.seeds
     last = next(iter(next(iter(study.evaluations.values())).values())).last
     return Report(
         title=f"{len(config.methods)} {'methods' if len(config.methods) > 1 else 'method'} on classes in sessions",
         introduction=(
-            f"{study.description}{'' if len(seeds) == 1 else f' (and {len(seeds) - 1} more)'}. After each session a "
+            f"{study.in_words}. After each session a "
             f"method is asked about test rows of all classes seen so far, {last.n_classes} in the end."
             + "".join(f" {method} is left out, {why}" for method, why in study.failures.items())
         ),

@@ -38,6 +38,7 @@ def suggest(
         output = console.text_output(output, as_json, model, pool)
         from sureshot.cli.model import load_model, read_for_model
         from sureshot.cli.reading import Beside, Reading, take
+        from sureshot.estimators.tree import TreeGPClassifier
 
         if join and as_json:
             raise ValueError("--join writes columns, and --json none: leave one of them out")
@@ -50,9 +51,10 @@ def suggest(
             found = classifier.suggest(table.X, number)
             top = classifier.predict_topk(take(table.X, found.rows), 2) if len(found.rows) else None
         if len(found.rows) < number:
+            learnt = "" if isinstance(classifier, TreeGPClassifier) else " and from those that the model has learnt"
             console.note(
-                f"{pool}: {number} rows were asked for, and there are {len(found.rows)} that differ from one another "
-                "and from those that the model has learnt"
+                f"{pool}: {number} rows were asked for, and there are {len(found.rows)} that differ from one another"
+                + learnt
             )
         names = table.row_ids[found.rows].tolist()
         guesses: list[list[Any]] = []

@@ -77,5 +77,15 @@ def check_class_labels(source: Path | str, labels: pd.Series, where: str, as_tex
     elif kinds.is_datetime64_any_dtype(labels.dtype) and (labels.dt.normalize() == labels).all():
         values = labels.dt.strftime("%Y-%m-%d").to_numpy(dtype=str)  # as text has them
     else:
-        values = np.asarray([str(label).strip() for label in labels])
+        values = np.asarray([_text(source, where, label).strip() for label in labels])
     return values.astype(str) if as_text else values
+
+
+def _text(source: Path | str, where: str, label: object) -> str:
+    """A label as text; bytes are taken for UTF-8."""
+    if not isinstance(label, bytes):
+        return str(label)
+    try:
+        return label.decode("utf-8")
+    except UnicodeDecodeError:
+        raise DataError(f"{source}: {where} holds bytes that are no text, {label!r}: write labels as text") from None

@@ -98,6 +98,12 @@ class SessionStudy:
             ]
         )
 
+    @property
+    def in_words(self) -> str:
+        """The description, with how many seeds there are beside the one that it names."""
+        more = len(set().union(*self.evaluations.values())) - 1
+        return f"{self.description} (and {more} more)" if more > 0 else self.description
+
     def of_seed(self, seed: int) -> SessionStudy:
         """The evaluations of one seed."""
         found = {method: {seed: by_seed[seed]} for method, by_seed in self.evaluations.items() if seed in by_seed}
