@@ -130,10 +130,10 @@ def _destination(model: Path, output: Path | None, in_place: bool) -> Path:
 
 
 def _listed(given: Sequence[str] | None, known: np.ndarray | None) -> list[str]:
-    """See `names_together`; of ids or classes, which may be numbers."""
+    """See `names_together`; of ids or classes, which may be numbers, each once."""
     from sureshot.cli.reading import names_together
 
-    return names_together(given or (), () if known is None else map(str, known.tolist()))
+    return list(dict.fromkeys(names_together(given or (), () if known is None else map(str, known.tolist()))))
 
 
 def _count(model: IncrementalClassifier) -> int:
