@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_iris
 
@@ -104,6 +104,7 @@ def test_medoids_are_near_the_best_ones() -> None:
     cells=st.lists(st.sampled_from([0.0, -0.0, 5.0, -1e9, 1e200, -1e300, 1e308]), min_size=8, max_size=40),
     n=st.integers(1, 12),
 )
+@example(cells=[1e308, 0.0, 1e200, 1e200, 1e200, 0.0, 1e200, 1e200], n=2)  # beyond single precision
 def test_any_pool_has_suggestions(cells: list[float], n: int) -> None:
     pool = np.resize(np.array(cells), (len(cells) // 4, 4))
     found = fitted("one setting").suggest(pool, n)

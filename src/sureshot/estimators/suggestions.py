@@ -99,8 +99,9 @@ def _unlabelled(fitted: Fitted, pool: np.ndarray) -> np.ndarray:
     Of precomputed kernels nobody knows which rows are labelled.
     """
     known, pool = fitted.rows.x if fitted.has_distances else pool[:0], fitted.reader.as_learnt(pool)
+    digits, exponent = np.frexp(np.concatenate([known, pool]))  # of single precision, but not its range
     with np.errstate(over="ignore"):
-        rounded = np.concatenate([known, pool]).astype(np.float32)
+        rounded = np.ldexp(np.round(digits * 2**24), exponent - 24)
     first = np.sort(np.unique(equal_rows(rounded), return_index=True)[1])
     found: np.ndarray = first[first >= len(known)] - len(known)
     return found
