@@ -148,14 +148,8 @@ def stratified_folds(
 
     No class of two rows or more has all of them in one fold.
     """
-    folds = np.full(len(y), -1)
-    dealt = 0
-    for label in np.unique(y):
-        rows = generator.permutation(np.flatnonzero(y == label))
-        if len(rows) > 1:
-            folds[rows] = (np.arange(len(rows)) + dealt) % n_folds
-            dealt += len(rows)
-    return folds
+    place = _dealt(y, generator, np.zeros(len(y)))
+    return np.where(place < 0, -1, place % n_folds)
 
 
 def held_out_share(
@@ -165,16 +159,22 @@ def held_out_share(
     parts: np.ndarray,  # (N,) numbers
 ) -> np.ndarray:
     """Which rows are held out, (N,) bool: so many of classes, and of parts within them, never all rows of a class."""
-    held = np.zeros(len(y), dtype=bool)
+    place = _dealt(y, generator, parts)
+    until, after = (np.ceil(np.round(share * number, 9)) for number in (place, place + 1))
+    held: np.ndarray = (place >= 0) & (after > until)
+    return held
+
+
+def _dealt(y: np.ndarray, generator: np.random.Generator, parts: np.ndarray) -> np.ndarray:
+    """At which place each row is dealt (N,): class by class, in them part by part; the only row of a class gets -1."""
+    place = np.full(len(y), -1)
     dealt = 0
     for label in np.unique(y):
         rows = generator.permutation(np.flatnonzero(y == label))
-        rows = rows[np.argsort(parts[rows], kind="stable")]
         if len(rows) > 1:
-            so_far = np.ceil(np.round(share * (dealt + np.arange(len(rows) + 1)), 9))
-            held[rows] = np.diff(so_far) > 0
+            place[rows[np.argsort(parts[rows], kind="stable")]] = dealt + np.arange(len(rows))
             dealt += len(rows)
-    return held
+    return place
 
 
 def facts(model: IncrementalClassifier) -> dict[str, object]:

@@ -80,7 +80,7 @@ def search(
             raise ValueError(
                 f"--test is the file of the rows to learn from, {data}: leave it out to score a share of them"
             )
-        share = HELD_OUT if hold_out is None and test is None else hold_out or 0.0
+        share = 0.0 if test is not None else HELD_OUT if hold_out is None else hold_out
         from sureshot.cli.model import taught_ids
         from sureshot.cli.reading import Reading, naming, remark, remark_on_columns
 

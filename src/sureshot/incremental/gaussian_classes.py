@@ -54,11 +54,11 @@ class GaussianClassesModel(SessionModel):
         """From rows; only their sums count, but for the odds of later classes."""
         classes = ClassSums.of_rows(kept.x, kept.y, kept.n_classes, kept.weight)
         densities = covariances.densities(classes)
-        discriminants = covariances.discriminants(densities, densities)
-        odds = torch.zeros_like(classes.counts)
-        if of_network:
-            odds[kept.sessions > 0] = later_log_odds(covariances, classes, kept)
-        return cls(covariances, classes, densities, discriminants, of_network, odds)
+        discriminants, even = covariances.discriminants(densities, densities), torch.zeros_like(classes.counts)
+        found = cls(covariances, classes, densities, discriminants, of_network, even)
+        if not of_network:
+            return found
+        return replace(found, log_odds=even.masked_fill(kept.sessions > 0, later_log_odds(found, kept)))
 
     @property
     def n_classes(self) -> int:  # type: ignore[override]
@@ -189,8 +189,8 @@ class GaussianClasses(Strategy):
         return GaussianClassesModel.of(TwoCovariances(**covariances), kept, "of_network" in shared)
 
 
-def later_log_odds(covariances: TwoCovariances, classes: ClassSums, kept: ClassRows) -> float:
-    """Log odds of each later class over each of the first session's.
+def later_log_odds(model: GaussianClassesModel, kept: ClassRows) -> float:
+    """Log odds of each later class over each of the first session's, for a model of these rows that has none.
 
     A network tells the classes that it has learnt apart better than later ones, whose rows then look more like the
     former than these do like the latter; no class of the first session can say so. The rows that are kept as they came
@@ -198,15 +198,13 @@ def later_log_odds(covariances: TwoCovariances, classes: ClassSums, kept: ClassR
     be of later classes as there are. (The intercept of a logistic regression in which classes weigh alike.) A row on
     either side that says nothing is added, so few rows move little.
     """
-    single = (kept.weight == 1) & (classes.counts[kept.y] > 1)
+    single = (kept.weight == 1) & (model.classes.counts[kept.y] > 1)
     x, y = kept.x[single], kept.y[single]
     later = kept.sessions > 0
     of_later = later[y]
     if not bool(of_later.any()) or bool(of_later.all()):
         return 0.0
-    logs = torch.cat(
-        [_left_out(covariances, classes, x[part], y[part], later) for part in blocks(len(y), len(later), AT_ONCE)]
-    )
+    logs = torch.cat([_left_out(model, x[part], y[part], later) for part in blocks(len(y), len(later), AT_ONCE)])
     new, old = (torch.cat([logs[part], logs.new_zeros(1)]) for part in (of_later, ~of_later))
     low, high = -_MOST_ODDS, _MOST_ODDS
     for _ in range(_HALVINGS):
@@ -217,13 +215,13 @@ def later_log_odds(covariances: TwoCovariances, classes: ClassSums, kept: ClassR
     return (low + high) / 2
 
 
-def _left_out(covariances: TwoCovariances, classes: ClassSums, x: Tensor, y: Tensor, later: Tensor) -> Tensor:
+def _left_out(model: GaussianClassesModel, x: Tensor, y: Tensor, later: Tensor) -> Tensor:
     """Log odds (N,) of later classes, all together, over the others at rows of classes, each left out of its own."""
-    densities, z = covariances.densities(classes), covariances.coordinates(x)
-    each = torch.arange(len(y), device=y.device)
-    logs = covariances.discriminants(densities, densities).at(z)
+    covariances, classes, each = model.covariances, model.classes, torch.arange(len(y), device=y.device)
+    z = covariances.coordinates(x)
+    logs = model.discriminants.at(z)
     without = covariances.densities(ClassSums(classes.sums[y] - x, classes.counts[y] - 1))
-    own = covariances.discriminants(without, densities).of(each.unsqueeze(1))
+    own = covariances.discriminants(without, model.densities).of(each.unsqueeze(1))
     logs[each, y] = own.at(z.unsqueeze(1)).flatten()
     logs = logs / covariances.temperature
     return logs[:, later].logsumexp(-1) - logs[:, ~later].logsumexp(-1)
