@@ -314,8 +314,9 @@ def test_features_of_a_network_in_any_sessions() -> None:
     for part in np.array_split(order, 3):
         several.partial_fit(more[part], labels[part])
     np.testing.assert_allclose(several.predict_proba(QUERIES), one.predict_proba(QUERIES), rtol=1e-9, atol=1e-12)
-    assert one._fitted.model.log_odds[:12].tolist() == [0.0] * 12
-    assert one._fitted.model.log_odds[12] == one._fitted.model.log_odds[13] != 0
+    kinds = one._fitted.model.kinds
+    assert kinds.later.tolist() == [False] * 12 + [True] * 2
+    assert kinds.slope_first != 1
     assert np.bincount(one._fitted.rows.y)[[12, 13]].tolist() == [11, 11]
     one.forget(one.classes_[[12, 13]])
     before = TreeGPClassifier().fit(x, y, unseen=half_unseen(y))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch.distributions import Normal
 
+from sureshot.incremental.first_or_later import FirstOrLater
 from sureshot.incremental.gaussian_classes import ROWS_KEPT, GaussianClasses, GaussianClassesModel
 from sureshot.incremental.strategy import ClassRows
 from sureshot.incremental.two_covariances import TwoCovariances
@@ -103,38 +106,42 @@ def without(rows: ClassRows, row: int) -> ClassRows:
     return ClassRows(rows.x[stays], rows.y[stays], rows.weight[stays], rows.sessions)
 
 
-def test_as_many_rows_are_said_to_be_of_later_classes_as_there_are() -> None:
+def test_rows_left_out_of_their_classes_decide_between_first_and_later_ones() -> None:
     rows = of_network(4)
-    model = GaussianClassesModel.of(COVARIANCES, rows, of_network=True)
-    odds = float(model.log_odds[4])
-    assert model.log_odds.tolist() == [0, 0, 0, 0, odds, odds]
-    assert abs(odds) > 0.05
-    sides: dict[bool, list[float]] = {False: [], True: []}
-    for row in (rows.weight == 1).nonzero().flatten().tolist():
-        scores = GaussianClassesModel.of(COVARIANCES, without(rows, row)).scores(rows.x[row : row + 1])[0]
-        ahead = float(scores[4:].logsumexp(0) - scores[:4].logsumexp(0))
-        sides[int(rows.y[row]) >= 4].append(ahead)
-    later, first = (torch.tensor([*sides[side], 0.0]) for side in (True, False))  # and a row that says nothing
-    missed, taken = 2 * torch.sigmoid(-later - odds).mean(), 4 * torch.sigmoid(first + odds).mean()  # by classes
-    assert float(missed) == pytest.approx(float(taken), abs=1e-6)
+    single = (rows.weight == 1).nonzero().flatten().tolist()
+    said = [
+        GaussianClassesModel.of(COVARIANCES, without(rows, row)).over_prior(rows.x[row : row + 1])[0] for row in single
+    ]
+    expected = FirstOrLater.learnt(torch.stack(said), rows.y[single], rows.sessions > 0)
+    found = GaussianClassesModel.of(COVARIANCES, rows, of_network=True).kinds
+    assert expected is not None
+    assert found is not None
+    assert found.intercept == pytest.approx(expected.intercept, abs=1e-7)
+    assert (found.slope_later, found.slope_first) == pytest.approx((expected.slope_later, expected.slope_first))
+    torch.testing.assert_close(found.sharpness, expected.sharpness)
+    assert abs(found.intercept - math.log(2 / 4)) > 0.05
 
 
-def test_odds_are_of_probabilities_not_of_outliers() -> None:
+def test_the_decision_is_of_probabilities_not_of_outliers() -> None:
     rows = of_network(4)
     model, plain = (GaussianClassesModel.of(COVARIANCES, rows, of_network=flag) for flag in (True, False))
-    assert plain.log_odds.tolist() == [0.0] * 6
-    expected = torch.log_softmax(plain.scores(rows.x) + model.log_odds, -1)
+    assert plain.kinds is None
+    assert model.kinds is not None
+    expected = model.kinds.log_probabilities(plain.over_prior(rows.x))
     torch.testing.assert_close(model.log_probabilities(rows.x), expected)
-    torch.testing.assert_close(model.class_latents(rows.x)[0], plain.class_latents(rows.x)[0] + model.log_odds)
+    (mean, variance), (_, without_kinds) = model.class_latents(rows.x), plain.class_latents(rows.x)
+    torch.testing.assert_close(mean.logsumexp(-1), torch.zeros(len(rows.x)).double(), rtol=0, atol=1e-12)
+    assert float((mean.exp() - expected.exp()).abs().max()) < 0.1  # latents leave out how wide classes are
+    torch.testing.assert_close(variance, model.kinds.sharpness.square() * without_kinds)
     assert torch.equal(model.outlier_scores(rows.x), plain.outlier_scores(rows.x))
     whole, beam = model.leading(rows.x, 3, None, 2.0), model.leading(rows.x, 3, 6, 2.0)
     assert torch.equal(whole.classes, beam.classes)
+    torch.testing.assert_close(whole.log_probabilities, beam.log_probabilities)
 
 
 @pytest.mark.parametrize("n_later", [1, 0])
-def test_single_rows_and_none_say_nothing_of_odds(n_later: int) -> None:
-    model = GaussianClassesModel.of(COVARIANCES, of_network(n_later), of_network=True)
-    assert model.log_odds.tolist() == [0.0] * 6
+def test_single_rows_and_none_decide_nothing(n_later: int) -> None:
+    assert GaussianClassesModel.of(COVARIANCES, of_network(n_later), of_network=True).kinds is None
 
 
 def test_a_network_lets_some_rows_stay_as_they_came() -> None:

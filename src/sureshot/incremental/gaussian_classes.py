@@ -6,7 +6,7 @@ makes no difference, and no other class's density moves. Measured on sentence em
 of Gaussian processes (`tree_sessions`); the most probable of very many classes are found by groups (`class_beam`).
 
 Where rows are features of a network that has learnt classes of the first session, some rows are kept as they came, for
-what they say of later classes beside those (`later_log_odds`).
+what they say of later classes beside those (`first_or_later`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from torch import Tensor
 from sureshot.data.labelled import places_within_classes
 from sureshot.gaussian.memory import AT_ONCE, blocks
 from sureshot.incremental.class_beam import DEFAULT_BEAM, ClassBeam
+from sureshot.incremental.first_or_later import FirstOrLater
 from sureshot.incremental.simulated_sessions import learn_by_sessions, learn_with_unseen, worth_of
 from sureshot.incremental.strategy import ClassRows, FirstSession, Leading, SessionModel, Strategy, most_probable
 from sureshot.incremental.two_covariances import ClassSums, Discriminants, PredictiveDensities, TwoCovariances
@@ -32,7 +33,6 @@ ROWS_KEPT = 10
 """Rows of a class that are kept as they came where a network has learnt others of the first session."""
 
 _TREE_STARTS = 4
-_MOST_ODDS, _HALVINGS = 20.0, 50
 
 
 @dataclass(frozen=True)
@@ -44,21 +44,18 @@ class GaussianClassesModel(SessionModel):
     densities: PredictiveDensities
     discriminants: Discriminants
     of_network: bool  # whether rows are features of a network that has learnt some of the first session's
-    log_odds: Tensor  # (C,), added to the log densities by the temperature
+    kinds: FirstOrLater | None = None  # where left-out rows say how to decide between them
 
     usual_beam = DEFAULT_BEAM
     classes_for_a_branch = 48
 
     @classmethod
     def of(cls, covariances: TwoCovariances, kept: ClassRows, of_network: bool = False) -> GaussianClassesModel:
-        """From rows; only their sums count, but for the odds of later classes."""
+        """From rows; only their sums count, but for those of a network."""
         classes = ClassSums.of_rows(kept.x, kept.y, kept.n_classes, kept.weight)
         densities = covariances.densities(classes)
-        discriminants, even = covariances.discriminants(densities, densities), torch.zeros_like(classes.counts)
-        found = cls(covariances, classes, densities, discriminants, of_network, even)
-        if not of_network:
-            return found
-        return replace(found, log_odds=even.masked_fill(kept.sessions > 0, later_log_odds(found, kept)))
+        found = cls(covariances, classes, densities, covariances.discriminants(densities, densities), of_network)
+        return replace(found, kinds=_kinds(found, kept)) if of_network else found
 
     @property
     def n_classes(self) -> int:  # type: ignore[override]
@@ -90,20 +87,26 @@ class GaussianClassesModel(SessionModel):
         """Log densities of queries over that of the first class, by the temperature, (Q, C)."""
         return self.discriminants.at(self.covariances.coordinates(x)) / self.covariances.temperature
 
-    def scores(self, x: Tensor) -> Tensor:
-        """Log probabilities of the classes up to a number for each query, (Q, C)."""
-        return self.densities_at(x) + self.log_odds
+    def over_prior(self, x: Tensor) -> Tensor:
+        """Log densities of queries over that of a class without rows, by the temperature, (Q, C)."""
+        return self.densities_at(x) + self._first_over_prior(x)
+
+    def _first_over_prior(self, x: Tensor) -> Tensor:
+        return self.covariances.first_over_prior(self.densities, x).unsqueeze(-1)
 
     def log_probabilities(self, x: Tensor) -> Tensor:
-        """See `SessionModel.log_probabilities`: classes are equally probable beforehand, but for `log_odds`."""
-        return torch.log_softmax(self.scores(x), -1)
+        """See `SessionModel.log_probabilities`: classes are equally probable beforehand, but for what `kinds` says."""
+        if self.kinds is None:
+            return torch.log_softmax(self.densities_at(x), -1)
+        return self.kinds.log_probabilities(self.over_prior(x))
 
     def class_latents(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """See `SessionModel.class_latents`.
 
         The log density of a query around a class's mean m over that around the centre, ``(z' m - m' m / 2) / w`` by the
         temperature, and less where a row is far from every class; its moments are those of a mean that is known from so
-        many rows only.
+        many rows only. With `kinds` these are the latents of which log probabilities are made, up to a number for each
+        query: together they are as dense as the classes are.
         """
         z, within = self.covariances.coordinates(x), self.covariances.within
         mean, spread = self.densities.mean, self.densities.mean_variance
@@ -112,7 +115,11 @@ class GaussianClassesModel(SessionModel):
         linear, alone = (mean * relative).mT, ((mean.square() + spread / 2) * relative).sum(-1)
         second = z.square() @ relative.mT - 2 * z @ linear + alone
         share = self.discriminants.steepness(z) / self.covariances.temperature
-        return share * first + self.log_odds, share.square() * second.clamp_min(0)
+        mean, variance = share * first, share.square() * second.clamp_min(0)
+        if self.kinds is None:
+            return mean, variance
+        level = self.over_prior(x).logsumexp(-1, keepdim=True) - mean.logsumexp(-1, keepdim=True)
+        return self.kinds.log_probabilities(mean + level), self.kinds.sharpness.square() * variance
 
     def latents(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """See `SessionModel.latents`: those of the classes."""
@@ -138,7 +145,10 @@ class GaussianClassesModel(SessionModel):
             return most_probable(torch.log_softmax(self.log_probabilities(x) / temperature, -1), k)
         z = self.covariances.coordinates(x)
         scores, numbers = self._beam.candidates(z, self._beam.enough(beam, k))
-        logs = torch.log_softmax((scores / self.covariances.temperature + self.log_odds[numbers]) / temperature, -1)
+        logs = scores / self.covariances.temperature
+        if self.kinds is not None:
+            logs = self.kinds.log_probabilities(logs + self._first_over_prior(x), numbers)
+        logs = torch.log_softmax(logs / temperature, -1)
         found = logs.topk(k, dim=-1)
         return Leading(found.values, numbers.gather(-1, found.indices))
 
@@ -189,39 +199,21 @@ class GaussianClasses(Strategy):
         return GaussianClassesModel.of(TwoCovariances(**covariances), kept, "of_network" in shared)
 
 
-def later_log_odds(model: GaussianClassesModel, kept: ClassRows) -> float:
-    """Log odds of each later class over each of the first session's, for a model of these rows that has none.
-
-    A network tells the classes that it has learnt apart better than later ones, whose rows then look more like the
-    former than these do like the latter; no class of the first session can say so. The rows that are kept as they came
-    can, each left out of its class: with these odds, where all classes are equally frequent, as many rows are said to
-    be of later classes as there are. (The intercept of a logistic regression in which classes weigh alike.) A row on
-    either side that says nothing is added, so few rows move little.
-    """
+def _kinds(model: GaussianClassesModel, kept: ClassRows) -> FirstOrLater | None:
+    """From the rows that are kept as they came, each left out of its class."""
     single = (kept.weight == 1) & (model.classes.counts[kept.y] > 1)
     x, y = kept.x[single], kept.y[single]
-    later = kept.sessions > 0
-    of_later = later[y]
-    if not bool(of_later.any()) or bool(of_later.all()):
-        return 0.0
-    logs = torch.cat([_left_out(model, x[part], y[part], later) for part in blocks(len(y), len(later), AT_ONCE)])
-    new, old = (torch.cat([logs[part], logs.new_zeros(1)]) for part in (of_later, ~of_later))
-    low, high = -_MOST_ODDS, _MOST_ODDS
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        missed = later.sum() * torch.sigmoid(-new - middle).mean()
-        taken = (~later).sum() * torch.sigmoid(old + middle).mean()
-        low, high = (middle, high) if bool(missed > taken) else (low, middle)
-    return (low + high) / 2
+    parts = blocks(len(y), kept.n_classes, AT_ONCE)
+    scores = [_left_out(model, x[part], y[part]) for part in parts]
+    return FirstOrLater.learnt(torch.cat(scores), y, kept.sessions > 0) if scores else None
 
 
-def _left_out(model: GaussianClassesModel, x: Tensor, y: Tensor, later: Tensor) -> Tensor:
-    """Log odds (N,) of later classes, all together, over the others at rows of classes, each left out of its own."""
+def _left_out(model: GaussianClassesModel, x: Tensor, y: Tensor) -> Tensor:
+    """`GaussianClassesModel.over_prior` at rows of classes (N,), each left out of its own."""
     covariances, classes, each = model.covariances, model.classes, torch.arange(len(y), device=y.device)
-    z = covariances.coordinates(x)
-    logs = model.discriminants.at(z)
+    logs = model.over_prior(x)
     without = covariances.densities(ClassSums(classes.sums[y] - x, classes.counts[y] - 1))
     own = covariances.discriminants(without, model.densities).of(each.unsqueeze(1))
-    logs[each, y] = own.at(z.unsqueeze(1)).flatten()
-    logs = logs / covariances.temperature
-    return logs[:, later].logsumexp(-1) - logs[:, ~later].logsumexp(-1)
+    at_own = own.at(covariances.coordinates(x).unsqueeze(1)).flatten() / covariances.temperature
+    logs[each, y] = at_own + covariances.first_over_prior(model.densities, x)
+    return logs
