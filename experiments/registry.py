@@ -29,6 +29,7 @@ _MODULES = {
     "uci": "uci",
     "digits": "digits",
     "one-shot-defaults": "one_shot_defaults",
+    "seed-spread": "seed_spread",
     "skewed-supports": "skewed_supports",
     "sequence-kernel": "sequence_kernel",
     "validation-classes": "validation_classes",

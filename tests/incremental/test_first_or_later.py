@@ -51,7 +51,9 @@ def test_of_some_classes_it_is_what_is_said_where_the_others_are_out_of_question
 def drawn(n: int) -> tuple[Tensor, Tensor]:
     """Scores, and classes that are what `decision` says."""
     said = scores(n, 1)
-    return said, decision().log_probabilities(said).exp().multinomial(1, generator=torch.Generator().manual_seed(2))[:, 0]
+    return said, decision().log_probabilities(said).exp().multinomial(1, generator=torch.Generator().manual_seed(2))[
+        :, 0
+    ]
 
 
 def test_it_is_learnt_from_rows_that_follow_it() -> None:

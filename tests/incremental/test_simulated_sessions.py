@@ -14,7 +14,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from sureshot.incremental import simulated_sessions
+from sureshot.incremental.gaussian_classes import GaussianClassesModel
 from sureshot.incremental.simulated_sessions import learn_by_sessions, learn_with_unseen, worth_of
+from sureshot.incremental.strategy import ClassRows
 from sureshot.incremental.temperature import loss_and_temperature
 from sureshot.incremental.two_covariances import ClassSums, TwoCovariances
 
@@ -206,15 +208,17 @@ def test_rows_that_a_network_has_learnt_count_for_what_unseen_ones_say() -> None
         means[labels] + torch.randn(len(labels), 20, dtype=torch.float64, generator=generator)
         for labels in (queries, torch.arange(40, 60).repeat_interleave(5))
     )
-    arriving = ClassSums.of_rows(few, torch.arange(40, 60).repeat_interleave(5), 60)
+    labels = torch.cat([y, torch.arange(40, 60).repeat_interleave(5)])
+    sessions = (torch.arange(60) >= 40).long()
     told, worth = learn_with_unseen(x, y, unseen, torch.Generator().manual_seed(0))
     untold = learn_by_sessions(x, y, torch.Generator().manual_seed(0))
     assert worth < 36
     losses, too_sure = [], []
     for found, most in ((told, worth), (untold, math.inf)):
         weight = torch.where(unseen, 1.0, worth_of(torch.tensor(36.0), most) / 36).double()
-        classes = ClassSums.of_rows(x, y, 60, weight).plus(arriving)
-        p = torch.softmax(found.scores(found.densities(classes), asked), -1)
+        weight = torch.cat([weight, torch.ones(len(few)).double()])
+        kept = ClassRows(torch.cat([x, few]), labels, weight, sessions)
+        p = GaussianClassesModel.of(found, kept, of_network=found is told).log_probabilities(asked).exp()
         losses.append(float(-p.gather(-1, queries[:, None]).log().mean()))
         too_sure.append(float((p.amax(-1) - (p.argmax(-1) == queries).double()).mean()))
     assert losses[0] < losses[1] - 0.1

@@ -137,6 +137,14 @@ class Search:
         latent = self._by_rows([path.latent for path in paths])[0]
         return best.model.predictive_likelihood().plug_in(latent / best.temperature)[: self.support.n_classes]
 
+    def regressed_elsewhere(self, support: Support) -> Tensor:
+        """Log probabilities (N,) of other rows by the best label regression at its scales."""
+        best, family = self.best_regression(), self.family
+        if family.relevance is not None:
+            family = replace(family, relevance=family.relevance.elsewhere(len(support.y)))
+        search = Search(support, self.index, family, self.rules, self.objective)
+        return search._regress(best.model, best.lengthscale, ratios=(best.model.noise / best.output_scale,)).pointwise
+
     def label_regression(self, model: Model) -> list[Candidate]:
         """The best noise level at each length-scale on the way uphill from the natural one, by the plug-in rule.
 
@@ -239,10 +247,16 @@ class Search:
             )
         return candidates, [fit.dual for fit in fits]
 
-    def _regress(self, model: Model, lengthscale: float, rule: PredictiveRule = "plug_in") -> Candidate:
+    def _regress(
+        self,
+        model: Model,
+        lengthscale: float,
+        rule: PredictiveRule = "plug_in",
+        ratios: tuple[float, ...] = NOISE_RATIOS,  # of noise to output scale
+    ) -> Candidate:
         support = self.support
-        ratios = support.x.new_tensor(NOISE_RATIOS)
-        paths = self._paths(lengthscale, ratios)
+        levels = support.x.new_tensor(ratios)
+        paths = self._paths(lengthscale, levels)
         latent = self._by_rows([path.latent for path in paths])
         likelihood = model.predictive_likelihood()
         if rule == "plug_in":
@@ -250,7 +264,7 @@ class Search:
         else:
             variance = self._by_rows([path.variance for path in paths])
             probabilities = likelihood.predict(latent, variance.unsqueeze(1).expand_as(latent), rule)
-            temperatures = torch.ones_like(ratios)
+            temperatures = torch.ones_like(levels)
             pointwise = smoothed_score(log_probability(probabilities), support)
         log_prior = _log_normal(lengthscale, DEFAULT_LENGTHSCALE, LENGTHSCALE_SPREAD)
         values = (support.usable * pointwise).sum(-1) + log_prior
@@ -260,7 +274,7 @@ class Search:
             self.index,
             lengthscale,
             scale,
-            replace(model, noise=NOISE_RATIOS[best] * scale),
+            replace(model, noise=ratios[best] * scale),
             rule,
             float(temperatures[best]),
             pointwise[best],

@@ -28,7 +28,7 @@ from sureshot.estimators.plan import Plan, choose_plans, keep_plan
 from sureshot.estimators.posterior_arrays import pack_posterior
 from sureshot.estimators.readers import TableReader
 from sureshot.estimators.settings import Settings
-from sureshot.estimators.stacking import most_members, stacking_weights
+from sureshot.estimators.stacking import MANY_ROWS, most_members, stacking_weights
 from sureshot.estimators.support import Support, is_compared_whole
 from sureshot.estimators.temperature import fit_average, fit_rule, log_probability, smoothed_score, tempered_average
 from sureshot.estimators.threads import threads_for
@@ -48,6 +48,7 @@ a log loss that is .004 and .001 lower, too."""
 EXACT_LIMIT = 1500  # rows up to which a kernel without explicit features is used exactly
 DEFAULT_INDUCING = 1000
 CHOSEN = 0.7  # of the time, roughly, that learning takes has gone by when settings are chosen
+JUDGED = 0.7  # of that for fitting, when many rows have judged what was chosen
 _AT_ONCE = 2**14  # left-out rows whose probabilities are computed together
 
 
@@ -103,18 +104,26 @@ def fit_members(
 ) -> GPFitted:
     """The posteriors for the plans, and the temperatures that suit them."""
     n_classes, tuned = len(training.classes), settings.objective is not None and calibrated_temperature is None
+    judged = tuned and known is None and _flatter(settings, plans)
+    if judged:
+        plans = [(plan, support.judged_by_half()) for plan, support in plans]
     members: list[Member] = []
     left_out: list[Tensor | None] = []
     before = [None] * len(plans) if known is None else befores(known, training.classes, rows, keeps)
     by_part = not is_compared_whole(plans[0][1])
-    for (plan, support), of_other_rows in tracked(zip(plans, before, strict=True), "fitting", len(plans)):
-        member, probabilities = _fit_member(
-            settings, plan, support, tuned, of_other_rows, keeps, chosen_by_part=by_part
-        )
-        members.append(member)
-        left_out.append(probabilities)
+    with stage(0.0, JUDGED if judged else 1.0):
+        for (plan, support), of_other_rows in tracked(zip(plans, before, strict=True), "fitting", len(plans)):
+            member, probabilities = _fit_member(
+                settings, plan, support, tuned, of_other_rows, keeps, chosen_by_part=by_part
+            )
+            members.append(member)
+            left_out.append(probabilities)
     if known is None and by_part and support.is_telling:
         members, left_out = _weighed(members, left_out, support)
+    if judged:
+        with stage(JUDGED, 1.0):
+            chosen = tracked(members, "fitting", len(members))
+            members = [_with_all_rows(settings, member, rows, n_classes) for member in chosen]
     temperature, noise, score = members[0].plan.temperature, 0.0, members[0].plan.score
     if len(members) > 1:
         stay = (known.temperature, known.label_noise) if keeps and known is not None else None
@@ -197,7 +206,7 @@ def _fit_member(
     n_rows, width = support.x.shape
     explicit = feature_map(plan.kernel, width)
     finite = None if explicit is None else explicit.rank
-    inducing = options.use_inducing(settings.approximation, finite is not None, n_rows, EXACT_LIMIT)
+    inducing = _by_inducing_inputs(settings, plan, support)
     most = settings.n_inducing or DEFAULT_INDUCING
     _check_memory(settings, plan, support, most if inducing else finite or n_rows)
     probabilities = None
@@ -255,6 +264,21 @@ def _fit_member(
     mean = aligned(arrays["prior_mean"])
     evidence, trace = conditioned.log_evidence, conditioned.trace
     return Member(plan, features, coefficients, mean, space, evidence, trace, settings.precomputed), probabilities
+
+
+def _flatter(settings: Settings, plans: Sequence[tuple[Plan, Support]]) -> bool:
+    """Whether left-out rows, many of them, lie by inducing inputs that were made of them; see `judged_by_half`."""
+    known = all(plan.model.inference in ONE_FACTOR for plan, _ in plans)
+    many = len(plans[0][1].y) >= MANY_ROWS
+    return known and many and any(_by_inducing_inputs(settings, plan, support) for plan, support in plans)
+
+
+def _with_all_rows(settings: Settings, member: Member, rows: LabelledRows, n_classes: int) -> Member:
+    """What half of the rows have judged, with inducing inputs from all of them; the evidence is that of the former."""
+    plan = member.plan
+    support = Support.of(rows, n_classes, plan.scaling, plan.device)
+    whole, _ = _fit_member(settings, plan, support, False, None, keeps=True, only_mode=True)
+    return replace(whole, log_evidence=member.log_evidence)
 
 
 def _refitted(plan: Plan, features: Tensor, support: Support, dual: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -363,8 +387,16 @@ def _with_temperature(
     return replace(plan, temperature=temperature, score=score)
 
 
+def _by_inducing_inputs(settings: Settings, plan: Plan, support: Support) -> bool:
+    n_rows, width = support.x.shape
+    finite = feature_map(plan.kernel, width) is not None
+    return options.use_inducing(settings.approximation, finite, n_rows, EXACT_LIMIT)
+
+
 def _inducing_inputs(support: Support, most: int) -> Tensor:
     """Of each class that has rows, `most` in all; of all rows together where classes are more than that."""
+    if support.judges is not None:
+        support = support.part(~support.judges)
     n_present = int((torch.bincount(support.y) > 0).sum())
     if most < n_present:
         return kmeans_inducing(support.x, torch.zeros_like(support.y), most)

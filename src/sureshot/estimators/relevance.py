@@ -16,7 +16,7 @@ References: MacKay 1994 and Neal 1996 (automatic relevance determination); Rasmu
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -51,6 +51,10 @@ class Relevance:
         """Columns (N, D) weighted as each fold is to be scored."""
         return tuple(x * weights for weights in self.left_out)
 
+    def elsewhere(self, n_rows: int) -> Relevance:
+        """For so many other rows, none of which it has been learnt from."""
+        return replace(self, left_out=self.weights[None], folds=self.folds.new_zeros(n_rows))
+
 
 def can_be_learnt(support: Support) -> bool:
     """Whether there are classes to tell apart, rows enough and columns to choose among; directions are no columns."""
@@ -80,10 +84,10 @@ def learn_relevance(
     return Relevance(weights[0], float(level[0]), weights[1:], folds)
 
 
-def is_gain(difference: Tensor, usable: Tensor) -> bool:
-    """Whether log probabilities (N,) of left-out rows are larger by more than the standard error says."""
+def is_gain(difference: Tensor, usable: Tensor, least: float = MIN_GAIN) -> bool:
+    """Whether log probabilities (N,) of left-out rows are larger by more than so many standard errors."""
     gains = (usable * difference)[usable > 0]
-    return float(gains.sum()) > MIN_GAIN * float(gains.std()) * math.sqrt(len(gains))
+    return float(gains.sum()) > least * float(gains.std()) * math.sqrt(len(gains))
 
 
 def left_out_density(

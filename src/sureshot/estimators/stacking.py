@@ -29,7 +29,8 @@ MOST_MEMBERS = 5  # what one more adds to the score is less than what it costs a
 FEW_ROWS, MOST_OF_FEW = 50, 8  # unless rows are so few that it costs nothing and none can be preferred
 FEWEST_TO_TUNE = 15  # rows that can be left out: fewer are all predicted right by some setting, by luck
 MEMBER_ROWS = 25_000  # many rows tell settings apart, and each member keeps features of all: so many in all
-MOST_CANDIDATES, MANY_ROWS = 8, 2000  # from so many rows on that are fitted, for all rows to choose among
+MOST_CANDIDATES = 8  # that are fitted for all rows to choose among, where these are `MANY_ROWS`
+MANY_ROWS = 2000  # from which on the seed of the part that compares kernels must not decide
 _MAX_STEPS, _TOLERANCE = 2000, 1e-6
 
 

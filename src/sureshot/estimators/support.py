@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.preprocessing import Scaling, kernel_inputs
-from sureshot.estimators.stacking import FEW_ROWS
+from sureshot.estimators.stacking import FEW_ROWS, row_folds
 from sureshot.estimators.validation import LabelledRows
 
 # The subset on which kernels are compared. Time grows with the cube of its rows, and with the classes.
@@ -33,6 +33,7 @@ class Support:
     n_classes: int
     left_out: Tensor  # (N,), `LabelledRows.left_out_shares`
     evidence: Tensor  # (N,), `LabelledRows.evidence`
+    judges: Tensor | None = None  # (N,) bool, see `judged_by_half`
 
     @classmethod
     def of(cls, rows: LabelledRows, n_classes: int, scaling: Scaling | None, device: torch.device) -> Support:
@@ -46,6 +47,17 @@ class Support:
         """Some of the rows (M,)."""
         x, y, weight = self.x[rows], self.y[rows], self.weight[rows]
         return Support(x, y, weight, self.n_classes, self.left_out[rows], self.evidence[rows])
+
+    def judged_by_half(self) -> Support:
+        """With one half of the rows as evidence, and the other to make inducing inputs of.
+
+        A row with an inducing input nearby is told apart better than a new one will be, even if its label is left out.
+        That flatters smooth kernels and little noise most: of 3000 rows of satimage, left out, label regression had a
+        log loss of .234 with a Matern kernel and .266 with a rougher one, of new rows .249 and .252.
+        """
+        several = torch.bincount(self.y, minlength=self.n_classes)[self.y] > 1
+        judges = (row_folds(self.y, 2) == 0) & several
+        return replace(self, evidence=self.evidence * judges, judges=judges)
 
     @cached_property
     def able(self) -> Tensor:
@@ -94,8 +106,16 @@ def is_compared_whole(support: Support) -> bool:
 
 def tuning_subset(support: Support, rng: np.random.Generator) -> Support:
     """A stratified subset small enough to compare kernels on, or the support itself."""
+    return tuning_parts(support, rng, 1)[0]
+
+
+def tuning_parts(support: Support, rng: np.random.Generator, most: int) -> list[Support]:
+    """The `tuning_subset`, and further ones like it, of other rows of the same classes.
+
+    They are `most` in all, or as many as there are rows for.
+    """
     if is_compared_whole(support):
-        return support
+        return [support]
     y = support.y.cpu().numpy()
     counts = np.bincount(y, minlength=support.n_classes)
     classes = np.flatnonzero(counts)
@@ -104,12 +124,27 @@ def tuning_subset(support: Support, rng: np.random.Generator) -> Support:
         pool = eligible if len(eligible) >= 2 else classes
         classes = np.sort(rng.choice(pool, size=min(MAX_TUNING_CLASSES, len(pool)), replace=False))
     budget = _budget(support, len(classes))
-    rows = np.flatnonzero(np.isin(y, classes))
-    if len(rows) > budget:
-        rows = _stratified(y, rows, classes, counts, budget, rng)
-    renamed = np.searchsorted(classes, y[rows])
+    left = np.flatnonzero(np.isin(y, classes))
+    if len(left) <= budget:
+        return [_of_classes(support, left, classes)]
+    shares = _shares(counts[classes], budget, len(left))
+    parts: list[Support] = []
+    while len(parts) < most and len(left) >= shares.sum():
+        of_class = (left[y[left] == label] for label in classes)
+        picked = [
+            rng.choice(own, min(size, len(own)), replace=False) for own, size in zip(of_class, shares, strict=True)
+        ]
+        rows = np.sort(np.concatenate(picked))
+        parts.append(_of_classes(support, rows, classes))
+        left = np.setdiff1d(left, rows, assume_unique=True)
+    return parts
+
+
+def _of_classes(support: Support, rows: np.ndarray, classes: np.ndarray) -> Support:
+    """Rows of these classes, which are numbered anew."""
     index = torch.from_numpy(rows).to(support.y.device)
-    return replace(support.part(index), y=torch.from_numpy(renamed).to(support.y.device), n_classes=len(classes))
+    renamed = torch.from_numpy(np.searchsorted(classes, support.y[index].cpu().numpy()))
+    return replace(support.part(index), y=renamed.to(support.y.device), n_classes=len(classes))
 
 
 def _budget(support: Support, n_classes: int) -> int:
@@ -121,14 +156,6 @@ def _budget(support: Support, n_classes: int) -> int:
     return min(most, max(MIN_ROWS_PER_CLASS * n_classes, cells // n_classes))
 
 
-def _stratified(
-    y: np.ndarray,
-    rows: np.ndarray,
-    classes: np.ndarray,
-    counts: np.ndarray,
-    budget: int,
-    rng: np.random.Generator,
-) -> np.ndarray:
-    share = np.minimum(counts[classes], np.maximum(2, np.floor(budget * counts[classes] / len(rows)).astype(int)))
-    picked = [rng.choice(rows[y[rows] == c], size=size, replace=False) for c, size in zip(classes, share, strict=True)]
-    return np.sort(np.concatenate(picked))
+def _shares(counts: np.ndarray, budget: int, n_rows: int) -> np.ndarray:
+    """How many rows of each class, of so many, make up a budget: their frequencies, two at least."""
+    return np.minimum(counts, np.maximum(2, np.floor(budget * counts / n_rows).astype(int)))

@@ -52,18 +52,20 @@ from sureshot.estimators.stacking import (
     FEW_ROWS,
     FEWEST_TO_TUNE,
     MANY_ROWS,
+    SMALLEST_WEIGHT,
     cross_fitted,
     most_candidates,
     most_members,
     row_folds,
     stacking_weights,
 )
-from sureshot.estimators.support import Support, tuning_subset
+from sureshot.estimators.support import Support, tuning_parts
 from sureshot.likelihoods.base import PredictiveRule
 from sureshot.progress import report, stage, tracked
 
 MAX_CLIMBS = 3  # families that are tried with Laplace's method where one setting is chosen
 MAX_CLIMBS_OF_AVERAGE = 4
+PARTS = 5  # of `MANY_ROWS` and more on which kernels are screened, the first of which chooses their scales
 SCREENED = 0.4  # of the time, roughly, that choosing takes has gone by when it is known which families to climb
 
 
@@ -99,10 +101,10 @@ def tune(
     An average needs more than one family. Embeddings are averaged only where labels of left-out rows look wrong:
     elsewhere label regression beside the softmax was measured to make their outlier scores worse.
     """
-    subset = tuning_subset(support, rng)
+    subset, *elsewhere = tuning_parts(support, rng, PARTS if len(support.y) >= MANY_ROWS else 1)
     usable = subset.usable
     average = average and objective != "evidence" and len(families) > 1 and (subset.n_able > 0 or not embeddings)
-    varied = average and subset is not support and len(support.y) >= MANY_ROWS
+    varied = average and bool(elsewhere)
     searches = [Search(subset, k, family, rules, objective) for k, family in enumerate(families)]
     few = average and not embeddings and subset.n_able < FEW_ROWS
     untuned = [candidate for search in searches for candidate in search.untuned(models[0])] if few else []
@@ -113,13 +115,13 @@ def tune(
             climbing = searches[:1] if objective == "evidence" else linear_or_bent(searches)
             average = average and labels_look_random(searches, support, bent=len(climbing) > 1)
         else:
-            climbing = screened(searches, MAX_CLIMBS_OF_AVERAGE if average else MAX_CLIMBS, n_jobs, varied)
+            climbing = screened(searches, MAX_CLIMBS_OF_AVERAGE if average else MAX_CLIMBS, n_jobs, elsewhere, varied)
     if relevance and objective != "evidence":
         report("comparing columns", SCREENED)
-        further = with_relevance(searches)
+        further = with_relevance(searches, elsewhere)
         climbing = [*climbing, *further]
         families += tuple(search.family for search in further)
-    if not embeddings and objective != "evidence":
+    if not embeddings and objective != "evidence" and not varied:
         climbing = promising(climbing)
     at_once = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
     found = at_once(delayed(search.candidates)(models) for search in climbing)
@@ -129,13 +131,16 @@ def tune(
         of_searches = [preferred(of_searches, usable)]
     candidates = list(itertools.chain.from_iterable(of_searches))
     if average:
-        for model in (model for model in models if model.likelihood == "gaussian" and "plug_in" in rules):
-            for search in (search for search in searches if search not in climbing):
-                candidates += search.label_regression(model)
         # All rows cannot weigh a family with relevance, which has been learnt from them; the subset's weights stay.
         final = subset is support or any(family.relevance is not None for family in families)
-        most = most_members if final else most_candidates
-        weighted = averaged(candidates, subset, most(len(support.y), subset.n_able), untuned)
+        if final or not varied:
+            for model in (model for model in models if model.likelihood == "gaussian" and "plug_in" in rules):
+                for search in (search for search in searches if search not in climbing):
+                    candidates += search.label_regression(model)
+        most = (most_members if final else most_candidates)(len(support.y), subset.n_able)
+        weighted = averaged(candidates, subset, most, untuned)
+        if varied and not final:
+            weighted = with_light_ones(weighted, candidates, usable, most)
     else:
         if subset.n_classes < len(support.y.unique()):  # which flatters label regression
             candidates = [one for one in candidates if one.model.likelihood == models[0].likelihood]
@@ -169,6 +174,21 @@ def averaged(
         weights = stacking_weights(scores, support.usable, most)
     weighted = [pair for pair in zip(weights.tolist(), [*best, *untuned], strict=True) if pair[0] > 0]
     return sorted(weighted, key=lambda pair: pair[0], reverse=True)
+
+
+def with_light_ones(
+    weighted: list[tuple[float, Candidate]], candidates: list[Candidate], usable: Tensor, most: int
+) -> list[tuple[float, Candidate]]:
+    """With the best of families and likelihoods that have no weight, up to so many in all, for all rows to weigh."""
+    best: dict[tuple[int, str], Candidate] = {}
+    for candidate in sorted(candidates, key=lambda candidate: candidate.objective, reverse=True):
+        best.setdefault((candidate.family, candidate.model.likelihood), candidate)
+    known = {(candidate.family, candidate.model.likelihood) for _, candidate in weighted}
+    rest = sorted(best.keys() - known, key=lambda group: float(usable @ best[group].pointwise), reverse=True)
+    more = [best[group] for group in rest[: max(0, most - len(weighted))]]
+    light = SMALLEST_WEIGHT * len(more)
+    heavy = [((1 - light) * weight, candidate) for weight, candidate in weighted]
+    return [*heavy, *((SMALLEST_WEIGHT, candidate) for candidate in more)]
 
 
 def _settings(

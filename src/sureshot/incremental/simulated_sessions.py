@@ -45,6 +45,12 @@ SHOTS = (1, 10)
 """Rows of a class that has just arrived, at least and at most."""
 
 STEPS, SNAPSHOT_EVERY = 160, 20
+NETWORK_STEPS = 0
+"""Of features of a network: its classes alone would teach what tells these apart, and it has learnt that already.
+
+Of the network that `NETWORK_SHRINKAGE` was chosen on, two of five draws of pretended sessions went on learning and ended
+with .281 of rows named right and a log loss of 2.77; without steps five have .288 to .294 and 2.71.
+"""
 
 NETWORK_SHRINKAGE = 0.0
 """Least share of the isotropic part in the covariance within classes, where a network has learnt them.
@@ -108,9 +114,9 @@ def learn_with_unseen(
 ) -> tuple[TwoCovariances, float]:
     """Covariances as by `learn_by_sessions`, and what learnt rows are worth (`worth_of`).
 
-    `FEWEST_CLASSES` classes or more must have `FEWEST_UNSEEN` unseen rows or more. Coordinates are still learnt from
-    all rows; when to stop, the temperature and what learnt rows are worth, by unseen ones. (Variances between and
-    within classes that are learnt again from these made hardly any difference: photographs of mini-ImageNet.)
+    `FEWEST_CLASSES` classes or more must have `FEWEST_UNSEEN` unseen rows or more. Covariances are moments of all rows;
+    unseen ones say the temperature and what learnt rows are worth. (Variances between and within classes that are
+    learnt again from these made hardly any difference: photographs of mini-ImageNet.)
     """
     counts = torch.bincount(y[unseen], minlength=int(y.max()) + 1)
     asked = (counts // 2).clamp(max=_ROWS_ASIDE)
@@ -155,11 +161,11 @@ def _lessons(
     def tried(found: TwoCovariances, worth: float = math.inf) -> tuple[float, float]:
         return loss_and_temperature(torch.cat([_scores(found, session, worth) for session in sessions]), labels, usual)
 
-    shrinkage = NETWORK_SHRINKAGE if bool(learnt.any()) else LEAST_SHRINKAGE
+    shrinkage, steps = (NETWORK_SHRINKAGE, NETWORK_STEPS) if bool(learnt.any()) else (LEAST_SHRINKAGE, STEPS)
     start = TwoCovariances.estimated(single[learning], numbers, shrinkage)
     longer = tried(start.with_freedom(_LONG_TAILS))[0] < _CLEARLY * tried(start)[0]
     freedom = _LONG_TAILS if longer else math.inf
-    snapshots = enumerate(_learnt(single[learning], numbers, freedom, STEPS, seed, shrinkage))
+    snapshots = enumerate(_learnt(single[learning], numbers, freedom, steps, seed, shrinkage))
     of_snapshots = ((*tried(one), number, one) for number, one in snapshots)
     _, temperature, best, snapshot = min(of_snapshots, key=lambda trial: trial[0])
     worth = math.inf
