@@ -8,8 +8,11 @@ from torch import Tensor
 
 from sureshot.gaussian.posterior import WithPriorClasses
 from sureshot.gaussian.recomputed import (
+    MANY_BLOCKS,
+    MOST_IN_SINGLE,
     NEGLIGIBLE_INFORMATION,
     SiteWeightPosterior,
+    training_moments,
     weight_precision_factor,
     without_negligible,
 )
@@ -100,3 +103,42 @@ def test_classes_without_rows_are_independent_of_those_with_rows() -> None:
     torch.testing.assert_close(
         whole.query_variance(query[None], prior, chosen), variance[:, chosen, torch.arange(4)], rtol=1e-12, atol=1e-12
     )
+
+
+def many_classes(scale: float) -> tuple[Tensor, Tensor]:
+    """Features, and precisions of many classes of which the largest tells of rows `scale` in all."""
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(40, 25, dtype=torch.float64, generator=generator)
+    precision = torch.rand(MANY_BLOCKS, 40, dtype=torch.float64, generator=generator)
+    information = (precision * features.square().sum(-1)).sum(-1).max()
+    return features, scale * precision / information
+
+
+def dense_moments(features: Tensor, precision: Tensor) -> tuple[Tensor, Tensor]:
+    blocks = torch.eye(features.shape[1], dtype=features.dtype) + features.mT @ (precision[..., None] * features)
+    return (features @ torch.linalg.inv(blocks) * features).sum(-1), torch.logdet(blocks).sum()
+
+
+@pytest.mark.parametrize(("share", "tolerance"), [(0.9, 1e-4), (1.1, 1e-10)])
+def test_single_precision_is_for_what_it_tells_to_four_digits(share: float, tolerance: float) -> None:
+    features, precision = many_classes(share * MOST_IN_SINGLE)
+    found, (variance, log_det) = (
+        training_moments(features, precision, MANY_BLOCKS, True),
+        dense_moments(features, precision),
+    )
+    assert found.variance.dtype == torch.float64
+    known = precision * features.square().sum(-1) > NEGLIGIBLE_INFORMATION
+    assert bool(known.any())
+    torch.testing.assert_close(found.variance[known], variance[known], rtol=tolerance, atol=0)
+    torch.testing.assert_close(found.log_det, log_det, rtol=tolerance, atol=0)
+
+
+def test_few_classes_and_all_rows_are_told_in_double_precision() -> None:
+    features, precision = many_classes(10.0)
+    for part, only_informative in ((precision[:3], True), (precision, False)):
+        found, (variance, _) = (
+            training_moments(features, part, len(part), only_informative),
+            dense_moments(features, part),
+        )
+        known = part * features.square().sum(-1) > (NEGLIGIBLE_INFORMATION if only_informative else 0)
+        torch.testing.assert_close(found.variance[known], variance[known], rtol=1e-10, atol=0)
