@@ -12,7 +12,7 @@ from sureshot.estimators.conditioning import Model
 from sureshot.estimators.family_search import Candidate
 from sureshot.estimators.options import named_family
 from sureshot.estimators.stacking import SMALLEST_WEIGHT
-from sureshot.estimators.support import MAX_TUNING_CLASSES, Support, tuning_parts, tuning_subset
+from sureshot.estimators.support import MAX_TUNING_CLASSES, Support, tuning_parts
 from sureshot.estimators.temperature import fit_rule, plug_in_temperatures, smoothed_score
 from sureshot.estimators.tuning import with_light_ones
 from sureshot.kernels import KERNEL_NAMES, evaluate
@@ -94,22 +94,22 @@ def test_subsets_are_stratified_and_bounded() -> None:
     rng = np.random.default_rng(0)
     cases = ((1000, 4, 400), (3000, 4, 600), (9000, 4, 800), (1000, 10, 250), (3000, 10, 300), (1000, 25, 125))
     for n, n_classes, most in cases:
-        subset = tuning_subset(support(n, n_classes), rng)
+        (subset,) = tuning_parts(support(n, n_classes), rng, 1)
         assert most - n_classes < len(subset.y) <= most
         assert torch.bincount(subset.y).float().std() <= 1
-    many = tuning_subset(support(800, 160), rng)
+    (many,) = tuning_parts(support(800, 160), rng, 1)
     assert many.n_classes == MAX_TUNING_CLASSES
     assert set(many.y.tolist()) == set(range(MAX_TUNING_CLASSES))
     wide = support(1000, 4)
-    assert len(tuning_subset(replace(wide, x=wide.x.repeat(1, 30)), rng).y) == 500
+    assert len(tuning_parts(replace(wide, x=wide.x.repeat(1, 30)), rng, 1)[0].y) == 500
     small = support(40, 4)
-    assert tuning_subset(small, rng) is small
+    assert tuning_parts(small, rng, 1)[0] is small
 
 
 def test_further_parts_are_of_other_rows_of_the_same_classes() -> None:
     whole = support(3000, 4)
     whole = replace(whole, y=torch.where(torch.arange(3000) < 4, 4, whole.y), n_classes=5)  # one class is rare
-    first = tuning_subset(whole, np.random.default_rng(1))
+    (first,) = tuning_parts(whole, np.random.default_rng(1), 1)
     parts = tuning_parts(whole, np.random.default_rng(1), 9)
     assert torch.equal(parts[0].x, first.x)
     assert torch.equal(parts[0].y, first.y)

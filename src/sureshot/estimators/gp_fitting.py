@@ -48,6 +48,7 @@ a log loss that is .004 and .001 lower, too."""
 EXACT_LIMIT = 1500  # rows up to which a kernel without explicit features is used exactly
 DEFAULT_INDUCING = 1000
 CHOSEN = 0.7  # of the time, roughly, that learning takes has gone by when settings are chosen
+ROWS_OF_AN_INPUT = 10  # up to which left-out rows are flattered; with more, to fit everything twice would take long
 JUDGED = 0.7  # of that for fitting, when many rows have judged what was chosen
 _AT_ONCE = 2**14  # left-out rows whose probabilities are computed together
 
@@ -269,8 +270,8 @@ def _fit_member(
 def _flatter(settings: Settings, plans: Sequence[tuple[Plan, Support]]) -> bool:
     """Whether left-out rows, many of them, lie by inducing inputs that were made of them; see `judged_by_half`."""
     known = all(plan.model.inference in ONE_FACTOR for plan, _ in plans)
-    many = len(plans[0][1].y) >= MANY_ROWS
-    return known and many and any(_by_inducing_inputs(settings, plan, support) for plan, support in plans)
+    near = MANY_ROWS <= len(plans[0][1].y) <= ROWS_OF_AN_INPUT * (settings.n_inducing or DEFAULT_INDUCING)
+    return known and near and any(_by_inducing_inputs(settings, plan, support) for plan, support in plans)
 
 
 def _with_all_rows(settings: Settings, member: Member, rows: LabelledRows, n_classes: int) -> Member:

@@ -104,15 +104,10 @@ def is_compared_whole(support: Support) -> bool:
     return n_classes <= MAX_TUNING_CLASSES and len(support.y) <= _budget(support, n_classes)
 
 
-def tuning_subset(support: Support, rng: np.random.Generator) -> Support:
-    """A stratified subset small enough to compare kernels on, or the support itself."""
-    return tuning_parts(support, rng, 1)[0]
-
-
 def tuning_parts(support: Support, rng: np.random.Generator, most: int) -> list[Support]:
-    """The `tuning_subset`, and further ones like it, of other rows of the same classes.
+    """Stratified subsets small enough to compare kernels on, or the support itself.
 
-    They are `most` in all, or as many as there are rows for.
+    They are of the same classes and have no row in common; `most` in all, or as many as there are rows for.
     """
     if is_compared_whole(support):
         return [support]
