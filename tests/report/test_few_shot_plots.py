@@ -7,7 +7,7 @@ import pytest
 
 from sureshot.metrics import reliability_curve
 from sureshot.report import Measured, Picture, Report, Table, Tile, figure_to_data_uri, render
-from sureshot.report.few_shot_plots import difference_intervals, reliability_panels, severity_lines
+from sureshot.report.few_shot_plots import difference_intervals, look_of_line, reliability_panels, severity_lines
 
 
 @pytest.mark.parametrize("n_learners", [1, 4, 13])
@@ -63,3 +63,7 @@ def test_pages_take_tiles_tables_and_pictures() -> None:
     for text in ("The &lt;first&gt; is better.", "0.812", "Corrupted &amp; more", "paired", 'class="wide"'):
         assert text in page
     assert "<footer>" not in page
+
+
+def test_lines_of_many_methods_look_different() -> None:
+    assert len({look_of_line(number) for number in range(28)}) == 28

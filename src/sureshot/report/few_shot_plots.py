@@ -19,8 +19,13 @@ from sureshot.report.plots import BLUE, FULL, GREEN, GREY, HALF, INK, NORMAL, SM
 COLOURS = (BLUE, VERMILION, GREEN, "#CC79A7", "#E69F00", "#56B4E9", INK)
 """Okabe and Ito's palette without its yellow, which is too light for lines."""
 
-_STYLES = ("-", (0, (4, 2)), (0, (1, 1.5)))
+_STYLES = ("-", (0, (4, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)))
 _COLUMNS = 4
+
+
+def look_of_line(number: int) -> tuple[str, str | tuple[int, tuple[float, ...]]]:
+    """Colour and dashes of a line among others; of 28 no two look alike."""
+    return COLOURS[number % len(COLOURS)], _STYLES[number // len(COLOURS) % len(_STYLES)]
 
 
 def reliability_panels(
@@ -78,7 +83,7 @@ def severity_lines(
             x = np.array([0, *severities])
             mean = np.array([point.mean for point in points])
             half = 1.96 * np.array([point.error for point in points])
-            colour, style = COLOURS[number % len(COLOURS)], _STYLES[number // len(COLOURS) % len(_STYLES)]
+            colour, style = look_of_line(number)
             axes.fill_between(x, mean - half, mean + half, color=colour, alpha=0.15, linewidth=0)
             axes.plot(
                 x, mean, color=colour, linestyle=style, marker="o", markersize=3.5, linewidth=1.4, label=plain(name)

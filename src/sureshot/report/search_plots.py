@@ -14,13 +14,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
-from sureshot.report.few_shot_plots import COLOURS
+from sureshot.report.few_shot_plots import COLOURS, look_of_line
 from sureshot.report.plots import BLUE, FULL, GREY, INK, NORMAL, SMALL, VERMILION, new_figure, plain, tidy
 
 _LIGHT = "#DADADA"
 _MOST_STRUCTURES = 6
 _COLUMNS = 4
-_STYLES = ("-", (0, (4, 2)), (0, (1, 1.5)))
 
 
 def posterior_over_time(
@@ -47,7 +46,7 @@ def posterior_over_time(
         left.bar(x, 1 - below, width, below, color=_LIGHT, label="all others")
     left.set(ylim=(0, 1), ylabel="posterior mass", xlabel="batch")
     for number, (leaf, shares) in enumerate(leaves.items()):
-        colour, style = COLOURS[number % len(COLOURS)], _STYLES[number // len(COLOURS) % len(_STYLES)]
+        colour, style = look_of_line(number)
         right.plot(x, shares, color=colour, linestyle=style, marker=_dot(len(x)), markersize=3.5, label=leaf)
     right.set(ylim=(-0.02, 1.02), ylabel="probability to be in the kernel", xlabel="batch")
     _legend_below(right)

@@ -13,10 +13,9 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from sureshot.report.content import Measured
-from sureshot.report.few_shot_plots import COLOURS
+from sureshot.report.few_shot_plots import look_of_line
 from sureshot.report.plots import FULL, INK, NORMAL, SMALL, new_figure, plain, tidy
 
-_STYLES = ("-", (0, (4, 2)), (0, (1, 1.5)))
 _COLUMNS = 2
 _MATRICES = 4
 
@@ -37,7 +36,7 @@ def session_lines(
                 continue
             mean, error = (np.array([getattr(point, part) for point in points]) for part in ("mean", "error"))
             x, error = np.arange(len(points)), np.nan_to_num(error)
-            colour, style = COLOURS[number % len(COLOURS)], _STYLES[number // len(COLOURS) % len(_STYLES)]
+            colour, style = look_of_line(number)
             axes.fill_between(x, mean - error, mean + error, color=colour, alpha=0.15, linewidth=0)
             axes.plot(
                 x, mean, color=colour, linestyle=style, marker="o", markersize=3, linewidth=1.4, label=plain(name)
