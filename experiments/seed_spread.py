@@ -47,11 +47,12 @@ class Settings:
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:
     """See `Settings` for the options."""
     settings = configure(Settings, options)
+    rows = {table: load(table, data_root) for table in settings.tables}
     cells = [(table, split, seed) for table in settings.tables for split in settings.splits for seed in settings.seeds]
     scored = []
     for number, (table, split, seed) in enumerate(cells):
         progress(f"{table}, split {split}, seed {seed}", number / len(cells))
-        x, y = load(table, data_root)
+        x, y = rows[table]
         order = np.random.default_rng(split).permutation(len(y))
         train, test = order[: settings.n_train], order[settings.n_train :][: settings.n_test]
         start = time.perf_counter()

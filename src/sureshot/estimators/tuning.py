@@ -161,10 +161,8 @@ def averaged(
 
     Those that are `untuned` have one weight together, which they share evenly.
     """
-    groups: dict[tuple[int, str], list[Candidate]] = {}
-    for candidate in candidates:
-        groups.setdefault((candidate.family, candidate.model.likelihood), []).append(candidate)
-    best = [max(group, key=lambda candidate: candidate.objective) for group in groups.values()]
+    groups = _groups(candidates)
+    best = [_best(group) for group in groups.values()]
     scores = cross_fitted(list(groups.values()), support.usable, row_folds(support.y))
     if untuned:
         even = torch.stack([candidate.pointwise for candidate in untuned]).logsumexp(0) - math.log(len(untuned))
@@ -180,15 +178,25 @@ def with_light_ones(
     weighted: list[tuple[float, Candidate]], candidates: list[Candidate], usable: Tensor, most: int
 ) -> list[tuple[float, Candidate]]:
     """With the best of families and likelihoods that have no weight, up to so many in all, for all rows to weigh."""
-    best: dict[tuple[int, str], Candidate] = {}
-    for candidate in sorted(candidates, key=lambda candidate: candidate.objective, reverse=True):
-        best.setdefault((candidate.family, candidate.model.likelihood), candidate)
-    known = {(candidate.family, candidate.model.likelihood) for _, candidate in weighted}
-    rest = sorted(best.keys() - known, key=lambda group: float(usable @ best[group].pointwise), reverse=True)
-    more = [best[group] for group in rest[: max(0, most - len(weighted))]]
+    known = _groups([candidate for _, candidate in weighted])
+    rest = [_best(found) for group, found in _groups(candidates).items() if group not in known]
+    rest.sort(key=lambda candidate: float(usable @ candidate.pointwise), reverse=True)
+    more = rest[: max(0, most - len(weighted))]
     light = SMALLEST_WEIGHT * len(more)
     heavy = [((1 - light) * weight, candidate) for weight, candidate in weighted]
     return [*heavy, *((SMALLEST_WEIGHT, candidate) for candidate in more)]
+
+
+def _groups(candidates: list[Candidate]) -> dict[tuple[int, str], list[Candidate]]:
+    """Candidates by family and likelihood."""
+    groups: dict[tuple[int, str], list[Candidate]] = {}
+    for candidate in candidates:
+        groups.setdefault((candidate.family, candidate.model.likelihood), []).append(candidate)
+    return groups
+
+
+def _best(candidates: list[Candidate]) -> Candidate:
+    return max(candidates, key=lambda candidate: candidate.objective)
 
 
 def _settings(

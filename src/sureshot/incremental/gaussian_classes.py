@@ -211,9 +211,10 @@ def _kinds(model: GaussianClassesModel, kept: ClassRows) -> FirstOrLater | None:
 def _left_out(model: GaussianClassesModel, x: Tensor, y: Tensor) -> Tensor:
     """`GaussianClassesModel.over_prior` at rows of classes (N,), each left out of its own."""
     covariances, classes, each = model.covariances, model.classes, torch.arange(len(y), device=y.device)
-    logs = model.over_prior(x)
+    first_over_prior = covariances.first_over_prior(model.densities, x)
+    logs = model.densities_at(x) + first_over_prior.unsqueeze(-1)
     without = covariances.densities(ClassSums(classes.sums[y] - x, classes.counts[y] - 1))
     own = covariances.discriminants(without, model.densities).of(each.unsqueeze(1))
     at_own = own.at(covariances.coordinates(x).unsqueeze(1)).flatten() / covariances.temperature
-    logs[each, y] = at_own + covariances.first_over_prior(model.densities, x)
+    logs[each, y] = at_own + first_over_prior
     return logs
