@@ -11,6 +11,7 @@ import torch
 
 from sureshot.kernels import (
     RBF,
+    Brownian,
     Columns,
     Constant,
     Expression,
@@ -69,6 +70,8 @@ def test_formulas_that_gpytorch_lacks_or_writes_otherwise() -> None:
     sines = (torch.pi * (X.unsqueeze(1) - Z) / torch.tensor([0.7, 1.1, 3.0])).sin().square().sum(-1)
     torch.testing.assert_close(Periodic(2.5, [0.7, 1.1, 3.0])(X, Z), (-2 * sines / 2.5).exp(), rtol=1e-6, atol=1e-7)
     torch.testing.assert_close(Polynomial(3, 0.5, 3)(X, Z), (X @ Z.T / 3 + 0.5) ** 3)
+    least = torch.minimum(X.unsqueeze(1).abs(), Z.abs()) * (X.unsqueeze(1) * Z > 0)
+    torch.testing.assert_close(Brownian([0.7, 1.1, 3.0])(X, Z), (least * torch.tensor([0.7, 1.1, 3.0])).sum(-1))
     with pytest.raises(RuntimeError, match="out of bounds"):
         GammaExponential(1.0, torch.tensor(2.1, dtype=torch.float64)).to_gpytorch()
     rough = GammaExponential(1.0, 0.01)(torch.cat([X, X]))

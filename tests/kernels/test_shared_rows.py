@@ -1,12 +1,13 @@
 import pytest
 import torch
 
-from sureshot.kernels import RBF, Columns, Expression, GammaExponential, Linear, Matern, Periodic
+from sureshot.kernels import RBF, Brownian, Columns, Expression, GammaExponential, Linear, Matern, Periodic
 from sureshot.kernels.shared_rows import SharedRows
 
 KERNELS: list[Expression] = [
     RBF([[0.7], [1.3]]) + 0.3,
     Matern(1.5, [0.5, 0.7, 1.1]) * Linear(),
+    Brownian([[0.7], [1.3]]) * Brownian([0.7, 1.3, 2.0]),
     Columns((2,), GammaExponential([[0.7], [1.3]], [0.4, 1.7]) + Periodic(2.0, 1.1)),
 ]
 

@@ -77,10 +77,10 @@ def test_draws_have_the_probabilities(depth: int) -> None:
 def test_numbers_of_the_defaults() -> None:
     """By enumeration of the sizes 1, 3 and 5, and by a recursion for the mean."""
     prior = KernelPrior(Grammar(), 4)
-    leaf = "LINEAR"  # one of six that are as probable
+    leaf = "LINEAR"  # one of seven that are as probable
     for nodes, share in ((1, 0.643), (3, 0.148), (5, 0.068)):
         same = [one for one in all_structures((leaf,), 5, 5) if len(one) == nodes]
-        total = sum(probability(prior, one) * 6 ** len(one.leaves) for one in same)
+        total = sum(probability(prior, one) * 7 ** len(one.leaves) for one in same)
         assert total == pytest.approx(share, abs=5e-4)
     assert mean_size(prior) == pytest.approx(2.85, abs=5e-3)
     assert mean_size(KernelPrior(Grammar(max_depth=200), 4)) == pytest.approx(3.5, abs=1e-3)
@@ -139,8 +139,11 @@ def test_leaves_by_their_formulas() -> None:
 
     sines = (torch.pi * (x.unsqueeze(1) - x) / z[1].exp()).sin().square().sum(-1)
     scaled = 3**0.5 * of_scale(z[1])
+    same_side = x.unsqueeze(1) * x > 0
+    paths = (torch.minimum(x.unsqueeze(1).abs(), x.abs()) * same_side).sum(-1)
     expected = {
         "LINEAR": amplitude * (z[1].exp() + x @ x.mT / 4),
+        "BROWNIAN": amplitude * (z[1].exp() + paths / 4),
         "SQUARED-EXPONENTIAL": amplitude * (-0.5 * of_scale(z[1]).square()).exp(),
         "MATERN": amplitude * (1 + scaled) * (-scaled).exp(),
         "GAMMA-EXPONENTIAL": amplitude * (-of_scale(z[2]).pow(2 * torch.sigmoid(z[1]))).exp(),

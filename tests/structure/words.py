@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from sureshot.structure.structure import OPERATORS, Structure
 
-LEAVES = ("LINEAR", "SQUARED-EXPONENTIAL", "GAMMA-EXPONENTIAL", "PERIODIC", "CONSTANT", "MATERN")
+LEAVES = ("LINEAR", "SQUARED-EXPONENTIAL", "GAMMA-EXPONENTIAL", "PERIODIC", "CONSTANT", "MATERN", "BROWNIAN")
 
 
 def structures(leaves: tuple[str, ...] = (*LEAVES, "LINEAR[0]", "MATERN[2]"), largest: int = 12) -> st.SearchStrategy:

@@ -1,8 +1,8 @@
 """Kernels as values: expressions that print as mathematics, evaluate in batches, and convert to and from GPyTorch.
 
-* `RBF`, `Matern`, `RationalQuadratic`, `GammaExponential`, `Periodic`, `Linear`, `CenteredLinear`, `Cosine`,
-  `Polynomial` and `Constant` are the leaves; ``+``, ``*``, `Scale`, `Columns`, `Additive`, `Interactions` and
-  `UnitSphere` compose them.
+* `RBF`, `Matern`, `RationalQuadratic`, `GammaExponential`, `Periodic`, `Linear`, `CenteredLinear`, `Brownian`,
+  `Cosine`, `Polynomial` and `Constant` are the leaves; ``+``, ``*``, `Scale`, `Columns`, `Additive`, `Interactions`
+  and `UnitSphere` compose them.
 * `make_kernel` gives a preset (`KERNEL_NAMES`) as a GPyTorch kernel, `preset_kernel` as an expression; any GPyTorch
   kernel works wherever a kernel is accepted.
 * `evaluate` gives a kernel's matrix as a plain, exactly symmetric tensor, `describe` its formula.
@@ -18,6 +18,7 @@ from sureshot.kernels.expression import KINDS, Expression
 from sureshot.kernels.expression_json import kernel_from_json
 from sureshot.kernels.features import ExplicitFeatures, feature_map
 from sureshot.kernels.gpytorch_kernels import (
+    BrownianKernel,
     CenteredLinearKernel,
     CosineKernel,
     FirstOrderAdditiveKernel,
@@ -28,6 +29,7 @@ from sureshot.kernels.gpytorch_kernels import (
 )
 from sureshot.kernels.leaves import (
     RBF,
+    Brownian,
     CenteredLinear,
     Constant,
     Cosine,
@@ -46,6 +48,8 @@ __all__ = [
     "KINDS",
     "RBF",
     "Additive",
+    "Brownian",
+    "BrownianKernel",
     "CenteredLinear",
     "CenteredLinearKernel",
     "Columns",

@@ -45,6 +45,15 @@ def squared_distances(
     return squared.clamp_max(limits.max**0.5)
 
 
+def shared_paths(
+    x1: Tensor,  # (..., N, D)
+    x2: Tensor,  # (..., M, D)
+) -> Tensor:
+    """``sum_d (|x_d| + |x'_d| - |x_d - x'_d|) / 2`` (..., N, M): how far columns go the same way from zero."""
+    lengths = (x.abs().sum(-1) for x in (x1, x2))
+    return (next(lengths).unsqueeze(-1) + next(lengths).unsqueeze(-2) - torch.cdist(x1, x2, p=1)) / 2
+
+
 def _computed_again(squared: Tensor, lost: Tensor, x1: Tensor, x2: Tensor) -> Tensor:
     """The same with the pairs in `lost` from the differences of their rows."""
     first, second = (x.expand(*squared.shape[:-2], *x.shape[-2:]).flatten(0, -2) for x in (x1, x2))

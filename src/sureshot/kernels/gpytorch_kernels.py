@@ -15,6 +15,7 @@ from gpytorch.kernels import Kernel
 from linear_operator import to_dense
 from torch import Tensor
 
+from sureshot.kernels.distances import shared_paths
 from sureshot.kernels.unit_sphere import unit_rows
 
 
@@ -183,3 +184,33 @@ class GammaExponentialKernel(Kernel):
         """Kernel matrix (..., N, M), or with `diag` the values (..., N) of paired rows."""
         distance = self.covar_dist(x1 / self.lengthscale, x2 / self.lengthscale, diag=diag, **params)
         return (-distance.pow(self.gamma if diag else self.gamma.unsqueeze(-1))).exp()
+
+
+class BrownianKernel(Kernel):
+    """``sum_d v_d (|x_d| + |x'_d| - |x_d - x'_d|) / 2``, a random walk from zero along each column.
+
+    Takes what `gpytorch.kernels.Kernel` does; with ``ard_num_dims`` there is a variance for each column.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.register_parameter(
+            "raw_variance", torch.nn.Parameter(torch.zeros(*self.batch_shape, 1, self.ard_num_dims or 1))
+        )
+        self.register_constraint("raw_variance", Positive())
+
+    @property
+    def variance(self) -> Tensor:
+        """What a walk's variance grows by for each unit of a column, (..., 1, D or 1)."""
+        return self.raw_variance_constraint.transform(self.raw_variance)
+
+    @variance.setter
+    def variance(self, value: Tensor) -> None:
+        self.initialize(raw_variance=self.raw_variance_constraint.inverse_transform(torch.as_tensor(value)))
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """Kernel matrix (..., N, M), or with `diag` the values (..., N) of paired rows."""
+        first, second = x1 * self.variance, x2 * self.variance
+        if diag:
+            return (first.abs() + second.abs() - (first - second).abs()).sum(-1) / 2
+        return shared_paths(first, second)

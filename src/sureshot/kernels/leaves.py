@@ -19,9 +19,11 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from sureshot.kernels import checks
+from sureshot.kernels.distances import shared_paths
 from sureshot.kernels.expression import Expression, kernel
 from sureshot.kernels.fields import columns, format_value, scalar, setting, vector
 from sureshot.kernels.gpytorch_kernels import (
+    BrownianKernel,
     CenteredLinearKernel,
     CosineKernel,
     GammaExponentialKernel,
@@ -161,6 +163,28 @@ class CenteredLinear(Leaf):
 
     def __str__(self) -> str:
         return f"CenteredLinear({format_value(self.variance)})"
+
+
+@kernel({BrownianKernel: ()})
+class Brownian(Leaf):
+    """``sum_d v_d (|x_d| + |x'_d| - |x_d - x'_d|) / 2``: latents are sums of random walks from zero, one a column.
+
+    Functions of single columns that may turn anywhere, as sums of trees of one split do, and whose posterior mean is
+    flat beyond the rows. For values of one sign it is ``v_d`` times the smaller absolute value.
+    """
+
+    variance: Tensor = columns(default=1.0, natural=lambda width: 1 / width)
+    preserves_stationarity = False
+
+    def values(self, x1: Tensor, x2: Tensor, paired: bool) -> Tensor:
+        variance = self._row(self.variance, x1)
+        first, second = x1 * variance, x2 * variance
+        if paired:
+            return (first.abs() + second.abs() - (first - second).abs()).sum(-1) / 2
+        return shared_paths(first, second)
+
+    def on(self, rows: SharedRows) -> Tensor:
+        return super().on(rows) if self.variance.shape[-1] > 1 else self.variance.unsqueeze(-1) * rows.shared_paths
 
 
 @kernel({CosineKernel: ("center",)})

@@ -17,7 +17,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from sureshot.kernels.distances import squared_distances
+from sureshot.kernels.distances import shared_paths, squared_distances
 
 _ENTRIES = 2**15  # of a block: several such arrays stay in a core's cache
 _MOST_BLOCKS = 4
@@ -45,6 +45,11 @@ class SharedRows:
     def products(self) -> Tensor:
         """Inner products (N, M)."""
         return self.x1 @ self.x2.mT
+
+    @cached_property
+    def shared_paths(self) -> Tensor:
+        """How far columns go the same way from zero, summed over them (N, M)."""
+        return shared_paths(self.x1, self.x2)
 
     def of(self, columns: tuple[int, ...]) -> SharedRows:
         """The same rows with these columns only."""
@@ -86,6 +91,10 @@ class _Block(SharedRows):
     @cached_property
     def products(self) -> Tensor:
         return self._whole.products[self._places]
+
+    @cached_property
+    def shared_paths(self) -> Tensor:
+        return self._whole.shared_paths[self._places]
 
     def of(self, columns: tuple[int, ...]) -> SharedRows:
         if columns not in self._of:

@@ -7,7 +7,7 @@ is; `KernelPrior` is a grammar on rows of a width.
 >>> prior = KernelPrior(Grammar(), width=4)
 >>> k = Structure.parse("LINEAR + SQUARED-EXPONENTIAL")
 >>> round(float(torch.tensor(prior.log_probability(k)).exp()), 6)
-0.00205
+0.001506
 >>> print(prior.kernel(k, torch.zeros(prior.size(k), dtype=torch.float64)))
 3 x (1 + Linear(0.25) + 1 x RBF(2))
 
@@ -33,7 +33,7 @@ from sureshot.structure.leaves import LEAVES, STANDARD, LeafKind, LogNormal, Sca
 from sureshot.structure.structure import PRODUCT, SUM, Structure
 
 _PAPER = ("LINEAR", "SQUARED-EXPONENTIAL", "GAMMA-EXPONENTIAL")
-_ALL = (*_PAPER, "PERIODIC", "CONSTANT", "MATERN")
+_ALL = (*_PAPER, "PERIODIC", "CONSTANT", "MATERN", "BROWNIAN")
 _NUGGET = LogNormal(math.log(1e-2))
 
 

@@ -25,7 +25,17 @@ import torch
 from torch import Tensor
 
 from sureshot.data.typed_values import typed_value
-from sureshot.kernels import RBF, CenteredLinear, Constant, Expression, GammaExponential, Linear, Matern, Periodic
+from sureshot.kernels import (
+    RBF,
+    Brownian,
+    CenteredLinear,
+    Constant,
+    Expression,
+    GammaExponential,
+    Linear,
+    Matern,
+    Periodic,
+)
 from sureshot.structure.structure import PRODUCT, SUM
 
 
@@ -113,6 +123,12 @@ def _linear(z: Tensor, scales: Scales) -> Expression:
     )
 
 
+def _brownian(z: Tensor, scales: Scales) -> Expression:
+    """``A (s0 + sum_d (|x_d| + |x'_d| - |x_d - x'_d|) / 2D)``."""
+    amplitude, constant = scales.amplitude(z[..., 0]), z[..., 1].exp()
+    return Constant(amplitude * constant) + Brownian((amplitude / scales.width).unsqueeze(-1))
+
+
 def _squared_exponential(z: Tensor, scales: Scales) -> Expression:
     return scales.amplitude(z[..., 0]) * RBF(scales.lengthscale(z[..., 1:]))
 
@@ -139,6 +155,7 @@ def _constant(z: Tensor, scales: Scales) -> Expression:
 _BOTH = frozenset({SUM, PRODUCT})
 for _kind in (
     LeafKind("LINEAR", _linear, 2, has_offset=True, closed_under=frozenset({SUM}), contains_constant=True),
+    LeafKind("BROWNIAN", _brownian, 2, closed_under=frozenset({SUM}), contains_constant=True),
     LeafKind("SQUARED-EXPONENTIAL", _squared_exponential, 1, True, closed_under=frozenset({PRODUCT})),
     LeafKind("GAMMA-EXPONENTIAL", _gamma_exponential, 2, True),
     LeafKind("PERIODIC", _periodic, 2, True),
