@@ -62,6 +62,19 @@ def test_the_best_level_is_found(problem: tuple[Plan, Support, FeatureMap]) -> N
     assert again == (found, 1.0)  # what is enough is left alone
 
 
+def test_levels_of_as_many_features_as_rows_are_tried_upwards(problem: tuple[Plan, Support, FeatureMap]) -> None:
+    plan, support, _ = problem
+    every = FeatureMap(plan.kernel, support.x)
+    phi = training_features(every, support.x, roots_of(every, orthogonal=True))
+    assert phi.shape == (N, N)
+    by_factors, scale = with_noise_of_features(plan, support, phi)
+    wider = torch.cat([phi, torch.zeros(N, 1, dtype=phi.dtype)], 1)  # as many directions, by the whole path
+    by_path, expected = with_noise_of_features(plan, support, wider)
+    assert scale == pytest.approx(expected, rel=1e-8)
+    assert by_factors.model.noise == pytest.approx(by_path.model.noise, rel=1e-8)
+    assert by_factors.model.noise > 3 * plan.model.noise
+
+
 def test_a_kernel_of_another_scale_has_these_roots(problem: tuple[Plan, Support, FeatureMap]) -> None:
     plan, support, features = problem
     phi = training_features(features, support.x, roots_of(features, orthogonal=True))

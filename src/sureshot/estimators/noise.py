@@ -6,6 +6,9 @@ rows were predicted worse by up to 0.7 nats each (3000 rows of satimage, 1000 in
 as features, which can be matched, but by large weights only: of 60 rows with 385 features next to no noise told others
 best, and of the 300 they were chosen from it told half of what more noise did (two labels for each of 150 intents).
 
+Where rows have as many features as there are rows levels are tried upwards, each by a factor of its own, until one
+tells them no better.
+
 Only more noise than before is believed. Rows with inducing inputs nearby are told apart better than new ones, and
 their leave-one-out scores ask for less.
 """
@@ -13,6 +16,8 @@ their leave-one-out scores ask for less.
 from __future__ import annotations
 
 import copy
+import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 from torch import Tensor
@@ -21,7 +26,7 @@ from sureshot.estimators.family_search import scaled
 from sureshot.estimators.plan import Plan
 from sureshot.estimators.support import Support, asked_rows
 from sureshot.estimators.temperature import fit_rule
-from sureshot.inference.label_regression import leave_one_out_path_by_features
+from sureshot.inference.label_regression import leave_one_out_by_factors, leave_one_out_path_by_features
 
 LEVELS = tuple(10.0 ** (k / 2) for k in range(9))  # times the noise of the plan
 MOST_LEFT_OUT = 2000  # rows by which levels are compared, all are learnt from
@@ -39,18 +44,38 @@ def with_noise_of_features(
     rows, left_out = asked_rows(support, MOST_LEFT_OUT)
     if not len(rows):
         return plan, 1.0
-    noise = features.new_tensor([plan.model.noise * level for level in LEVELS])
-    path = leave_one_out_path_by_features(
-        features, support.y, support.n_classes, support.weight, noise, support.left_out, rows
-    )
-    likelihood, values = plan.model.predictive_likelihood(), []
-    for latent, variance in zip(path.latent, path.variance, strict=True):
+    likelihood = plan.model.predictive_likelihood()
+    best, highest = (LEVELS[0], 1.0), -math.inf
+    for level, latent, variance, scale in _left_out_by_level(plan, support, features, rows):
         _, pointwise = fit_rule(likelihood, latent, variance, left_out, plan.rule, plan.temperature)
-        values.append(float(left_out.usable @ pointwise))
-    best = max(range(len(LEVELS)), key=values.__getitem__)
-    if best == 0:
+        value = float(left_out.usable @ pointwise)
+        if value > highest:
+            best, highest = (level, scale), value
+        elif len(features) == features.shape[1]:
+            break
+    level, scale = best
+    if level == LEVELS[0]:
         return plan, 1.0
-    scale = max(float(path.scale[best]), 1e-6)
+    scale = max(scale, 1e-6)
     kernel = scaled(copy.deepcopy(plan.kernel), scale)
-    model = replace(plan.model, noise=float(noise[best]) * scale)
+    model = replace(plan.model, noise=plan.model.noise * level * scale)
     return replace(plan, kernel=kernel, model=model), scale
+
+
+def _left_out_by_level(
+    plan: Plan, support: Support, features: Tensor, rows: Tensor
+) -> Iterator[tuple[float, Tensor, Tensor, float]]:
+    """Each level with latents (C, M) and variances (M,) of the rows (M,), left out, and the output scale that suits.
+
+    Levels that nobody asks for are not computed where rows have as many features as there are of them.
+    """
+    labels = support.y, support.n_classes, support.weight
+    noise = features.new_tensor([plan.model.noise * level for level in LEVELS])
+    if len(features) == features.shape[1]:
+        gram = features @ features.mT
+        for level, ratio in zip(LEVELS, noise, strict=True):
+            found = leave_one_out_by_factors(gram, *labels, ratio[None], support.left_out)
+            yield level, found.latent[0][:, rows], found.variance[0, rows], float(found.scale)
+        return
+    path = leave_one_out_path_by_features(features, *labels, noise, support.left_out, rows)
+    yield from zip(LEVELS, path.latent, path.variance, path.scale.tolist(), strict=True)

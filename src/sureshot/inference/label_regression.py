@@ -6,7 +6,8 @@ share one factorisation. Two uses differ in the prior mean: deep kernel transfer
 class falls back to its frequency, and a class without rows to -1 (`label_targets`).
 
 Leave-one-out latents are closed-form too, so kernels can be compared at the cost of one eigendecomposition each:
-`leave_one_out_path`, or `leave_one_out_path_by_features` of many rows that have few features.
+`leave_one_out_path`, or `leave_one_out_path_by_features` of many rows that have few features, and at a few noise levels
+by a factor for each, `leave_one_out_by_factors`.
 `leave_one_out_residuals` has them at one noise level, with their gradient in the kernel matrix.
 
 References: Rasmussen & Williams 2006, sections 2.2, 5.4.2 and 6.5; Rifkin & Klautau 2004; Patacchiola et al. 2020.
@@ -111,10 +112,42 @@ def leave_one_out_path(
     gain = 1 / (eigenvalues.clamp_min(0) + noise_ratios[:, None])  # (L, N)
     solved = ((scaled @ basis) * gain[:, None, :]) @ basis.mT  # (L, C, N)
     diagonal = gain @ basis.square().mT  # (L, N)
-    scale = (scaled * solved).sum((-2, -1)) / (weight.sum() * n_classes)
+    return _by_inverses(targets, scaled, weight, noise_ratios, share, solved, diagonal)
+
+
+def leave_one_out_by_factors(
+    gram: Tensor,  # (N, N), K at unit output scale
+    y: Tensor,  # (N,)
+    n_classes: int,
+    weight: Tensor,  # (N,)
+    noise_ratios: Tensor,  # (L,), noise variance divided by output scale
+    share: Tensor,  # (N,), of its weight that is left out of a row
+) -> LabelRegressionPath:
+    """As `leave_one_out_path` by a Cholesky factor for each ratio, which takes a fifth of an eigendecomposition."""
+    targets, mean = label_targets(y, n_classes, weight)
+    root = weight.sqrt()
+    scaled = (targets - mean[:, None]) * root
+    weighted = root[:, None] * gram * root
+    noise = torch.eye(len(y), dtype=gram.dtype, device=gram.device)
+    inverses = (torch.cholesky_inverse(torch.linalg.cholesky(weighted + ratio * noise)) for ratio in noise_ratios)
+    found = [(scaled @ inverse, inverse.diagonal().clone()) for inverse in inverses]
+    solved, diagonal = (torch.stack(parts) for parts in zip(*found, strict=True))
+    return _by_inverses(targets, scaled, weight, noise_ratios, share, solved, diagonal)
+
+
+def _by_inverses(
+    targets: Tensor,  # (C, N)
+    scaled: Tensor,  # (C, N), less their means, by the roots of the weights
+    weight: Tensor,  # (N,)
+    noise_ratios: Tensor,  # (L,)
+    share: Tensor,  # (N,)
+    solved: Tensor,  # (L, C, N), ``B^-1`` times the scaled ones, with ``B = S^1/2 K S^1/2 + r I``
+    diagonal: Tensor,  # (L, N), of ``B^-1``
+) -> LabelRegressionPath:
+    scale = (scaled * solved).sum((-2, -1)) / (weight.sum() * len(targets))
     noise = noise_ratios[:, None]
     residual, variance = _without(noise.unsqueeze(1) * solved, noise * diagonal, share)
-    return LabelRegressionPath(targets - residual / root, scale[:, None] * noise * variance / weight, scale)
+    return LabelRegressionPath(targets - residual / weight.sqrt(), scale[:, None] * noise * variance / weight, scale)
 
 
 def leave_one_out_path_by_features(
