@@ -113,6 +113,17 @@ def test_leaves_of_one_column() -> None:
         torch.testing.assert_close(k(x), alone(x[:, 1:2]))
 
 
+def test_a_grammar_draws_no_leaf_that_its_columns_are_too_few_for() -> None:
+    assert "BROWNIAN" in KernelPrior(Grammar(), 2).leaf_probabilities
+    without = Grammar({name: 1.0 for name in LEAVES if name != "BROWNIAN"})
+    assert KernelPrior(Grammar(), 1).leaf_probabilities == KernelPrior(without, 1).leaf_probabilities
+    both = KernelPrior(Grammar({"LINEAR": 1.0, "BROWNIAN": 1.0}, p_one_column=0.4), 2)
+    assert both.leaf_probabilities == pytest.approx(
+        {"LINEAR": 0.3, "BROWNIAN": 0.3, "LINEAR[0]": 0.2, "LINEAR[1]": 0.2}
+    )
+    assert KernelPrior(Grammar({"BROWNIAN": 2.0}), 1).leaf_probabilities == {"BROWNIAN": 1.0}  # nothing else is there
+
+
 def test_length_scales_of_columns() -> None:
     prior, shared = KernelPrior(Grammar(per_column=True, scale=1), 3), KernelPrior(Grammar(), 3)
     k = Structure.parse("SQUARED-EXPONENTIAL x PERIODIC + LINEAR + GAMMA-EXPONENTIAL[1]")

@@ -143,15 +143,20 @@ class KernelPrior:
     @cached_property
     def leaf_probabilities(self) -> dict[str, float]:
         """Of every symbol of a leaf, given that there is a leaf."""
-        grammar, found = self.grammar, {}
-        total = sum(grammar.leaves.values())
-        for name, weight in grammar.leaves.items():
-            if grammar.p_one_column < 1:
-                found[name] = (1 - grammar.p_one_column) * weight / total
-            if grammar.p_one_column > 0:
-                share = grammar.p_one_column * weight / total / self.width
-                found |= {f"{name}[{d}]": share for d in range(self.width)}
+        one_column, found = self.grammar.p_one_column, {}
+        whole, single = self._shares(self.width), self._shares(1)
+        for name in self.grammar.leaves:
+            if one_column < 1 and name in whole:
+                found[name] = (1 - one_column) * whole[name]
+            if one_column > 0 and name in single:
+                found |= {f"{name}[{d}]": one_column * single[name] / self.width for d in range(self.width)}
         return found
+
+    def _shares(self, n_columns: int) -> dict[str, float]:
+        """Of kinds among leaves that look at so many columns: of those for which these are enough, if there are any."""
+        weights = self.grammar.leaves
+        known = {name: w for name, w in weights.items() if LEAVES[name].least_columns <= n_columns} or dict(weights)
+        return {name: weight / sum(known.values()) for name, weight in known.items()}
 
     def operator_probabilities(self, depth: int) -> dict[str, float]:
         """Of the operators at a node of a depth, the root's is 1; what is left is that of a leaf."""

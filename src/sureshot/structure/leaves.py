@@ -96,6 +96,8 @@ class LeafKind:
     """Operators under which two leaves of this kind on the same columns are one leaf, for other parameters."""
     contains_constant: bool = False
     """Whether the sum of this kind and a constant is of this kind."""
+    least_columns: int = 1
+    """That a leaf must look at to say what no other kind does: a grammar draws none of fewer."""
 
     def size(self, scales: Scales) -> int:
         """P."""
@@ -155,7 +157,8 @@ def _constant(z: Tensor, scales: Scales) -> Expression:
 _BOTH = frozenset({SUM, PRODUCT})
 for _kind in (
     LeafKind("LINEAR", _linear, 2, has_offset=True, closed_under=frozenset({SUM}), contains_constant=True),
-    LeafKind("BROWNIAN", _brownian, 2, closed_under=frozenset({SUM}), contains_constant=True),
+    # In a single column it is one more kind of rough function: of planted structures fewer were found.
+    LeafKind("BROWNIAN", _brownian, 2, closed_under=frozenset({SUM}), contains_constant=True, least_columns=2),
     LeafKind("SQUARED-EXPONENTIAL", _squared_exponential, 1, True, closed_under=frozenset({PRODUCT})),
     LeafKind("GAMMA-EXPONENTIAL", _gamma_exponential, 2, True),
     LeafKind("PERIODIC", _periodic, 2, True),
