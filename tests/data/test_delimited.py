@@ -6,6 +6,7 @@ import contextlib
 import csv
 import io
 import sys
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -115,7 +116,9 @@ def test_columns_that_look_like_numbers_of_rows(tmp_path: Path) -> None:
     assert [name for name in X.columns if names_rows(X[name])] == ["id", "customerId"]
 
 
-cells = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=5)
+cells = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=5).map(
+    lambda text: unicodedata.normalize("NFC", text)
+)
 
 
 @given(st.data(), st.sampled_from(",;\t|"), st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]))

@@ -6,6 +6,7 @@ import csv
 import gzip
 import logging
 import sys
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -172,9 +173,9 @@ BAD_CSV = {
     "infinite": ("a,b,y\n1,inf,x\n2,1,z\n", "infinite numbers in column b"),
     "no such target": ("a,b,Y label\n1,2,x\n", r"no column 'y'.*columns: a, b, Y label"),
     "same name twice": ("a,a,y\n1,2,x\n", "more than one column is called a"),
-    "unnamed column": ("a,,y\n1,2,x\n", "column 2 has no name"),
-    "long row": ("a,b,y\n1,2,x,7\n1,2,z\n", "same number of cells"),
-    "long row later": ("a,b,y\n1,2,x\n1,2,z,7\n", "same number of cells"),
+    "long row": ("a,b,y\n1,2,x,7\n1,2,z\n", "same number of cells .row 0, counted from 0, has 4, the header 3"),
+    "long row later": ("a,b,y\n1,2,x\n1,2,z,7\n", "same number of cells .row 1, counted from 0, .*--separator"),
+    "infinite labels": ("a,y\n1,inf\n2,1\n", "column 'y' holds infinite numbers"),
     "missing label": ("a,y\n1,x\n2,\n", r"column 'y' has no label in 1 of 2 rows \(the first is row 1"),
     "fractions": ("a,y\n1,0.5\n2,1\n", "numbers with fractions"),
     "only the target": ("y\nx\nz\n", "no feature columns"),
@@ -190,6 +191,38 @@ def test_bad_csv_gives_one_clear_line(tmp_path: Path, case: str) -> None:
         load_table(path, "y")
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_columns_without_a_name_are_called_by_their_place(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = write(tmp_path / "trailing.csv", "a,,y,\n1,2,x,\n3,4,z,\n")
+    with caplog.at_level(logging.INFO):
+        table = load_table(path, "y", mixed=True)
+    assert table.feature_names == ("a", "column 2", "column 4")
+    assert "called by their place: column 2, column 4" in caplog.text
+    assert column_names(path) == ["a", "column 2", "y", "column 4"]
+
+
+def test_names_and_labels_are_text_in_one_way(tmp_path: Path) -> None:
+    texts = (unicodedata.normalize(form, "größe,y\n1,süß\n2,x\n") for form in ("NFC", "NFD"))
+    first, second = (load_table(write(tmp_path / f"{i}.csv", text), "y") for i, text in enumerate(texts))
+    assert first.feature_names == second.feature_names
+    assert first.y is not None
+    assert second.y is not None
+    assert first.y.tolist() == second.y.tolist()
+
+
+def test_commas_of_a_single_column_are_decimal_signs(tmp_path: Path) -> None:
+    table = load_table(write(tmp_path / "one.csv", "v\n1,5\n-2,25\n"))
+    np.testing.assert_array_equal(table.X, [[1.5], [-2.25]])
+
+
+@pytest.mark.parametrize("between", [".", " ", "\u202f", "'"])
+def test_grouped_numbers_of_known_columns_are_numbers(tmp_path: Path, between: str) -> None:
+    path = write(tmp_path / "grouped.csv", f"v;c\n3{between}575,44;r\n12,5;g\n")
+    new = load_table(path, mixed=True).X
+    assert new["v"].tolist() == ["3575,44", "12,5"]  # whose comma the column is yet to learn
+    known = load_table(path, mixed=True, with_comma=()).X
+    assert known["v"].tolist() == [3575.44, 12.5]
 
 
 def test_a_near_name_is_suggested(tmp_path: Path) -> None:
@@ -255,7 +288,9 @@ def test_parquet_without_its_package_says_what_to_install(
         load_table(tmp_path / "t.parquet", "species")
 
 
-names = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=6)
+names = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=6).map(
+    lambda name: unicodedata.normalize("NFC", name)
+)
 numbers = st.floats(allow_nan=False, allow_infinity=False, width=64)
 
 
@@ -267,7 +302,7 @@ def test_what_is_written_is_read_back(
     """Any finite numbers and any labels, whatever the columns are called."""
     rows = data.draw(st.lists(st.lists(numbers, min_size=len(header), max_size=len(header)), min_size=1, max_size=5))
     labels = data.draw(st.lists(names, min_size=len(rows), max_size=len(rows)))
-    header = [f"x{name}" for name in header]  # never empty, meta_ or the target's name
+    header = [unicodedata.normalize("NFC", f"x{name}") for name in header]  # never empty, meta_ or the target's name
     path = tmp_path_factory.mktemp("h") / "t.csv"
     with open(path, "w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)

@@ -64,6 +64,12 @@ def test_a_stray_cell_makes_no_categories_of_measurements(cells: Any, message: s
         kind_of(series(cells))
 
 
+def test_runs_of_blanks_take_no_time_to_speak_of() -> None:
+    """A pattern that tries every end of a run would need the cube of its length: hours for these."""
+    assert kind_of(series([f"{k} High Street" + 20_000 * " " + "flat" for k in range(40)]))[0] != "number"
+    assert as_numbers(series(["12" + 100_000 * "\t" + "%", "$" + 100_000 * " " + "3"])).tolist() == [12, 3]
+
+
 def test_a_cell_of_a_frame_with_an_index_is_named_by_it() -> None:
     column = pd.Series([*map(str, range(40)), "x"], index=[f"r{k}" for k in range(41)], name="a")
     with pytest.raises(CellError, match="'x' in row r40 of the index, is no number: correct it or leave it empty"):

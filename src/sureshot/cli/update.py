@@ -53,11 +53,13 @@ def update(
         from sureshot.cli.reading import Reading
         from sureshot.data.checks import listed
         from sureshot.data.image_tables import is_image_source
+        from sureshot.estimators.cells import in_one_way
         from sureshot.estimators.classifier import GPClassifier
 
         classifier = load_model(model)
         known_ids: np.ndarray | None = getattr(classifier, "row_ids_", None)
-        gone_rows, gone_classes = _listed(forget_rows, known_ids), _listed(forget_classes, classifier.classes_)
+        gone_classes = _listed(forget_classes, classifier.classes_)
+        gone_rows = [in_one_way(name) for name in _listed(forget_rows, known_ids)]
         if data is None and not (gone_rows or gone_classes):
             raise ValueError("--forget-rows and --forget-classes name nothing: name rows by their ids, or classes")
         if retune and not isinstance(classifier, GPClassifier):
@@ -109,7 +111,7 @@ def update(
             rows: list[tuple[str, object]] = [("rows added", summary["rows_added"])]
             rows += [("rows replaced", n_replaced)] if ids is not None else []
             rows += [("rows forgotten", n_forgotten)] if gone_rows or gone_classes else []
-            rows += [("classes forgotten", listed(gone_classes))] if gone_classes else []
+            rows += [("forgotten classes", listed(gone_classes))] if gone_classes else []
             rows += [
                 ("rows now", summary["rows"]),
                 ("new classes", listed(summary["new_classes"]) or "none"),

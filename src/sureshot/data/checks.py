@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -67,8 +68,12 @@ def check_class_labels(source: Path | str, labels: pd.Series, where: str, as_tex
         values = labels.to_numpy(dtype=np.uint64 if str(labels.dtype) == "uint64" else np.int64)
     elif kinds.is_float_dtype(labels.dtype):
         values = labels.to_numpy(dtype=np.float64)
-        if not np.isfinite(values).all() or (values != np.round(values)).any():
-            odd = values[~np.isfinite(values) | (values != np.round(values))][0]
+        if np.isinf(values).any() or (values != np.round(values)).any():
+            if np.isinf(values).any():
+                raise DataError(
+                    f"{source}: {where} holds infinite numbers, so it is not a class: name the column of classes"
+                )
+            odd = values[values != np.round(values)][0]
             raise DataError(
                 f"{source}: {where} holds numbers with fractions (for instance {odd:g}), so it is not a class: "
                 "name the column of classes, or group the numbers into classes first"
@@ -77,7 +82,7 @@ def check_class_labels(source: Path | str, labels: pd.Series, where: str, as_tex
     elif kinds.is_datetime64_any_dtype(labels.dtype) and (labels.dt.normalize() == labels).all():
         values = labels.dt.strftime("%Y-%m-%d").to_numpy(dtype=str)  # as text has them
     else:
-        values = np.asarray([_text(source, where, label).strip() for label in labels])
+        values = np.asarray([unicodedata.normalize("NFC", _text(source, where, label).strip()) for label in labels])
     return values.astype(str) if as_text else values
 
 

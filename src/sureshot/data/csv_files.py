@@ -7,6 +7,7 @@ import gzip
 import io
 import logging
 import re
+import unicodedata
 import warnings
 import zlib
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from sureshot.data.checks import check_names
+from sureshot.data.checks import check_names, listed
 from sureshot.data.delimited import STANDARD_INPUT, TextFormat, any_column, read_text, standard_input
 from sureshot.data.root import DataError
 
@@ -48,16 +49,19 @@ def open_text(
 
 
 def read_header(text: str, found: TextFormat, path: Path) -> list[str]:
-    """Column names; the first may be empty."""
+    """Column names; the first may be empty, others without one are called by their place."""
     assert found.separator is not None
     rows = csv.reader(io.StringIO(text), delimiter=found.separator, skipinitialspace=True)
     try:
-        header = [name.strip() for name in next(row for row in rows if row)]
+        header = [unicodedata.normalize("NFC", name.strip()) for name in next(row for row in rows if row)]
     except csv.Error as error:
         raise DataError(f"{path}: the header cannot be read ({error})") from None
-    if "" in header[1:]:
-        position = header.index("", 1) + 1
-        raise DataError(f"{path}: column {position} has no name in the header line")
+    unnamed = [place for place, name in enumerate(header) if place and not name]
+    for place in unnamed:
+        header[place] = f"column {place + 1}"
+    if unnamed:
+        names = listed([header[place] for place in unnamed])
+        _log.info("%s: columns without a name in the header line are called by their place: %s", path, names)
     check_names(path, header)
     return header
 
@@ -98,10 +102,10 @@ def read_csv(
                 **options,
             )
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
-        detail = str(error).strip().replace("\n", " ").removeprefix("Error tokenizing data. C error: ")
+        detail = _too_long(text, found, len(header)) or str(error).strip().replace("\n", " ")
         raise DataError(
-            f"{path}: rows and header do not have the same number of cells ({detail}); the header "
-            "must be the first line"
+            f"{path}: rows and header do not have the same number of cells ({detail}); the header must be the first "
+            f"line, and cells are taken to be separated by {found.separator!r} (--separator names another)"
         ) from None
     except (ValueError, OverflowError) as error:
         raise DataError(f"{path} cannot be read as CSV ({str(error).strip()})") from None
@@ -113,6 +117,18 @@ def read_csv(
         return read_csv(path, kind, labels, [*as_text, *codes], found, is_used)
     _mention_short_rows(path, text, found, len(header))
     return frame, found
+
+
+def _too_long(text: str, found: TextFormat, width: int) -> str | None:
+    """The first row that has more cells than there are columns, in words."""
+    assert found.separator is not None
+    rows = csv.reader(io.StringIO(text), delimiter=found.separator, skipinitialspace=True)
+    try:
+        numbers = enumerate(len(row) for row in rows if row)
+        place, count = next((place, count) for place, count in numbers if count > width)
+    except (csv.Error, StopIteration):
+        return None
+    return f"row {place - 1}, counted from 0, has {count}, the header {width}"
 
 
 def _has_codes(text: str, found: TextFormat, place: int) -> bool:

@@ -38,8 +38,8 @@ DECIMALS = (".", ",")
 
 _SAMPLE = 1000  # lines that are looked at
 _MARKS = {codecs.BOM_UTF8: "UTF-8", codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16"}
-GROUPED = r"[1-9]\d{0,2}(\.\d{3})+"
-"""A whole number with points between its thousands, as a pattern; the first group is none that begins with 0."""
+GROUPED = r"[1-9]\d{0,2}([.\s'’]\d{3})+"
+"""A whole number with points, blanks or apostrophes between its thousands, as a pattern; none begins with 0."""
 _WITH_COMMA = re.compile(rf"[+-]?(\d+|{GROUPED})?,\d+([eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3}){2,}")  # two groups at least: one may be a fraction
 _WITH_POINT = re.compile(r"[+-]?\d*\.\d+([eE][+-]?\d+)?")
@@ -120,7 +120,7 @@ def read_text(
     decimal = wanted.decimal or _decimal_of(cells, separator)
     if wanted.encoding is None and encoding == "cp1252":
         _log.info("%s is not UTF-8: read as Western European text (--encoding names another)", name)
-    if wanted.separator is None and separator != "," and lines:
+    if wanted.separator is None and separator != "," and lines and separator in lines[0]:
         _log.info("%s: cells are separated by %s", name, SEPARATORS[separator])
     if wanted.decimal is None and decimal == "." and separator != "," and _look_grouped(cells):
         _log.info("%s: 1.234 is read as 1.234, not as 1234 (--decimal , says that points group digits)", name)
@@ -158,6 +158,10 @@ def _separator_of(lines: Sequence[str]) -> str:
             best, most = separator, width
     if most == 1 and lines:  # rows of unequal length: what is wrong will be said by whoever reads them
         best = max(SEPARATORS, key=lines[0].count)
+        if best not in lines[0] and any(
+            "," in line for line in lines
+        ):  # a single column, in whose cells a comma separates nothing
+            best = ";"
     return best
 
 

@@ -45,6 +45,7 @@ _NAMES_OF_ROWS = frozenset(
 _SUFFIXES = (".csv", ".csv.gz", ".tsv", ".txt", ".parquet", ".npz")
 _WITH_COMMA = re.compile(rf"[+-]?(\d+|{GROUPED})(,\d+)?")  # a number where the comma is the decimal sign
 _DECIMAL_POINT = re.compile(r"(?<!\d)0?\.\d|\.(?!\d{3}(?!\d))\d")  # which groups no digits
+_BETWEEN_GROUPS = re.compile(r"[.\s'’]")
 _SIGNS_SWAPPED = str.maketrans(".,", ",.")
 
 
@@ -72,7 +73,8 @@ def load_table(
     allow_missing: bool = False,  # keep missing cells as NaN; an error by default, since arrays must have none
     mixed: bool = False,  # of CSV and Parquet keep columns of text and dates as well, and missing cells
     as_text: Iterable[str] = (),  # columns whose cells stay text even if they look like numbers, where mixed
-    with_comma: Iterable[str] = (),  # of mixed columns those whose numbers are text with a decimal comma
+    # Of mixed columns that a model knows, those whose numbers are text with a decimal comma.
+    with_comma: Iterable[str] | None = None,
     text: TextFormat = ANY,  # of CSV
 ) -> DataTable:
     """Read a CSV (``.csv``, ``.csv.gz``), Parquet or NPZ file."""
@@ -84,7 +86,7 @@ def load_table(
                 raise DataError(f"{path}: arrays have no column {name!r} that {what}")
         return _from_npz(path, target, features, text_labels, allow_missing)
     stated = tuple(name for name in (target, row_id, group) if name is not None)
-    with_comma = set(with_comma) - set(stated)
+    are_known, with_comma = with_comma is not None, set(with_comma or ()) - set(stated)
     texts = [*(name for name in stated if text_labels or name in (row_id, group)), *as_text, *with_comma]
     unused = {"", *ignore, *stated}
 
@@ -98,8 +100,9 @@ def load_table(
     if found.decimal == ",":
         for name in set(map(str, frame.columns)) - {*texts, *stated}:
             numbers = _grouped(frame[name])
-            if numbers is not None:  # as text of mixed columns, so that the comma is the column's for later cells
-                frame[name] = numbers.map(_with_comma, na_action="ignore") if mixed else numbers
+            if numbers is not None:  # as text of new mixed columns, so that the comma is the column's for later cells
+                as_numbers = are_known or not mixed
+                frame[name] = numbers if as_numbers else numbers.map(_with_comma, na_action="ignore")
     names = [str(name) for name in frame.columns]
     for name in stated:
         if name not in names:
@@ -233,16 +236,19 @@ def _points_are_decimal(column: pd.Series, stated: TextFormat, found: TextFormat
 
 
 def _grouped(column: pd.Series) -> pd.Series | None:
-    """Of text that is numbers like 1.250 and 1.250,50 where the comma is the decimal sign, these; None of other text.
+    """Of text that is numbers like 1.250 and 1 250,50 where the comma is the decimal sign, these; None of other text.
 
-    Pandas reads the comma, but no points between thousands.
+    Pandas reads the comma, but nothing between thousands.
     """
     if not (pd.api.types.is_object_dtype(column.dtype) or pd.api.types.is_string_dtype(column.dtype)):
         return None
     cells = column.dropna()
     if not len(cells) or not all(isinstance(cell, str) and _WITH_COMMA.fullmatch(cell.strip()) for cell in cells):
         return None
-    numbers = [cell.replace(".", "").replace(",", ".") if isinstance(cell, str) else np.nan for cell in column]
+    plain = (
+        _BETWEEN_GROUPS.sub("", cell.strip()).replace(",", ".") if isinstance(cell, str) else np.nan for cell in column
+    )
+    numbers = list(plain)
     return pd.Series(numbers, column.index, dtype=np.float64, name=column.name)
 
 

@@ -41,7 +41,8 @@ FEW = 30  # levels; a column of so few is one of categories, whatever most of th
 FEWEST_MEASURED, MEASURED = 8, 0.8  # distinct cells and the share of numbers from which few are measurements
 
 _SIGN = r"(?:[$€£¥₹₩₽%]|USD|EUR|GBP|CHF|JPY|CAD|AUD)"
-_AFFIXES = re.compile(rf"\s*(?:{_SIGN}\s*)?([+−-]?)\s*(?:{_SIGN}\s*)?(.*?)\s*{_SIGN}?\s*", re.IGNORECASE | re.DOTALL)
+_BEFORE = re.compile(rf"(?:{_SIGN}\s*)?([+−-]?)\s*(?:{_SIGN}\s*)?", re.IGNORECASE)
+_BEHIND = re.compile(rf"{_SIGN}\Z", re.IGNORECASE)
 _DIGITS = {
     decimal: re.compile(
         rf"(?=[{decimal}]?\d)(?:\d+|[1-9]\d{{0,2}}(?:[{other}'’\s]\d{{3}})+)?(?:[{decimal}]\d*)?(?:[eE][+-]?\d+)?"
@@ -258,11 +259,16 @@ def _number_of(cell: Any, decimal: str, truths: bool = False) -> float:
             return _TRUTHS[text]
         if decimal == "." and _PLAINLY.fullmatch(cell):
             return float(cell)
-        parts = _AFFIXES.fullmatch(cell)
-        if parts is None or not _DIGITS[decimal].fullmatch(parts[2]):
+        text = cell.strip()
+        before = _BEFORE.match(text)
+        assert before is not None  # nothing at all matches
+        digits = text[before.end() :]
+        behind = _BEHIND.search(digits)
+        digits = digits if behind is None else digits[: behind.start()].rstrip()
+        if not _DIGITS[decimal].fullmatch(digits):
             return np.nan
-        value = float(_GROUPS[decimal].sub("", parts[2]).replace(",", "."))
-        return value if parts[1] in ("", "+") else -value
+        value = float(_GROUPS[decimal].sub("", digits).replace(",", "."))
+        return value if before[1] in ("", "+") else -value
     if isinstance(cell, datetime.timedelta | np.timedelta64):
         return float(pd.Timedelta(cell) / pd.Timedelta(days=1))
     try:
