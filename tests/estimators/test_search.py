@@ -436,7 +436,7 @@ def test_weights_are_copies() -> None:
         ({"structure": "LINEAR[2]"}, r"structure: LINEAR\[2\] looks at column 2, but rows have 2 columns"),
         ({"structure": 3}, "structure must be None or text .*got 3"),
         ({"schedule": [0]}, "each number of schedule must be a positive integer; got 0"),
-        ({"schedule": "log"}, "schedule must be one of 'logarithmic', 'linear', 'once'; got 'log'"),
+        ({"schedule": "log"}, "schedule must be one of 'logarithmic', 'linear', 'once', or a list of sizes; got 'log'"),
         ({"n_particles": 0}, "n_particles must be a positive integer; got 0"),
         ({"n_rejuvenation": -1}, "n_rejuvenation must be an integer of at least 0"),
         ({"window": 0}, "window must be a positive integer"),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -136,7 +137,7 @@ def test_codes_for_gaps_among_the_first_rows(
     coded, columns = x[train].copy(), np.arange(x.shape[1])
     coded[0 if where == "in one row" else columns, columns] = code
     model = make().fit(coded, y[train])
-    assert "cells of columns 0, 1, 2, 3, 4 and 8 more (counted from 0) lie a million times" in caplog.text
+    assert "cells of columns 0, 1, 2, 3, 4, 5, 6, 7 and 5 more (counted from 0) lie a million times" in caplog.text
     assert model.score(x[test], y[test]) > 0.9
     model.save(tmp_path / "model")
     loaded = type(model).load(tmp_path / "model")
@@ -158,3 +159,30 @@ def test_weights_of_rows_with_wild_cells_are_copies() -> None:
 def test_heavy_tails_are_no_codes(size: float) -> None:
     tails = np.exp(3 * np.random.default_rng(0).standard_normal((500, 4)))
     assert fit_scaling(size * tails, np.ones(500), True).limits is None
+
+
+@pytest.mark.parametrize("make", [GPClassifier, partial(KernelSearchClassifier, 2, n_rejuvenation=0)])
+@pytest.mark.parametrize("mixed", [False, True])
+def test_columns_are_named_that_have_names(make: Any, mixed: bool, caplog: pytest.LogCaptureFixture) -> None:
+    rng, y = np.random.default_rng(0), np.arange(40) % 2
+    frame = pd.DataFrame({"one": 1.0, "a": rng.normal(size=40) + y, "wild": rng.normal(size=40)})
+    frame.loc[3, "wild"] = 1e12
+    if mixed:
+        frame.insert(0, "colour", rng.choice(["red", "green", "blue"], 40))
+    with pytest.warns(UserWarning, match="ignored 1 constant columns of .*: one$"):
+        make().fit(frame, y)
+    assert "cells of columns wild lie a million times" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "make", [partial(KernelSearchClassifier, 2, n_rejuvenation=0, structure="LINEAR"), GPClassifier]
+)
+def test_a_wild_labelled_row_does_not_make_far_rows_known(make: Any) -> None:
+    x, y = load_wine(return_X_y=True)
+    model = make().fit(x[::3], y[::3])
+    wild = x[1:2].copy()
+    wild[0, 0] = 1e10
+    model.partial_fit(wild, y[1:2])
+    far = x[2::30] + 100 * x.std(0)
+    assert (model.novelty_p_value(far) < 0.05).all()
+    assert (model.predict_or_reject(far, unknown=-1) == -1).all()

@@ -203,7 +203,8 @@ class Answers(ClassifierMixin, BaseEstimator):
         """The n rows of a pool X that are most worth a label, or all if there are fewer.
 
         Rows between two classes, no two of them alike (`sureshot.estimators.suggestions`); none that is labelled
-        already, and none twice. Labels for all of them at once: after each batch learn, and ask again.
+        already (a `TreeGPClassifier` keeps means, and does not know), and none twice. Labels for all of them at once:
+        after each batch learn, and ask again.
         """
         fitted, n = self._with_its_rows("suggest"), check_count("n", n)
         kept = self._kept(fitted, X)

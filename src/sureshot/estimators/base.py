@@ -94,6 +94,8 @@ class IncrementalClassifier(Answers):
     ) -> Self:
         """Add labelled rows, of old or new classes: the result is that of `fit` on all rows so far, settings kept.
 
+        So are the columns: one that was constant, and so left out, stays out.
+
         A first call is a `fit` that may have one class only. `classes` are further ones to make room for; a class
         without rows predicts from its prior. New classes are appended to ``classes_``; old columns never move.
 
@@ -146,6 +148,8 @@ class IncrementalClassifier(Answers):
         known: Fitted = self._with_its_rows("forget")
         if classes is None and rows is None:
             raise ValueError("say what to forget: classes= (labels), or rows= (ids that rows came with).")
+        if all(given is None or np.size(given) == 0 for given in (classes, rows)):
+            return self
         stays = np.ones(len(known.classes), dtype=bool) if classes is None else kept_classes(known.classes, classes)
         came = RowsAsTheyCame.apart(known.distinct_rows, known.row_ids)
         if rows is not None:
@@ -178,6 +182,7 @@ class IncrementalClassifier(Answers):
     def set_class_prior(self, class_prior: ByLabel) -> Self:
         """Say how often classes come: "auto", "support" (as in the labelled rows), "uniform", a dict, or an array.
 
+        Classes of a `TreeGPClassifier` count alike however many rows they have, so that "support" is "uniform" there.
         An array has the order of ``classes_``. Kept until rows are learnt or forgotten; `predict_latent`,
         `outlier_score` and `uncertainty` do not depend on it.
         """

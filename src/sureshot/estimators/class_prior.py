@@ -14,6 +14,8 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
+from sureshot.data.checks import listed
+
 MAX_STEPS, TOLERANCE = 1000, 1e-8
 ADDED_ROWS = 50.0
 """To each class by "auto", for embeddings: a few examples were picked by somebody and say little of how often classes
@@ -35,10 +37,10 @@ def class_prior(given: Any, classes: np.ndarray) -> np.ndarray | None:
         missing = [label for label in labels if label not in given]
         unknown = [label for label in given if label not in labels]
         if missing:
-            also = f", and one for {unknown[:5]}, which are no classes" if unknown else ""
+            also = f", and one for {listed(unknown)}, which are no classes" if unknown else ""
             raise ValueError(
                 f"class_prior must give a probability to each of the {len(labels)} classes; got none for "
-                f"{missing[:5]}{also}."
+                f"{listed(missing)}{also}."
             )
         values = [given[label] for label in labels]
     else:

@@ -156,13 +156,17 @@ def condition(
         return (_regression_weights if only_mode else _regress)(features, y, n_classes, weight, model.noise)
     counts = torch.bincount(y, minlength=n_classes)
     present = counts.nonzero().squeeze(-1)
+    # Rows of a single class tell it from classes without rows by Laplace's method, which takes a moment for any number.
+    compared = 1 if model.inference == "laplace" else 2
     if model.one_latent:
-        if len(present) < 2:
+        if len(present) < compared:
             return _prior_only(model, features, 1)
         common = generator, start, only_means, tolerance, near, exact, only_mode
         return _condition_present(model, features, y, 2, weight, *common)
-    if len(present) < 2:
+    if len(present) < compared:
         return _prior_only(model, features, n_classes)
+    if len(present) == 1:
+        present = torch.arange(n_classes, device=y.device)
     position = torch.zeros_like(counts)
     position[present] = torch.arange(len(present), device=y.device)
     start, near = (None if part is None else part[present] for part in (start, near))

@@ -40,6 +40,11 @@ class TrainingSet:
     unseen: np.ndarray | None = None  # (N,) bool, rows that the network which made them was not trained on; None: all
     row_ids: RowIds | None = None  # of the rows; None: none has an id
 
+    @property
+    def column_names(self) -> tuple[str, ...] | None:
+        """Of the rows' columns (D,), where they have any."""
+        return self.reader.names_of(self.columns)
+
 
 class NoInfluence(ValueError):
     """What a model predicts from are no rows, or no Gaussian process."""

@@ -68,7 +68,7 @@ def learn(settings: Settings, training: TrainingSet, known: GPFitted | None) -> 
     if known is None:
         matrix = training.checked if settings.precomputed else None
         with stage(0.0, CHOSEN):
-            plans = choose_plans(settings, weighted, n_classes, matrix)
+            plans = choose_plans(settings, weighted, n_classes, matrix, training.column_names)
         with stage(CHOSEN, 1.0):
             fitted = fit_members(settings, plans, weighted, training)
         chosen_by = len(fitted.rows.y), int(np.count_nonzero(fitted.frequencies))

@@ -37,6 +37,7 @@ _WIDTHS = tuple(2.0 ** (k / 2) for k in range(-12, 7))  # times the mean squared
 _WIDER = 2.0
 _LONE = -1e3  # log density of a left-out row that nothing is near to: it says nothing about the width
 _LEAST_SPREAD = 0.05
+_WILD = 1e6
 _OF_NORMAL = (np.pi / 2) ** 0.5  # standard deviation over mean absolute deviation
 
 
@@ -51,7 +52,7 @@ class Spread:
     def of(cls, numbers: np.ndarray, unit: float) -> Spread:
         """By mean absolute deviations, and no less than a twentieth of the median or of the unit."""
         centre = float(np.median(numbers))
-        deviation = _OF_NORMAL * float(np.abs(numbers - centre).mean())
+        deviation = _OF_NORMAL * float(_not_wild(np.abs(numbers - centre)).mean())
         return cls(centre, max(deviation, _LEAST_SPREAD * abs(centre), _LEAST_SPREAD * unit))
 
     def __call__(self, numbers: np.ndarray) -> np.ndarray:
@@ -168,9 +169,15 @@ def _soft_minimum(squared: Tensor, width: float) -> Tensor:
     return -width * torch.logsumexp(squared / (-2 * width), 0)
 
 
+def _not_wild(numbers: np.ndarray) -> np.ndarray:
+    """Those that are no `_WILD` times what three in four are: of rows with a wild cell, which say nothing of others."""
+    limit = _WILD * float(np.quantile(numbers, 0.75))
+    return numbers[numbers <= limit] if limit > 0 else numbers
+
+
 def _width(squared: Tensor, dimension: int) -> float:
     """That maximises the log density of left-out rows, whose squared distances from the others are given, (N, M)."""
-    nearest = float(squared.amin(0).mean())
+    nearest = float(_not_wild(squared.amin(0).numpy()).mean())
     if not nearest > 0:
         return 1.0
     widths = [nearest * factor for factor in _WIDTHS]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -56,6 +57,7 @@ def choose_plans(
     rows: LabelledRows,  # the weights of their classes multiplied in
     n_classes: int,
     matrix: np.ndarray | None,  # (n, n), the kernel matrix, if it is precomputed; rows are then positions in it
+    names: Sequence[str] | None = None,  # of columns (D,), for messages
 ) -> list[tuple[Plan, Support]]:
     """The plans for labelled rows that are to be averaged, or the only one, all choices made from the rows.
 
@@ -63,7 +65,7 @@ def choose_plans(
     """
     models = options.models_for(settings.likelihood, settings.inference, n_classes, **settings.model_settings)
     options.check_objective(settings.objective, models[0].inference)
-    scaling = _scaling(settings, rows)
+    scaling = _scaling(settings, rows, names)
     support = Support.of(rows, n_classes, scaling, settings.device)
     angles = options.compares_angles(settings.kernel, support.x)
     rules = options.rules_for(settings.predictive, models[0], angles)
@@ -185,10 +187,10 @@ def _ranks(support: Support) -> Ranks | None:
     return ranks if ranks.bends(x) else None
 
 
-def _scaling(settings: Settings, rows: LabelledRows) -> Scaling:
+def _scaling(settings: Settings, rows: LabelledRows, names: Sequence[str] | None) -> Scaling:
     if settings.precomputed:
         return Scaling(np.arange(1), np.zeros(1), np.ones(1))
     scaling = fit_scaling(rows.x, rows.weight, settings.standardize)
-    mention_constant(len(scaling.kept), rows.x, scaling.scale, stacklevel=7)
-    mention_wild(scaling, rows.x)
+    mention_constant(scaling, rows.x, names, stacklevel=7)
+    mention_wild(scaling, rows.x, names)
     return scaling

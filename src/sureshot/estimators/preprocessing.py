@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
+from sureshot.data.checks import listed
 from sureshot.estimators.emphasis import Emphasis
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.ranks import Ranks
@@ -111,20 +113,22 @@ def share_a_unit(column_scale: torch.Tensor) -> bool:
     return bool(column_scale.quantile(0.1) * 100 > column_scale.max())
 
 
-def mention_constant(n_kept: int, x: np.ndarray, scale: np.ndarray, stacklevel: int) -> None:
-    """Say of rows (n, D) that only some columns vary, those of that `scale` (n_kept,).
+def mention_constant(scaling: Scaling, x: np.ndarray, names: Sequence[str] | None, stacklevel: int) -> None:
+    """Say of rows (n, D) that only some columns vary, those of the map.
 
     One warning; where columns share a unit, like pixels, of which some are blank in all images, a line of the log.
     """
     n_columns = x.shape[1]
-    if n_kept == n_columns:
+    if len(scaling.kept) == n_columns:
         if len(x) > 1 and (x == x[0]).all():
             logger.warning(
                 "no column varies: nothing tells rows apart, and answers say little but how often classes came"
             )
         return
-    message = f"ignored {n_columns - n_kept} constant columns of {n_columns}"
-    if share_a_unit(torch.from_numpy(scale)):
+    constant = np.setdiff1d(np.arange(n_columns), scaling.kept)
+    called = "" if names is None else f": {listed([names[place] for place in constant])}"
+    message = f"ignored {len(constant)} constant columns of {n_columns}{called}"
+    if share_a_unit(torch.from_numpy(scaling.scale)):
         logger.info(message)
     else:
         warnings.warn(message, stacklevel=stacklevel + 1)
@@ -186,16 +190,16 @@ def _limits_of_wild(x: np.ndarray, weight: np.ndarray) -> np.ndarray | None:
     return limits if is_wild.any() else None
 
 
-def mention_wild(scaling: Scaling, x: np.ndarray) -> None:
+def mention_wild(scaling: Scaling, x: np.ndarray, names: Sequence[str] | None) -> None:
     """Say of which columns of rows (n, D) some cells are as far out as no others, in a line of the log."""
     if scaling.limits is None:
         return
     kept = x[:, scaling.kept]
     found = scaling.kept[((kept < scaling.limits[0]) | (kept > scaling.limits[1])).any(0)]
     logger.warning(
-        "cells of columns %s (counted from 0) lie a million times farther out than half of the rows, as codes for gaps "
-        "do: they are taken for less; make them gaps, or drop these rows",
-        ", ".join(map(str, found[:5])) + (f" and {len(found) - 5} more" if len(found) > 5 else ""),
+        "cells of columns %s lie a million times farther out than half of the rows, as codes for gaps do: they are "
+        "taken for less; make them gaps, or drop these rows",
+        f"{listed(found)} (counted from 0)" if names is None else listed([names[place] for place in found]),
     )
 
 

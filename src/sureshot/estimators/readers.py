@@ -43,6 +43,10 @@ class Reader(ABC):
         """Whether later rows may have gaps."""
         return False
 
+    def names_of(self, columns: Columns) -> tuple[str, ...] | None:
+        """Names of the columns in which rows are kept, where these have any."""
+        return None
+
     def as_learnt(self, kept: np.ndarray) -> np.ndarray:
         """Rows as they are kept, in the form in which they would be learnt."""
         return kept
@@ -159,6 +163,12 @@ class TableReader(Reader):
     def fills_gaps(self) -> bool:
         """See `Reader.fills_gaps`: of columns with names, which are learnt from as a DataFrame."""
         return self.encoder is not None or self.medians is not None
+
+    def names_of(self, columns: Columns) -> tuple[str, ...] | None:
+        """See `Reader.names_of`."""
+        if self.encoder is not None:
+            return self.encoder.names
+        return None if columns.names is None or not self.has_columns else tuple(map(str, columns.names))
 
     @property
     def has_columns(self) -> bool:

@@ -35,8 +35,8 @@ def first_fitted(training: TrainingSet, settings: SearchSettings, seed: int) -> 
     """Without rows yet; the training set says how columns are scaled."""
     x, weight = training.rows.x, training.rows.weight
     scaling = fit_scaling(x, weight, settings.standardize)
-    mention_constant(len(scaling.kept), x, scaling.scale, stacklevel=5)
-    mention_wild(scaling, x)
+    mention_constant(scaling, x, training.column_names, stacklevel=5)
+    mention_wild(scaling, x, training.column_names)
     if len(scaling.kept) == x.shape[1] and settings.standardize and len(np.unique(training.rows.y)) == 1:
         scaling = with_rare_values(scaling, x, weight)
     prior = KernelPrior(settings.grammar, len(scaling.kept))

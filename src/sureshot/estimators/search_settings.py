@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from sureshot.data.checks import near
 from sureshot.estimators.search_rule import RULES
 from sureshot.estimators.settings import check_choice, check_count
 from sureshot.structure.grammar import GRAMMARS, Grammar
@@ -16,6 +17,7 @@ from sureshot.structure.rejuvenation import Rejuvenation
 from sureshot.structure.smc import Representation, SmcSettings
 from sureshot.structure.structure import Structure
 
+SCHEDULES = ("logarithmic", "linear", "once")
 FIRST_BATCH = 16
 SWEEPS, SWEEPS_OF_FEW = 2, 6
 """After a batch, and while there are few rows (`sureshot.structure.smc.FEW`): structures that are lost then are
@@ -87,7 +89,9 @@ class SearchSettings:
 
 
 def _sweeps(value: Any) -> int | None:
-    return None if isinstance(value, str) and value == "auto" else check_count("n_rejuvenation", value, 0)
+    if isinstance(value, str) and value != "auto":
+        raise ValueError(f"n_rejuvenation must be 'auto' or a number of sweeps, 0 or more; got {value!r}.")
+    return None if isinstance(value, str) else check_count("n_rejuvenation", value, 0)
 
 
 def _grammar(value: Any) -> Grammar:
@@ -110,6 +114,10 @@ def _structure(value: Any) -> Structure:
 
 
 def _schedule(value: Any) -> str | tuple[int, ...]:
+    if isinstance(value, str) and value in SCHEDULES:
+        return value
     if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
-        return str(check_choice("schedule", value, ("logarithmic", "linear", "once")))
+        alike = near(value, SCHEDULES) if isinstance(value, str) else ""
+        names = ", ".join(map(repr, SCHEDULES))
+        raise ValueError(f"schedule must be one of {names}, or a list of sizes; got {value!r}{alike}.")
     return tuple(check_count("each number of schedule", size) for size in value)
