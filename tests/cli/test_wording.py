@@ -15,6 +15,7 @@ from sureshot.cli.wording import as_options
         ("pass row_id= to fit and partial_fit", "pass --id to fit and `sureshot update`"),
         ("likelihood='logistic' is for two classes", "--likelihood logistic is for two classes"),
         ("a.csv: as another kind (columns={'A b': 'category'})", "a.csv: as another kind (--kind 'A b=category')"),
+        ("""another kind (columns={"it's": 'date'})""", """another kind (--kind "it's=date")"""),
         ("d.csv: no column 'kernel'", "d.csv: no column 'kernel'"),
     ],
 )

@@ -319,8 +319,9 @@ def test_columns_do_not_go_with_what_takes_no_columns(tmp_path: Path) -> None:
         FewShotClassifier(tmp_path, columns={"a": "number"}).fit(np.eye(2), [0, 1])
     with pytest.raises(ValueError, match="'auto' or a dict"):
         GPClassifier(columns="all").fit(np.eye(2), [0, 1])
-    with pytest.raises(ValueError, match="more than one column is called a"):
-        GPClassifier().fit(pd.DataFrame([["x", 1], ["y", 2]], columns=["a", "a"]), [0, 1])
+    for rows in ([["x", 1], ["y", 2]], [[0.5, 1], [0.1, 2]]):
+        with pytest.raises(ValueError, match="more than one column is called a"):
+            GPClassifier().fit(pd.DataFrame(rows, columns=["a", "a"]), [0, 1])
 
 
 def test_relevance_is_of_the_columns_that_were_given() -> None:

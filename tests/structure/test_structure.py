@@ -144,7 +144,7 @@ def test_many_terms_are_printed_and_read(operator: str) -> None:
         ("LINEAR)", r"nothing is expected at '\)'"),
         ("LINEAR MATERN", "nothing is expected at 'MATERN'"),
         ("LINEAR & MATERN", "'&' is not understood"),
-        ("LINEAR[a]", r"'\[' is not understood"),
+        ("LINEAR[a]", r"'\[' is not understood: columns are whole numbers, as in LINEAR\[2\]"),
         ("LINEAR[\N{ARABIC-INDIC DIGIT THREE}]", r"'\[' is not understood"),
         ("2 x LINEAR", "'2' is not understood"),
         ("(" * 2000 + "LINEAR" + ")" * 2000, "nested too deep"),

@@ -27,7 +27,7 @@ _ARGUMENT = "|".join(_OPTIONS)
 
 def as_options(message: str) -> str:
     """The message of an error with options where it names arguments."""
-    message = re.sub(r"columns=\{'([^']*)': '(\w+)'\}", r"--kind '\1=\2'", message)
+    message = re.sub(r"""columns=\{(['"])(.*?)\1: '(\w+)'\}""", r"--kind \1\2=\3\1", message)
     message = re.sub(r"\brow_id=(?= )", "--id", message)
     message = re.sub(rf"\b({_ARGUMENT})='?([\w.]+)'?", lambda found: f"{_OPTIONS[found[1]]} {found[2]}", message)
     message = re.sub(rf"^({_ARGUMENT})\b", lambda found: _OPTIONS[found[1]], message)

@@ -317,9 +317,11 @@ def _features(
     other = [name for name in chosen if not (_is_number(X[name]) or (not mixed and _holds_truths(X[name])))]
     if other and not mixed:
         cell = _first_other(X[other[0]])
+        advice = "correct the cells, drop the column, or prefix its name with meta_ to leave it out"
+        if wanted is not None:
+            advice = "correct the cells, since the model wants these columns"
         raise DataError(
-            f"{path}: not numeric: {_columns(other)} ({cell} in {other[0]!r}); here numbers only can be used: "
-            "correct the cells, drop the column, or prefix its name with meta_ to leave it out"
+            f"{path}: not numeric: {_columns(other)} ({cell} in {other[0]!r}); here numbers only can be used: {advice}"
         )
     numbers = [name for name in chosen if name not in other]
     cells = {name: X[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in numbers}

@@ -196,6 +196,8 @@ def mention_wild(scaling: Scaling, x: np.ndarray, names: Sequence[str] | None) -
         return
     kept = x[:, scaling.kept]
     found = scaling.kept[((kept < scaling.limits[0]) | (kept > scaling.limits[1])).any(0)]
+    if not len(found):
+        return
     logger.warning(
         "cells of columns %s lie a million times farther out than half of the rows, as codes for gaps do: they are "
         "taken for less; make them gaps, or drop these rows",

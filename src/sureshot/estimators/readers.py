@@ -22,7 +22,7 @@ import scipy.sparse
 from sureshot.data.checks import listed
 from sureshot.estimators.cells import as_numbers
 from sureshot.estimators.column_kinds import median_of
-from sureshot.estimators.mixed_columns import ColumnEncoder, check_kinds, has_mixed_columns
+from sureshot.estimators.mixed_columns import ColumnEncoder, check_called_once, check_kinds, has_mixed_columns
 from sureshot.estimators.sparse_rows import ADVICE, SpannedRows, checked_sparse
 from sureshot.estimators.validation import Columns, check_inputs, check_targets, check_weights, of_pandas, validated
 
@@ -204,9 +204,13 @@ def _with_columns(frame: pd.DataFrame, columns: Mapping[int, np.ndarray]) -> pd.
 
 
 def with_plain_columns(X: Any) -> Any:
-    """A DataFrame whose sparse columns are dense, and Arrow's of other things than numbers and text objects; else X."""
+    """A DataFrame whose sparse columns are dense, and Arrow's of other things than numbers and text objects; else X.
+
+    `CellError` for two columns of the same name.
+    """
     if not isinstance(X, pd.DataFrame):
         return X
+    check_called_once(X)
     found: dict[int, np.ndarray] = {}
     for place, kind in enumerate(X.dtypes):
         if isinstance(kind, pd.SparseDtype):

@@ -18,7 +18,7 @@ from sureshot.estimators.readers import Reader, TableReader
 from sureshot.estimators.row_ids import RowsAsTheyCame, part_of
 from sureshot.estimators.search_fitted import Callback, SearchFitted, SearchStep
 from sureshot.estimators.search_format import SEARCH_FORMAT
-from sureshot.estimators.search_learning import after, compared, first_fitted, less
+from sureshot.estimators.search_learning import after, compared, first_fitted, less, mention_more_wild
 from sureshot.estimators.search_settings import SearchSettings
 from sureshot.estimators.settings import check_jobs
 from sureshot.estimators.validation import check_targets, joined_rows
@@ -225,6 +225,7 @@ class KernelSearchClassifier(IncrementalClassifier):
             stays, kept, new = compared(known, training)
             if not known.waits:
                 if len(new.y) or len(training.classes) > len(known.classes):
+                    mention_more_wild(training, new, settings)
                     n_old = len(known.rows.y)
                     known = after(known, new, training.classes, self.callback, jobs)
                     stays = np.concatenate([stays, np.ones(len(known.rows.y) - n_old, dtype=bool)])

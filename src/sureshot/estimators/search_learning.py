@@ -44,10 +44,16 @@ def first_fitted(training: TrainingSet, settings: SearchSettings, seed: int) -> 
         try:
             prior.check(settings.structure)
         except ValueError as error:
-            raise ValueError(f"structure: {error}") from error
+            varying = f" that vary, of {x.shape[1]}" if len(scaling.kept) < x.shape[1] else ""
+            raise ValueError(f"structure: {error}{varying}") from error
     state = _started(prior, settings, len(training.classes), seed)
     none = part_of(training.rows, slice(0, 0))
     return fitted_of(replace(training, rows=none), scaling, settings, state, (), seed)
+
+
+def mention_more_wild(training: TrainingSet, new: LabelledRows, settings: SearchSettings) -> None:
+    """Say of which columns new rows have cells as far out as no others of all rows."""
+    mention_wild(fit_scaling(training.rows.x, training.rows.weight, settings.standardize), new.x, training.column_names)
 
 
 def _started(prior: KernelPrior, settings: SearchSettings, n_classes: int, seed: int) -> SmcState:

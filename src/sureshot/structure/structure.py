@@ -150,7 +150,9 @@ def _tokens(text: str) -> list[str]:
     while text[place:].strip():
         match = _TOKEN.match(text, place)
         if match is None:
-            raise ValueError(f"{text!r}: {text[place:].strip()[0]!r} is not understood")
+            odd = text[place:].strip()
+            advice = ": columns are whole numbers, as in LINEAR[2]" if odd[0] == "[" else ""
+            raise ValueError(f"{text!r}: {odd[0]!r} is not understood{advice}")
         token = match.group(1).replace("*", PRODUCT).replace("×", PRODUCT)
         tokens.append(re.sub(r"\[0+(?=[0-9])", "[", token))  # column 01 is column 1
         place = match.end()
