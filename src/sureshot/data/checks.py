@@ -68,11 +68,11 @@ def check_class_labels(source: Path | str, labels: pd.Series, where: str, as_tex
         values = labels.to_numpy(dtype=np.uint64 if str(labels.dtype) == "uint64" else np.int64)
     elif kinds.is_float_dtype(labels.dtype):
         values = labels.to_numpy(dtype=np.float64)
-        if np.isinf(values).any() or (values != np.round(values)).any():
-            if np.isinf(values).any():
-                raise DataError(
-                    f"{source}: {where} holds infinite numbers, so it is not a class: name the column of classes"
-                )
+        if np.isinf(values).any():
+            raise DataError(
+                f"{source}: {where} holds infinite numbers, so it is not a class: name the column of classes"
+            )
+        if (values != np.round(values)).any():
             odd = values[values != np.round(values)][0]
             raise DataError(
                 f"{source}: {where} holds numbers with fractions (for instance {odd:g}), so it is not a class: "

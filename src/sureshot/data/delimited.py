@@ -158,10 +158,8 @@ def _separator_of(lines: Sequence[str]) -> str:
             best, most = separator, width
     if most == 1 and lines:  # rows of unequal length: what is wrong will be said by whoever reads them
         best = max(SEPARATORS, key=lines[0].count)
-        if best not in lines[0] and any(
-            "," in line for line in lines
-        ):  # a single column, in whose cells a comma separates nothing
-            best = ";"
+        if best not in lines[0] and "," in "".join(lines):
+            best = ";"  # there is a single column, in whose cells a comma separates nothing
     return best
 
 
