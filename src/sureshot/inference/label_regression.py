@@ -128,9 +128,12 @@ def leave_one_out_by_factors(
     root = weight.sqrt()
     scaled = (targets - mean[:, None]) * root
     weighted = root[:, None] * gram * root
-    noise = torch.eye(len(y), dtype=gram.dtype, device=gram.device)
-    inverses = (torch.cholesky_inverse(torch.linalg.cholesky(weighted + ratio * noise)) for ratio in noise_ratios)
-    found = [(scaled @ inverse, inverse.diagonal().clone()) for inverse in inverses]
+    found = []
+    for ratio in noise_ratios:
+        noisy = weighted.clone()
+        noisy.diagonal().add_(ratio)
+        inverse = torch.cholesky_inverse(torch.linalg.cholesky(noisy))
+        found.append((scaled @ inverse, inverse.diagonal().clone()))
     solved, diagonal = (torch.stack(parts) for parts in zip(*found, strict=True))
     return _by_inverses(targets, scaled, weight, noise_ratios, share, solved, diagonal)
 
