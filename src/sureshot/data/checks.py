@@ -31,6 +31,11 @@ def near(name: str, names: Iterable[str]) -> str:
     return " (did you mean " + " or ".join(repr(by_lower[key]) for key in found) + "?)"
 
 
+def in_one_form(text: str) -> str:
+    """Text without blanks around it, accents in the one of Unicode's forms that keyboards write."""
+    return unicodedata.normalize("NFC", text.strip())
+
+
 def reason(error: Exception) -> str:
     """What an error says, in its first line."""
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
@@ -82,7 +87,7 @@ def check_class_labels(source: Path | str, labels: pd.Series, where: str, as_tex
     elif kinds.is_datetime64_any_dtype(labels.dtype) and (labels.dt.normalize() == labels).all():
         values = labels.dt.strftime("%Y-%m-%d").to_numpy(dtype=str)  # as text has them
     else:
-        values = np.asarray([unicodedata.normalize("NFC", _text(source, where, label).strip()) for label in labels])
+        values = np.asarray([in_one_form(_text(source, where, label)) for label in labels])
     return values.astype(str) if as_text else values
 
 

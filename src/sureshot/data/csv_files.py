@@ -7,16 +7,15 @@ import gzip
 import io
 import logging
 import re
-import unicodedata
 import warnings
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from sureshot.data.checks import check_names, listed
+from sureshot.data.checks import check_names, in_one_form, listed
 from sureshot.data.delimited import STANDARD_INPUT, TextFormat, any_column, read_text, standard_input
 from sureshot.data.root import DataError
 
@@ -48,12 +47,17 @@ def open_text(
     return text, found
 
 
+def _rows(text: str, found: TextFormat) -> Iterator[list[str]]:
+    """Cells of the header and of all rows."""
+    assert found.separator is not None
+    return csv.reader(io.StringIO(text), delimiter=found.separator, skipinitialspace=True)
+
+
 def read_header(text: str, found: TextFormat, path: Path) -> list[str]:
     """Column names; the first may be empty, others without one are called by their place."""
-    assert found.separator is not None
-    rows = csv.reader(io.StringIO(text), delimiter=found.separator, skipinitialspace=True)
+    rows = _rows(text, found)
     try:
-        header = [unicodedata.normalize("NFC", name.strip()) for name in next(row for row in rows if row)]
+        header = [in_one_form(name) for name in next(row for row in rows if row)]
     except csv.Error as error:
         raise DataError(f"{path}: the header cannot be read ({error})") from None
     unnamed = [place for place, name in enumerate(header) if place and not name]
@@ -121,8 +125,7 @@ def read_csv(
 
 def _too_long(text: str, found: TextFormat, width: int) -> str | None:
     """The first row that has more cells than there are columns, in words."""
-    assert found.separator is not None
-    rows = csv.reader(io.StringIO(text), delimiter=found.separator, skipinitialspace=True)
+    rows = _rows(text, found)
     try:
         numbers = enumerate(len(row) for row in rows if row)
         place, count = next((place, count) for place, count in numbers if count > width)
@@ -133,8 +136,7 @@ def _too_long(text: str, found: TextFormat, width: int) -> str | None:
 
 def _has_codes(text: str, found: TextFormat, place: int) -> bool:
     """Whether a column of numbers has a code, which is none."""
-    assert found.separator is not None
-    rows = csv.reader(io.StringIO(text), delimiter=found.separator, skipinitialspace=True)
+    rows = _rows(text, found)
     try:
         return any(_CODE.fullmatch(row[place].strip()) for row in rows if len(row) > place)
     except csv.Error:  # a cell of more than a hundred thousand letters, which pandas reads
@@ -143,8 +145,7 @@ def _has_codes(text: str, found: TextFormat, place: int) -> bool:
 
 def _mention_short_rows(path: Path, text: str, found: TextFormat, width: int) -> None:
     """A note on rows that end early, whose last cells are read as empty: they may have been cut off."""
-    assert found.separator is not None
-    rows = csv.reader(io.StringIO(text), delimiter=found.separator, skipinitialspace=True)
+    rows = _rows(text, found)
     try:
         next(row for row in rows if row)
         widths = [len(row) for row in rows if row]

@@ -245,10 +245,8 @@ def _grouped(column: pd.Series) -> pd.Series | None:
     cells = column.dropna()
     if not len(cells) or not all(isinstance(cell, str) and _WITH_COMMA.fullmatch(cell.strip()) for cell in cells):
         return None
-    plain = (
-        _BETWEEN_GROUPS.sub("", cell.strip()).replace(",", ".") if isinstance(cell, str) else np.nan for cell in column
-    )
-    numbers = list(plain)
+    plain = column.map(lambda cell: _BETWEEN_GROUPS.sub("", cell.strip()).replace(",", "."), na_action="ignore")
+    numbers = [cell if isinstance(cell, str) else np.nan for cell in plain]
     return pd.Series(numbers, column.index, dtype=np.float64, name=column.name)
 
 

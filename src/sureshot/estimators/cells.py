@@ -11,7 +11,6 @@ from __future__ import annotations
 import datetime
 import numbers
 import re
-import unicodedata
 import warnings
 from collections.abc import Callable
 from decimal import Decimal
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from sureshot.data.checks import in_one_form
 from sureshot.data.csv_files import MISSING
 
 NUMBER, CATEGORY, DATE, TEXT, IGNORE = "number", "category", "date", "text", "ignore"
@@ -242,9 +242,7 @@ def _as_text(cell: Any) -> str:
 
 def in_one_way(text: str) -> str:
     """Text as `as_texts` has it."""
-    text = text.strip()
-    if not text.isascii():
-        text = unicodedata.normalize("NFC", text)
+    text = in_one_form(text)
     return text.partition(".")[0] if _WHOLE.fullmatch(text) else text
 
 

@@ -158,13 +158,11 @@ def condition(
     present = counts.nonzero().squeeze(-1)
     # Rows of a single class tell it from classes without rows by Laplace's method, which takes a moment for any number.
     compared = 1 if model.inference == "laplace" else 2
+    if len(present) < compared:
+        return _prior_only(model, features, 1 if model.one_latent else n_classes)
     if model.one_latent:
-        if len(present) < compared:
-            return _prior_only(model, features, 1)
         common = generator, start, only_means, tolerance, near, exact, only_mode
         return _condition_present(model, features, y, 2, weight, *common)
-    if len(present) < compared:
-        return _prior_only(model, features, n_classes)
     if len(present) == 1:
         present = torch.arange(n_classes, device=y.device)
     position = torch.zeros_like(counts)

@@ -85,7 +85,6 @@ class ColumnEncoder:
         """
         weight = weight / min(1.0, float(weight.mean()))
         labels = list(frame.columns)
-        check_called_once(frame)
         for name in kinds:
             if name not in labels:
                 near_names = near(str(name), [str(label) for label in labels])
@@ -238,10 +237,3 @@ def _from_json(values: Mapping[str, Any]) -> Column:
     found: Column = column(**given)
     found.check()
     return found
-
-
-def check_called_once(frame: pd.DataFrame) -> None:
-    """Refuse two columns of the same name (`CellError`)."""
-    twice = frame.columns[frame.columns.duplicated()]
-    if len(twice):
-        raise CellError(f"more than one column is called {listed(list(twice))}; rename them")

@@ -46,12 +46,13 @@ def with_noise_of_features(
         return plan, 1.0
     likelihood = plan.model.predictive_likelihood()
     best, highest = (LEVELS[0], 1.0), -math.inf
-    for level, latent, variance, scale in _left_out_by_level(plan, support, features, rows):
+    upwards = len(features) == features.shape[1]
+    for level, latent, variance, scale in _left_out_by_level(plan, support, features, rows, by_factors=upwards):
         _, pointwise = fit_rule(likelihood, latent, variance, left_out, plan.rule, plan.temperature)
         value = float(left_out.usable @ pointwise)
         if value > highest:
             best, highest = (level, scale), value
-        elif len(features) == features.shape[1]:
+        elif upwards:
             break
     level, scale = best
     if level == LEVELS[0]:
@@ -63,18 +64,17 @@ def with_noise_of_features(
 
 
 def _left_out_by_level(
-    plan: Plan, support: Support, features: Tensor, rows: Tensor
+    plan: Plan, support: Support, features: Tensor, rows: Tensor, *, by_factors: bool
 ) -> Iterator[tuple[float, Tensor, Tensor, float]]:
     """Each level with latents (C, M) and variances (M,) of the rows (M,), left out, and the output scale that suits.
 
-    Levels that nobody asks for are not computed where rows have as many features as there are of them.
+    By factors, levels that nobody asks for are not computed.
     """
     labels = support.y, support.n_classes, support.weight
     noise = features.new_tensor([plan.model.noise * level for level in LEVELS])
-    if len(features) == features.shape[1]:
-        gram = features @ features.mT
-        for level, ratio in zip(LEVELS, noise, strict=True):
-            found = leave_one_out_by_factors(gram, *labels, ratio[None], support.left_out)
+    if by_factors:
+        levels = leave_one_out_by_factors(features @ features.mT, *labels, noise, support.left_out)
+        for level, found in zip(LEVELS, levels, strict=True):
             yield level, found.latent[0][:, rows], found.variance[0, rows], float(found.scale)
         return
     path = leave_one_out_path_by_features(features, *labels, noise, support.left_out, rows)

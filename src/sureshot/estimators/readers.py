@@ -20,9 +20,9 @@ import pandas as pd
 import scipy.sparse
 
 from sureshot.data.checks import listed
-from sureshot.estimators.cells import as_numbers
+from sureshot.estimators.cells import CellError, as_numbers
 from sureshot.estimators.column_kinds import median_of
-from sureshot.estimators.mixed_columns import ColumnEncoder, check_called_once, check_kinds, has_mixed_columns
+from sureshot.estimators.mixed_columns import ColumnEncoder, check_kinds, has_mixed_columns
 from sureshot.estimators.sparse_rows import ADVICE, SpannedRows, checked_sparse
 from sureshot.estimators.validation import Columns, check_inputs, check_targets, check_weights, of_pandas, validated
 
@@ -210,7 +210,9 @@ def with_plain_columns(X: Any) -> Any:
     """
     if not isinstance(X, pd.DataFrame):
         return X
-    check_called_once(X)
+    twice = X.columns[X.columns.duplicated()]
+    if len(twice):
+        raise CellError(f"more than one column is called {listed(list(twice))}; rename them")
     found: dict[int, np.ndarray] = {}
     for place, kind in enumerate(X.dtypes):
         if isinstance(kind, pd.SparseDtype):

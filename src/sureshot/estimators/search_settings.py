@@ -89,9 +89,11 @@ class SearchSettings:
 
 
 def _sweeps(value: Any) -> int | None:
-    if isinstance(value, str) and value != "auto":
+    if not isinstance(value, str):
+        return check_count("n_rejuvenation", value, 0)
+    if value != "auto":
         raise ValueError(f"n_rejuvenation must be 'auto' or a number of sweeps, 0 or more; got {value!r}.")
-    return None if isinstance(value, str) else check_count("n_rejuvenation", value, 0)
+    return None
 
 
 def _grammar(value: Any) -> Grammar:
@@ -114,10 +116,10 @@ def _structure(value: Any) -> Structure:
 
 
 def _schedule(value: Any) -> str | tuple[int, ...]:
+    if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
+        return tuple(check_count("each number of schedule", size) for size in value)
     if isinstance(value, str) and value in SCHEDULES:
         return value
-    if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
-        alike = near(value, SCHEDULES) if isinstance(value, str) else ""
-        names = ", ".join(map(repr, SCHEDULES))
-        raise ValueError(f"schedule must be one of {names}, or a list of sizes; got {value!r}{alike}.")
-    return tuple(check_count("each number of schedule", size) for size in value)
+    alike = near(value, SCHEDULES) if isinstance(value, str) else ""
+    names = ", ".join(map(repr, SCHEDULES))
+    raise ValueError(f"schedule must be one of {names}, or a list of sizes; got {value!r}{alike}.")

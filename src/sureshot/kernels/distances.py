@@ -48,10 +48,16 @@ def squared_distances(
 def shared_paths(
     x1: Tensor,  # (..., N, D)
     x2: Tensor,  # (..., M, D)
+    paired: bool = False,
 ) -> Tensor:
-    """``sum_d (|x_d| + |x'_d| - |x_d - x'_d|) / 2`` (..., N, M): how far columns go the same way from zero."""
-    lengths = (x.abs().sum(-1) for x in (x1, x2))
-    return (next(lengths).unsqueeze(-1) + next(lengths).unsqueeze(-2) - torch.cdist(x1, x2, p=1)) / 2
+    """``sum_d (|x_d| + |x'_d| - |x_d - x'_d|) / 2``: how far columns go the same way from zero.
+
+    Of all pairs of rows (..., N, M), or of `paired` rows (..., N).
+    """
+    first, second = x1.abs().sum(-1), x2.abs().sum(-1)
+    if paired:
+        return (first + second - (x1 - x2).abs().sum(-1)) / 2
+    return (first.unsqueeze(-1) + second.unsqueeze(-2) - torch.cdist(x1, x2, p=1)) / 2
 
 
 def _computed_again(squared: Tensor, lost: Tensor, x1: Tensor, x2: Tensor) -> Tensor:

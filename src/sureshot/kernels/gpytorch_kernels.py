@@ -210,7 +210,4 @@ class BrownianKernel(Kernel):
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Kernel matrix (..., N, M), or with `diag` the values (..., N) of paired rows."""
-        first, second = x1 * self.variance, x2 * self.variance
-        if diag:
-            return (first.abs() + second.abs() - (first - second).abs()).sum(-1) / 2
-        return shared_paths(first, second)
+        return shared_paths(x1 * self.variance, x2 * self.variance, paired=diag)

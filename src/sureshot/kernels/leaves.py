@@ -178,10 +178,7 @@ class Brownian(Leaf):
 
     def values(self, x1: Tensor, x2: Tensor, paired: bool) -> Tensor:
         variance = self._row(self.variance, x1)
-        first, second = x1 * variance, x2 * variance
-        if paired:
-            return (first.abs() + second.abs() - (first - second).abs()).sum(-1) / 2
-        return shared_paths(first, second)
+        return shared_paths(x1 * variance, x2 * variance, paired)
 
     def on(self, rows: SharedRows) -> Tensor:
         return super().on(rows) if self.variance.shape[-1] > 1 else self.variance.unsqueeze(-1) * rows.shared_paths

@@ -156,7 +156,8 @@ class KernelPrior:
         """Of kinds among leaves that look at so many columns: of those for which these are enough, if there are any."""
         weights = self.grammar.leaves
         known = {name: w for name, w in weights.items() if LEAVES[name].least_columns <= n_columns} or dict(weights)
-        return {name: weight / sum(known.values()) for name, weight in known.items()}
+        total = sum(known.values())
+        return {name: weight / total for name, weight in known.items()}
 
     def operator_probabilities(self, depth: int) -> dict[str, float]:
         """Of the operators at a node of a depth, the root's is 1; what is left is that of a leaf."""
