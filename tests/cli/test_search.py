@@ -298,3 +298,13 @@ def test_a_report_that_cannot_be_written_loses_nothing(moons: Path, tmp_path: Pa
     assert "report.html: Is a directory" in result.stderr
     assert "log-evidence" in result.stdout
     assert len(KernelSearchClassifier.load(model).classes_) == 2
+
+
+def test_a_refusal_of_its_size_says_what_to_try_once(tmp_path: Path, run: Run) -> None:
+    draw = np.random.default_rng(0)
+    pd.DataFrame({"a": draw.normal(size=2700), "y": np.arange(2700) % 2}).to_csv(tmp_path / "big.csv", index=False)
+    found = run("search", tmp_path / "big.csv", "-t", "y", "--particles", 2, "-q")
+    assert found.exit_code == 1
+    assert found.stderr.startswith("error: a search over kernels with 2160 rows and 2 particles would take about")
+    assert "not enough memory" not in found.stderr
+    assert "(--window 1000)" in found.stderr

@@ -113,6 +113,7 @@ def test_a_call_that_fails_changes_nothing(name: str) -> None:
         ((rows[:, :5], labels), "X: expected (8 columns|vectors of length 8), as in the base session, got .*5"),
         ((rows, labels[:3]), r"y: expected 4 labels, one for each row of X, got shape \(3,\)"),
         ((rows, [1, 2, 3, 4]), "y has labels such as 1, but the classes known so far are such as 'b'"),
+        ((rows, [True, False] * 2), "y has labels such as True, but the classes known so far are such as 'b'"),
         ((rows, np.array([0.5, 1, 2, 3])), "y: expected whole numbers or text, got type float64"),
         ((rows[:0], labels[:0]), r"X: expected rows of numbers \(n, D\).*, got shape \(0, 8\)"),
         ((rows.astype(str), labels), "X: expected rows of numbers"),
@@ -220,3 +221,45 @@ def test_unknown_names_and_options_are_refused_with_the_nearest() -> None:
         make_method("label_regression", rows=3)
     with pytest.raises(ValueError, match="icarl has no option 'exemplars'"):
         make_method("icarl", exemplars=3)
+
+
+def test_whole_numbers_of_any_type_are_labels(name: str) -> None:
+    x, y = blobs(["a", "b"], 4, 13)
+    known = np.where(y == "a", 2**60, 2**60 + 1)
+    method = make_method(name, **CASES[name]).fit(x, known)
+    method.partial_fit(x[:2] + 3, np.full(2, 7, dtype=np.uint64))
+    assert method.classes_.tolist() == [2**60, 2**60 + 1, 7]
+    with pytest.raises(ValueError, match="y has labels such as True, but"):
+        method.partial_fit(x[:2], [True, False])
+    method = make_method(name, **CASES[name]).fit(x, known - 2**61)
+    with pytest.raises(ValueError, match="do not fit into one type: use text, or smaller numbers"):
+        method.partial_fit(x[:2], np.full(2, 2**63 + 5, dtype=np.uint64))
+
+
+@pytest.mark.parametrize("name", list(BASELINES), indirect=True)
+def test_numbers_beyond_computing_are_refused_and_change_nothing(name: str) -> None:
+    method, (x, _) = taught(name), blobs(["a", "b", "c"], 4, 7)
+    before = copy.deepcopy(answers(method, x))
+    huge = np.full((4, 8), 1.7e308) * np.sign(np.random.default_rng(0).normal(size=(4, 8)))
+    for act in (lambda: method.partial_fit(huge, ["g"] * 4), lambda: method.fit(huge, ["g", "g", "h", "h"])):
+        try:
+            act()
+        except ValueError as error:
+            assert "its numbers are too large" in str(error)
+            for old, new in zip(before, answers(method, x), strict=True):
+                np.testing.assert_array_equal(old, new)
+        else:
+            assert np.isfinite(method.predict_proba(x)).all()
+            method = taught(name)
+
+
+@pytest.mark.parametrize("name", ["tree", "gp"])
+def test_estimators_say_that_they_have_learnt_nothing_and_begin_with_one_class(name: str) -> None:
+    x, y = blobs(["a", "b"], 4, 14)
+    method = make_method(name)
+    for ask in (lambda: method.predict_proba(x), lambda: method.outlier_score(x), method.memory):
+        with pytest.raises(ValueError, match=r"has learnt nothing yet: call fit\(\) with the base session"):
+            ask()
+    method.fit(x[y == "a"], y[y == "a"]).partial_fit(x[y == "b"], y[y == "b"])
+    assert method.classes_.tolist() == ["a", "b"]
+    assert (method.predict_proba(x).argmax(1) == (y == "b")).all()

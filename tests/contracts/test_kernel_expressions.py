@@ -316,3 +316,10 @@ def test_interactions_are_products_over_columns() -> None:
 def test_columns_by_themselves_need_one_length_scale(kind: type[Expression], base: Expression) -> None:
     with pytest.raises(ValueError, match=f"{kind.__name__} takes a stationary leaf with one length-scale"):
         kind(base)
+
+
+@pytest.mark.parametrize("gamma", [0.1, 0.5, 2.0])
+def test_rough_kernels_are_one_for_equal_rows_in_gpytorch_too(gamma: float) -> None:
+    kernel, x = GammaExponential(0.8, gamma), _rows(6)[[0, 1, 2, 3, 4, 5, 0]]
+    with torch.no_grad():
+        _close(kernel.to_gpytorch()(x).to_dense(), kernel(x))

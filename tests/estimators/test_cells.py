@@ -191,3 +191,21 @@ def test_single_precision_names_the_same_levels() -> None:
     values = pd.Series([0.1, 2.0, np.nan, 1e-7])
     assert as_texts(values.astype(np.float32)).tolist() == as_texts(values).tolist()
     assert as_texts(values.astype("Float32")).tolist() == as_texts(values).tolist()
+
+
+def test_gaps_and_dates_are_the_same_in_categories() -> None:
+    texts = pd.Series(["NA", "EU", "?", "AS"], name="c")
+    assert as_texts(texts.astype("category")).tolist() == as_texts(texts).tolist() == [None, "EU", None, "AS"]
+    days = pd.Series(["2025-01-02", "", "2025-01-04"], name="d")
+    np.testing.assert_array_equal(as_days(days.astype("category")), as_days(days))
+    moments = pd.Series(pd.to_datetime(["2025-01-02", None, "2025-01-04"]), name="d")
+    np.testing.assert_array_equal(as_days(moments.astype("category")), as_days(moments))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "Float32", "float[pyarrow]", "halffloat[pyarrow]"])
+def test_levels_are_the_same_in_any_precision(dtype: str) -> None:
+    levels = pd.Series([0.1, 0.2, 3.0], name="c")
+    assert as_texts(levels.astype(dtype)).tolist() == ["0.1", "0.2", "3"]
+    if dtype not in ("float16", "halffloat[pyarrow]"):  # pandas has no categories of these
+        assert as_texts(levels.astype(dtype).astype("category")).tolist() == ["0.1", "0.2", "3"]
+    assert as_texts(pd.Series([np.float32(0.1), "x"], name="c")).tolist() == ["0.1", "x"]

@@ -215,7 +215,8 @@ def test_tables_of_numbers_and_arrays_have_no_encoder(model: Any) -> None:
     with pytest.raises(ValueError, match=r"contains NaN in 1 rows, columns \[1\]"):
         clone(model).fit(X.to_numpy(), y).predict([[0.0, np.nan]])
     stated = clone(model).set_params(columns={"a": "number"}).fit(X, y)
-    assert np.isfinite(stated.predict_proba(X.assign(a=np.nan))).all()
+    with pytest.warns(UserWarning, match="many cells are missing in columns a, where hardly any was"):
+        assert np.isfinite(stated.predict_proba(X.assign(a=np.nan))).all()
 
 
 @pytest.mark.parametrize("model", QUICK, ids=lambda model: type(model).__name__)
@@ -468,3 +469,14 @@ def test_weights_that_are_shares_make_rows_no_fewer(weight: float) -> None:
     for X in (frame, frame.join(gaps)):
         alike = ColumnEncoder.learnt(X, {}, np.full(60, weight))
         assert alike.to_json() == ColumnEncoder.learnt(X, {}, np.ones(60)).to_json()
+
+
+def test_a_column_that_has_gone_missing_is_spoken_of() -> None:
+    y = np.arange(40) % 2
+    x = pd.DataFrame({"a": np.arange(40.0) + 30 * y, "d": ["2025-01-02", "2025-03-04"] * 20, "t": ["u", "v", "w", "u"] * 10})
+    model = GPClassifier(kernel="rbf", ensemble=False).fit(x, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.predict(x.assign(a=x["a"].where(x.index != 3)))  # one gap of forty
+    with pytest.warns(UserWarning, match="many cells are missing in columns a, d, where hardly any was"):
+        model.predict(x.assign(a=np.nan, d=""))

@@ -739,3 +739,45 @@ def test_rows_of_a_window_are_not_forgotten_by_id() -> None:
     model = made(window=20).fit(X, Y)
     with pytest.raises(ValueError, match="with a window rows have no ids"):
         model.forget(rows=[0])
+
+
+def test_one_class_that_is_left_in_a_window_is_one_that_is_left() -> None:
+    later, one = np.random.default_rng(3).normal(size=(6, 2)), [1] * 6
+    window = made(window=6).fit(X, Y).partial_fit(later, one)
+    left = made().fit(X, Y).partial_fit(later, one).remove(X)
+    first = made().partial_fit(later, one, classes=[0])
+    for other in (left, first):
+        np.testing.assert_allclose(window.predict_proba(QUERIES), other.predict_proba(QUERIES), atol=0.05)
+    assert window.log_evidence_ == left.log_evidence_ == 0
+    assert len(window.steps_) > 1
+    assert window.partial_fit(X[:6], Y[:6]).score(X, Y) > 0.5
+
+
+def test_a_file_keeps_the_order_of_leaves(tmp_path: Path) -> None:
+    """Kernels are drawn in it."""
+    grammar = Grammar(leaves={"SQUARED-EXPONENTIAL": 1.0, "LINEAR": 2.0})
+    model = made(grammar=grammar).fit(X[:12], Y[:12])
+    model.save(tmp_path / "model")
+    loaded = KernelSearchClassifier.load(tmp_path / "model")
+    assert loaded.grammar == grammar
+    assert list(loaded.grammar.leaves) == list(grammar.leaves)
+    for one in (model, loaded):
+        one.partial_fit(X[12:], Y[12:])
+    np.testing.assert_array_equal(loaded.predict_proba(QUERIES), model.predict_proba(QUERIES))
+
+
+def test_more_particles_than_memory_are_refused_before_any_is_drawn() -> None:
+    with pytest.raises(MemoryError, match="1000000000 particles would take about"):
+        made(n_particles=10**9).fit(X, Y)
+
+
+def test_a_class_is_announced_in_a_list() -> None:
+    with pytest.raises(ValueError, match=r"classes must be a list of labels, got 'abc': give \['abc'\]"):
+        made().partial_fit(X, ["a"] * len(X), classes="abc")
+
+
+def test_constant_columns_are_not_spoken_of_while_one_class_waits() -> None:
+    x = np.c_[X[:, 0], np.zeros(len(X))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made().partial_fit(x[Y == 0], Y[Y == 0], classes=[1])

@@ -378,3 +378,45 @@ def test_the_most_probable_classes_are_those_under_the_class_prior(strategy: str
     top = model.predict_topk(X, 3)
     np.testing.assert_array_equal(top.labels[:, 0], model.predict(X))
     np.testing.assert_allclose(top.probabilities, -np.sort(-model.predict_proba(X), axis=1), atol=1e-12)
+
+
+@pytest.mark.parametrize("n_base", [2, 12])
+@pytest.mark.parametrize("n_rows", [2, 20])
+def test_classes_that_lie_beyond_the_first_session_are_no_wild_cells(n_base: int, n_rows: int, tmp_path: Path) -> None:
+    """Their places are kept apart, in a model file too; a cell that lies alone is moved as before."""
+    y = np.repeat(np.arange(4 * n_base), 20)
+    x = np.random.default_rng(0).normal(size=(len(y), 3)) + 10.0 * y[:, None] * [1, 0, 0]
+    base, taught = y < n_base, np.arange(len(y)) % 20 < n_rows
+    model = TreeGPClassifier().fit(x[base], y[base]).partial_fit(x[~base & taught], y[~base & taught])
+    assert model.score(x, y) > 0.95
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(TreeGPClassifier.load(tmp_path / "model").predict_proba(x), model.predict_proba(x))
+    wild = x[base][:4].copy()
+    wild[0] = [1e4, -1e4, 1e4]
+    one = TreeGPClassifier().fit(x[base], y[base])
+    limits = one._fitted.scaling.limits
+    np.testing.assert_array_equal(one.partial_fit(wild, [99] * 4)._fitted.scaling.limits, limits)
+
+
+def test_columns_whose_spread_is_between_classes_are_not_drowned() -> None:
+    """One column of three tells nine classes apart, 3 deviations from one to the next."""
+    draw, y = np.random.default_rng(0), np.repeat(np.arange(9), 40)
+    x = np.c_[3.0 * y + draw.normal(size=360), draw.normal(size=(360, 2))]
+    known = np.arange(360) % 40 < 20
+    model = TreeGPClassifier().fit(x[known], y[known])
+    assert model.score(x[~known], y[~known]) > 0.75
+
+
+def test_a_first_session_of_equal_rows_says_nothing_of_later_classes() -> None:
+    x, y = load_iris(return_X_y=True)
+    model = TreeGPClassifier().fit(np.zeros((4, 4)), [0, 0, 1, 1]).partial_fit(x, y)
+    assert model.score(x, y) > 0.7
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES[1:])
+def test_trees_are_as_sure_as_usual_where_no_row_is_to_spare(strategy: str) -> None:
+    x, y = load_digits(return_X_y=True)
+    known = np.concatenate([np.flatnonzero(y == c)[:5] for c in range(10)])
+    model = TreeGPClassifier(strategy, n_chains=4).fit(x[known], y[known])
+    p = model.predict_proba(x)
+    assert abs(p.max(1).mean() - model.score(x, y)) < 0.2

@@ -141,7 +141,7 @@ def test_temperature_of_rows_that_the_tree_has_not_seen() -> None:
         return float(torch.nn.functional.cross_entropy(logs / at, y))
 
     assert loss(temperature) < min(loss(temperature * 1.3), loss(temperature / 1.3), loss(1.0))
-    assert float(strategy("shared_root").first_session(rows(4), rows(4), 0).model.shared["temperature"]) == 1
+    assert float(strategy("shared_root").first_session(rows(4), rows(4), 0).model.shared["temperature"]) == 0.1
 
 
 def test_representatives() -> None:

@@ -6,6 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -295,3 +296,10 @@ def test_wrong_names_are_named() -> None:
         prior.check(Structure.parse("LINEAR + MATERM"))
     with pytest.raises(ValueError, match="looks at column 2, but rows have 2 columns"):
         prior.check(Structure.parse("LINEAR[2]"))
+
+
+@pytest.mark.parametrize("name", ["+", "x", "", "A[1]", "my leaf", "2ND"])
+def test_a_leaf_has_a_name_that_texts_of_structures_can_hold(name: str, rational_quadratic: LeafKind) -> None:
+    with pytest.raises(ValueError, match="the name of a leaf is letters, digits, dashes and underlines behind a letter"):
+        register_leaf(replace(rational_quadratic, name=name))
+    assert name not in LEAVES

@@ -84,7 +84,10 @@ def guarded(
         sys.stderr.write("interrupted\n")
         raise typer.Exit(INTERRUPTED) from None
     except MemoryError as error:
-        fail(f"not enough memory ({as_options(str(error))}): use fewer rows or classes", as_json)
+        known = type(error) is MemoryError and str(
+            error
+        )  # ours say what to try, those of NumPy are of a class of its own
+        fail(as_options(known) if known else f"not enough memory ({error}): use fewer rows or classes", as_json)
     except ImportError as error:
         fail(f"{error}: `sureshot doctor` lists what is missing", as_json)
     except (ValueError, OSError) as error:

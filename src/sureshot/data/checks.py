@@ -14,12 +14,17 @@ import pandas as pd
 from sureshot.data.root import DataError
 
 _LISTED = 8
+_LONGEST = 60  # characters of a name in a message
 
 
 def listed(names: Sequence[object]) -> str:
     """Names joined by commas, the first few of a long list and a count of the others."""
-    shown = ", ".join(str(name) for name in names[:_LISTED])
+    shown = ", ".join(_shortened(str(name)) for name in names[:_LISTED])
     return shown + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}..."
 
 
 def near(name: str, names: Iterable[str]) -> str:

@@ -57,9 +57,9 @@ class IncrementalClassifier(Answers):
     def fit(self, X: Rows, y: Labels, sample_weight: Weights | None = None, *, row_id: Labels | None = None) -> Self:
         """Learn from labelled rows: X (n, D) with labels y (n,) of any sortable type, at least two distinct.
 
-        A sample weight of 2 equals two copies of the row; 0 equals leaving it out. Whole numbers where posteriors are
-        sampled. `row_id` (n,), text or whole numbers, each once, names rows for corrections: `partial_fit` replaces
-        and `forget` removes the rows that have ids (docs/corrections.md).
+        A sample weight of 2 equals two copies of the row; 0 equals leaving it out, though its cells must be readable.
+        Whole numbers where posteriors are sampled. `row_id` (n,), text or whole numbers, each once, names rows for
+        corrections: `partial_fit` replaces and `forget` removes the rows that have ids (docs/corrections.md).
         """
         return self._commit(self._first_rows(X, y, sample_weight, row_id), None)
 

@@ -58,6 +58,11 @@ _PLAIN: tuple[type, ...] = (
     *(datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64, pd.Period),
 )
 _TRUTHS = {"false": 0.0, "true": 1.0}
+_SHORT: dict[str, type[np.floating]] = {
+    **dict.fromkeys(("float32", "float[pyarrow]"), np.float32),
+    **dict.fromkeys(("float16", "halffloat[pyarrow]"), np.float16),
+}
+"""Of types of columns that hold numbers of less than double precision."""
 _MICROSECONDS = 86_400_000_000  # of a day
 
 
@@ -72,7 +77,7 @@ class UnreadCell(CellError):
 def gaps_of(column: pd.Series) -> np.ndarray:
     """Which cells are missing (n,): None, NaN, NaT, and text such as nothing, NA or ?."""
     found = column.isna().to_numpy(dtype=bool)
-    if not is_object(column):
+    if not is_object(column) and not isinstance(column.dtype, pd.CategoricalDtype):
         return found
     cells = column.to_numpy(dtype=object)
     return found | np.array([isinstance(cell, str) and cell.strip() in _MISSING for cell in cells], dtype=bool)
@@ -89,10 +94,13 @@ def as_texts(column: pd.Series) -> np.ndarray:
     A whole number has no fraction, so a gap in a file changes no level, and letters with accents are one character.
     """
     gaps, kinds = gaps_of(column), pd.api.types
+    if isinstance(column.dtype, pd.CategoricalDtype) and kinds.is_float_dtype(column.dtype.categories.dtype):
+        column = column.astype(column.dtype.categories.dtype)
     if kinds.is_float_dtype(column.dtype):
         cells = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        if str(column.dtype).lower() == "float32":  # of which 0.1 is 0.10000000149 in double precision
-            cells = np.array([float(str(cell)) for cell in cells.astype(np.float32)], dtype=np.float64)
+        short = _SHORT.get(str(column.dtype).lower())
+        if short is not None:  # of which 0.1 is 0.10000000149 in double precision
+            cells = np.array([float(str(cell)) for cell in cells.astype(short)], dtype=np.float64)
         found = [_number_as_text(cell) for cell in cells.tolist()]
     else:
         found = [_as_text(cell) for cell in column.to_numpy(dtype=object)]
@@ -140,6 +148,8 @@ def as_days(column: pd.Series, form: str = FORMATS[0]) -> np.ndarray:
     gaps, kinds = gaps_of(column), pd.api.types
     if isinstance(column.dtype, pd.PeriodDtype):
         column = column.dt.to_timestamp()
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        column = column.astype(column.dtype.categories.dtype)
     if kinds.is_datetime64_any_dtype(column.dtype):
         return _days(pd.DatetimeIndex(column))
     if gaps.all():
@@ -237,7 +247,9 @@ def _check_plain(column: pd.Series) -> None:
 
 
 def _as_text(cell: Any) -> str:
-    return _number_as_text(float(cell)) if isinstance(cell, float | np.floating) else in_one_way(str(cell))
+    if isinstance(cell, np.floating):
+        cell = float(str(cell))
+    return _number_as_text(cell) if isinstance(cell, float) else in_one_way(str(cell))
 
 
 def in_one_way(text: str) -> str:

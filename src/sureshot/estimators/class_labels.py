@@ -28,6 +28,8 @@ def announced(classes: Any, labels: np.ndarray) -> np.ndarray:
     """Labels (n,) with those of classes that are to come, which must be of their kind, as one array."""
     if isinstance(classes, set | frozenset):
         classes = list(classes)
+    if isinstance(classes, str | bytes):
+        raise ValueError(f"classes must be a list of labels, got {classes!r}: give [{classes!r}].")
     try:
         further = np.ravel(plain_labels(classes if hasattr(classes, "dtype") else np.array(classes, dtype=object)))
         if not further.size:

@@ -41,6 +41,8 @@ from sureshot.estimators.column_kinds import (
     TextColumn,
 )
 
+MANY_GAPS = 0.1  # of the cells of a column that had hardly any: it has gone missing, or has another name or unit
+
 
 def has_mixed_columns(frame: pd.DataFrame) -> bool:
     """Whether a column is not plainly numeric, or has gaps."""
@@ -147,6 +149,16 @@ class ColumnEncoder:
             raise ValueError(
                 f"X has columns {what} than those that were learnt from: expected {listed(known)}, got {listed(came)}."
             )
+
+    def with_many_gaps(self, frame: pd.DataFrame) -> list[Any]:
+        """Names of columns of numbers or dates with more than `MANY_GAPS` of gaps, which had hardly any."""
+        return [
+            column.name
+            for place, column in enumerate(self.columns)
+            if isinstance(column, NumberColumn | DateColumn)
+            and not column.marked
+            and gaps_of(frame.iloc[:, place]).mean() > MANY_GAPS
+        ]
 
     def by_source(self, values: np.ndarray) -> np.ndarray:
         """Root mean squares over the columns that each of the frame's became, 0 for those that were left out."""

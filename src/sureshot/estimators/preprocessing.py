@@ -168,6 +168,27 @@ def limits_of(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
         return np.stack([lower - beyond, upper + beyond])
 
 
+def wider_limits(limits: np.ndarray, x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Limits (2, D) as `limits_of` has them, for the rows (n, D) of later classes, which may lie elsewhere.
+
+    One cell is wild beyond them; where most of the rows of a class are, two at least, it is the class that lies there,
+    and half as much again as the limits leave room for is within reach of its median. Cells `WILD` beyond stay that.
+    """
+    lower, upper = limits
+    room = np.minimum(upper / 2 - lower / 2, np.finfo(float).max / (4 * WILD))
+    farthest = lower / 2 - WILD * room, upper / 2 + WILD * room  # halves, which are numbers always
+    found = limits
+    for label in np.unique(y[((x < lower) | (x > upper)).any(1)]):
+        own = y == label
+        if own.sum() < 2 and weight[own].sum() < 2:
+            continue
+        least, most = _inner(x[own], weight[own], 0.49 * weight[own].sum())
+        below, above = (most < lower) & (most / 2 >= farthest[0]), (least > upper) & (least / 2 <= farthest[1])
+        least, most = np.where(below, least - room, np.inf), np.where(above, most + room, -np.inf)
+        found = np.stack([np.minimum(found[0], least), np.maximum(found[1], most)])
+    return found
+
+
 def _inner(x: np.ndarray, weight: np.ndarray, tail: float) -> tuple[np.ndarray, np.ndarray]:
     """Least and greatest values (D,) of columns of rows (n, D), when a weight of so much is left out at either end."""
     if (weight == weight[0]).all():  # sorting takes a fraction of the time of finding an order

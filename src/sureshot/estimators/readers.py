@@ -134,7 +134,14 @@ class TableReader(Reader):
         _, found = validated(name, X, columns, skip_check_array=True)
         if not len(X):
             raise ValueError(f"Found array with 0 sample(s) while a minimum of 1 is required by {name}.")
-        return self.encoder(X), found
+        encoded = self.encoder(X)
+        if columns is not None and (emptied := self.encoder.with_many_gaps(X)):
+            warnings.warn(
+                f"many cells are missing in columns {listed(emptied)}, where hardly any was when they were learnt "
+                "from: they are taken for the median of the labelled rows",
+                stacklevel=2,
+            )
+        return encoded, found
 
     def _without_gaps(self, X: Any, columns: Columns) -> Any:
         """A DataFrame of the learnt columns with medians in place of gaps, and a warning; anything else as it is."""

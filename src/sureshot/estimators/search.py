@@ -20,6 +20,7 @@ from sureshot.estimators.search_fitted import Callback, SearchFitted, SearchStep
 from sureshot.estimators.search_format import SEARCH_FORMAT
 from sureshot.estimators.search_learning import after, compared, first_fitted, less, mention_more_wild
 from sureshot.estimators.search_settings import SearchSettings
+from sureshot.estimators.search_size import check_size
 from sureshot.estimators.settings import check_jobs
 from sureshot.estimators.validation import check_targets, joined_rows
 from sureshot.structure.grammar import Grammar
@@ -225,6 +226,7 @@ class KernelSearchClassifier(IncrementalClassifier):
             stays, kept, new = compared(known, training)
             if not known.waits:
                 if len(new.y) or len(training.classes) > len(known.classes):
+                    check_size(settings, len(known.rows.y) + new.weight.sum(), len(training.classes))
                     mention_more_wild(training, new, settings)
                     n_old = len(known.rows.y)
                     known = after(known, new, training.classes, self.callback, jobs)
@@ -233,5 +235,6 @@ class KernelSearchClassifier(IncrementalClassifier):
                 return known if stays.all() and known_still.all() else less(known, stays, known_still, jobs)
             seed, steps, n_earlier = known.seed, known.steps, len(kept.y)
             new = joined_rows(kept, new)
+        check_size(settings, new.weight.sum(), len(training.classes))
         first = replace(first_fitted(replace(training, rows=new), settings, seed), steps=steps)
         return after(first, new, training.classes, self.callback, jobs, n_earlier)

@@ -71,7 +71,7 @@ def _write(parameters: Mapping[str, Any], fitted: SearchFitted) -> tuple[dict[st
         "seed": fitted.seed,
         "settings": {
             **{name: getattr(settings, name) for name in _SETTINGS},
-            "grammar": settings.grammar.to_json(),
+            "grammar": _grammar_as_json(settings.grammar),
             "n_rejuvenation": "auto" if settings.n_rejuvenation is None else settings.n_rejuvenation,
             "structure": None if settings.structure is None else str(settings.structure),
             "schedule": settings.schedule if isinstance(settings.schedule, str) else list(settings.schedule),
@@ -174,13 +174,32 @@ def _parameters(artifact: Artifact, values: dict[str, Any]) -> dict[str, Any]:
     if set(values) != set(_SETTINGS) or not all(isinstance(values[name], kind) for name, kind in _SETTINGS.items()):
         raise ArtifactError(f"{artifact.path}: malformed settings of the search; save the model again.")
     try:
-        grammar = Grammar.from_json(values["grammar"])
-        names = [name for name in GRAMMARS if Grammar.preset(name) == grammar]
-        found = {**values, "grammar": names[0] if names else grammar}
+        found = {**values, "grammar": _grammar_of_json(values["grammar"])}
         SearchSettings.checked(found)
     except (TypeError, ValueError) as error:
         raise ArtifactError(f"{artifact.path}: {error}") from error
     return found
+
+
+def _grammar_as_json(grammar: Grammar) -> dict[str, Any]:
+    """Its leaves as pairs: names in a header are sorted, and kernels are drawn by the order of the leaves."""
+    return {**grammar.to_json(), "leaves": [[name, weight] for name, weight in grammar.leaves.items()]}
+
+
+def _grammar_of_json(values: dict[str, Any]) -> str | Grammar:
+    """A preset's name, or a grammar. In older files leaves are sorted, of which presets alone are known otherwise."""
+    leaves = values.get("leaves")
+    in_order = isinstance(leaves, list)
+    if in_order:
+        if not all(isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in leaves):
+            raise ValueError("the leaves of a grammar are pairs of a name and a weight")
+        values = {**values, "leaves": dict(leaves)}
+    grammar = Grammar.from_json(values)
+    for name in GRAMMARS:
+        preset = Grammar.preset(name)
+        if preset == grammar and (not in_order or list(preset.leaves) == list(grammar.leaves)):
+            return name
+    return grammar
 
 
 def _chosen(state: SmcState, name: str, values: dict[str, Any] | None) -> Chosen:

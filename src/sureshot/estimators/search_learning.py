@@ -15,7 +15,6 @@ from sureshot.estimators.row_ids import part_of
 from sureshot.estimators.search_fitted import Callback, SearchFitted, SearchStep, fitted_of, inputs_of, posterior_of
 from sureshot.estimators.search_rule import chosen_rule
 from sureshot.estimators.search_settings import SearchSettings
-from sureshot.estimators.search_size import check_size
 from sureshot.estimators.threads import one_thread
 from sureshot.estimators.validation import LabelledRows, joined_rows, merged_rows
 from sureshot.inference.inducing import kmeans_inducing
@@ -35,7 +34,8 @@ def first_fitted(training: TrainingSet, settings: SearchSettings, seed: int) -> 
     """Without rows yet; the training set says how columns are scaled."""
     x, weight = training.rows.x, training.rows.weight
     scaling = fit_scaling(x, weight, settings.standardize)
-    mention_constant(scaling, x, training.column_names, stacklevel=5)
+    if len(np.unique(training.rows.y)) > 1:  # rows of one class wait, and what varies is asked again with the others
+        mention_constant(scaling, x, training.column_names, stacklevel=5)
     mention_wild(scaling, x, training.column_names)
     if len(scaling.kept) == x.shape[1] and settings.standardize and len(np.unique(training.rows.y)) == 1:
         scaling = with_rare_values(scaling, x, weight)
@@ -81,8 +81,6 @@ def after(
     steps, kept = list(fitted.steps), fitted.rows
     generator = generator_for(fitted.seed, "batch", len(steps))
     window = fitted.settings.window
-    most = rows.weight.sum() if window is None else min(rows.weight.sum(), window)
-    check_size(fitted.settings, len(fitted.rows.y) + most, len(classes))
     if window is None:
         rows = _shuffled(_repeated(rows), generator)
     else:  # the latest are kept
@@ -93,6 +91,13 @@ def after(
     x, y = inputs_of(rows.x, fitted.scaling), torch.from_numpy(rows.y)
     if fitted.waits and len(np.unique(np.concatenate([fitted.rows.y, rows.y]))) == 1:
         return _waiting(fitted, rows, x, classes, callback)
+    if window is not None and not fitted.waits:
+        latest = joined_rows(fitted.rows, rows)
+        latest = part_of(latest, slice(max(0, len(latest.y) - window), None))
+        if len(np.unique(latest.y)) == 1:
+            anew = _anew(fitted, len(classes))
+            found = _waiting(anew, latest, inputs_of(latest.x, fitted.scaling), classes, callback)
+            return _ruled(found.with_state(found.state))
     begin, drawn_anew = 0, False
     with one_thread():
         state, inducing_for = _seen_through(fitted, fitted.state, x)
@@ -149,6 +154,12 @@ def _waiting(
     return replace(found, steps=(*fitted.steps, step))
 
 
+def _anew(fitted: SearchFitted, n_classes: int) -> SearchFitted:
+    """Without rows, and as before there were any: what was learnt of a class alone was learnt by the others."""
+    state = _started(fitted.state.prior, fitted.settings, n_classes, fitted.seed)
+    return replace(fitted, state=state, inducing_for=0)
+
+
 def _with_rows_of_one_class(fitted: SearchFitted, rows: LabelledRows, x: Tensor, classes: np.ndarray) -> SearchFitted:
     """A state of no comparisons, with rows that wait for a second class."""
     state = replace(fitted.state, x=x, y=torch.from_numpy(rows.y), n_classes=len(classes))
@@ -179,11 +190,9 @@ def less(fitted: SearchFitted, rows: np.ndarray, classes: np.ndarray | None, n_j
     stays = np.ones(len(fitted.classes), dtype=bool) if classes is None else classes
     number = np.cumsum(stays) - 1
     left = part_of(fitted.rows, rows)
-    if len(np.unique(left.y)) == 1 and not fitted.waits:  # what was learnt of them was learnt by the others
-        left, prior = replace(left, y=number[left.y]), fitted.state.prior
-        anew = _started(prior, fitted.settings, int(stays.sum()), fitted.seed)
-        found = replace(fitted, state=anew, inducing_for=0)
-        found = _with_rows_of_one_class(found, left, inputs_of(left.x, fitted.scaling), fitted.classes[stays])
+    if len(np.unique(left.y)) == 1 and not fitted.waits:
+        left, anew = replace(left, y=number[left.y]), _anew(fitted, int(stays.sum()))
+        found = _with_rows_of_one_class(anew, left, inputs_of(left.x, fitted.scaling), fitted.classes[stays])
         return _ruled(found.with_state(found.state))
     with one_thread():
         state = without(fitted.state, torch.from_numpy(rows), torch.from_numpy(stays))

@@ -18,7 +18,7 @@ from sureshot.estimators.fitted import Fitted, NoInfluence, TrainingSet
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.memory import memory_budget
 from sureshot.estimators.outliers import with_common_scale
-from sureshot.estimators.preprocessing import Scaling, kernel_inputs, scaling_for_sessions
+from sureshot.estimators.preprocessing import Scaling, kernel_inputs, scaling_for_sessions, wider_limits
 from sureshot.estimators.threads import one_thread, threads_for
 from sureshot.estimators.uncertainty import entropies
 from sureshot.estimators.validation import LabelledRows, merge_rows
@@ -162,19 +162,23 @@ def first_session(training: TrainingSet, strategy: Strategy, seed: int, device: 
 
 def later_session(training: TrainingSet, known: TreeFitted) -> TreeFitted:
     """Learn from kept rows and new ones, or from fewer kept rows; what the first session taught stays."""
-    training = _limited(training, known.scaling)
+    scaling = known.scaling
+    if scaling.limits is not None:
+        rows = training.rows
+        scaling = replace(scaling, limits=wider_limits(scaling.limits, rows.x, rows.y, rows.weight))
+    training = _limited(training, scaling)
     _check_counts(training.rows)
     number = {label: k for k, label in enumerate(known.classes.tolist())}
     new = int(known.sessions.max()) + 1
     labels = training.classes.tolist()
     sessions = np.array([known.sessions[number[label]] if label in number else new for label in labels], dtype=np.int64)
     with one_thread():
-        inputs = _inputs(training.rows, sessions, known.scaling, known.device)
+        inputs = _inputs(training.rows, sessions, scaling, known.device)
         rows = _condensed(training.rows, known.strategy.groups(inputs, known.model))
-        kept = _inputs(rows, sessions, known.scaling, known.device)
+        kept = _inputs(rows, sessions, scaling, known.device)
     with threads_for(len(rows.y)):
         model = known.strategy.later_session(known.model.shared, kept, known.seed, known.model)
-    return _fitted(training, rows, known.scaling, known.strategy, sessions, model, known.seed, known.device)
+    return _fitted(training, rows, scaling, known.strategy, sessions, model, known.seed, known.device)
 
 
 def _limited(training: TrainingSet, scaling: Scaling) -> TrainingSet:

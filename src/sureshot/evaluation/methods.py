@@ -45,12 +45,14 @@ class EstimatorMethod(SessionMethod):
     @property
     def classes_(self) -> np.ndarray:  # type: ignore[override]
         """Labels of the columns."""
-        return np.asarray(self._fitted.classes_)
+        return np.asarray(self._known().classes_)
 
     def fit(self, X: Any, y: Any, unseen: Any = None) -> Self:
         """Teach a copy of the estimator."""
         told = {"unseen": unseen} if self._takes_unseen else {}
-        self._fitted = clone(self.estimator).fit(X, y, **told)
+        estimator = clone(self.estimator)
+        one_class = len(np.unique(np.asarray(y))) == 1  # which estimators take as the first of several calls
+        self._fitted = estimator.partial_fit(X, y) if one_class else estimator.fit(X, y, **told)
         return self
 
     def partial_fit(self, X: Any, y: Any) -> Self:
@@ -62,16 +64,22 @@ class EstimatorMethod(SessionMethod):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (n, C)."""
-        found: np.ndarray = self._fitted.predict_proba(X)
+        found: np.ndarray = self._known().predict_proba(X)
         return found
 
     def outlier_score(self, X: Any) -> np.ndarray | None:
         """Outlier scores (n,), if the estimator has any."""
-        return None if self._outlier_score is None else self._outlier_score(self._fitted, X)
+        return None if self._outlier_score is None else self._outlier_score(self._known(), X)
 
     def memory(self) -> Memory | None:
         """What the estimator keeps, if it says."""
-        return self._memory(self._fitted)
+        return self._memory(self._known())
+
+    def _known(self) -> Any:
+        if self._fitted is None:
+            name = type(self.estimator).__name__
+            raise ValueError(f"{name} has learnt nothing yet: call fit() with the base session first.")
+        return self._fitted
 
 
 class FewRows(SessionMethod):

@@ -49,6 +49,8 @@ class MethodConfig:
             raise ValueError(
                 f"methods.label must not be empty, got {self.label!r}: without one the method is called {self.name}"
             )
+        if "seed" in self.options:
+            raise ValueError(f"methods.options.seed, of {self.name}: give run.seeds in its place")
 
     @property
     def shown(self) -> str:
@@ -63,8 +65,9 @@ class RunConfig:
     seeds: tuple[int, ...] = (0,)  # each draws the order of the classes and the shots, and seeds the methods
 
     def __post_init__(self) -> None:
-        if not self.seeds or min(self.seeds) < 0 or len(set(self.seeds)) < len(self.seeds):
-            raise ValueError(f"run.seeds must be different whole numbers, 0 or more, got {list(self.seeds)}")
+        wrong = not self.seeds or min(self.seeds) < 0 or max(self.seeds) >= 2**32
+        if wrong or len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(f"run.seeds must be different whole numbers from 0 to {2**32 - 1}, got {list(self.seeds)}")
 
 
 @dataclass(frozen=True)

@@ -29,15 +29,24 @@ def numbered(
     known: np.ndarray,  # (C,), classes so far
 ) -> tuple[np.ndarray, Tensor]:
     """All classes, new ones last and in order, and each row's class number (n,) among them."""
-    if (labels.dtype.kind in "US") != (known.dtype.kind in "US"):
+    if _kind(labels) != _kind(known):
         raise ValueError(
             f"y has labels such as {labels.tolist()[0]!r}, but the classes known so far are such as "
             f"{known.tolist()[0]!r}: give labels of one type."
         )
-    new = np.setdiff1d(labels, known)
-    classes = np.concatenate([known, new])
+    seen = set(known.tolist())
+    new = [label for label in np.unique(labels).tolist() if label not in seen]
+    classes = np.array(known.tolist() + new)
+    if classes.dtype.kind not in "iubUS":  # NumPy makes fractions, or objects, of whole numbers that no type holds
+        raise ValueError(
+            f"labels {new[0]!r} and {known.tolist()[0]!r} do not fit into one type: use text, or smaller numbers."
+        )
     number = {label: place for place, label in enumerate(classes.tolist())}
     return classes, torch.tensor([number[label] for label in labels.tolist()])
+
+
+def _kind(labels: np.ndarray) -> str:
+    return {"b": "truth value", "U": "text", "S": "text"}.get(labels.dtype.kind, "number")
 
 
 def check_finite(

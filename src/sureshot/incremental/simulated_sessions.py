@@ -25,6 +25,7 @@ from torch.nn.functional import cross_entropy
 from sureshot.data.labelled import places_within_classes
 from sureshot.incremental.temperature import loss_and_temperature
 from sureshot.incremental.two_covariances import LEAST_SHRINKAGE, ClassSums, TwoCovariances
+from sureshot.kernels import is_unit_norm
 from sureshot.progress import report
 
 FEWEST_CLASSES, FEWEST_ASKED = 10, 60
@@ -68,6 +69,7 @@ _LONG_TAILS = 0.5  # degrees of freedom for each coordinate, where classes and r
 _CLEARLY = 0.985  # where they lower the Gaussian's loss to less than this share; embeddings have none
 _CAUTIOUS_TAILS = 0.1  # and where there are too few classes to say so; on tables up to 1 does about as well
 _WORTHS = (3.0, 6.0, 12.0, 25.0, 50.0, 100.0, math.inf)  # of a class's learnt rows, see `worth_of`
+_OF_COLUMNS = (0.2, 0.05)  # further shares of the isotropic part, of rows of any length, if left-out rows ask for them
 _ARRIVALS, _FOLDS = 10, 5  # where nothing is learnt by sessions: classes that arrive in turn, and one row in so many
 
 
@@ -161,9 +163,11 @@ def _lessons(
     def tried(found: TwoCovariances, worth: float = math.inf) -> tuple[float, float]:
         return loss_and_temperature(torch.cat([_scores(found, session, worth) for session in sessions]), labels, usual)
 
-    shrinkage, steps = (NETWORK_SHRINKAGE, NETWORK_STEPS) if bool(learnt.any()) else (LEAST_SHRINKAGE, STEPS)
-    start = TwoCovariances.estimated(single[learning], numbers, shrinkage)
-    longer = tried(start.with_freedom(_LONG_TAILS))[0] < _CLEARLY * tried(start)[0]
+    usually, steps = (NETWORK_SHRINKAGE, NETWORK_STEPS) if bool(learnt.any()) else (LEAST_SHRINKAGE, STEPS)
+    starts = {share: TwoCovariances.estimated(single[learning], numbers, share) for share in _shares(x, usually)}
+    losses = {share: tried(start)[0] for share, start in starts.items()}
+    shrinkage = min(losses, key=losses.__getitem__)
+    longer = tried(starts[shrinkage].with_freedom(_LONG_TAILS))[0] < _CLEARLY * losses[shrinkage]
     freedom = _LONG_TAILS if longer else math.inf
     snapshots = enumerate(_learnt(single[learning], numbers, freedom, steps, seed, shrinkage))
     of_snapshots = ((*tried(one), number, one) for number, one in snapshots)
@@ -184,7 +188,7 @@ def _estimated(x: Tensor, y: Tensor, generator: torch.Generator) -> TwoCovarianc
     """
     counts = torch.bincount(y)
     places = _places(y, generator)
-    scores, labels = [], []
+    arrivals = []
     for label in torch.argsort(counts, descending=True)[:_ARRIVALS].tolist():
         new = torch.arange(len(counts), device=y.device) == label
         asked = torch.minimum(torch.where(new, counts // 2, (counts / _FOLDS).ceil().long()), counts - 1)
@@ -192,18 +196,23 @@ def _estimated(x: Tensor, y: Tensor, generator: torch.Generator) -> TwoCovarianc
         learning = (y != label) & (places >= asked[y])
         if not len(session.y) or not bool(learning.any()):
             continue
-        numbers = torch.unique(y[learning], return_inverse=True)[1]
-        found = TwoCovariances.estimated(x[learning], numbers).with_freedom(_CAUTIOUS_TAILS)
-        scores.append(_scores(found, session))
-        labels.append(session.y)
+        arrivals.append((x[learning], torch.unique(y[learning], return_inverse=True)[1], session))
+
+    def moments(rows: Tensor, classes: Tensor, shrinkage: float) -> TwoCovariances:
+        return TwoCovariances.estimated(rows, classes, shrinkage).with_freedom(_CAUTIOUS_TAILS)
+
     # The fewer rows say how rows spread, the less a density in D dimensions is worth.
     width, freedom = x.shape[-1], len(y) - len(counts)
     usual = _USUAL * width**0.5 * (1 + width / (1 + freedom)) ** 0.5
-    found = TwoCovariances.estimated(x, y).with_freedom(_CAUTIOUS_TAILS)
-    if not scores:  # one class, or a row for each
-        return found.tempered(width**0.5)
-    # However many rows arrive, a few classes say little of those to come: four count as one observation.
-    return found.tempered(loss_and_temperature(torch.cat(scores), torch.cat(labels), usual, len(scores) / 4)[1])
+    if not arrivals:  # one class, or a row for each
+        return moments(x, y, LEAST_SHRINKAGE).tempered(width**0.5)
+    labels, best = torch.cat([session.y for *_, session in arrivals]), (math.inf, 0.0, 0.0)
+    for shrinkage in _shares(x, LEAST_SHRINKAGE):
+        scores = torch.cat([_scores(moments(*seen, shrinkage), session) for *seen, session in arrivals])
+        # However many rows arrive, a few classes say little of those to come: four count as one observation.
+        best = min(best, (*loss_and_temperature(scores, labels, usual, len(arrivals) / 4), shrinkage))
+    _, temperature, shrinkage = best
+    return moments(x, y, shrinkage).tempered(temperature)
 
 
 def _learnt(x: Tensor, y: Tensor, freedom: float, steps: int, seed: int, shrinkage: float) -> Iterator[TwoCovariances]:
@@ -238,6 +247,11 @@ def _learnt(x: Tensor, y: Tensor, freedom: float, steps: int, seed: int, shrinka
             cross_entropy(_scores(found, session), session.y).backward()
         optimizer.step()
         report("learning how classes spread", (step + 1) / steps)
+
+
+def _shares(x: Tensor, usual: float) -> tuple[float, ...]:
+    """Of the isotropic part in the covariance within classes of rows (N, D), to be tried."""
+    return (usual,) if usual < min(_OF_COLUMNS) or is_unit_norm(x) else (usual, *_OF_COLUMNS)
 
 
 def _session(x: Tensor, y: Tensor, place: Tensor, asked: Tensor, kept: Tensor, learnt: Tensor) -> _Session:

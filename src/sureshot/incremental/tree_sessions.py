@@ -60,6 +60,7 @@ KERNELS = ("unit_rbf", "unit_matern32", "cosine")
 _EXACT_ROWS = 2000  # of a block, whose kernel matrix is held whole; larger ones have inducing points
 _MOST_FOR_TEMPERATURE = 1000
 _QUERIES = 256  # at a time, for the temperature
+_USUAL_TEMPERATURE = 0.1  # what other rows of the first session ask for (intents, digits), where there are none
 _LONG = 100  # a temperature beyond which rows tell nothing
 
 
@@ -203,8 +204,10 @@ class TreeSessions(Strategy):
         model = self._joined(kept, seed, None)
         generator = torch.Generator().manual_seed(seed)
         chosen = torch.randperm(len(rows.y), generator=generator)[:_MOST_FOR_TEMPERATURE].to(rows.y.device)
-        if len(rows.y) == len(kept.y) or rows.n_classes < 2:  # no row but those that the tree knows
+        if rows.n_classes < 2:
             return FirstSession(model, rows.weight)
+        if len(rows.y) == len(kept.y):  # no row but those that the tree knows
+            return FirstSession(_tempered(model, _USUAL_TEMPERATURE), rows.weight)
         logs = torch.cat([model.log_probabilities(part) for part in rows.x[chosen].split(_QUERIES)])
         temperature = loss_and_temperature(logs, rows.y[chosen], 1.0)[1]
         return FirstSession(model if temperature >= _LONG else _tempered(model, temperature), rows.weight)

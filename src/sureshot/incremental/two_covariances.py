@@ -150,7 +150,8 @@ class TwoCovariances:
         The covariance within classes is shrunk to a multiple of the identity by ``max(shrinkage, D / (D + N - C))``;
         in the coordinates that make it the identity, the variances between classes are shrunk to their mean by
         ``D / (D + C)``. Where no class shows any spread, because each has one row, say, rows are taken to lie half as
-        far from their class's mean as from the centre; and so they are where there is one class only.
+        far from their class's mean as from the centre; and so they are where there is one class only, or no class
+        differs from another.
 
         Of columns that outnumber the rows most directions are such that no row differs in them. They are not worked
         with, so this takes ``O(D^2 N)`` and no ``O(D^3)``.
@@ -161,6 +162,7 @@ class TwoCovariances:
         centre = means.mean(0)
         apart, spread = x - means[y], means - centre
         total, freedom = (x - centre).square().mean(), n_rows - n_classes
+        nothing_between = bool(spread.square().mean() <= _NO_SPREAD**2 * total)  # one class, or all have equal rows
         inside, outside = _directions(apart, spread)
         apart, spread = apart @ inside, spread @ inside
         within = apart.mT @ apart / max(freedom, 1)
@@ -180,7 +182,7 @@ class TwoCovariances:
         variances = torch.cat([variances.new_zeros(outside.shape[1]), variances.clamp_min(0)])
         share = width / (width + n_classes)
         variances = ((1 - share) * variances + share * variances.mean()).clamp_min(LEAST_BETWEEN)
-        if n_classes == 1:
+        if nothing_between:
             variances = torch.full_like(variances, 1 / _UNKNOWN_WITHIN - 1)
         found = torch.linalg.solve_triangular(root.mT, directions, upper=True)
         basis = torch.cat([outside / alike.sqrt(), inside @ found], 1)

@@ -15,7 +15,7 @@ from gpytorch.kernels import Kernel
 from linear_operator import to_dense
 from torch import Tensor
 
-from sureshot.kernels.distances import shared_paths
+from sureshot.kernels.distances import shared_paths, squared_distances
 from sureshot.kernels.unit_sphere import unit_rows
 
 
@@ -182,8 +182,14 @@ class GammaExponentialKernel(Kernel):
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Kernel matrix (..., N, M), or with `diag` the values (..., N) of paired rows."""
-        distance = self.covar_dist(x1 / self.lengthscale, x2 / self.lengthscale, diag=diag, **params)
-        return (-distance.pow(self.gamma if diag else self.gamma.unsqueeze(-1))).exp()
+        first = x1 / self.lengthscale
+        second = first if x2 is x1 else x2 / self.lengthscale
+        squared = (first - second).square().sum(-1) if diag else squared_distances(first, second)
+        # GPyTorch's distances are 1e-15 at least, and a small power of that is far from zero.
+        power = squared.clamp_min(torch.finfo(squared.dtype).tiny).pow(
+            (self.gamma if diag else self.gamma[..., None]) / 2
+        )
+        return (-power.masked_fill(squared == 0, 0)).exp()
 
 
 class BrownianKernel(Kernel):

@@ -36,7 +36,7 @@ from sureshot.kernels import (
     Matern,
     Periodic,
 )
-from sureshot.structure.structure import PRODUCT, SUM
+from sureshot.structure.structure import PRODUCT, SUM, is_leaf_name
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Scales:
 class LeafKind:
     """A kind of leaf."""
 
-    name: str  # letters, digits and dashes
+    name: str  # letters, digits, dashes and underlines, a letter first
     kernel: Callable[[Tensor, Scales], Expression]
     """From numbers (..., P) to the kernel, whose parameters have the leading dimensions."""
     numbers: int  # without length-scales, which come behind them
@@ -110,7 +110,12 @@ LEAVES: dict[str, LeafKind] = {}
 
 
 def register_leaf(kind: LeafKind) -> None:
-    """Make a kind of leaf known to all grammars that name it; ValueError if there is one of its name."""
+    """Make a kind of leaf known to all grammars that name it; ValueError if there is one, or text cannot name it."""
+    if not is_leaf_name(kind.name):
+        raise ValueError(
+            f"the name of a leaf is letters, digits, dashes and underlines behind a letter, and not {kind.name!r}, by "
+            "which it could not be told from the rest of a structure's text"
+        )
     if kind.name in LEAVES:
         raise ValueError(f"there is a leaf {kind.name!r} already")
     LEAVES[kind.name] = kind

@@ -25,7 +25,8 @@ SUM, PRODUCT = "+", "x"
 OPERATORS = (SUM, PRODUCT)
 MOST_LEAVES = 128
 """Of a structure that is read: as many as grammars of depth 8 make, and few enough to compute with its kernel."""
-_TOKEN = re.compile(r"\s*([()+*]|×|x(?=[\s(])|[A-Za-z][A-Za-z0-9_/-]*(?:\[[0-9]+\])?)")
+_NAME = r"[A-Za-z][A-Za-z0-9_/-]*"
+_TOKEN = re.compile(rf"\s*([()+*]|×|x(?=[\s(])|{_NAME}(?:\[[0-9]+\])?)")
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,11 @@ def joined(operator: str, parts: list[Structure]) -> Structure:
     for part in parts[1:]:
         found = Structure((operator, *found.symbols, *part.symbols))
     return found
+
+
+def is_leaf_name(text: str) -> bool:
+    """Whether text can name a leaf, so that `Structure.parse` reads what `str` writes."""
+    return text not in OPERATORS and re.fullmatch(_NAME, text) is not None
 
 
 def _tokens(text: str) -> list[str]:

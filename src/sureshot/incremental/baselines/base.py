@@ -10,6 +10,8 @@ Baselines are yardsticks, not estimators of scikit-learn: no weights, no DataFra
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -21,6 +23,20 @@ from sureshot.incremental.arriving import check_finite, checked_labels, numbered
 from sureshot.incremental.method import Memory, SessionMethod
 
 State = TypeVar("State")
+
+
+_EXTREME = (
+    "X: its numbers are too large, or rows too much alike for so little noise, to be computed with: scale the columns, "
+    "or state more noise or shrinkage; nothing was learnt of these rows."
+)
+
+
+@contextmanager
+def _refusing_extremes() -> Iterator[None]:
+    try:
+        yield
+    except torch.linalg.LinAlgError as error:
+        raise ValueError(_EXTREME) from error
 
 
 @dataclass(frozen=True)
@@ -67,8 +83,9 @@ class Baseline(SessionMethod, Generic[State]):
         """Learn the base session; one class is enough, and one row."""
         x, labels = self._rows(X, None), checked_labels(y, len(np.asarray(X)))
         classes, codes = np.unique(labels, return_inverse=True)
-        with torch.no_grad():
+        with _refusing_extremes(), torch.no_grad():
             state = self._learnt(x, torch.from_numpy(codes), len(classes))
+            self._check(state, x)
         self._known = _Known(classes, x.shape[1], state)
         return self
 
@@ -79,8 +96,9 @@ class Baseline(SessionMethod, Generic[State]):
             return self.fit(X, y)
         x, labels = self._rows(X, known.n_features), checked_labels(y, len(np.asarray(X)))
         classes, codes = numbered(labels, known.classes)
-        with torch.no_grad():
+        with _refusing_extremes(), torch.no_grad():
             state = self._grown(known.state, x, codes, len(classes))
+            self._check(state, x)
         self._known = _Known(classes, known.n_features, state)
         return self
 
@@ -100,6 +118,11 @@ class Baseline(SessionMethod, Generic[State]):
         """What is kept between sessions."""
         known = self._current()
         return self._memory(known.state, len(known.classes))
+
+    def _check(self, state: State, x: Tensor) -> None:
+        """Refuse a state that has no finite scores."""
+        if not bool(self._scores(state, x[:1]).isfinite().all()):
+            raise ValueError(_EXTREME)
 
     def _current(self) -> _Known[State]:
         if self._known is None:
