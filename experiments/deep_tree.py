@@ -99,6 +99,8 @@ class DeepTreeConfig:
     device : str
     results, checkpoints : str
         Folders of the cells' results and checkpoints; the campaign has one of its name in each.
+    beside : tuple of str
+        Further budgets, of whose cells the tables show those that are there.
     train : bool
         False makes the tables from the results that are there, running nothing.
     """
@@ -112,6 +114,7 @@ class DeepTreeConfig:
     device: str = "cpu"
     results: str = "docs/results/cells"
     checkpoints: str = "campaigns"
+    beside: tuple[str, ...] = ()
     train: bool = True
 
 
@@ -120,6 +123,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
     settings = configure(DeepTreeConfig, options)
     for name, values, known in (
         ("budget", (settings.budget,), BUDGETS),
+        ("beside", settings.beside, BUDGETS),
         ("datasets", settings.datasets, TRAIN_TEST_NAMES),
         ("methods", settings.methods, METHODS),
     ):
@@ -129,19 +133,32 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
     load = lru_cache(maxsize=1)(partial(load_train_test, root=data_root))
     run_cell = partial(run_deep, load, settings.device)
 
-    def run_some(cells: Sequence[DeepCell], begin: float, end: float) -> list[dict[str, Any]]:
+    def run_some(cells: Sequence[DeepCell], begin: float, end: float, train: bool = True) -> list[dict[str, Any]]:
         def tell(what: str, fraction: float) -> None:
             progress(what, begin + (end - begin) * fraction)
 
-        return run_cells(cells, results, checkpoints, run_cell, tell, settings.train)
+        return run_cells(cells, results, checkpoints, run_cell, tell, train and settings.train)
 
-    stages = [stage_cell(data, seed, settings) for data in settings.datasets for seed in settings.seeds]
+    stages = stage_cells(settings)
     records = run_some(stages, 0.0, 0.2)
     begun = {record["key"] for record in records if FAILED not in record}
-    branches = [branch_cell(stage, method, settings) for stage in stages for method in settings.methods]
+    branches = branch_cells(stages, settings)
     ready = [cell for cell in branches if cell.stage is not None and cell.stage.key in begun]
     records += run_some(ready, 0.2, 1.0)
+    for budget in settings.beside:
+        other = replace(settings, budget=budget)
+        records += run_some([*stage_cells(other), *branch_cells(stage_cells(other), other)], 1.0, 1.0, train=False)
     return outcome(records, [*stages, *branches], settings)
+
+
+def stage_cells(settings: DeepTreeConfig) -> list[DeepCell]:
+    """The softmax stage of every data set and seed."""
+    return [stage_cell(data, seed, settings) for data in settings.datasets for seed in settings.seeds]
+
+
+def branch_cells(stages: Sequence[DeepCell], settings: DeepTreeConfig) -> list[DeepCell]:
+    """What continues them, by each method."""
+    return [branch_cell(stage, method, settings) for stage in stages for method in settings.methods]
 
 
 def stage_cell(data: str, seed: int, settings: DeepTreeConfig) -> DeepCell:
@@ -200,7 +217,8 @@ def outcome(records: Sequence[dict[str, Any]], cells: Sequence[DeepCell], settin
         raise ValueError("no cell of this campaign has a result yet, so there is no table to make")
     frame = score_frame(scored)
     done = {record["key"] for record in records}
-    findings = [f"{len(scored)} of {len(cells)} cells have a result.", *computed_on(scored)]
+    at_budget = sum(record["labels"]["budget"] == settings.budget for record in scored)
+    findings = [f"{at_budget} of {len(cells)} cells have a result.", *computed_on(scored)]
     findings += [f"`{record['key']}` failed: {record[FAILED]}" for record in records if FAILED in record]
     if missing := [cell.key for cell in cells if cell.key not in done]:
         findings.append(f"Not run: {', '.join(f'`{key}`' for key in missing)}.")

@@ -192,6 +192,17 @@ def test_few_rows_have_untuned_members_beside_tuned_ones(breast: tuple[np.ndarra
     assert sum(member.weight for member in members) == pytest.approx(1)
 
 
+def test_some_rows_have_untuned_families_on_columns_as_they_are(breast: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = breast
+    tuned, some = (GPClassifier().fit(X[:n_rows], y[:n_rows]).members_ for n_rows in (160, 100))
+    assert len(tuned) <= MOST_MEMBERS
+    untuned = some[MOST_MEMBERS:]
+    assert len(untuned) == 9  # four kernels on columns as they are, too, which share a unit here
+    assert len({member.weight for member in untuned}) == 1
+    assert all(str(member.kernel).startswith("31.6 x ") and not member.ranks for member in untuned)
+    assert sum(member.weight for member in some) == pytest.approx(1)
+
+
 def test_one_setting_if_asked_for(breast: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = breast
     (member,) = GPClassifier(ensemble=False).fit(X[:80], y[:80]).members_

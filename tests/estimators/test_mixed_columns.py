@@ -473,7 +473,9 @@ def test_weights_that_are_shares_make_rows_no_fewer(weight: float) -> None:
 
 def test_a_column_that_has_gone_missing_is_spoken_of() -> None:
     y = np.arange(40) % 2
-    x = pd.DataFrame({"a": np.arange(40.0) + 30 * y, "d": ["2025-01-02", "2025-03-04"] * 20, "t": ["u", "v", "w", "u"] * 10})
+    x = pd.DataFrame(
+        {"a": np.arange(40.0) + 30 * y, "d": ["2025-01-02", "2025-03-04"] * 20, "t": ["u", "v", "w", "u"] * 10}
+    )
     model = GPClassifier(kernel="rbf", ensemble=False).fit(x, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

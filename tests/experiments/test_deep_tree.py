@@ -35,6 +35,7 @@ def tiny_data(name: str, root: Path | None = None) -> TrainTestData:
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
     monkeypatch.setitem(deep_tree.BUDGETS, "trial", TINY)
+    monkeypatch.setitem(deep_tree.BUDGETS, "other", TINY)
     monkeypatch.setattr(deep_tree, "load_train_test", tiny_data)
     folders = {name: str(tmp_path / name) for name in ("results", "checkpoints")}
     return {"budget": "trial", "datasets": ("cifar10-subset",), **folders}
@@ -56,6 +57,10 @@ def test_a_campaign_to_the_end(tiny: dict[str, Any], tmp_path: Path) -> None:
     again = run(data_root=None, progress=lambda what, fraction: None, train=False, **tiny)
     assert [path.read_bytes() for path in files] == before
     pd.testing.assert_frame_equal(again.tables[0].frame, frame)
+    other = {**tiny, "budget": "other", "beside": ("trial",), "train": False}
+    beside = run(data_root=None, progress=lambda what, fraction: None, **other)
+    pd.testing.assert_frame_equal(beside.tables[0].frame, frame)
+    assert beside.findings[0] == "0 of 5 cells have a result."
     record = json.loads(files[0].read_text())
     assert record["settings"]["stage"]["method"] == "softmax stage"
 

@@ -300,6 +300,8 @@ def test_wrong_names_are_named() -> None:
 
 @pytest.mark.parametrize("name", ["+", "x", "", "A[1]", "my leaf", "2ND"])
 def test_a_leaf_has_a_name_that_texts_of_structures_can_hold(name: str, rational_quadratic: LeafKind) -> None:
-    with pytest.raises(ValueError, match="the name of a leaf is letters, digits, dashes and underlines behind a letter"):
+    with pytest.raises(
+        ValueError, match="the name of a leaf is letters, digits, dashes and underlines behind a letter"
+    ):
         register_leaf(replace(rational_quadratic, name=name))
     assert name not in LEAVES

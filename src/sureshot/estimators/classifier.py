@@ -74,9 +74,10 @@ class GPClassifier(IncrementalClassifier):
         they say of left-out rows (stacking). With ``kernel="auto"`` tables of at most 64 columns have one more family,
         a product over columns; with ``standardize="auto"`` all families come on standardised columns and, unless these
         are nearly normal, on normal scores of their ranks: what is wild in one column does not spoil the others. Fewer
-        than 50 rows can have eight members, and every family with nothing chosen but its temperature beside them; fewer
-        than 15 have these alone. More than 5000 rows have fewer than five, and from 12,501 on there is one. False
-        chooses one setting, as is done for a named kernel and for rows of unit length, unless labels look wrong.
+        than 150 rows have families with nothing chosen but their temperature beside these, fewer than 50 eight members
+        and every family on ranks as well, fewer than 15 such families alone. More than 5000 rows have fewer than five,
+        and from 12,501 on there is one. False chooses one setting, as is done for a named kernel and for rows of unit
+        length, unless labels look wrong.
     relevance : bool or "auto", default="auto"
         Try a length-scale for each column, of the best kernel family: columns of noise then stop to count. They are
         used if they predict left-out rows better that they were learnt without. "auto" does so with ``kernel="auto"``.
@@ -244,9 +245,9 @@ class GPClassifier(IncrementalClassifier):
         The result is the posterior that `fit` on all rows so far would give with these kernel parameters (and this
         scaling of the columns). Temperature and inducing inputs follow the rows when more than one in a hundred has
         changed since they were chosen, or classes have; until then they stay. A temperature that `calibrate` has set
-        always does (in proportion to the usual one where settings are chosen anew). An average that fewer than 50 rows
-        have chosen goes on with its heaviest members when there are more. With `retune`, or where a row lies so far
-        outside all others that they cannot suit it (a line of the log says so), kernel and settings are chosen anew
+        always does (in proportion to the usual one where settings are chosen anew). An average that fewer than 150
+        rows have chosen goes on with its heaviest members when there are more. With `retune`, or where a row lies so
+        far outside all others that they cannot suit it (a line of the log says so), kernel and settings are chosen anew
         from all rows, but what was learnt of a DataFrame's columns stays (levels of categories, medians in place of
         gaps): rows are kept as numbers, and only a `fit` on all of them sees the cells. Laplace's mode is found from
         the last one; what needs every row left out (score, evidence, a temperature that follows the rows) is computed

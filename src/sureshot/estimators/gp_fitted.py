@@ -17,7 +17,7 @@ from sureshot.estimators.gp_member import Member
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.precomputed import MatrixReader
 from sureshot.estimators.row_ids import part_of
-from sureshot.estimators.stacking import FEW_ROWS, most_members
+from sureshot.estimators.stacking import FEW_ROWS, MOST_OF_SOME, SOME_ROWS, most_members
 from sureshot.estimators.temperature import log_probability, with_noise
 from sureshot.estimators.threads import threads_for
 from sureshot.estimators.uncertainty import entropy
@@ -108,7 +108,8 @@ class GPFitted(Fitted):
 
         Fewer than `FEW_ROWS` have chosen many, which more rows would pay for at every update.
         """
-        members = self.members if n_rows < FEW_ROWS else self.members[: most_members(n_rows, n_rows)]
+        keeps = n_rows < FEW_ROWS or (n_rows < SOME_ROWS and len(self.members) <= MOST_OF_SOME)
+        members = self.members if keeps else self.members[: most_members(n_rows, n_rows)]
         if len(members) == len(self.members):
             return members
         total = sum(member.plan.weight for member in members)

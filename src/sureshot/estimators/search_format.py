@@ -188,7 +188,7 @@ def _grammar_as_json(grammar: Grammar) -> dict[str, Any]:
 
 def _grammar_of_json(values: dict[str, Any]) -> str | Grammar:
     """A preset's name, or a grammar. In older files leaves are sorted, of which presets alone are known otherwise."""
-    leaves = values.get("leaves")
+    leaves: Any = values.get("leaves")
     in_order = isinstance(leaves, list)
     if in_order:
         if not all(isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in leaves):

@@ -53,6 +53,7 @@ from sureshot.estimators.stacking import (
     FEWEST_TO_TUNE,
     MANY_ROWS,
     SMALLEST_WEIGHT,
+    SOME_ROWS,
     cross_fitted,
     most_candidates,
     most_members,
@@ -106,9 +107,17 @@ def tune(
     average = average and objective != "evidence" and len(families) > 1 and (subset.n_able > 0 or not embeddings)
     varied = average and bool(elsewhere)
     searches = [Search(subset, k, family, rules, objective) for k, family in enumerate(families)]
-    few = average and not embeddings and subset.n_able < FEW_ROWS
-    untuned = [candidate for search in searches for candidate in search.untuned(models[0])] if few else []
-    if few and subset.n_able < FEWEST_TO_TUNE:
+    untuned: list[Candidate] = []
+    if average and not embeddings and subset.n_able < SOME_ROWS:
+        few = subset.n_able < FEW_ROWS
+        untuned = [
+            candidate
+            for search in searches
+            if few or search.family.ranks is None
+            for candidate in search.untuned(models[0])
+            if few or candidate.rule == "plug_in"
+        ]
+    if untuned and subset.n_able < FEWEST_TO_TUNE:
         return _settings([(1 / len(untuned), candidate) for candidate in untuned], families, usable)
     with stage(0.0, SCREENED):
         if embeddings:

@@ -208,7 +208,7 @@ def _estimated(x: Tensor, y: Tensor, generator: torch.Generator) -> TwoCovarianc
         return moments(x, y, LEAST_SHRINKAGE).tempered(width**0.5)
     labels, best = torch.cat([session.y for *_, session in arrivals]), (math.inf, 0.0, 0.0)
     for shrinkage in _shares(x, LEAST_SHRINKAGE):
-        scores = torch.cat([_scores(moments(*seen, shrinkage), session) for *seen, session in arrivals])
+        scores = torch.cat([_scores(moments(rows, classes, shrinkage), session) for rows, classes, session in arrivals])
         # However many rows arrive, a few classes say little of those to come: four count as one observation.
         best = min(best, (*loss_and_temperature(scores, labels, usual, len(arrivals) / 4), shrinkage))
     _, temperature, shrinkage = best
