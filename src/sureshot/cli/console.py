@@ -84,10 +84,9 @@ def guarded(
         sys.stderr.write("interrupted\n")
         raise typer.Exit(INTERRUPTED) from None
     except MemoryError as error:
-        known = type(error) is MemoryError and str(
-            error
-        )  # ours say what to try, those of NumPy are of a class of its own
-        fail(as_options(known) if known else f"not enough memory ({error}): use fewer rows or classes", as_json)
+        # Ours say what to try; NumPy's are of a class of their own.
+        said = str(error) if type(error) is MemoryError else ""
+        fail(as_options(said) if said else f"not enough memory ({error}): use fewer rows or classes", as_json)
     except ImportError as error:
         fail(f"{error}: `sureshot doctor` lists what is missing", as_json)
     except (ValueError, OSError) as error:

@@ -117,6 +117,7 @@ class Sessions:
             raise DataError(
                 f"{self.name}: parts differ in the shape or type of their inputs: "
                 + ", ".join(f"{part} {shape} {dtype}" for part, (shape, dtype) in kinds.items())
+                + "; give all of them the same columns"
             )
 
     @classmethod

@@ -186,9 +186,8 @@ class GammaExponentialKernel(Kernel):
         second = first if x2 is x1 else x2 / self.lengthscale
         squared = (first - second).square().sum(-1) if diag else squared_distances(first, second)
         # GPyTorch's distances are 1e-15 at least, and a small power of that is far from zero.
-        power = squared.clamp_min(torch.finfo(squared.dtype).tiny).pow(
-            (self.gamma if diag else self.gamma[..., None]) / 2
-        )
+        gamma = self.gamma if diag else self.gamma.unsqueeze(-1)
+        power = squared.clamp_min(torch.finfo(squared.dtype).tiny).pow(gamma / 2)
         return (-power.masked_fill(squared == 0, 0)).exp()
 
 
