@@ -323,3 +323,4 @@ def test_rough_kernels_are_one_for_equal_rows_in_gpytorch_too(gamma: float) -> N
     kernel, x = GammaExponential(0.8, gamma), _rows(6)[[0, 1, 2, 3, 4, 5, 0]]
     with torch.no_grad():
         _close(kernel.to_gpytorch()(x).to_dense(), kernel(x))
+        assert kernel(x)[0, 6] == 1

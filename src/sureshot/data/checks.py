@@ -41,6 +41,11 @@ def in_one_form(text: str) -> str:
     return unicodedata.normalize("NFC", text.strip())
 
 
+def label_kind(labels: np.ndarray) -> str:
+    """What labels are, for messages; labels of different kinds are not compared."""
+    return {"b": "truth value"}.get(labels.dtype.kind, "text" if labels.dtype.kind in "USO" else "number")
+
+
 def reason(error: Exception) -> str:
     """What an error says, in its first line."""
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

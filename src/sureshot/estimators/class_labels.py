@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sureshot.data.checks import label_kind
 from sureshot.estimators.validation import MAX_NAMES, check_targets, plain_labels
 
 
@@ -59,16 +60,12 @@ def _joined(known: np.ndarray, further: list[Any]) -> np.ndarray:
 
 def check_kind(known: np.ndarray, labels: np.ndarray, otherwise: str = "") -> None:
     """TypeError if labels are text, truth values or numbers, and the known ones are not."""
-    if labels.size and _kind(known) != _kind(labels):
+    if labels.size and label_kind(known) != label_kind(labels):
         raise TypeError(
-            f"labels changed type, from {_kind(known)} to {_kind(labels)}: the model knows labels such as "
+            f"labels changed type, from {label_kind(known)} to {label_kind(labels)}: the model knows labels such as "
             f"{known.tolist()[0]!r}, and {labels.ravel().tolist()[0]!r} came. Name the classes of y as the model does"
             f"{otherwise}."
         )
-
-
-def _kind(labels: np.ndarray) -> str:
-    return {"b": "truth value"}.get(labels.dtype.kind, "text" if labels.dtype.kind in "USO" else "number")
 
 
 def class_numbers(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sureshot.data.checks import listed
+from sureshot.data.checks import label_kind, listed
 
 
 def checked_labels(y: Any, n_rows: int) -> np.ndarray:
@@ -29,7 +29,7 @@ def numbered(
     known: np.ndarray,  # (C,), classes so far
 ) -> tuple[np.ndarray, Tensor]:
     """All classes, new ones last and in order, and each row's class number (n,) among them."""
-    if _kind(labels) != _kind(known):
+    if label_kind(labels) != label_kind(known):
         raise ValueError(
             f"y has labels such as {labels.tolist()[0]!r}, but the classes known so far are such as "
             f"{known.tolist()[0]!r}: give labels of one type."
@@ -43,10 +43,6 @@ def numbered(
         )
     number = {label: place for place, label in enumerate(classes.tolist())}
     return classes, torch.tensor([number[label] for label in labels.tolist()])
-
-
-def _kind(labels: np.ndarray) -> str:
-    return {"b": "truth value", "U": "text", "S": "text"}.get(labels.dtype.kind, "number")
 
 
 def check_finite(

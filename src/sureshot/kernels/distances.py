@@ -45,6 +45,13 @@ def squared_distances(
     return squared.clamp_max(limits.max**0.5)
 
 
+def power_of_distance(squared: Tensor, exponent: Tensor) -> Tensor:
+    """``d^exponent`` at squared distances, exactly zero where these are, with finite gradients there."""
+    # Below the smallest normal number gradients are not finite; and a small power of that would not be small.
+    power = squared.clamp_min(torch.finfo(squared.dtype).tiny).pow(exponent / 2)
+    return power.masked_fill(squared == 0, 0)
+
+
 def shared_paths(
     x1: Tensor,  # (..., N, D)
     x2: Tensor,  # (..., M, D)

@@ -15,7 +15,7 @@ from gpytorch.kernels import Kernel
 from linear_operator import to_dense
 from torch import Tensor
 
-from sureshot.kernels.distances import shared_paths, squared_distances
+from sureshot.kernels.distances import power_of_distance, shared_paths, squared_distances
 from sureshot.kernels.unit_sphere import unit_rows
 
 
@@ -186,9 +186,7 @@ class GammaExponentialKernel(Kernel):
         second = first if x2 is x1 else x2 / self.lengthscale
         squared = (first - second).square().sum(-1) if diag else squared_distances(first, second)
         # GPyTorch's distances are 1e-15 at least, and a small power of that is far from zero.
-        gamma = self.gamma if diag else self.gamma.unsqueeze(-1)
-        power = squared.clamp_min(torch.finfo(squared.dtype).tiny).pow(gamma / 2)
-        return (-power.masked_fill(squared == 0, 0)).exp()
+        return (-power_of_distance(squared, self.gamma if diag else self.gamma.unsqueeze(-1))).exp()
 
 
 class BrownianKernel(Kernel):

@@ -19,7 +19,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from sureshot.kernels import checks
-from sureshot.kernels.distances import shared_paths
+from sureshot.kernels.distances import power_of_distance, shared_paths
 from sureshot.kernels.expression import Expression, kernel
 from sureshot.kernels.fields import columns, format_value, scalar, setting, vector
 from sureshot.kernels.gpytorch_kernels import (
@@ -81,9 +81,7 @@ class GammaExponential(Stationary):
     gamma: Tensor = scalar(default=1.0, upper=2.0)
 
     def of_squared_distance(self, squared: Tensor) -> Tensor:
-        # As for Matern; and a small power of the smallest number would not be small.
-        power = squared.clamp_min(torch.finfo(squared.dtype).tiny).pow(self.gamma.unsqueeze(-1).unsqueeze(-1) / 2)
-        return (-power.masked_fill(squared == 0, 0)).exp()
+        return (-power_of_distance(squared, self.gamma.unsqueeze(-1).unsqueeze(-1))).exp()
 
     def on(self, rows: SharedRows) -> Tensor:
         if self.lengthscale.shape[-1] > 1:
