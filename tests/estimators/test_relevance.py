@@ -30,6 +30,7 @@ from sureshot.estimators.relevance import (
     is_gain,
     learn_relevance,
     left_out_density,
+    weighted_by,
 )
 from sureshot.estimators.settings import Settings
 from sureshot.estimators.stacking import MOST_MEMBERS, row_folds
@@ -72,13 +73,13 @@ def test_the_gradient_is_that_of_finite_differences(kernel: str) -> None:
     rng = np.random.default_rng(1)
     y = np.append(np.arange(24) % 3, 3)  # the last one cannot be left out
     support = support_of(rng.normal(size=(25, 4)), y, rng.random(25) + 0.5)
-    expression = preset_kernel(kernel, 4)
+    gram = weighted_by(preset_kernel(kernel, 4))(support.x)
     point = torch.from_numpy(0.5 * rng.normal(size=5)).requires_grad_()
-    (gradient,) = torch.autograd.grad(left_out_density(support, expression, point), point)
+    (gradient,) = torch.autograd.grad(left_out_density(support, gram, point), point)
     for k in range(5):
         step = torch.zeros(5, dtype=torch.float64)
         step[k] = 1e-5
-        values = [float(left_out_density(support, expression, point.detach() + sign * step)) for sign in (1, -1)]
+        values = [float(left_out_density(support, gram, point.detach() + sign * step)) for sign in (1, -1)]
         assert float(gradient[k]) == pytest.approx((values[0] - values[1]) / 2e-5, rel=1e-6, abs=1e-6)
 
 
@@ -91,7 +92,9 @@ def test_the_density_is_that_of_refitted_regressions() -> None:
     y[-1] = 2
     ratio, weights = 0.4, np.linspace(0.2, 1.5, x.shape[1])
     point = torch.from_numpy(np.log(np.append(weights, ratio)))
-    found = float(left_out_density(support_of(x, y), preset_kernel("rbf", x.shape[1]), point))
+    support = support_of(x, y)
+    gram = weighted_by(preset_kernel("rbf", x.shape[1]))(support.x)
+    found = float(left_out_density(support, gram, point))
     targets = 2.0 * (y[:, None] == np.arange(3)) - 1
     centred = targets - targets.mean(0)
     residual, variance = np.empty((12, 3)), np.empty(12)
@@ -110,7 +113,7 @@ def test_the_density_is_that_of_refitted_regressions() -> None:
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_planted_columns_are_found(n_classes: int) -> None:
     x, y = planted(200, n_classes=n_classes)
-    learnt = learn_relevance(support_of(x, y), preset_kernel("matern32", x.shape[1]), 0.1)
+    learnt = learn_relevance(support_of(x, y), weighted_by(preset_kernel("matern32", x.shape[1])), 0.1)
     for weights in (learnt.weights, *learnt.left_out):
         assert float(weights.square().mean()) == pytest.approx(1)
         assert weights[:PLANTED].min() > 3 * weights[PLANTED:].max()
@@ -119,9 +122,9 @@ def test_planted_columns_are_found(n_classes: int) -> None:
 def test_a_folds_weights_have_not_seen_its_rows() -> None:
     x, y = planted(120)
     kernel = preset_kernel("rbf", x.shape[1])
-    before = learn_relevance(support_of(x, y), kernel, 0.1)
+    before = learn_relevance(support_of(x, y), weighted_by(kernel), 0.1)
     x[int((before.folds == 1).nonzero()[0])] += 0.01
-    after = learn_relevance(support_of(x, y), kernel, 0.1)
+    after = learn_relevance(support_of(x, y), weighted_by(kernel), 0.1)
     assert [bool((before.left_out[fold] == after.left_out[fold]).all()) for fold in range(FOLDS)] == [
         False,
         True,
@@ -182,8 +185,8 @@ def test_columns_in_another_order(model: GPClassifier) -> None:
     """The same up to rounding; a classifier deals its rows to folds in an order that depends on the columns."""
     x, y = planted()
     order = np.random.default_rng(3).permutation(x.shape[1])
-    kernel = preset_kernel("matern32", x.shape[1])
-    one, another = (learn_relevance(support_of(z, y), kernel, 0.1) for z in (x, np.ascontiguousarray(x[:, order])))
+    gram_of = weighted_by(preset_kernel("matern32", x.shape[1]))
+    one, another = (learn_relevance(support_of(z, y), gram_of, 0.1) for z in (x, np.ascontiguousarray(x[:, order])))
     torch.testing.assert_close(another.weights, one.weights[order], rtol=1e-4, atol=1e-6)
     torch.testing.assert_close(another.left_out, one.left_out[:, order], rtol=1e-4, atol=1e-6)
     other = GPClassifier(**WITH).fit(x[:, order], y)

@@ -68,7 +68,9 @@ def learn(settings: Settings, training: TrainingSet, known: GPFitted | None) -> 
     if known is None:
         matrix = training.checked if settings.precomputed else None
         with stage(0.0, CHOSEN):
-            plans = choose_plans(settings, weighted, n_classes, matrix, training.column_names)
+            has_levels = isinstance(training.reader, TableReader) and training.reader.encoder is not None
+            names = training.column_names
+            plans = choose_plans(settings, weighted, n_classes, matrix, names, has_levels=has_levels)
         with stage(CHOSEN, 1.0):
             fitted = fit_members(settings, plans, weighted, training)
         chosen_by = len(fitted.rows.y), int(np.count_nonzero(fitted.frequencies))
@@ -202,7 +204,8 @@ def _fit_member(
 ) -> tuple[Member, Tensor | None]:
     """A member, and its probabilities (C, N) of the rows if they are left out, where it knows them.
 
-    Relevance has been learnt from all rows: predictions of one that is left out would be flattered.
+    Relevance has seen these rows, so that predictions of one that is left out would be flattered: they are known where
+    it was learnt without them, too.
     """
     n_rows, width = support.x.shape
     explicit = feature_map(plan.kernel, width)
@@ -210,7 +213,7 @@ def _fit_member(
     inducing = _by_inducing_inputs(settings, plan, support)
     most = settings.n_inducing or DEFAULT_INDUCING
     _check_memory(settings, plan, support, most if inducing else finite or n_rows)
-    probabilities = None
+    probabilities, plan = plan.left_out, replace(plan, left_out=None)
     with threads_for(n_rows):
         known = None if before is None else known_features(before, support.x)
         if known is not None:
@@ -225,7 +228,7 @@ def _fit_member(
             roots = roots_of(features, plan.model.searches)
             phi = training_features(features, support.x, roots)
         regression = plan.model.likelihood == "gaussian" and plan.rule == "plug_in"
-        if regression and tuned and not keeps and (inducing or chosen_by_part):
+        if regression and tuned and not keeps and (inducing or chosen_by_part) and probabilities is None:
             plan, scale = with_noise_of_features(plan, support, phi)
             if scale != 1:
                 features, phi = replace(features, kernel=plan.kernel), phi * scale**0.5

@@ -17,6 +17,7 @@ from sureshot.estimators.conditioning import Model
 from sureshot.estimators.emphasis import Emphasis
 from sureshot.estimators.family_search import scaled
 from sureshot.estimators.layout import aligned
+from sureshot.estimators.level_interactions import interacting_settings, interactions_pay
 from sureshot.estimators.preprocessing import Scaling, fit_scaling, mention_constant, mention_wild
 from sureshot.estimators.ranks import Ranks
 from sureshot.estimators.settings import Settings
@@ -44,6 +45,7 @@ class Plan:
     score: float  # mean leave-one-out log probability in nats; NaN where no row could be left out
     weight: float = 1.0  # its share of an average
     least_temperature: float = 0.0  # that with which left-out rows were predicted best when relevance was learnt
+    left_out: Tensor | None = None  # (C, N), probabilities of all rows left out, until it is fitted
 
     @property
     def device(self) -> torch.device:
@@ -58,6 +60,8 @@ def choose_plans(
     n_classes: int,
     matrix: np.ndarray | None,  # (n, n), the kernel matrix, if it is precomputed; rows are then positions in it
     names: Sequence[str] | None = None,  # of columns (D,), for messages
+    *,
+    has_levels: bool = False,  # whether some columns say which level of a category a row has
 ) -> list[tuple[Plan, Support]]:
     """The plans for labelled rows that are to be averaged, or the only one, all choices made from the rows.
 
@@ -74,13 +78,14 @@ def choose_plans(
         scaling = _with_emphasis(scaling, rows)
         support = Support.of(rows, n_classes, scaling, settings.device)
     free = settings.standardize == "auto" and bool((scaling.scale != 1).any())
+    ranks = _ranks(support) if free and settings.averages else None
     families = options.families_for(
         settings.kernel,
         support,
         None if matrix is None else aligned(matrix, settings.device),
         aligned(scaling.scale, settings.device) if free else None,
         settings.averages,
-        _ranks(support) if free and settings.averages else None,
+        ranks,
     )
     if settings.objective is None:
         rule = "plug_in" if models[0].likelihood == "gaussian" and "plug_in" in rules else rules[0]
@@ -89,6 +94,9 @@ def choose_plans(
         stand_ins = tuple(model.stand_in() for model in models)
         objective = "leave_one_out" if settings.objective == "auto" else settings.objective
         rng = np.random.default_rng(settings.seed)
+        regressions = [model for model in stand_ins if model.likelihood == "gaussian" and "plug_in" in rules]
+        free_to = has_levels and settings.averages and settings.weighs_columns and objective != "evidence"
+        interact = free_to and bool(regressions) and interactions_pay(support)  # which then takes relevance's place
         with one_thread():  # the subset is small by construction
             found = tune(
                 support,
@@ -99,9 +107,14 @@ def choose_plans(
                 rng,
                 settings.n_jobs,
                 settings.averages,
-                settings.weighs_columns,
+                settings.weighs_columns and not interact,
                 embeddings,
             )
+            if interact:
+                if rows.copies_disagree:
+                    rows = replace(rows, singly=True)
+                    support = Support.of(rows, n_classes, scaling, settings.device)
+                found += tuple(interacting_settings(support, ranks, regressions[0]))
     plans = [_plan(setting, models[0], scaling) for setting in found]
     return [
         (plan, support if plan.scaling is scaling else Support.of(rows, n_classes, plan.scaling, settings.device))
@@ -121,7 +134,8 @@ def _plan(found: Setting, default: Model, scaling: Scaling) -> Plan:
     if found.relevance is not None:
         scaling = replace(scaling, relevance=found.relevance.cpu().numpy())
     least = 0.0 if found.relevance is None else found.temperature
-    return Plan(scaling, found.kernel, model, found.rule, found.temperature, found.score, found.weight, least)
+    choice = found.kernel, model, found.rule, found.temperature, found.score, found.weight
+    return Plan(scaling, *choice, least, found.left_out)
 
 
 def keep_plan(

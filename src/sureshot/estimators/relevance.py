@@ -16,6 +16,7 @@ References: MacKay 1994 and Neal 1996 (automatic relevance determination); Rasmu
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,6 +37,9 @@ MAX_STEPS = 10  # of each climb; later ones fit what is random
 MIN_GAIN = 1.0  # standard errors of a gain from which on weights are used
 _LARGEST_LOG_WEIGHT = 8.0
 _NOISE_RATIOS = (1e-4, 32.0)  # the least and the largest
+
+Gram = Callable[[Tensor], Tensor]
+"""The kernel matrix (N, N) of rows, differentiable in the logarithms (D,) of their columns' weights."""
 
 
 @dataclass(frozen=True)
@@ -63,25 +67,43 @@ def can_be_learnt(support: Support) -> bool:
     return several and 1 < n_columns <= MAX_COLUMNS and support.n_able >= MIN_ROWS and not is_unit_norm(support.x)
 
 
+def weighted_by(kernel: Expression) -> Callable[[Tensor], Gram]:
+    """For rows (N, D) the matrix of a kernel of the weighted columns."""
+    return lambda x: lambda log_weights: evaluate(kernel, x * log_weights.exp())
+
+
 def learn_relevance(
     support: Support,  # its rows as the kernel sees them
-    kernel: Expression,  # of columns that count alike
+    gram_of: Callable[[Tensor], Gram],  # for rows (N, D), see `weighted_by`
     noise_ratio: float,  # noise variance divided by output scale, where the climb starts
 ) -> Relevance:
     """Weights of the columns, by all rows and without each fold of them."""
-    folds = row_folds(support.y, FOLDS)
-    seen = [support.part(folds != fold) for fold in range(FOLDS)]
-    start = np.append(np.zeros(support.x.shape[1]), math.log(noise_ratio))
-    points, path = [start] * FOLDS, []
-    for spread in SPREADS:  # a weaker prior starts where the stronger one has led to
-        points = [_climbed(part, kernel, point, spread) for part, point in zip(seen, points, strict=True)]
-        path.append((_of_left_out_folds(support, kernel, points, folds), spread, points))
-    _, spread, points = max(path, key=lambda step: step[0])
-    whole = _climbed(support, kernel, np.mean(points, axis=0), spread)
+    whole, points, folds = climbed(support, gram_of, noise_ratio)
     weights = torch.from_numpy(np.stack([whole, *points]))[:, :-1].to(support.x).exp()
     level = weights.square().mean(1, keepdim=True).sqrt()
     weights = weights / level
     return Relevance(weights[0], float(level[0]), weights[1:], folds)
+
+
+def climbed(
+    support: Support,
+    gram_of: Callable[[Tensor], Gram],
+    noise_ratio: float,
+    spreads: Sequence[float] = SPREADS,  # of which one is chosen
+    max_steps: int = MAX_STEPS,
+) -> tuple[np.ndarray, list[np.ndarray], Tensor]:
+    """Points (D + 1,) by all rows and without each fold, and the folds (N,); see `left_out_density`."""
+    folds = row_folds(support.y, FOLDS)
+    seen = [support.part(folds != fold) for fold in range(FOLDS)]
+    start = np.append(np.zeros(support.x.shape[1]), math.log(noise_ratio))
+    points, path = [start] * FOLDS, []
+    gram, grams = gram_of(support.x), [gram_of(part.x) for part in seen]
+    for spread in spreads:  # a weaker prior starts where the stronger one has led to
+        parts = zip(seen, grams, points, strict=True)
+        points = [_climbed(*part, spread, max_steps) for part in parts]
+        path.append((_of_left_out_folds(support, gram, points, folds), spread, points))
+    _, spread, points = max(path, key=lambda step: step[0])
+    return _climbed(support, gram, np.mean(points, axis=0), spread, max_steps), points, folds
 
 
 def is_gain(difference: Tensor, usable: Tensor, least: float = MIN_GAIN) -> bool:
@@ -92,20 +114,20 @@ def is_gain(difference: Tensor, usable: Tensor, least: float = MIN_GAIN) -> bool
 
 def left_out_density(
     support: Support,
-    kernel: Expression,
+    gram: Gram,  # of its rows
     point: Tensor,  # (D + 1,), logarithms of the weights and of the ratio of noise to output scale
 ) -> Tensor:
     """Leave-one-out log density of a class's targets, the mean over classes, at the best output scale."""
-    return _density(*_residuals(support, kernel, point), support.usable)
+    return _density(*_residuals(support, gram, point), support.usable)
 
 
-def _climbed(support: Support, kernel: Expression, start: np.ndarray, spread: float) -> np.ndarray:
+def _climbed(support: Support, gram: Gram, start: np.ndarray, spread: float, max_steps: int) -> np.ndarray:
     """A point (D + 1,) uphill from another, by density and prior."""
 
     def loss(point: np.ndarray) -> tuple[float, np.ndarray]:
         free = torch.from_numpy(point).to(support.x).requires_grad_()
         with torch.enable_grad():
-            value = 0.5 * (free[:-1] / spread).square().sum() - left_out_density(support, kernel, free)
+            value = 0.5 * (free[:-1] / spread).square().sum() - left_out_density(support, gram, free)
         (gradient,) = torch.autograd.grad(value, free)
         return value.item(), gradient.cpu().numpy()
 
@@ -113,26 +135,25 @@ def _climbed(support: Support, kernel: Expression, start: np.ndarray, spread: fl
     noise = [math.log(ratio * heaviest) for ratio in _NOISE_RATIOS]
     bounds = [(-_LARGEST_LOG_WEIGHT, _LARGEST_LOG_WEIGHT)] * (len(start) - 1) + [(noise[0], noise[1])]
     found: np.ndarray = minimize(
-        loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": MAX_STEPS}
+        loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": max_steps}
     ).x
     return found
 
 
-def _of_left_out_folds(support: Support, kernel: Expression, points: list[np.ndarray], folds: Tensor) -> float:
+def _of_left_out_folds(support: Support, gram: Gram, points: list[np.ndarray], folds: Tensor) -> float:
     """The density where each row meets the point that was found without its fold."""
     residual = support.x.new_empty(support.n_classes, len(support.y))
     variance = support.x.new_empty(len(support.y))
     for fold, point in enumerate(points):
         inside = folds == fold
-        found = _residuals(support, kernel, torch.from_numpy(point).to(support.x))
+        found = _residuals(support, gram, torch.from_numpy(point).to(support.x))
         residual[:, inside], variance[inside] = found[0][:, inside], found[1][inside]
     return float(_density(residual, variance, support.usable))
 
 
-def _residuals(support: Support, kernel: Expression, point: Tensor) -> tuple[Tensor, Tensor]:
-    gram = evaluate(kernel, support.x * point[:-1].exp())
-    noise = point[-1].exp()
-    return leave_one_out_residuals(gram, noise, support.y, support.n_classes, support.weight, support.left_out)
+def _residuals(support: Support, gram: Gram, point: Tensor) -> tuple[Tensor, Tensor]:
+    kernel, noise = gram(point[:-1]), point[-1].exp()
+    return leave_one_out_residuals(kernel, noise, support.y, support.n_classes, support.weight, support.left_out)
 
 
 def _density(residual: Tensor, variance: Tensor, usable: Tensor) -> Tensor:

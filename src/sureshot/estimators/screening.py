@@ -15,7 +15,7 @@ from torch import Tensor
 
 from sureshot.estimators.conditioning import Model
 from sureshot.estimators.family_search import NOISE_RATIOS, Candidate, Search
-from sureshot.estimators.relevance import MIN_GAIN, can_be_learnt, is_gain, learn_relevance
+from sureshot.estimators.relevance import MIN_GAIN, can_be_learnt, is_gain, learn_relevance, weighted_by
 from sureshot.estimators.support import Support, asked_rows
 from sureshot.estimators.temperature import fit_average, log_probability, plug_in_temperatures
 from sureshot.inference.label_regression import leave_one_out_path_by_features
@@ -174,7 +174,7 @@ def with_relevance(searches: list[Search], elsewhere: Sequence[Support] = ()) ->
     assert family.expression is not None
     learnt = learn_relevance(
         replace(support, x=family.inputs(support.x)),
-        family.expression(equal.lengthscale),
+        weighted_by(family.expression(equal.lengthscale)),
         equal.model.noise / equal.output_scale,
     )
     distances = {value: abs(math.log(value * learnt.level / equal.lengthscale)) for value in family.lengthscales}

@@ -40,6 +40,7 @@ ONE_TELLS = 0.8
 Then single rows count as many: three intents with fifty labels beside three with one had a log loss of .49 with the
 limit, .41 without, and .21 so. One of an intent tells .9 of them, one of a group of four intents .4."""
 MOST_COMPARED = 200  # rows of a class
+DISAGREEING = 0.1  # share of rows that came more than once, from which on these are no copies that were sent again
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class LabelledRows:
     y: np.ndarray  # (n,) int64, positions in the estimator's ``classes_``
     weight: np.ndarray  # (n,) float64, positive
     copies: np.ndarray | None = None  # (n,) float64, the weights without those of classes, if these are multiplied in
+    singly: bool = False  # whether copies are rows of their own, of which one is left out at a time
 
     @property
     def of_one(self) -> np.ndarray:
@@ -67,11 +69,27 @@ class LabelledRows:
         contradict it.
         """
         of_one = self.of_one
-        if (of_one == 1).all():
+        if self.singly or (of_one == 1).all():
             return of_one
-        place = equal_rows(self.x)
-        found: np.ndarray = np.where(np.bincount(place)[place] > 1, of_one, 1.0)
+        found: np.ndarray = np.where(self._disagree, of_one, 1.0)
         return found
+
+    @cached_property
+    def _disagree(self) -> np.ndarray:
+        """Whether there is an equal row of another label, (n,)."""
+        place = equal_rows(self.x)
+        found: np.ndarray = np.bincount(place)[place] > 1
+        return found
+
+    @property
+    def copies_disagree(self) -> bool:
+        """Whether so many rows that came more than once have different labels that they were not sent again.
+
+        They are rows of their own then, which have the same few values, as new ones will have.
+        """
+        agree = int((~self._disagree & (self.of_one < 1)).sum())
+        disagree = len(np.unique(self.x[self._disagree], axis=0))
+        return disagree > DISAGREEING * (agree + disagree)
 
     @property
     def evidence(self) -> np.ndarray:
@@ -300,7 +318,8 @@ def _as_bytes(x: np.ndarray) -> np.ndarray:
 def joined_rows(old: LabelledRows, new: LabelledRows) -> LabelledRows:
     """One after the other."""
     pairs = ((old.x, new.x), (old.y, new.y), (old.weight, new.weight))
-    return LabelledRows(*(np.concatenate(pair) for pair in pairs))
+    x, y, weight = (np.concatenate(pair) for pair in pairs)
+    return LabelledRows(x, y, weight)
 
 
 def same_rows(rows: LabelledRows, others: LabelledRows) -> bool:

@@ -1,0 +1,155 @@
+"""Interactions between the columns of a table with categories, each column at a length-scale of its own.
+
+Text becomes many columns of two values, of which some tell much and most nothing, and the numbers beside it (a fare,
+an age) often tell most where rows are nearly alike. One length-scale for all, or one for each learnt from the few
+hundred rows that kernels are compared by, sees little of that. So a rough kernel of columns that interact,
+``exp(order (sum_d exp(-w_d |x_d - x'_d|) / D - 1))``, gets its weights w from all rows, as `relevance` does: by the
+leave-one-out density of label regression under a normal prior of their logarithms, and again without each fold, whose
+rows then say what the family is worth beside the others.
+
+Measured on twice five folds: titanic has a log loss of .441 without it, .415 by it alone and .424 by the average;
+credit_australian .321, .321 and .319. Weights by 400 of titanic's 712 rows would be worth nothing. Nor are they where a
+table has numbers only (heart_statlog .387 by weights alone, .378 without; pima_diabetes .476 and .464), so these do not
+pay for it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from sureshot.estimators.conditioning import Model
+from sureshot.estimators.family_search import scaled
+from sureshot.estimators.ranks import Ranks
+from sureshot.estimators.relevance import can_be_learnt, climbed
+from sureshot.estimators.support import Support, is_compared_whole
+from sureshot.estimators.temperature import plug_in_temperatures
+from sureshot.estimators.tuning import Setting
+from sureshot.inference.label_regression import LabelRegressionPath, leave_one_out_by_factors
+from sureshot.kernels import Interactions, Matern
+from sureshot.progress import tracked
+
+MAX_ROWS = 1000  # time grows with their cube: for so many it is what comparing the other kernels takes
+MAX_COLUMNS, MAX_NUMBERS = 128, 32  # of the latter, columns of more than two values, distances are kept
+SPREAD = 1.25  # standard deviation of the logarithms of weights
+MAX_STEPS = 8  # of each climb: the gain of two more is .001 at most
+NOISE_RATIO = 1.0  # where climbs start
+ORDER = 3.0  # columns that interact in the mean
+
+
+def interactions_pay(support: Support) -> bool:
+    """Whether the rows of a table with categories are more than kernels are compared by, and not too many."""
+    few = len(support.y) <= MAX_ROWS and support.x.shape[1] <= MAX_COLUMNS and not is_compared_whole(support)
+    return few and can_be_learnt(support) and int((~_have_two_values(support.x)).sum()) <= MAX_NUMBERS
+
+
+def interacting_settings(support: Support, ranks: Ranks | None, model: Model) -> list[Setting]:
+    """Label regression by such interactions of the columns, and of their ranks if given; all rows may weigh them.
+
+    Weights of an average are not among what is set: they are for others to find.
+    """
+    views = [None] if ranks is None else [None, ranks]
+    return [_setting(support, view, model) for view in tracked(views, "comparing interactions", len(views))]
+
+
+def _setting(support: Support, ranks: Ranks | None, model: Model) -> Setting:
+    x = support.x if ranks is None else torch.from_numpy(ranks(support.x.cpu().numpy())).to(support.x)
+    gram = InteractionGram(x)
+    whole, points, folds = climbed(replace(support, x=x), InteractionGram, NOISE_RATIO, (SPREAD,), MAX_STEPS)
+    latent = x.new_empty(support.n_classes, len(x))
+    for fold, point in enumerate(points):
+        latent[:, folds == fold] = _path(support, gram, point).latent[0][:, folds == fold]
+    likelihood = model.predictive_likelihood()
+    temperatures, pointwise = plug_in_temperatures(likelihood, latent[None], support, 1.0)
+    scale, noise_ratio = float(_path(support, gram, whole).scale), math.exp(whole[-1])
+    weights = torch.from_numpy(whole[:-1]).to(x).exp()
+    level = float(weights.square().mean().sqrt())
+    temperature = float(temperatures)
+    kernel = Interactions(Matern(0.5, x.new_tensor([1 / level])), x.new_tensor(ORDER))
+    return Setting(
+        kernel=scaled(kernel.to_gpytorch(), scale),
+        model=replace(model, noise=noise_ratio * scale),
+        rule="plug_in",
+        temperature=temperature,
+        score=float(support.usable @ pointwise[0] / support.usable.sum()),
+        ranks=ranks,
+        relevance=weights / level,
+        left_out=likelihood.plug_in(latent / temperature)[: support.n_classes],
+    )
+
+
+def _path(support: Support, gram: InteractionGram, point: np.ndarray) -> LabelRegressionPath:
+    """Of one noise level: the point's."""
+    *log_weights, log_ratio = torch.from_numpy(point).to(support.x)
+    ratios = log_ratio.exp()[None]
+    matrix = gram(torch.stack(log_weights))
+    return next(
+        leave_one_out_by_factors(matrix, support.y, support.n_classes, support.weight, ratios, support.left_out)
+    )
+
+
+class InteractionGram:
+    """The kernel matrix of rows (N, D) by logarithms of their columns' weights: `relevance.Gram`.
+
+    As `Interactions(Matern(0.5))` of the weighted columns, without a step for each column of two values: what these say
+    together is a product of matrices.
+    """
+
+    def __init__(self, x: Tensor) -> None:
+        self.two = _have_two_values(x)
+        low, high = x.aminmax(dim=0)
+        self.gaps = (high - low)[self.two]
+        self.high = (x[:, self.two] == high[self.two]).to(x)  # (N, B), which of the two
+        self.distances = [(column[:, None] - column).abs() for column in x[:, ~self.two].T]
+
+    def __call__(self, log_weights: Tensor) -> Tensor:
+        """The matrix (N, N), differentiable once."""
+        found: Tensor = _Interactions.apply(log_weights, self)
+        return found
+
+
+class _Interactions(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, log_weights: Tensor, rows: InteractionGram) -> Tensor:
+        weights = log_weights.exp()
+        apart = torch.expm1(-weights[rows.two] * rows.gaps)  # (B,), what a column loses where its values differ
+        lost = rows.high @ apart
+        total = (rows.high * (-2 * apart)) @ rows.high.mT + lost[:, None] + lost
+        for weight, distance in zip(weights[~rows.two], rows.distances, strict=True):
+            total += torch.expm1(distance * -weight)
+        gram = (total * (ORDER / len(weights))).exp()
+        ctx.rows = rows
+        ctx.save_for_backward(weights, gram)
+        return gram
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, of_gram: Tensor) -> tuple[Tensor, None]:
+        weights, gram = ctx.saved_tensors
+        rows: InteractionGram = ctx.rows
+        of_total = of_gram * gram * (ORDER / len(weights))
+        of_total = of_total + of_total.mT  # of both pairs of two rows
+        found = torch.empty_like(weights)
+        differ = of_total.sum(1) @ rows.high - ((of_total @ rows.high) * rows.high).sum(0)
+        reach = weights[rows.two] * rows.gaps
+        found[rows.two] = -differ * reach * (-reach).exp()
+        found[~rows.two] = torch.stack(
+            [
+                -0.5 * weight * torch.tensordot(of_total, distance * (distance * -weight).exp())
+                for weight, distance in zip(weights[~rows.two], rows.distances, strict=True)
+            ]
+            or [weights.new_zeros(())]
+        )[: len(rows.distances)]
+        return found, None
+
+
+def _have_two_values(x: Tensor) -> Tensor:
+    """Which columns (D,) of rows (N, D) do."""
+    low, high = x.aminmax(dim=0)
+    return ((x == low) | (x == high)).all(0)
