@@ -105,6 +105,16 @@ def test_joining_needs_columns_that_can_take_it(german: Path, files: Path, run: 
     assert_refused(result, "has a column 'prediction' already")
 
 
+@pytest.mark.parametrize("command", ["predict", "suggest"])
+def test_a_file_called_tsv_has_tabs(files: Path, run: Run, tmp_path: Path, command: str) -> None:
+    for name, options in (("plain.tsv", ()), ("joined.TSV", ("--join",)), ("plain.csv", ())):
+        output = tmp_path / name
+        result = run(command, files / "iris.safetensors", files / "iris.csv", *options, "-o", output)
+        assert result.exit_code == 0, result.stderr
+        separator = "," if name.endswith("csv") else "\t"
+        assert len(output.read_text().splitlines()[0].split(separator)) > 1
+
+
 def test_what_is_joined_is_written_as_the_file_is(german: Path, run: Run, tmp_path: Path) -> None:
     arguments = ("--id", "id", "--join", "--proba", "-q", "-o", tmp_path / "joined.csv")
     assert run("predict", german / "m", german / "neu.csv", *arguments).exit_code == 0

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_iris
 
 from sureshot.data import DataError, column_names, load_table
-from sureshot.data.tables import columns_of_classes
+from sureshot.data.tables import cells_as_written, columns_of_classes
 
 
 def write(path: Path, text: str, encoding: str = "utf-8") -> Path:
@@ -72,6 +72,19 @@ def test_a_first_column_without_a_name_identifies_rows(tmp_path: Path, iris: pd.
     assert table.X.shape == (150, 4)
     iris.to_parquet(tmp_path / "t.parquet")
     assert load_table(tmp_path / "t.parquet", "species").row_ids[3] == "flower 3"
+
+
+def test_a_named_index_is_a_column_where_it_is_asked_for(tmp_path: Path, iris: pd.DataFrame) -> None:
+    """Never a feature: a table that was indexed by its ids has these for the names of its rows."""
+    path = tmp_path / "t.parquet"
+    iris.rename_axis("flower").to_parquet(path)
+    assert load_table(path, "species", row_id="flower").row_ids[3] == 3
+    assert load_table(path, "species").feature_names == tuple(iris.columns.drop("species"))
+    names = ["flower", *iris.columns]
+    assert column_names(path) == names
+    assert list(cells_as_written(path)[0].columns) == names
+    iris.rename_axis("species").to_parquet(path)  # a column has that name
+    assert column_names(path) == list(iris.columns)
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])

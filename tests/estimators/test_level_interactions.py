@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from sureshot.estimators.level_interactions import (
     ORDER,
     InteractionGram,
     interacting_settings,
-    interactions_pay,
+    may_interact,
 )
 from sureshot.estimators.ranks import Ranks
 from sureshot.estimators.relevance import left_out_density
@@ -38,14 +39,14 @@ def support_of(x: torch.Tensor, y: np.ndarray) -> Support:
     return Support(x, torch.from_numpy(y), ones, int(y.max()) + 1, ones, ones)
 
 
-def parties(n: int = N_ROWS, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
+def parties(n: int = N_ROWS, seed: int = 0, n_parties: int = 100) -> tuple[pd.DataFrame, np.ndarray]:
     """Travellers of which those who paid the same share a fate, more often than not, beside text that says nothing."""
     rng = np.random.default_rng(seed)
-    of_party = np.random.default_rng(1).integers(2, size=60)
-    party = rng.integers(60, size=n)
+    of_party = np.random.default_rng(1).integers(2, size=n_parties)
+    party = rng.integers(n_parties, size=n)
     y = np.where(rng.random(n) < 0.9, of_party[party], 1 - of_party[party])
-    frame = {"fare": 10.0 + 0.37 * party, "age": rng.normal(40, 12, n), "port": rng.choice(["C", "Q", "S"], n)}
-    return pd.DataFrame(frame | {"deck": rng.choice(list("ABCDE"), n)}), y
+    frame = {"fare": 10.0 + 0.37 * party, "age": rng.normal(40, 12, n)}
+    return pd.DataFrame(frame | {name: rng.choice(list("ABCDE"), n) for name in ("port", "deck")}), y
 
 
 def interacts(model: GPClassifier) -> bool:
@@ -87,18 +88,19 @@ def test_labels_that_are_noise_are_not_learnt_by_heart() -> None:
     """Weights that have seen a row would make its label look likely: a score of -.667."""
     rng = np.random.default_rng(4)
     support = support_of(torch.from_numpy(rng.normal(size=(80, 60))), rng.integers(2, size=80))
-    for setting in interacting_settings(support, None, Model("gaussian", "exact")):
+    for setting in interacting_settings(support, None, Model("gaussian", "exact"), -math.inf):
         assert setting.score < np.log(0.5) + 0.005
         assert setting.left_out is not None
         torch.testing.assert_close(setting.left_out.sum(0), torch.ones(80, dtype=torch.float64))
 
 
 def test_one_setting_for_columns_and_one_for_ranks() -> None:
-    frame, y = parties(120)
+    frame, y = parties()
     x = frame[["fare", "age"]].to_numpy()
     x = (x - x.mean(0)) / x.std(0)
     support, ranks = support_of(torch.from_numpy(x), y), Ranks.of(x, np.ones(len(x)))
-    plain, ranked = interacting_settings(support, ranks, Model("gaussian", "exact"))
+    ranked, plain = found = interacting_settings(support, ranks, Model("gaussian", "exact"), -0.6)
+    assert not interacting_settings(support, ranks, Model("gaussian", "exact"), max(one.score for one in found) + 0.01)
     assert plain.ranks is None
     assert ranked.ranks is ranks
     for setting in (plain, ranked):
@@ -110,7 +112,7 @@ def test_one_setting_for_columns_and_one_for_ranks() -> None:
 def test_rows_and_columns_for_which_it_pays() -> None:
     def paying(n: int, width: int = 5) -> bool:
         rng = np.random.default_rng(0)
-        return interactions_pay(support_of(torch.from_numpy(rng.normal(size=(n, width))), np.arange(n) % 2))
+        return may_interact(support_of(torch.from_numpy(rng.normal(size=(n, width))), np.arange(n) % 2))
 
     assert paying(N_ROWS)
     assert paying(MAX_ROWS)
@@ -126,7 +128,7 @@ def test_a_table_with_text_is_told_by_values_that_are_nearly_equal(tmp_path: Pat
     assert interacts(model)
     assert not interacts(without)
     losses = [-np.log(one.predict_proba(new)[np.arange(len(truth)), truth]).mean() for one in (model, without)]
-    assert losses[0] < losses[1] - 0.02
+    assert losses[0] < losses[1] - 0.2
     assert model.feature_relevance_[0] == model.feature_relevance_.max()
     # What it says of left-out rows is what it says of new ones.
     assert -model.leave_one_out_score_ == pytest.approx(losses[0], abs=0.06)
@@ -148,7 +150,7 @@ def test_copies_that_disagree_are_left_out_one_at_a_time() -> None:
     """Where many of a party look alike its own copies say what becomes of one, and new ones will have some as well."""
 
     def few_values(n: int, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
-        frame, y = parties(n, seed)
+        frame, y = parties(n, seed, 60)
         rng = np.random.default_rng(seed + 10)
         return frame[["fare"]].assign(port=rng.choice(list("CQS"), n), deck=rng.choice(list("ABC"), n)), y
 

@@ -28,7 +28,7 @@ _WHOLE_NUMBER = re.compile(r"0|-?[1-9]\d*")  # 007 and 1_0 are text
 def load_model(path: Path) -> IncrementalClassifier:
     """The saved classifier."""
     if path.is_dir():
-        raise ValueError(f"{path} is a folder: name a model file that `sureshot fit` wrote")
+        raise ValueError(f"{path} is a folder: name a model's file, such as `sureshot fit` writes")
     if not path.exists():
         beside = [p.name for p in path.parent.glob("*.safetensors")] if path.parent.is_dir() else []
         raise ValueError(f"{path} does not exist{near(path.name, beside)}: write a model with `sureshot fit`")

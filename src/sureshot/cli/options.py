@@ -66,7 +66,7 @@ Compact = Annotated[
     bool,
     typer.Option("--compact", help="Leave the labelled rows out of the file: it predicts, and takes no updates."),
 ]
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model that `sureshot fit` wrote.")]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model's file, as fit, search and update write it.")]
 DataRoot = Annotated[
     Path | None, typer.Option("--data", metavar="FOLDER", help="The data root; else that of SURESHOT_DATA.")
 ]

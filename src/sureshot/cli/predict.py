@@ -182,7 +182,7 @@ def _write_csv(
     number = partial(written_number, beside=beside)
     pieces = _begun(pieces)
     with console.output_text(output) as stream:
-        writer = table_writer(stream, beside)
+        writer = table_writer(stream, beside, output)
         writer.writerow([*known, *wanted.columns])
         written = None if beside is None else beside.rows()
         for piece in pieces:

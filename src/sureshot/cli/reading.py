@@ -157,9 +157,11 @@ class Beside:
             yield tuple("" if gap else cell for cell, gap in zip(row, gaps, strict=True))
 
 
-def table_writer(stream: TextIO, beside: Beside | None) -> Any:
-    """A writer of lines of cells, parted as those beside are, else by commas."""
-    return csv.writer(stream, lineterminator="\n", delimiter="," if beside is None else beside.separator)
+def table_writer(stream: TextIO, beside: Beside | None, path: Path | None) -> Any:
+    """A writer of lines of cells, parted as the file's name says, or as those beside are, else by commas."""
+    by_tabs = path is not None and path.suffix.lower() == ".tsv"
+    separator = "," if beside is None else beside.separator
+    return csv.writer(stream, lineterminator="\n", delimiter="\t" if by_tabs else separator)
 
 
 def written_number(value: float, beside: Beside | None) -> str:

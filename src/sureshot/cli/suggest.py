@@ -82,7 +82,7 @@ def _write_csv(
     from sureshot.cli.reading import table_writer, written_number
 
     with console.output_text(output) as stream:
-        writer = table_writer(stream, beside)
+        writer = table_writer(stream, beside, output)
         writer.writerow([*([first] if beside is None else beside.cells.columns), *COLUMNS])
         for cells, (label, p, other, q) in zip(known, guesses, strict=True):
             writer.writerow([*cells, label, written_number(p, beside), other, written_number(q, beside)])

@@ -128,7 +128,7 @@ def column_names(path: str | os.PathLike[str], text: TextFormat = ANY) -> list[s
     if kind == ".npz":
         return None
     if kind == ".parquet":
-        return [str(name) for name in _read_parquet(path).columns]
+        return [str(name) for name in _read_parquet(path, None).columns]
     return [name for name in read_header(*open_text(path, kind, text), path) if name]
 
 
@@ -139,7 +139,7 @@ def cells_as_written(path: str | os.PathLike[str], text: TextFormat = ANY) -> tu
     if kind == ".npz":
         raise DataError(f"{path} holds arrays: its rows have no columns to write beside others")
     if kind == ".parquet":
-        return _read_parquet(path), TextFormat("UTF-8", ",", ".")
+        return _read_parquet(path, None), TextFormat("UTF-8", ",", ".")
     return read_csv(path, kind, (), None, text, any_column)
 
 
@@ -206,7 +206,7 @@ def _read_frame(
 ) -> tuple[pd.DataFrame, np.ndarray, TextFormat]:
     """All columns but the index and notes, the index, and how the text is written."""
     if kind == ".parquet":
-        frame, found = _read_parquet(path), ANY
+        frame, found = _read_parquet(path, labels), ANY
     else:
         frame, found = read_csv(path, kind, labels, as_text, text, is_used)
     if frame.shape[0] == 0:
@@ -276,7 +276,8 @@ def _stripped(column: pd.Series) -> np.ndarray:
     return texts
 
 
-def _read_parquet(path: Path) -> pd.DataFrame:
+def _read_parquet(path: Path, index: Sequence[str] | None) -> pd.DataFrame:
+    """The columns, those of so many `index` levels among them as are named; all that have a name for None."""
     if importlib.util.find_spec("pyarrow") is None:
         raise DataError(f"{path}: reading Parquet needs the package pyarrow: python -m pip install 'sureshot[parquet]'")
     try:
@@ -286,6 +287,10 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     if frame.shape[1] == 0:
         raise DataError(f"{path} has no columns")
     frame.columns = pd.Index([str(name) for name in frame.columns])
+    levels = [name for name in frame.index.names if name is not None and str(name) not in frame.columns]
+    if wanted := [name for name in levels if index is None or name in index]:
+        frame = frame.reset_index(wanted)
+        frame.columns = pd.Index([str(name) for name in frame.columns])
     check_names(path, list(frame.columns))
     return frame
 

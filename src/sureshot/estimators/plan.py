@@ -17,7 +17,7 @@ from sureshot.estimators.conditioning import Model
 from sureshot.estimators.emphasis import Emphasis
 from sureshot.estimators.family_search import scaled
 from sureshot.estimators.layout import aligned
-from sureshot.estimators.level_interactions import interacting_settings, interactions_pay
+from sureshot.estimators.level_interactions import interacting_settings, may_interact
 from sureshot.estimators.preprocessing import Scaling, fit_scaling, mention_constant, mention_wild
 from sureshot.estimators.ranks import Ranks
 from sureshot.estimators.settings import Settings
@@ -94,9 +94,8 @@ def choose_plans(
         stand_ins = tuple(model.stand_in() for model in models)
         objective = "leave_one_out" if settings.objective == "auto" else settings.objective
         rng = np.random.default_rng(settings.seed)
-        regressions = [model for model in stand_ins if model.likelihood == "gaussian" and "plug_in" in rules]
+        regression = next((model for model in stand_ins if model.likelihood == "gaussian" and "plug_in" in rules), None)
         free_to = has_levels and settings.averages and settings.weighs_columns and objective != "evidence"
-        interact = free_to and bool(regressions) and interactions_pay(support)  # which then takes relevance's place
         with one_thread():  # the subset is small by construction
             found = tune(
                 support,
@@ -107,14 +106,16 @@ def choose_plans(
                 rng,
                 settings.n_jobs,
                 settings.averages,
-                settings.weighs_columns and not interact,
+                settings.weighs_columns,
                 embeddings,
             )
-            if interact:
-                if rows.copies_disagree:
-                    rows = replace(rows, singly=True)
-                    support = Support.of(rows, n_classes, scaling, settings.device)
-                found += tuple(interacting_settings(support, ranks, regressions[0]))
+            if free_to and regression is not None and may_interact(support):
+                apart = replace(rows, singly=rows.copies_disagree)
+                asked = Support.of(apart, n_classes, scaling, settings.device)
+                further = interacting_settings(asked, ranks, regression, max(setting.score for setting in found))
+                if further:  # all rows weigh these, and others that they have not taught length-scales
+                    rows, support = apart, asked
+                    found = (*(setting for setting in found if setting.relevance is None), *further)
     plans = [_plan(setting, models[0], scaling) for setting in found]
     return [
         (plan, support if plan.scaling is scaling else Support.of(rows, n_classes, plan.scaling, settings.device))

@@ -78,21 +78,37 @@ def learn_relevance(
     noise_ratio: float,  # noise variance divided by output scale, where the climb starts
 ) -> Relevance:
     """Weights of the columns, by all rows and without each fold of them."""
-    whole, points, folds = climbed(support, gram_of, noise_ratio)
-    weights = torch.from_numpy(np.stack([whole, *points]))[:, :-1].to(support.x).exp()
+    climb = climb_without_folds(support, gram_of, noise_ratio)
+    weights = torch.from_numpy(np.stack([climb.whole(), *climb.points]))[:, :-1].to(support.x).exp()
     level = weights.square().mean(1, keepdim=True).sqrt()
     weights = weights / level
-    return Relevance(weights[0], float(level[0]), weights[1:], folds)
+    return Relevance(weights[0], float(level[0]), weights[1:], climb.folds)
 
 
-def climbed(
+@dataclass(frozen=True)
+class Climb:
+    """Points (D + 1,) without each fold of the rows; see `left_out_density`."""
+
+    support: Support
+    gram: Gram  # of all its rows
+    folds: Tensor  # (N,), from 0
+    points: list[np.ndarray]  # one for each fold
+    spread: float
+    max_steps: int
+
+    def whole(self) -> np.ndarray:
+        """The point (D + 1,) by all rows."""
+        return _climbed(self.support, self.gram, np.mean(self.points, axis=0), self.spread, self.max_steps)
+
+
+def climb_without_folds(
     support: Support,
     gram_of: Callable[[Tensor], Gram],
     noise_ratio: float,
     spreads: Sequence[float] = SPREADS,  # of which one is chosen
     max_steps: int = MAX_STEPS,
-) -> tuple[np.ndarray, list[np.ndarray], Tensor]:
-    """Points (D + 1,) by all rows and without each fold, and the folds (N,); see `left_out_density`."""
+) -> Climb:
+    """See `learn_relevance`."""
     folds = row_folds(support.y, FOLDS)
     seen = [support.part(folds != fold) for fold in range(FOLDS)]
     start = np.append(np.zeros(support.x.shape[1]), math.log(noise_ratio))
@@ -103,7 +119,7 @@ def climbed(
         points = [_climbed(*part, spread, max_steps) for part in parts]
         path.append((_of_left_out_folds(support, gram, points, folds), spread, points))
     _, spread, points = max(path, key=lambda step: step[0])
-    return _climbed(support, gram, np.mean(points, axis=0), spread, max_steps), points, folds
+    return Climb(support, gram, folds, points, spread, max_steps)
 
 
 def is_gain(difference: Tensor, usable: Tensor, least: float = MIN_GAIN) -> bool:
