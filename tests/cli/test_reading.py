@@ -59,6 +59,8 @@ def test_standard_input(german: Path) -> None:
     result = CliRunner().invoke(app, arguments, input=text)
     assert result.exit_code == 0, result.stderr
     assert len(result.stdout.splitlines()) == 16
+    result = CliRunner().invoke(app, [*arguments[:-1], "nr"], input=text)
+    assert "error: standard input: no column 'nr'" in result.stderr
 
 
 def test_what_looks_like_a_mistake_is_named(german: Path, tmp_path: Path, run: Run) -> None:

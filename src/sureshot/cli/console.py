@@ -134,8 +134,9 @@ def fail(message: str, as_json: bool) -> None:
 
 
 def one_line(message: str) -> str:
-    """The message with every run of white space as one space."""
-    return " ".join(str(message).split())
+    """The message with every run of white space as one space, and the name of standard input where that is meant."""
+    line = " ".join(str(message).split())
+    return f"standard input{line[1:]}" if line.startswith("-: ") else line
 
 
 def command_line() -> str:

@@ -52,8 +52,8 @@ def may_interact(support: Support) -> bool:
 def interacting_settings(support: Support, ranks: Ranks | None, model: Model, least: float) -> list[Setting]:
     """Label regression by such interactions of the columns and of their ranks, if given, for all rows to weigh.
 
-    None if left-out rows are told by less than the `least` mean log probability. That is asked of the ranks if there
-    are any, before anything is learnt from all rows. Weights of an average are not among what is set.
+    Nothing where left-out rows are told with less than the `least` mean log probability. That is asked of the ranks if
+    there are any, before anything is learnt from all rows. Weights of an average are not among what is set.
     """
     found: list[Setting] = []
     views = [None] if ranks is None else [ranks, None]
