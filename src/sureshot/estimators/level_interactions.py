@@ -27,7 +27,7 @@ from torch.autograd.function import once_differentiable
 from sureshot.estimators.conditioning import Model
 from sureshot.estimators.family_search import scaled
 from sureshot.estimators.ranks import Ranks
-from sureshot.estimators.relevance import can_be_learnt, climb_without_folds
+from sureshot.estimators.relevance import Climb, can_be_learnt, climb_without_folds
 from sureshot.estimators.support import Support, is_compared_whole
 from sureshot.estimators.temperature import plug_in_temperatures
 from sureshot.estimators.tuning import Setting
@@ -67,18 +67,17 @@ def interacting_settings(support: Support, ranks: Ranks | None, model: Model, le
 
 def _setting(support: Support, ranks: Ranks | None, model: Model, least: float) -> Setting | None:
     x = support.x if ranks is None else torch.from_numpy(ranks(support.x.cpu().numpy())).to(support.x)
-    gram = InteractionGram(x)
     climb = climb_without_folds(replace(support, x=x), InteractionGram, NOISE_RATIO, (SPREAD,), MAX_STEPS)
     latent = x.new_empty(support.n_classes, len(x))
     for fold, point in enumerate(climb.points):
-        latent[:, climb.folds == fold] = _path(support, gram, point).latent[0][:, climb.folds == fold]
+        latent[:, climb.folds == fold] = _path(climb, point).latent[0][:, climb.folds == fold]
     likelihood = model.predictive_likelihood()
     temperatures, pointwise = plug_in_temperatures(likelihood, latent[None], support, 1.0)
     temperature, score = float(temperatures), float(support.usable @ pointwise[0] / support.usable.sum())
     if score < least:
         return None
     whole = climb.whole()
-    scale, noise_ratio = float(_path(support, gram, whole).scale), math.exp(whole[-1])
+    scale, noise_ratio = float(_path(climb, whole).scale), math.exp(whole[-1])
     weights = torch.from_numpy(whole[:-1]).to(x).exp()
     level = float(weights.square().mean().sqrt())
     kernel = Interactions(Matern(0.5, x.new_tensor([1 / level])), x.new_tensor(ORDER))
@@ -94,14 +93,11 @@ def _setting(support: Support, ranks: Ranks | None, model: Model, least: float) 
     )
 
 
-def _path(support: Support, gram: InteractionGram, point: np.ndarray) -> LabelRegressionPath:
+def _path(climb: Climb, point: np.ndarray) -> LabelRegressionPath:
     """Of one noise level: the point's."""
-    *log_weights, log_ratio = torch.from_numpy(point).to(support.x)
-    ratios = log_ratio.exp()[None]
-    matrix = gram(torch.stack(log_weights))
-    return next(
-        leave_one_out_by_factors(matrix, support.y, support.n_classes, support.weight, ratios, support.left_out)
-    )
+    support, free = climb.support, torch.from_numpy(point).to(climb.support.x)
+    gram, ratios = climb.gram(free[:-1]), free[-1:].exp()
+    return next(leave_one_out_by_factors(gram, support.y, support.n_classes, support.weight, ratios, support.left_out))
 
 
 class InteractionGram:

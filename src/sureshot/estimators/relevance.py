@@ -110,15 +110,19 @@ def climb_without_folds(
 ) -> Climb:
     """See `learn_relevance`."""
     folds = row_folds(support.y, FOLDS)
-    seen = [support.part(folds != fold) for fold in range(FOLDS)]
     start = np.append(np.zeros(support.x.shape[1]), math.log(noise_ratio))
-    points, path = [start] * FOLDS, []
-    gram, grams = gram_of(support.x), [gram_of(part.x) for part in seen]
-    for spread in spreads:  # a weaker prior starts where the stronger one has led to
-        parts = zip(seen, grams, points, strict=True)
-        points = [_climbed(*part, spread, max_steps) for part in parts]
-        path.append((_of_left_out_folds(support, gram, points, folds), spread, points))
-    _, spread, points = max(path, key=lambda step: step[0])
+    of_folds: list[list[np.ndarray]] = []
+    for fold in range(FOLDS):
+        seen, reached = support.part(folds != fold), [start]
+        gram = gram_of(seen.x)
+        for spread in spreads:  # a weaker prior starts where the stronger one has led to
+            reached.append(_climbed(seen, gram, reached[-1], spread, max_steps))
+        of_folds.append(reached[1:])
+    gram = gram_of(support.x)
+    paths = [list(points) for points in zip(*of_folds, strict=True)]
+    spread, points = max(
+        zip(spreads, paths, strict=True), key=lambda path: _of_left_out_folds(support, gram, path[1], folds)
+    )
     return Climb(support, gram, folds, points, spread, max_steps)
 
 
