@@ -18,7 +18,7 @@ from sureshot.data.checks import listed, near
 from sureshot.data.delimited import ANY, TextFormat
 from sureshot.data.image_tables import is_image_source
 from sureshot.data.root import DataError
-from sureshot.data.tables import META_PREFIX, cells_as_written, names_rows
+from sureshot.data.tables import META_PREFIX, cells_as_written, names_rows, table_suffix
 from sureshot.estimators.cells import CellError
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class Beside:
 
 def table_writer(stream: TextIO, beside: Beside | None, path: Path | None) -> Any:
     """A writer of lines of cells, parted as the file's name says, or as those beside are, else by commas."""
-    by_tabs = path is not None and path.suffix.lower() == ".tsv"
+    by_tabs = path is not None and table_suffix(path) == ".tsv"
     separator = "," if beside is None else beside.separator
     return csv.writer(stream, lineterminator="\n", delimiter="\t" if by_tabs else separator)
 

@@ -145,13 +145,9 @@ class _Interactions(torch.autograd.Function):
         differ = of_total.sum(1) @ rows.high - ((of_total @ rows.high) * rows.high).sum(0)
         reach = weights[rows.two] * rows.gaps
         found[rows.two] = -differ * reach * (-reach).exp()
-        found[~rows.two] = torch.stack(
-            [
-                -0.5 * weight * torch.tensordot(of_total, distance * (distance * -weight).exp())
-                for weight, distance in zip(weights[~rows.two], rows.distances, strict=True)
-            ]
-            or [weights.new_zeros(())]
-        )[: len(rows.distances)]
+        for place, distance in zip((~rows.two).nonzero().squeeze(-1), rows.distances, strict=True):
+            slope = torch.tensordot(of_total, distance * (distance * -weights[place]).exp())
+            found[place] = -0.5 * weights[place] * slope
         return found, None
 
 

@@ -120,10 +120,10 @@ def climb_without_folds(
         of_folds.append(reached[1:])
     gram = gram_of(support.x)
     paths = [list(points) for points in zip(*of_folds, strict=True)]
-    spread, points = max(
-        zip(spreads, paths, strict=True), key=lambda path: _of_left_out_folds(support, gram, path[1], folds)
-    )
-    return Climb(support, gram, folds, points, spread, max_steps)
+    best = 0
+    if len(paths) > 1:
+        best = int(np.argmax([_of_left_out_folds(support, gram, points, folds) for points in paths]))
+    return Climb(support, gram, folds, paths[best], spreads[best], max_steps)
 
 
 def is_gain(difference: Tensor, usable: Tensor, least: float = MIN_GAIN) -> bool:

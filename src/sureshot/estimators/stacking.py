@@ -116,10 +116,9 @@ def _mixture_weights(scores: Tensor, usable: Tensor, pseudo_counts: float, untun
         gradient = relative @ usable + prior / weights - total
         curvature = (relative * usable) @ relative.mT + torch.diag(prior / weights.square())
         step = torch.linalg.solve(curvature, gradient)
-        gain, length = float(gradient @ step), 1.0
-        if gain < _TOLERANCE:
+        if float(gradient @ step) < _TOLERANCE:
             break
-        length = min(length, 0.9 / max(float((-step / weights).max()), 0.9))  # weights stay positive
+        length = 0.9 / max(float((-step / weights).max()), 0.9)  # weights stay positive
         while (value := objective(weights + length * step)) < reached and length > _SHORTEST_STEP:
             length /= 2
         weights, reached = weights + length * step, value

@@ -88,7 +88,7 @@ class LabelledRows:
         They are rows of their own then, which have the same few values, as new ones will have.
         """
         agree = int((~self._disagree & (self.of_one < 1)).sum())
-        disagree = len(np.unique(self.x[self._disagree], axis=0))
+        disagree = int(equal_rows(self.x[self._disagree]).max(initial=-1)) + 1
         return disagree > DISAGREEING * (agree + disagree)
 
     @property
