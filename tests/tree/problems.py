@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from sureshot.gaussian import GramPrior, Queries
-from sureshot.inference.mean_field import fit_mean_field
+from sureshot.inference.mean_field import fit_mean_field, initial_posterior, mean_field_step
 from sureshot.likelihoods import Logistic
 from sureshot.tree import ClassTree, SharedFeatures, SharedGram
 
@@ -48,8 +48,7 @@ def one_by_one(
     weight: Tensor | None = None,
     prior_mean: Tensor | None = None,
     output_scale: Tensor | None = None,
-    tolerance: float = 1e-12,
-    max_steps: int = 2000,
+    n_steps: int | None = None,  # of mean field, by default to the fixed point
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Latent means and variances (C - 1, Q) and bounds (C - 1,), by a fit and explicit inverses for each node."""
     cross, own = shared.covariance(x_query)
@@ -65,9 +64,17 @@ def one_by_one(
         K, k = s * shared.gram[here][:, here], s * cross[here]
         label = torch.tensor([sides[int(y[n])] for n in here])
         share = None if weight is None else weight[here]
-        fit = fit_mean_field(GramPrior(K[None], a.reshape(1, 1)), Logistic(), label, share, 2, max_steps, tolerance)
-        w, b = (part[0] for part in fit.sites)
+        prior = GramPrior(K[None], a.reshape(1, 1))
+        if n_steps is None:
+            fit = fit_mean_field(prior, Logistic(), label, share, 2, max_steps=2000, tolerance=1e-12)
+            sites, bound = fit.sites, fit.bound
+        else:
+            posterior = initial_posterior(prior, Logistic(), label, 2)
+            for _ in range(n_steps):
+                posterior, info = mean_field_step(posterior, prior, Logistic(), label, share)
+            sites, bound = posterior.sites, info.bound
+        w, b = (part[0] for part in sites)
         inverse = torch.linalg.inv(torch.eye(len(here), dtype=F64) + K * w)  # (I + K W)^-1
         mean = a + k.mT @ ((b - w * a) - w * (inverse @ K @ (b - w * a)))
-        found.append((mean, s * own - (k * (torch.diag(w) @ inverse @ k)).sum(0), fit.bound))
+        found.append((mean, s * own - (k * (torch.diag(w) @ inverse @ k)).sum(0), bound))
     return tuple(torch.stack(part) for part in zip(*found, strict=True))

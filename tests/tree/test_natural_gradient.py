@@ -25,7 +25,7 @@ def test_each_step_is_one_of_mean_field() -> None:
     x, y, query = rows()
     for steps in (1, 3):
         # After the sites of the prior a step of mean field has been made.
-        expected, _, _ = one_by_one(TREE, linear(x), query, y, max_steps=steps, tolerance=0.0)
+        expected, _, _ = one_by_one(TREE, linear(x), query, y, n_steps=steps)
         found = fit_tree_natural_gradient(TREE, features(x), y, n_epochs=steps).posterior
         torch.testing.assert_close(found.latents(query).mean, expected)
 

@@ -22,15 +22,15 @@ DEPTH = 5
 
 @dataclass(frozen=True)
 class Mixing:
-    """The last points of each problem, the newest last, and where the map takes them."""
+    """The last points of each problem, the newest last, and where the map takes them; NaN while there are fewer."""
 
     points: Tensor  # (..., k, n)
     images: Tensor  # (..., k, n)
 
     @classmethod
     def start(cls, point: Tensor) -> Mixing:
-        """From one point (..., n)."""
-        return cls(*(point.unsqueeze(-2).expand(*point.shape[:-1], DEPTH + 1, -1),) * 2)
+        """Without a point yet, for such as this one (..., n)."""
+        return cls(*(point.new_full((*point.shape[:-1], DEPTH + 1, point.shape[-1]), torch.nan),) * 2)
 
     def moved(self, point: Tensor, image: Tensor, worse: Tensor) -> Mixing:
         """With one more point (..., n) and its image, or, of the problems (...) that got worse, with the last alone.
@@ -52,10 +52,10 @@ class Mixing:
     def next(self) -> Tensor:
         """The point to try next, (..., n)."""
         residuals = self.images - self.points
-        change = residuals.diff(dim=-2)
+        change, moves = (part.diff(dim=-2).nan_to_num(0.0) for part in (residuals, self.images))
         gram = change @ change.mT
         size = gram.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None]
         resolution = torch.finfo(gram.dtype)
         ridge = (resolution.eps**0.6 * size + resolution.tiny) * torch.eye(DEPTH, dtype=gram.dtype, device=gram.device)
         share = torch.linalg.solve(gram + ridge, change @ residuals[..., -1:, :].mT)
-        return self.images[..., -1, :] - (share.mT @ self.images.diff(dim=-2)).squeeze(-2)
+        return self.images[..., -1, :] - (share.mT @ moves).squeeze(-2)

@@ -6,9 +6,11 @@ takes the optimal auxiliary variables for the present q(f), which are Gaussian s
 (`Prior.condition`). Both are closed-form coordinate ascents, so the evidence bound never falls; there
 is no learning rate and no randomness. The start is the prior, ``m = a`` and ``Sigma = K``.
 
-Any `Prior` serves: a `FeaturePrior` makes everything ``O(N R^2)``. All leading dimensions (tasks) run
-in one tensor operation, and a task's result does not depend on the tasks beside it: a converged one stands
-still.
+`fit_mean_field` mixes these steps (`anderson`), and takes back those that would lower the bound: two to ten times
+fewer, most where output scales are large.
+
+Any `Prior` serves: a `FeaturePrior` makes everything ``O(N R^2)``. All leading dimensions (tasks) run in one tensor
+operation, and a task's result does not depend on the tasks beside it: a converged one stands still.
 
 Use mean field to *predict*. Do not learn the output scale of a kernel from its bound: see `objectives`.
 
@@ -31,10 +33,13 @@ from sureshot.gaussian.gram import GramPosterior, GramPrior
 from sureshot.gaussian.posterior import LatentMoments, Posterior, SitePosterior
 from sureshot.gaussian.prior import Prior
 from sureshot.gaussian.sites import Sites
+from sureshot.inference.anderson import Mixing
 from sureshot.inference.objectives import check_rows, evidence_bound
 from sureshot.likelihoods.logistic import Logistic
 from sureshot.likelihoods.pairwise import pairs_to_classes, pairwise_differences, pairwise_gram, pairwise_mean
 from sureshot.likelihoods.sites import Carried, MeanFieldLikelihood, check_weight, count_classes
+
+_ROUNDING = 64  # units in the last place by which a bound may fall
 
 
 class MeanFieldInfo(NamedTuple):
@@ -175,13 +180,14 @@ def fit_mean_field(
     y: Tensor,  # (..., N) int64
     weight: Tensor | None = None,  # (..., N), one by default; zero means "not observed"
     n_classes: int | None = None,  # ``max(y) + 1`` and at least 2 by default; give it when a class may have no data
-    # 5 to 40 is usual; factorised one-vs-each at output scales of 10 needs 160, of 100 about 700.
-    max_steps: int = 200,
-    # A task stands still when no mean moved by more, relative to one plus its size, in a step: far below what changes a
+    max_steps: int = 200,  # 5 to 50 is usual; factorised one-vs-each at an output scale of 1000 needs 70
+    # A task stands still when no mean moves by more, relative to one plus its size, in a step: far below what changes a
     # probability.
     tolerance: float = 1e-4,
 ) -> MeanFieldResult:
-    """Iterate `mean_field_step` to the fixed point.
+    """The fixed point of `mean_field_step`, by Anderson mixing of its steps.
+
+    A mixed step after which the bound is lower is taken back.
 
     A ValueError says when `y` is not an integer tensor of labels below `n_classes`, one for each row, or `weight` is
     negative or not finite.
@@ -190,28 +196,57 @@ def fit_mean_field(
     check_rows(prior, y)
     with torch.no_grad():
         posterior = initial_posterior(prior, likelihood, y, classes)
-        sites = posterior.sites
+        sites, marginals = posterior.sites, _Marginals.under(prior, posterior.mean)
         active = torch.ones(sites.precision.shape[:-2], dtype=torch.bool, device=y.device)
-        trace = []
+        best = sites.precision.new_full(active.shape, -torch.inf)
+        point = marginals.flat(posterior.mean, posterior.variance)
+        mixing, trace = Mixing.start(point), []
         for _ in range(max_steps):
-            proposed = likelihood.expected_sites(posterior.mean, posterior.variance, y, weight)
-            moving = active[..., None, None]
-            sites = Sites(
-                torch.where(moving, proposed.precision, sites.precision),
-                torch.where(moving, proposed.shift, sites.shift),
-            )
-            previous = posterior.mean
-            posterior = prior.condition(sites)
-            trace.append(evidence_bound(posterior, likelihood, y, weight))
-            active = active & (_relative_change(posterior.mean, previous) > tolerance)
+            mean, variance = marginals.moments(point)
+            proposed = likelihood.expected_sites(mean, variance, y, weight)
+            stepped = prior.condition(proposed)
+            bound = evidence_bound(stepped, likelihood, y, weight)
+            worse = ~(bound >= best - _ROUNDING * torch.finfo(bound.dtype).eps * (1 + best.abs()))
+            taken = (active & ~worse)[..., None, None]
+            sites = Sites(*(torch.where(taken, new, old) for new, old in zip(proposed, sites, strict=True)))
+            best = torch.where(taken[..., 0, 0], bound, best)
+            trace.append(best)
+            mixing = mixing.moved(point, marginals.flat(stepped.mean, stepped.variance), worse)
+            active = active & (worse | (_relative_change(stepped.mean, mean) > tolerance))
             if not bool(active.any()):
                 break
+            point = mixing.next()
+        posterior = prior.condition(sites)
     # Once more with the graph of the prior: at stationary sites this alone carries the whole gradient.
     if torch.is_grad_enabled():
         posterior = prior.condition(sites)
     bound = evidence_bound(posterior, likelihood, y, weight)
     bounds = torch.stack(trace) if trace else bound.detach().unsqueeze(0)
     return MeanFieldResult(posterior, sites, bound, bounds, ~active)
+
+
+class _Marginals(NamedTuple):
+    """Means and variances of latents as one point for each task, in the units of the prior."""
+
+    prior_mean: Tensor  # (..., C, N)
+    prior_variance: Tensor  # (..., C, N), positive
+
+    @classmethod
+    def under(cls, prior: Prior, like: Tensor) -> _Marginals:
+        """For latents of this size (..., C, N)."""
+        smallest = torch.finfo(like.dtype).tiny
+        return cls(prior.mean.expand_as(like), prior.variance.clamp_min(smallest).expand_as(like))
+
+    def flat(self, mean: Tensor, variance: Tensor) -> Tensor:
+        """The point (..., 2 C N): any other is one of means and positive variances, too."""
+        smallest = torch.finfo(variance.dtype).tiny
+        away = (mean - self.prior_mean) / self.prior_variance.sqrt()
+        return torch.cat([away, (variance.clamp_min(smallest) / self.prior_variance).log()], -1).flatten(-2)
+
+    def moments(self, point: Tensor) -> tuple[Tensor, Tensor]:
+        """Means and variances (..., C, N) of a point."""
+        away, log_ratio = point.unflatten(-1, (self.prior_mean.shape[-2], -1)).chunk(2, -1)
+        return self.prior_mean + away * self.prior_variance.sqrt(), log_ratio.exp() * self.prior_variance
 
 
 def fixed_point_gradient(
