@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,8 +11,9 @@ import torch
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 
 from sureshot.estimators.conditioning import Model
-from sureshot.estimators.family_search import OUTPUT_SCALES, Candidate, Search
+from sureshot.estimators.family_search import DEFAULT_OUTPUT_SCALE, OUTPUT_SCALES, Candidate, Search
 from sureshot.estimators.options import named_family
+from sureshot.estimators.relevance import learn_relevance, weighted_by
 from sureshot.estimators.support import Support
 
 
@@ -45,3 +47,51 @@ def test_climbs_end_on_a_peak(
             assert value[other] <= value[top]
     start = lengths.index(1.0), int(np.argmin(np.abs(np.log(np.array(OUTPUT_SCALES) / output_scale))))
     assert len(value) <= 5 + 2 * (abs(top[0] - start[0]) + abs(top[1] - start[1]))
+
+
+def two_rings(n: int = 120, columns: int = 6) -> Support:
+    """One ring of rows around another, in the first two columns of several."""
+    x = np.random.default_rng(0).normal(size=(n, columns))
+    y = torch.from_numpy((np.square(x[:, :2]).sum(1) > 1.4).astype(int))
+    ones = torch.ones(n, dtype=torch.float64)
+    return Support(torch.from_numpy(x), y, ones, 2, ones, ones)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "matern12"])
+def test_label_regression_ends_on_a_peak_of_length_scales(kernel: str) -> None:
+    support = two_rings()
+    search = Search(support, 0, named_family(kernel, support), ("plug_in",), "leave_one_out")
+    lengths = search.family.lengthscales
+    seen = {one.lengthscale: one.objective for one in search.label_regression(Model("gaussian", "exact"))}
+    every = [search._regress(Model("gaussian", "exact"), length).objective for length in lengths]
+    best = lengths.index(search.best_regression().lengthscale)
+    assert search.best_regression().objective == max(every)
+    assert {lengths[k] for k in (best - 1, best, best + 1) if k in range(len(lengths))} <= set(seen)
+    assert len(seen) <= abs(best - lengths.index(1.0)) + 3
+
+
+def test_a_family_that_stays_has_its_natural_length_scale_alone() -> None:
+    support = two_rings()
+    search = Search(support, 0, named_family("rbf", support), ("plug_in",), "leave_one_out")
+    natural = search.natural_regression()
+    search.stay()
+    assert search.label_regression(Model("gaussian", "exact")) == [natural]
+    assert natural.lengthscale == 1.0
+
+
+def test_relevance_is_climbed_from_where_the_family_without_it_has_ended() -> None:
+    support, model = two_rings(), Model("logistic", "laplace")
+    family = named_family("rbf", support)
+    base = Search(support, 0, family, ("plug_in",), "leave_one_out")
+    assert family.expression is not None
+    learnt = learn_relevance(support, weighted_by(family.expression(1.0)), 0.1)
+    weighted = replace(family, relevance=learnt)
+    search = Search(support, 1, weighted, ("plug_in",), "leave_one_out", base)
+    of_base = base.candidates((model,))
+    best = max(of_base, key=lambda one: one.objective)
+    first = search.candidates((model,), of_base)[0]
+    nearest = min(family.lengthscales, key=lambda value: abs(np.log(value * learnt.level / best.lengthscale)))
+    assert (first.lengthscale, first.output_scale) == (nearest, best.output_scale)
+    alone = search.candidates((model,))[0]
+    assert (alone.lengthscale, alone.output_scale) == (search.best_lengthscale(), DEFAULT_OUTPUT_SCALE)
+    assert first.output_scale != alone.output_scale

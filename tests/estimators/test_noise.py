@@ -53,13 +53,13 @@ def test_the_best_level_is_found(problem: tuple[Plan, Support, FeatureMap]) -> N
         return float(support.usable @ pointwise)
 
     scores = [score(plan.model.noise * level) for level in LEVELS]
-    found, scale = with_noise_of_features(plan, support, phi)
+    found, scale, _ = with_noise_of_features(plan, support, phi)
     best = int(np.argmax(scores))
     assert best > 0
     assert scores[best] > scores[0] + 10
     assert found.model.noise == pytest.approx(plan.model.noise * LEVELS[best] * scale)
     again = with_noise_of_features(found, support, phi * scale**0.5)
-    assert again == (found, 1.0)  # what is enough is left alone
+    assert again == (found, 1.0, None)  # what is enough is left alone
 
 
 def test_levels_of_as_many_features_as_rows_are_tried_upwards(problem: tuple[Plan, Support, FeatureMap]) -> None:
@@ -67,18 +67,23 @@ def test_levels_of_as_many_features_as_rows_are_tried_upwards(problem: tuple[Pla
     every = FeatureMap(plan.kernel, support.x)
     phi = training_features(every, support.x, roots_of(every, orthogonal=True))
     assert phi.shape == (N, N)
-    by_factors, scale = with_noise_of_features(plan, support, phi)
+    by_factors, scale, left_out = with_noise_of_features(plan, support, phi)
     wider = torch.cat([phi, torch.zeros(N, 1, dtype=phi.dtype)], 1)  # as many directions, by the whole path
-    by_path, expected = with_noise_of_features(plan, support, wider)
+    by_path, expected, unknown = with_noise_of_features(plan, support, wider)
     assert scale == pytest.approx(expected, rel=1e-8)
     assert by_factors.model.noise == pytest.approx(by_path.model.noise, rel=1e-8)
     assert by_factors.model.noise > 3 * plan.model.noise
+    exact = condition(by_factors.model, phi * scale**0.5, support.y, 2, support.weight)
+    torch.testing.assert_close(left_out, exact.leave_one_out(support.left_out)[0], rtol=1e-8, atol=1e-8)
+    assert unknown is None  # of rows that were not asked
+    shorter = condition(by_factors.model, phi * scale**0.5, support.y, 2, support.weight, only_evidence=True)
+    assert shorter.log_evidence == pytest.approx(exact.log_evidence, rel=1e-10)
 
 
 def test_a_kernel_of_another_scale_has_these_roots(problem: tuple[Plan, Support, FeatureMap]) -> None:
     plan, support, features = problem
     phi = training_features(features, support.x, roots_of(features, orthogonal=True))
-    found, scale = with_noise_of_features(plan, support, phi)
+    found, scale, _ = with_noise_of_features(plan, support, phi)
     larger, roots = FeatureMap(found.kernel, features.inducing), roots_of(features, orthogonal=True)
     assert roots is not None
     assert scale != 1

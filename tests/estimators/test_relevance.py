@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import minimize
 from sklearn.datasets import load_iris
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
@@ -26,6 +27,7 @@ from sureshot.estimators.relevance import (
     MAX_COLUMNS,
     MIN_ROWS,
     Relevance,
+    _climbed,
     can_be_learnt,
     is_gain,
     learn_relevance,
@@ -117,6 +119,30 @@ def test_planted_columns_are_found(n_classes: int) -> None:
     for weights in (learnt.weights, *learnt.left_out):
         assert float(weights.square().mean()) == pytest.approx(1)
         assert weights[:PLANTED].min() > 3 * weights[PLANTED:].max()
+
+
+def test_a_climb_ends_where_nothing_is_gained() -> None:
+    """No step overshoots far, and none follows one that gains less than a ten thousandth."""
+    x, y = planted(200)
+    support, asked = support_of(x, y), []
+    of_weights = weighted_by(preset_kernel("matern32", x.shape[1]))(support.x)
+
+    def gram(log_weights: torch.Tensor) -> torch.Tensor:
+        asked.append(log_weights.detach().clone())
+        return of_weights(log_weights)
+
+    start = np.append(np.zeros(x.shape[1]), math.log(0.1))
+    reached = _climbed(support, gram, start, 0.6, 100)
+    assert np.abs(np.diff(torch.stack(asked).numpy(), axis=0)).max() < 3
+    assert len(asked) < 40
+
+    def loss(point: np.ndarray) -> float:
+        density = left_out_density(support, of_weights, torch.from_numpy(point))
+        return float(0.5 * (point[:-1] / 0.6) @ (point[:-1] / 0.6) - density)
+
+    optimum = minimize(loss, reached, method="L-BFGS-B").fun
+    assert loss(reached) == pytest.approx(optimum, rel=1e-3)
+    assert loss(start) > 1.2 * optimum
 
 
 def test_a_folds_weights_have_not_seen_its_rows() -> None:

@@ -53,6 +53,19 @@ def test_a_family_far_behind_is_not_climbed() -> None:
     assert promising([linear]) == [linear]
 
 
+def test_a_family_far_behind_at_first_is_tried_at_no_other_length_scale() -> None:
+    """A kernel that sees one column at a hundredth of the other knows nothing of quadrants."""
+    smooth, rough, flat, tiny = searches(300, "rbf", "matern32", "linear", "rbf")
+    weights = torch.tensor([1.0, 0.01], dtype=torch.float64)
+    blind = Search(smooth.support, 4, replace(tiny.family, column_weights=weights), tiny.rules, tiny.objective)
+    compared = [smooth, rough, flat, blind]
+    assert screened(compared, 2, None) == [smooth, rough]
+    assert [len(one.label_regression(Model("gaussian", "exact"))) for one in compared[2:]] == [1, 1]
+    assert min(len(one.label_regression(Model("gaussian", "exact"))) for one in compared[:2]) > 1
+    alone = Search(smooth.support, 4, blind.family, tiny.rules, tiny.objective)
+    assert len(alone.label_regression(Model("gaussian", "exact"))) > 1
+
+
 def test_few_rows_leave_no_family_behind() -> None:
     all_of_them = searches(40, "rbf", "linear", "matern32")
     assert promising(all_of_them) == all_of_them

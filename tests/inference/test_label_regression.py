@@ -33,7 +33,9 @@ def regressed(
     prior = FeaturePrior(features.unsqueeze(0), label_targets(y, n_classes, weight)[1].unsqueeze(-1))
     posterior = prior.condition(regression_sites(prior, y, n_classes, weight, noise))
     evidence = regression_log_evidence(prior, y, n_classes, weight, noise)
-    of_posterior = regression_log_evidence(prior, y, n_classes, weight, noise, posterior=posterior)
+    of_posterior = regression_log_evidence(
+        prior, y, n_classes, weight, noise, solved=(posterior.mean, posterior.log_det)
+    )
     torch.testing.assert_close(of_posterior, evidence, rtol=1e-10, atol=1e-10)
     return posterior, evidence
 

@@ -228,8 +228,9 @@ def _fit_member(
             roots = roots_of(features, plan.model.searches)
             phi = training_features(features, support.x, roots)
         regression = plan.model.likelihood == "gaussian" and plan.rule == "plug_in"
+        latent: Tensor | None = None  # of left-out rows, if that is known before the posterior is
         if regression and tuned and not keeps and (inducing or chosen_by_part) and probabilities is None:
-            plan, scale = with_noise_of_features(plan, support, phi)
+            plan, scale, latent = with_noise_of_features(plan, support, phi)
             if scale != 1:
                 features, phi = replace(features, kernel=plan.kernel), phi * scale**0.5
                 roots = None if roots is None else roots.scaled(scale)
@@ -244,9 +245,12 @@ def _fit_member(
             exact=True,
             near=None if before is None else weights_near(before, features, roots),
             only_mode=only_mode,
+            only_evidence=latent is not None,
         )
         left_out = None
-        if conditioned.sites is not None and not only_mode:
+        if latent is not None:
+            left_out = latent, torch.zeros_like(latent)
+        elif conditioned.sites is not None and not only_mode:
             few = explicit is None and not plan.model.one_latent and n_rows <= REFITTED_ROWS and tuned and not keeps
             by_refits = plan.model.sites_see_labels or (few and plan.model.searches and plan.rule == "plug_in")
             left_out = (

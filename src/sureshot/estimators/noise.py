@@ -19,63 +19,76 @@ import copy
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from sureshot.estimators.family_search import scaled
 from sureshot.estimators.plan import Plan
 from sureshot.estimators.support import Support, asked_rows
-from sureshot.estimators.temperature import fit_rule
+from sureshot.estimators.temperature import plug_in_temperatures
 from sureshot.inference.label_regression import leave_one_out_by_factors, leave_one_out_path_by_features
+from sureshot.kernels import evaluate
 
 LEVELS = tuple(10.0 ** (k / 2) for k in range(9))  # times the noise of the plan
 MOST_LEFT_OUT = 2000  # rows by which levels are compared, all are learnt from
+
+
+class WithNoise(NamedTuple):
+    """What its noise makes of a member."""
+
+    plan: Plan
+    scale: float  # what its output scale is multiplied by
+    left_out: Tensor | None  # (C, N), latent means of the rows if they are left out, where that is known of all
 
 
 def with_noise_of_features(
     plan: Plan,  # of label regression, by the plug-in rule
     support: Support,
     features: Tensor,  # (N, R), under the plan's kernel
-) -> tuple[Plan, float]:
-    """The plan with the level by which left-out rows are predicted best, and what its output scale is multiplied by.
+) -> WithNoise:
+    """The plan with the level by which left-out rows are predicted best, and the output scale that suits it best.
 
-    The output scale is the one that suits the level best, by the evidence.
+    That is by the evidence; where the level is the plan's own, the scale is, too.
     """
-    rows, left_out = asked_rows(support, MOST_LEFT_OUT)
+    rows, asked = asked_rows(support, MOST_LEFT_OUT)
     if not len(rows):
-        return plan, 1.0
-    likelihood = plan.model.predictive_likelihood()
-    best, highest = (LEVELS[0], 1.0), -math.inf
-    upwards = len(features) == features.shape[1]
-    for level, latent, variance, scale in _left_out_by_level(plan, support, features, rows, by_factors=upwards):
-        _, pointwise = fit_rule(likelihood, latent, variance, left_out, plan.rule, plan.temperature)
-        value = float(left_out.usable @ pointwise)
+        return WithNoise(plan, 1.0, None)
+    likelihood, upwards = plan.model.predictive_likelihood(), len(features) == features.shape[1]
+    highest = -math.inf
+    for this, latent, its_scale in _left_out_by_level(plan, support, features, None if upwards else rows):
+        of_asked = latent[:, rows] if upwards else latent
+        _, pointwise = plug_in_temperatures(likelihood, of_asked[None], asked, plan.temperature)
+        value = float(asked.usable @ pointwise[0])
         if value > highest:
-            best, highest = (level, scale), value
+            level, scale, left_out, highest = this, its_scale, latent, value
         elif upwards:
             break
-    level, scale = best
+    known = left_out if upwards else None
     if level == LEVELS[0]:
-        return plan, 1.0
+        return WithNoise(plan, 1.0, known)
     scale = max(scale, 1e-6)
     kernel = scaled(copy.deepcopy(plan.kernel), scale)
     model = replace(plan.model, noise=plan.model.noise * level * scale)
-    return replace(plan, kernel=kernel, model=model), scale
+    return WithNoise(replace(plan, kernel=kernel, model=model), scale, known)
 
 
+@torch.no_grad()
 def _left_out_by_level(
-    plan: Plan, support: Support, features: Tensor, rows: Tensor, *, by_factors: bool
-) -> Iterator[tuple[float, Tensor, Tensor, float]]:
-    """Each level with latents (C, M) and variances (M,) of the rows (M,), left out, and the output scale that suits.
+    plan: Plan, support: Support, features: Tensor, rows: Tensor | None
+) -> Iterator[tuple[float, Tensor, float]]:
+    """Each level with latent means (C, M) of the rows (M,), left out, and the output scale that suits.
 
-    By factors, levels that nobody asks for are not computed.
+    Without rows those of all (C, N), by as many features as there are rows; levels that nobody asks for are not
+    computed then.
     """
     labels = support.y, support.n_classes, support.weight
     noise = features.new_tensor([plan.model.noise * level for level in LEVELS])
-    if by_factors:
-        levels = leave_one_out_by_factors(features @ features.mT, *labels, noise, support.left_out)
+    if rows is None:
+        levels = leave_one_out_by_factors(evaluate(plan.kernel, support.x), *labels, noise, support.left_out)
         for level, found in zip(LEVELS, levels, strict=True):
-            yield level, found.latent[0][:, rows], found.variance[0, rows], float(found.scale)
+            yield level, found.latent[0], float(found.scale)
         return
     path = leave_one_out_path_by_features(features, *labels, noise, support.left_out, rows)
-    yield from zip(LEVELS, path.latent, path.variance, path.scale.tolist(), strict=True)
+    yield from zip(LEVELS, path.latent, path.scale.tolist(), strict=True)

@@ -34,6 +34,7 @@ MAX_COLUMNS = 300
 FOLDS = 3
 SPREADS = (0.3, 0.6)  # standard deviations of the logarithms of weights
 MAX_STEPS = 10  # of each climb; later ones fit what is random
+TOLERANCE = 1e-4  # of the loss, by which a step must lessen it for another to follow: some hundredths of a nat
 MIN_GAIN = 1.0  # standard errors of a gain from which on weights are used
 _LARGEST_LOG_WEIGHT = 8.0
 _NOISE_RATIOS = (1e-4, 32.0)  # the least and the largest
@@ -153,10 +154,10 @@ def _climbed(support: Support, gram: Gram, start: np.ndarray, spread: float, max
 
     heaviest = max(1.0, float(support.weight.max()))  # a row that counts for many has less noise than others
     noise = [math.log(ratio * heaviest) for ratio in _NOISE_RATIOS]
-    bounds = [(-_LARGEST_LOG_WEIGHT, _LARGEST_LOG_WEIGHT)] * (len(start) - 1) + [(noise[0], noise[1])]
-    found: np.ndarray = minimize(
-        loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": max_steps}
-    ).x
+    # Were all bounded on both sides, the first step would be the whole gradient, which is far too long.
+    bounds = [(None, _LARGEST_LOG_WEIGHT)] * (len(start) - 1) + [(noise[0], noise[1])]
+    options = {"maxiter": max_steps, "ftol": TOLERANCE}
+    found: np.ndarray = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
     return found
 
 

@@ -13,7 +13,6 @@ import torch
 from joblib import Parallel, delayed
 from torch import Tensor
 
-from sureshot.estimators.conditioning import Model
 from sureshot.estimators.family_search import NOISE_RATIOS, Candidate, Search
 from sureshot.estimators.relevance import MIN_GAIN, can_be_learnt, is_gain, learn_relevance, weighted_by
 from sureshot.estimators.support import Support, asked_rows
@@ -29,6 +28,7 @@ MIN_COMPARISONS = 50  # left-out rows below which a standard error is not truste
 RANDOM_SHARE, RANDOM_GAIN = 0.01, 3.0  # of labels that look random, and what knowing it is worth in nats, at least
 MOST_ASKED = 1000  # rows that are left out to see it
 HOPELESS = 3.0  # by which the best family must beat another for it not to be climbed
+FAR_BEHIND = 4.0  # at natural length-scales, for no other to be tried: a family seldom comes near from there
 CLEAR_GAIN = 3.0  # standard errors of the gain by relevance, where further parts of the rows are asked
 NEAREST_LENGTHSCALES = 3  # common ones that are tried where columns have their own
 
@@ -52,22 +52,22 @@ def screened(
         return searches
     if not searches[0].support.is_telling:
         return searches[:1]
-    regressions = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(
-        delayed(search.label_regression)(Model("gaussian", "exact")) for search in searches
-    )
-    with stage(0.0, 0.5 if elsewhere else 1.0):
-        best = {
-            search: max(candidate.objective for candidate in candidates)
-            for search, candidates in zip(
-                searches, tracked(regressions, "comparing kernels", len(searches)), strict=True
-            )
-        }
+    at_once = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
+    with stage(0.0, 0.2):
+        begun = at_once(delayed(search.natural_regression)() for search in searches)
+        starts = list(tracked(begun, "comparing kernels", len(searches)))
+    highest = max(starts, key=lambda candidate: candidate.objective)
+    for search, start in zip(searches, starts, strict=True):
+        if beats(highest, start, search.support.usable, FAR_BEHIND):
+            search.stay()
+    with stage(0.2, 0.5 if elsewhere else 1.0):
+        walked = at_once(delayed(search.best_regression)() for search in searches)
+        found = tracked(walked, "comparing kernels", len(searches))
+        best = {search: candidate.objective for search, candidate in zip(searches, found, strict=True)}
     if elsewhere:
         near = promising(searches)
         pairs = [(search, part) for search in near for part in elsewhere]
-        further = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(
-            delayed(search.regressed_elsewhere)(part) for search, part in pairs
-        )
+        further = at_once(delayed(search.regressed_elsewhere)(part) for search, part in pairs)
         with stage(0.5, 1.0):
             scores = tracked(further, "comparing kernels", len(pairs))
             for (search, part), pointwise in zip(pairs, scores, strict=True):
@@ -180,7 +180,7 @@ def with_relevance(searches: list[Search], elsewhere: Sequence[Support] = ()) ->
     distances = {value: abs(math.log(value * learnt.level / equal.lengthscale)) for value in family.lengthscales}
     nearest = sorted(sorted(distances, key=distances.__getitem__)[:NEAREST_LENGTHSCALES])
     weighted = replace(family, relevance=learnt, lengthscales=tuple(nearest))
-    search = Search(support, len(searches), weighted, base.rules, base.objective)
+    search = Search(support, len(searches), weighted, base.rules, base.objective, base)
     best = max(searches, key=lambda other: other.best_regression().objective)
     gains = [search.best_regression().pointwise - best.best_regression().pointwise]
     gains += [search.regressed_elsewhere(part) - best.regressed_elsewhere(part) for part in elsewhere]

@@ -133,10 +133,8 @@ def tune(
         families += tuple(search.family for search in further)
     if not embeddings and objective != "evidence" and not varied:
         climbing = promising(climbing)
-    at_once = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
-    found = at_once(delayed(search.candidates)(models) for search in climbing)
     with stage(SCREENED, 1.0):
-        of_searches = list(tracked(found, "comparing settings", len(climbing)))
+        of_searches = _climbed(climbing, models, n_jobs)
     if embeddings and not average:
         of_searches = [preferred(of_searches, usable)]
     candidates = list(itertools.chain.from_iterable(of_searches))
@@ -162,6 +160,18 @@ def tune(
         default = best[(models[0].likelihood, _first(rules, models[0]))]
         weighted = [(1.0, choose(list(best.values()), default, usable, objective))]
     return _settings(weighted, families, usable)
+
+
+def _climbed(searches: list[Search], models: tuple[Model, ...], n_jobs: int | None) -> list[list[Candidate]]:
+    """The candidates of each, at once but for those that begin where another has ended."""
+    at_once = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
+    apart = [search for search in searches if search.base not in searches]
+    walked = tracked(at_once(delayed(search.candidates)(models) for search in apart), "comparing settings", len(apart))
+    found = dict(zip(apart, walked, strict=True))
+    for search in searches:
+        if search.base in found:
+            found[search] = search.candidates(models, found[search.base])
+    return [found[search] for search in searches]
 
 
 def averaged(

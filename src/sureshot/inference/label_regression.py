@@ -25,7 +25,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from sureshot.gaussian.memory import blocks
-from sureshot.gaussian.posterior import SitePosterior
 from sureshot.gaussian.prior import Prior
 from sureshot.gaussian.sites import Sites
 from sureshot.likelihoods.auxiliary import one_hot
@@ -65,7 +64,7 @@ def regression_log_evidence(
     weight: Tensor | None,
     noise: float | Tensor,
     present: Tensor | None = None,
-    posterior: SitePosterior | None = None,  # given these sites, where it is at hand: nothing is factorised again
+    solved: tuple[Tensor, Tensor] | None = None,  # posterior means (..., C, N) and `log|B|`, if they are at hand
 ) -> Tensor:
     """Exact log evidence of the targets, summed over the classes that are present, (...); as `regression_sites`.
 
@@ -79,11 +78,11 @@ def regression_log_evidence(
         residual = residual.masked_fill(~present.unsqueeze(-1), 0)
     rows = y.shape[-1] if weight is None else weight.sum(-1, keepdim=True)
     variance = torch.as_tensor(noise, dtype=dtype, device=residual.device)
-    if posterior is None:
+    if solved is None:
         density = prior.log_density(residual, sites.precision)
     else:  # (K + W^-1)^-1 (t - a) = W (t - m)
-        fit = (sites.precision * residual * (residual + prior.mean - posterior.mean)).sum(-1)
-        density = -0.5 * (fit + posterior.log_det)
+        mean, log_det = solved
+        density = -0.5 * ((sites.precision * residual * (residual + prior.mean - mean)).sum(-1) + log_det)
     values = density - 0.5 * rows * (2 * math.pi * variance).log()
     return (values if present is None else values * present).sum(-1)
 
