@@ -122,7 +122,7 @@ def test_planted_columns_are_found(n_classes: int) -> None:
 
 
 def test_a_climb_ends_where_nothing_is_gained() -> None:
-    """No step overshoots far, and none follows one that gains less than a ten thousandth."""
+    """No step overshoots far, and none follows one that gains next to nothing of all that was gained."""
     x, y = planted(200)
     support, asked = support_of(x, y), []
     of_weights = weighted_by(preset_kernel("matern32", x.shape[1]))(support.x)
