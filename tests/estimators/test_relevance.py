@@ -141,8 +141,22 @@ def test_a_climb_ends_where_nothing_is_gained() -> None:
         return float(0.5 * (point[:-1] / 0.6) @ (point[:-1] / 0.6) - density)
 
     optimum = minimize(loss, reached, method="L-BFGS-B").fun
-    assert loss(reached) == pytest.approx(optimum, rel=1e-3)
+    assert loss(reached) == pytest.approx(optimum, abs=0.2)
     assert loss(start) > 1.2 * optimum
+
+
+def test_a_climb_goes_on_across_a_plateau() -> None:
+    """Where two columns of many count, and only together, the first steps gain a quarter of a nat."""
+    x = np.random.default_rng(0).uniform(-2, 2, size=(300, 40))
+    support = support_of(x, np.floor(x[:, :2]).astype(int).sum(1) % 2)
+    gram = weighted_by(preset_kernel("rbf", 40))(support.x)
+    start = np.append(np.zeros(40), math.log(20.0))
+    reached = _climbed(support, gram, start, 1.0, 30)
+
+    def density(point: np.ndarray) -> float:
+        return float(left_out_density(support, gram, torch.from_numpy(point)))
+
+    assert density(reached) > density(start) + 50
 
 
 def test_a_folds_weights_have_not_seen_its_rows() -> None:
