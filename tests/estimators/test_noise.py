@@ -15,7 +15,7 @@ from sureshot.estimators.noise import LEVELS, with_noise_of_features
 from sureshot.estimators.plan import Plan
 from sureshot.estimators.support import Support
 from sureshot.estimators.temperature import fit_rule
-from sureshot.estimators.weight_space import roots_of, training_features
+from sureshot.estimators.weight_space import FromRows, roots_of, training_features
 
 N, FEATURES = 300, 40
 
@@ -67,17 +67,45 @@ def test_levels_of_as_many_features_as_rows_are_tried_upwards(problem: tuple[Pla
     every = FeatureMap(plan.kernel, support.x)
     phi = training_features(every, support.x, roots_of(every, orthogonal=True))
     assert phi.shape == (N, N)
-    by_factors, scale, left_out = with_noise_of_features(plan, support, phi)
+    by_factors, scale, found = with_noise_of_features(plan, support, phi)
     wider = torch.cat([phi, torch.zeros(N, 1, dtype=phi.dtype)], 1)  # as many directions, by the whole path
     by_path, expected, unknown = with_noise_of_features(plan, support, wider)
     assert scale == pytest.approx(expected, rel=1e-8)
     assert by_factors.model.noise == pytest.approx(by_path.model.noise, rel=1e-8)
     assert by_factors.model.noise > 3 * plan.model.noise
+    assert unknown is None
+    assert found is not None
     exact = condition(by_factors.model, phi * scale**0.5, support.y, 2, support.weight)
-    torch.testing.assert_close(left_out, exact.leave_one_out(support.left_out)[0], rtol=1e-8, atol=1e-8)
-    assert unknown is None  # of rows that were not asked
-    shorter = condition(by_factors.model, phi * scale**0.5, support.y, 2, support.weight, only_evidence=True)
-    assert shorter.log_evidence == pytest.approx(exact.log_evidence, rel=1e-10)
+    torch.testing.assert_close(found.latent, exact.leave_one_out(support.left_out)[0], rtol=1e-8, atol=1e-8)
+    of_the_kernel = with_noise_of_features(plan, support, None)
+    assert of_the_kernel.scale == pytest.approx(scale, rel=1e-10)
+    assert of_the_kernel.found is not None
+    torch.testing.assert_close(of_the_kernel.found.dual, found.dual)
+
+
+def test_a_member_of_a_part_s_choice_is_label_regression_by_all_rows() -> None:
+    """Means, evidence and what is made of rows later are those of its kernel and noise."""
+    X, y = rows()
+    model = GPClassifier(random_state=0).fit(
+        *(np.concatenate([part, more]) for part, more in zip((X, y), rows(1), strict=True))
+    )
+    fitted = model._fitted
+    member = next(one for one in fitted.members if one.plan.model.likelihood == "gaussian")
+    assert isinstance(member.space, FromRows)
+    labelled = fitted.learnt
+    support = Support.of(labelled, 2, member.plan.scaling, member.plan.device)
+    features = FeatureMap(member.plan.kernel, support.x)
+    roots = roots_of(features, orthogonal=True)
+    phi = training_features(features, support.x, roots)
+    exact = condition(member.plan.model, phi, support.y, 2, support.weight)
+    assert member.log_evidence == pytest.approx(exact.log_evidence, rel=1e-9)
+    queries = torch.from_numpy(np.random.default_rng(2).uniform(-2, 2, size=(7, 2)))
+    values = features(torch.from_numpy(member.plan.scaling(queries.numpy())))
+    assert roots is not None
+    expected = exact.posterior.query(values.cross @ roots.inverse, values.variance)
+    mean, variance = member.latents(queries, 2)
+    torch.testing.assert_close(mean, expected.mean[0].mT, rtol=1e-7, atol=1e-7)
+    torch.testing.assert_close(variance, expected.spread[0].mT, rtol=1e-6, atol=1e-7)
 
 
 def test_a_kernel_of_another_scale_has_these_roots(problem: tuple[Plan, Support, FeatureMap]) -> None:

@@ -33,9 +33,7 @@ def regressed(
     prior = FeaturePrior(features.unsqueeze(0), label_targets(y, n_classes, weight)[1].unsqueeze(-1))
     posterior = prior.condition(regression_sites(prior, y, n_classes, weight, noise))
     evidence = regression_log_evidence(prior, y, n_classes, weight, noise)
-    of_posterior = regression_log_evidence(
-        prior, y, n_classes, weight, noise, solved=(posterior.mean, posterior.log_det)
-    )
+    of_posterior = regression_log_evidence(prior, y, n_classes, weight, noise, posterior=posterior)
     torch.testing.assert_close(of_posterior, evidence, rtol=1e-10, atol=1e-10)
     return posterior, evidence
 
@@ -112,19 +110,27 @@ def test_the_path_by_features_is_the_same(width: int) -> None:
     torch.testing.assert_close(some.scale, whole.scale, rtol=1e-10, atol=0)
 
 
-PARTS = ("latent", "variance", "scale")
-
-
 def test_the_path_by_factors_is_the_same() -> None:
     features, y, weight = problem()
     gram, share = features @ features.mT, torch.linspace(0.2, 1, 9, dtype=torch.float64)
     ratios = torch.tensor([1e-3, 0.3, 20.0], dtype=torch.float64)
     whole = leave_one_out_path(*eigen(gram, weight), y, 3, weight, ratios, share)
     by_factors = list(leave_one_out_by_factors(gram, y, 3, weight, ratios, share))
-    latent, variance, scale = (torch.cat([getattr(path, name) for path in by_factors]) for name in PARTS)
-    torch.testing.assert_close(latent, whole.latent, rtol=1e-10, atol=1e-10)
-    torch.testing.assert_close(variance, whole.variance, rtol=1e-10, atol=1e-10)
-    torch.testing.assert_close(scale, whole.scale, rtol=1e-10, atol=0)
+    torch.testing.assert_close(torch.stack([one.latent for one in by_factors]), whole.latent, rtol=1e-10, atol=1e-10)
+    assert [one.scale for one in by_factors] == pytest.approx(whole.scale.tolist(), rel=1e-10)
+
+
+@pytest.mark.parametrize("scale", [0.2, 7.0])
+def test_a_factor_knows_the_posterior_at_any_output_scale(scale: float) -> None:
+    features, y, weight = problem()
+    ratio = 0.3
+    (found,) = leave_one_out_by_factors(
+        features @ features.mT, y, 3, weight, torch.tensor([ratio], dtype=torch.float64), torch.ones_like(weight)
+    )
+    posterior, evidence = regressed(scale**0.5 * features, y, weight, ratio * scale)
+    assert found.log_evidence(weight, ratio * scale, scale) == pytest.approx(float(evidence), rel=1e-10)
+    mean = label_targets(y, 3, weight)[1][:, None] + found.dual @ features @ features.mT
+    torch.testing.assert_close(mean, posterior.mean, rtol=1e-9, atol=1e-9)
 
 
 def test_the_path_s_scale_maximises_the_evidence() -> None:

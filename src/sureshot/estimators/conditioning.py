@@ -9,7 +9,6 @@ normalisation of the probabilities with it.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from inspect import signature
 
@@ -150,15 +149,11 @@ def condition(
     tolerance: float = 3e-5,  # of the softmax mode; see `fit_softmax_laplace`
     near: Tensor | None = None,  # (C, R), weights near Laplace's mode
     exact: bool = False,  # the softmax mode to full precision
-    only_mode: bool = False,  # of `ONE_FACTOR`: no variances at the training rows, and the evidence is left NaN
-    only_evidence: bool = False,  # of label regression: the mode with its evidence, and still no variances
+    only_mode: bool = False,  # of `ONE_FACTOR`: variances at the training rows and the evidence are left NaN
 ) -> Conditioned:
     """The posterior of the weights given labelled features."""
     if model.likelihood == "gaussian":
-        given = features, y, n_classes, weight, model.noise
-        if only_mode or only_evidence:
-            return _regression_weights(*given, evidence=not only_mode)
-        return _regress(*given)
+        return (_regression_weights if only_mode else _regress)(features, y, n_classes, weight, model.noise)
     counts = torch.bincount(y, minlength=n_classes)
     present = counts.nonzero().squeeze(-1)
     # Rows of a single class tell it from classes without rows by Laplace's method, which takes a moment for any number.
@@ -252,26 +247,19 @@ def _regress(features: Tensor, y: Tensor, n_classes: int, weight: Tensor, noise:
     """Label regression with the weighted mean of the targets as prior mean."""
     prior = FeaturePrior(features.unsqueeze(0), label_targets(y, n_classes, weight)[1].unsqueeze(-1))
     posterior = prior.condition(regression_sites(prior, y, n_classes, weight, noise))
-    evidence = regression_log_evidence(prior, y, n_classes, weight, noise, solved=(posterior.mean, posterior.log_det))
+    evidence = regression_log_evidence(prior, y, n_classes, weight, noise, posterior=posterior)
     return _recomputed(features, posterior, float(evidence))
 
 
-def _regression_weights(
-    features: Tensor, y: Tensor, n_classes: int, weight: Tensor, noise: float, *, evidence: bool
-) -> Conditioned:
-    """As `_regress`, with one factorisation and no variance at any row."""
+def _regression_weights(features: Tensor, y: Tensor, n_classes: int, weight: Tensor, noise: float) -> Conditioned:
+    """As `_regress`, with one factorisation and no other visit to all rows."""
     mean = label_targets(y, n_classes, weight)[1].unsqueeze(-1)
-    prior = FeaturePrior(features.unsqueeze(0), mean)
-    sites = regression_sites(prior, y, n_classes, weight, noise)
+    sites = regression_sites(FeaturePrior(features.unsqueeze(0), mean), y, n_classes, weight, noise)
     factor = weight_precision_factor(features, sites.precision[0])
     projected = (sites.shift - sites.precision * mean) @ features  # (C, R)
     weights = torch.cholesky_solve(projected.mT, factor).mT
     posterior = SiteWeightPosterior(features, weights[None].contiguous(), mean.squeeze(-1), sites.precision[None])
-    reached = math.nan
-    if evidence:
-        solved = mean + weights @ features.mT, 2 * factor.diagonal().log().sum()
-        reached = float(regression_log_evidence(prior, y, n_classes, weight, noise, solved=solved))
-    return Conditioned(posterior, None, None, reached)
+    return Conditioned(posterior, None, None, float("nan"))
 
 
 def _recomputed(

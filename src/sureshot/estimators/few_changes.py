@@ -20,7 +20,7 @@ from sureshot.estimators.gp_member import Member
 from sureshot.estimators.plan import Plan
 from sureshot.estimators.preprocessing import kernel_inputs
 from sureshot.estimators.validation import LabelledRows, count_changes, places_among
-from sureshot.estimators.weight_space import training_features
+from sureshot.estimators.weight_space import FromRows, training_features
 from sureshot.kernels import evaluate
 
 KEPT_SHARE = 0.01
@@ -70,9 +70,10 @@ def lies_far_outside(known: GPFitted, rows: LabelledRows) -> bool:
 
     for member in known.members:
         now = largest(new, member.plan)
-        told = float(features_of(member.posterior).square().sum(-1).max())  # what features leave out comes on top
-        if now > FAR_OUTSIDE * told and now > FAR_OUTSIDE * largest(known.rows.x, member.plan) > 0:
-            return True
+        if now > FAR_OUTSIDE * largest(known.rows.x, member.plan) > 0:
+            told = float(features_of(member.posterior).square().sum(-1).max())  # what features leave out comes on top
+            if now > FAR_OUTSIDE * told:
+                return True
     return False
 
 
@@ -100,6 +101,8 @@ def known_features(
     member, found = before.member, before.member.feature_map
     if before.place is None or found.inducing is None:
         return None
+    if isinstance(member.space, FromRows) and len(member.space.inputs) == len(found.inducing):
+        return None  # and none are made for that
     known, inverse = features_of(member.posterior), member.space.projection
     if len(found.inducing) == len(known) or inverse is None:
         return None

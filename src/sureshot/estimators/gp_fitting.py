@@ -33,8 +33,9 @@ from sureshot.estimators.support import Support, is_compared_whole
 from sureshot.estimators.temperature import fit_average, fit_rule, log_probability, smoothed_score, tempered_average
 from sureshot.estimators.threads import threads_for
 from sureshot.estimators.validation import LabelledRows, weigh_classes
-from sureshot.estimators.weight_space import roots_of, training_features, weight_space
+from sureshot.estimators.weight_space import FromRows, roots_of, training_features, weight_space
 from sureshot.inference.inducing import kmeans_inducing
+from sureshot.inference.label_regression import label_targets
 from sureshot.kernels import feature_map
 from sureshot.progress import stage, tracked
 
@@ -214,6 +215,11 @@ def _fit_member(
     most = settings.n_inducing or DEFAULT_INDUCING
     _check_memory(settings, plan, support, most if inducing else finite or n_rows)
     probabilities, plan = plan.left_out, replace(plan, left_out=None)
+    regression = plan.model.likelihood == "gaussian" and plan.rule == "plug_in"
+    looks_for_noise = regression and tuned and not keeps and (inducing or chosen_by_part) and probabilities is None
+    if looks_for_noise and not inducing and explicit is None and support.n_able > 0:
+        with threads_for(n_rows):
+            return _regressed(settings, plan, support)
     with threads_for(n_rows):
         known = None if before is None else known_features(before, support.x)
         if known is not None:
@@ -227,10 +233,8 @@ def _fit_member(
                 features = FeatureMap(plan.kernel, support.x)
             roots = roots_of(features, plan.model.searches)
             phi = training_features(features, support.x, roots)
-        regression = plan.model.likelihood == "gaussian" and plan.rule == "plug_in"
-        latent: Tensor | None = None  # of left-out rows, if that is known before the posterior is
-        if regression and tuned and not keeps and (inducing or chosen_by_part) and probabilities is None:
-            plan, scale, latent = with_noise_of_features(plan, support, phi)
+        if looks_for_noise:
+            plan, scale, _ = with_noise_of_features(plan, support, phi)
             if scale != 1:
                 features, phi = replace(features, kernel=plan.kernel), phi * scale**0.5
                 roots = None if roots is None else roots.scaled(scale)
@@ -245,12 +249,9 @@ def _fit_member(
             exact=True,
             near=None if before is None else weights_near(before, features, roots),
             only_mode=only_mode,
-            only_evidence=latent is not None,
         )
         left_out = None
-        if latent is not None:
-            left_out = latent, torch.zeros_like(latent)
-        elif conditioned.sites is not None and not only_mode:
+        if conditioned.sites is not None and not only_mode:
             few = explicit is None and not plan.model.one_latent and n_rows <= REFITTED_ROWS and tuned and not keeps
             by_refits = plan.model.sites_see_labels or (few and plan.model.searches and plan.rule == "plug_in")
             left_out = (
@@ -261,17 +262,44 @@ def _fit_member(
         if plan.rule == "plug_in" and tuned and left_out is not None:
             plan = _with_temperature(settings, plan, support, *left_out, keeps=keeps)
         if left_out is not None and plan.scaling.relevance is None:
-            mean, variance = (part / plan.temperature**k for k, part in enumerate(left_out, 1))
-            likelihood = plan.model.predictive_likelihood()
-            pieces = zip(mean.split(_AT_ONCE, 1), variance.split(_AT_ONCE, 1), strict=True)
-            predicted = [likelihood.predict(*piece, plan.rule)[: support.n_classes] for piece in pieces]
-            probabilities = torch.cat(predicted, 1)
+            probabilities = _said(plan, *left_out, support.n_classes)
         kind, weights, arrays = pack_posterior(conditioned.posterior)
         coefficients = aligned(weights if roots is None else weights @ roots.inverse.mT)
         space = weight_space(kind, arrays, phi, coefficients, roots)
     mean = aligned(arrays["prior_mean"])
     evidence, trace = conditioned.log_evidence, conditioned.trace
     return Member(plan, features, coefficients, mean, space, evidence, trace, settings.precomputed), probabilities
+
+
+@torch.no_grad()
+def _regressed(settings: Settings, plan: Plan, support: Support) -> tuple[Member, Tensor | None]:
+    """As `_fit_member` for label regression by a kernel that is exact for the rows, with noise that is to be found.
+
+    One factor says all that is asked of it now. Features are made when it is first asked for more than means.
+    """
+    plan, scale, found = with_noise_of_features(plan, support, None)
+    assert found is not None
+    left_out = found.latent, torch.zeros_like(found.latent)
+    plan = _with_temperature(settings, plan, support, *left_out, keeps=False)
+    probabilities = None if plan.scaling.relevance is not None else _said(plan, *left_out, support.n_classes)
+    mean = aligned(label_targets(support.y, support.n_classes, support.weight)[1])
+    arrays = {"prior_mean": mean, "precision": (support.weight / plan.model.noise)[None, None]}
+    coefficients = aligned(found.dual[None] / scale)
+    features = FeatureMap(plan.kernel, support.x)
+    space = FromRows(features, support.x, "site", arrays, coefficients, None, plan.model.searches)
+    evidence = found.log_evidence(support.weight, plan.model.noise, scale)
+    return Member(plan, features, coefficients, mean, space, evidence, (), settings.precomputed), probabilities
+
+
+def _said(plan: Plan, mean: Tensor, variance: Tensor, n_classes: int) -> Tensor:
+    """Class probabilities (C, N) by latents of rows."""
+    mean, variance, likelihood = (
+        mean / plan.temperature,
+        variance / plan.temperature**2,
+        plan.model.predictive_likelihood(),
+    )
+    pieces = zip(mean.split(_AT_ONCE, 1), variance.split(_AT_ONCE, 1), strict=True)
+    return torch.cat([likelihood.predict(*piece, plan.rule)[:n_classes] for piece in pieces], 1)
 
 
 def _flatter(settings: Settings, plans: Sequence[tuple[Plan, Support]]) -> bool:

@@ -31,7 +31,7 @@ from sureshot.estimators.relevance import Climb, can_be_learnt, climb_without_fo
 from sureshot.estimators.support import Support, is_compared_whole
 from sureshot.estimators.temperature import plug_in_temperatures
 from sureshot.estimators.tuning import Setting
-from sureshot.inference.label_regression import LabelRegressionPath, leave_one_out_by_factors
+from sureshot.inference.label_regression import FactoredRegression, leave_one_out_by_factors
 from sureshot.kernels import Interactions, Matern
 from sureshot.progress import tracked
 
@@ -70,14 +70,14 @@ def _setting(support: Support, ranks: Ranks | None, model: Model, least: float) 
     climb = climb_without_folds(replace(support, x=x), InteractionGram, NOISE_RATIO, (SPREAD,), MAX_STEPS)
     latent = x.new_empty(support.n_classes, len(x))
     for fold, point in enumerate(climb.points):
-        latent[:, climb.folds == fold] = _path(climb, point).latent[0][:, climb.folds == fold]
+        latent[:, climb.folds == fold] = _regressed(climb, point).latent[:, climb.folds == fold]
     likelihood = model.predictive_likelihood()
     temperatures, pointwise = plug_in_temperatures(likelihood, latent[None], support, 1.0)
     temperature, score = float(temperatures), float(support.usable @ pointwise[0] / support.usable.sum())
     if score < least:
         return None
     whole = climb.whole()
-    scale, noise_ratio = float(_path(climb, whole).scale), math.exp(whole[-1])
+    scale, noise_ratio = _regressed(climb, whole).scale, math.exp(whole[-1])
     weights = torch.from_numpy(whole[:-1]).to(x).exp()
     level = float(weights.square().mean().sqrt())
     kernel = Interactions(Matern(0.5, x.new_tensor([1 / level])), x.new_tensor(ORDER))
@@ -93,8 +93,7 @@ def _setting(support: Support, ranks: Ranks | None, model: Model, least: float) 
     )
 
 
-def _path(climb: Climb, point: np.ndarray) -> LabelRegressionPath:
-    """Of one noise level: the point's."""
+def _regressed(climb: Climb, point: np.ndarray) -> FactoredRegression:
     support, free = climb.support, torch.from_numpy(point).to(climb.support.x)
     gram, ratios = climb.gram(free[:-1]), free[-1:].exp()
     return next(leave_one_out_by_factors(gram, support.y, support.n_classes, support.weight, ratios, support.left_out))

@@ -28,7 +28,11 @@ from sureshot.estimators.family_search import scaled
 from sureshot.estimators.plan import Plan
 from sureshot.estimators.support import Support, asked_rows
 from sureshot.estimators.temperature import plug_in_temperatures
-from sureshot.inference.label_regression import leave_one_out_by_factors, leave_one_out_path_by_features
+from sureshot.inference.label_regression import (
+    FactoredRegression,
+    leave_one_out_by_factors,
+    leave_one_out_path_by_features,
+)
 from sureshot.kernels import evaluate
 
 LEVELS = tuple(10.0 ** (k / 2) for k in range(9))  # times the noise of the plan
@@ -40,13 +44,13 @@ class WithNoise(NamedTuple):
 
     plan: Plan
     scale: float  # what its output scale is multiplied by
-    left_out: Tensor | None  # (C, N), latent means of the rows if they are left out, where that is known of all
+    found: FactoredRegression | None  # of a kernel that is exact for the rows, before the scale
 
 
 def with_noise_of_features(
     plan: Plan,  # of label regression, by the plug-in rule
     support: Support,
-    features: Tensor,  # (N, R), under the plan's kernel
+    features: Tensor | None,  # (N, R), under the plan's kernel; by default the kernel itself
 ) -> WithNoise:
     """The plan with the level by which left-out rows are predicted best, and the output scale that suits it best.
 
@@ -55,40 +59,39 @@ def with_noise_of_features(
     rows, asked = asked_rows(support, MOST_LEFT_OUT)
     if not len(rows):
         return WithNoise(plan, 1.0, None)
-    likelihood, upwards = plan.model.predictive_likelihood(), len(features) == features.shape[1]
+    likelihood = plan.model.predictive_likelihood()
     highest = -math.inf
-    for this, latent, its_scale in _left_out_by_level(plan, support, features, None if upwards else rows):
-        of_asked = latent[:, rows] if upwards else latent
-        _, pointwise = plug_in_temperatures(likelihood, of_asked[None], asked, plan.temperature)
+    for this, latent, its_scale, its_factor in _left_out_by_level(plan, support, features, rows):
+        _, pointwise = plug_in_temperatures(likelihood, latent[None], asked, plan.temperature)
         value = float(asked.usable @ pointwise[0])
         if value > highest:
-            level, scale, left_out, highest = this, its_scale, latent, value
-        elif upwards:
+            level, scale, found, highest = this, its_scale, its_factor, value
+        elif its_factor is not None:
             break
-    known = left_out if upwards else None
     if level == LEVELS[0]:
-        return WithNoise(plan, 1.0, known)
+        return WithNoise(plan, 1.0, found)
     scale = max(scale, 1e-6)
     kernel = scaled(copy.deepcopy(plan.kernel), scale)
     model = replace(plan.model, noise=plan.model.noise * level * scale)
-    return WithNoise(replace(plan, kernel=kernel, model=model), scale, known)
+    return WithNoise(replace(plan, kernel=kernel, model=model), scale, found)
 
 
 @torch.no_grad()
 def _left_out_by_level(
-    plan: Plan, support: Support, features: Tensor, rows: Tensor | None
-) -> Iterator[tuple[float, Tensor, float]]:
+    plan: Plan, support: Support, features: Tensor | None, rows: Tensor
+) -> Iterator[tuple[float, Tensor, float, FactoredRegression | None]]:
     """Each level with latent means (C, M) of the rows (M,), left out, and the output scale that suits.
 
-    Without rows those of all (C, N), by as many features as there are rows; levels that nobody asks for are not
-    computed then.
+    The kernel itself, or as many features as there are rows, takes a factor for each level, and levels that nobody asks
+    for are not computed.
     """
     labels = support.y, support.n_classes, support.weight
-    noise = features.new_tensor([plan.model.noise * level for level in LEVELS])
-    if rows is None:
+    noise = support.x.new_tensor([plan.model.noise * level for level in LEVELS])
+    if features is None or len(features) == features.shape[1]:
         levels = leave_one_out_by_factors(evaluate(plan.kernel, support.x), *labels, noise, support.left_out)
         for level, found in zip(LEVELS, levels, strict=True):
-            yield level, found.latent[0], float(found.scale)
+            yield level, found.latent[:, rows], found.scale, found
         return
     path = leave_one_out_path_by_features(features, *labels, noise, support.left_out, rows)
-    yield from zip(LEVELS, path.latent, path.scale.tolist(), strict=True)
+    for level, latent, scale in zip(LEVELS, path.latent, path.scale.tolist(), strict=True):
+        yield level, latent, scale, None

@@ -25,6 +25,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from sureshot.gaussian.memory import blocks
+from sureshot.gaussian.posterior import SitePosterior
 from sureshot.gaussian.prior import Prior
 from sureshot.gaussian.sites import Sites
 from sureshot.likelihoods.auxiliary import one_hot
@@ -64,7 +65,7 @@ def regression_log_evidence(
     weight: Tensor | None,
     noise: float | Tensor,
     present: Tensor | None = None,
-    solved: tuple[Tensor, Tensor] | None = None,  # posterior means (..., C, N) and `log|B|`, if they are at hand
+    posterior: SitePosterior | None = None,  # given these sites, where it is at hand: nothing is factorised again
 ) -> Tensor:
     """Exact log evidence of the targets, summed over the classes that are present, (...); as `regression_sites`.
 
@@ -78,11 +79,11 @@ def regression_log_evidence(
         residual = residual.masked_fill(~present.unsqueeze(-1), 0)
     rows = y.shape[-1] if weight is None else weight.sum(-1, keepdim=True)
     variance = torch.as_tensor(noise, dtype=dtype, device=residual.device)
-    if solved is None:
+    if posterior is None:
         density = prior.log_density(residual, sites.precision)
     else:  # (K + W^-1)^-1 (t - a) = W (t - m)
-        mean, log_det = solved
-        density = -0.5 * ((sites.precision * residual * (residual + prior.mean - mean)).sum(-1) + log_det)
+        fit = (sites.precision * residual * (residual + prior.mean - posterior.mean)).sum(-1)
+        density = -0.5 * (fit + posterior.log_det)
     values = density - 0.5 * rows * (2 * math.pi * variance).log()
     return (values if present is None else values * present).sum(-1)
 
@@ -115,6 +116,22 @@ def leave_one_out_path(
     return _by_inverses(targets, scaled, weight, noise_ratios, share, solved, diagonal)
 
 
+@dataclass(frozen=True)
+class FactoredRegression:
+    """Label regression at one noise level, and what it says of rows left out."""
+
+    latent: Tensor  # (C, N), leave-one-out means
+    scale: float  # the output scale that maximises the evidence at that ratio of noise to output scale
+    dual: Tensor  # (C, N), ``K^-1 (f - a)`` at the mean, of the kernel at unit output scale
+    fit: float  # ``(t - a)' (K + N)^-1 (t - a)`` at unit output scale, of all classes
+    log_det: float  # ``log|I + K N^-1|`` of one class
+
+    def log_evidence(self, weight: Tensor, noise: float, output_scale: float) -> float:
+        """In nats, as `regression_log_evidence`, at an output scale and the noise that belongs to it."""
+        each = self.log_det + float(weight.sum()) * math.log(2 * math.pi * noise)
+        return -0.5 * (self.fit / output_scale + len(self.latent) * each)
+
+
 def leave_one_out_by_factors(
     gram: Tensor,  # (N, N), K at unit output scale
     y: Tensor,  # (N,)
@@ -122,7 +139,7 @@ def leave_one_out_by_factors(
     weight: Tensor,  # (N,)
     noise_ratios: Tensor,  # (L,), noise variance divided by output scale
     share: Tensor,  # (N,), of its weight that is left out of a row
-) -> Iterator[LabelRegressionPath]:
+) -> Iterator[FactoredRegression]:
     """As `leave_one_out_path`, a ratio at a time, by a Cholesky factor: each takes a fifth of an eigendecomposition."""
     targets, mean = label_targets(y, n_classes, weight)
     root = weight.sqrt()
@@ -131,8 +148,13 @@ def leave_one_out_by_factors(
     for ratio in noise_ratios.split(1):
         noisy = weighted.clone()
         noisy.diagonal().add_(ratio)
-        inverse = torch.cholesky_inverse(torch.linalg.cholesky(noisy))
-        yield _by_inverses(targets, scaled, weight, ratio, share, (scaled @ inverse)[None], inverse.diagonal()[None])
+        factor = torch.linalg.cholesky(noisy)
+        inverse = torch.cholesky_inverse(factor)
+        solved = scaled @ inverse
+        path = _by_inverses(targets, scaled, weight, ratio, share, solved[None], inverse.diagonal()[None])
+        log_det = 2 * factor.diagonal().log().sum() - len(root) * ratio.log()
+        fit = (scaled * solved).sum()
+        yield FactoredRegression(path.latent[0], float(path.scale), solved * root, float(fit), float(log_det))
 
 
 def _by_inverses(
