@@ -291,7 +291,7 @@ def count_probabilities(problem: Problem, mean: Array, variance: Array) -> Array
     return np.exp(-mean / (2 * problem.tau) - tilting) / problem.n_classes
 
 
-def mean_field(likelihood: str, problem: Problem, steps: int = 200, tolerance: float = 1e-4) -> tuple[Sites, float]:
+def mean_field(likelihood: str, problem: Problem, steps: int = 20_000, tolerance: float = 1e-9) -> tuple[Sites, float]:
     """Coordinate ascent from the prior until no mean moves by the tolerance, and the bound of where it ends."""
     n_latents = 1 if likelihood == "logistic" else problem.n_classes
     mean = np.full((n_latents, len(problem.y)), problem.prior_mean)

@@ -183,7 +183,7 @@ def fit_mean_field(
     max_steps: int = 200,  # 5 to 50 is usual; factorised one-vs-each at an output scale of 1000 needs 70
     # A task stands still when no mean moves by more, relative to one plus its size, in a step: far below what changes a
     # probability.
-    tolerance: float = 1e-4,
+    tolerance: float = 1e-5,
 ) -> MeanFieldResult:
     """The fixed point of `mean_field_step`, by Anderson mixing of its steps.
 
@@ -272,7 +272,7 @@ def fit_joint_one_vs_each(
     n_classes: int | None = None,  # this and the following as in `fit_mean_field`
     weight: Tensor | None = None,
     max_steps: int = 200,
-    tolerance: float = 1e-4,
+    tolerance: float = 1e-5,
 ) -> JointPosterior:
     """Mean field for one-vs-each that keeps the covariance between the classes.
 
