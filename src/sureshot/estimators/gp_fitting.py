@@ -293,12 +293,8 @@ def _regressed(settings: Settings, plan: Plan, support: Support) -> tuple[Member
 
 def _said(plan: Plan, mean: Tensor, variance: Tensor, n_classes: int) -> Tensor:
     """Class probabilities (C, N) by latents of rows."""
-    mean, variance, likelihood = (
-        mean / plan.temperature,
-        variance / plan.temperature**2,
-        plan.model.predictive_likelihood(),
-    )
-    pieces = zip(mean.split(_AT_ONCE, 1), variance.split(_AT_ONCE, 1), strict=True)
+    likelihood, t = plan.model.predictive_likelihood(), plan.temperature
+    pieces = zip((mean / t).split(_AT_ONCE, 1), (variance / t**2).split(_AT_ONCE, 1), strict=True)
     return torch.cat([likelihood.predict(*piece, plan.rule)[:n_classes] for piece in pieces], 1)
 
 

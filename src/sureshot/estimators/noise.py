@@ -64,7 +64,7 @@ def with_noise_of_features(
     for this, latent, its_scale, its_factor in _left_out_by_level(plan, support, features, rows):
         _, pointwise = plug_in_temperatures(likelihood, latent[None], asked, plan.temperature)
         value = float(asked.usable @ pointwise[0])
-        if value > highest:
+        if not value <= highest:
             level, scale, found, highest = this, its_scale, its_factor, value
         elif its_factor is not None:
             break
