@@ -326,7 +326,7 @@ def test_columns_do_not_go_with_what_takes_no_columns(tmp_path: Path) -> None:
 
 
 def test_relevance_is_of_the_columns_that_were_given() -> None:
-    X, y = mixed(80)
+    X, y = mixed(200)
     model = GPClassifier("rbf", "softmax", relevance=True).fit(X, y)
     found = model.feature_relevance_
     assert found.shape == (5,)
