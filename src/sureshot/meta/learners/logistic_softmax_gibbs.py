@@ -27,7 +27,7 @@ from sureshot.gaussian.evidence import site_log_evidence
 from sureshot.gaussian.gram import GramPosterior
 from sureshot.gaussian.sites import Sites
 from sureshot.inference.gibbs import run_gibbs
-from sureshot.inference.mean_field import fit_mean_field
+from sureshot.inference.mean_field import initial_posterior, mean_field_step
 from sureshot.likelihoods.logistic_softmax import LogisticSoftmax
 from sureshot.meta.learners.absent_classes import present_classes
 from sureshot.meta.learners.gibbs_inference import GibbsInference
@@ -66,8 +66,10 @@ class LogisticSoftmaxGibbs(GibbsInference):
         prior, y, n_classes, weight = problem
         start = None
         if self.start == "mean_field":
-            fit = fit_mean_field(prior, self.likelihood, y, weight, n_classes, max_steps=_START_STEPS)
-            start = (fit.posterior.mean, fit.posterior.variance)
+            posterior = initial_posterior(prior, self.likelihood, y, n_classes)
+            for _ in range(_START_STEPS):
+                posterior, _ = mean_field_step(posterior, prior, self.likelihood, y, weight)
+            start = (posterior.mean, posterior.variance)
         result = run_gibbs(
             prior, self.likelihood, y, self.n_chains, n_sweeps, weight, generator, n_classes=n_classes, start=start
         )
