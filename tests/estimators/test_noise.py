@@ -11,8 +11,10 @@ import torch
 from sureshot import GPClassifier
 from sureshot.estimators.conditioning import condition
 from sureshot.estimators.features import FeatureMap
+from sureshot.estimators.gp_fitting import _regressed
 from sureshot.estimators.noise import LEVELS, with_noise_of_features
 from sureshot.estimators.plan import Plan
+from sureshot.estimators.settings import Settings
 from sureshot.estimators.support import Support
 from sureshot.estimators.temperature import fit_rule
 from sureshot.estimators.weight_space import FromRows, roots_of, training_features
@@ -106,6 +108,21 @@ def test_a_member_of_a_part_s_choice_is_label_regression_by_all_rows() -> None:
     mean, variance = member.latents(queries, 2)
     torch.testing.assert_close(mean, expected.mean[0].mT, rtol=1e-7, atol=1e-7)
     torch.testing.assert_close(variance, expected.spread[0].mT, rtol=1e-6, atol=1e-7)
+
+
+def test_a_member_with_more_noise_has_the_means_of_its_kernel(problem: tuple[Plan, Support, FeatureMap]) -> None:
+    """Coefficients are those of the output scale that suits the noise."""
+    plan, support, _ = problem
+    settings = Settings.checked(GPClassifier("matern12").get_params(deep=False), 0, N)
+    member, probabilities = _regressed(settings, plan, support)
+    scale, before = (float(one.kernel.outputscale.detach()) for one in (member.plan, plan))
+    assert scale != pytest.approx(before)
+    phi = training_features(member.feature_map, support.x, roots_of(member.feature_map, orthogonal=False))
+    exact = condition(member.plan.model, phi, support.y, 2, support.weight)
+    assert exact.moments is not None
+    torch.testing.assert_close(member.means(member.feature_map(support.x))[0], exact.moments[0], rtol=1e-7, atol=1e-7)
+    assert member.log_evidence == pytest.approx(exact.log_evidence, rel=1e-9)
+    assert probabilities is not None
 
 
 def test_a_kernel_of_another_scale_has_these_roots(problem: tuple[Plan, Support, FeatureMap]) -> None:
