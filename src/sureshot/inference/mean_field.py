@@ -216,10 +216,8 @@ def fit_mean_field(
             if not bool(active.any()):
                 break
             point = mixing.next()
-        posterior = prior.condition(sites)
-    # Once more with the graph of the prior: at stationary sites this alone carries the whole gradient.
-    if torch.is_grad_enabled():
-        posterior = prior.condition(sites)
+    # With the graph of the prior, if it has one: at stationary sites this alone carries the whole gradient.
+    posterior = prior.condition(sites)
     bound = evidence_bound(posterior, likelihood, y, weight)
     bounds = torch.stack(trace) if trace else bound.detach().unsqueeze(0)
     return MeanFieldResult(posterior, sites, bound, bounds, ~active)
