@@ -10,6 +10,7 @@ normalisation of the probabilities with it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from inspect import signature
 
 import torch
@@ -111,8 +112,13 @@ class Conditioned:
 def training_likelihood(model: Model) -> Likelihood:
     """The likelihood object of a model, with those of the model's parameters that its class takes."""
     known = {"temperature": model.likelihood_temperature, "noise": model.noise}
-    taken = signature(LIKELIHOODS[model.likelihood]).parameters
+    taken = _parameters(LIKELIHOODS[model.likelihood])
     return get_likelihood(model.likelihood, **{name: value for name, value in known.items() if name in taken})
+
+
+@cache
+def _parameters(kind: type[Likelihood]) -> frozenset[str]:
+    return frozenset(signature(kind).parameters)
 
 
 def schemes_for(likelihood: str) -> tuple[str, ...]:
