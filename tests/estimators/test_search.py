@@ -722,6 +722,25 @@ def test_classes_are_announced_by_calls_without_new_rows_too() -> None:
     assert len(fewer._fitted.rows.y) == 19
 
 
+@pytest.mark.parametrize("weight", [0.5, 1.5])
+def test_a_correction_by_a_part_of_a_row_is_refused_and_changes_nothing(weight: float) -> None:
+    """Also where fewer rows than before are left by it."""
+    model = made().fit(X[:20], Y[:20], row_id=range(20), sample_weight=[2] * 20)
+    with pytest.raises(ValueError, match=f"must hold whole numbers for KernelSearchClassifier.* has {weight}"):
+        model.partial_fit(X[:1], Y[:1], row_id=[0], sample_weight=[weight])
+    assert len(model.forget(rows=[3])._fitted.rows.y) == 38
+    with pytest.raises(ValueError, match=r"has 7\.5: leave it out"):
+        made(window=5).fit(X[:20], Y[:20], sample_weight=[7.5] * 20)
+
+
+def test_a_model_of_as_many_rows_as_may_be_can_be_corrected(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = made().fit(X[:20], Y[:20], row_id=range(20))
+    monkeypatch.setattr("sureshot.estimators.search_size.MOST_CONTRASTS", 20)
+    assert len(model.partial_fit(X[20:21], 1 - Y[:1], row_id=[0])._fitted.rows.y) == 20
+    with pytest.raises(MemoryError, match="21 rows"):
+        model.partial_fit(X[21:22], Y[21:22], row_id=[20])
+
+
 def test_ids_are_refused_where_the_model_has_a_window_whatever_the_argument_says_now() -> None:
     model = made(window=10).fit(X, Y).set_params(window=None)
     with pytest.raises(ValueError, match="row_id and window exclude each other"):

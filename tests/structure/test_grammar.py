@@ -262,8 +262,13 @@ def test_wrong_values_are_named(arguments: dict[str, Any], message: str) -> None
 
 
 def test_numbers_become_those_of_python() -> None:
-    grammar = Grammar(max_depth=np.int64(3), per_column=np.bool_(True), scale=2, nugget=LogNormal(np.float64(1.0), 2))
+    leaves = {"LINEAR": np.float32(1), "PERIODIC": 2}
+    grammar = Grammar(
+        leaves, max_depth=np.int64(3), per_column=np.bool_(True), scale=2, nugget=LogNormal(np.float64(1.0), 2)
+    )
     assert Grammar.from_json(json.loads(json.dumps(grammar.to_json()))) == grammar
+    leaves["LINEAR"] = 5
+    assert grammar.leaves == {"LINEAR": 1, "PERIODIC": 2}
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch.nn.functional import logsigmoid
 
 from sureshot.structure.grammar import Grammar, KernelPrior
-from sureshot.structure.prediction import class_moments, probabilities
+from sureshot.structure.leaves import LogNormal
+from sureshot.structure.prediction import class_moments, moments, probabilities, unexplained_variance
 from sureshot.structure.rejuvenation import Rejuvenation
 from sureshot.structure.smc import SmcSettings, SmcState, smc_step
 from sureshot.structure.structure import Structure
@@ -92,6 +95,20 @@ def test_three_classes_against_importance_sampling() -> None:
     likelihood = (pairs.sum(2) - pairs.diagonal(dim1=1, dim2=2).mT).exp()
     expected = torch.einsum("s,scq->qc", torch.softmax(log_weights.squeeze(-1), 0), likelihood)
     torch.testing.assert_close(found, expected / expected.sum(-1, keepdim=True), rtol=0, atol=0.015)
+
+
+@pytest.mark.parametrize("n_classes", [1, 2, 3])
+def test_what_data_leave_of_differences_is_little_near_rows_and_all_far_away(n_classes: int) -> None:
+    """Whatever all classes' latents have in common, which no label tells."""
+    bumps = KernelPrior(Grammar(scale=10, nugget=LogNormal(math.log(2), 0)), 1)
+    state = SmcState.start(bumps, 8, n_classes, seeded(0), Structure.parse("SQUARED-EXPONENTIAL"))
+    x = torch.linspace(-0.5, 0.5, 60, dtype=F64).unsqueeze(-1)
+    y = ((x[:, 0] + 0.5) * n_classes).long().clamp_max(n_classes - 1)
+    state, _ = smc_step(state, x, y, seeded(1), LATENTS_ONLY, n_classes)
+    queries = torch.cat([x[::10], torch.tensor([[-90.0], [90.0]], dtype=F64)])
+    found = unexplained_variance(state, queries, moments(state, queries)[1])
+    assert float(found[-2:].min()) > 0.99
+    assert n_classes == 1 or float(found[:-2].max()) < 0.7
 
 
 def test_without_data_all_classes_are_as_probable() -> None:

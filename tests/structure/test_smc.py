@@ -357,6 +357,18 @@ def test_a_batch_that_does_not_fit_is_named(x: Tensor, y: Tensor, n_classes: int
         smc_step(started(4), x, y, seeded(0), STILL, n_classes)
 
 
+def test_a_third_class_has_no_probit_link() -> None:
+    state = SmcState.start(PRIOR, 4, 2, seeded(0), representation="whitened", link="probit")
+    state, _ = smc_step(state, X, Y, seeded(0), STILL)
+    with pytest.raises(ValueError, match="the probit link is for two classes, got a batch with 3"):
+        smc_step(state, X, Y, seeded(0), STILL, 3)
+
+
+def test_no_particles_or_classes_are_refused() -> None:
+    with pytest.raises(ValueError, match="must be at least 1, got 0 and 2"):
+        SmcState.start(PRIOR, 0, 2, seeded(0))
+
+
 def test_an_empty_batch_changes_no_weight() -> None:
     state = extended(started(4), X, Y, 2, seeded(0))[0]
     after, _ = smc_step(state, X[:0], Y[:0], seeded(0), replace(STILL, resample_below=0.0))

@@ -118,9 +118,14 @@ def test_children_that_make_no_tree(children: Any, message: str) -> None:
 
 @pytest.mark.parametrize("label", [-1, 4, "0", None])
 def test_paths_are_of_classes(label: Any) -> None:
-    assert FOUR.path(np.int64(3)) == FOUR.path(3)  # type: ignore[arg-type]
+    assert FOUR.path(np.int64(3)) == FOUR.path(3.0) == FOUR.path(3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"label must be a class, 0..3, got "):
         FOUR.path(label)
+
+
+def test_classes_are_below_nodes() -> None:
+    with pytest.raises(ValueError, match=r"node must be one of 0..2, got -1"):
+        FOUR.classes_below(-1)
 
 
 @pytest.mark.parametrize(

@@ -186,8 +186,15 @@ def test_every_class_needs_a_point() -> None:
         InducingNodes.of(TREE, torch.tensor([0, 1, 2, 3, 5]))
 
 
-def test_the_most_probable_classes() -> None:
+@pytest.mark.parametrize("spread", [0, 6])
+def test_the_most_probable_classes(spread: int) -> None:
+    """Also where variances of points differ by orders of magnitude, so that a factor's jitter tells."""
     problem = Problem()
+    size = torch.logspace(-spread / 2, spread / 2, len(problem.points), dtype=F64)
+    plain = problem.covariance
+    problem.covariance = lambda x: plain(x)._replace(cross=size[:, None] * plain(x).cross)  # type: ignore[method-assign]
+    kernel = size[:, None] * problem.kernel.gram * size
+    problem.kernel = NodeInducing.of(kernel, problem.covariance, problem.nodes)
     posterior = problem.nodes.posterior(problem.fitted(7, 0.4), problem.kernel, problem.settings)
     found = leading_classes(posterior, problem.query, 6)
     expected = posterior.log_probabilities(problem.query).mT.sort(descending=True)

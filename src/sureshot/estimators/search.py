@@ -18,7 +18,7 @@ from sureshot.estimators.readers import Reader, TableReader
 from sureshot.estimators.row_ids import RowsAsTheyCame, part_of
 from sureshot.estimators.search_fitted import Callback, SearchFitted, SearchStep
 from sureshot.estimators.search_format import SEARCH_FORMAT
-from sureshot.estimators.search_learning import after, compared, first_fitted, less, mention_more_wild
+from sureshot.estimators.search_learning import after, check_whole, compared, first_fitted, less, mention_more_wild
 from sureshot.estimators.search_settings import SearchSettings
 from sureshot.estimators.search_size import check_size
 from sureshot.estimators.settings import check_jobs
@@ -58,7 +58,8 @@ class KernelSearchClassifier(IncrementalClassifier):
         which may be more. They are all rows up to so many, then centres of k-means, chosen anew whenever as many rows
         have come as they were chosen from. None sees kernels whole. Goes with ``window``.
     standardize : bool, default=True
-        Whether columns are standardised, by the rows up to the first call with two classes, for good.
+        Whether columns are standardised, by the rows up to the first call with two classes, for good: a search that is
+        back at rows of one class, after `remove`, `forget` or in a window, begins anew with the next.
     predictive : {"auto", "integral", "stacked", "plug_in"}, default="auto"
         How latents become probabilities: averaged over their uncertainty and the kernels; at a weighted sum of their
         posterior means and those of regression on labels by the same kernels; or at posterior means divided by a
@@ -217,6 +218,7 @@ class KernelSearchClassifier(IncrementalClassifier):
 
         The particles know the old rows: they take in what is new among the rows, and let go what is there no more.
         """
+        check_whole(training.rows.weight)
         given = SearchSettings.checked(vars(self))
         settings = given if known is None else known.settings
         jobs, new = check_jobs(self.n_jobs), training.rows
@@ -226,7 +228,7 @@ class KernelSearchClassifier(IncrementalClassifier):
             stays, kept, new = compared(known, training)
             if not known.waits:
                 if len(new.y) or len(training.classes) > len(known.classes):
-                    check_size(settings, len(known.rows.y) + new.weight.sum(), len(training.classes))
+                    check_size(settings, len(kept.y) + new.weight.sum(), len(training.classes))
                     mention_more_wild(training, new, settings)
                     n_old = len(known.rows.y)
                     known = after(known, new, training.classes, self.callback, jobs)

@@ -186,7 +186,7 @@ def compared(fitted: SearchFitted, training: TrainingSet) -> tuple[np.ndarray, L
 
 def less(fitted: SearchFitted, rows: np.ndarray, classes: np.ndarray | None, n_jobs: int | None) -> SearchFitted:
     """With some rows (N,) bool and classes (C,) bool only."""
-    generator = generator_for(fitted.seed, "removal", len(fitted.rows.y))
+    generator = generator_for(fitted.seed, "removal", len(fitted.steps), len(fitted.rows.y))
     stays = np.ones(len(fitted.classes), dtype=bool) if classes is None else classes
     number = np.cumsum(stays) - 1
     left = part_of(fitted.rows, rows)
@@ -213,14 +213,18 @@ def _ruled(fitted: SearchFitted) -> SearchFitted:
     return replace(fitted, chosen=chosen, temperature=chosen.temperature)
 
 
-def _repeated(rows: LabelledRows) -> LabelledRows:
-    """A row of weight w as w rows."""
-    wrong = rows.weight[rows.weight != np.round(rows.weight)]
+def check_whole(weight: np.ndarray) -> None:
+    """ValueError for a weight that is no whole number."""
+    wrong = weight[weight != np.round(weight)]
     if len(wrong):
         raise ValueError(
             "sample_weight must hold whole numbers for KernelSearchClassifier, of how many rows each stands for, but "
             f"a row (with all that are equal to it) has {wrong[0]:g}: leave it out, or round it."
         )
+
+
+def _repeated(rows: LabelledRows) -> LabelledRows:
+    """A row of weight w as w rows."""
     times = rows.weight.astype(np.int64)
     return LabelledRows(rows.x.repeat(times, 0), rows.y.repeat(times), np.ones(int(times.sum())))
 

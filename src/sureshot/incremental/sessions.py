@@ -172,7 +172,7 @@ class Sessions:
                     continue
                 if wanted is not None and len(own) < wanted:
                     raise DataError(f"class {label!r} has {len(own)} training rows, but {wanted} shots are asked for")
-                # Seeded by the class, so that its shots do not depend on when it comes or what else there is.
+                # Seeded by the class, so that its shots do not depend on when it comes.
                 order = own if wanted is None else np.random.default_rng([seed, c]).permutation(own)[:wanted]
                 chosen += order.tolist()
             made.append(Session(classes, tuple(chosen)))

@@ -69,11 +69,14 @@ class Grammar:
         self._check_types()
         if not self.leaves:
             raise ValueError("a grammar must have a leaf at least")
+        weights = {}
         for name, weight in self.leaves.items():
             if name not in LEAVES:
                 raise ValueError(f"there is no leaf {name!r}{near(str(name), LEAVES)}; leaves: {', '.join(LEAVES)}")
-            if not 0 < typed_value(f"the weight of {name}", float, weight) < math.inf:
+            weights[name] = typed_value(f"the weight of {name}", float, weight)
+            if not 0 < weights[name] < math.inf:
                 raise ValueError(f"the weight of {name} must be positive and finite, got {weight}")
+        object.__setattr__(self, "leaves", weights)
         if not (self.p_sum >= 0 and self.p_product >= 0 and self.p_sum + self.p_product < 1):
             raise ValueError(
                 "p_sum and p_product must not be negative, and together less than 1, got "

@@ -132,14 +132,18 @@ def unexplained_variance(
 ) -> Tensor:
     """Which share of the prior variance of its latents the data leave, (Q,): at most 1.
 
-    Near 1 where data say nothing, which is not to say far from all rows: a line is known best far away.
+    Near 1 where data say nothing, which is not to say far from all rows: a line is known best far away. Of several
+    latents labels tell differences only: what all have in common keeps its prior variance, and is left out.
     """
+    n_latents = covariance.shape[-1]
+    left = covariance.diagonal(dim1=-2, dim2=-1).sum(-1)
+    if n_latents > 1:
+        left = (left - covariance.sum((-2, -1)) / n_latents) / (n_latents - 1)
+    scale = 1.0 if state.n_classes == 2 else 0.5
     own = state.particles.diagonals(state.prior, x) - state.prior.grammar.mean_variance
-    own = own if covariance.shape[-1] == 1 else own / 2
-    nugget = state.particles.nuggets(state.prior).unsqueeze(-1)
-    left = covariance.diagonal(dim1=-2, dim2=-1).mean(-1) - nugget
+    left = left - scale * state.particles.nuggets(state.prior).unsqueeze(-1)
     weights = state.log_weights.exp().unsqueeze(-1) if weights is None else weights
-    return ((left / own).clamp_max(1) * weights).sum(0)
+    return ((left / (scale * own)).clamp_max(1) * weights).sum(0)
 
 
 def distance_from_rows(

@@ -26,7 +26,7 @@ from sureshot.structure.contrasts import Contrasts
 from sureshot.structure.grammar import KernelPrior
 from sureshot.structure.inducing import InducingData, Inputs
 from sureshot.structure.latents import Latents
-from sureshot.structure.links import LINKS
+from sureshot.structure.links import LINKS, LOGISTIC
 from sureshot.structure.particles import Particles
 from sureshot.structure.rejuvenation import Rejuvenation
 from sureshot.structure.rejuvenation_data import Data
@@ -52,7 +52,7 @@ class SmcState:
     prior: KernelPrior
     x: Tensor  # (N, D)
     y: Tensor  # (N,) int64
-    n_classes: int  # C, at least two
+    n_classes: int  # C; nothing is compared while there is one
     contrasts: Contrasts  # P
     particles: Particles
     latent: Latents
@@ -78,6 +78,8 @@ class SmcState:
         """Without data: particles from the prior; ValueError for a structure that rows of its width cannot have."""
         if structure is not None:
             prior.check(structure)
+        if n_particles < 1 or n_classes < 1:
+            raise ValueError(f"n_particles and n_classes must be at least 1, got {n_particles} and {n_classes}")
         return cls(
             prior,
             torch.zeros(0, prior.width, dtype=torch.float64),
@@ -198,6 +200,8 @@ def _check_batch(state: SmcState, x: Tensor, y: Tensor, n_classes: int) -> None:
         raise ValueError("x must be finite, but has NaN or infinite values")
     if n_classes < state.n_classes:
         raise ValueError(f"n_classes must be {state.n_classes}, as before, or more, got {n_classes}")
+    if n_classes > 2 and state.latent.link.name != LOGISTIC.name:
+        raise ValueError(f"the {state.latent.link.name} link is for two classes, got a batch with {n_classes}")
     if len(y):
         count_classes(y, n_classes)
 

@@ -152,8 +152,8 @@ def is_leaf_name(text: str) -> bool:
 
 def _tokens(text: str) -> list[str]:
     """In reverse, to be popped."""
-    tokens, place = [], 0
-    while text[place:].strip():
+    tokens, place, end = [], 0, len(text.rstrip())
+    while place < end:
         match = _TOKEN.match(text, place)
         if match is None:
             odd = text[place:].strip()

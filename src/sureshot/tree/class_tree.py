@@ -152,11 +152,13 @@ class ClassTree:
         """The nodes that lead to a class, each with the side taken: 0 left, 1 right."""
         if label not in range(self.n_classes):
             raise ValueError(f"label must be a class, 0..{self.n_classes - 1}, got {label!r}.")
-        row = self.path_matrix[label]
+        row = self.path_matrix[int(label)]
         return tuple((int(node), int(row[node] > 0)) for node in np.flatnonzero(row))
 
     def classes_below(self, node: int) -> Integers:
-        """The classes below a node, from left to right."""
+        """The classes below a node, from left to right; ValueError for a number that is no node's."""
+        if node not in range(self.n_nodes):
+            raise ValueError(f"node must be one of 0..{self.n_nodes - 1}, got {node!r}.")
         return self.leaves[self.spans.begin[node] : self.spans.end[node]]
 
     def nodes_below(self, node: int) -> slice:

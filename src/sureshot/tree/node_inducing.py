@@ -230,4 +230,6 @@ def _factor(gram: Tensor, bucket: Bucket) -> Tensor:
     both = bucket.present.unsqueeze(-1) & bucket.present.unsqueeze(-2)
     eye = torch.eye(both.shape[-1], dtype=gram.dtype, device=gram.device)
     of_points = bucket.gram(gram).squeeze(1)
-    return torch.linalg.cholesky(torch.where(both, of_points + JITTER * of_points.detach().amax() * eye, eye))
+    # In parts of each node's own largest variance: a node's factor does not depend on the nodes beside it.
+    largest = torch.where(both, of_points.detach(), 0).diagonal(dim1=-2, dim2=-1).amax(-1)
+    return torch.linalg.cholesky(torch.where(both, of_points + JITTER * largest[:, None, None] * eye, eye))

@@ -1,7 +1,7 @@
 """Streaming linear discriminant analysis: class means and one covariance, both running, rows passed once.
 
 Each row moves its class's mean and the shared covariance (`DiscriminantState`), of rows around the means of their
-classes as these were when the row came. Nothing else is kept. The covariance is shrunk towards a multiple of the
+classes as these are now (Welford's update). Nothing else is kept. The covariance is shrunk towards a multiple of the
 identity before it is inverted; with few rows for each column that decides.
 
 Its scores are Gaussian log densities under that covariance, which are far too sure of themselves in many dimensions. So
