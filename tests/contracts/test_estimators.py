@@ -203,7 +203,7 @@ def wild_rows(rows: np.ndarray) -> np.ndarray:
 def test_a_rows_answers_depend_on_that_row_alone(
     case: str, checkpoints: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, rows, labels = fitted(case, checkpoints)
+    model, rows, _ = fitted(case, checkpoints)
     queries, wild = rows[QUERY], wild_rows(rows)
     together = np.concatenate([wild, queries, rows[TRAIN][:5]])
     some = slice(None, None, 2)  # of the rows, asked one by one
@@ -227,7 +227,7 @@ def test_a_rows_answers_depend_on_that_row_alone(
 
 @pytest.mark.parametrize("case", CASES)
 def test_decisions_and_leading_classes_are_those_of_the_probabilities(case: str, checkpoints: dict[str, Path]) -> None:
-    model, rows, labels = fitted(case, checkpoints)
+    model, rows, _ = fitted(case, checkpoints)
     queries = rows[QUERY]
     p, decided, top = model.predict_proba(queries), model.decision_function(queries), model.predict_topk(queries, 2)
     if len(model.classes_) == 2:
