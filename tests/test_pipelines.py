@@ -46,6 +46,12 @@ def test_what_comes_after_the_rows_is_passed_on(fitted: Pipeline) -> None:
     assert pipeline_call(fitted, "score", X, Y) == fitted.score(X, Y)
 
 
+@pytest.mark.parametrize(("method", "given"), [("set_class_prior", "uniform"), ("forget", [1]), ("save", "m")])
+def test_methods_without_rows_are_not_given_any(fitted: Pipeline, method: str, given: Any) -> None:
+    with pytest.raises(AttributeError, match=f"{method} takes no rows: call it on GPClassifier"):
+        pipeline_call(fitted, method, given)
+
+
 def test_rows_can_be_learnt_by_the_last_step() -> None:
     pipeline = make_pipeline(StandardScaler(), model()).fit(X, Y)
     mean = pipeline[0].mean_.copy()

@@ -32,14 +32,7 @@ def pipeline_call(pipeline: BaseEstimator, method: str, X: Rows, *args: Any, **k
     check_is_fitted(pipeline)
     while (inside := _inside(pipeline)) is not None:
         pipeline = inside
-    if isinstance(pipeline, Pipeline):
-        if len(pipeline.steps) > 1:
-            X = pipeline[:-1].transform(X)
-        last = pipeline.steps[-1][1]
-        if isinstance(last, Pipeline) or _inside(last) is not None:
-            return pipeline_call(last, method, X, *args, **kwargs)
-    else:
-        last = pipeline
+    last = _last_step(pipeline)
     kind = type(last)
     every = [name for name in dir(kind) if not name.startswith("_") and callable(getattr(kind, name))]
     known = [name for name in every if "X" in signature(getattr(kind, name)).parameters]
@@ -49,7 +42,22 @@ def pipeline_call(pipeline: BaseEstimator, method: str, X: Rows, *args: Any, **k
         raise AttributeError(
             f"{kind.__name__}, the last step, has no method {method!r}{near(method, known)}; it has {listed(known)}"
         )
-    return getattr(last, method)(X, *args, **kwargs)
+    if pipeline is last:
+        return getattr(last, method)(X, *args, **kwargs)
+    if len(pipeline.steps) > 1:
+        X = pipeline[:-1].transform(X)
+    return pipeline_call(pipeline.steps[-1][1], method, X, *args, **kwargs)
+
+
+def _last_step(estimator: BaseEstimator) -> BaseEstimator:
+    """That of pipelines inside pipelines, and of whatever passes calls on."""
+    while True:
+        if isinstance(estimator, Pipeline):
+            estimator = estimator.steps[-1][1]
+        elif (inside := _inside(estimator)) is not None:
+            estimator = inside
+        else:
+            return estimator
 
 
 def _inside(estimator: BaseEstimator) -> BaseEstimator | None:

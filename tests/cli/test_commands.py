@@ -142,6 +142,7 @@ def test_predictions_are_written_under_the_name_of_what_they_are(
         assert refused.exit_code == 1
         assert refused.stderr.strip().endswith(f"{name} would hold CSV: call it {advice}")
     assert "would hold JSON: call it p.json" in run(*asked, "--json", "-o", tmp_path / "p.npz").stderr
+    assert "would hold JSON: call it p.json, or leave --json" in run(*asked, "--json", "-o", tmp_path / "p.csv").stderr
     assert run(*asked, "-o", "-").stdout == run(*asked).stdout
     assert run(*asked, "--json", "-o", tmp_path / "p.json").exit_code == 0
     assert not Path("-").exists()

@@ -142,3 +142,18 @@ def test_rows_that_end_early_and_labels_with_blanks_are_seen(files: Path, run: R
     (tmp_path / "cut.csv").write_text("\n".join([lines[0], *cut[1:]]), encoding="utf-8")
     result = run("predict", files / "two.safetensors", tmp_path / "cut.csv")
     assert "rows have fewer cells than the header (the first is row 8, counted from 0)" in result.stderr
+
+
+def test_labels_that_may_be_one_class_are_mentioned(tmp_path: Path, run: Run) -> None:
+    rows = [f"{k},{label}" for k, label in enumerate(["no", "yes", "Yes", "NO"] * 6)]
+    table, model = tmp_path / "t.csv", tmp_path / "m.st"
+    table.write_text("a,cls\n" + "\n".join(rows) + "\n")
+    fit = [table, "--target", "cls", "--kernel", "rbf", "--output"]
+    assert "'no' and 'NO' are learnt as different classes" in run("fit", *fit, model).stderr
+    table.write_text(table.read_text().lower())
+    assert "different classes" not in run("fit", *fit, model).stderr
+    table.write_text("a,cls\n1,No\n2,yes\n")
+    update = run("update", model, table, "--target", "cls", "--output", tmp_path / "n.st").stderr
+    assert "'no' and 'No' are learnt as different classes" in update
+    again = run("update", tmp_path / "n.st", table, "--target", "cls", "--output", tmp_path / "o.st").stderr
+    assert "different classes" not in again

@@ -56,7 +56,9 @@ def test_what_is_stated_is_taken(tmp_path: Path) -> None:
     table = load_table(tmp_path / "t.csv", text=TextFormat.checked("utf-16-le", "space", ","))
     np.testing.assert_array_equal(np.asarray(table.X), [[1.5, 2.5]])
     assert TextFormat.checked(None, "\\t", None).separator == "\t"
-    with pytest.raises(DataError, match=r"t.csv is not ascii text \(byte 4\): name its encoding with --encoding"):
+    with pytest.raises(
+        DataError, match=r"t.csv is not ascii text \(byte 4\): --encoding names another, or is left out"
+    ):
         read_text(b"a,b\n\xff,2\n", "t.csv", TextFormat("ascii"))
 
 

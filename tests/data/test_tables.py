@@ -365,3 +365,56 @@ def test_days_as_labels_are_the_same_text_from_every_file(tmp_path: Path) -> Non
         y = load_table(tmp_path / name, "day").y
         assert y is not None
         assert y.tolist() == ["2024-01-01", "2024-01-02"]
+
+
+INCHES = "id,x,size\n" + "".join(f"r{i},{i}.5,p\n" for i in range(4))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_quotation_mark_that_swallows_rows_is_named(tmp_path: Path, end: str) -> None:
+    for place, rows in ((4, ['r4,1.0,"5 inch', "r5,2,p", 'r6,2.0,3 inch"']), (0, ['r4,1.0,"5 inch', 'r6,2.0,3 inch"'])):
+        lines = INCHES.splitlines()
+        text = end.join([*lines[: place + 1], *rows, *lines[place + 1 :]]) + end
+        with pytest.raises(
+            DataError, match=f"a cell in row {place}, counted from 0, holds {len(rows)} lines that look"
+        ):
+            load_table(write(tmp_path / "t.csv", text), mixed=True)
+
+
+def test_text_of_several_lines_is_no_mistake(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    text = "said,x\n" + "".join(f'"Dear {i},\nhello",{i}\n' for i in range(4))
+    with caplog.at_level(logging.INFO):
+        table = load_table(write(tmp_path / "t.csv", text), mixed=True)
+        assert len(table.row_ids) == 4
+        assert "look like rows" not in caplog.text
+        table = load_table(write(tmp_path / "t.csv", text + '"about, 7\nor so",5\n'), mixed=True)
+    assert len(table.row_ids) == 5
+    assert "a cell in row 4, counted from 0, holds 2 lines that look like rows; if they are" in caplog.text
+
+
+def test_a_quotation_mark_that_is_never_closed_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="a quotation mark in row 1, counted from 0, is never closed"):
+        load_table(write(tmp_path / "t.csv", 'a,cls\n1,x\n"2,y\n3,x\n'), "cls")
+
+
+def test_rows_at_the_end_that_hold_nothing_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = write(tmp_path / "t.csv", "a,cls\n1,x\n,\n2,y\n,\n , \n")
+    with caplog.at_level(logging.INFO):
+        table = load_table(path, mixed=True, allow_missing=True)
+    assert len(table.row_ids) == 3
+    assert "left out 2 rows at the end, which hold nothing" in caplog.text
+    assert len(cells_as_written(path)[0]) == 3
+    assert len(load_table(write(path, "a,b\n,\n,\n"), mixed=True, allow_missing=True).row_ids) == 1
+
+
+def test_names_of_rows_that_come_again_are_mentioned(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        load_table(write(tmp_path / "t.csv", ",a\n0,1\n1,2\n"))
+        assert not caplog.text
+        load_table(write(tmp_path / "t.csv", ",a\n0,1\n0,2\n"))
+    assert "the first column has no name, so it names rows, though some names come again" in caplog.text
+
+
+def test_a_column_of_the_model_that_is_left_out_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="the model learns from column 'a', which is to be left out"):
+        load_table(write(tmp_path / "t.csv", "a,b\n0,1\n1,2\n"), features=["a", "b"], ignore=["a"])

@@ -103,7 +103,28 @@ def test_frequencies_of_unlabelled_rows_are_found() -> None:
     model.adapt_prior(test_x)
     np.testing.assert_allclose(model.class_prior_, [0.05, 0.25, 0.7], atol=0.05)
     assert log_loss() < before - 0.05
-    assert model.partial_fit(x[:1], y[:1]).class_prior_[0] == pytest.approx(1 / 3, abs=0.01)
+    found = model.class_prior_
+    np.testing.assert_allclose(model.partial_fit(x[:1], y[:1]).class_prior_, found)
+
+
+@pytest.mark.parametrize("kind", [GPClassifier, FewShotClassifier, TreeGPClassifier])
+def test_a_prior_that_was_set_stays_while_it_says_something_of_every_class(kind: type, tmp_path: Path) -> None:
+    model = kind().fit(X, Y).set_class_prior([0.1, 0.3, 0.6])
+    model.save(tmp_path / "model")
+    for one in (model, kind.load(tmp_path / "model")):
+        np.testing.assert_array_equal(one.partial_fit(X[:2], Y[:2]).class_prior_, [0.1, 0.3, 0.6])
+        np.testing.assert_allclose(one.forget("a").class_prior_, [1 / 3, 2 / 3])
+        with pytest.warns(UserWarning, match="says nothing of some of the classes"):
+            one.partial_fit(X[:3] + 5, ["d"] * 3)
+        assert one._fitted.class_prior is None
+    uniform = kind().fit(X, Y).set_class_prior("uniform").partial_fit(X[:3] + 5, ["d"] * 3)
+    np.testing.assert_allclose(uniform.class_prior_, 0.25)
+
+
+@pytest.mark.parametrize("kind", [GPClassifier, FewShotClassifier])
+def test_an_argument_that_changes_comes_before_a_prior_that_was_set(kind: type) -> None:
+    model = kind().fit(X, Y).set_class_prior([0.1, 0.3, 0.6]).set_params(class_prior="uniform")
+    np.testing.assert_allclose(model.partial_fit(X[:2], Y[:2]).class_prior_, 1 / 3)
 
 
 def test_the_estimate_is_where_expectations_agree() -> None:

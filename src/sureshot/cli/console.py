@@ -271,8 +271,9 @@ def text_output(path: Path | None, as_json: bool, *inputs: Path) -> Path | None:
         return None
     check_output(path, *inputs)
     kind, ending = ("JSON", ".json") if as_json else ("CSV", ".csv")
-    if path.suffix.lower() in NOT_CSV - {ending}:
-        advice = ", or add --json" if path.suffix.lower() == ".json" else ""
+    given = path.suffix.lower()
+    if given in (NOT_CSV | {".csv", ".tsv"} if as_json else NOT_CSV) - {ending}:
+        advice = {".json": ", or add --json", ".csv": ", or leave --json out"}.get(given, "")
         raise ValueError(f"{path} would hold {kind}: call it {path.name.split('.')[0]}{ending}{advice}")
     return path
 

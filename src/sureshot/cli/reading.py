@@ -78,7 +78,8 @@ class Reading:
             if name in (target, self.row_id, *dropped):
                 raise DataError(f"{path}: column {name!r} has a kind (--kind), but is not learnt from")
         if names is not None and target is not None and target not in names:
-            raise DataError(f"{path}: no column {target!r}{near(target, names)}; columns: {listed(names)}")
+            alone = "; is the header the first line?" if len(names) == 1 else ""
+            raise DataError(f"{path}: no column {target!r}{near(target, names)}; columns: {listed(names)}{alone}")
         if self.row_id is not None and self.row_id == target:
             raise DataError(f"{path}: column {target!r} is to be {_use(True)}, and {_use(False)}")
         return names
@@ -123,11 +124,37 @@ def remark(path: Path, table: DataTable) -> None:
                 f"{path}: column {name} says the label of every row: is it a copy of {_use(True)}? "
                 f"--drop {name} leaves it out"
             )
+    if table.y is not None:
+        remark_on_spelling(path, table.y.tolist())
     if table.y is not None and len(table.y) >= MANY_CLASSES and len(set(table.y.tolist())) == len(table.y):
         note(
             f"{path}: every row has a label of its own ({listed(table.y.tolist()[:3])}, ...): is this the column of "
             "classes? A model can only say which row is most alike"
         )
+
+
+def remark_on_spelling(path: Path, labels: Iterable[Any], known: Iterable[Any] = ()) -> None:
+    """A note on new labels that may be one class, with each other or a known one: they differ in case or as 1 and 1.0.
+
+    Nothing is said of those that are known already.
+    """
+    old = set(map(str, known))
+    alike: dict[str | float, list[str]] = {}
+    for label in dict.fromkeys([*old, *map(str, labels)]):
+        alike.setdefault(_spelt(label), []).append(label)
+    if pairs := [given for given in alike.values() if len(given) > 1 and not old.issuperset(given)]:
+        note(
+            f"{path}: {' and '.join(map(repr, pairs[0]))} are learnt as different classes: if they are one, write them "
+            f"alike{f' (and so {len(pairs) - 1} more)' if len(pairs) > 1 else ''}"
+        )
+
+
+def _spelt(label: str) -> str | float:
+    try:
+        value = float(label)
+    except ValueError:
+        return " ".join(label.casefold().split())
+    return value if np.isfinite(value) else label
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def update(
         if output is not None:
             console.check_model_output(output, *([] if data is None else [data]))
         from sureshot.cli.model import as_known, keeps_ids, load_model, read_for_model, taught_ids
-        from sureshot.cli.reading import Reading
+        from sureshot.cli.reading import Reading, remark_on_spelling
         from sureshot.data.checks import listed
         from sureshot.data.image_tables import is_image_source
         from sureshot.estimators.cells import in_one_way
@@ -77,6 +77,8 @@ def update(
                 console.note(f"{data}: rows without ids (--id) are added, so rows that are sent twice count twice")
         destination = _destination(model, output, in_place)
         known = classifier.classes_.tolist()
+        if data is not None and table is not None and table.y is not None:
+            remark_on_spelling(data, table.y.tolist(), known)
         start, n_before = time.perf_counter(), _count(classifier)
         if gone_rows or gone_classes:
             with console.progress("forgetting", quiet):

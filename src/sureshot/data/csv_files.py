@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from sureshot.data.checks import check_names, in_one_form, listed
@@ -28,6 +29,8 @@ MISSING = (
 )
 """Cells that are empty, and what programs write for that."""
 
+_QUOTES = "a quotation mark that begins a cell and is part of its text, as of inches, must be doubled, or taken out"
+_UNCLOSED = re.compile(r"EOF inside string starting at row (\d+)")
 _CODE = re.compile(r"0\d+|\d+[eE][+-]?\d+")  # 007 and 1E2 would be written as 7 and 100
 
 
@@ -106,6 +109,10 @@ def read_csv(
                 **options,
             )
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
+        if unclosed := _UNCLOSED.search(str(error)):
+            raise DataError(
+                f"{path}: a quotation mark in row {int(unclosed[1]) - 1}, counted from 0, is never closed: {_QUOTES}"
+            ) from None
         detail = _too_long(text, found, len(header)) or str(error).strip().replace("\n", " ")
         raise DataError(
             f"{path}: rows and header do not have the same number of cells ({detail}); the header must be the first "
@@ -113,6 +120,7 @@ def read_csv(
         ) from None
     except (ValueError, OverflowError) as error:
         raise DataError(f"{path} cannot be read as CSV ({str(error).strip()})") from None
+    frame = _without_empty_end(frame, path)
     if as_text is None:
         return frame, found
     numbers = [name for name in (*labels, "") if name in header and pd.api.types.is_numeric_dtype(frame[name].dtype)]
@@ -120,7 +128,19 @@ def read_csv(
     if codes:
         return read_csv(path, kind, labels, [*as_text, *codes], found, is_used)
     _mention_short_rows(path, text, found, len(header))
+    _check_quotes(path, text, found, [pd.api.types.is_numeric_dtype(frame[name].dtype) for name in header])
     return frame, found
+
+
+def _without_empty_end(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """Without the rows at the end in which no cell holds anything, as spreadsheets write them; one row stays."""
+    if frame.shape[1] < 2 or not len(frame):
+        return frame
+    filled = (frame.notna() & (frame != "")).to_numpy().any(axis=1)
+    last = int(np.flatnonzero(filled)[-1]) + 1 if filled.any() else 1
+    if last < len(frame):
+        _log.info("%s: left out %d rows at the end, which hold nothing", path, len(frame) - last)
+    return frame.iloc[:last]
 
 
 def _too_long(text: str, found: TextFormat, width: int) -> str | None:
@@ -141,6 +161,48 @@ def _has_codes(text: str, found: TextFormat, place: int) -> bool:
         return any(_CODE.fullmatch(row[place].strip()) for row in rows if len(row) > place)
     except csv.Error:  # a cell of more than a hundred thousand letters, which pandas reads
         return False
+
+
+def _check_quotes(path: Path, text: str, found: TextFormat, is_number: Sequence[bool]) -> None:
+    """Look for cells that have swallowed rows, between two quotation marks that were part of the text, as of inches.
+
+    Such a cell has, between its line breaks, as many separators as rows have there, and numbers where rows have them.
+    It is an error if all cells of several lines are like that, and a note if some are or no column has numbers.
+    """
+    assert found.separator is not None
+    assert found.decimal is not None
+    width = len(is_number)
+    if width == 1 or '"' not in text:
+        return
+    try:
+        rows = [row for row in _rows(text, found) if row][1:]
+    except csv.Error:  # a cell of more than a hundred thousand letters, which pandas reads
+        return
+    inside = [(number, place) for number, row in enumerate(rows) for place, cell in enumerate(row) if "\n" in cell]
+    alike = []
+    for number, place in inside:
+        row = rows[number]
+        lines = [line.split(found.separator) for line in re.split(r"\r?\n", row[place])]
+        lines = [[*row[:place], *lines[0]], *lines[1:-1], [*lines[-1], *row[place + 1 :]]]
+        if all(len(line) == width for line in lines):
+            numbers = [cell for line in lines for cell, is_one in zip(line, is_number, strict=True) if is_one]
+            if all(_says_number(cell, found.decimal) for cell in numbers):
+                alike.append((number, len(lines)))
+    if not alike:
+        return
+    number, n_lines = alike[0]
+    told = f"{path}: a cell in row {number}, counted from 0, holds {n_lines} lines that look like rows"
+    if any(is_number) and len(alike) == len(inside):
+        raise DataError(f"{told}: {_QUOTES}")
+    _log.info("%s; if they are: %s", told, _QUOTES)
+
+
+def _says_number(cell: str, decimal: str) -> bool:
+    try:
+        float(cell.replace(decimal, "."))
+    except ValueError:
+        return False
+    return True
 
 
 def _mention_short_rows(path: Path, text: str, found: TextFormat, width: int) -> None:

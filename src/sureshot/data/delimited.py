@@ -123,7 +123,11 @@ def read_text(
     if wanted.separator is None and separator != "," and lines and separator in lines[0]:
         _log.info("%s: cells are separated by %s", name, SEPARATORS[separator])
     if wanted.decimal is None and decimal == "." and separator != "," and _look_grouped(cells):
-        _log.info("%s: 1.234 is read as 1.234, not as 1234 (--decimal , says that points group digits)", name)
+        _log.info(
+            "%s: 1.234 is read as 1.234, not as 1234, but where a model knows a column by decimal commas (--decimal , "
+            "says that points group digits)",
+            name,
+        )
     if wanted.decimal is None and decimal == ",":
         _log.info("%s: the comma is taken for the decimal sign (--decimal names another)", name)
     return text, replace(wanted, encoding=encoding, separator=separator, decimal=decimal)
@@ -146,7 +150,8 @@ def _decoded(data: bytes, name: str, wanted: str | None) -> tuple[str, str]:
             return data.decode(encoding).removeprefix("\ufeff"), encoding
         except UnicodeError as error:
             place = getattr(error, "start", 0)
-    raise DataError(f"{name} is not {tried[-1]} text (byte {place}): name its encoding with --encoding")
+    advice = "name its encoding with --encoding" if wanted is None else "--encoding names another, or is left out"
+    raise DataError(f"{name} is not {tried[-1]} text (byte {place}): {advice}")
 
 
 def _separator_of(lines: Sequence[str]) -> str:

@@ -214,6 +214,8 @@ def _read_frame(
     row_ids = np.asarray(frame.index)
     if frame.columns[0] == "":
         row_ids = np.asarray(frame[""])
+        if frame[""].duplicated().any():
+            _log.info("%s: the first column has no name, so it names rows, though some names come again", path)
         frame = frame.drop(columns="")
     notes = [name for name in frame.columns if name.startswith(META_PREFIX) and name not in labels]
     if notes:
@@ -313,6 +315,11 @@ def _features(
         chosen = present
     else:
         chosen = list(wanted)
+        if taken := [name for name in chosen if name in ignore and name in names]:
+            raise DataError(
+                f"{path}: the model learns from column {taken[0]!r}, which is to be left out, or to be the labels or "
+                "names of rows: it can be neither (--drop, --target, --id)"
+            )
         _check_same_columns(path, present, chosen)
     if not chosen:
         raise DataError(f"{path} has no feature columns beside {listed(sorted(ignore)) or 'the index'}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import sys
+import warnings
 from abc import abstractmethod
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -25,7 +26,7 @@ from sureshot.estimators.answers import Answers, class_probabilities
 from sureshot.estimators.arguments import ByLabel, Labels, Rows, Weights
 from sureshot.estimators.calibration import calibrated_temperature
 from sureshot.estimators.class_labels import announced, class_numbers, extend_classes, kept_classes
-from sureshot.estimators.class_prior import adapted_prior, prior_of_few, stored_prior
+from sureshot.estimators.class_prior import adapted_prior, carried_prior, prior_of_few, stored_prior
 from sureshot.estimators.class_prior import class_prior as class_prior_of
 from sureshot.estimators.fitted import Fitted, Format, TrainingSet
 from sureshot.estimators.readers import LabelledData, Reader, read_labelled
@@ -183,8 +184,9 @@ class IncrementalClassifier(Answers):
         """Say how often classes come: "auto", "support" (as in the labelled rows), "uniform", a dict, or an array.
 
         Classes of a `TreeGPClassifier` count alike however many rows they have, so that "support" is "uniform" there.
-        An array has the order of ``classes_``. Kept until rows are learnt or forgotten; `predict_latent`,
-        `outlier_score` and `uncertainty` do not depend on it.
+        An array has the order of ``classes_``. Kept until the next `fit`, as a temperature is that `calibrate` has set;
+        where new classes come of which it says nothing, the argument ``class_prior`` holds again, with a warning.
+        `predict_latent`, `outlier_score` and `uncertainty` do not depend on it.
         """
         auto = isinstance(class_prior, str) and class_prior == "auto"
         fitted = self._with_its_rows("class_prior='auto'") if auto else self._current()
@@ -263,10 +265,25 @@ class IncrementalClassifier(Answers):
         with self._listening():
             found = self._learn(training, known if keep_settings else None, seed).calibrated_as(known)
         found = _with_prior(found, stated, prior, training.row_ids)
+        if known is not None and self._has_set_prior(known):
+            try:
+                found = replace(found, class_prior=carried_prior(known.class_prior, known.classes, found.classes))
+            except ValueError:
+                warnings.warn(_PRIOR_OF_OTHERS, UserWarning, stacklevel=4)  # of `partial_fit`
         self._fitted = replace(found, arguments=self._by_class)
         if isinstance(given, np.random.RandomState):
             given.set_state(drawn.get_state())
         return self
+
+    def _has_set_prior(self, known: Fitted) -> bool:
+        """Whether a fitted model has a prior that is not that of the arguments it was fitted with."""
+        if known.arguments != self._by_class:
+            return False
+        stated = getattr(self, "class_prior", "support")
+        usual = _with_prior(known, stated, class_prior_of(stated, known.classes), None).class_prior
+        if usual is None or known.class_prior is None:
+            return usual is not known.class_prior
+        return not np.allclose(usual, known.class_prior, rtol=1e-9, atol=0)
 
     @property
     def _by_class(self) -> str:
@@ -281,6 +298,12 @@ class IncrementalClassifier(Answers):
         """What is pickled and copied: what an update has put off is done first."""
         state = super().__getstate__()
         return state | {"_fitted": self._fitted.complete} if "_fitted" in state else state
+
+
+_PRIOR_OF_OTHERS = (
+    "the class prior that was set says nothing of some of the classes there are now: the argument class_prior holds "
+    "again. Set it anew (set_class_prior, adapt_prior)."
+)
 
 
 def _as_they_came(data: LabelledData, codes: np.ndarray, names: np.ndarray | None) -> RowsAsTheyCame:

@@ -40,7 +40,7 @@ def class_prior(given: Any, classes: np.ndarray) -> np.ndarray | None:
             also = f", and one for {listed(unknown)}, which are no classes" if unknown else ""
             raise ValueError(
                 f"class_prior must give a probability to each of the {len(labels)} classes; got none for "
-                f"{listed(missing)}{also}."
+                f"{listed(missing)}{also}. A dict may name classes to come beforehand."
             )
         values = [given[label] for label in labels]
     else:
@@ -61,6 +61,19 @@ def class_prior(given: Any, classes: np.ndarray) -> np.ndarray | None:
     shares = np.ldexp(prior, -np.frexp(prior.max())[1])  # whose sum is a number, and no digit is lost
     found: np.ndarray = shares / shares.sum()
     return found
+
+
+def carried_prior(prior: np.ndarray | None, known: np.ndarray, classes: np.ndarray) -> np.ndarray | None:
+    """A prior (C,) of the known classes as that of others: what is left of it, and "uniform" stays so.
+
+    ValueError where it says nothing of some, or of all that are left.
+    """
+    if prior is None:
+        return None
+    if (prior == prior[0]).all():
+        return np.full(len(classes), 1 / len(classes))
+    of = dict(zip(known.tolist(), prior.tolist(), strict=True))
+    return class_prior(of, classes)
 
 
 def stored_prior(stored: Any, classes: np.ndarray) -> np.ndarray | None:
