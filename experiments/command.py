@@ -161,10 +161,6 @@ def campaign_settings(name: str, budget: str | None, collect: bool, given: Mappi
             raise ValueError(f"{option}: {name} is no campaign; campaigns: {', '.join(registry.CAMPAIGN_NAMES)}")
         if key in given:
             raise ValueError(f"{option} and --set {key} say the same: give one of them")
-    if budget is not None:
-        from experiments.campaigns.grids import check_budget
-
-        check_budget(budget)
     return {key: value for key, (_, value) in chosen.items()}
 
 

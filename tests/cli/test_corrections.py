@@ -200,6 +200,7 @@ def test_ids_may_have_commas(named: Path, tmp_path: Path, run: Run) -> None:
     ("arguments", "message"),
     [
         (("--forget-rows", "f5", "--retune"), "--retune is about rows to add, and there are none"),
+        (("--forget-rows", "f5", "--encoding", "latin-1"), "--encoding is about rows to add, and there are none"),
         (("--forget-rows", " , "), "name nothing"),
     ],
 )

@@ -157,3 +157,10 @@ def test_labels_that_may_be_one_class_are_mentioned(tmp_path: Path, run: Run) ->
     assert "'no' and 'No' are learnt as different classes" in update
     again = run("update", tmp_path / "n.st", table, "--target", "cls", "--output", tmp_path / "o.st").stderr
     assert "different classes" not in again
+
+
+def test_how_text_is_written_is_asked_of_text_only(tmp_path: Path, run: Run) -> None:
+    np.savez(tmp_path / "d.npz", X=np.eye(4), y=np.array([0, 1, 0, 1]))
+    for option in (("--encoding", "latin-1"), ("--decimal", ","), ("--separator", "tab")):
+        result = run("fit", tmp_path / "d.npz", "--output", tmp_path / "m.st", *option)
+        assert_refused(result, "d.npz is no text: leave --separator, --encoding and --decimal out")

@@ -203,3 +203,5 @@ def test_transfer_of_real_characters_by_the_general_way() -> None:
     special = load_few_shot("omniglot-choice")
     assert torch.equal(general.test.x, special.test.x)
     assert general.train.n_classes < 964
+    with pytest.raises(DataError, match="classes of omniglot-lake that are to be new are among those of omniglot-vin"):
+        load_few_shot("transfer", base="omniglot-vinyals", novel="omniglot-lake")

@@ -45,6 +45,17 @@ def test_an_epoch_is_whole_batches_of_different_rows() -> None:
     assert trainee(n=3).units_per_step == 3
 
 
+def test_a_run_goes_on_with_its_rows_only(tmp_path: Path) -> None:
+    first, longer = trainee(), trainee(replace(SETTINGS, epochs=4))
+    train(first, first.loop_settings(), tmp_path, ALONE)
+    longer._x += 1
+    others = ClassifierTraining(longer.classifier, longer._x, longer._y, longer.settings, ALONE)
+    with pytest.raises(ValueError, match="the rows were others then"):
+        train(others, others.loop_settings(), tmp_path, ALONE)
+    again = trainee(replace(SETTINGS, epochs=4))
+    train(again, again.loop_settings(), tmp_path, ALONE)
+
+
 def test_kernels_have_a_rate_of_their_own_and_no_weight_decay() -> None:
     settings = replace(SETTINGS, learning_rate=0.2, own_learning_rate=0.01)
     tree = network("class_tree")

@@ -468,3 +468,66 @@ def test_a_kernel_without_a_scale_is_used_as_it_is(kernel: Any, likelihood: str,
     np.testing.assert_array_equal(GPClassifier.load(tmp_path / "m").predict_proba(X), model.predict_proba(X))
     assert np.isfinite(model.outlier_score(X)).all()
     assert float(str(model.kernel_).partition(" x ")[0]) == 1
+
+
+def noisy_rows() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Thirty rows that say little of noise, then some with many wrong labels."""
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(600, 3))
+    y = (X[:, 0] + 0.3 * X[:, 1] ** 2 + 0.1 * generator.normal(size=600) > 0).astype(int)
+    y[30:430] = np.where(generator.random(400) < 0.35, 1 - y[30:430], y[30:430])
+    return X, y, generator.normal(size=(50, 3))
+
+
+@pytest.mark.parametrize("settings", [{}, {"n_inducing": 40, "approximation": "inducing"}])
+def test_noise_does_not_depend_on_what_was_done_between_updates(settings: dict[str, Any], tmp_path: Path) -> None:
+    """One row more, a pickle, a file: each asks for what an update has put off."""
+    X, y, queries = noisy_rows()
+
+    def begun() -> GPClassifier:
+        return (
+            GPClassifier("rbf", likelihood="gaussian", **settings).fit(X[:30], y[:30]).partial_fit(X[30:430], y[30:430])
+        )
+
+    plain, pickled, saved, one_more = begun(), pickle.loads(pickle.dumps(begun())), begun(), begun()
+    saved.save(tmp_path / "m")
+    others = [pickled, GPClassifier.load(tmp_path / "m"), one_more.partial_fit(X[430:431], y[430:431])]
+    expected = plain.partial_fit(X[430:], y[430:]).predict_proba(queries)
+    for other, start in zip(others, (430, 430, 431), strict=True):
+        found = other.partial_fit(X[start:], y[start:]).predict_proba(queries)
+        np.testing.assert_allclose(found, expected, atol=1e-9)
+    assert all(one.plan.as_chosen is not None for one in plain._fitted.settled.members)
+
+
+def test_the_kernel_that_is_shown_is_the_one_that_predicts(tmp_path: Path) -> None:
+    X, y, _ = noisy_rows()
+    model = GPClassifier("rbf", likelihood="gaussian").fit(X[:30], y[:30]).partial_fit(X[30:430], y[30:430])
+    model.save(tmp_path / "m")
+    loaded = GPClassifier.load(tmp_path / "m")
+    assert str(model.kernel_) == str(loaded.kernel_) == str(model._fitted.settled.kernel)
+    assert str(model.members_[0].kernel) == str(model.kernel_)
+
+
+def test_a_calibrated_average_that_shrinks_to_one_keeps_its_temperature(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(160, 3))
+    y = (X[:, 0] + 0.5 * generator.normal(size=160) > 0).astype(int)
+    model = GPClassifier().fit(X, y)
+    assert len(model.members_) > 1
+    held_out = generator.normal(size=(300, 3))
+    labels = (held_out[:, 0] + 0.5 * generator.normal(size=300) > 0).astype(int)
+    model.calibrate(held_out, labels)
+    assert not hasattr(model, "leave_one_out_nll_")
+    own, together = model._fitted.heaviest.plan.temperature, model.temperature_
+    monkeypatch.setattr("sureshot.estimators.stacking.MEMBER_ROWS", 165)
+    model.partial_fit(X[:1] + 0.1, y[:1])
+    assert len(model.members_) == 1
+    assert model.temperature_ == pytest.approx(own * together)
+
+
+def test_other_weights_of_classes_choose_the_temperature_anew() -> None:
+    X, y, _, _ = iris(1)
+    model = fixed(objective="auto", likelihood="softmax", class_weight={0: 1, 1: 1, 2: 1}).fit(X, y)
+    assert model.partial_fit(X[:1], y[:1])._fitted.changes == 1
+    model.set_params(class_weight={0: 1, 1: 20, 2: 1}).partial_fit(X[1:2], y[1:2])
+    assert model._fitted.changes == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import torch
 from sureshot import GPClassifier
 from sureshot.estimators.conditioning import condition
 from sureshot.estimators.features import FeatureMap
-from sureshot.estimators.gp_fitting import _regressed
+from sureshot.estimators.gp_fitting import _of_average, _regressed
 from sureshot.estimators.noise import LEVELS, with_noise_of_features
 from sureshot.estimators.plan import Plan
 from sureshot.estimators.settings import Settings
@@ -138,3 +139,15 @@ def test_a_kernel_of_another_scale_has_these_roots(problem: tuple[Plan, Support,
     assert exact is not None
     torch.testing.assert_close(exact.features @ exact.features.mT, scaled.features @ scaled.features.mT)
     torch.testing.assert_close(phi @ phi.mT * scale, expected @ expected.mT)
+
+
+def test_an_average_whose_members_do_not_know_left_out_rows_keeps_its_temperature(
+    problem: tuple[Plan, Support, FeatureMap],
+) -> None:
+    plan, support, _ = problem
+    members = [SimpleNamespace(plan=plan)] * 2
+    found = [
+        _of_average(members, [None, None], support, before, keeps=False)[:2]  # type: ignore[arg-type]
+        for before in ((0.8, 0.1), None)
+    ]
+    assert found == [(0.8, 0.1), (1.0, 0.0)]

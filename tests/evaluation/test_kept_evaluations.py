@@ -7,13 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from sureshot.evaluation.kept_evaluations import KeptEvaluations
 from sureshot.evaluation.methods import make_method
 from sureshot.evaluation.session_config import MethodConfig, RunConfig, SessionDataConfig, SessionsConfig
 from sureshot.evaluation.session_study import run_study
 from sureshot.evaluation.sessions import evaluate_sessions
+from sureshot.incremental.baselines.discriminant_analysis import StreamingDiscriminantAnalysis
 from sureshot.incremental.session_data import load_sessions
+from sureshot.networks.checkpoint import BEST_NAME
 
 DATA = SessionDataConfig("digits", {"base_shots": 10, "shots": 3})
 MEAN, LDA = MethodConfig("nearest_class_mean"), MethodConfig("streaming_lda", options={"shrinkage": 0.3})
@@ -61,6 +64,29 @@ def test_other_settings_and_other_rows_are_run_anew(tmp_path: Path) -> None:
     sessions.test.x[3, 3] -= 1
     assert kept.find(sessions, LDA, 0) is not None
     assert KeptEvaluations(None).find(sessions, LDA, 0) is None
+
+
+def test_another_network_in_the_same_place_is_run_anew(tmp_path: Path) -> None:
+    sessions, kept = load_sessions("digits", seed=0, **DATA.options), KeptEvaluations(tmp_path / "runs")
+    found = evaluate_sessions(make_method("streaming_lda", 0), sessions)
+    (tmp_path / "run").mkdir()
+    for place in (tmp_path / "network", tmp_path / "run" / BEST_NAME):
+        method = MethodConfig("icarl", options={"checkpoint": str(tmp_path / place.relative_to(tmp_path).parts[0])})
+        place.write_bytes(b"one")
+        kept.keep(sessions, method, 0, found)
+        assert kept.find(sessions, method, 0) is not None
+        place.write_bytes(b"another")
+        assert kept.find(sessions, method, 0) is None
+
+
+def test_a_method_that_fails_numerically_loses_nobody_elses_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object) -> None:
+        raise torch.linalg.LinAlgError("not positive definite")
+
+    monkeypatch.setattr(StreamingDiscriminantAnalysis, "_factor", failing)
+    study = run_study(CONFIG)
+    assert list(study.failures) == ["streaming_lda"]
+    assert len(study.by_session())
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"settings": {}, "evaluation": {}}'])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
@@ -110,7 +110,7 @@ class EvaluationOptions:
 
     def _load_data(self, loaded: Sequence[LoadedLearner]) -> FewShotData:
         """The data set named, or the one that all checkpoints were trained on; its rows must fit every learner."""
-        from sureshot.data.few_shot import load_few_shot
+        from sureshot.data.few_shot import load_few_shot, share_source
         from sureshot.networks.backbones import Backbone
         from sureshot.networks.backbones.base import describe
 
@@ -125,8 +125,10 @@ class EvaluationOptions:
         chosen = (own[0][1] if name == own[0][0] else {}) | dict(map(_parsed, self.option or ()))
         data = load_few_shot(name, self.data, **chosen)
         for one, (trained_on, with_options) in zip(loaded, own, strict=True):
-            if trained_on == name and with_options != chosen:
-                _check_new(one, load_few_shot(name, self.data, **with_options), data)
+            same = trained_on == name and with_options == chosen
+            alike = trained_on == name or share_source(_sets(trained_on, with_options), _sets(name, chosen))
+            if alike and not same:
+                _check_new(one, load_few_shot(trained_on, self.data, **with_options), data, self.split)
         shape = tuple(data.test.x.shape[1:])
         for one in loaded:
             backbone = one.learner.backbone
@@ -169,15 +171,21 @@ def with_evaluation_options(command: Callable[..., None]) -> Callable[..., None]
     return spread_command
 
 
-def _check_new(one: LoadedLearner, trained: FewShotData, data: FewShotData) -> None:
-    """Refuse to test a learner on what it was trained on: the same set, split in another way."""
-    known = set(trained.train.class_names)
-    for part, split in ((data.test, "test"), (data.val, "validation")):
-        seen = [name for name in part.class_names if name in known]
-        if seen:
+def _sets(name: str, options: Mapping[str, Any]) -> str:
+    """The names of a data set and of those that it is made of."""
+    return " ".join([name, *(str(options[part]) for part in ("base", "novel") if part in options)])
+
+
+def _check_new(one: LoadedLearner, trained: FewShotData, data: FewShotData, split: str) -> None:
+    """Refuse to test a learner on classes that it was trained on, or that chose its checkpoint."""
+    known = dict.fromkeys(trained.train.class_names, "trained on")
+    chosen = dict.fromkeys(trained.val.class_names, "chosen by") | known
+    for part, called, asked in ((data.test, "test", chosen), (data.val, "validation", known)):
+        seen = [name for name in part.class_names if name in asked]
+        if seen and (called == "validation" or split == "test"):
             raise ValueError(
-                f"{one.path} was trained on {len(seen)} of the {len(part.class_names)} {split} classes ({seen[0]!r}, "
-                "say): with these options the set is split in another way than in its training"
+                f"{one.path} was {asked[seen[0]]} {len(seen)} of the {len(part.class_names)} {called} classes "
+                f"({seen[0]!r}, say): the set is split in another way than in its training, or has the same classes"
             )
 
 

@@ -59,6 +59,8 @@ class Reading:
 
     def check(self, path: Path, target: str | None) -> list[str] | None:
         """Names of the file's columns, or None of arrays and images; `DataError` for one that is dropped in vain."""
+        if self.text != ANY and (is_image_source(path) or table_suffix(path) in (".parquet", ".npz")):
+            raise DataError(f"{path} is no text: leave --separator, --encoding and --decimal out")
         names = None if is_image_source(path) else column_names(path, self.text)
         dropped = self.dropped(names)
         for name in dropped:

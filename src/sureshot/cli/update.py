@@ -41,6 +41,7 @@ def update(
         if in_place and output is not None:
             raise ValueError("--in-place and --output exclude each other: write to one place")
         given = {"--target": target, "--retune": retune, "--drop": drop, "--id": row_id, "--separator": separator}
+        given |= {"--encoding": encoding, "--decimal": decimal}
         if data is None and (idle := [name for name, value in given.items() if value]):
             raise ValueError(f"{idle[0]} is about rows to add, and there are none: name their file, or leave it out")
         if data is None and not (forget_rows or forget_classes):

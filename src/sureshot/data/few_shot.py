@@ -55,6 +55,17 @@ def _assembled(name: str, root: Root, options: Mapping[str, Any]) -> FewShotData
     return assemble(root, **options)
 
 
+_SOURCES = ("omniglot", "miniimagenet", "cub", "cifar", "clinc150")
+
+
+def share_source(first: str, second: str) -> bool:
+    """Whether classes of two data sets that are called alike are one class, by the names of the sets.
+
+    A transfer goes by those of its parts, with anything between them.
+    """
+    return any(source in first and source in second for source in _SOURCES)
+
+
 def transfer(
     root: Root = None,
     *,
@@ -67,8 +78,16 @@ def transfer(
     """The training classes of one set, the validation and test classes of another, of inputs of one shape."""
     source = _assembled(base, root, base_options or {})
     target = _assembled(novel, root, novel_options or {})
+    train = concatenate(list(source.parts.values())) if all_base_classes else source.train
+    if share_source(base, novel):
+        both = sorted({*train.class_names} & {*target.val.class_names, *target.test.class_names})
+        if both:
+            raise DataError(
+                f"{len(both)} classes of {novel} that are to be new are among those of {base} that are trained on "
+                f"({both[0]!r}, say): take a set of other classes, or other options"
+            )
     return FewShotData(
-        train=concatenate(list(source.parts.values())) if all_base_classes else source.train,
+        train=train,
         val=target.val,
         test=target.test,
         name="transfer",

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from sureshot.data.labelled import places_within_classes
+from sureshot.data.labelled import digest, places_within_classes
 from sureshot.deep.augmentation import random_crops, random_flips
 from sureshot.deep.base import DeepClassifier
 from sureshot.likelihoods.sites import check_labels
@@ -102,7 +102,8 @@ class ClassifierTraining(Trainable):
             "classifier": classifier.config,
             "data": {"rows": len(x), "validation_rows": 0 if validation is None else len(validation[0])},
         }
-        self.parts = {"classifier": classifier.config}
+        parts = (x, y) if validation is None else (x, y, *validation)
+        self.parts = {"classifier": classifier.config, "rows": digest(parts)}
         self._x, self._y = x.to(group.device), y.to(group.device)
         self._validation = None if validation is None else tuple(part.to(group.device) for part in validation)
         self._order = (-1, y)  # of the rows, and the epoch it is of
@@ -165,7 +166,10 @@ class ClassifierTraining(Trainable):
 
     def differences(self, header: Mapping[str, Any]) -> list[str]:
         """Of settings, architecture and data; a run may be made longer."""
-        return differing_settings(header["config"], self.config, _MAY_DIFFER)
+        found = differing_settings(header["config"], self.config, _MAY_DIFFER)
+        if not found and header.get("rows", self.parts["rows"]) != self.parts["rows"]:
+            found.append("the rows were others then")
+        return found
 
     def validate(self) -> Scores:
         """Accuracy, and negative log-likelihood in nats, of the rows kept aside."""

@@ -48,7 +48,7 @@ def class_prior(given: Any, classes: np.ndarray) -> np.ndarray | None:
     try:
         prior = np.array(values.cpu().numpy() if isinstance(values, Tensor) else values, dtype=np.float64)
     except (ValueError, TypeError) as error:
-        raise ValueError(_EXPECTED.format(given)) from error
+        raise ValueError(_EXPECTED.format(repr(given))) from error
     if prior.ndim != 1 or isinstance(given, str):
         raise ValueError(_EXPECTED.format(repr(given)))
     if len(prior) != len(labels):

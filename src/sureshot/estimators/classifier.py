@@ -145,7 +145,8 @@ class GPClassifier(IncrementalClassifier):
     leave_one_out_accuracy_, leave_one_out_balanced_accuracy_, leave_one_out_nll_ : float
         How right predictions of each labelled row from all others are, those of the only row of a class not counted. A
         little too good, as settings were chosen by the same rows. Not there for samplers, where a member has learnt
-        length-scales of columns from the row, or after `calibrate`.
+        length-scales of columns from the row, or after `calibrate`. Classes are taken to come as often as among the
+        labelled rows, whatever the class prior says.
     log_evidence_ : float
         Exact, Laplace's or a bound, according to the inference; NaN for Gibbs.
     bound_trace_ : tuple of float
@@ -210,8 +211,8 @@ class GPClassifier(IncrementalClassifier):
         self.columns = columns
         self.verbose = verbose
 
-    kernel_ = FittedAttribute("kernel")
-    members_ = FittedAttribute("summary")
+    kernel_ = FittedAttribute("settled.kernel")
+    members_ = FittedAttribute("settled.summary")
     feature_relevance_ = FittedAttribute("relevance")
     likelihood_ = FittedAttribute("heaviest.plan.model.likelihood")
     inference_ = FittedAttribute("heaviest.plan.model.inference")
@@ -245,15 +246,15 @@ class GPClassifier(IncrementalClassifier):
         """Add labelled rows, of old or new classes, keeping the kernel's parameters.
 
         The result is the posterior that `fit` on all rows so far would give with these kernel parameters (and this
-        scaling of the columns). Temperature and inducing inputs follow the rows when more than one in a hundred has
-        changed since they were chosen, or classes have; until then they stay. A temperature that `calibrate` has set
-        always does (in proportion to the usual one where settings are chosen anew). An average that fewer than 150
-        rows have chosen goes on with its heaviest members when there are more. With `retune`, or where a row lies so
-        far outside all others that they cannot suit it (a line of the log says so), kernel and settings are chosen anew
-        from all rows, but what was learnt of a DataFrame's columns stays (levels of categories, medians in place of
-        gaps): rows are kept as numbers, and only a `fit` on all of them sees the cells. Laplace's mode is found from
-        the last one; what needs every row left out (score, evidence, a temperature that follows the rows) is computed
-        when it is first asked for.
+        scaling of the columns). Temperature, inducing inputs, and noise and output scale of label regression follow the
+        rows when more than one in a hundred has changed since they were chosen, or classes have; until then they stay.
+        A temperature that `calibrate` has set always does (in proportion to the usual one where settings are chosen
+        anew). An average that fewer than 150 rows have chosen goes on with its heaviest members when there are more.
+        With `retune`, or where a row lies so far outside all others that they cannot suit it (a line of the log says
+        so), kernel and settings are chosen anew from all rows, but what was learnt of a DataFrame's columns stays
+        (levels of categories, medians in place of gaps): rows are kept as numbers, and only a `fit` on all of them sees
+        the cells. Laplace's mode is found from the last one; what needs every row left out (score, evidence, a
+        temperature that follows the rows) is computed when it is first asked for.
 
         A first call is a `fit`. `classes` are further ones to make room for; a class without rows predicts from its
         prior. New classes are appended to ``classes_``; old columns never move.

@@ -8,6 +8,7 @@ is that of all rows all the same. A class that comes, or goes, or gets its first
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -44,9 +45,10 @@ def changes_kept(
     known: GPFitted,
     classes: np.ndarray,  # (C,)
     rows: LabelledRows,  # with the weights that they came with
+    class_weight: Any,
 ) -> int:
     """How many rows have come or gone since inputs and temperatures were chosen; 0 where these do not stay."""
-    if not np.array_equal(known.classes, classes):
+    if not np.array_equal(known.classes, classes) or known.class_weight != class_weight:
         return 0
     if not np.array_equal(np.unique(known.rows.y), np.unique(rows.y)):
         return 0

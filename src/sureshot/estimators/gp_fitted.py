@@ -146,7 +146,7 @@ class GPFitted(Fitted):
     @property
     def uncalibrated(self) -> Self:
         """See `Fitted.uncalibrated`: held-out rows say how sure to be, of which other labels may be wrong or none."""
-        return replace(self, label_noise=0.0)
+        return replace(self, label_noise=0.0, left_out=None)
 
     @property
     def usual_temperature(self) -> float:

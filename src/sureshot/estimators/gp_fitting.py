@@ -76,11 +76,13 @@ def learn(settings: Settings, training: TrainingSet, known: GPFitted | None) -> 
             fitted = fit_members(settings, plans, weighted, training)
         chosen_by = len(fitted.rows.y), int(np.count_nonzero(fitted.frequencies))
         return fitted if settings.objective is None else replace(fitted, chosen_by=chosen_by)
-    changes = changes_kept(known, training.classes, training.rows)
+    changes = changes_kept(known, training.classes, training.rows, settings.class_weight)
     known = known.settled if changes else known
     heaviest = known.heaviest_members(len(training.rows.y))
     if len(heaviest) < len(known.members):
-        known, changes = replace(known, members=heaviest), 0
+        # An average's temperature comes on top of its members', a single member's in place of its own.
+        own = heaviest[0].plan.temperature if len(heaviest) == 1 and known.calibrated else 1.0
+        known, changes = replace(known, members=heaviest, temperature=known.temperature * own), 0
     plans = [
         keep_plan(member.plan, settings, weighted, n_classes, known.calibrated, changes > 0) for member in known.members
     ]
@@ -130,8 +132,8 @@ def fit_members(
             members = [_with_all_rows(settings, member, rows, n_classes) for member in chosen]
     temperature, noise, score = members[0].plan.temperature, 0.0, members[0].plan.score
     if len(members) > 1:
-        stay = (known.temperature, known.label_noise) if keeps and known is not None else None
-        temperature, noise, score = _of_average(members, left_out, support, stay)
+        before_both = None if known is None else (known.temperature, known.label_noise)
+        temperature, noise, score = _of_average(members, left_out, support, before_both, keeps=keeps)
     known_scores = None
     if calibrated_temperature is None:
         known_scores = _left_out_scores(members, left_out, temperature, noise, support)
@@ -360,17 +362,19 @@ def _of_average(
     members: Sequence[Member],
     left_out: Sequence[Tensor | None],
     support: Support,
-    stay: tuple[float, float] | None,  # temperature and noise that are kept
+    before: tuple[float, float] | None,  # temperature and noise
+    *,
+    keeps: bool,  # these
 ) -> tuple[float, float, float]:
     """Temperature, label noise and score of an average, by its probabilities of left-out rows if members know them."""
     known = [part for part in left_out if part is not None]
     if len(known) < len(members):
-        return *(stay or (1.0, 0.0)), sum(member.plan.weight * member.plan.score for member in members)
+        return *(before or (1.0, 0.0)), sum(member.plan.weight * member.plan.score for member in members)
     p = averaged(members, known)
-    if stay is None:
+    if before is None or not keeps:
         temperature, noise, pointwise = fit_average(p, support)
     else:
-        temperature, noise = stay
+        temperature, noise = before
         pointwise = smoothed_score(log_probability(tempered_average(p, temperature, noise)), support)
     return temperature, noise, float(support.usable @ pointwise / support.usable.sum())
 

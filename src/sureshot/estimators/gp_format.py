@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields, replace
 from typing import Any, get_args
@@ -131,6 +132,7 @@ def _write_member(member: Member, kind: str, held: dict[str, Any]) -> tuple[dict
         "least_temperature": plan.least_temperature,
         "leave_one_out_score": _finite_or_none(plan.score),
         "log_evidence": _finite_or_none(member.log_evidence),
+        "as_chosen": None if plan.as_chosen is None else list(plan.as_chosen),
     }
     arrays: dict[str, Any] = {
         **scaling_arrays(plan.scaling),
@@ -322,6 +324,17 @@ def _parts_of_members(artifact: Artifact) -> list[Artifact]:
     return parts
 
 
+def _as_chosen(part: Artifact) -> tuple[float, float] | None:
+    """Output scale and noise as they were chosen; None where none are said, as in older files."""
+    found = part.header.get("as_chosen")
+    if found is None:
+        return None
+    match found:
+        case [float(raw), float(noise)] if math.isfinite(raw) and 0 < noise < math.inf:
+            return raw, noise
+    raise ArtifactError(f"{part.path}: malformed output scale and noise; save the model again.")
+
+
 def _read_member(part: Artifact, n_columns: int, rows: LabelledRows | None, n_classes: int) -> Member:
     """From its entries and arrays; rows with the weights of their classes multiplied in, or None."""
     entries = require_header(part, _ENTRIES)
@@ -342,6 +355,7 @@ def _read_member(part: Artifact, n_columns: int, rows: LabelledRows | None, n_cl
         _or_nan(entries["leave_one_out_score"]),
         float(part.header.get("weight", 1.0)),
         _least_temperature(part, entries["temperature"], scaling),
+        as_chosen=_as_chosen(part),
     )
     try:
         held = _read_held(part, plan, rows, entries["posterior"], n_classes)

@@ -73,7 +73,8 @@ def with_noise_of_features(
     scale = max(scale, 1e-6)
     kernel = scaled(copy.deepcopy(plan.kernel), scale)
     model = replace(plan.model, noise=plan.model.noise * level * scale)
-    return WithNoise(replace(plan, kernel=kernel, model=model), scale, found)
+    as_chosen = plan.as_chosen or (float(plan.kernel.raw_outputscale.detach()), plan.model.noise)
+    return WithNoise(replace(plan, kernel=kernel, model=model, as_chosen=as_chosen), scale, found)
 
 
 @torch.no_grad()

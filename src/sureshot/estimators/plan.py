@@ -46,6 +46,8 @@ class Plan:
     weight: float = 1.0  # its share of an average
     least_temperature: float = 0.0  # that with which left-out rows were predicted best when relevance was learnt
     left_out: Tensor | None = None  # (C, N), probabilities of all rows left out, until it is fitted
+    # Raw output scale and noise of label regression as they were chosen, before features or rows asked for more noise.
+    as_chosen: tuple[float, float] | None = None
 
     @property
     def device(self) -> torch.device:
@@ -148,10 +150,18 @@ def keep_plan(
     `calibrated`; and the centre of embeddings and which of their directions count, unless these are so few rows more
     that all else `keeps`.
     """
+    if plan.as_chosen is not None and not keeps and not calibrated:
+        plan = _as_chosen(plan, *plan.as_chosen)  # or updates on the way would each add noise
     if isinstance(settings.kernel, str) and _centred(plan.kernel) and not keeps:
         plan = _recentred(plan, settings, rows, n_classes)
     support = Support.of(rows, n_classes, plan.scaling, settings.device)
     return _adapted(plan, settings, support, calibrated), support
+
+
+def _as_chosen(plan: Plan, raw_output_scale: float, noise: float) -> Plan:
+    kernel = copy.deepcopy(plan.kernel)
+    kernel.raw_outputscale.data.fill_(raw_output_scale)
+    return replace(plan, kernel=kernel, model=replace(plan.model, noise=noise), as_chosen=None)
 
 
 def _with_emphasis(scaling: Scaling, rows: LabelledRows) -> Scaling:

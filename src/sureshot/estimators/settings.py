@@ -80,7 +80,7 @@ class Settings:
                 continue
             given[name] = check_count(name, value)
         temperature, mean = given["likelihood_temperature"], given["prior_mean"]
-        if not (isinstance(temperature, int | float | np.floating) and 1e-6 <= temperature <= 1e6):
+        if not (isinstance(temperature, int | float | np.floating | np.integer) and 1e-6 <= temperature <= 1e6):
             raise ValueError(f"likelihood_temperature must be a number from 1e-6 to 1e6; got {temperature!r}.")
         if not isinstance(mean, int | float | np.floating | np.integer) or not math.isfinite(mean):
             raise ValueError(

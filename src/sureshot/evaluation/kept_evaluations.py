@@ -18,6 +18,7 @@ from sureshot.data.labelled import digest
 from sureshot.evaluation.session_config import MethodConfig
 from sureshot.evaluation.sessions import SessionsEvaluation
 from sureshot.incremental.sessions import Sessions
+from sureshot.networks.checkpoint import BEST_NAME
 from sureshot.persistence import written_whole
 
 
@@ -70,6 +71,11 @@ def _settings(sessions: Sessions, method: MethodConfig, seed: int) -> dict[str, 
         "seed": seed,
         "sureshot": version("sureshot"),
     }
+    path = Path(str(method.options.get("checkpoint", "")))
+    path = path / BEST_NAME if path.is_dir() else path
+    if path.is_file():  # training that is repeated writes another network to the same place
+        with path.open("rb") as stream:
+            given["network"] = hashlib.file_digest(stream, "sha256").hexdigest()
     found: dict[str, Any] = json.loads(json.dumps(given, default=str))
     return found
 

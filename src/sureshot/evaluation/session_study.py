@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
 from sureshot.data.root import Root
 from sureshot.evaluation.encoding import encoded_sessions
@@ -156,7 +157,7 @@ def run_study(
             if evaluation is None:
                 try:
                     evaluation = evaluate_sessions(make_method(one.name, seed, **one.options), shown, tell)
-                except (TypeError, ValueError, MemoryError) as error:
+                except (TypeError, ValueError, MemoryError, torch.linalg.LinAlgError) as error:
                     logger.warning("%s is left out: %s", one.shown, error)
                     failures[one.shown] = f"seed {seed}: {error}"
                     continue

@@ -286,3 +286,13 @@ def test_checkpoints_that_do_not_fit(tmp_path: Path) -> None:
 def test_options_are_checked_before_anything_is_trained(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make_method("fine_tuning", **options)
+
+
+def test_the_seed_is_that_of_the_weights_too() -> None:
+    x, y = squares([0, 1], 3, 0)
+    begun = [
+        method("fine_tuning", seed=seed, base={"epochs": 1, "learning_rate": 1e-12}).fit(x, y) for seed in (0, 0, 1)
+    ]
+    first, same, other = (next(one._known.classifier.backbone.parameters()) for one in begun)
+    assert torch.equal(first, same)
+    assert not torch.allclose(first, other)

@@ -149,6 +149,9 @@ def test_a_run_goes_on_with_its_rows_only(configure: Configure, data: FewShotDat
     others = replace(data, train=replace(data.train, x=data.train.x.flip(-1)))
     with pytest.raises(ValueError, match="the rows of the training classes were others then: use another output"):
         train(configure(training={"episodes": 8}), tmp_path, data=others)
+    others = replace(data, val=replace(data.val, x=data.val.x.flip(-1)))
+    with pytest.raises(ValueError, match="the rows of the validation classes, which choose the best checkpoint, were"):
+        train(configure(training={"episodes": 8}), tmp_path, data=others)
     before = load_checkpoint(tmp_path / "last.safetensors").artifact.header
     assert before["rows"] == digest((data.train.x, data.train.y))
     assert train(configure(training={"episodes": 8}), tmp_path, data=data).episodes == 8

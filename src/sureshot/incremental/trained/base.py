@@ -39,7 +39,7 @@ from sureshot.deep.training import Penalty
 from sureshot.incremental.arriving import check_finite, checked_labels, numbered
 from sureshot.incremental.method import Memory, SessionMethod
 from sureshot.networks import Processes, Trained, train
-from sureshot.networks.backbones import check_backbone, make_backbone
+from sureshot.networks.backbones import check_backbone, draws_weights, make_backbone
 from sureshot.networks.backbones.base import describe
 from sureshot.persistence import ArtifactError
 
@@ -263,7 +263,9 @@ class NetworkMethod(SessionMethod, Generic[Kept]):
 
     def _trained_base(self, x: Tensor, y: Tensor, aside: Tensor, n_classes: int) -> GrowingClassifier:
         options = dict(_BACKBONE if self.backbone is None else self.backbone)
-        backbone = make_backbone(options.pop("name"), tuple(x.shape[1:]), **options)
+        name = options.pop("name")
+        seed = {"seed": self.seed} if draws_weights(name) else {}
+        backbone = make_backbone(name, tuple(x.shape[1:]), **(seed | options))
         settings = self._base_settings
         classifier = self._train_base(SoftmaxNetwork(backbone, n_classes, seed=self.seed), x, y, aside, settings)
         if self.kind is SoftmaxNetwork:

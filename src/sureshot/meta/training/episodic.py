@@ -103,7 +103,8 @@ class EpisodicTraining(Trainable):
         self.name = config.learner.name
         self.module = self.learner = learner.to(group.device)
         self.config = config.as_dict()
-        self.parts = {**parts_of(learner), "rows": digest((data.train.x, data.train.y))}
+        choosing = {"validation_rows": digest((data.val.x, data.val.y))} if config.validation.every > 0 else {}
+        self.parts = {**parts_of(learner), "rows": digest((data.train.x, data.train.y)), **choosing}
         self.units_per_step = config.training.episodes_per_step
         self.added_state = learner.added_state
         self._settings = config
@@ -145,6 +146,8 @@ class EpisodicTraining(Trainable):
         found = differing_settings(header["config"], self.config, _MAY_DIFFER)
         if header.get("rows", self.parts["rows"]) != self.parts["rows"]:
             found.append("the rows of the training classes were others then")
+        if header.get("validation_rows", of_now := self.parts.get("validation_rows")) != of_now:
+            found.append("the rows of the validation classes, which choose the best checkpoint, were others then")
         then, now = header.get("learner", {}), self.learner.config
         if "settings" in then and "settings" in now:
             before, after = dataclasses.asdict(settings_of(then["settings"])), now["settings"]
