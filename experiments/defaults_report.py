@@ -64,8 +64,8 @@ def _of_tables(frame: pd.DataFrame) -> list[Table]:
             ("accuracy", "Accuracy"),
             (
                 "seconds",
-                "Processor seconds of a fit (sureshot's on a slower machine than its peers', which was busy besides: two "
-                "to four times as many as on theirs)",
+                "Processor seconds of a fit (sureshot's on a slower machine than its peers', which was busy besides: "
+                "two to four times as many as on theirs)",
             ),
         )
     ]

@@ -70,8 +70,8 @@ def outcome_of(records: Sequence[Record], cells: Sequence[Cell], settings: Any) 
             "kernel search is not the paper's.",
             "Its random forest is a Julia package's; ours has 500 trees of scikit-learn's.",
             "Gaps of Cleveland (6 cells) are filled by the mean of all training rows online, too.",
-            "Standard errors are over folds as if these were independent: both repeats test the same rows, and folds share "
-            "rows to learn from, so that they are too small, by a factor of 1.4 at worst where repeats agree.",
+            "Standard errors are over folds as if these were independent: both repeats test the same rows, and folds "
+            "share rows to learn from, so that they are too small, by a factor of 1.4 at worst where repeats agree.",
         ),
     )
 
