@@ -140,11 +140,11 @@ def remark_on_spelling(path: Path, labels: Iterable[Any], known: Iterable[Any] =
 
     Nothing is said of those that are known already.
     """
-    old = set(map(str, known))
+    old = dict.fromkeys(map(str, known))
     alike: dict[str | float, list[str]] = {}
     for label in dict.fromkeys([*old, *map(str, labels)]):
         alike.setdefault(_spelt(label), []).append(label)
-    if pairs := [given for given in alike.values() if len(given) > 1 and not old.issuperset(given)]:
+    if pairs := [given for given in alike.values() if len(given) > 1 and not old.keys() >= set(given)]:
         note(
             f"{path}: {' and '.join(map(repr, pairs[0]))} are learnt as different classes: if they are one, write them "
             f"alike{f' (and so {len(pairs) - 1} more)' if len(pairs) > 1 else ''}"

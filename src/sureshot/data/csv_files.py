@@ -138,9 +138,10 @@ def _without_empty_end(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
         return frame
     filled = (frame.notna() & (frame != "")).to_numpy().any(axis=1)
     last = int(np.flatnonzero(filled)[-1]) + 1 if filled.any() else 1
-    if last < len(frame):
-        _log.info("%s: left out %d rows at the end, which hold nothing", path, len(frame) - last)
-    return frame.iloc[:last]
+    if last == len(frame):
+        return frame
+    _log.info("%s: left out %d rows at the end, which hold nothing", path, len(frame) - last)
+    return frame.iloc[:last].copy()
 
 
 def _too_long(text: str, found: TextFormat, width: int) -> str | None:

@@ -71,11 +71,11 @@ def _settings(sessions: Sessions, method: MethodConfig, seed: int) -> dict[str, 
         "seed": seed,
         "sureshot": version("sureshot"),
     }
-    path = Path(str(method.options.get("checkpoint", "")))
-    path = path / BEST_NAME if path.is_dir() else path
-    if path.is_file():  # training that is repeated writes another network to the same place
-        with path.open("rb") as stream:
-            given["network"] = hashlib.file_digest(stream, "sha256").hexdigest()
+    if isinstance(network := method.options.get("checkpoint"), str):
+        path = Path(network) / BEST_NAME if Path(network).is_dir() else Path(network)
+        if path.is_file():  # training that is repeated writes another network to the same place
+            with path.open("rb") as stream:
+                given["network"] = hashlib.file_digest(stream, "sha256").hexdigest()
     found: dict[str, Any] = json.loads(json.dumps(given, default=str))
     return found
 

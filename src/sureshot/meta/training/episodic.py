@@ -146,11 +146,12 @@ class EpisodicTraining(Trainable):
         found = differing_settings(header["config"], self.config, _MAY_DIFFER)
         if header.get("rows", self.parts["rows"]) != self.parts["rows"]:
             found.append("the rows of the training classes were others then")
-        if header.get("validation_rows", of_now := self.parts.get("validation_rows")) != of_now:
+        then, now = (parts.get("validation_rows") for parts in (header, self.parts))
+        if then is not None and now is not None and then != now:
             found.append("the rows of the validation classes, which choose the best checkpoint, were others then")
-        then, now = header.get("learner", {}), self.learner.config
-        if "settings" in then and "settings" in now:
-            before, after = dataclasses.asdict(settings_of(then["settings"])), now["settings"]
+        earlier, present = header.get("learner", {}), self.learner.config
+        if "settings" in earlier and "settings" in present:
+            before, after = dataclasses.asdict(settings_of(earlier["settings"])), present["settings"]
             found += [
                 f"{key} = {before[key]!r} by the preset of the learner then, {after[key]!r} now"
                 for key in before
