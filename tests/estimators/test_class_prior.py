@@ -214,3 +214,25 @@ def test_priors_of_any_size_are_shares() -> None:
     model = GPClassifier("rbf", objective=None).fit(X, Y)
     np.testing.assert_allclose(model.set_class_prior([1e308, 1e308, 0]).class_prior_, [0.5, 0.5, 0])
     np.testing.assert_allclose(model.set_class_prior([3e-310, 1e-310, 0]).class_prior_, [0.75, 0.25, 0])
+
+
+def test_scores_of_left_out_rows_are_those_of_what_is_predicted() -> None:
+    """Of embeddings of uneven classes "auto" is not the frequencies of the rows."""
+    generator = np.random.default_rng(1)
+    labels = np.repeat(np.arange(4), [24, 12, 4, 3])
+    x = generator.normal(size=(43, 6)) + 0.9 * np.eye(6)[labels]
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    scores = {}
+    for prior in ("auto", "support"):
+        model = GPClassifier(class_prior=prior, ensemble=False).fit(x, labels)
+        fitted = model._fitted
+        p = fitted.under_prior(fitted.probabilities_left_out()).numpy()
+        nll = -np.log(p[np.arange(43), fitted.learnt.y]).mean()
+        assert model.leave_one_out_nll_ == pytest.approx(nll, rel=0.02)
+        scores[prior] = model.leave_one_out_nll_
+        more = model.partial_fit(x[:3], labels[:3])
+        assert hasattr(more, "leave_one_out_nll_")
+        assert not hasattr(more.set_class_prior([0.1, 0.2, 0.3, 0.4]), "leave_one_out_nll_")
+    assert abs(scores["auto"] - scores["support"]) > 0.05
+    put_off = GPClassifier(ensemble=False).fit(x, labels).partial_fit(x[:3], labels[:3]).set_class_prior("uniform")
+    assert not hasattr(put_off, "leave_one_out_nll_")

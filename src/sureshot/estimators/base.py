@@ -19,14 +19,13 @@ from typing import Any, ClassVar, Self
 
 import joblib
 import numpy as np
-import torch
 from sklearn.utils import check_random_state
 
 from sureshot.estimators.answers import Answers, class_probabilities
 from sureshot.estimators.arguments import ByLabel, Labels, Rows, Weights
 from sureshot.estimators.calibration import calibrated_temperature
 from sureshot.estimators.class_labels import announced, class_numbers, extend_classes, kept_classes
-from sureshot.estimators.class_prior import adapted_prior, carried_prior, prior_of_few, stored_prior
+from sureshot.estimators.class_prior import adapted_prior, carried_prior, prior_of_rows, same_prior, stored_prior
 from sureshot.estimators.class_prior import class_prior as class_prior_of
 from sureshot.estimators.fitted import Fitted, Format, TrainingSet
 from sureshot.estimators.readers import LabelledData, Reader, read_labelled
@@ -34,7 +33,6 @@ from sureshot.estimators.row_ids import RowIds, RowsAsTheyCame, check_known, che
 from sureshot.estimators.row_ids_format import ids_from_file, ids_to_file
 from sureshot.estimators.stored_rows import kinds_from_json, kinds_to_json
 from sureshot.estimators.validation import LabelledRows, check_targets, check_unseen, joined_rows, merge_rows, same_rows
-from sureshot.kernels import is_unit_norm
 from sureshot.persistence import Artifact, ArtifactError, load_artifact, save_artifact
 from sureshot.progress import ProgressLines, reported_to
 
@@ -190,7 +188,7 @@ class IncrementalClassifier(Answers):
         """
         auto = isinstance(class_prior, str) and class_prior == "auto"
         fitted = self._with_its_rows("class_prior='auto'") if auto else self._current()
-        self._fitted = _with_prior(fitted, class_prior, class_prior_of(class_prior, fitted.classes), fitted.row_ids)
+        self._fitted = fitted.with_prior(_prior_of(fitted, class_prior))
         return self
 
     def adapt_prior(self, X: Rows) -> Self:
@@ -201,7 +199,7 @@ class IncrementalClassifier(Answers):
         """
         fitted = replace(self._current(), class_prior=None)
         (p,) = self._predict_in_blocks(fitted, X, class_probabilities)
-        self._fitted = replace(fitted, class_prior=adapted_prior(p, fitted.frequencies))
+        self._fitted = fitted.with_prior(adapted_prior(p, fitted.frequencies))
         return self
 
     def save(self, path: str | Path, compact: bool = False) -> None:
@@ -261,13 +259,13 @@ class IncrementalClassifier(Answers):
         drawn = copy.deepcopy(given) if isinstance(given, np.random.RandomState) else given
         seed = 0 if drawn is None else int(_random_state(drawn).randint(2**31 - 1))
         stated = getattr(self, "class_prior", "support")
-        prior = class_prior_of(stated, training.classes)
+        class_prior_of(stated, training.classes)  # an error before anything is learnt
         with self._listening():
             found = self._learn(training, known if keep_settings else None, seed).calibrated_as(known)
-        found = _with_prior(found, stated, prior, training.row_ids)
+        found = replace(found, class_prior=_prior_of(found, stated), row_ids=training.row_ids)
         if known is not None and self._has_set_prior(known):
             try:
-                found = replace(found, class_prior=carried_prior(known.class_prior, known.classes, found.classes))
+                found = found.with_prior(carried_prior(known.class_prior, known.classes, found.classes))
             except ValueError:
                 warnings.warn(_PRIOR_OF_OTHERS, UserWarning, stacklevel=4)  # of `partial_fit`
         self._fitted = replace(found, arguments=self._by_class)
@@ -279,11 +277,7 @@ class IncrementalClassifier(Answers):
         """Whether a fitted model has a prior that is not that of the arguments it was fitted with."""
         if known.arguments != self._by_class:
             return False
-        stated = getattr(self, "class_prior", "support")
-        usual = _with_prior(known, stated, class_prior_of(stated, known.classes), None).class_prior
-        if usual is None or known.class_prior is None:
-            return usual is not known.class_prior
-        return not np.allclose(usual, known.class_prior, rtol=1e-9, atol=0)
+        return not same_prior(_prior_of(known, getattr(self, "class_prior", "support")), known.class_prior)
 
     @property
     def _by_class(self) -> str:
@@ -329,8 +323,5 @@ def _random_state(given: Any) -> np.random.RandomState:
         ) from error
 
 
-def _with_prior(fitted: Fitted, stated: Any, prior: np.ndarray | None, row_ids: RowIds | None) -> Fitted:
-    """With ids, and a class prior, which "auto" leaves to the rows: those of unit length are embeddings."""
-    if isinstance(stated, str) and stated == "auto" and is_unit_norm(torch.from_numpy(fitted.rows.x)):
-        prior = prior_of_few(fitted.frequencies)
-    return replace(fitted, class_prior=prior, row_ids=row_ids)
+def _prior_of(fitted: Fitted, stated: Any) -> np.ndarray | None:
+    return prior_of_rows(stated, fitted.classes, fitted.frequencies, fitted.rows.x)

@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from torch import Tensor
 
 from sureshot.data.checks import listed
+from sureshot.kernels import is_unit_norm
 
 MAX_STEPS, TOLERANCE = 1000, 1e-8
 ADDED_ROWS = 50.0
@@ -63,6 +65,13 @@ def class_prior(given: Any, classes: np.ndarray) -> np.ndarray | None:
     return found
 
 
+def prior_of_rows(stated: Any, classes: np.ndarray, frequencies: np.ndarray, x: np.ndarray) -> np.ndarray | None:
+    """The prior that is stated; "auto" leaves it to rows (n, D): those of unit length are embeddings."""
+    if isinstance(stated, str) and stated == "auto" and is_unit_norm(torch.from_numpy(x)):
+        return prior_of_few(frequencies)
+    return class_prior(stated, classes)
+
+
 def carried_prior(prior: np.ndarray | None, known: np.ndarray, classes: np.ndarray) -> np.ndarray | None:
     """A prior (C,) of the known classes as that of others: what is left of it, and "uniform" stays so.
 
@@ -74,6 +83,13 @@ def carried_prior(prior: np.ndarray | None, known: np.ndarray, classes: np.ndarr
         return np.full(len(classes), 1 / len(classes))
     of = dict(zip(known.tolist(), prior.tolist(), strict=True))
     return class_prior(of, classes)
+
+
+def same_prior(first: np.ndarray | None, second: np.ndarray | None) -> bool:
+    """Whether two priors of the same classes are one, but for rounding."""
+    if first is None or second is None:
+        return first is second
+    return bool(np.allclose(first, second, rtol=1e-9, atol=0))
 
 
 def stored_prior(stored: Any, classes: np.ndarray) -> np.ndarray | None:

@@ -145,8 +145,7 @@ class GPClassifier(IncrementalClassifier):
     leave_one_out_accuracy_, leave_one_out_balanced_accuracy_, leave_one_out_nll_ : float
         How right predictions of each labelled row from all others are, those of the only row of a class not counted. A
         little too good, as settings were chosen by the same rows. Not there for samplers, where a member has learnt
-        length-scales of columns from the row, or after `calibrate`. Classes are taken to come as often as among the
-        labelled rows, whatever the class prior says.
+        length-scales of columns from the row, or after `calibrate`, `set_class_prior` or `adapt_prior`.
     log_evidence_ : float
         Exact, Laplace's or a bound, according to the inference; NaN for Gibbs.
     bound_trace_ : tuple of float

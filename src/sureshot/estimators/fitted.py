@@ -107,6 +107,10 @@ class Fitted(Predictor):
         """What the columns of a DataFrame were taken for, by name; None where all are numbers."""
         return None if self.reader.encoder is None else self.reader.encoder.kinds
 
+    def with_prior(self, class_prior: np.ndarray | None) -> Self:
+        """The same where classes come as another prior (C,) says; None: as among the labelled rows."""
+        return replace(self, class_prior=class_prior)
+
     @property
     def prior(self) -> np.ndarray:
         """How often each class is expected to come, (C,), summing to 1."""

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sureshot.estimators.class_prior import same_prior
 from sureshot.estimators.fitted import Fitted
 from sureshot.estimators.gp_member import Member
 from sureshot.estimators.layout import aligned
@@ -87,6 +88,8 @@ class GPFitted(Fitted):
     def _with_rest(self) -> GPFitted:
         assert self.rest is not None
         found = self.rest(self)
+        if not same_prior(found.class_prior, self.class_prior):  # which was set in between
+            found = replace(found, left_out=None)
         if not self.changes:
             stays = {name: getattr(self, name) for name in ("class_prior", "row_ids", "arguments", "chosen_by")}
             return replace(found, **stays)
@@ -142,6 +145,10 @@ class GPFitted(Fitted):
     def _tempered(self, parts: Iterable[Tensor], temperature: float) -> Tensor:
         p = torch.softmax(log_probability(self._average(parts)) / temperature, 1)
         return with_noise(p.mT, self.label_noise).mT
+
+    def with_prior(self, class_prior: np.ndarray | None) -> Self:
+        """See `Fitted.with_prior`; without the scores of left-out rows, which are by the prior of the fit."""
+        return replace(self, class_prior=class_prior, left_out=None)
 
     @property
     def uncalibrated(self) -> Self:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from sureshot.estimators import options
+from sureshot.estimators.class_prior import prior_of_rows, under_prior
 from sureshot.estimators.conditioning import ONE_FACTOR, condition
 from sureshot.estimators.family_search import TUNING_TOLERANCE
 from sureshot.estimators.features import FeatureMap, explicit_features
@@ -135,8 +136,10 @@ def fit_members(
         before_both = None if known is None else (known.temperature, known.label_noise)
         temperature, noise, score = _of_average(members, left_out, support, before_both, keeps=keeps)
     known_scores = None
+    frequencies = np.bincount(rows.y, rows.weight, minlength=n_classes)
+    prior = prior_of_rows(settings.class_prior, training.classes, frequencies, training.rows.x)
     if calibrated_temperature is None:
-        known_scores = _left_out_scores(members, left_out, temperature, noise, support)
+        known_scores = _left_out_scores(members, left_out, temperature, noise, support, (frequencies, prior))
     return GPFitted(
         classes=training.classes,
         columns=training.columns,
@@ -147,7 +150,8 @@ def fit_members(
         log_evidence=members[0].log_evidence,
         members=tuple(members),
         score=score,
-        weight_of_class=np.bincount(rows.y, rows.weight, minlength=n_classes),
+        class_prior=prior,
+        weight_of_class=frequencies,
         class_weight=settings.class_weight,
         label_noise=noise if calibrated_temperature is None else 0.0,
         left_out=known_scores,
@@ -385,6 +389,7 @@ def _left_out_scores(
     temperature: float,
     noise: float,
     support: Support,
+    of_classes: tuple[np.ndarray, np.ndarray | None],  # frequencies and prior, each (C,)
 ) -> LeftOutScores | None:
     """Of rows by the posterior of all others, where every member knows what it says of them."""
     known = [part for part in left_out if part is not None]
@@ -395,6 +400,8 @@ def _left_out_scores(
     if len(known) > 1:
         p = tempered_average(averaged(members, known), temperature, noise)
     p, share = p / p.sum(0), support.usable / total
+    frequencies, prior = of_classes
+    p = p if prior is None else under_prior(p.mT, frequencies, prior).mT
     right = (p.argmax(0) == support.y).to(share)
     of_class = [torch.bincount(support.y, part, minlength=support.n_classes) for part in (share * right, share)]
     recall = (of_class[0] / of_class[1])[of_class[1] > 0]
