@@ -19,13 +19,14 @@ from typing import Any, ClassVar, Self
 
 import joblib
 import numpy as np
+import torch
 from sklearn.utils import check_random_state
 
 from sureshot.estimators.answers import Answers, class_probabilities
 from sureshot.estimators.arguments import ByLabel, Labels, Rows, Weights
 from sureshot.estimators.calibration import calibrated_temperature
 from sureshot.estimators.class_labels import announced, class_numbers, extend_classes, kept_classes
-from sureshot.estimators.class_prior import adapted_prior, carried_prior, prior_of_rows, same_prior, stored_prior
+from sureshot.estimators.class_prior import adapted_prior, carried_prior, same_prior, stored_prior, usual_prior
 from sureshot.estimators.class_prior import class_prior as class_prior_of
 from sureshot.estimators.fitted import Fitted, Format, TrainingSet
 from sureshot.estimators.readers import LabelledData, Reader, read_labelled
@@ -33,6 +34,7 @@ from sureshot.estimators.row_ids import RowIds, RowsAsTheyCame, check_known, che
 from sureshot.estimators.row_ids_format import ids_from_file, ids_to_file
 from sureshot.estimators.stored_rows import kinds_from_json, kinds_to_json
 from sureshot.estimators.validation import LabelledRows, check_targets, check_unseen, joined_rows, merge_rows, same_rows
+from sureshot.kernels import is_unit_norm
 from sureshot.persistence import Artifact, ArtifactError, load_artifact, save_artifact
 from sureshot.progress import ProgressLines, reported_to
 
@@ -324,4 +326,5 @@ def _random_state(given: Any) -> np.random.RandomState:
 
 
 def _prior_of(fitted: Fitted, stated: Any) -> np.ndarray | None:
-    return prior_of_rows(stated, fitted.classes, fitted.frequencies, fitted.rows.x)
+    """Embeddings are rows of unit length."""
+    return usual_prior(stated, fitted.classes, fitted.frequencies, is_unit_norm(torch.from_numpy(fitted.rows.x)))

@@ -12,11 +12,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from torch import Tensor
 
 from sureshot.data.checks import listed
-from sureshot.kernels import is_unit_norm
 
 MAX_STEPS, TOLERANCE = 1000, 1e-8
 ADDED_ROWS = 50.0
@@ -65,9 +63,9 @@ def class_prior(given: Any, classes: np.ndarray) -> np.ndarray | None:
     return found
 
 
-def prior_of_rows(stated: Any, classes: np.ndarray, frequencies: np.ndarray, x: np.ndarray) -> np.ndarray | None:
-    """The prior that is stated; "auto" leaves it to rows (n, D): those of unit length are embeddings."""
-    if isinstance(stated, str) and stated == "auto" and is_unit_norm(torch.from_numpy(x)):
+def usual_prior(stated: Any, classes: np.ndarray, frequencies: np.ndarray, embeddings: bool) -> np.ndarray | None:
+    """The prior that is stated; of "auto" what is usual, as frequencies of the rows say little of `embeddings`."""
+    if isinstance(stated, str) and stated == "auto" and embeddings:
         return prior_of_few(frequencies)
     return class_prior(stated, classes)
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from sureshot.estimators import options
-from sureshot.estimators.class_prior import prior_of_rows, under_prior
+from sureshot.estimators.class_prior import under_prior, usual_prior
 from sureshot.estimators.conditioning import ONE_FACTOR, condition
 from sureshot.estimators.family_search import TUNING_TOLERANCE
 from sureshot.estimators.features import FeatureMap, explicit_features
@@ -37,7 +37,7 @@ from sureshot.estimators.validation import LabelledRows, weigh_classes
 from sureshot.estimators.weight_space import FromRows, roots_of, training_features, weight_space
 from sureshot.inference.inducing import kmeans_inducing
 from sureshot.inference.label_regression import label_targets
-from sureshot.kernels import feature_map
+from sureshot.kernels import feature_map, is_unit_norm
 from sureshot.progress import stage, tracked
 
 logger = logging.getLogger(__name__)
@@ -137,7 +137,8 @@ def fit_members(
         temperature, noise, score = _of_average(members, left_out, support, before_both, keeps=keeps)
     known_scores = None
     frequencies = np.bincount(rows.y, rows.weight, minlength=n_classes)
-    prior = prior_of_rows(settings.class_prior, training.classes, frequencies, training.rows.x)
+    embeddings = is_unit_norm(torch.from_numpy(training.rows.x))
+    prior = usual_prior(settings.class_prior, training.classes, frequencies, embeddings)
     if calibrated_temperature is None:
         known_scores = _left_out_scores(members, left_out, temperature, noise, support, (frequencies, prior))
     return GPFitted(
