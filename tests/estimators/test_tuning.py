@@ -6,14 +6,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import minimize_scalar
 
 from sureshot import GPClassifier
 from sureshot.estimators.conditioning import Model
 from sureshot.estimators.family_search import Candidate
-from sureshot.estimators.options import named_family
+from sureshot.estimators.options import families_for, named_family
 from sureshot.estimators.stacking import SMALLEST_WEIGHT
 from sureshot.estimators.support import MAX_TUNING_CLASSES, Support, tuning_parts
-from sureshot.estimators.temperature import fit_rule, plug_in_temperatures, smoothed_score
+from sureshot.estimators.temperature import TEMPERATURE_SPREAD, fit_rule, plug_in_temperatures, smoothed_score
 from sureshot.estimators.tuning import with_light_ones
 from sureshot.kernels import KERNEL_NAMES, evaluate
 from sureshot.likelihoods import Softmax
@@ -45,6 +46,23 @@ def test_several_latents_are_tuned_as_if_alone() -> None:
         alone, score = fit_rule(Softmax(), latents[k], torch.zeros_like(latents[k]), rows, "plug_in", 0.5)
         assert float(together[k]) == pytest.approx(alone)
         torch.testing.assert_close(pointwise[k], score)
+
+
+def test_the_temperature_is_the_best_near_its_prior() -> None:
+    """Of latents far too large or too small, as a search for one value by one value finds it."""
+    rows = support(60, 3)
+    generator = torch.Generator().manual_seed(2)
+    own = torch.nn.functional.one_hot(rows.y, 3).mT
+    latents = (2 * torch.randn(3, 60, generator=generator) + own) * torch.logspace(-1, 1, 6).reshape(-1, 1, 1)
+    temperatures, _ = plug_in_temperatures(Softmax(), latents.double(), rows, 0.5)
+    for latent, temperature in zip(latents.double(), temperatures, strict=True):
+
+        def loss(log_temperature: float, latent: torch.Tensor = latent) -> float:
+            scores = smoothed_score(torch.log_softmax(latent / math.exp(log_temperature), 0), rows)
+            return 0.5 * ((log_temperature - math.log(0.5)) / TEMPERATURE_SPREAD) ** 2 - float(scores.sum())
+
+        best = minimize_scalar(loss, bounds=(-5, 4), method="bounded", options={"xatol": 1e-9}).x
+        assert math.log(float(temperature)) == pytest.approx(best, abs=2e-3)
 
 
 def test_the_normaliser_alone_depends_on_the_temperature() -> None:
@@ -158,6 +176,17 @@ def test_columns_of_one_unit_may_keep_their_relative_sizes() -> None:
         float(model._fitted.heaviest.plan.scaling.scale[0] / model._fitted.heaviest.plan.scaling.scale[1]),
         float(x[:40, 0].std() / x[:40, 1].std()),
     )
+
+
+def test_columns_that_came_standardised_have_no_other_sizes_to_keep() -> None:
+    """Of a table that its owner has standardised, rounding or a choice of its rows makes no second of each family."""
+    rows = replace(support(60, 2), x=torch.randn(60, 10).double())
+    once = families_for("auto", rows, None, None, several=True)
+    for spread, copies in ((1e-16, 1), (0.05, 1), (0.5, 2)):
+        scale = 1 + spread * torch.linspace(-1, 1, 10).double()
+        found = families_for("auto", rows, None, scale, several=True)
+        assert len([family for family in found if family.name == "rbf"]) == copies
+        assert (len(found) == len(once)) == (copies == 1)
 
 
 def test_mean_field_over_classes_is_judged_by_refits() -> None:

@@ -43,6 +43,7 @@ ONE_SHOT_TEMPERATURE = {
 }
 """Factors of `one_shot_temperature`."""
 LEAST_SHARE = 0.5  # of columns of one unit that must count in distances, each by its variance
+EQUAL_SHARE = 0.95  # from which on columns are as good as standardised: of variances that differ by a fifth
 BY_COLUMNS, USUAL_COLUMNS = -0.4, 37  # the power of the number of columns of tables, relative to this one
 ONE_SHOT_TEMPERATURE_ELSEWHERE = 0.5
 INTERCEPT_OF_EMBEDDINGS = 0.1
@@ -105,7 +106,7 @@ def families_for(
     given. Where columns were standardised by choice (`column_scale`, their standard deviations) and look as if they had
     one unit, like the pixels of an image, every named family is tried on columns that keep their relative sizes as
     well; if no row can be left out to say which is better, an average has these alone, unless a few columns would make
-    up all distances.
+    up all distances. Columns that came standardised have no other sizes to keep.
     """
     if gram is not None:
         return (Family(lambda _: scaled(PrecomputedKernel(gram), 1.0), (1.0,), ONE_SHOT_TEMPERATURE_ELSEWHERE),)
@@ -121,10 +122,11 @@ def families_for(
     if several and 1 < x.shape[1] <= INTERACTING_COLUMNS and not is_unit_norm(x):
         interacting = (named_family(INTERACTIONS, support),)
     of_ranks = () if ranks is None else tuple(replace(family, ranks=ranks) for family in (*families, *interacting))
-    if column_scale is None or not share_a_unit(column_scale):
+    share = 1.0 if column_scale is None else _effective_share(column_scale)
+    if column_scale is None or share >= EQUAL_SHARE or not share_a_unit(column_scale):
         return (*families, *interacting, *of_ranks)
     weights = column_scale / column_scale.square().mean().sqrt()
-    alone = several and not support.is_telling and _effective_share(weights) >= LEAST_SHARE
+    alone = several and not support.is_telling and share >= LEAST_SHARE
     by_size = (*families, *interacting) if alone else families
     weighted = tuple(replace(family, column_weights=weights) for family in by_size)
     return weighted if alone else (*weighted, *families, *interacting, *of_ranks)

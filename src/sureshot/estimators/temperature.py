@@ -28,6 +28,7 @@ TEMPERATURE_SPREAD = 0.6
 RIGHT_LABELS = 15.0  # labels that are known to be right beforehand: with few rows, luck looks like noise
 _STARTS = ((0.0, 1e-3), (-0.7, 0.2))  # of the log temperature, from the best without noise, and of the noise
 _SMALLEST_PROBABILITY = 1e-300
+_NEAR, _FLAT = 1 / 16, 1e-12  # the parabola's step, and its least bend
 
 
 def fit_rule(
@@ -51,17 +52,28 @@ def plug_in_temperatures(
     support: Support,
     default_temperature: float,
 ) -> tuple[Tensor, Tensor]:
-    """The best temperature (L,) for each of several leave-one-out latents, and the smoothed scores (L, N) at them."""
+    """The best temperature (L,) for each of several leave-one-out latents, and the smoothed scores (L, N) at them.
+
+    The best of nine a factor of e apart, three halvings of the step, and the vertex of a parabola through three there.
+    """
     usable = support.usable
     log_default = math.log(default_temperature)
     pointwise = (_scores_of_softmax if isinstance(likelihood, Softmax) else _scores)(likelihood, means, support)
-    centre = means.new_full((len(means),), log_default)
-    offsets = torch.linspace(-1, 1, 17, dtype=means.dtype, device=means.device)[:, None]
-    for width in (4.0, 0.5, 0.0625):  # each round brackets the best point of the one before
-        grid = centre + width * offsets  # (17, L)
-        distance = (grid - log_default) / TEMPERATURE_SPREAD
-        value = (usable * pointwise(grid)).sum(-1) - 0.5 * distance**2
-        centre = grid.gather(0, value.argmax(0, keepdim=True)).squeeze(0)
+
+    def value(log_temperatures: Tensor) -> Tensor:
+        distance = (log_temperatures - log_default) / TEMPERATURE_SPREAD
+        return (usable * pointwise(log_temperatures)).sum(-1) - 0.5 * distance**2
+
+    grid = log_default + torch.linspace(-4, 4, 9, dtype=means.dtype, device=means.device)
+    highest, place = value(grid[:, None].expand(-1, len(means))).max(0)
+    centre, sides = grid[place], means.new_tensor([[-1.0], [1.0]])
+    for width in (0.5, 0.25, 0.125):
+        beside = centre + width * sides
+        highest, place = torch.cat([highest[None], value(beside)]).max(0)
+        centre = torch.cat([centre[None], beside]).gather(0, place[None])[0]
+    below, above = value(centre + _NEAR * sides)
+    slope, bend = above - below, (2 * highest - below - above).clamp_min(_FLAT)
+    centre = centre + (0.5 * _NEAR * slope / bend).clamp(-2 * _NEAR, 2 * _NEAR)
     return centre.exp(), pointwise(centre)
 
 
