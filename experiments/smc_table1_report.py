@@ -182,7 +182,11 @@ def _score_tables(records: Sequence[Record], runs: pd.DataFrame) -> list[Table]:
     frame = frame.reset_index()
     whole, online = frame[frame["protocol"] != "online"], frame[frame["protocol"] == "online"]
     captions = {
-        "offline": "Means over folds, standard errors (se) over folds; ECE of all folds' rows together.",
+        "offline": (
+            "Means over folds, standard errors (se) over folds; ECE of all folds' rows together. Seconds are those of "
+            "the machine that a cell was run on: GPClassifier's were run later than the others', on one about half as "
+            "fast."
+        ),
         "online": (
             "Means over the five batches, then over first classes and seeds, with standard errors over seeds; seconds "
             "of all batches; accuracy after the last."
