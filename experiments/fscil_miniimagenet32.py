@@ -381,6 +381,9 @@ _DIFFERENCES = (
     f"'tree, recommended' is shown all photographs and told which of them were kept aside, as nothing else is; "
     f"'tree, recommended{UNTOLD}' is not told.",
     "Batch normalisation keeps its statistics after the base session.",
+    "Rows of 'tree, recommended' are from before a network's features had long tails and a tenth of shrinkage. On the "
+    "features of a network a quarter as wide (18 and 8 epochs, seed 0), for which forty base classes came first and "
+    "twenty later, these took accuracy from 0.187 to 0.198 and calibration error from 0.039 to 0.032.",
 )
 
 EXPERIMENT = Experiment(NAME, "methods for classes that arrive in sessions, on photographs", True, run)
