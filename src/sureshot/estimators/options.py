@@ -122,14 +122,17 @@ def families_for(
     if several and 1 < x.shape[1] <= INTERACTING_COLUMNS and not is_unit_norm(x):
         interacting = (named_family(INTERACTIONS, support),)
     of_ranks = () if ranks is None else tuple(replace(family, ranks=ranks) for family in (*families, *interacting))
-    share = 1.0 if column_scale is None else _effective_share(column_scale)
-    if column_scale is None or share >= EQUAL_SHARE or not share_a_unit(column_scale):
-        return (*families, *interacting, *of_ranks)
+    standardised = (*families, *interacting, *of_ranks)
+    if column_scale is None or not share_a_unit(column_scale):
+        return standardised
+    share = _effective_share(column_scale)
+    if share >= EQUAL_SHARE:
+        return standardised
     weights = column_scale / column_scale.square().mean().sqrt()
     alone = several and not support.is_telling and share >= LEAST_SHARE
     by_size = (*families, *interacting) if alone else families
     weighted = tuple(replace(family, column_weights=weights) for family in by_size)
-    return weighted if alone else (*weighted, *families, *interacting, *of_ranks)
+    return weighted if alone else (*weighted, *standardised)
 
 
 def _effective_share(weights: Tensor) -> float:

@@ -80,7 +80,7 @@ class WeightPosterior(Posterior):
 
     def block_variance(self, chain: int, c: int, features: Tensor) -> Tensor:
         """Variance of class c inside the features' span, (Q,)."""
-        return _whitened(self.factor(chain, c), features).square_().sum(-1)
+        return _row_variances(self.factor(chain, c), features)
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ def training_moments(
         factor = weight_precision_factor(rows_of, weight[c])
         log_det = log_det + 2 * factor.diagonal().to(log_det).log().sum()
         rows = information[c] > NEGLIGIBLE_INFORMATION if only_informative else slice(None)
-        variance[c, rows] = _whitened(factor, rows_of[rows]).square_().sum(-1).to(variance)
+        variance[c, rows] = _row_variances(factor, rows_of[rows]).to(variance)
     if blocks == 1:
         return TrainingMoments(variance.expand(n_classes, -1), n_classes * log_det)
     return TrainingMoments(variance, log_det)
@@ -210,9 +210,13 @@ def weight_precision_factor(features: Tensor, precision: Tensor) -> Tensor:
     return torch.linalg.cholesky(gram)
 
 
-def _whitened(factor: Tensor, rows: Tensor) -> Tensor:
-    """Rows x (N, R) as ``L^-1 x``: solved from the right, as they lie in memory, in half to nine tenths of the time."""
-    return torch.linalg.solve_triangular(factor.mT, rows, upper=True, left=False)
+def _row_variances(factor: Tensor, rows: Tensor) -> Tensor:
+    """``|L^-1 x|^2`` of rows x (N, R), (N,).
+
+    One factor is solved from the right, as rows lie in memory: half to nine tenths of the time from the left. For
+    batches of factors nothing is gained.
+    """
+    return torch.linalg.solve_triangular(factor.mT, rows, upper=True, left=False).square_().sum(-1)
 
 
 def _lower_gram(rows: Tensor) -> Tensor:

@@ -166,9 +166,11 @@ def _lessons(
     def tried(found: TwoCovariances, worth: float = math.inf) -> tuple[float, float]:
         return loss_and_temperature(torch.cat([_scores(found, session, worth) for session in sessions]), labels, usual)
 
-    shares, steps, enough = _shares(x), STEPS, _CLEARLY
-    if bool(learnt.any()):
-        shares, steps, enough = (NETWORK_SHRINKAGE,), NETWORK_STEPS, _AT_ALL
+    of_network = bool(learnt.any())
+    if of_network:
+        shares, steps, enough = [NETWORK_SHRINKAGE], NETWORK_STEPS, _AT_ALL
+    else:
+        shares, steps, enough = _shares(x), STEPS, _CLEARLY
     starts = {share: TwoCovariances.estimated(single[learning], numbers, share) for share in shares}
     losses = {share: tried(start)[0] for share, start in starts.items()}
     shrinkage = min(losses, key=losses.__getitem__)
@@ -178,7 +180,7 @@ def _lessons(
     of_snapshots = ((*tried(one), number, one) for number, one in snapshots)
     _, temperature, best, snapshot = min(of_snapshots, key=lambda trial: trial[0])
     worth = math.inf
-    if bool(learnt.any()):
+    if of_network:
         trials = {count: tried(snapshot, count) for count in _WORTHS}
         worth = min(trials, key=lambda count: trials[count][0])
         temperature = trials[worth][1]
@@ -254,9 +256,9 @@ def _learnt(x: Tensor, y: Tensor, freedom: float, steps: int, seed: int, shrinka
         report("learning how classes spread", (step + 1) / steps)
 
 
-def _shares(x: Tensor) -> tuple[float, ...]:
+def _shares(x: Tensor) -> list[float]:
     """Of the isotropic part in the covariance within classes of rows (N, D), to be tried."""
-    return (LEAST_SHRINKAGE,) if is_unit_norm(x) else (LEAST_SHRINKAGE, *_OF_COLUMNS)
+    return [LEAST_SHRINKAGE] if is_unit_norm(x) else [LEAST_SHRINKAGE, *_OF_COLUMNS]
 
 
 def _session(x: Tensor, y: Tensor, place: Tensor, asked: Tensor, kept: Tensor, learnt: Tensor) -> _Session:
