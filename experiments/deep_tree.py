@@ -96,6 +96,8 @@ class DeepTreeConfig:
     learning_rate, own_learning_rate : float, optional
         Of the branches, in place of each method's own; own is that of kernels, Gaussians and inducing points. For the
         grid searches of the paper, by validation rows.
+    grid : int, optional
+        Points of each grid of feature grids, in place of the budget's 64; the paper searches 64, 128 and 256.
     device : str
     results, checkpoints : str
         Folders of the cells' results and checkpoints; the campaign has one of its name in each.
@@ -111,6 +113,7 @@ class DeepTreeConfig:
     seeds: tuple[int, ...] = (0,)
     learning_rate: float | None = None
     own_learning_rate: float | None = None
+    grid: int | None = None
     device: str = "cpu"
     results: str = "docs/results/cells"
     checkpoints: str = "campaigns"
@@ -197,8 +200,10 @@ def branch_cell(stage: DeepCell, method: str, settings: DeepTreeConfig) -> DeepC
     options: dict[str, Any] = {name: getattr(budget, source) for name, source in how.options.items()}
     if method == "robust_max":
         options["full_covariance"] = stage.data not in MANY_CLASSES
-    searched = {"lr": settings.learning_rate, "own": settings.own_learning_rate}
-    given = [f"{name}{rate:g}" for name, rate in searched.items() if rate]
+    searched: dict[str, float | None] = {"lr": settings.learning_rate, "own": settings.own_learning_rate}
+    if method == "grid_interpolation" and settings.grid is not None:
+        options["grid_size"] = searched["grid"] = settings.grid
+    given = [f"{name}{value:g}" for name, value in searched.items() if value]
     labels = stage.labels | {"method": method}
     key = "-".join([stage.data, method, f"seed{stage.labels['seed']}", settings.budget, *given])
     return DeepCell(key, labels, stage.data, method, options, stage.backbone, training, stage, VALIDATION)

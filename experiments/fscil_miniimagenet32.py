@@ -56,8 +56,9 @@ class FscilMiniImageNet32Config:
 
     Attributes
     ----------
-    budget : {"small", "trial", "full", "cub"}
-        ``full`` and ``cub`` are the paper's trainings; ``trial`` shows in minutes on a CPU that everything runs.
+    budget : {"small", "float32", "trial", "full", "miniimagenet", "cub"}
+        ``full`` and ``cub`` are the paper's trainings, ``miniimagenet`` that at 84 pixels; ``float32`` is the small one
+        for processors without arithmetic in bfloat16; ``trial`` shows in minutes on a CPU that everything runs.
     methods : tuple of str
         Rows, of `experiments.photograph_sessions.METHODS`; networks are trained for these only.
     seeds : tuple of int

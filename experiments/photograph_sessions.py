@@ -33,6 +33,7 @@ class Budget:
     validation: float  # of the training rows of each base class, kept aside
     rehearsal: tuple[int, int]  # epochs of its stage, whose rate falls after three quarters, and of its branches
     rehearsed: int  # later sessions of the rehearsal
+    rehearsal_of: str = ""  # the budget whose rehearsal is this one's too, if it has none of its own
 
 
 _STAGE = ClassifierSettings(
@@ -49,20 +50,27 @@ _STAGE = ClassifierSettings(
 
 _MINI = ("miniimagenet32", "miniimagenet32-base", 5)
 
+_SMALL = Budget(
+    *_MINI,
+    {"name": "resnet18", "stem": "cifar", "width": 0.5, "n_features": 256},
+    _STAGE,
+    branch=20,
+    branch_rate=0.01,
+    milestones=(14,),
+    validation=0.05,
+    rehearsal=(12, 4),
+    rehearsed=6,
+)
+
+# The paper's: rates fall at epochs 40 and 60 of 100.
+_FULL = Budget(*_MINI, {"name": "resnet18", "n_features": 512}, _STAGE, 60, 0.01, (20,), 0.05, (40, 20), 6)
+
 BUDGETS = {
-    # The paper's: rates fall at epochs 40 and 60 of 100.
-    "full": Budget(*_MINI, {"name": "resnet18", "n_features": 512}, _STAGE, 60, 0.01, (20,), 0.05, (40, 20), 6),
-    "small": Budget(
-        *_MINI,
-        {"name": "resnet18", "stem": "cifar", "width": 0.5, "n_features": 256},
-        _STAGE,
-        branch=20,
-        branch_rate=0.01,
-        milestones=(14,),
-        validation=0.05,
-        rehearsal=(12, 4),
-        rehearsed=6,
-    ),
+    "full": _FULL,
+    "miniimagenet": replace(_FULL, data="miniimagenet", base="miniimagenet-base", stage=replace(_STAGE, crop=8)),
+    "small": _SMALL,
+    # For processors that only imitate bfloat16, where it takes 16 times as long.
+    "float32": replace(_SMALL, stage=replace(_STAGE, precision="float32"), rehearsal_of="small"),
     "trial": Budget(
         *_MINI,
         {"name": "conv4", "n_filters": 16},
@@ -180,6 +188,7 @@ def stage_cell(budget: str = "small", seed: int = 0) -> DeepCell:
 
 def rehearsal_stage(budget: str) -> DeepCell:
     """The stage of the rehearsal: the rate falls within it, as there may be no branch after it."""
+    budget = BUDGETS[budget].rehearsal_of or budget
     epochs, stage = BUDGETS[budget].rehearsal[0], stage_cell(budget)
     training = replace(stage.training, epochs=epochs, milestones=(round(0.75 * epochs),))
     data = rehearsal_name(stage.data, BUDGETS[budget].rehearsed)
@@ -212,6 +221,7 @@ def branch_cell(method: str, stage: DeepCell) -> DeepCell:
 
 def candidate_cells(method: str, budget: str) -> list[SessionCell]:
     """A method that trains its network, with each of its candidates, through the rehearsal."""
+    budget = BUDGETS[budget].rehearsal_of or budget
     name, kind, options, candidates = TRAINING[method]
     stage = rehearsal_stage(budget)
     network = stage if kind == "softmax" else branch_cell(kind, stage)

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from sureshot.data import DataError
-from sureshot.data.session_lists import cub_lists, miniimagenet32_lists
+from sureshot.data.session_lists import cub_lists, miniimagenet32_lists, miniimagenet_lists
 from sureshot.data.train_test import load_train_test
 from sureshot.incremental.session_data import load_sessions
 
@@ -82,6 +82,46 @@ def test_lists_of_cub_that_do_not_fit(birds: Path) -> None:
     path.unlink()
     with pytest.raises(DataError, match=r"no file .*cub200_fscil.csv.gz"):
         cub_lists(birds)
+
+
+def test_miniimagenet_at_any_size(tmp_path: Path) -> None:
+    """Three classes in the lists of three parts; the file at 32 px says which photographs are whose."""
+    place = tmp_path / "miniimagenet"
+    (place / "images").mkdir(parents=True)
+    wnids = ["n00000002", "n00000001", "n00000003"]
+    for part, wnid in zip(("train", "val", "test"), wnids, strict=True):
+        names = [f"{wnid}{number:08d}.jpg" for number in (7, 5, 6, 9)]
+        for name in names:
+            Image.fromarray(np.full((12, 12, 3), 20 * int(wnid[-1]), np.uint8)).save(place / "images" / name)
+        (place / f"{part}.csv").write_text("filename,label\n" + "".join(f"{name},{wnid}\n" for name in names))
+    arrays = {
+        "label": np.repeat(np.arange(3), 3).astype(np.uint8),  # not all photographs are in it
+        "file_number": np.tile([5, 6, 7], 3).astype(np.int32),
+        "is_test": np.tile([True, False, False], 3),
+        "is_fscil_shot": np.array([False] * 3 + [False, True, False] * 2),
+        "wnid": np.array(wnids),
+        "fscil_session": np.array([1, 2, 3], dtype=np.uint8),
+    }
+    np.savez(tmp_path / "miniimagenet32.npz", **arrays)
+    lists = miniimagenet_lists(tmp_path)
+    assert lists.session_of.tolist() == [1, 0, 2]
+    assert np.flatnonzero(lists.is_test).tolist() == [1, 5, 9]
+    assert np.flatnonzero(lists.is_shown).tolist() == [0, 2, 3, 6, 10]
+    found = load_sessions("miniimagenet", tmp_path, side=8)
+    assert [session.classes for session in found.sessions] == [(1,), (0,), (2,)]
+    assert [len(session.rows) for session in found.sessions] == [3, 1, 1]
+    assert abs(float(found.arriving(2).x.mean()) - 60) < 3
+    base = load_train_test("miniimagenet-base", tmp_path)
+    assert (len(base.train), len(base.test), base.train.x.shape[1:]) == (3, 1, (3, 84, 84))
+    np.savez(
+        tmp_path / "miniimagenet32.npz",
+        **arrays | {"file_number": np.tile([5, 6, 8], 3), "is_test": ~arrays["is_test"]},
+    )
+    with pytest.raises(DataError, match=r"have no n0000000100000008.jpg, which its sessions need: expected"):
+        miniimagenet_lists(tmp_path)
+    np.savez(tmp_path / "miniimagenet32.npz", **arrays | {"wnid": np.array([*wnids[:2], "n00000004"])})
+    with pytest.raises(DataError, match=r"no n0000000400000005.jpg"):
+        miniimagenet_lists(tmp_path)
 
 
 def test_miniimagenet32(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_both_sides_have_the_same_classes(tmp_path: Path) -> None:
 
 @pytest.mark.real_data
 def test_real_sets() -> None:
-    assert len(TRAIN_TEST_NAMES) == 6
+    assert len(TRAIN_TEST_NAMES) == 7
     sizes = {
         "cifar10-subset": (10, 1000, 200),
         "omniglot-drawers": (100, 15, 5),

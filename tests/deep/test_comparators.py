@@ -34,6 +34,11 @@ def test_processes_of_classes_begin_at_their_prior(full_covariance: bool) -> Non
     assert len(list(network.processes.parameters())) == 4  # no inducing points among them
     with pytest.raises(ValueError, match="epsilon must lie between 0 and 1"):
         RobustMaxNetwork(backbone, 3, x, epsilon=1.0)
+    with pytest.raises(ValueError, match="lengthscale must be positive and finite, got 0"):
+        RobustMaxNetwork(backbone, 3, x, lengthscale=0.0)
+    for labels in (y + 1, y * 0):
+        with pytest.raises(ValueError, match="y must hold each of the labels from 0 to 2"):
+            RobustMaxNetwork.of_embeddings(backbone, x, labels, 3)
 
 
 def test_processes_of_features_begin_at_their_prior_and_read_their_grid() -> None:

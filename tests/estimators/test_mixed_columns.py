@@ -246,6 +246,15 @@ def test_later_gaps_in_numbers_are_the_median(model: Any, tmp_path: Path) -> Non
     with pytest.warns(UserWarning, match="gaps in 2 of 21 rows"):
         loaded.partial_fit(gaps, y)
     assert np.isfinite(loaded.predict_proba(X)).all()
+    empty, before = X.astype(object), loaded.predict_proba(X)
+    empty.iloc[4:6] = None
+    with (
+        warnings.catch_warnings(),
+        pytest.raises(ValueError, match="2 of 21 labelled rows have no cell that is filled, the first is row 4"),
+    ):
+        warnings.simplefilter("ignore")
+        loaded.partial_fit(empty, y)
+    np.testing.assert_array_equal(loaded.predict_proba(X), before)
 
 
 def test_a_retuned_model_keeps_what_it_has_learnt_of_columns() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import FrozenInstanceError
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits, load_iris
+from sklearn.metrics import log_loss
 
 from sureshot import TreeGPClassifier
 from sureshot.estimators import TREE_PRESETS, answers
@@ -273,9 +275,9 @@ def test_columns_that_only_later_classes_use() -> None:
     for first in (4, 6, 8):
         session = np.concatenate([np.flatnonzero((y == c) & ~test)[:5] for c in (first, first + 1)])
         model.partial_fit(x[session], y[session])
-    log_loss = -np.log(model.predict_proba(x[test])[np.arange(test.sum()), y[test]]).mean()
+    loss = -np.log(model.predict_proba(x[test])[np.arange(test.sum()), y[test]]).mean()
     assert model.score(x[test], y[test]) > 0.8
-    assert log_loss < 0.7
+    assert loss < 0.7
 
 
 def half_unseen(labels: np.ndarray) -> np.ndarray:
@@ -399,6 +401,33 @@ def test_classes_that_lie_beyond_the_first_session_are_no_wild_cells(n_base: int
     for rows in (wild, wild[:1]):
         later = deepcopy(one).partial_fit(rows, [99] * len(rows))
         np.testing.assert_array_equal(later._fitted.scaling.limits, limits)
+
+
+@pytest.mark.parametrize("sizes", [(1, 9), (1, 1, 8), (1,) * 10])
+def test_classes_beyond_the_first_session_may_arrive_row_by_row(sizes: Sequence[int]) -> None:
+    """A row by itself may be wild or the class may lie there: it is kept as it came until the next one says."""
+    X, y = load_iris(return_X_y=True)
+    first, shown, asked = np.arange(50), np.r_[50:60, 100:110], np.r_[60:100, 110:150]
+    once = TreeGPClassifier().partial_fit(X[first], y[first])
+    parts = deepcopy(once)
+    once.partial_fit(X[shown], y[shown])
+    for stop, size in zip(np.cumsum(sizes), sizes, strict=True):
+        rows = np.r_[50 + stop - size : 50 + stop, 100 + stop - size : 100 + stop]
+        parts.partial_fit(X[rows], y[rows])
+    assert abs(parts.score(X[asked], y[asked]) - once.score(X[asked], y[asked])) < 0.06
+    loss = [log_loss(y[asked], model.predict_proba(X[asked]), labels=[0, 1, 2]) for model in (parts, once)]
+    assert loss[0] - loss[1] < 0.1
+
+
+@pytest.mark.parametrize("strategy", ["shared_root", "session"])
+def test_what_is_said_among_first_classes_stays_where_later_ones_lie_elsewhere(strategy: str) -> None:
+    X, y = load_digits(return_X_y=True)
+    base, asked = y < 6, X[y < 6][:60] * 4
+    model = TreeGPClassifier(strategy, n_chains=2, n_sweeps=2).fit(X[base][:200], y[base][:200])
+    before = model.predict_proba(asked)
+    model.partial_fit(X[y == 8][:5] * 8, y[y == 8][:5])
+    after = model.predict_proba(asked)[:, :6]
+    np.testing.assert_allclose(after / after.sum(1, keepdims=True), before, rtol=1e-9, atol=1e-12)
 
 
 def test_columns_whose_spread_is_between_classes_are_not_drowned() -> None:

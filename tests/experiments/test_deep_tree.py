@@ -89,6 +89,9 @@ def test_the_papers_settings() -> None:
     searched = branch_cell(stage, "class_tree", replace(settings, learning_rate=0.1))
     assert searched.key == "cifar100-class_tree-seed3-full-lr0.1"
     assert searched.training.learning_rate == 0.1
+    finer = branch_cell(stage, "grid_interpolation", replace(settings, grid=128))
+    assert (finer.key, finer.options) == ("cifar100-grid_interpolation-seed3-full-grid128", {"grid_size": 128})
+    assert branch_cell(stage, "class_tree", replace(settings, grid=128)) == tree
 
 
 def test_scores_by_hand() -> None:

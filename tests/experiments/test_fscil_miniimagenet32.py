@@ -175,10 +175,14 @@ def test_keys_and_settings_of_cells() -> None:
         (9,),
     )
     assert branch_cell("triplet", first).key == "rehearsal-triplet"
-    keys = [cell.key for method in TRAINING for budget in BUDGETS for cell in candidate_cells(method, budget)]
+    own = [name for name, budget in BUDGETS.items() if not budget.rehearsal_of]
+    keys = [cell.key for method in TRAINING for budget in own for cell in candidate_cells(method, budget)]
     keys += [cell.key for budget in BUDGETS for name in METHODS if (cell := method_cell(name, budget, 0))]
     keys += [branch_cell(kind, stage_cell(budget)).key for budget in BUDGETS for kind in photograph_sessions.BRANCHES]
     assert len(set(keys)) == len(keys)
+    assert candidate_cells("PODNet", "float32") == candidate_cells("PODNet", "small")
+    assert rehearsal_stage("float32") == rehearsal_stage("small")
+    assert stage_cell("float32").training == replace(stage_cell("small").training, precision="float32")
     cell = method_cell("nearest class mean", "small", 0)
     assert cell is not None
     assert cell.settings()["network"]["stage"]["training"]["epochs"] == 40

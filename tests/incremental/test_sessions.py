@@ -183,6 +183,24 @@ def test_own_embeddings(npz: Path) -> None:
     assert listed.out_of_scope.shape == (2, 4)
 
 
+def test_own_embeddings_of_two_files_that_differ_in_classes(npz: Path) -> None:
+    """Rows that belong to no class may be in the test file only; classes that no session brings in one file only."""
+    rng = np.random.default_rng(0)
+    np.savez(npz / "known.npz", X=rng.normal(size=(50, 4)), y=np.repeat(NAMES, 10))
+    np.savez(npz / "fewer.npz", X=rng.normal(size=(6, 4)), y=["bee", "cat", "dog", "fox", "none", "none"])
+    options: dict[str, Any] = {"path": "known.npz", "test_path": "fewer.npz", "out_of_scope_label": "none"}
+    listed = {"base_classes": ["bee", "dog"], "novel_classes": [["cat"]]}
+    found = load_sessions("embeddings", npz, **options, **listed)
+    assert found.train.class_names == ("bee", "cat", "dog")
+    assert found.asked(1).y.tolist() == [0, 1, 2]
+    assert found.out_of_scope is not None
+    assert len(found.out_of_scope) == 2
+    with pytest.raises(DataError, match=r"fewer.npz has no rows of eel, which the sessions bring"):
+        load_sessions("embeddings", npz, **options, **listed | {"novel_classes": [["eel"]]})
+    with pytest.raises(DataError, match=r"fewer.npz has no label 'other'; labels: bee"):
+        load_sessions("embeddings", npz, **options | {"out_of_scope_label": "other"}, **listed)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -15,6 +15,7 @@ The photographs are ImageNet's: for research and teaching, not to be passed on.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,20 +52,42 @@ def load_miniimagenet(
     side: int = 84,  # pixels; files of another size are resized
 ) -> list[LabelledSet]:
     """Training (64 classes), validation (16) and test (20) photographs from files."""
+    place = _place(root)
+    return [_photographs(place, _listed(place, (part,)), side, f"mini-ImageNet {part}") for part in PARTS]
+
+
+def load_whole_miniimagenet(
+    root: Root = None,
+    side: int = 84,  # pixels; files of another size are resized
+) -> LabelledSet:
+    """Photographs of all 100 classes from files, as `miniimagenet_image_names` names them."""
+    place = _place(root)
+    return _photographs(place, _listed(place, PARTS), side, "mini-ImageNet")
+
+
+def miniimagenet_image_names(root: Root = None) -> list[tuple[str, str]]:
+    """Name of the file, without its ending, and class of each photograph of `load_whole_miniimagenet`, in its order."""
+    return [(Path(filename).stem, label) for filename, label in _listed(_place(root), PARTS)]
+
+
+def _place(root: Root) -> Path:
     folder = data_root(root, f"{_FOLDERS[0]}/train.csv", _LAYOUT)
     places = [folder / name for name in _FOLDERS if (folder / name).is_dir()]
     if not places:
         raise DataError(f"no folder {folder / _FOLDERS[0]}: {_LAYOUT}")
-    return [_read_list(places[0], part, side) for part in PARTS]
+    return places[0]
 
 
-def _read_list(place: Path, part: str, side: int) -> LabelledSet:
-    path = place / f"{part}.csv"
-    filenames, labels = read_columns(path, ("filename", "label"), _LAYOUT)
-    names, y = np.unique(np.array(labels), return_inverse=True)
-    files = [_find(place / "images", *row) for row in zip(filenames, labels, strict=True)]
-    pixels = read_images(files, side=side)
-    return labelled_images(pixels, y, names.tolist(), f"mini-ImageNet {part}")
+def _listed(place: Path, parts: Sequence[str]) -> list[tuple[str, str]]:
+    """Files and classes as the lists of some parts have them."""
+    columns = [read_columns(place / f"{part}.csv", ("filename", "label"), _LAYOUT) for part in parts]
+    return [row for filenames, labels in columns for row in zip(filenames, labels, strict=True)]
+
+
+def _photographs(place: Path, listed: Sequence[tuple[str, str]], side: int, what: str) -> LabelledSet:
+    names, y = np.unique(np.array([label for _, label in listed]), return_inverse=True)
+    pixels = read_images([_find(place / "images", *row) for row in listed], side=side)
+    return labelled_images(pixels, y, names.tolist(), what)
 
 
 def _find(images: Path, filename: str, label: str) -> Path:

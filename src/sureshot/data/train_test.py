@@ -8,6 +8,7 @@ cifar100            100 kinds of things, 500 training and 100 test images of eac
 cifar10-subset      10 kinds of things, 1000 training and 200 test images of each          `cifar`
 omniglot-drawers    100 handwritten characters; 15 drawings to train on, 5 to test         `omniglot`
 miniimagenet32-base the 60 base classes of Tao et al.'s sessions, 200 and 100 photographs  `session_lists`
+miniimagenet-base   the same at 84 px, 500 and 100 photographs of each                     `session_lists`
 cub-base            the 100 base classes of Tao et al.'s sessions of CUB, at 84 px         `session_lists`
 ==================  =====================================================================  ============
 
@@ -27,10 +28,10 @@ from sureshot.data.cifar import load_cifar10, load_cifar10_subset, load_cifar100
 from sureshot.data.class_splits import shuffled
 from sureshot.data.cub import load_cub
 from sureshot.data.labelled import LabelledSet
-from sureshot.data.mini_imagenet import load_miniimagenet32
+from sureshot.data.mini_imagenet import load_miniimagenet32, load_whole_miniimagenet
 from sureshot.data.omniglot import load_omniglot
 from sureshot.data.root import DataError, Root
-from sureshot.data.session_lists import SessionLists, cub_lists, miniimagenet32_lists
+from sureshot.data.session_lists import SessionLists, cub_lists, miniimagenet32_lists, miniimagenet_lists
 
 _CHARACTERS = 100
 _DRAWINGS = 15  # of 20, to train on
@@ -73,6 +74,10 @@ def _miniimagenet32_base(root: Root) -> tuple[LabelledSet, LabelledSet]:
     return _base_classes(load_miniimagenet32(root).images, miniimagenet32_lists(root))
 
 
+def _miniimagenet_base(root: Root) -> tuple[LabelledSet, LabelledSet]:
+    return _base_classes(load_whole_miniimagenet(root), miniimagenet_lists(root))
+
+
 def _cub_base(root: Root) -> tuple[LabelledSet, LabelledSet]:
     return _base_classes(load_cub(root), cub_lists(root))
 
@@ -90,6 +95,7 @@ _READERS: dict[str, tuple[Callable[[Root], tuple[LabelledSet, LabelledSet]], str
     "cifar10-subset": (load_cifar10_subset, "CIFAR-10, 1000 training and 200 test images of a class"),
     "omniglot-drawers": (_omniglot_drawers, "100 characters of Omniglot, 15 drawings to train on and 5 to test"),
     "miniimagenet32-base": (_miniimagenet32_base, "60 base classes of mini-ImageNet at 32 px, Tao et al.'s lists"),
+    "miniimagenet-base": (_miniimagenet_base, "60 base classes of mini-ImageNet at 84 px, Tao et al.'s lists"),
     "cub-base": (_cub_base, "100 base classes of CUB-200-2011 at 84 px, Tao et al.'s lists"),
 }
 

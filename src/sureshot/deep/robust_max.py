@@ -13,6 +13,7 @@ in Gaussian process hybrid deep networks"; Achituve et al. 2021, section 5.2, as
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -67,6 +68,9 @@ class RobustMaxNetwork(DeepClassifier):
     ) -> None:
         if not 0 < epsilon < 1:
             raise ValueError(f"epsilon must lie between 0 and 1, got {epsilon}")
+        for name, value in (("lengthscale", lengthscale), ("output_scale", output_scale)):
+            if not 0 < value < math.inf:
+                raise ValueError(f"{name} must be positive and finite, got {value}")
         self.epsilon = epsilon
         options = {
             "n_inducing": len(inducing),
@@ -86,7 +90,7 @@ class RobustMaxNetwork(DeepClassifier):
         cls,
         backbone: Backbone,
         embeddings: Tensor,  # (N, D), of the rows that will be trained on, by this backbone
-        y: Tensor,  # (N,) int64
+        y: Tensor,  # (N,) int64, every class at least once
         n_classes: int,
         *,
         per_class: int = 40,  # inducing points
@@ -94,6 +98,8 @@ class RobustMaxNetwork(DeepClassifier):
         **options: Any,  # of the class, such as ``epsilon``
     ) -> RobustMaxNetwork:
         """Inducing points by k-means in each class, of embeddings of unit length."""
+        if not torch.equal(y.unique().cpu(), torch.arange(n_classes)):
+            raise ValueError(f"y must hold each of the labels from 0 to {n_classes - 1}")
         points = kmeans_inducing(_unit(embeddings.detach().cpu()), y.cpu(), per_class, seed)
         return cls(backbone, n_classes, points, **options)
 

@@ -20,9 +20,9 @@ import pandas as pd
 import scipy.sparse
 
 from sureshot.data.checks import listed
-from sureshot.estimators.cells import CellError, as_numbers
+from sureshot.estimators.cells import CellError, as_numbers, gaps_of
 from sureshot.estimators.column_kinds import median_of
-from sureshot.estimators.mixed_columns import ColumnEncoder, check_kinds, has_mixed_columns
+from sureshot.estimators.mixed_columns import IGNORE, ColumnEncoder, check_kinds, has_mixed_columns
 from sureshot.estimators.sparse_rows import ADVICE, SpannedRows, checked_sparse
 from sureshot.estimators.validation import Columns, check_inputs, check_targets, check_weights, of_pandas, validated
 
@@ -143,6 +143,17 @@ class TableReader(Reader):
             )
         return encoded, found
 
+    def check_filled(self, X: pd.DataFrame) -> None:
+        """ValueError for a row without a single cell: medians in its place would teach what nobody saw."""
+        ignored = () if self.encoder is None else [name for name, kind in self.encoder.kinds.items() if kind == IGNORE]
+        filled = [~gaps_of(X.iloc[:, place]) for place, name in enumerate(X.columns) if name not in ignored]
+        empty = np.flatnonzero(~np.any(filled, axis=0)) if filled else ()
+        if len(empty):
+            raise ValueError(
+                f"{len(empty)} of {len(X)} labelled rows have no cell that is filled, the first is row {empty[0]}, "
+                "counted from 0, so there is nothing to learn from them: leave them out."
+            )
+
     def _without_gaps(self, X: Any, columns: Columns) -> Any:
         """A DataFrame of the learnt columns with medians in place of gaps, and a warning; anything else as it is."""
         known = None if columns.names is None else columns.names.tolist()
@@ -258,6 +269,8 @@ def read_labelled(
     """
     reader = reader.taught(X, sample_weight) if columns is None else reader
     checked, found = reader.check(name, X, columns)
+    if columns is not None and isinstance(X, pd.DataFrame) and isinstance(reader, TableReader):
+        reader.check_filled(X)
     labels = check_targets(y, len(checked))
     weight = check_weights(sample_weight, checked)
     counted = weight > 0

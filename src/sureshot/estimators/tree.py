@@ -83,9 +83,10 @@ class TreeGPClassifier(IncrementalClassifier):
     Notes
     -----
     Memory is bounded, so `partial_fit` is not `fit` on all rows. With "recommended" it gives exactly what all rows so
-    far, in any order, give with what the first session taught; with the strategies of trees a class's representatives
-    are chosen anew among the old ones and its new rows. A first session should have many classes, ten at least, with
-    several rows each: they are what everything said about later ones comes from.
+    far, in any order, give with what the first session taught, unless cells are so far out that they are taken for
+    wild; with the strategies of trees a class's representatives are chosen anew among the old ones and its new rows. A
+    first session should have many classes, ten at least, with several rows each: they are what everything said about
+    later ones comes from.
 
     Rows of unit length in the first session are used as they are, else columns are standardised by the first session.
     A sample weight is a whole number, of how many rows it stands for.

@@ -163,7 +163,7 @@ def first_session(training: TrainingSet, strategy: Strategy, seed: int, device: 
 def later_session(training: TrainingSet, known: TreeFitted) -> TreeFitted:
     """Learn from kept rows and new ones, or from fewer kept rows; what the first session taught stays."""
     scaling = known.scaling
-    if scaling.limits is not None:
+    if scaling.limits is not None and not known.strategy.keeps_first_answers:
         rows = training.rows
         scaling = replace(scaling, limits=wider_limits(scaling.limits, rows.x, rows.y, rows.weight))
     training = _limited(training, scaling)
@@ -182,11 +182,16 @@ def later_session(training: TrainingSet, known: TreeFitted) -> TreeFitted:
 
 
 def _limited(training: TrainingSet, scaling: Scaling) -> TrainingSet:
-    """Rows no farther out than what the first session had lets expect: one wild cell would move the mean of a class."""
+    """Rows no farther out than what the first session had lets expect: one wild cell would move the mean of a class.
+
+    A class of one row keeps it as it came: the next one says whether it is wild, or the class lies there.
+    """
     if scaling.limits is None:
         return training
-    x = training.rows.x.clip(*scaling.limits)
-    return replace(training, rows=replace(training.rows, x=x))
+    rows = training.rows
+    is_one = np.bincount(rows.y, rows.weight, len(training.classes))[rows.y] < 2
+    x = np.where(is_one[:, None], rows.x, rows.x.clip(*scaling.limits))
+    return replace(training, rows=replace(rows, x=x))
 
 
 def restored(

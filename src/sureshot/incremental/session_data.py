@@ -7,6 +7,7 @@ digits              scikit-learn's handwritten digits: 4 base classes, then 2 at
 clinc150            sentence embeddings: 100 base intents, then ten times 5, 5 shots; queries out of scope
 embeddings          any NPZ file of embeddings, classes by lists or by seed
 miniimagenet32      photographs at 32 px: 60 base classes, then eight times 5, 5 shots, by Tao et al.'s lists
+miniimagenet        the same at 84 px, all photographs of the base classes
 cub                 birds: 100 base classes, then ten times 10, 5 shots, by Tao et al.'s lists
 ==================  =======================================================================================
 
@@ -18,7 +19,7 @@ Options are the keyword arguments of the function of that name, checked as for f
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,9 @@ from sureshot.data.clinc150 import load_clinc150
 from sureshot.data.cub import load_cub
 from sureshot.data.embeddings import read_npz
 from sureshot.data.labelled import LabelledSet, places_within_classes
-from sureshot.data.mini_imagenet import load_miniimagenet32
+from sureshot.data.mini_imagenet import load_miniimagenet32, load_whole_miniimagenet
 from sureshot.data.root import DataError, Root
-from sureshot.data.session_lists import SessionLists, cub_lists, miniimagenet32_lists
+from sureshot.data.session_lists import SessionLists, cub_lists, miniimagenet32_lists, miniimagenet_lists
 from sureshot.incremental.sessions import Session, Sessions, session_classes
 
 
@@ -142,7 +143,7 @@ def embeddings(
     ``novel_classes``, a list for each session; names and labels are compared as text.
     """
     place = Path(root or ".") / path
-    rows, outside = _labelled(place, target, out_of_scope_label)
+    rows, outside = _labelled(place, target, out_of_scope_label, needed=test_path is None)
     if test_path is None:
         train, test = _halves(rows, 0.3 if test_fraction is None else test_fraction, seed)
     else:
@@ -152,8 +153,8 @@ def embeddings(
             raise DataError(
                 f"test_path is the file of the rows to learn from, {place}: leave it out to test on a share"
             )
-        train = rows
-        test, beside = _labelled(Path(root or ".") / test_path, target, out_of_scope_label, needed=False)
+        train, other = rows, Path(root or ".") / test_path
+        test, beside = _labelled(other, target, out_of_scope_label, needed=outside is None)
         outside = beside if beside is not None else outside
     if base_classes is not None and novel_classes is not None and n_base is None and way is None and n_sessions is None:
         base, novel = [str(c) for c in base_classes], [[str(c) for c in part] for part in novel_classes]
@@ -163,6 +164,8 @@ def embeddings(
         text = f"{n_base} base classes, then {len(novel)} sessions of {way}"
     else:
         raise DataError("give n_base and way (n_sessions may be left out), or base_classes and novel_classes")
+    if test_path is not None:
+        train, test = _of_classes(train, test, {*base, *(name for part in novel for name in part)}, other)
     return Sessions.drawn(
         train,
         test,
@@ -177,10 +180,39 @@ def embeddings(
     )
 
 
+def _of_classes(
+    train: LabelledSet,
+    test: LabelledSet,
+    named: Collection[str],  # classes of the sessions
+    place: Path,  # of the test rows
+) -> tuple[LabelledSet, LabelledSet]:
+    """Both parts as they are where they have the same classes, else those that the sessions bring."""
+    if train.class_names == test.class_names:
+        return train, test
+    asked = [name for name in train.class_names if name in named]
+    if missing := [name for name in asked if name not in test.class_names]:
+        raise DataError(f"{place} has no rows of {listed(missing)}, which the sessions bring")
+    parts = ((part, [k for k, name in enumerate(part.class_names) if name in asked]) for part in (train, test))
+    train, test = (part.select_classes(kept) if kept else part for part, kept in parts)
+    return train, test
+
+
 def miniimagenet32(root: Root = None, *, seed: int = 0) -> Sessions:
     """mini-ImageNet at 32 x 32 by Tao et al.'s lists of classes, shots and test photographs."""
     text = "mini-ImageNet at 32 px, 60 base classes, then 8 sessions of 5 with 5 shots, Tao et al.'s lists"
     return _by_lists(load_miniimagenet32(root).images, miniimagenet32_lists(root), "miniimagenet32", text)
+
+
+def miniimagenet(
+    root: Root = None,
+    *,
+    side: int = 84,  # pixels
+    seed: int = 0,
+) -> Sessions:
+    """mini-ImageNet from files by Tao et al.'s lists of classes, shots and test photographs."""
+    lists = miniimagenet_lists(root)
+    text = f"mini-ImageNet at {side} px, 60 base classes, then 8 sessions of 5 with 5 shots, Tao et al.'s lists"
+    return _by_lists(load_whole_miniimagenet(root, side), lists, "miniimagenet", text)
 
 
 def cub(
@@ -249,6 +281,7 @@ _ASSEMBLERS: dict[str, Callable[..., Sessions]] = {
     "clinc150": clinc150,
     "embeddings": embeddings,
     "miniimagenet32": miniimagenet32,
+    "miniimagenet": miniimagenet,
     "cub": cub,
 }
 

@@ -119,6 +119,11 @@ class FirstSession(NamedTuple):
 class Strategy(ABC):
     """How classes that arrive are remembered and told apart."""
 
+    @property
+    def keeps_first_answers(self) -> bool:
+        """Whether what is said among the first session's classes, of a row that is one of them, stays as it was."""
+        return False
+
     @abstractmethod
     def groups(self, rows: ClassRows, before: SessionModel | None) -> Tensor:
         """Which rows are replaced by their mean: numbers (N,); rows of one group have one class.

@@ -195,6 +195,11 @@ class TreeSessions(Strategy):
     n_sweeps: int = 10
     construction: TreeConstruction = "two_means"  # of a block's tree; the others are to be compared with
 
+    @property
+    def keeps_first_answers(self) -> bool:
+        """See `Strategy.keeps_first_answers`: unless the tree is built anew."""
+        return self.name != "rebuild"
+
     def groups(self, rows: ClassRows, before: SessionModel | None) -> Tensor:
         """See `Strategy.groups`: clusters of k-means."""
         return representative_groups(directions_of(rows.x), rows.y, rows.weight, self.n_representatives)
