@@ -251,6 +251,24 @@ def test_a_window_says_how_many_rows_are_drawn(moons: Path, run: Run) -> None:
     assert "5 of 48 rows are drawn" in result.stderr
 
 
+def test_rows_of_one_class_are_no_finding(moons: Path, tmp_path: Path, run: Run) -> None:
+    """In the window at the end of a file that is sorted by class; rows asked about while one class is known."""
+    pd.read_csv(moons / "plain.csv").sort_values("side").to_csv(tmp_path / "d.csv", index=False)
+    stream = ("search", tmp_path / "d.csv", "-t", "side", *QUICK, "--hold-out", 0, "--batch-size", 10)
+    result = run(*stream, "--window", 10, "--report", tmp_path / "r")
+    assert result.exit_code == 0, result.stderr
+    words = "all rows that are kept are of one class, so nothing is learnt"
+    assert words in " ".join(result.stdout.replace("│", " ").split())
+    assert "as if each label" not in result.stdout
+    page = (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
+    assert words in page
+    found = json.loads(run(*stream, "--json").stdout)
+    known = [batch["accuracy"] for batch in found["stream"]]
+    assert known[0] is None
+    assert known[-1] is not None
+    assert found["log_evidence_error"] > 0
+
+
 def test_kernels_are_seen_through_inducing_inputs(moons: Path, tmp_path: Path, run: Run) -> None:
     arguments = ("search", moons / "plain.csv", "-t", "side", *QUICK, "--inducing", 6, "-o", tmp_path / "m", "--json")
     found = json.loads(run(*arguments).stdout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import re
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -566,6 +567,66 @@ def test_constant_columns_are_ignored_with_one_warning() -> None:
     assert len(caught) == 1
     assert caught[0].filename == __file__
     np.testing.assert_array_equal(model.predict_proba(wide), made().fit(X, Y).predict_proba(X))
+
+
+def test_a_column_that_varies_only_now_stays_ignored_with_a_warning() -> None:
+    late = np.c_[X, np.arange(40) >= 20]
+    with pytest.warns(UserWarning, match="ignored 1 constant columns of 3"):
+        model = made().fit(late[:20], Y[:20])
+    assert model.kernel_columns_ == ["column 0", "column 1"]
+    with pytest.warns(UserWarning, match=r"columns 2 \(counted from 0\) had one value .* stay ignored") as caught:
+        model.partial_fit(late[20:], Y[20:])
+    assert caught[0].filename == __file__
+
+
+def test_columns_that_kernels_number_have_names() -> None:
+    frame = pd.DataFrame({"a": X[:, 0], "b": 1.0, "c": np.where(X[:, 1] > 0.3, "high", "low"), "d": X[:, 1]})
+    with pytest.warns(UserWarning, match="ignored 1 constant columns"):
+        model = made(structure="SQUARED-EXPONENTIAL[0]").fit(frame, Y)
+    assert (model.kernel_columns_[0], model.kernel_columns_[-1]) == ("a", "d")
+    assert "b" not in model.kernel_columns_
+
+
+@pytest.mark.parametrize("name", ["window", "n_inducing"])
+def test_settings_of_the_first_batch_hold_until_the_next_fit(name: str, model: KernelSearchClassifier) -> None:
+    later = copy_of(model).set_params(**{name: 10})
+    with pytest.warns(
+        UserWarning, match=f"{name} changed since the first batch, .* holds from the next fit on"
+    ) as told:
+        later.partial_fit(X[:1], Y[:1])
+    assert told[0].filename == __file__
+    assert later.steps_[-1].n_rows == 41
+    with pytest.raises(MemoryError, match=r"fit anew and keep the latest rows only \(window=1000\)"):
+        copy_of(model).partial_fit(np.random.default_rng(0).normal(size=(3000, 2)), np.arange(3000) % 2)
+    assert len(made(**{name: 10}).fit(X, Y).classes_) == 2
+
+
+def test_a_number_of_inducing_inputs_that_is_advised_is_not_refused() -> None:
+    settings = SearchSettings.checked(vars(made(n_particles=32)))
+    with pytest.raises(MemoryError) as refused:
+        check_size(settings, 16_000, 26)
+    found = re.search(r"n_inducing=(\d+)", str(refused.value))
+    if found:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            check_size(replace(settings, n_inducing=int(found[1])), 16_000, 26)
+
+
+def test_the_evidence_has_an_error_that_files_keep(tmp_path: Path) -> None:
+    one = made(n_particles=8).fit(X, Y)
+    assert 0 < one.log_evidence_error_ < 10
+    one.save(tmp_path / "model")
+    assert KernelSearchClassifier.load(tmp_path / "model").log_evidence_error_ == pytest.approx(one.log_evidence_error_)
+    assert made().partial_fit(X[Y == 0], Y[Y == 0]).log_evidence_error_ == 0
+    artifact = load_artifact(tmp_path / "model")
+    header = {name: value for name, value in artifact.header.items() if name not in ("format", "kind", "version")}
+    for wrong in ([], {"eves": [9] * 8}, {"eves": [0]}, {"eves": 3}, {"settled_variance": -1.0}):
+        save_artifact(tmp_path / "bad", artifact.kind, header | {"evidence_error": wrong}, dict(artifact.arrays))
+        with pytest.raises(ArtifactError):
+            KernelSearchClassifier.load(tmp_path / "bad")
+    del header["evidence_error"]
+    save_artifact(tmp_path / "old", artifact.kind, header, dict(artifact.arrays))
+    assert KernelSearchClassifier.load(tmp_path / "old").log_evidence_ == one.log_evidence_
 
 
 @pytest.mark.parametrize("value", [1e30, 1e300, -1e300, 1e-300])

@@ -39,6 +39,13 @@ BATCHES = [
 ]
 
 
+def test_nothing_is_asked_while_one_class_is_known() -> None:
+    method = Scripted()
+    found = evaluate_stream(method, [([[0.5]], ["a"]), ([[0.5], [0.5]], ["a", "b"]), *BATCHES[1:2]])
+    assert [batch.accuracy is None for batch in found.batches] == [True, True, False]
+    assert [batch.new_classes for batch in found.batches] == [("a",), ("b",), ()]
+
+
 def test_scores_by_hand() -> None:
     method, told = Scripted(), []
     found = evaluate_stream(

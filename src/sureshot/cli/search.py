@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -132,7 +133,10 @@ def search(
             "settings": facts(model),
             "kernel_posterior": [{"mass": mass, "structure": text} for mass, text in model.kernel_posterior_],
             "log_evidence": float(model.log_evidence_),
+            "log_evidence_error": float(model.log_evidence_error_),
             "evidence_for_each_label": evidence_for_each_label(model),
+            "waits": model.steps_[-1].waits,
+            "kernel_columns": model.kernel_columns_,
             "batches": [_batch(step) for step in model.steps_],
             **_prequential(stream),
             **_scores(model, rows),
@@ -154,14 +158,15 @@ def search(
 
 
 def evidence_for_each_label(model: KernelSearchClassifier) -> float | None:
-    """The probability that a label was given before it was seen, in the geometric mean; None for more than two classes.
+    """The probability that a label was given before it was seen, in the geometric mean; None where it says nothing.
 
-    With more, comparisons of classes are predicted in the place of labels.
+    With more than two classes comparisons of classes are predicted in the place of labels; in a window errors add up.
     """
     import math
 
-    kept = model.steps_[-1].n_rows
-    return math.exp(model.log_evidence_ / kept) if len(model.classes_) == 2 else None
+    last = model.steps_[-1]
+    says = len(model.classes_) == 2 and model.window is None and not last.waits
+    return math.exp(model.log_evidence_ / last.n_rows) if says else None
 
 
 def _read(
@@ -306,9 +311,26 @@ def _batch(step: SearchStep) -> dict[str, Any]:
 def meaning_of_evidence(summary: dict[str, Any]) -> str:
     """The log-evidence in words."""
     each = summary["evidence_for_each_label"]
+    if summary["waits"]:
+        return "all rows that are kept are of one class, so nothing is learnt, and kernels are those of the prior"
+    if len(summary["classes"]) == 2 and each is None:
+        return "of a window, whose rows come and go with an error each; to compare kernels, fit the rows of one window"
     if each is None:
         return "of comparisons of classes; compares searches of the same rows"
     return f"as if each label had been given {each:.2f} before it was seen"
+
+
+def evidence_and_error(summary: dict[str, Any]) -> str:
+    """The log-evidence with its standard error, where it has one."""
+    error = summary["log_evidence_error"]
+    return f"{summary['log_evidence']:.2f}" + (f" ± {error:.2f}" if error else "")
+
+
+def columns_named(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """Number and name of each column that a structure names by its number."""
+    text = " ".join(one["structure"] for one in summary["kernel_posterior"])
+    places = sorted({int(place) for place in re.findall(r"\[(\d+)\]", text)})
+    return [(f"[{place}]", summary["kernel_columns"][place]) for place in places]
 
 
 def _scores(model: KernelSearchClassifier, rows: Rows) -> dict[str, Any]:
@@ -337,7 +359,7 @@ SCORES = {"accuracy": "accuracy", "nll": "NLL (nats)", "brier": "Brier", "ece": 
 
 def _print(summary: dict[str, Any]) -> None:
     counts = [(name.replace("_", " "), summary[name]) for name in ("rows", "kept", "held_out", "features")]
-    evidence = f"{summary['log_evidence']:.2f} nats: {meaning_of_evidence(summary)}"
+    evidence = f"{evidence_and_error(summary)} nats: {meaning_of_evidence(summary)}"
     files = [(name, summary[name]) for name in ("model", "report") if name in summary]
     console.print_table(
         ("searched", ""),
@@ -354,6 +376,8 @@ def _print(summary: dict[str, Any]) -> None:
         rest = posterior[SHOWN:]
         posterior = [*posterior[:SHOWN], (sum(mass for mass, _ in rest), f"({len(rest)} others)")]
     console.print_table(("mass", "kernel"), posterior)
+    if columns := columns_named(summary):
+        console.print_table(("in kernels", "column"), columns)
     if "scores" in summary:
         table = {"kernel search": summary["scores"], "class frequencies": summary.get("baseline", {})}
         _print_scores("rows that were not learnt", table)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from sureshot.cli.search import SCORES, Rows, meaning_of_evidence
-from sureshot.estimators import KernelSearchClassifier
+from sureshot.cli.search import SCORES, Rows, columns_named, evidence_and_error, meaning_of_evidence
+from sureshot.estimators import KernelSearchClassifier, SearchStep
 from sureshot.report import Picture, Predictions, Report, Table, environment, write_report
 from sureshot.report.search_plots import class_map, genealogy, particle_health, particle_maps, posterior_over_time
 from sureshot.structure.canonical import canonical
@@ -45,8 +45,7 @@ def write_search_page(
         introduction=(
             f"{len(model.kernel_posterior_)} structures of kernels, held by {model.n_particles} particles after "
             f"{summary['rows']} rows, {summary['kept']} of them kept, in {len(model.steps_)} batches. Log-evidence "
-            f"{summary['log_evidence']:.2f} nats, "
-            f"{meaning_of_evidence(summary)}."
+            f"{evidence_and_error(summary)} nats, {meaning_of_evidence(summary)}.{_columns(summary)}"
         ),
         summary=_scores(summary),
         predictions=predictions,
@@ -57,6 +56,12 @@ def write_search_page(
         command=command,
     )
     return write_report(folder, report)
+
+
+def _columns(summary: dict[str, Any]) -> str:
+    """Which columns structures name by number, as a sentence."""
+    named = [f"{number} is {name}" for number, name in columns_named(summary)]
+    return f" In kernels {', '.join(named)}." if named else ""
 
 
 def _scores(summary: dict[str, Any]) -> Table | None:
@@ -152,7 +157,7 @@ def _pictures(model: KernelSearchClassifier) -> list[Picture]:
         ),
         Picture(
             "Where particles come from",
-            genealogy(np.array([step.ancestors for step in steps])),
+            genealogy(np.array([step.ancestors for step in _of_these_particles(steps)])),
             "Lines from each particle to its ancestor in the batch before",
             "Dark lines lead to today's particles. One ancestor for all is no error, as moves tell its children "
             "apart, but it says that the first batches decided much.",
@@ -160,6 +165,12 @@ def _pictures(model: KernelSearchClassifier) -> list[Picture]:
     ]
     in_the_plane = model.n_features_in_ == 2 and model._fitted.reader.encoder is None
     return pictures + (_maps(model) if in_the_plane and len(model.classes_) > 1 else [])
+
+
+def _of_these_particles(steps: Sequence[SearchStep]) -> Sequence[SearchStep]:
+    """The steps since particles were drawn: where rows were of one class for a while, they are drawn anew."""
+    waited = [place for place, step in enumerate(steps) if step.waits]
+    return steps[waited[-1] :] if waited else steps
 
 
 def _leaves(batches: Sequence[dict[str, float]]) -> dict[str, list[float]]:

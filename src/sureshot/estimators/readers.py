@@ -147,7 +147,7 @@ class TableReader(Reader):
         """ValueError for a row without a single cell: medians in its place would teach what nobody saw."""
         ignored = () if self.encoder is None else [name for name, kind in self.encoder.kinds.items() if kind == IGNORE]
         filled = [~gaps_of(X.iloc[:, place]) for place, name in enumerate(X.columns) if name not in ignored]
-        empty = np.flatnonzero(~np.any(filled, axis=0)) if filled else ()
+        empty = np.flatnonzero(~np.any(filled, axis=0)) if filled else np.zeros(0, dtype=np.int64)
         if len(empty):
             raise ValueError(
                 f"{len(empty)} of {len(X)} labelled rows have no cell that is filled, the first is row {empty[0]}, "

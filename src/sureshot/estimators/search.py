@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
@@ -9,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from torch import Tensor
 
+from sureshot.data.checks import listed
 from sureshot.estimators.arguments import Labels, RandomState, Rows
 from sureshot.estimators.base import IncrementalClassifier
 from sureshot.estimators.class_labels import class_numbers
@@ -18,7 +20,7 @@ from sureshot.estimators.readers import Reader, TableReader
 from sureshot.estimators.row_ids import RowsAsTheyCame, part_of
 from sureshot.estimators.search_fitted import Callback, SearchFitted, SearchStep
 from sureshot.estimators.search_format import SEARCH_FORMAT
-from sureshot.estimators.search_learning import after, check_whole, compared, first_fitted, less, mention_more_wild
+from sureshot.estimators.search_learning import after, check_whole, compared, first_fitted, less, mention_more
 from sureshot.estimators.search_settings import SearchSettings
 from sureshot.estimators.search_size import check_size
 from sureshot.estimators.settings import check_jobs
@@ -88,7 +90,13 @@ class KernelSearchClassifier(IncrementalClassifier):
     steps_ : tuple of SearchStep
         What each batch did.
     log_evidence_ : float
-        Estimate of the log probability of all labels in nats; 0 where only one class is known.
+        Estimate of the log probability of all labels in nats; 0 where only one class is known. In a window rows come
+        and go, each with an error, and errors add up: an evidence to compare kernels by is that of a `fit`.
+    log_evidence_error_ : float
+        Its standard error in nats, as far as the weights of the particles tell.
+    kernel_columns_ : list of str
+        Names of the columns that structures number: ``PERIODIC[1]`` looks at ``kernel_columns_[1]``. Columns that do
+        not vary have no number, and a category of a DataFrame has one for each of its levels.
     predictive_ : str
         How latents become probabilities.
     temperature_ : float
@@ -150,6 +158,8 @@ class KernelSearchClassifier(IncrementalClassifier):
     particles_ = FittedAttribute("particles")
     ess_history_ = FittedAttribute("ess_history")
     steps_ = FittedAttribute("steps")
+    log_evidence_error_ = FittedAttribute("log_evidence_error")
+    kernel_columns_ = FittedAttribute("kernel_columns")
     predictive_ = FittedAttribute("rule")
 
     _format = SEARCH_FORMAT
@@ -221,6 +231,12 @@ class KernelSearchClassifier(IncrementalClassifier):
         check_whole(training.rows.weight)
         given = SearchSettings.checked(vars(self))
         settings = given if known is None else known.settings
+        if changed := [name for name, value in vars(given).items() if value != getattr(settings, name)]:
+            warnings.warn(
+                f"{listed(changed)} changed since the first batch, which settled it: that holds from the next fit on",
+                UserWarning,
+                stacklevel=5,  # of `partial_fit`
+            )
         jobs, new = check_jobs(self.n_jobs), training.rows
         steps: tuple[SearchStep, ...] = ()
         n_earlier = 0
@@ -228,8 +244,8 @@ class KernelSearchClassifier(IncrementalClassifier):
             stays, kept, new = compared(known, training)
             if not known.waits:
                 if len(new.y) or len(training.classes) > len(known.classes):
-                    check_size(settings, len(kept.y) + new.weight.sum(), len(training.classes))
-                    mention_more_wild(training, new, settings)
+                    check_size(settings, len(kept.y) + new.weight.sum(), len(training.classes), known=True)
+                    mention_more(training, new, known)
                     n_old = len(known.rows.y)
                     known = after(known, new, training.classes, self.callback, jobs)
                     stays = np.concatenate([stays, np.ones(len(known.rows.y) - n_old, dtype=bool)])

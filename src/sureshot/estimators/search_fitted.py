@@ -52,6 +52,7 @@ class SearchStep:
     acceptance: dict[str, float]  # by kind of move
     log_evidence: float
     structures: tuple[tuple[float, str], ...]  # mass and structure, heaviest first
+    waits: bool = False  # whether the rows behind it are of one class, and structures those of the prior
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,17 @@ class SearchFitted(Fitted):
     def waits(self) -> bool:
         """Whether there is nothing to tell apart: no rows, or rows of one class."""
         return not len(self.state.contrasts)
+
+    @property
+    def log_evidence_error(self) -> float:
+        """Standard error of the log evidence, in nats."""
+        return 0.0 if self.waits else self.state.log_evidence_error
+
+    @property
+    def kernel_columns(self) -> list[str]:
+        """Names of the columns as kernels number them, from 0: those that vary, as the encoder makes them."""
+        names = self.reader.names_of(self.columns)
+        return [f"column {place}" if names is None else names[place] for place in self.scaling.kept.tolist()]
 
     @property
     def kernel_posterior(self) -> list[tuple[float, str]]:

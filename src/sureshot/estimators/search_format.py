@@ -79,6 +79,7 @@ def _write(parameters: Mapping[str, Any], fitted: SearchFitted) -> tuple[dict[st
         "structures": [list(structure.symbols) for structure in state.particles.structures],
         "steps": json.loads(json.dumps([asdict(step) for step in fitted.steps])),
         "log_evidence": fitted.log_evidence,
+        "evidence_error": {"settled_variance": state.settled_variance, "eves": list(state.eves)},
         "rule": fitted.rule,
         "stack": None
         if stack is None
@@ -151,6 +152,7 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], SearchFitted]:
             latent,
             torch.from_numpy(arrays["particles.log_weights"]),
             header["log_evidence"],
+            **_error_of(artifact.header.get("evidence_error", {}), len(structures)),
             inducing=torch.from_numpy(arrays["inducing"]) if is_sparse else None,
         )
         steps = tuple(_step(step) for step in header["steps"])
@@ -163,6 +165,18 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], SearchFitted]:
     fitted = that_predicts(artifact.path, build)
     calibrated = bool(artifact.header.get("calibrated", False))
     return {**parameters, "random_state": header["random_state"]}, replace(fitted, calibrated=calibrated)
+
+
+def _error_of(values: Any, n_particles: int) -> dict[str, Any]:
+    """What the error of the evidence is made of; files from before it was kept have nothing."""
+    if not isinstance(values, dict) or not isinstance(values.get("eves", []), list):
+        raise ValueError("malformed error of the log evidence")
+    settled, eves = values.get("settled_variance", 0.0), values.get("eves", [])
+    if not isinstance(settled, float) or not 0 <= settled < math.inf:
+        raise ValueError("the variance of the log evidence must be a number from 0")
+    if len(eves) not in (0, n_particles) or not all(type(eve) is int and 0 <= eve < n_particles for eve in eves):
+        raise ValueError("eves must be a particle for each particle")
+    return {"settled_variance": settled, "eves": tuple(eves)}
 
 
 SEARCH_FORMAT = Format(KIND, _write, _read)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sureshot.data.checks import listed
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.preprocessing import fit_scaling, mention_constant, mention_wild, with_rare_values
 from sureshot.estimators.row_ids import part_of
@@ -51,9 +52,20 @@ def first_fitted(training: TrainingSet, settings: SearchSettings, seed: int) -> 
     return fitted_of(replace(training, rows=none), scaling, settings, state, (), seed)
 
 
-def mention_more_wild(training: TrainingSet, new: LabelledRows, settings: SearchSettings) -> None:
-    """Say of which columns new rows have cells as far out as no others of all rows."""
-    mention_wild(fit_scaling(training.rows.x, training.rows.weight, settings.standardize), new.x, training.column_names)
+def mention_more(training: TrainingSet, new: LabelledRows, known: SearchFitted) -> None:
+    """Say of which columns new rows have cells as far out as no others of all rows, and which vary only now."""
+    scaling = fit_scaling(training.rows.x, training.rows.weight, known.settings.standardize)
+    mention_wild(scaling, new.x, training.column_names)
+    late = np.setdiff1d(scaling.kept, known.scaling.kept)
+    if len(late):
+        names = training.column_names
+        called = [f"{place} (counted from 0)" if names is None else names[place] for place in late.tolist()]
+        warnings.warn(
+            f"columns {listed(called)} had one value in the rows that said how columns are scaled, and now vary: they "
+            "stay ignored; fit on all rows to learn from them",
+            UserWarning,
+            stacklevel=6,  # of `partial_fit`
+        )
 
 
 def _started(prior: KernelPrior, settings: SearchSettings, n_classes: int, seed: int) -> SmcState:
@@ -148,6 +160,7 @@ def _waiting(
     step = SearchStep(
         *(len(rows.y), (float(m),), tuple(range(m)), False, {}, found.state.log_evidence),
         tuple(posterior_of(found.state)),
+        waits=True,
     )
     if callback is not None:
         callback(step)

@@ -12,20 +12,26 @@ MOST_CONTRASTS = 2000
 LONG = 60.0  # seconds that are told beforehand
 
 
-def check_size(settings: SearchSettings, n_rows: float, n_classes: int) -> None:
-    """Refuse more rows than can be worked with, with an estimate and what to try; warn of what takes long."""
+def check_size(settings: SearchSettings, n_rows: float, n_classes: int, known: bool = False) -> None:
+    """Refuse more rows than can be worked with, with an estimate and what to try; warn of what takes long.
+
+    Where a model is `known`, what its first batch settled can be changed by fitting anew only.
+    """
     if settings.window is not None:
         n_rows = min(n_rows, settings.window)
     pairs, latents = max(1, n_classes - 1), 1 if n_classes == 2 else n_classes
     n, sweeps = n_rows * pairs, settings.smc(None).n_sweeps
+    available, anew = memory_budget("auto"), "fit anew and " if known else ""
     what = f"{n_rows:.0f} rows" + (f" of {n_classes} classes, {n:.0f} comparisons" if n_classes > 2 else "")
     if settings.n_inducing is None:
         size, unit = n, "comparisons"
         needed = 8.0 * entries_by_particles(settings.n_particles, n)
         seconds = seconds_of_a_batch(settings.n_particles, sweeps, n)
+        few = _inducing_that_fit(settings.n_particles, n_rows, latents, available)
+        through = f" see kernels through inducing inputs (n_inducing={few})," if few else ""
         way_out = (
-            f"keep the latest rows only (window={MOST_CONTRASTS // (2 * pairs)}), see kernels through inducing "
-            f"inputs (n_inducing={min(100, MOST_CONTRASTS // latents)}), take fewer rows or particles,"
+            f"{anew}keep the latest rows only (window={MOST_CONTRASTS // (2 * pairs)}),{through} take fewer rows or "
+            "particles,"
         )
     else:
         most = min(settings.n_inducing, n_rows)
@@ -33,8 +39,7 @@ def check_size(settings: SearchSettings, n_rows: float, n_classes: int) -> None:
         what += f", {most:.0f} inducing inputs"
         needed = 8.0 * entries_by_inducing(settings.n_particles, n_rows, most, latents)
         seconds = seconds_through_inducing(settings.n_particles, sweeps, n_rows, most, latents)
-        way_out = "take a smaller n_inducing, keep the latest rows only (window=), take fewer particles,"
-    available = memory_budget("auto")
+        way_out = f"{anew}take a smaller n_inducing, keep the latest rows only (window=), take fewer particles,"
     if size <= MOST_CONTRASTS and needed <= available:
         if seconds > LONG:
             warnings.warn(
@@ -48,6 +53,14 @@ def check_size(settings: SearchSettings, n_rows: float, n_classes: int) -> None:
         f"{in_bytes(needed)} and {_in_time(seconds)} for the last batch alone; at most {MOST_CONTRASTS} {unit} "
         f"and {in_bytes(available)} may be used: {way_out} or use GPClassifier."
     )
+
+
+def _inducing_that_fit(n_particles: int, n_rows: float, n_latents: int, available: float) -> int:
+    """Inducing inputs with which a search is not refused, at most 100; 0 if there are none."""
+    most = min(100, MOST_CONTRASTS // n_latents)
+    while most and 8.0 * entries_by_inducing(n_particles, n_rows, most, n_latents) > available:
+        most //= 2
+    return most
 
 
 def seconds_of_a_batch(n_particles: int, n_sweeps: int, n: float) -> float:

@@ -142,7 +142,8 @@ def evaluate_batch(
 ) -> BatchScores:
     """Ask about one batch, then teach it: a step of `evaluate_stream`, for those who keep what came of it."""
     labels = np.asarray(y)
-    known = np.zeros(len(labels), dtype=bool) if first else np.isin(labels, method.classes_)
+    seen = np.zeros(len(labels), dtype=bool) if first else np.isin(labels, method.classes_)
+    known = seen if seen.any() and len(method.classes_) > 1 else np.zeros_like(seen)  # one class is no question
     scores: dict[str, Any] = dict.fromkeys(("accuracy", "nll", "brier", "ece", "bins"))
     started = time.perf_counter()
     if known.any():
@@ -156,7 +157,7 @@ def evaluate_batch(
     return BatchScores(
         rows=len(labels),
         scored=int(known.sum()),
-        new_classes=tuple(np.unique(labels[~known]).tolist()),
+        new_classes=tuple(np.unique(labels[~seen]).tolist()),
         **scores,
         predict_seconds=predicted - started,
         learn_seconds=time.perf_counter() - began,
