@@ -194,6 +194,11 @@ def test_labels_of_another_kind(files: Path, iris: pd.DataFrame, tmp_path: Path,
     assert (tmp_path / "m").read_bytes() == before
     result = run("update", files / "iris.safetensors", tmp_path / "n.npz", "-q", "-o", tmp_path / "new")
     assert_refused(result, "the labels are whole numbers")
+    numbered = iris.assign(species=np.arange(len(iris)) % 3)
+    numbered.to_csv(tmp_path / "n.csv", index=False)
+    for command in ("evaluate", "update"):
+        result = run(command, files / "iris.safetensors", tmp_path / "n.csv", "-t", "species", "-q")
+        assert_refused(result, "the labels are numbers")
     assert not (tmp_path / "new").exists()
 
 

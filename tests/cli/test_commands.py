@@ -300,6 +300,8 @@ def test_reports(files: Path, tmp_path: Path, run: Run) -> None:
     assert "each predicted by a classifier fitted without it" in page
     assert "deviations from the median of the row's fold" in html.unescape(page)
     assert "cross-validated balanced accuracy" in fit.stdout
+    assert "precision" in fit.stdout
+    assert "virginica" in fit.stdout
     evaluated = run(
         "evaluate",
         *(files / "two.safetensors", files / "iris.csv", "-t", "species"),

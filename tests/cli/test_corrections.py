@@ -53,6 +53,20 @@ def test_a_correction_sticks_and_is_the_same_the_second_time(named: Path, tmp_pa
     np.testing.assert_array_equal(load_classifier(tmp_path / "new").predict_proba(X), new.predict_proba(X))
 
 
+def test_a_class_that_a_correction_empties_is_named(named: Path, tmp_path: Path, run: Run) -> None:
+    """A label that was mistyped, and then corrected, leaves a class without rows."""
+    row = pd.read_csv(named / "correction.csv")
+    row.assign(species="setossa").to_csv(tmp_path / "typo.csv", index=False)
+    arguments = ("-t", "species", "--id", "flower", "-o", tmp_path / "new")
+    assert "is left" not in run("update", named / "right", tmp_path / "typo.csv", *arguments).stderr
+    arguments = (*arguments[:-2], "--in-place")
+    result = run("update", tmp_path / "new", named / "correction.csv", *arguments)
+    assert "no row of setossa is left" in result.stderr
+    assert "--forget-classes setossa takes it away" in result.stderr
+    assert run("update", tmp_path / "new", "--forget-classes", "setossa", "--in-place").exit_code == 0
+    assert load_classifier(tmp_path / "new").classes_.tolist() == ["setosa", "versicolor"]
+
+
 def test_ids_that_a_gap_has_made_fractions_are_the_same(tmp_path: Path, run: Run) -> None:
     rows = pd.DataFrame(
         {"flower": range(10), "size": [0.0, 1, 2, 3, 4, -1, -2, -3, -4, -5], "kind": list("pppppqqqqq")}

@@ -69,6 +69,11 @@ def test_what_looks_like_a_mistake_is_named(german: Path, tmp_path: Path, run: R
     assert "column id has another whole number in every row" in result.stderr
     result = run("fit", german / "alt.csv", "-t", "id", "--drop", "notiz,species", "-o", tmp_path / "n", *QUICK)
     assert "every row has a label of its own" in result.stderr
+    frame = pd.DataFrame({"Kunde ID": range(40), "a": np.arange(40) % 7, "weight": [*range(39), 0]})
+    frame.to_csv(tmp_path / "w.csv", index=False)
+    result = run("fit", tmp_path / "w.csv", "-t", "weight", "-o", tmp_path / "w", *QUICK)
+    assert "39 labels in so few rows (0, 1, 2, ...): is this the column of classes?" in result.stderr
+    assert "(--id 'Kunde ID' or --drop 'Kunde ID')" in result.stderr
 
 
 @pytest.mark.parametrize(

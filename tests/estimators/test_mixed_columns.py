@@ -488,3 +488,13 @@ def test_a_column_that_has_gone_missing_is_spoken_of() -> None:
         model.predict(x.assign(a=x["a"].where(x.index != 3)))  # one gap of forty
     with pytest.warns(UserWarning, match="many cells are missing in columns a, d, where hardly any was"):
         model.predict(x.assign(a=np.nan, d=""))
+
+
+@pytest.mark.filterwarnings("ignore:nothing is learnt from name:UserWarning")
+@pytest.mark.parametrize("n_rows", [7, 8, 28])
+def test_a_text_of_its_own_in_each_of_few_rows_is_a_name(n_rows: int) -> None:
+    frame = pd.DataFrame({"name": [f"N{k}" for k in range(n_rows)], "size": np.arange(n_rows) % 5})
+    frame.loc[1, "name"] = None
+    kinds = ColumnEncoder.learnt(frame, {}, np.ones(n_rows)).kinds
+    assert (kinds["name"] == "ignore") == (n_rows > 8)
+    assert ColumnEncoder.learnt(frame, {"name": "category"}, np.ones(n_rows)).kinds["name"] == "category"

@@ -66,7 +66,7 @@ def evaluate(
         else:
             shown = [(_NAMES.get(k, k), v) for k, v in summary.items() if v is not None and k != "classes"]
             console.print_table(("evaluated", ""), shown)
-            _print_classes(summary.get("classes", []))
+            print_classes(summary.get("classes", []))
 
 
 _NAMES = {
@@ -84,7 +84,7 @@ _NAMES = {
 _MOST_CLASSES = 12
 
 
-def _print_classes(classes: list[dict[str, Any]]) -> None:
+def print_classes(classes: list[dict[str, Any]]) -> None:
     """Classes with their counts, precision and recall; of many those that are found least."""
     if not classes:
         return
@@ -103,7 +103,7 @@ def summarise_rows(
     """Scores of the rows of known classes, and how well the outlier score tells the others from them."""
     import numpy as np
 
-    from sureshot.metrics import auroc_unknown, balanced_accuracy, class_scores, summarise
+    from sureshot.metrics import auroc_unknown, balanced_accuracy, summarise
 
     assert table.y is not None
     known = np.isin(table.y, model.classes_)
@@ -125,8 +125,15 @@ def summarise_rows(
     if known.any() and not known.all() and outlier is not None:
         summary["unknown_auroc"] = auroc_unknown(outlier[known], outlier[~known])
     if known.any():
-        found = class_scores(*rows, classes=model.classes_)
-        parts = (model.classes_.tolist(), found.rows, found.predicted, found.precision, found.recall)
-        names_of = ("class", "rows", "predicted", "precision", "recall")
-        summary["classes"] = [dict(zip(names_of, of_class, strict=True)) for of_class in zip(*parts, strict=True)]
+        summary["classes"] = scores_of_classes(*rows, model.classes_)
     return summary
+
+
+def scores_of_classes(probabilities: np.ndarray, y: np.ndarray, classes: np.ndarray) -> list[dict[str, Any]]:
+    """Of each class its rows, how many rows are taken for it, precision and recall."""
+    from sureshot.metrics import class_scores
+
+    found = class_scores(probabilities, y, classes=classes)
+    parts = (classes.tolist(), found.rows, found.predicted, found.precision, found.recall)
+    names = ("class", "rows", "predicted", "precision", "recall")
+    return [dict(zip(names, of_class, strict=True)) for of_class in zip(*parts, strict=True)]

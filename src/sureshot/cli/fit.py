@@ -219,6 +219,7 @@ def _standardize(value: str) -> str | bool:
 
 
 def _print(summary: dict[str, Any]) -> None:
+    from sureshot.cli.evaluate import print_classes
     from sureshot.estimators.memory import in_bytes
 
     rows: list[tuple[str, object]] = [
@@ -228,8 +229,11 @@ def _print(summary: dict[str, Any]) -> None:
         *((name, value) for name, value in summary["settings"].items() if name not in ("classes", "features")),
     ]
     for key, words in (("leave_one_out", "leave-one-out"), ("cross_validated", "cross-validated")):
-        for name, value in summary.get(key, {}).items():
-            if value is not None:
+        scores = summary.get(key, {})
+        if scores.get("nll") is not None and scores["accuracy"] is None:
+            rows.append((f"{words} accuracy", "not known, as columns were weighed by all rows: --report has it"))
+        for name, value in scores.items():
+            if value is not None and name != "classes":
                 rows.append((f"{words} {'NLL (nats)' if name == 'nll' else name.replace('_', ' ')}", value))
     rows += [
         ("seconds", f"{summary['seconds']:.2f}"),
@@ -238,3 +242,4 @@ def _print(summary: dict[str, Any]) -> None:
     if "report" in summary:
         rows.append(("report", summary["report"]))
     console.print_table(("fitted", ""), rows)
+    print_classes(summary.get("cross_validated", {}).get("classes", []))

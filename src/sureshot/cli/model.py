@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -189,9 +190,23 @@ def _instance(labels: np.ndarray) -> str:
     return next((name for name in names if not _WHOLE_NUMBER.fullmatch(name)), names[0])
 
 
+def _all_numbers(labels: np.ndarray) -> bool:
+    """Whether all of some labels, text, are written as numbers."""
+    return bool(len(labels)) and all(map(_is_number, labels.tolist()))
+
+
+def _is_number(label: Any) -> bool:
+    try:
+        return math.isfinite(float(label))
+    except (TypeError, ValueError):
+        return False
+
+
 def _check_same_kind(path: Path, labels: np.ndarray, classes: np.ndarray) -> None:
     kinds = {"i": "whole numbers", "u": "whole numbers", "f": "numbers", "b": "true or false"}
     given, known = kinds.get(labels.dtype.kind, "text"), kinds.get(classes.dtype.kind, "text")
+    if given == known == "text" and _all_numbers(labels) and not any(map(_is_number, classes.tolist())):
+        given = "numbers"  # read as text, as the classes are
     if {given, known} <= {"whole numbers", "numbers"} or given == known:
         return
     raise DataError(

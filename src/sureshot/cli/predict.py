@@ -78,7 +78,7 @@ class Wanted:
     top: int | None  # at most as many as there are classes
     outlier: bool
     reject: float | None  # the share of false alarms
-    unknown: str  # what rejected rows are called
+    unknown: str | int  # what rejected rows are called, a number if the classes are numbers and it is written as one
     coverage: float | None  # of sets
 
     @classmethod
@@ -93,12 +93,14 @@ class Wanted:
         coverage: float | None,
     ) -> Wanted:
         """Of so many classes as the model has."""
+        from sureshot.cli.model import as_known
+
         labels = model.classes_.tolist()
         top = None if top is None else min(top, len(labels))
         unknown = "unknown" if unknown is None else unknown
         if reject is not None and unknown in map(str, labels):
             raise ValueError(f"{unknown!r} is a class of the model: give rejected rows another name with --unknown")
-        return cls(labels, proba, top, outlier, reject, unknown, coverage)
+        return cls(labels, proba, top, outlier, reject, as_known([unknown], model.classes_).tolist()[0], coverage)
 
     @property
     def columns(self) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -117,21 +118,24 @@ def remark(path: Path, table: DataTable) -> None:
         for name, column in table.X.items():
             if not names_rows(column):
                 continue
+            quoted = shlex.quote(str(name))
             note(
                 f"{path}: column {name} has another whole number in every row and a name like one that says which row "
-                f"it is; it is learnt from unless you leave it out (--id {name} or --drop {name})"
+                f"it is; it is learnt from unless you leave it out (--id {quoted} or --drop {quoted})"
             )
         for name in _copies_of_labels(table.X, table.y):
             note(
                 f"{path}: column {name} says the label of every row: is it a copy of {_use(True)}? "
-                f"--drop {name} leaves it out"
+                f"--drop {shlex.quote(str(name))} leaves it out"
             )
     if table.y is not None:
         remark_on_spelling(path, table.y.tolist())
-    if table.y is not None and len(table.y) >= MANY_CLASSES and len(set(table.y.tolist())) == len(table.y):
+    if table.y is not None and len(table.y) >= MANY_CLASSES and 2 * len(set(table.y.tolist())) > len(table.y):
+        n_labels = len(set(table.y.tolist()))
+        what = "every row has a label of its own" if n_labels == len(table.y) else f"{n_labels} labels in so few rows"
         note(
-            f"{path}: every row has a label of its own ({listed(table.y.tolist()[:3])}, ...): is this the column of "
-            "classes? A model can only say which row is most alike"
+            f"{path}: {what} ({listed(table.y.tolist()[:3])}, ...): is this the column of classes? A model can only "
+            "say which row is most alike"
         )
 
 

@@ -13,6 +13,7 @@ from sklearn.base import clone
 from sureshot import metrics
 from sureshot.cli.console import command_line
 from sureshot.cli.driving_rows import Driven, driven_answers, table_of_driving_rows
+from sureshot.cli.evaluate import scores_of_classes
 from sureshot.cli.model import keeps_ids
 from sureshot.cli.reading import take
 from sureshot.estimators.outliers import Spread
@@ -54,7 +55,7 @@ def write_evaluation(
 
 def cross_validated_report(
     model: IncrementalClassifier, table: DataTable, folder: Path, title: str
-) -> tuple[Path, dict[str, float]]:
+) -> tuple[Path, dict[str, Any]]:
     """Report of a fit, on rows predicted by classifiers that were fitted without them, and its scores if there are any.
 
     A classifier's own rows would flatter it. So the rows are dealt into five folds, class by class, and each
@@ -84,7 +85,7 @@ def cross_validated_report(
         outlier.append(Spread.of(far, 1.0)(far))  # folds may have different kernels
         driven += driven_answers(fitted, X, table.y[held_out], table.row_ids[held_out], probabilities[-1])
     introduction = f"A classifier of {len(model.classes_)} classes, fitted on {len(table.y)} rows. "
-    predictions, scores = None, {}
+    predictions, scores = None, dict[str, Any]()
     if rows:
         order = np.concatenate(rows)
         predictions = Predictions(
@@ -99,6 +100,7 @@ def cross_validated_report(
             "accuracy": metrics.accuracy(*answers, classes=model.classes_),
             "balanced_accuracy": metrics.balanced_accuracy(*answers, classes=model.classes_),
             "nll": metrics.negative_log_likelihood(*answers, classes=model.classes_),
+            "classes": scores_of_classes(*answers, model.classes_),
         }
         introduction += (
             f"Scores are of {len(order)} rows, each predicted by a classifier fitted without it "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -88,11 +89,17 @@ def update(
                     rows=as_known(gone_rows, known_ids) if gone_rows else None,
                 )
         before, n_forgotten = _names(classifier), n_before - _count(classifier)
+        with_rows = _classes_with_rows(classifier)
         if table is not None:
             with console.progress(f"adding {len(table.row_ids)} rows", quiet):
                 assert table.y is not None
                 more: dict[str, Any] = {"retune": True} if retune else {}
                 classifier.partial_fit(table.X, table.y, row_id=ids, **more)
+            if emptied := sorted(with_rows - _classes_with_rows(classifier)):
+                console.note(
+                    f"{data}: no row of {listed(emptied)} is left, as all were replaced; the model still makes room "
+                    f"for rows of it: --forget-classes {shlex.quote(','.join(emptied))} takes it away"
+                )
         seconds = time.perf_counter() - start
         classifier.save(destination)
         came = set() if ids is None else set(ids.tolist())
@@ -139,6 +146,13 @@ def _listed(given: Sequence[str] | None, known: np.ndarray | None) -> list[str]:
     from sureshot.cli.reading import names_together
 
     return list(dict.fromkeys(names_together(given or (), () if known is None else map(str, known.tolist()))))
+
+
+def _classes_with_rows(model: IncrementalClassifier) -> set[str]:
+    """Of a model's classes those of which it has rows."""
+    import numpy as np
+
+    return set(map(str, model.classes_[np.unique(model._fitted.distinct_rows.y)].tolist()))
 
 
 def _count(model: IncrementalClassifier) -> int:

@@ -45,6 +45,8 @@ from sureshot.estimators.cells import (
 MOST_LEVELS = 30
 RARE, ENOUGH = 0.01, 10
 """Of levels and of gaps: a hundredth of the rows, and ten rows of many, have a column of their own."""
+FEWEST_OWN = 8
+"""Rows of a text each, none of which comes again, that are taken for names of rows and not for levels."""
 PERIODS = {"day": 1.0, "week": 7.0, "year": 365.2425}
 """In days."""
 EMPTY, UNIQUE, ASKED = "they are empty", "nearly every row has a text of its own", "as asked"
@@ -119,7 +121,9 @@ class CategoryColumn(Column):
         levels: list[str | None] = [*found.tolist(), None]
         totals = np.bincount(np.where(codes < 0, len(found), codes), weight, minlength=len(levels))
         total = totals.sum()
-        if not stated and len(found) > FEW and 2 * len(found) > total - totals[-1]:
+        present = total - totals[-1]
+        own = len(found) == present >= FEWEST_OWN  # a text of its own in every row that has one
+        if not stated and (own or (len(found) > FEW and 2 * len(found) > present)):
             return IgnoredColumn(column.name, UNIQUE)
         order = sorted(np.flatnonzero(totals), key=lambda k: (-totals[k], levels[k] is None, levels[k]))
         kept = [k for k in order[:MOST_LEVELS] if totals[k] >= _enough(total)]
