@@ -13,7 +13,7 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 from sureshot import GPClassifier
 from sureshot.estimators.gp_member import Member
 from sureshot.estimators.options import BY_COLUMNS, ONE_SHOT_TEMPERATURE, USUAL_COLUMNS
-from sureshot.estimators.stacking import MOST_MEMBERS, MOST_OF_FEW, SMALLEST_WEIGHT, stacking_weights
+from sureshot.estimators.stacking import MOST_MEMBERS, MOST_OF_FEW, MOST_OF_SOME, SMALLEST_WEIGHT, stacking_weights
 from sureshot.estimators.support import Support, is_compared_whole
 
 
@@ -128,11 +128,15 @@ def test_more_rows_go_on_with_the_heaviest_of_few(breast: tuple[np.ndarray, np.n
     X, y = breast
     model = GPClassifier().fit(X[:40], y[:40])
     before = model.members_
-    assert len(model.partial_fit(X[40:45], y[40:45]).members_) == len(before) > MOST_MEMBERS
+    assert len(model.partial_fit(X[40:45], y[40:45]).members_) == len(before) > MOST_OF_SOME
     after = model.partial_fit(X[45:60], y[45:60]).members_
-    assert [str(member.kernel) for member in after] == [str(member.kernel) for member in before[:MOST_MEMBERS]]
-    total = sum(member.weight for member in before[:MOST_MEMBERS])
-    assert [member.weight for member in after] == pytest.approx([one.weight / total for one in before[:MOST_MEMBERS]])
+    assert len(after) == MOST_OF_SOME
+    heaviest = before[:MOST_MEMBERS]
+    assert [str(member.kernel) for member in after[:MOST_MEMBERS]] == [str(member.kernel) for member in heaviest]
+    share = before[0].weight / after[0].weight
+    assert 0 < share < 1
+    assert [share * member.weight for member in after[:MOST_MEMBERS]] == pytest.approx([one.weight for one in heaviest])
+    assert sum(member.weight for member in after) == pytest.approx(1)
     at_once = GPClassifier().fit(X[:40], y[:40]).partial_fit(X[40:60], y[40:60])
     np.testing.assert_allclose(model.predict_proba(X[60:]), at_once.predict_proba(X[60:]), atol=1e-6)
 
@@ -201,6 +205,20 @@ def test_some_rows_have_untuned_families_on_columns_as_they_are(breast: tuple[np
     assert len({member.weight for member in untuned}) == 1
     assert all(str(member.kernel).startswith("31.6 x ") and not member.ranks for member in untuned)
     assert sum(member.weight for member in some) == pytest.approx(1)
+
+
+def test_an_average_of_few_rows_that_grows_keeps_members_of_every_kind(breast: tuple[np.ndarray, np.ndarray]) -> None:
+    """Its members are equally heavy, those on columns before those on ranks: the first ones are no better."""
+    X, y = breast
+    mixed = np.argsort(np.arange(len(y)) * 7919 % len(y))
+    X, y = X[mixed], y[mixed]
+    few = GPClassifier().fit(X[:12], y[:12])
+    assert len(few.members_) > MOST_OF_SOME
+    for n_rows, most in ((52, MOST_OF_SOME), (152, MOST_MEMBERS)):
+        few.partial_fit(X[len(few._fitted.rows.y) : n_rows], y[len(few._fitted.rows.y) : n_rows])
+        assert len(few.members_) == most
+        assert {member.ranks for member in few.members_} == {False, True}
+        assert sum(member.weight for member in few.members_) == pytest.approx(1)
 
 
 def test_one_setting_if_asked_for(breast: tuple[np.ndarray, np.ndarray]) -> None:

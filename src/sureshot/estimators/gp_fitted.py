@@ -109,12 +109,17 @@ class GPFitted(Fitted):
     def heaviest_members(self, n_rows: int) -> tuple[Member, ...]:
         """Those that an average of so many rows may have, their weights brought to 1.
 
-        Fewer than `FEW_ROWS` have chosen many, which more rows would pay for at every update.
+        Fewer than `FEW_ROWS` have chosen many, which more rows would pay for at every update. Of equally heavy ones
+        those that stay are taken from all over the list, in which those of a kind stand together.
         """
-        keeps = n_rows < FEW_ROWS or (n_rows < SOME_ROWS and len(self.members) <= MOST_OF_SOME)
-        members = self.members if keeps else self.members[: most_members(n_rows, n_rows)]
-        if len(members) == len(self.members):
-            return members
+        most = MOST_OF_SOME if n_rows < SOME_ROWS else most_members(n_rows, n_rows)
+        if n_rows < FEW_ROWS or len(self.members) <= most:
+            return self.members
+        weights = np.array([member.plan.weight for member in self.members])
+        least = np.sort(weights)[-most]
+        heavier, equal = np.flatnonzero(weights > least), np.flatnonzero(weights == least)
+        spread = np.linspace(0, len(equal) - 1, most - len(heavier)).round().astype(int)
+        members = [self.members[place] for place in sorted([*heavier.tolist(), *equal[spread].tolist()])]
         total = sum(member.plan.weight for member in members)
         return tuple(replace(one, plan=replace(one.plan, weight=one.plan.weight / total)) for one in members)
 
