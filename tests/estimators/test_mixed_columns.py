@@ -252,6 +252,7 @@ def test_later_gaps_in_numbers_are_the_median(model: Any, tmp_path: Path) -> Non
     with pytest.raises(ValueError, match="2 of 21 labelled rows have no cell that is filled, the first is row 4"):
         loaded.partial_fit(empty, y)
     np.testing.assert_array_equal(loaded.predict_proba(X), before)
+    loaded.partial_fit(empty, y, sample_weight=(~np.isin(np.arange(21), [4, 5])).astype(float))
 
 
 def test_a_retuned_model_keeps_what_it_has_learnt_of_columns() -> None:

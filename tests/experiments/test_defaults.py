@@ -104,8 +104,9 @@ def test_verdicts_follow_from_the_numbers(forest: float) -> None:
         "no forest is ahead in mean NLL (heavy tails)": forest > 0.2,
         "ahead of CatBoost in mean nll (all rows)": True,
         "ahead of CatBoost in mean brier (all rows)": True,
-        "as good as the best peer where labels are wrong": forest > 0.2,
-        "averaging does not cost calibration (mean of all conditions)": True,
+        "as good as the best peer where labels are wrong (tables)": forest > 0.2,
+        "averaging does not cost calibration on average over the conditions": True,
+        "averaging does not cost calibration where it costs most (heavy tails)": True,
     }
 
 

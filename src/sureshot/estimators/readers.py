@@ -143,11 +143,11 @@ class TableReader(Reader):
             )
         return encoded, found
 
-    def check_filled(self, X: pd.DataFrame) -> None:
-        """ValueError for a row without a single cell: medians in its place would teach what nobody saw."""
+    def check_filled(self, X: pd.DataFrame, counted: np.ndarray) -> None:
+        """ValueError for a row without a cell, of those that count (n,): medians would teach what nobody saw."""
         ignored = () if self.encoder is None else [name for name, kind in self.encoder.kinds.items() if kind == IGNORE]
         filled = [~gaps_of(X.iloc[:, place]) for place, name in enumerate(X.columns) if name not in ignored]
-        empty = np.flatnonzero(~np.any(filled, axis=0)) if filled else np.zeros(0, dtype=np.int64)
+        empty = np.flatnonzero(counted & ~np.any(filled, axis=0)) if filled else np.zeros(0, dtype=np.int64)
         if len(empty):
             raise ValueError(
                 f"{len(empty)} of {len(X)} labelled rows have no cell that is filled, the first is row {empty[0]}, "
@@ -269,11 +269,11 @@ def read_labelled(
     """
     reader = reader.taught(X, sample_weight) if columns is None else reader
     checked, found = reader.check(name, X, columns)
-    if columns is not None and isinstance(X, pd.DataFrame) and isinstance(reader, TableReader):
-        reader.check_filled(X)
     labels = check_targets(y, len(checked))
     weight = check_weights(sample_weight, checked)
     counted = weight > 0
+    if columns is not None and isinstance(X, pd.DataFrame) and isinstance(reader, TableReader):
+        reader.check_filled(X, counted)
     kept = reader.keep(checked, fitting=True)[counted]
     weightless = len(np.unique(labels)) > len(np.unique(labels[counted]))
     return LabelledData(reader, checked, kept, labels[counted], weight[counted], found, counted, weightless)
