@@ -162,15 +162,14 @@ def verdicts_of(frame: pd.DataFrame) -> tuple[Verdict, ...]:
     found += of_wrong_labels(frame, "tables")
     if SINGLE in nll.columns:
         ece = by_condition(frame, "ece").set_index("condition")
-        cost = ece[OURS] - ece[SINGLE]
-        for claim, ours, single in (
-            ("on average over the conditions", ece[OURS].mean(), ece[SINGLE].mean()),
-            (f"where it costs most ({cost.idxmax()})", ece[OURS][cost.idxmax()], ece[SINGLE][cost.idxmax()]),
+        worst = str((ece[OURS] - ece[SINGLE]).idxmax())
+        for where, row in (
+            ("on average over the conditions", ece.mean(numeric_only=True)),
+            (f"where it costs most ({worst})", ece.loc[worst]),
         ):
-            measured = f"{OURS} {ours:.3f}, {SINGLE} {single:.3f}"
-            found.append(
-                Verdict(f"averaging does not cost calibration {claim}", _TARGET, measured, bool(ours <= single))
-            )
+            measured = f"{OURS} {row[OURS]:.3f}, {SINGLE} {row[SINGLE]:.3f}"
+            holds = bool(row[OURS] <= row[SINGLE])
+            found.append(Verdict(f"averaging does not cost calibration {where}", _TARGET, measured, holds))
     return tuple(found)
 
 

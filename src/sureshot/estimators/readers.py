@@ -20,9 +20,9 @@ import pandas as pd
 import scipy.sparse
 
 from sureshot.data.checks import listed
-from sureshot.estimators.cells import CellError, as_numbers, gaps_of
+from sureshot.estimators.cells import IGNORE, TEXT, CellError, as_numbers, gaps_of
 from sureshot.estimators.column_kinds import median_of
-from sureshot.estimators.mixed_columns import IGNORE, ColumnEncoder, check_kinds, has_mixed_columns
+from sureshot.estimators.mixed_columns import ColumnEncoder, check_kinds, has_mixed_columns
 from sureshot.estimators.sparse_rows import ADVICE, SpannedRows, checked_sparse
 from sureshot.estimators.validation import Columns, check_inputs, check_targets, check_weights, of_pandas, validated
 
@@ -144,8 +144,14 @@ class TableReader(Reader):
         return encoded, found
 
     def check_filled(self, X: pd.DataFrame, counted: np.ndarray) -> None:
-        """ValueError for a row without a cell, of those that count (n,): medians would teach what nobody saw."""
-        ignored = () if self.encoder is None else [name for name, kind in self.encoder.kinds.items() if kind == IGNORE]
+        """ValueError for a row without a cell, of those that count (n,): medians would teach what nobody saw.
+
+        A text without a word is one.
+        """
+        kinds = {} if self.encoder is None else self.encoder.kinds
+        if TEXT in kinds.values():
+            return
+        ignored = [name for name, kind in kinds.items() if kind == IGNORE]
         filled = [~gaps_of(X.iloc[:, place]) for place, name in enumerate(X.columns) if name not in ignored]
         empty = np.flatnonzero(counted & ~np.any(filled, axis=0)) if filled else np.zeros(0, dtype=np.int64)
         if len(empty):
