@@ -89,8 +89,8 @@ def update(
                     rows=as_known(gone_rows, known_ids) if gone_rows else None,
                 )
         before, n_forgotten = _names(classifier), n_before - _count(classifier)
-        with_rows = _classes_with_rows(classifier)
         if table is not None:
+            with_rows = _classes_with_rows(classifier)
             with console.progress(f"adding {len(table.row_ids)} rows", quiet):
                 assert table.y is not None
                 more: dict[str, Any] = {"retune": True} if retune else {}

@@ -222,8 +222,13 @@ def mention_wild(scaling: Scaling, x: np.ndarray, names: Sequence[str] | None) -
     logger.warning(
         "cells of columns %s lie a million times farther out than half of the rows, as codes for gaps do: they are "
         "taken for less; make them gaps, or drop these rows",
-        f"{listed(found)} (counted from 0)" if names is None else listed([names[place] for place in found]),
+        columns_called(found, names),
     )
+
+
+def columns_called(places: np.ndarray, names: Sequence[str] | None) -> str:
+    """Columns of the rows by name, or by number where they have none."""
+    return f"{listed(places.tolist())} (counted from 0)" if names is None else listed([names[place] for place in places])
 
 
 def with_rare_values(scaling: Scaling, x: np.ndarray, weight: np.ndarray) -> Scaling:

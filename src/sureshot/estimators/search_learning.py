@@ -9,9 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sureshot.data.checks import listed
 from sureshot.estimators.fitted import TrainingSet
-from sureshot.estimators.preprocessing import fit_scaling, mention_constant, mention_wild, with_rare_values
+from sureshot.estimators.preprocessing import (
+    columns_called,
+    fit_scaling,
+    mention_constant,
+    mention_wild,
+    with_rare_values,
+)
 from sureshot.estimators.row_ids import part_of
 from sureshot.estimators.search_fitted import Callback, SearchFitted, SearchStep, fitted_of, inputs_of, posterior_of
 from sureshot.estimators.search_rule import chosen_rule
@@ -58,11 +63,10 @@ def mention_more(training: TrainingSet, new: LabelledRows, known: SearchFitted) 
     mention_wild(scaling, new.x, training.column_names)
     late = np.setdiff1d(scaling.kept, known.scaling.kept)
     if len(late):
-        names = training.column_names
-        called = [f"{place} (counted from 0)" if names is None else names[place] for place in late.tolist()]
+        called = columns_called(late, training.column_names)
         warnings.warn(
-            f"columns {listed(called)} had one value in the rows that said how columns are scaled, and now vary: they "
-            "stay ignored; fit on all rows to learn from them",
+            f"columns {called} had one value in the rows that said how columns are scaled, and now vary: they stay "
+            "ignored; fit on all rows to learn from them",
             UserWarning,
             stacklevel=6,  # of `partial_fit`
         )

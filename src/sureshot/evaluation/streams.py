@@ -143,7 +143,7 @@ def evaluate_batch(
     """Ask about one batch, then teach it: a step of `evaluate_stream`, for those who keep what came of it."""
     labels = np.asarray(y)
     seen = np.zeros(len(labels), dtype=bool) if first else np.isin(labels, method.classes_)
-    known = seen if seen.any() and len(method.classes_) > 1 else np.zeros_like(seen)  # one class is no question
+    known = seen if first or len(method.classes_) > 1 else np.zeros_like(seen)  # one class is no question
     scores: dict[str, Any] = dict.fromkeys(("accuracy", "nll", "brier", "ece", "bins"))
     started = time.perf_counter()
     if known.any():
