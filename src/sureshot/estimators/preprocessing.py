@@ -228,7 +228,9 @@ def mention_wild(scaling: Scaling, x: np.ndarray, names: Sequence[str] | None) -
 
 def columns_called(places: np.ndarray, names: Sequence[str] | None) -> str:
     """Columns of the rows by name, or by number where they have none."""
-    return f"{listed(places.tolist())} (counted from 0)" if names is None else listed([names[place] for place in places])
+    if names is None:
+        return f"{listed(places.tolist())} (counted from 0)"
+    return listed([names[place] for place in places])
 
 
 def with_rare_values(scaling: Scaling, x: np.ndarray, weight: np.ndarray) -> Scaling:
