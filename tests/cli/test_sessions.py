@@ -180,6 +180,17 @@ def test_encoders_that_do_not_fit(tmp_path: Path, run: Run, monkeypatch: pytest.
     assert not (tmp_path / "sessions" / "few" / "report.html").exists()
 
 
+@pytest.mark.real_data
+def test_images_need_an_encoder(tmp_path: Path, run: Run) -> None:
+    text = """
+    data = { name = "miniimagenet32" }
+    methods = [{ name = "tree" }]
+    """
+    result = run("sessions", written(tmp_path, text), "-o", tmp_path / "out")
+    assert result.exit_code == 1
+    assert "images of 3 channels 32x32, and tree takes embeddings: state encoder in [data]" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [

@@ -49,7 +49,7 @@ def test_a_stated_prior_is_bayes_rule(model: Any) -> None:
 
 def test_by_default_few_examples_of_embeddings_say_little_of_frequencies(tmp_path: Path) -> None:
     assert GPClassifier("rbf").fit(X, Y).set_class_prior("auto")._fitted.class_prior is None
-    directions = np.hstack([X, np.ones((len(X), 1))])
+    directions = np.hstack([X, np.ones((len(X), 2))])
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     model = GPClassifier().fit(directions, Y)
     np.testing.assert_allclose(model.class_prior_, np.array([80, 60, 55]) / 195)

@@ -30,6 +30,7 @@ ESTIMATORS: dict[str, tuple[Callable[[], IncrementalClassifier], np.ndarray, np.
     "few-shot": (FewShotClassifier, X, Y),
     "few-shot, of angles": (FewShotClassifier, UNIT, Y),
     "sessions": (TreeGPClassifier, X, Y),
+    "sessions, of angles": (TreeGPClassifier, UNIT, Y),
     "sessions, a tree": (lambda: TreeGPClassifier("session", inference="mean_field"), X, Y),
     "search": (lambda: KernelSearchClassifier(n_particles=3, structure="LINEAR"), X, Y),
 }
@@ -68,6 +69,15 @@ def test_every_row_has_a_number(name: str, cells: list[float]) -> None:
     assert np.isfinite(fitted(name).outlier_score(rows)).all()
 
 
+def test_zeros_have_no_direction_among_means_of_directions() -> None:
+    """Means of rows of unit length are shorter, and nearer to zero than other rows are."""
+    x, y = load_digits(return_X_y=True)
+    x = x - x.mean(0)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    model = TreeGPClassifier().fit(x[:800], y[:800])
+    assert model.outlier_score(np.zeros((1, 64)))[0] > model.outlier_score(x[800:]).max()
+
+
 @settings(max_examples=10)
 @given(order=st.permutations(range(30)))
 def test_the_order_of_rows_does_not_count(order: list[int]) -> None:
@@ -97,7 +107,7 @@ def test_distance_is_a_kernel_density_by_rows_left_out() -> None:
     squared = ((((x[:, None] - x) / scaling.scale) ** 2).sum(-1)) + np.diag(np.full(40, np.inf))
     tried = squared.min(0).mean() * 2.0 ** (np.arange(-12, 7) / 2)
     density = [logsumexp(-squared / (2 * width), axis=0).mean() - np.log(width) for width in tried]
-    found = Distance.of(x, scaling)
+    found = Distance.of(x, scaling, False)
     assert found.width == pytest.approx(2 * tried[np.argmax(density)])
     usual = -found.width * logsumexp(-squared / (2 * found.width), axis=0)
     deviation = np.sqrt(np.pi / 2) * np.abs(usual - np.median(usual)).mean()
@@ -109,7 +119,7 @@ def test_distance_is_a_kernel_density_by_rows_left_out() -> None:
 @pytest.mark.parametrize("rows", [X[:1], np.repeat(X[:1], 3, 0), X[:2], np.zeros((4, 4)), np.eye(4)])
 def test_rows_that_have_no_spread_have_a_distance(rows: np.ndarray) -> None:
     for scaling in scalings_for(rows):
-        near, far = Distance.of(np.unique(rows, axis=0), scaling)(np.array([rows[0], rows[0] + 100]))
+        near, far = Distance.of(np.unique(rows, axis=0), scaling, False)(np.array([rows[0], rows[0] + 100]))
         assert np.isfinite([near, far]).all()
         assert far > near + 10
 
@@ -148,7 +158,7 @@ def test_a_single_class_has_scores(make: Any) -> None:
 def test_repeated_rows_count_once() -> None:
     """A row that has been seen is no surprise, however often."""
     weight = np.random.default_rng(0).integers(1, 4, 30)
-    weighted = Distance.of(X[TRAIN], scalings_for(X[TRAIN])[0])
+    weighted = Distance.of(X[TRAIN], scalings_for(X[TRAIN])[0], False)
     model = KernelSearchClassifier(n_particles=2, structure="LINEAR").fit(X[TRAIN], Y[TRAIN], sample_weight=weight)
     (found,) = model._fitted.outlier_score.distances
     np.testing.assert_allclose(found(X), weighted(X), rtol=CLOSE)

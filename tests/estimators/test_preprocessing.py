@@ -49,6 +49,6 @@ def test_columns_of_rare_values_are_divided_by_their_range() -> None:
     weight[0] = 100  # the value is then no rare one
     plain = fit_scaling(x, weight, "auto")
     assert with_rare_values(plain, x, weight).scale[1] == 5  # nor is the other
-    unit = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-9)
+    unit = constant / np.linalg.norm(constant, axis=1, keepdims=True)
     as_they_are = fit_scaling(unit[:20], weight[:20], "auto")
     assert with_rare_values(as_they_are, unit[:20], weight[:20]) is as_they_are

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import pickle
 import re
@@ -201,7 +202,7 @@ def test_a_calibrated_rule_stays(tmp_path: Path) -> None:
         model.partial_fit(X[30:], Y[30:])
         assert model.temperature_ == calibrated
         if stack is not None:  # its weights stay, too, on the labels of all rows
-            now = model._fitted.chosen.stack
+            now = model._current().chosen.stack
             assert (now.posterior, now.regression, now.of_labels.scale) == (
                 stack.posterior,
                 stack.regression,
@@ -211,6 +212,27 @@ def test_a_calibrated_rule_stays(tmp_path: Path) -> None:
         model.save(tmp_path / "model")
         loaded = KernelSearchClassifier.load(tmp_path / "model")
         np.testing.assert_array_equal(loaded.predict_proba(QUERIES), model.predict_proba(QUERIES))
+
+
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_an_update_leaves_the_rule_to_who_asks(tmp_path: Path, calibrated: bool) -> None:
+    model = made().fit(X[:30], Y[:30])
+    if calibrated:
+        model.calibrate(X[:10], Y[:10])
+    asked = copy.deepcopy(model)
+    for row in range(30, 33):
+        for one in (model, asked):
+            one.partial_fit(X[[row]], Y[[row]])
+        asked.predict_proba(QUERIES)
+    assert not model._fitted.has_rule
+    model.save(tmp_path / "model")
+    loaded = KernelSearchClassifier.load(tmp_path / "model")
+    for other in (asked, loaded, copy.deepcopy(model)):
+        np.testing.assert_array_equal(other.predict_proba(QUERIES), model.predict_proba(QUERIES))
+        assert (other.predictive_, other.temperature_) == (model.predictive_, model.temperature_)
+    for one in (model, loaded):
+        one.partial_fit(X[33:], Y[33:])
+    np.testing.assert_array_equal(loaded.predict_proba(QUERIES), model.predict_proba(QUERIES))
 
 
 def test_stacked_latents_are_a_sum_of_two() -> None:

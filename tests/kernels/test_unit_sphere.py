@@ -75,7 +75,10 @@ def test_other_rows_are_not_taken_for_embeddings() -> None:
     assert not is_unit_norm(torch.ones(5, 1)), "one column of signs is no embedding"
     assert not is_unit_norm(np.ones((3, 2), dtype=np.int64))
     assert not is_unit_norm(torch.ones(4) / 2)
-    assert not is_unit_norm(torch.eye(3)[[0, 2, 1, 1]]), "zeros and ones of a category are no embedding"
+    hours = torch.arange(24) * torch.pi / 12
+    assert not is_unit_norm(torch.stack([hours.sin(), hours.cos()], 1)), "the hour as a cycle is no embedding"
+    assert not is_unit_norm(torch.nn.functional.normalize(_rows(50, 3))), "nor is a direction in space"
+    assert not is_unit_norm(torch.eye(4)[[0, 2, 1, 1]]), "zeros and ones of a category are no embedding"
 
 
 def test_rows_of_zeros_beside_others_do_not_matter() -> None:

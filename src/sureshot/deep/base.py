@@ -10,6 +10,7 @@ To add one, write a module beside this one: derive from `DeepClassifier`, state 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -111,3 +112,17 @@ class DeepClassifier(nn.Module, ABC):
             yield
         finally:
             self.train(training)
+
+
+def check_positive(**values: float) -> None:
+    """Refuse scales, by their names, that are none."""
+    for name, value in values.items():
+        if not 0 < value < math.inf:
+            raise ValueError(f"{name} must be positive and finite, got {value}")
+
+
+def check_labels(y: Tensor, classes: range) -> None:
+    """Refuse labels (N,) int64 that do not have each of the classes, or have others that are above them."""
+    sizes = torch.bincount(y, minlength=classes.stop)[classes.start :]
+    if len(sizes) > len(classes) or not bool((sizes > 0).all()):
+        raise ValueError(f"y must hold each of the labels from {classes.start} to {classes.stop - 1}")

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sureshot.deep.base import DeepClassifier, Predictor
+from sureshot.deep.base import DeepClassifier, Predictor, check_labels, check_positive
 from sureshot.gaussian.prior import Queries
 from sureshot.inference.inducing import kmeans_inducing
 from sureshot.inference.natural_gradient import NaturalGradientState
@@ -68,9 +68,7 @@ class TreeNetwork(DeepClassifier):
             "learn_inducing": learn_inducing,
             "step_size": step_size,
         }
-        for name, value in (("lengthscale", lengthscale), ("output_scale", output_scale)):
-            if not 0 < value < math.inf:
-                raise ValueError(f"{name} must be positive and finite, got {value}")
+        check_positive(lengthscale=lengthscale, output_scale=output_scale)
         super().__init__(backbone, tree.n_classes, options)
         self.tree, self.step_size, self.learn_inducing = tree, step_size, learn_inducing
         # In float64: the kernel matrix of points that training draws together is not safe in float32.
@@ -104,9 +102,8 @@ class TreeNetwork(DeepClassifier):
         Everything is of embeddings of unit length; a class with fewer rows than inducing points has its rows.
         """
         rows, labels = functional.normalize(embeddings.detach().double().cpu(), dim=-1), y.cpu()
-        sizes = torch.bincount(labels, minlength=n_classes)
-        if len(sizes) > n_classes or int(sizes.min()) < 1:
-            raise ValueError(f"y must hold each of the labels from 0 to {n_classes - 1}")
+        check_labels(labels, range(n_classes))
+        sizes = torch.bincount(labels)
         tree = build_tree(class_prototypes(rows, labels, n_classes), seed)
         found = [
             kmeans_inducing(rows[labels == label], labels[labels == label], per_class, seed)

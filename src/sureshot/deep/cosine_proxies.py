@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sureshot.deep.base import Predictor
+from sureshot.deep.base import Predictor, check_labels, check_positive
 from sureshot.deep.growing import GrowingClassifier
 from sureshot.inference.inducing import kmeans_inducing
 from sureshot.networks.backbones import Backbone, backbone_from_config
@@ -44,9 +44,7 @@ class ProxyNetwork(GrowingClassifier):
         seed: int = 0,  # of the k-means that finds proxies for new classes
     ) -> None:
         n_classes, per_class, _ = proxies.shape
-        for name, value in (("margin", margin), ("scale", scale)):
-            if not 0 < value < math.inf:
-                raise ValueError(f"{name} must be positive and finite, got {value}")
+        check_positive(margin=margin, scale=scale)
         super().__init__(backbone, n_classes, {"per_class": per_class, "margin": margin, "scale": scale, "seed": seed})
         self.margin = margin
         self.proxies = nn.Parameter(proxies.detach().clone())
@@ -116,11 +114,10 @@ class ProxyNetwork(GrowingClassifier):
 def _imprinted(embeddings: Tensor, y: Tensor, classes: range, per_class: int, seed: int) -> Tensor:
     """Proxies (C, K, D) of classes; one with fewer rows than proxies has several proxies at a row."""
     rows, labels = functional.normalize(embeddings.detach().float().cpu(), dim=-1), y.cpu()
+    check_labels(labels, classes)
     found = []
     for label in classes:
         own = rows[labels == label]
-        if not len(own):
-            raise ValueError(f"y must hold each of the labels from {classes.start} to {classes.stop - 1}")
         centres = kmeans_inducing(own, torch.zeros(len(own), dtype=torch.int64), per_class, seed)
         found.append(centres[torch.arange(per_class) % len(centres)])
     return torch.stack(found) if found else rows.new_zeros(0, per_class, rows.shape[1])

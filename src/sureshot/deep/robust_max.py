@@ -13,7 +13,6 @@ in Gaussian process hybrid deep networks"; Achituve et al. 2021, section 5.2, as
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,7 +25,7 @@ from gpytorch.variational import CholeskyVariationalDistribution, MeanFieldVaria
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sureshot.deep.base import DeepClassifier, Predictor
+from sureshot.deep.base import DeepClassifier, Predictor, check_labels, check_positive
 from sureshot.inference.inducing import kmeans_inducing
 from sureshot.likelihoods.robust_max import expected_log_robust_max, robust_max_probabilities
 from sureshot.networks.backbones import Backbone, backbone_from_config
@@ -68,9 +67,7 @@ class RobustMaxNetwork(DeepClassifier):
     ) -> None:
         if not 0 < epsilon < 1:
             raise ValueError(f"epsilon must lie between 0 and 1, got {epsilon}")
-        for name, value in (("lengthscale", lengthscale), ("output_scale", output_scale)):
-            if not 0 < value < math.inf:
-                raise ValueError(f"{name} must be positive and finite, got {value}")
+        check_positive(lengthscale=lengthscale, output_scale=output_scale)
         self.epsilon = epsilon
         options = {
             "n_inducing": len(inducing),
@@ -98,8 +95,7 @@ class RobustMaxNetwork(DeepClassifier):
         **options: Any,  # of the class, such as ``epsilon``
     ) -> RobustMaxNetwork:
         """Inducing points by k-means in each class, of embeddings of unit length."""
-        if not torch.equal(y.unique().cpu(), torch.arange(n_classes)):
-            raise ValueError(f"y must hold each of the labels from 0 to {n_classes - 1}")
+        check_labels(y, range(n_classes))
         points = kmeans_inducing(_unit(embeddings.detach().cpu()), y.cpu(), per_class, seed)
         return cls(backbone, n_classes, points, **options)
 

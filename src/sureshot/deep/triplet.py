@@ -20,7 +20,6 @@ class-incremental learning" (2020), for its use with class means.
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,7 +27,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from sureshot.deep.base import Predictor
+from sureshot.deep.base import Predictor, check_labels, check_positive
 from sureshot.deep.growing import GrowingClassifier
 from sureshot.networks.backbones import Backbone, backbone_from_config
 
@@ -49,9 +48,7 @@ class TripletNetwork(GrowingClassifier):
         margin: float = 0.2,  # of squared distances
         scale: float = 16.0,  # of cosines with class means
     ) -> None:
-        for name, value in (("margin", margin), ("scale", scale)):
-            if not 0 < value < math.inf:
-                raise ValueError(f"{name} must be positive and finite, got {value}")
+        check_positive(margin=margin, scale=scale)
         super().__init__(backbone, len(means), {"margin": margin, "scale": scale})
         self.margin, self.scale = margin, scale
         self.means: Tensor
@@ -129,8 +126,7 @@ def triplet_losses(
 def class_means(embeddings: Tensor, y: Tensor, classes: range) -> Tensor:
     """Means (C, D) of the rows of classes, scaled to unit length before."""
     unit = functional.normalize(embeddings.detach(), dim=-1)
-    size = torch.bincount(y, minlength=classes.stop)[classes.start : classes.stop]
-    if len(size) != len(classes) or not bool((size > 0).all()):
-        raise ValueError(f"y must hold each of the labels from {classes.start} to {classes.stop - 1}")
+    check_labels(y, classes)
+    size = torch.bincount(y)[classes.start :]
     sums = unit.new_zeros(classes.stop, unit.shape[1]).index_add(0, y, unit)[classes.start :]
     return sums / size.unsqueeze(1)

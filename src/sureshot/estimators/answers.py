@@ -6,7 +6,6 @@ memory. How it is learnt is `sureshot.estimators.base`.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +26,7 @@ from sureshot.estimators.left_out import ROUNDING
 from sureshot.estimators.settings import check_count
 from sureshot.estimators.suggestions import Suggestions, suggestions
 from sureshot.estimators.validation import check_weights, plain_labels
+from sureshot.warned import warn
 
 LARGEST_BLOCK = 2048
 
@@ -157,10 +157,9 @@ class Answers(ClassifierMixin, BaseEstimator):
         kept = self._kept(fitted, X)
         scores, usual = self._outlier_scores(fitted, kept), fitted.usual_outliers
         if usual.smallest > false_alarm + ROUNDING:
-            warnings.warn(
+            warn(
                 f"nothing is rejected at false_alarm={false_alarm:g}: {usual.n_rows:g} labelled rows tell p-values "
                 f"down to {usual.smallest:.3g} only. Take a larger false_alarm, or label more rows.",
-                stacklevel=3,
             )
         (p,) = self._in_blocks(fitted, kept, class_probabilities)
         p_values = usual.p_values(scores)

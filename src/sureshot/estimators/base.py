@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 import sys
-import warnings
 from abc import abstractmethod
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -37,6 +36,7 @@ from sureshot.estimators.validation import LabelledRows, check_targets, check_un
 from sureshot.kernels import is_unit_norm
 from sureshot.persistence import Artifact, ArtifactError, load_artifact, save_artifact
 from sureshot.progress import ProgressLines, reported_to
+from sureshot.warned import warn
 
 
 class IncrementalClassifier(Answers):
@@ -269,7 +269,7 @@ class IncrementalClassifier(Answers):
             try:
                 found = found.with_prior(carried_prior(known.class_prior, known.classes, found.classes))
             except ValueError:
-                warnings.warn(_PRIOR_OF_OTHERS, UserWarning, stacklevel=4)  # of `partial_fit`
+                warn(_PRIOR_OF_OTHERS)
         self._fitted = replace(found, arguments=self._by_class)
         if isinstance(given, np.random.RandomState):
             given.set_state(drawn.get_state())

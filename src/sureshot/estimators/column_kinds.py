@@ -16,7 +16,6 @@ Columns are learnt from labelled rows by their weights, as everything is; a row 
 from __future__ import annotations
 
 import math
-import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -41,6 +40,7 @@ from sureshot.estimators.cells import (
     holds_truths,
     in_one_way,
 )
+from sureshot.warned import warn
 
 MOST_LEVELS = 30
 RARE, ENOUGH = 0.01, 10
@@ -157,10 +157,9 @@ class CategoryColumn(Column):
         texts = as_texts(column)
         if len(texts) >= ENOUGH and not any(text in known for text in texts):
             some = [level for level in self.levels if level is not None][:3]
-            warnings.warn(
+            warn(
                 f"no cell of column {self.name!r} is a level that was learnt, such as {listed(some)}: all of its "
                 f"{len(texts)} rows are taken for unseen ones",
-                stacklevel=2,
             )
         return rows[[known.get(text, unseen) for text in texts]][:, self._dropped :]
 

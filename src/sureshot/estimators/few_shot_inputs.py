@@ -11,7 +11,6 @@ Images of bytes (uint8, 0 to 255) are divided by 255. All other images must lie 
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +25,7 @@ from sureshot.meta.learners import EmbeddingLearner
 from sureshot.networks.backbones import Backbone
 from sureshot.networks.backbones.base import describe
 from sureshot.progress import tracked
+from sureshot.warned import warn
 
 EMBEDDING_BATCH_SIZE = 64
 LARGEST_EMBEDDING = 1e30  # embeddings are kept in single precision, whose numbers end at 3e38
@@ -79,10 +79,9 @@ def check_rows(name: str, X: Any, shape: tuple[int, ...], columns: Columns | Non
         return check_inputs(name, _as_numbers(array), columns, only_numbers=True)
     if np.asarray(array).dtype == np.uint8:
         if np.max(np.asarray(array), initial=0) == 1:
-            warnings.warn(
+            warn(
                 "images are uint8, which is taken for 0 to 255, but none has a value above 1, so all are next to "
                 "black: use X.astype(float) if 1 is white.",
-                stacklevel=2,
             )
         return validated(name, array, columns, dtype=np.uint8)
     checked, found = validated(name, array, columns, dtype=np.float64, ensure_all_finite=False)

@@ -25,6 +25,7 @@ from sureshot.estimators.preprocessing import Scaling
 from sureshot.estimators.readers import Reader
 from sureshot.estimators.row_ids import RowIds
 from sureshot.estimators.validation import Columns, LabelledRows, merge_rows
+from sureshot.kernels import is_unit_norm
 from sureshot.persistence import Artifact
 
 
@@ -178,6 +179,11 @@ class Fitted(Predictor):
         """Maps of columns under which distances of rows (N, D) count, as the reader keeps them."""
         return scalings_for(x) if self.reader.has_columns else (as_they_are(x.shape[1]),)
 
+    @property
+    def has_directions(self) -> bool:
+        """Whether only the direction of rows matters, so that one of zeros is like none of them."""
+        return is_unit_norm(self.rows.x)
+
     @cached_property
     def outlier_score(self) -> OutlierScore:
         """What makes the outlier score of rows and of what the model says of them; made when it is first asked for."""
@@ -185,7 +191,7 @@ class Fitted(Predictor):
         some = x[np.unique(np.linspace(0, len(x) - 1, MOST_LEFT_OUT).astype(np.int64))]
         blocks = self.inputs(some).split(max(1, self.queries_at_once))
         said = torch.cat([self.outlier_scores(block) for block in blocks]).cpu().numpy()
-        return OutlierScore.of(x, self.scalings(x), said)
+        return OutlierScore.of(x, self.scalings(x), said, self.has_directions)
 
     def row_shares(self, queries: Tensor, first: Tensor, second: Tensor) -> Tensor:
         """What each labelled row brings to the latents of the `first` classes (Q,) less the `second`, (Q, N).

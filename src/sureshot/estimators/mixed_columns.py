@@ -7,7 +7,6 @@ part of model files.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -40,6 +39,7 @@ from sureshot.estimators.column_kinds import (
     NumberColumn,
     TextColumn,
 )
+from sureshot.warned import warn
 
 MANY_GAPS = 0.1  # of the cells of a column that had hardly any: it has gone missing, or has another name or unit
 
@@ -98,7 +98,7 @@ class ColumnEncoder:
             raise CellError(f"no column is left to learn from{what}; a kind can be stated, such as 'text'")
         if left_out:
             text = f"nothing is learnt from {'; '.join(left_out)}; a kind can be stated, such as 'text' or 'ignore'"
-            warnings.warn(text, UserWarning, stacklevel=2)
+            warn(text)
         return found
 
     def __call__(self, frame: pd.DataFrame) -> np.ndarray:

@@ -68,12 +68,11 @@ class Distance:
     rows: Tensor  # (N, D), scaled
     width: float  # h
     usual: Spread  # of rows left out
-    directions: bool = False  # whether rows have unit length, so that one of zeros has no direction
+    directions: bool  # whether only those of rows matter, of which one of zeros has none
 
     @classmethod
-    def of(cls, x: np.ndarray, scaling: Scaling, wider: float = _WIDER) -> Distance:
+    def of(cls, x: np.ndarray, scaling: Scaling, directions: bool, wider: float = _WIDER) -> Distance:
         """From distinct rows (N, D)."""
-        directions = is_unit_norm(x)
         rows = _scaled(scaling, x, directions)
         if len(rows) == 1:
             return cls(scaling, rows, 1.0, Spread(0.0, 1.0), directions)
@@ -107,9 +106,9 @@ class OutlierScore:
     least: float
 
     @classmethod
-    def of(cls, x: np.ndarray, scalings: tuple[Scaling, ...], said: np.ndarray) -> OutlierScore:
+    def of(cls, x: np.ndarray, scalings: tuple[Scaling, ...], said: np.ndarray, directions: bool) -> OutlierScore:
         """From distinct rows (N, D), maps under which distances count, and what the model says of some of the rows."""
-        distances = tuple(Distance.of(x, scaling) for scaling in scalings)
+        distances = tuple(Distance.of(x, scaling, directions) for scaling in scalings)
         return cls(distances, Spread.of(said, 1.0), float(said.min()))
 
     def __call__(self, x: np.ndarray, said: np.ndarray, left_out: np.ndarray | None = None) -> np.ndarray:

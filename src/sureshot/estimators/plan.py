@@ -216,6 +216,6 @@ def _scaling(settings: Settings, rows: LabelledRows, names: Sequence[str] | None
     if settings.precomputed:
         return Scaling(np.arange(1), np.zeros(1), np.ones(1))
     scaling = fit_scaling(rows.x, rows.weight, settings.standardize)
-    mention_constant(scaling, rows.x, names, stacklevel=7)
+    mention_constant(scaling, rows.x, names)
     mention_wild(scaling, rows.x, names)
     return scaling

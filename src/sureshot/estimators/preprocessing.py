@@ -8,7 +8,6 @@ as before.
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -20,6 +19,7 @@ from sureshot.estimators.emphasis import Emphasis
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.ranks import Ranks
 from sureshot.kernels import is_unit_norm
+from sureshot.warned import warn
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ def share_a_unit(column_scale: torch.Tensor) -> bool:
     return bool(column_scale.quantile(0.1) * 100 > column_scale.max())
 
 
-def mention_constant(scaling: Scaling, x: np.ndarray, names: Sequence[str] | None, stacklevel: int) -> None:
+def mention_constant(scaling: Scaling, x: np.ndarray, names: Sequence[str] | None) -> None:
     """Say of rows (n, D) that only some columns vary, those of the map.
 
     One warning; where columns share a unit, like pixels, of which some are blank in all images, a line of the log.
@@ -131,7 +131,7 @@ def mention_constant(scaling: Scaling, x: np.ndarray, names: Sequence[str] | Non
     if share_a_unit(torch.from_numpy(scaling.scale)):
         logger.info(message)
     else:
-        warnings.warn(message, stacklevel=stacklevel + 1)
+        warn(message)
 
 
 def scaling_for_sessions(x: np.ndarray, weight: np.ndarray) -> Scaling:

@@ -8,7 +8,6 @@ kernel matrix their positions in it (`precomputed`). What that takes is learnt f
 from __future__ import annotations
 
 import numbers
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -25,6 +24,7 @@ from sureshot.estimators.column_kinds import median_of
 from sureshot.estimators.mixed_columns import ColumnEncoder, check_kinds, has_mixed_columns
 from sureshot.estimators.sparse_rows import ADVICE, SpannedRows, checked_sparse
 from sureshot.estimators.validation import Columns, check_inputs, check_targets, check_weights, of_pandas, validated
+from sureshot.warned import warn
 
 
 class Reader(ABC):
@@ -136,10 +136,9 @@ class TableReader(Reader):
             raise ValueError(f"Found array with 0 sample(s) while a minimum of 1 is required by {name}.")
         encoded = self.encoder(X)
         if columns is not None and (emptied := self.encoder.with_many_gaps(X)):
-            warnings.warn(
+            warn(
                 f"many cells are missing in columns {listed(emptied)}, where hardly any was when they were learnt "
                 "from: they are taken for the median of the labelled rows",
-                stacklevel=2,
             )
         return encoded, found
 
@@ -173,10 +172,9 @@ class TableReader(Reader):
         for place in places.tolist():
             values = as_numbers(X.iloc[:, place])
             filled.isetitem(place, np.where(gaps[:, place], self.medians[place], values))
-        warnings.warn(
+        warn(
             f"gaps in {int(gaps.any(axis=1).sum())} of {len(X)} rows, columns {listed(X.columns[places].tolist())}, "
             "which had none when they were learnt from, are taken for the median of the labelled rows",
-            stacklevel=2,
         )
         return filled
 

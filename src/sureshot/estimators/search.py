@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
@@ -26,6 +25,7 @@ from sureshot.estimators.search_size import check_size
 from sureshot.estimators.settings import check_jobs
 from sureshot.estimators.validation import check_targets, joined_rows
 from sureshot.structure.grammar import Grammar
+from sureshot.warned import warn
 
 
 class KernelSearchClassifier(IncrementalClassifier):
@@ -106,7 +106,9 @@ class KernelSearchClassifier(IncrementalClassifier):
 
     Notes
     -----
-    Rows that come in several calls give the same posterior as in one, up to Monte-Carlo error. A sample weight is a
+    Rows that come in several calls give the same posterior as in one, up to Monte-Carlo error. What `partial_fit`,
+    `remove` and `forget` have changed makes the first prediction after them choose anew how latents become
+    probabilities, which takes longer than a row takes to learn. A sample weight is a
     whole number, of how many rows it stands for. While all rows are of one class they wait: there is nothing to tell
     apart, and a row is the likelier of another announced class the less it is like them. With more than two classes
     labels are compared one-vs-each; the evidence is then that of a composite likelihood.
@@ -160,7 +162,7 @@ class KernelSearchClassifier(IncrementalClassifier):
     steps_ = FittedAttribute("steps")
     log_evidence_error_ = FittedAttribute("log_evidence_error")
     kernel_columns_ = FittedAttribute("kernel_columns")
-    predictive_ = FittedAttribute("rule")
+    predictive_ = FittedAttribute("settled.rule")
 
     _format = SEARCH_FORMAT
 
@@ -232,10 +234,8 @@ class KernelSearchClassifier(IncrementalClassifier):
         given = SearchSettings.checked(vars(self))
         settings = given if known is None else known.settings
         if changed := [name for name, value in vars(given).items() if value != getattr(settings, name)]:
-            warnings.warn(
+            warn(
                 f"{listed(changed)} changed since the first batch, which settled it: that holds from the next fit on",
-                UserWarning,
-                stacklevel=5,  # of `partial_fit`
             )
         jobs, new = check_jobs(self.n_jobs), training.rows
         steps: tuple[SearchStep, ...] = ()
@@ -255,4 +255,4 @@ class KernelSearchClassifier(IncrementalClassifier):
             new = joined_rows(kept, new)
         check_size(settings, new.weight.sum(), len(training.classes))
         first = replace(first_fitted(replace(training, rows=new), settings, seed), steps=steps)
-        return after(first, new, training.classes, self.callback, jobs, n_earlier)
+        return after(first, new, training.classes, self.callback, jobs, n_earlier).settled

@@ -20,7 +20,7 @@ from sureshot.estimators.fitted import Fitted, NoInfluence, TrainingSet
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.left_out import by_folds
 from sureshot.estimators.preprocessing import Scaling, kernel_inputs, within_range
-from sureshot.estimators.search_rule import INTEGRAL, Chosen, SearchRule
+from sureshot.estimators.search_rule import INTEGRAL, Chosen, SearchRule, chosen_rule
 from sureshot.estimators.search_settings import SearchSettings
 from sureshot.estimators.threads import one_thread
 from sureshot.estimators.uncertainty import entropy
@@ -78,6 +78,7 @@ class SearchFitted(Fitted):
     steps: tuple[SearchStep, ...]
     seed: int
     chosen: Chosen = INTEGRAL
+    has_rule: bool = True  # whether `chosen` is that of the state
     inducing_for: int = 0  # rows that may come before inducing inputs are chosen anew
     weights: Tensor = field(init=False)  # (M,)
 
@@ -93,6 +94,25 @@ class SearchFitted(Fitted):
     def _merged(self) -> tuple[LabelledRows, np.ndarray]:
         """Rows that differ, and where among them each row is, (N,)."""
         return merged_rows(self.rows)
+
+    @property
+    def settled(self) -> SearchFitted:
+        """See `Fitted.settled`: with the predictive rule, which takes longer to choose than a row to learn."""
+        return self if self.has_rule else self._with_rule
+
+    @property
+    def complete(self) -> SearchFitted:
+        """See `Fitted.complete`."""
+        return self.settled
+
+    @cached_property
+    def _with_rule(self) -> SearchFitted:
+        """The rule that suits; the one that there is if `calibrate` has set the temperature."""
+        with one_thread():
+            if self.calibrated:
+                return replace(self, chosen=self.chosen.on(self.state), has_rule=True)
+            chosen = chosen_rule(self.state, self.settings.predictive)
+        return replace(self, chosen=chosen, temperature=chosen.temperature, has_rule=True)
 
     @property
     def rule(self) -> SearchRule:
@@ -284,10 +304,13 @@ class SearchFitted(Fitted):
         return average, aleatoric
 
     def with_state(self, state: SmcState) -> SearchFitted:
-        """With another state, everything that follows from its particles computed anew: as it is after loading."""
+        """With another state, everything that follows from its particles computed anew: as it is after loading.
+
+        All but the predictive rule, which is chosen when somebody asks.
+        """
         if len(state.contrasts) or state.inducing is not None:
             state = state.recomputed()
-        return replace(self, state=state, log_evidence=state.log_evidence)
+        return replace(self, state=state, log_evidence=state.log_evidence, has_rule=False)
 
 
 def fitted_of(

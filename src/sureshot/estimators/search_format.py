@@ -160,7 +160,7 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], SearchFitted]:
         inducing_for = int(arrays["inducing_for"][0]) if is_sparse else 0
         fitted = replace(fitted, temperature=header["temperature"], inducing_for=inducing_for)
         fitted = fitted.with_state(state)
-        return replace(fitted, chosen=_chosen(fitted.state, header["rule"], header["stack"]))
+        return replace(fitted, chosen=_chosen(fitted.state, header["rule"], header["stack"]), has_rule=True)
 
     fitted = that_predicts(artifact.path, build)
     calibrated = bool(artifact.header.get("calibrated", False))

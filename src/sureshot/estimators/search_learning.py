@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +18,6 @@ from sureshot.estimators.preprocessing import (
 )
 from sureshot.estimators.row_ids import part_of
 from sureshot.estimators.search_fitted import Callback, SearchFitted, SearchStep, fitted_of, inputs_of, posterior_of
-from sureshot.estimators.search_rule import chosen_rule
 from sureshot.estimators.search_settings import SearchSettings
 from sureshot.estimators.threads import one_thread
 from sureshot.estimators.validation import LabelledRows, joined_rows, merged_rows
@@ -29,6 +27,7 @@ from sureshot.progress import report
 from sureshot.structure.grammar import KernelPrior
 from sureshot.structure.removal import without
 from sureshot.structure.smc import SmcState, settled, smc_step
+from sureshot.warned import warn
 
 _DRAWN_ANEW = (
     "the kernels of all particles overflowed, and were drawn anew from the prior: is there a wild number among the "
@@ -41,7 +40,7 @@ def first_fitted(training: TrainingSet, settings: SearchSettings, seed: int) -> 
     x, weight = training.rows.x, training.rows.weight
     scaling = fit_scaling(x, weight, settings.standardize)
     if len(np.unique(training.rows.y)) > 1:  # rows of one class wait, and what varies is asked again with the others
-        mention_constant(scaling, x, training.column_names, stacklevel=5)
+        mention_constant(scaling, x, training.column_names)
     mention_wild(scaling, x, training.column_names)
     if len(scaling.kept) == x.shape[1] and settings.standardize and len(np.unique(training.rows.y)) == 1:
         scaling = with_rare_values(scaling, x, weight)
@@ -64,11 +63,9 @@ def mention_more(training: TrainingSet, new: LabelledRows, known: SearchFitted) 
     late = np.setdiff1d(scaling.kept, known.scaling.kept)
     if len(late):
         called = columns_called(late, training.column_names)
-        warnings.warn(
+        warn(
             f"columns {called} had one value in the rows that said how columns are scaled, and now vary: they stay "
             "ignored; fit on all rows to learn from them",
-            UserWarning,
-            stacklevel=6,  # of `partial_fit`
         )
 
 
@@ -113,7 +110,7 @@ def after(
         if len(np.unique(latest.y)) == 1:
             anew = _anew(fitted, len(classes))
             found = _waiting(anew, latest, inputs_of(latest.x, fitted.scaling), classes, callback)
-            return _ruled(found.with_state(found.state))
+            return found.with_state(found.state)
     begin, drawn_anew = 0, False
     with one_thread():
         state, inducing_for = _seen_through(fitted, fitted.state, x)
@@ -139,9 +136,9 @@ def after(
             if callback is not None:
                 callback(step)
         if drawn_anew:
-            warnings.warn(_DRAWN_ANEW, RuntimeWarning, stacklevel=6)  # of `partial_fit`
+            warn(_DRAWN_ANEW, RuntimeWarning)
         found = replace(fitted, classes=classes, rows=kept, steps=tuple(steps), inducing_for=inducing_for)
-        return _ruled(found.with_state(state))
+        return found.with_state(state)
 
 
 def _seen_through(fitted: SearchFitted, state: SmcState, x: Tensor) -> tuple[SmcState, int]:
@@ -210,24 +207,16 @@ def less(fitted: SearchFitted, rows: np.ndarray, classes: np.ndarray | None, n_j
     if len(np.unique(left.y)) == 1 and not fitted.waits:
         left, anew = replace(left, y=number[left.y]), _anew(fitted, int(stays.sum()))
         found = _with_rows_of_one_class(anew, left, inputs_of(left.x, fitted.scaling), fitted.classes[stays])
-        return _ruled(found.with_state(found.state))
+        return found.with_state(found.state)
     with one_thread():
         state = without(fitted.state, torch.from_numpy(rows), torch.from_numpy(stays))
         state, inducing_for = _seen_through(replace(fitted, inducing_for=0), state, state.x[:0])
         state, info = settled(state, generator, fitted.settings.smc(n_jobs))
         if info.drawn_anew:
-            warnings.warn(_DRAWN_ANEW, RuntimeWarning, stacklevel=3)
+            warn(_DRAWN_ANEW, RuntimeWarning)
         left = replace(left, y=number[left.y])
         fewer = replace(fitted, classes=fitted.classes[stays], rows=left, inducing_for=inducing_for)
-        return _ruled(fewer.with_state(state))
-
-
-def _ruled(fitted: SearchFitted) -> SearchFitted:
-    """With the predictive rule that suits; with the one it has if `calibrate` has set the temperature."""
-    if fitted.calibrated:
-        return replace(fitted, chosen=fitted.chosen.on(fitted.state))
-    chosen = chosen_rule(fitted.state, fitted.settings.predictive)
-    return replace(fitted, chosen=chosen, temperature=chosen.temperature)
+        return fewer.with_state(state)
 
 
 def check_whole(weight: np.ndarray) -> None:

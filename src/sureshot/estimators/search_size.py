@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
-
 from sureshot.estimators.memory import in_bytes, memory_budget
 from sureshot.estimators.search_settings import SearchSettings
 from sureshot.gaussian.memory import entries_by_inducing, entries_by_particles
+from sureshot.warned import warn
 
 MOST_CONTRASTS = 2000
 LONG = 60.0  # seconds that are told beforehand
@@ -42,10 +41,9 @@ def check_size(settings: SearchSettings, n_rows: float, n_classes: int, known: b
         way_out = f"{anew}take a smaller n_inducing, keep the latest rows only (window=), take fewer particles,"
     if size <= MOST_CONTRASTS and needed <= available:
         if seconds > LONG:
-            warnings.warn(
+            warn(
                 f"a search over kernels with {what} and {settings.n_particles} particles takes about "
                 f"{_in_time(seconds)} for the last batch alone: to shorten it, {way_out} or use GPClassifier.",
-                stacklevel=2,
             )
         return
     raise MemoryError(

@@ -113,6 +113,11 @@ class TreeFitted(Fitted):
         scaling = self.scaling.of_distances
         return (scaling,) if scaling.deviations is None else with_common_scale(scaling, scaling.deviations)
 
+    @property
+    def has_directions(self) -> bool:
+        """See `Fitted.has_directions`: of the first session's rows, as means of them are shorter."""
+        return self.scaling.deviations is None
+
     def entropies(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
         """See `Predictor.entropies`."""
         mean, variance = self.model.latents(queries)

@@ -23,7 +23,9 @@ from sureshot.evaluation.methods import make_method
 from sureshot.evaluation.session_config import SessionsConfig
 from sureshot.evaluation.sessions import SessionsEvaluation, evaluate_sessions
 from sureshot.incremental.session_data import load_sessions
+from sureshot.incremental.sessions import Sessions
 from sureshot.incremental.trained import TRAINED
+from sureshot.networks.backbones.base import describe
 from sureshot.progress import Progress, within
 
 logger = logging.getLogger(__name__)
@@ -156,6 +158,8 @@ def run_study(
             evaluation = kept.find(shown, one, seed)
             if evaluation is None:
                 try:
+                    if shown is sessions:
+                        _check_rows(one.name, sessions)
                     evaluation = evaluate_sessions(make_method(one.name, seed, **one.options), shown, tell)
                 except (TypeError, ValueError, MemoryError, torch.linalg.LinAlgError) as error:
                     logger.warning("%s is left out: %s", one.shown, error)
@@ -167,6 +171,17 @@ def run_study(
     if not left:
         raise ValueError("; ".join(f"{shown}, {why}" for shown, why in failures.items()))
     return SessionStudy(described, left, failures)
+
+
+def _check_rows(method: str, sessions: Sessions) -> None:
+    """Refuse images to methods that take rows of numbers."""
+    shape = tuple(sessions.train.x.shape[1:])
+    if len(shape) > 1 and method not in TRAINED:
+        raise ValueError(
+            f"{sessions.name} has {describe(shape)}, and {method} takes embeddings: state encoder in [data], a "
+            "checkpoint of a network that has learnt the classes of the base session (`sureshot.deep`), or "
+            f"take methods that train one, such as {sorted(TRAINED)[0]}"
+        )
 
 
 def summarised(found: SessionsEvaluation) -> dict[str, float | None]:

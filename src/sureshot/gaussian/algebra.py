@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 
 import torch
 from torch import Tensor
 
 from sureshot.gaussian.memory import IN_CACHE, blocks
+from sureshot.warned import warn
 
 
 def times_vector(matrix: Tensor, vector: Tensor) -> Tensor:
@@ -107,11 +107,7 @@ def cholesky_with_jitter(gram: Tensor) -> Tensor:
         factor = torch.where(failed, retry, factor)
         info = torch.where(info > 0, retry_info, info)
         if not bool((info > 0).any()):
-            warnings.warn(
-                f"added jitter of 1e{exponent} times the mean variance to sample a singular prior",
-                RuntimeWarning,
-                stacklevel=3,
-            )
+            warn(f"added jitter of 1e{exponent} times the mean variance to sample a singular prior", RuntimeWarning)
             return factor
     raise ValueError(
         "the kernel matrix is not positive semi-definite: even jitter of 1e-3 of its mean diagonal does not "

@@ -12,6 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+FEWEST_FEATURES = 4
+"""Of embeddings: two columns of unit length are sine and cosine of the hour in a table, three a direction in space."""
+
 
 def unit_rows(
     x: Tensor,  # (..., N, D)
@@ -49,11 +52,11 @@ def is_unit_norm(
     """Whether every row has unit length, as embeddings usually do; rows of zeros beside others do not matter.
 
     The default tolerance of ``| |x| - 1 |`` accepts embeddings that were stored in half precision (each entry rounded
-    by up to 2^-11 of itself) and refuses standardised tables. False for empty input, for rows with NaN, for a single
-    feature, where a column of signs would pass, and where no row has two entries, as of a category's zeros and ones.
+    by up to 2^-11 of itself) and refuses standardised tables. False for empty input, for rows with NaN, for fewer than
+    `FEWEST_FEATURES`, and where no row has two entries, as of a category's zeros and ones.
     """
     rows = torch.as_tensor(x)
-    if rows.ndim < 2 or rows.numel() == 0 or rows.shape[-1] < 2:
+    if rows.ndim < 2 or rows.numel() == 0 or rows.shape[-1] < FEWEST_FEATURES:
         return False
     lengths = torch.linalg.vector_norm(rows.to(torch.promote_types(rows.dtype, torch.float32)), dim=-1)
     unit = ((lengths - 1).abs() <= tolerance) | (lengths == 0)
