@@ -93,7 +93,9 @@ def test_a_stream_by_a_column_and_by_numbers(moons: Path, tmp_path: Path, run: R
     right = sum(part["accuracy"] * part["rows"] for part in found["stream"])
     assert found["stream_scores"]["accuracy"] == pytest.approx(right / sum(learnt[1:]))
     assert "before they were learnt" in run(*arguments[:-2], "--batches", "day").stdout
-    assert "Predicted before it was learnt" in (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
+    page = (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
+    assert "Predicted before it was learnt" in page
+    assert "Reliability before rows were learnt" in page
     found = json.loads(run(*arguments[:2], "--batch-size", 5, "--hold-out", 0, *arguments[2:], "--batches", "").stdout)
     assert "exclude each other" in found["error"]
     ordered = ("search", moons / "plain.csv", "-t", "side", *QUICK, "--schedule", "once", "--json", "-q")

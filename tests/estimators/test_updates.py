@@ -17,6 +17,7 @@ from sureshot.estimators.conditioning import condition
 from sureshot.estimators.dual import features_of
 from sureshot.estimators.support import Support
 from sureshot.estimators.weight_space import roots_of, training_features
+from sureshot.persistence import ArtifactError, load_artifact, save_artifact
 
 X, Y = load_iris(return_X_y=True)
 ORDER = np.random.default_rng(0).permutation(len(Y))
@@ -77,6 +78,30 @@ def test_classes_come_and_go() -> None:
         grown.partial_fit(X[rows], np.full(len(rows), label))
     grown.partial_fit(X[LATER[Y[LATER] < 2]], Y[LATER[Y[LATER] < 2]])
     same(grown.forget([3]), GPClassifier(**arguments).fit(X[all_rows], Y[all_rows]))
+
+
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_a_wrong_label_that_is_corrected_leaves_no_trace(tmp_path: Path, calibrated: bool) -> None:
+    """Of two classes: what had been chosen for them is back when the third is gone, in a model file, too."""
+    rows, labels = X[50:], np.where(Y[50:] == 1, "no", "yes")
+    names = np.array([f"row {k}" for k in range(100)])
+    model = GPClassifier().fit(rows[::2], labels[::2], row_id=names[::2])
+    if calibrated:
+        model.calibrate(rows[1::2], labels[1::2])
+    expected = model.predict_proba(rows)
+    assert "logistic" in {member.plan.model.likelihood for member in model._fitted.complete.members}
+    model.partial_fit(rows[[4]], ["noo"], row_id=names[[4]])
+    model.save(tmp_path / "model")
+    for one in (model, GPClassifier.load(tmp_path / "model")):
+        one.partial_fit(rows[[4]], labels[[4]], row_id=names[[4]]).forget(classes="noo")
+        np.testing.assert_allclose(one.predict_proba(rows), expected, atol=1e-6)
+    artifact = load_artifact(tmp_path / "model")
+    for member in artifact.header["members"]:
+        if member["of_two"] is not None:
+            member["of_two"]["temperature"] = -1.0
+    save_artifact(tmp_path / "wrong", artifact.kind, artifact.header, artifact.arrays)
+    with pytest.raises(ArtifactError, match="malformed choices for two classes"):
+        GPClassifier.load(tmp_path / "wrong")
 
 
 def test_what_was_put_off_is_done_before_anything_is_said_or_stored() -> None:

@@ -150,7 +150,9 @@ def search(
 
             title = f"Kernels of {data.resolve().name}"
             with console.told_anyway(lambda: _print(summary), as_json):
-                summary["report"] = str(write_search_page(model, rows, summary, report, title, console.command_line()))
+                summary["report"] = str(
+                    write_search_page(model, rows, stream, summary, report, title, console.command_line())
+                )
         if as_json:
             console.print_json(summary)
         else:

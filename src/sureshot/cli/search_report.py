@@ -12,7 +12,9 @@ import pandas as pd
 
 from sureshot.cli.search import SCORES, Rows, columns_named, evidence_and_error, meaning_of_evidence
 from sureshot.estimators import KernelSearchClassifier, SearchStep
+from sureshot.evaluation.streams import BatchScores, pooled_reliability
 from sureshot.report import Picture, Predictions, Report, Table, environment, write_report
+from sureshot.report.plots import reliability_diagram
 from sureshot.report.search_plots import class_map, genealogy, particle_health, particle_maps, posterior_over_time
 from sureshot.structure.canonical import canonical
 from sureshot.structure.grammar import split_symbol
@@ -27,7 +29,13 @@ _MOST_STRUCTURES = 15
 
 
 def write_search_page(
-    model: KernelSearchClassifier, rows: Rows, summary: dict[str, Any], folder: Path, title: str, command: str
+    model: KernelSearchClassifier,
+    rows: Rows,
+    stream: Sequence[BatchScores],  # of the parts before they were learnt; empty where rows came together
+    summary: dict[str, Any],
+    folder: Path,
+    title: str,
+    command: str,
 ) -> Path:
     """Write ``report.html``."""
     predictions = None
@@ -50,7 +58,7 @@ def write_search_page(
         summary=_scores(summary),
         predictions=predictions,
         tables=tuple(_tables(model, summary)),
-        pictures=tuple(_pictures(model)),
+        pictures=(*_calibration(stream), *_pictures(model)),
         model=summary["settings"],
         environment=environment(),
         command=command,
@@ -128,6 +136,22 @@ def _tables(model: KernelSearchClassifier, summary: dict[str, Any]) -> list[Tabl
             )
         )
     return tables
+
+
+def _calibration(stream: Sequence[BatchScores]) -> list[Picture]:
+    """Of what was predicted of the parts of a stream."""
+    curve = pooled_reliability(stream)
+    if curve is None:
+        return []
+    return [
+        Picture(
+            "Reliability before rows were learnt",
+            reliability_diagram(curve),
+            f"Accuracy against confidence; expected calibration error {curve.expected_error:.3f}",
+            "Of all parts of the stream but the first. Points on the dashed line: a confidence can be taken at its "
+            "word. Bars are 95 % intervals; beneath, how many rows each point stands for.",
+        )
+    ]
 
 
 def _pictures(model: KernelSearchClassifier) -> list[Picture]:

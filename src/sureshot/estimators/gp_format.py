@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields, replace
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from sureshot.estimators.fitted import Format
 from sureshot.estimators.gp_fitted import GPFitted, LeftOutScores
 from sureshot.estimators.gp_member import Member
 from sureshot.estimators.layout import aligned
-from sureshot.estimators.plan import Plan
+from sureshot.estimators.plan import Plan, Saying
 from sureshot.estimators.posterior_arrays import IN_ONE_BASIS, pack_posterior, read_posterior
 from sureshot.estimators.preprocessing import Scaling, kernel_inputs
 from sureshot.estimators.settings import Settings
@@ -133,6 +133,7 @@ def _write_member(member: Member, kind: str, held: dict[str, Any]) -> tuple[dict
         "leave_one_out_score": _finite_or_none(plan.score),
         "log_evidence": _finite_or_none(member.log_evidence),
         "as_chosen": None if plan.as_chosen is None else list(plan.as_chosen),
+        "of_two": None if plan.of_two is None else asdict(plan.of_two),
     }
     arrays: dict[str, Any] = {
         **scaling_arrays(plan.scaling),
@@ -335,6 +336,17 @@ def _as_chosen(part: Artifact) -> tuple[float, float] | None:
     raise ArtifactError(f"{part.path}: malformed output scale and noise; save the model again.")
 
 
+def _of_two(part: Artifact) -> Saying | None:
+    """What was chosen for two classes; None where these are all, and in older files."""
+    match part.header.get("of_two"):
+        case None:
+            return None
+        case {"model": dict(model), "rule": str(rule), "temperature": float(temperature), **further} if not further:
+            if rule in get_args(PredictiveRule) and 0 < temperature < math.inf:
+                return Saying(_model(part.path, model), cast(PredictiveRule, rule), temperature)
+    raise ArtifactError(f"{part.path}: malformed choices for two classes; save the model again.")
+
+
 def _read_member(part: Artifact, n_columns: int, rows: LabelledRows | None, n_classes: int) -> Member:
     """From its entries and arrays; rows with the weights of their classes multiplied in, or None."""
     entries = require_header(part, _ENTRIES)
@@ -356,6 +368,7 @@ def _read_member(part: Artifact, n_columns: int, rows: LabelledRows | None, n_cl
         float(part.header.get("weight", 1.0)),
         _least_temperature(part, entries["temperature"], scaling),
         as_chosen=_as_chosen(part),
+        of_two=_of_two(part),
     )
     try:
         held = _read_held(part, plan, rows, entries["posterior"], n_classes)

@@ -34,6 +34,15 @@ and of .68 without, and where it helps such few rows it is by a hundredth."""
 
 
 @dataclass(frozen=True)
+class Saying:
+    """How latents say classes."""
+
+    model: Model
+    rule: PredictiveRule
+    temperature: float
+
+
+@dataclass(frozen=True)
 class Plan:
     """Everything that is chosen before the posterior is computed."""
 
@@ -48,6 +57,7 @@ class Plan:
     left_out: Tensor | None = None  # (C, N), probabilities of all rows left out, until it is fitted
     # Raw output scale and noise of label regression as they were chosen, before features or rows asked for more noise.
     as_chosen: tuple[float, float] | None = None
+    of_two: Saying | None = None  # what was chosen for two classes, while there are more, which it cannot say
 
     @property
     def device(self) -> torch.device:
@@ -146,9 +156,9 @@ def keep_plan(
 ) -> tuple[Plan, Support]:
     """The plan for other labelled rows, and these as its kernel sees them.
 
-    What changes is what another number of classes needs: the likelihood, and its usual rule unless the temperature is
-    `calibrated`; and the centre of embeddings and which of their directions count, unless these are so few rows more
-    that all else `keeps`.
+    What changes is what another number of classes needs: the likelihood, and unless the temperature is `calibrated` its
+    usual rule, or what was chosen for two classes where there are no more again; and the centre of embeddings and which
+    of their directions count, unless these are so few rows more that all else `keeps`.
     """
     if plan.as_chosen is not None and not keeps and not calibrated:
         plan = _as_chosen(plan, *plan.as_chosen)  # or updates on the way would each add noise
@@ -192,15 +202,19 @@ def _recentred(plan: Plan, settings: Settings, rows: LabelledRows, n_classes: in
 
 
 def _adapted(plan: Plan, settings: Settings, support: Support, calibrated: bool) -> Plan:
-    current, n_classes = plan.model, support.n_classes
+    current, n_classes, of_two = plan.model, support.n_classes, plan.of_two
     allowed = options.models_for(settings.likelihood, settings.inference, n_classes, **settings.model_settings)
     too_many = current.one_latent and n_classes > 2
     too_few = current.likelihood == "softmax" and n_classes <= 2 and settings.likelihood == "auto"
     if not (too_many or too_few):
         return plan
-    plan = replace(plan, model=replace(allowed[0], noise=current.noise))
+    before = Saying(current, plan.rule, plan.temperature)
+    plan = replace(plan, model=replace(allowed[0], noise=current.noise), of_two=before if too_many else None)
     if plan.model.likelihood == current.likelihood or calibrated:
         return plan
+    if too_few and of_two is not None:
+        model = replace(of_two.model, noise=current.noise)
+        return replace(plan, model=model, rule=of_two.rule, temperature=of_two.temperature)
     angles = options.compares_angles(settings.kernel, support.x)
     return replace(plan, rule=options.rules_for(settings.predictive, plan.model, angles)[0], temperature=1.0)
 

@@ -166,16 +166,21 @@ def evaluate_batch(
 
 def pooled(batches: Sequence[BatchScores]) -> StreamScores | None:
     """Scores of all rows of several batches together; None if none has any."""
-    scored = [batch for batch in batches if batch.bins is not None]
-    if not scored:
+    scored, curve = [batch for batch in batches if batch.bins is not None], pooled_reliability(batches)
+    if curve is None:
         return None
     weights = [batch.scored for batch in scored]
     means = {
         name: float(np.average([getattr(batch, name) for batch in scored], weights=weights))
         for name in ("accuracy", "nll", "brier")
     }
-    sums = np.sum([np.array(batch.bins) for batch in scored], axis=0)
-    return StreamScores(rows=sum(weights), **means, ece=ReliabilityCurve.from_sums(*sums).expected_error)
+    return StreamScores(rows=sum(weights), **means, ece=curve.expected_error)
+
+
+def pooled_reliability(batches: Sequence[BatchScores]) -> ReliabilityCurve | None:
+    """Accuracy against confidence of all rows of several batches together; None if none has scores."""
+    bins = [np.array(batch.bins) for batch in batches if batch.bins is not None]
+    return ReliabilityCurve.from_sums(*np.sum(bins, axis=0)) if bins else None
 
 
 def _scores(p: NDArray, y: NDArray, classes: NDArray, least_probability: float) -> dict[str, Any]:

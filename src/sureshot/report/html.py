@@ -48,6 +48,8 @@ FILE_NAME = "report.html"
 CONFUSION_NAME = "confusion.csv"
 """Beside the page: how many rows of each class were given each class, a row for each true one, unknown ones last."""
 
+_ROUNDING = 1e-12
+
 
 class Drawing(NamedTuple):
     """One figure as the page shows it."""
@@ -308,5 +310,6 @@ def _text(cell: object) -> str:
     if isinstance(cell, Measured):
         return f"{cell.mean:.3f}" if math.isnan(cell.error) else f"{cell.mean:.3f} ± {cell.error:.3f}"
     if isinstance(cell, float) and not isinstance(cell, bool):
-        return f"{cell:.3f}" if 1e-3 <= abs(cell) < 1000 or cell == 0 else f"{cell:.4g}"
+        rounding = abs(cell) < _ROUNDING  # of a sum that is zero
+        return f"{cell:.3f}" if 1e-3 <= abs(cell) < 1000 or rounding else f"{cell:.4g}"
     return str(cell)
