@@ -31,6 +31,7 @@ _MODULES = {
     "one-shot-defaults": "one_shot_defaults",
     "seed-spread": "seed_spread",
     "skewed-supports": "skewed_supports",
+    "single-defaults": "single_defaults",
     "sequence-kernel": "sequence_kernel",
     "validation-classes": "validation_classes",
     "shot-temperatures": "shot_temperatures",

@@ -12,7 +12,7 @@ def test_seeds_are_compared_on_the_same_rows() -> None:
         data_root=None,
         progress=lambda what, done: None,
         tables=["iris"],
-        n_train=60,
+        n_train=[60],
         n_test=80,
         splits=[0, 1],
         seeds=[0, 3],

@@ -208,7 +208,11 @@ def _method(model: IncrementalClassifier) -> dict[str, object]:
         }
         if len(model.members_) > 1:  # the above is the heaviest
             shown, others = model.members_[:_MOST_MEMBERS], model.members_[_MOST_MEMBERS:]
-            parts = [f"{m.weight:.2f} {m.likelihood}, {m.kernel}{' of ranks' if m.ranks else ''}" for m in shown]
+            parts = [
+                f"{m.weight:.2f} {m.likelihood}, {m.kernel}{' of ranks' if m.ranks else ''}"
+                f"{', columns by relevance' if m.relevance else ''}{', integral' if m.rule == 'integral' else ''}"
+                for m in shown
+            ]
             if others:
                 parts.append(f"{sum(m.weight for m in others):.2f} {len(others)} more together")
             found["average of"] = "; ".join(parts)

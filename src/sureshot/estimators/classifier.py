@@ -128,7 +128,8 @@ class GPClassifier(IncrementalClassifier):
     class_prior_ : ndarray (C,)
         How often classes are expected to come; sums to 1.
     members_ : tuple of EnsembleMember
-        What is averaged, the heaviest first: weight, kernel, likelihood, whether of the columns' ranks.
+        What is averaged, the heaviest first: weight, kernel, likelihood, whether of the columns' ranks and whether with
+        length-scales of their own, and predictive rule.
     feature_relevance_ : ndarray (n_features_in_,)
         Factors of the columns, relative to their usual scaling: inverse length-scales whose mean square is 1, so all 1
         where columns count alike, 0 for constant columns that were dropped. Of an average the average. Of a column that

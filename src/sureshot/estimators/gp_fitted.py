@@ -24,6 +24,7 @@ from sureshot.estimators.threads import threads_for
 from sureshot.estimators.uncertainty import entropy
 from sureshot.estimators.validation import LabelledRows
 from sureshot.kernels import Expression
+from sureshot.likelihoods.base import PredictiveRule
 
 
 class EnsembleMember(NamedTuple):
@@ -33,6 +34,8 @@ class EnsembleMember(NamedTuple):
     kernel: Expression
     likelihood: str
     ranks: bool  # whether the kernel sees normal scores of the columns' ranks
+    relevance: bool  # whether columns have length-scales of their own
+    rule: PredictiveRule
 
 
 @dataclass(frozen=True)
@@ -279,7 +282,14 @@ class GPFitted(Fitted):
     def summary(self) -> tuple[EnsembleMember, ...]:
         """The members as a user is told of them."""
         return tuple(
-            EnsembleMember(plan.weight, member.kernel, plan.model.likelihood, plan.scaling.ranks is not None)
+            EnsembleMember(
+                plan.weight,
+                member.kernel,
+                plan.model.likelihood,
+                plan.scaling.ranks is not None,
+                plan.scaling.relevance is not None,
+                plan.rule,
+            )
             for member in self.members
             for plan in [member.plan]
         )

@@ -11,13 +11,14 @@ from torch import Tensor
 
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.preprocessing import Scaling, kernel_inputs
-from sureshot.estimators.stacking import FEW_ROWS, row_folds
+from sureshot.estimators.stacking import FEW_ROWS, MANY_ROWS, row_folds
 from sureshot.estimators.validation import LabelledRows
 
 # The subset on which kernels are compared. Time grows with the cube of its rows, and with the classes.
 TUNING_ROWS = 400
 ROWS_PER_COLUMN, WIDE_ROWS = 10, 500  # more columns than 40 want more rows to be told apart, up to so many,
-TUNING_SHARE, MOST_TUNING_ROWS = 0.2, 800  # and what is fitted to many rows may take longer to choose
+TUNING_SHARE, MOST_TUNING_ROWS = 0.2, 800  # and what is fitted to many rows may take longer to choose;
+SHARE_OF_ONE, BEYOND = 0.5, 200  # of fewer than `MANY_ROWS`, of which no further parts are asked, those beyond
 TUNING_CELLS, CLASSES = 2500, 5  # rows x classes, or the rows of so many classes if that is more
 MIN_ROWS_PER_CLASS = 5  # on average, whatever the cells
 MAX_TUNING_CLASSES = 30
@@ -145,7 +146,8 @@ def _of_classes(support: Support, rows: np.ndarray, classes: np.ndarray) -> Supp
 def _budget(support: Support, n_classes: int) -> int:
     """Rows of the subset, of so many classes."""
     n_rows, n_columns = support.x.shape
-    wide, many = min(ROWS_PER_COLUMN * n_columns, WIDE_ROWS), min(int(TUNING_SHARE * n_rows), MOST_TUNING_ROWS)
+    share = TUNING_SHARE * n_rows if n_rows >= MANY_ROWS else SHARE_OF_ONE * (n_rows - BEYOND)
+    wide, many = min(ROWS_PER_COLUMN * n_columns, WIDE_ROWS), min(int(share), MOST_TUNING_ROWS)
     most = max(TUNING_ROWS, wide, many)
     cells = max(TUNING_CELLS, CLASSES * most)
     return min(most, max(MIN_ROWS_PER_CLASS * n_classes, cells // n_classes))
