@@ -27,7 +27,14 @@ from experiments.batch_learners import quiet, scores
 from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
 from experiments.few_label_sets import LOGISTIC, OURS, FewLabelSet
 from experiments.intents import grouped, named
-from experiments.one_shot_sets import LOGS, OneShotSet, drawn, fitted_formula, losses_by_temperature
+from experiments.one_shot_sets import (
+    LOGS,
+    OneShotSet,
+    drawn,
+    fitted_formula,
+    losses_by_temperature,
+    spread_of_similarities,
+)
 from experiments.uci import load, tables_but
 from sureshot.data.clinc150 import load_clinc150
 from sureshot.estimators.classifier import GPClassifier
@@ -167,7 +174,7 @@ def formula_sets(
     sets += FewLabelSet.of_intents((way, group) for group in settings.groups for way in settings.ways)
     for number, one in enumerate(sets):
         progress(one.name, 0.5 + 0.5 * number / len(sets))
-        losses = []
+        losses, spreads = [], []
         x, y = one.rows(data_root)
         for seed in settings.seeds:
             train_x, train_y, test_x, test_y = drawn(*one.of_seed(x, y, seed), 1, settings.n_test, seed)
@@ -179,11 +186,14 @@ def formula_sets(
                     LOGISTIC: one.peer().fit(train_x, train_y),
                 }
             losses.append(losses_by_temperature(model, test_x, test_y))
+            spreads.append(spread_of_similarities(train_x))
             for method, fitted in methods.items():
                 said = scores(fitted.predict_proba(test_x), test_y, fitted.classes_)
                 scored.append({"data": one.name, "rows": one.kind, "method": method, **said})
         size = one.way or int((x.std(axis=0) > 0).sum())
-        found.append(OneShotSet(one.name, "embeddings" if one.way else "tables", size, np.mean(losses, axis=0)))
+        further = math.log(len(np.unique(train_y))), float(np.mean(spreads))
+        kind = "embeddings" if one.way else "tables"
+        found.append(OneShotSet(one.name, kind, size, np.mean(losses, axis=0), further))
     return found, scored
 
 
@@ -242,6 +252,7 @@ def formula_tables(sets: list[OneShotSet]) -> list[Table]:
         own = [part for part in sets if part.kind == kind]
         if len(own) < 3:
             continue
+        n_further = min(len(part.further) for part in own)
         factor, power = fitted_formula(own)
         formulas.append({"rows": kind, "factor": factor, "power": power, "in use": "{:.2f}, {:g}".format(*in_use)})
         for part in own:
@@ -255,6 +266,7 @@ def formula_tables(sets: list[OneShotSet]) -> list[Table]:
                     "as in use": part.loss(*in_use),
                     "by a constant of the other sets": part.loss(constant, 0.0),
                     "by a formula of the other sets": part.loss(*fitted_formula(others)),
+                    "with classes and spread too": part.loss(*fitted_formula(others, n_further)),
                     "rows": kind,
                 }
             )

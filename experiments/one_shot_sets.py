@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
+from scipy.spatial.distance import pdist
 from scipy.special import log_softmax
 
 from sureshot.estimators.base import IncrementalClassifier
@@ -27,10 +28,12 @@ class OneShotSet:
     kind: str  # "embeddings" or "tables"
     size: float  # classes of embeddings, columns of tables
     losses: Array  # (T,), mean log loss at temperatures exp(LOGS)
+    further: tuple[float, ...] = ()  # of the support: logarithm of the number of classes, spread of similarities
 
-    def loss(self, factor: float, power: float) -> float:
-        """At the temperature of a formula."""
-        return float(np.interp(math.log(factor) + power * math.log(self.size), LOGS, self.losses))
+    def loss(self, factor: float, power: float, *further: float) -> float:
+        """At the temperature of a formula: a factor, a power of the size, and slopes by what else is known."""
+        log = math.log(factor) + power * math.log(self.size) + float(np.dot(further, self.further[: len(further)]))
+        return float(np.interp(log, LOGS, self.losses))
 
 
 def drawn(x: Array, y: Array, shots: int, n_test: int, seed: int) -> tuple[Array, Array, Array, Array]:
@@ -43,15 +46,23 @@ def drawn(x: Array, y: Array, shots: int, n_test: int, seed: int) -> tuple[Array
     return x[train], y[train], x[test], y[test]
 
 
-def fitted_formula(sets: list[OneShotSet]) -> tuple[float, float]:
-    """Factor and power that suit sets on average."""
+def spread_of_similarities(x: Array) -> float:
+    """Of rows (n, D) with all columns alike: deviation of the distances between pairs, relative to their mean."""
+    varying = x[:, x.std(axis=0) > 0]
+    distances = pdist((varying - varying.mean(0)) / varying.std(0))
+    return float(distances.std() / distances.mean()) if len(distances) > 1 else 0.0
+
+
+def fitted_formula(sets: list[OneShotSet], n_further: int = 0) -> tuple[float, ...]:
+    """Factor, power and slopes that suit sets on average."""
 
     def excess(values: Array) -> float:
-        losses = [part.loss(math.exp(values[0]), values[1]) - part.losses.min() for part in sets]
+        losses = [part.loss(math.exp(values[0]), *values[1:]) - part.losses.min() for part in sets]
         return float(np.mean(losses))
 
-    found = minimize(excess, np.zeros(2), method="Nelder-Mead", options={"maxiter": 400}).x
-    return math.exp(found[0]), float(found[1])
+    start = np.zeros(2 + n_further)
+    found = minimize(excess, start, method="Nelder-Mead", options={"maxiter": 200 * len(start)}).x
+    return math.exp(found[0]), *map(float, found[1:])
 
 
 def losses_by_temperature(model: IncrementalClassifier, x: Array, y: Array) -> Array:

@@ -7,7 +7,7 @@ import pytest
 
 from experiments import one_shot_defaults
 from experiments.one_shot_defaults import formula_tables
-from experiments.one_shot_sets import LOGS, OneShotSet, fitted_formula
+from experiments.one_shot_sets import LOGS, OneShotSet, fitted_formula, spread_of_similarities
 
 
 def test_the_formula_that_made_the_best_temperatures_is_found() -> None:
@@ -17,6 +17,24 @@ def test_the_formula_that_made_the_best_temperatures_is_found() -> None:
     factor, power = fitted_formula(sets)
     assert factor == pytest.approx(5.0, rel=0.05)
     assert power == pytest.approx(-0.4, abs=0.02)
+
+
+def test_what_else_is_known_has_slopes() -> None:
+    sets = [
+        OneShotSet(f"{size} {other}", "tables", size, (LOGS - 0.3 * np.log(size) + 2 * other) ** 2, (other,))
+        for size in (4, 12, 40)
+        for other in (0.1, 0.5, 0.9)
+    ]
+    _, power, slope = fitted_formula(sets, 1)
+    assert (power, slope) == pytest.approx((0.3, -2.0), abs=0.05)
+    assert max(part.loss(*fitted_formula(sets, 1)) for part in sets) < 0.01 < sets[0].loss(*fitted_formula(sets))
+
+
+def test_similarities_of_rows() -> None:
+    assert spread_of_similarities(np.eye(5)) == pytest.approx(0)
+    line = np.array([[0.0, 7.0], [1.0, 7.0], [3.0, 7.0]])
+    assert spread_of_similarities(line) == pytest.approx(np.std([1, 2, 3]) / 2)
+    assert spread_of_similarities(np.eye(2)) == 0
 
 
 def test_formulas_are_fitted_to_the_other_sets() -> None:
