@@ -1,7 +1,8 @@
 """What single defaults are worth: models that have all of them beside models without one, of the same rows.
 
-Length-scales of columns on tables, clean and with columns of noise; directions that count more, and rows that are added
-to each class, on embeddings of intents that a user labels as they come, so that some classes have many and some one.
+Length-scales of columns on tables, clean and with columns of noise; directions that count more on embeddings of intents
+with as many labels each (with fewer than 40 rows there are none); rows that are added to each class where some intents
+have many labels and some one.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.batch_learners import quiet
-from experiments.campaigns.methods import paired
+from experiments.campaigns.methods import check_names, paired
 from experiments.defaults import CONDITIONS, Split, scored
 from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
 from experiments.few_label_sets import OURS
@@ -61,6 +62,8 @@ class Settings:
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:
     """See `Settings` for the options."""
     settings = configure(Settings, options)
+    check_names("table", settings.tables, TABLES)
+    check_names("condition", settings.conditions, tuple(CONDITIONS))
     found, tasks = [], [*_on_tables(settings, data_root), *_on_intents(settings, data_root)]
     for number, (data, condition, names, splits) in enumerate(tasks):
         progress(f"{data}, {condition}", number / len(tasks))

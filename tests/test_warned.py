@@ -25,11 +25,16 @@ def test_of_whatever_method_was_called(make: Any, method: str) -> None:
 
 
 @pytest.mark.parametrize("make", [FewShotClassifier, GPClassifier])
-def test_behind_decorators_of_torch(make: Any) -> None:
+def test_of_decisions(make: Any) -> None:
     model = make().fit(X[:, :1], Y)
     with pytest.warns(UserWarning, match="nothing is rejected") as caught:
         model.predict_or_reject(X[:, :1], 0.01, unknown=-1)
     assert caught[0].filename == __file__
+
+
+def test_of_code_without_a_module() -> None:
+    """Which is no reason to refuse a fit."""
+    exec("GPClassifier().fit(X, Y)", {"GPClassifier": GPClassifier, "X": X, "Y": Y, "__name__": None})
 
 
 def test_of_a_class_prior_that_later_classes_have_left() -> None:

@@ -55,6 +55,14 @@ def test_sparse_rows_are_predicted_like_dense_ones(kernel: str) -> None:
     np.testing.assert_allclose(sparse.predict_proba(QUERIES[3:5]), sparse.predict_proba(QUERIES)[3:5], rtol=1e-12)
 
 
+@pytest.mark.parametrize("make", [GPClassifier, FewShotClassifier])
+def test_one_row_of_two_classes_is_enough_for_embeddings(make: Any) -> None:
+    """Though it spans two coordinates only."""
+    sparse, dense = make().fit(X[:2], Y[:2]), make().fit(X[:2].toarray(), Y[:2])
+    assert str(sparse.kernel_) == str(dense.kernel_)
+    np.testing.assert_allclose(sparse.predict_proba(QUERIES), dense.predict_proba(QUERIES.toarray()), atol=1e-12)
+
+
 def test_an_empty_text_among_labelled_ones_and_among_new_ones() -> None:
     texts = ["the cat sat", "a cat and a dog", "dogs bark", "stock market fell", "market shares", "shares sold", ""]
     x = TfidfVectorizer().fit_transform(texts)

@@ -104,6 +104,19 @@ def test_a_wrong_label_that_is_corrected_leaves_no_trace(tmp_path: Path, calibra
         GPClassifier.load(tmp_path / "wrong")
 
 
+@pytest.mark.parametrize("inference", ["mean_field", "natural_gradient"])
+def test_so_does_one_of_other_inference(inference: str) -> None:
+    rows, labels = X[50:], Y[50:]
+    model = GPClassifier(inference=inference).fit(rows[::2], labels[::2])
+    expected, likelihood = model.predict_proba(rows), model.likelihood_
+    for _ in range(2):  # the second update is one of three classes
+        model.partial_fit(rows[[1]] + 0.1, [7])
+    assert model.likelihood_ != likelihood
+    model.forget(classes=7)
+    assert model.likelihood_ == likelihood
+    np.testing.assert_allclose(model.predict_proba(rows), expected, atol=1e-6)
+
+
 def test_what_was_put_off_is_done_before_anything_is_said_or_stored() -> None:
     model = GPClassifier(likelihood="softmax", kernel="rbf").fit(X[FIRST], Y[FIRST])
     model.partial_fit(X[LATER], Y[LATER])

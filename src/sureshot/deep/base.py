@@ -121,8 +121,9 @@ def check_positive(**values: float) -> None:
             raise ValueError(f"{name} must be positive and finite, got {value}")
 
 
-def check_labels(y: Tensor, classes: range) -> None:
-    """Refuse labels (N,) int64 that do not have each of the classes, or have others that are above them."""
-    sizes = torch.bincount(y, minlength=classes.stop)[classes.start :]
-    if len(sizes) > len(classes) or not bool((sizes > 0).all()):
+def check_every_class(y: Tensor, classes: range) -> None:
+    """Refuse labels (N,) that do not have each of the classes, or have some that are neither of them nor below."""
+    wanted = torch.arange(classes.start, classes.stop, device=y.device)
+    beyond = (y < 0) | (y >= classes.stop)
+    if bool(beyond.any()) or not bool(torch.isin(wanted, y).all()):
         raise ValueError(f"y must hold each of the labels from {classes.start} to {classes.stop - 1}")

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sureshot.deep.base import DeepClassifier, Predictor, check_labels, check_positive
+from sureshot.deep.base import DeepClassifier, Predictor, check_every_class, check_positive
 from sureshot.gaussian.prior import Queries
 from sureshot.inference.inducing import kmeans_inducing
 from sureshot.inference.natural_gradient import NaturalGradientState
@@ -102,7 +102,7 @@ class TreeNetwork(DeepClassifier):
         Everything is of embeddings of unit length; a class with fewer rows than inducing points has its rows.
         """
         rows, labels = functional.normalize(embeddings.detach().double().cpu(), dim=-1), y.cpu()
-        check_labels(labels, range(n_classes))
+        check_every_class(labels, range(n_classes))
         sizes = torch.bincount(labels)
         tree = build_tree(class_prototypes(rows, labels, n_classes), seed)
         found = [

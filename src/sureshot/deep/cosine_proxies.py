@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sureshot.deep.base import Predictor, check_labels, check_positive
+from sureshot.deep.base import Predictor, check_every_class, check_positive
 from sureshot.deep.growing import GrowingClassifier
 from sureshot.inference.inducing import kmeans_inducing
 from sureshot.networks.backbones import Backbone, backbone_from_config
@@ -114,7 +114,7 @@ class ProxyNetwork(GrowingClassifier):
 def _imprinted(embeddings: Tensor, y: Tensor, classes: range, per_class: int, seed: int) -> Tensor:
     """Proxies (C, K, D) of classes; one with fewer rows than proxies has several proxies at a row."""
     rows, labels = functional.normalize(embeddings.detach().float().cpu(), dim=-1), y.cpu()
-    check_labels(labels, classes)
+    check_every_class(labels, classes)
     found = []
     for label in classes:
         own = rows[labels == label]

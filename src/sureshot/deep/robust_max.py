@@ -25,7 +25,7 @@ from gpytorch.variational import CholeskyVariationalDistribution, MeanFieldVaria
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sureshot.deep.base import DeepClassifier, Predictor, check_labels, check_positive
+from sureshot.deep.base import DeepClassifier, Predictor, check_every_class, check_positive
 from sureshot.inference.inducing import kmeans_inducing
 from sureshot.likelihoods.robust_max import expected_log_robust_max, robust_max_probabilities
 from sureshot.networks.backbones import Backbone, backbone_from_config
@@ -95,7 +95,7 @@ class RobustMaxNetwork(DeepClassifier):
         **options: Any,  # of the class, such as ``epsilon``
     ) -> RobustMaxNetwork:
         """Inducing points by k-means in each class, of embeddings of unit length."""
-        check_labels(y, range(n_classes))
+        check_every_class(y, range(n_classes))
         points = kmeans_inducing(_unit(embeddings.detach().cpu()), y.cpu(), per_class, seed)
         return cls(backbone, n_classes, points, **options)
 

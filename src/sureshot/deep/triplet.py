@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from sureshot.deep.base import Predictor, check_labels, check_positive
+from sureshot.deep.base import Predictor, check_every_class, check_positive
 from sureshot.deep.growing import GrowingClassifier
 from sureshot.networks.backbones import Backbone, backbone_from_config
 
@@ -126,7 +126,7 @@ def triplet_losses(
 def class_means(embeddings: Tensor, y: Tensor, classes: range) -> Tensor:
     """Means (C, D) of the rows of classes, scaled to unit length before."""
     unit = functional.normalize(embeddings.detach(), dim=-1)
-    check_labels(y, classes)
+    check_every_class(y, classes)
     size = torch.bincount(y)[classes.start :]
     sums = unit.new_zeros(classes.stop, unit.shape[1]).index_add(0, y, unit)[classes.start :]
     return sums / size.unsqueeze(1)

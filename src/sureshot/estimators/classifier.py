@@ -63,8 +63,8 @@ class GPClassifier(IncrementalClassifier):
     predictive : str, default="auto"
         "integral", "expected_log", "plug_in", or the one that predicts left-out labels best.
     standardize : bool or "auto", default="auto"
-        "auto" leaves rows of unit length as they are and standardises other columns, but compares with one common
-        scale where the columns may share a unit (pixels, counts).
+        "auto" leaves rows of unit length as they are, of four columns or more, and standardises other columns, but
+        compares with one common scale where the columns may share a unit (pixels, counts).
     likelihood_temperature : float, default=1.0
         Divides the latents inside softmax and logistic-softmax.
     prior_mean : float, default=0.0

@@ -204,17 +204,20 @@ def _recentred(plan: Plan, settings: Settings, rows: LabelledRows, n_classes: in
 def _adapted(plan: Plan, settings: Settings, support: Support, calibrated: bool) -> Plan:
     current, n_classes, of_two = plan.model, support.n_classes, plan.of_two
     allowed = options.models_for(settings.likelihood, settings.inference, n_classes, **settings.model_settings)
+    if of_two is not None and n_classes <= 2:
+        plan = replace(plan, model=replace(of_two.model, noise=current.noise), of_two=None)
+        return plan if calibrated else replace(plan, rule=of_two.rule, temperature=of_two.temperature)
     too_many = current.one_latent and n_classes > 2
     too_few = current.likelihood == "softmax" and n_classes <= 2 and settings.likelihood == "auto"
     if not (too_many or too_few):
         return plan
-    before = Saying(current, plan.rule, plan.temperature)
-    plan = replace(plan, model=replace(allowed[0], noise=current.noise), of_two=before if too_many else None)
-    if plan.model.likelihood == current.likelihood or calibrated:
+    before, plan = plan, replace(plan, model=replace(allowed[0], noise=current.noise))
+    if plan.model.likelihood == current.likelihood:
         return plan
-    if too_few and of_two is not None:
-        model = replace(of_two.model, noise=current.noise)
-        return replace(plan, model=model, rule=of_two.rule, temperature=of_two.temperature)
+    if too_many:
+        plan = replace(plan, of_two=Saying(current, before.rule, before.temperature))
+    if calibrated:
+        return plan
     angles = options.compares_angles(settings.kernel, support.x)
     return replace(plan, rule=options.rules_for(settings.predictive, plan.model, angles)[0], temperature=1.0)
 

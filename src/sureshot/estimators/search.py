@@ -108,10 +108,10 @@ class KernelSearchClassifier(IncrementalClassifier):
     -----
     Rows that come in several calls give the same posterior as in one, up to Monte-Carlo error. What `partial_fit`,
     `remove` and `forget` have changed makes the first prediction after them choose anew how latents become
-    probabilities, which takes longer than a row takes to learn. A sample weight is a
-    whole number, of how many rows it stands for. While all rows are of one class they wait: there is nothing to tell
-    apart, and a row is the likelier of another announced class the less it is like them. With more than two classes
-    labels are compared one-vs-each; the evidence is then that of a composite likelihood.
+    probabilities, which takes longer than a row takes to learn. A sample weight is a whole number, of how many rows it
+    stands for. While all rows are of one class they wait: there is nothing to tell apart, and a row is the likelier of
+    another announced class the less it is like them. With more than two classes labels are compared one-vs-each; the
+    evidence is then that of a composite likelihood.
 
     Examples
     --------
@@ -163,6 +163,7 @@ class KernelSearchClassifier(IncrementalClassifier):
     log_evidence_error_ = FittedAttribute("log_evidence_error")
     kernel_columns_ = FittedAttribute("kernel_columns")
     predictive_ = FittedAttribute("settled.rule")
+    log_evidence_ = FittedAttribute("log_evidence")
 
     _format = SEARCH_FORMAT
 

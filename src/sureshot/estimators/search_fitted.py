@@ -108,7 +108,7 @@ class SearchFitted(Fitted):
     @cached_property
     def _with_rule(self) -> SearchFitted:
         """The rule that suits; the one that there is if `calibrate` has set the temperature."""
-        with one_thread():
+        with one_thread(), torch.inference_mode(False):  # weights are chosen by gradients
             if self.calibrated:
                 return replace(self, chosen=self.chosen.on(self.state), has_rule=True)
             chosen = chosen_rule(self.state, self.settings.predictive)

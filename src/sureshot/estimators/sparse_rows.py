@@ -22,6 +22,7 @@ from scipy.linalg import svd
 from sklearn.utils.extmath import randomized_svd
 
 from sureshot.estimators.validation import Columns, check_weights, validated
+from sureshot.kernels.unit_sphere import FEWEST_FEATURES
 
 MOST_EXACT = 2000
 COMPONENTS = 500
@@ -58,7 +59,10 @@ class SpannedRows:
         basis = _row_space(part) if exact else randomized_svd(part, min(COMPONENTS, most), random_state=0)[2].T
         lengths = _squared_lengths(x)
         lengths = lengths[lengths > 0]
-        return cls(x.shape[1], seen, basis, exact, bool(len(lengths) and np.allclose(lengths, 1, atol=1e-6)))
+        unit = bool(len(lengths) and np.allclose(lengths, 1, atol=1e-6))
+        if unit and x.shape[1] >= FEWEST_FEATURES:  # few rows of many columns are embeddings as others are
+            basis = np.pad(basis, ((0, 0), (0, max(0, FEWEST_FEATURES - 1 - basis.shape[1]))))
+        return cls(x.shape[1], seen, basis, exact, unit)
 
     def __call__(self, x: scipy.sparse.csr_array) -> np.ndarray:
         """Coordinates (n, R + 1) of rows (n, D): along V, and the length of what is left out."""

@@ -88,7 +88,8 @@ class TreeGPClassifier(IncrementalClassifier):
     first session should have many classes, ten at least, with several rows each: they are what everything said about
     later ones comes from.
 
-    Rows of unit length in the first session are used as they are, else columns are standardised by the first session.
+    Rows of unit length, of four columns or more, in the first session are used as they are, else columns are
+    standardised by the first session.
     A sample weight is a whole number, of how many rows it stands for.
 
     Examples

@@ -310,6 +310,6 @@ def _text(cell: object) -> str:
     if isinstance(cell, Measured):
         return f"{cell.mean:.3f}" if math.isnan(cell.error) else f"{cell.mean:.3f} ± {cell.error:.3f}"
     if isinstance(cell, float) and not isinstance(cell, bool):
-        rounding = abs(cell) < _ROUNDING  # of a sum that is zero
-        return f"{cell:.3f}" if 1e-3 <= abs(cell) < 1000 or rounding else f"{cell:.4g}"
+        value = 0.0 if abs(cell) < _ROUNDING else cell  # a sum that is zero
+        return f"{value:.3f}" if 1e-3 <= abs(value) < 1000 or value == 0 else f"{value:.4g}"
     return str(cell)
