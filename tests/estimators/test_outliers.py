@@ -129,6 +129,12 @@ def test_numbers_that_are_alike_have_a_deviation() -> None:
     assert Spread.of(np.zeros(5), 1.0) == Spread(0.0, 0.05)
 
 
+def test_columns_that_came_standardised_are_measured_once() -> None:
+    x = np.random.default_rng(0).normal(size=(50, 9))
+    assert len(scalings_for(x)) == 2
+    assert len(scalings_for((x - x.mean(0)) / x.std(0))) == 1
+
+
 def test_columns_of_one_unit_are_scaled_in_common_too() -> None:
     pixels = load_digits().data[:100]
     standard, common = scalings_for(pixels)

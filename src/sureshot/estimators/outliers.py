@@ -33,7 +33,7 @@ from sureshot.kernels.distances import squared_distances
 MOST_LEFT_OUT = 500
 """Rows that are left out to choose a width and to see what labelled rows have."""
 
-_WIDTHS = tuple(2.0 ** (k / 2) for k in range(-12, 7))  # times the mean squared distance between nearest rows
+_WIDEST, _N_WIDTHS = 8.0, 19  # of the mean squared distance between nearest rows; each next one by the root of 2 less
 _WIDER = 2.0
 _LONE = -1e3  # log density of a left-out row that nothing is near to: it says nothing about the width
 _LEAST_SPREAD = 0.05
@@ -149,6 +149,8 @@ def with_common_scale(
         return (standard,)
     largest = deviations.max()
     common = largest * np.sqrt(np.mean((deviations / largest) ** 2))
+    if np.allclose(standard.scale, common, rtol=1e-9, atol=0):  # as of columns that came standardised
+        return (standard,)
     return standard, replace(standard, scale=np.full(len(standard.scale), common))
 
 
@@ -175,11 +177,20 @@ def _not_wild(numbers: np.ndarray) -> np.ndarray:
 
 
 def _width(squared: Tensor, dimension: int) -> float:
-    """That maximises the log density of left-out rows, whose squared distances from the others are given, (N, M)."""
-    nearest = float(_not_wild(squared.amin(0).numpy()).mean())
+    """That maximises the log density of left-out rows, whose squared distances from the others are given, (N, M).
+
+    Half the width squares every row's kernel, which takes a fraction of the time of an exponential.
+    """
+    least = squared.amin(0)
+    nearest = float(_not_wild(least.numpy()).mean())
     if not nearest > 0:
         return 1.0
-    widths = [nearest * factor for factor in _WIDTHS]
-    densities = [float(torch.logsumexp(squared / (-2 * width), 0).clamp_min(_LONE).mean()) for width in widths]
-    values = np.array(densities) - dimension / 2 * np.log(widths)
-    return widths[int(values.argmax())]
+    widths = nearest * _WIDEST / np.sqrt(2.0) ** np.arange(_N_WIDTHS)
+    values = np.empty(_N_WIDTHS)
+    for first in (0, 1):
+        kernels = ((least - squared) / (2 * widths[first])).exp_()
+        for k in range(first, _N_WIDTHS, 2):
+            density = (kernels.sum(0).log() - least / (2 * widths[k])).clamp_min(_LONE).mean()
+            values[k] = float(density) - dimension / 2 * np.log(widths[k])
+            kernels.square_()
+    return float(widths[values.argmax()])
