@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields, replace
-from typing import Any, cast, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,15 +12,15 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from sureshot.estimators.compact import compact_spaces
-from sureshot.estimators.conditioning import Model, schemes_for
 from sureshot.estimators.features import FeatureMap, InducingRoots
 from sureshot.estimators.fitted import Format
 from sureshot.estimators.gp_fitted import GPFitted, LeftOutScores
 from sureshot.estimators.gp_member import Member
 from sureshot.estimators.layout import aligned
-from sureshot.estimators.plan import Plan, Saying
+from sureshot.estimators.plan import Plan
+from sureshot.estimators.plan_format import config_of, finite_or_none, or_nan, plan_from_file, plan_to_file, tensors
 from sureshot.estimators.posterior_arrays import IN_ONE_BASIS, pack_posterior, read_posterior
-from sureshot.estimators.preprocessing import Scaling, kernel_inputs
+from sureshot.estimators.preprocessing import kernel_inputs
 from sureshot.estimators.settings import Settings
 from sureshot.estimators.stored_rows import (
     HEADER,
@@ -31,10 +30,8 @@ from sureshot.estimators.stored_rows import (
     header_of,
     read_columns,
     read_rows,
-    read_scaling,
     read_table_reader,
     reader_of_rows,
-    scaling_arrays,
     spanned_arrays,
     that_predicts,
 )
@@ -42,8 +39,7 @@ from sureshot.estimators.validation import LabelledRows, weigh_classes
 from sureshot.estimators.weight_space import FromRows, Known, Nothing, WeightSpace
 from sureshot.gaussian.reduced import ReducedPosterior
 from sureshot.kernels import Expression, evaluate, feature_map
-from sureshot.kernels.config import kernel_config, kernel_from_config, kernel_state
-from sureshot.likelihoods.base import PredictiveRule
+from sureshot.kernels.config import kernel_from_config, kernel_state
 from sureshot.persistence import Artifact, ArtifactError, decode_labels, require, require_header
 
 KIND = "gp_classifier"
@@ -51,23 +47,14 @@ COMPACT = "compact"
 OWN_WEIGHTS = "own"
 """The rows of a file that says so have the weights that they came with; in older files those of their classes are
 multiplied in."""
-_PREFIX_KERNEL = "kernel."
 _PREFIX_GIVEN = "given_kernel."
 _PREFIX_POSTERIOR = "posterior."
 _BY_LABEL = ("class_weight", "class_prior")
 """Arguments that may be a dict by label."""
 _OF_OLDER_FILES = {"ensemble": False, "relevance": False, "class_prior": "support"}
 """Arguments that older files lack."""
-_ENTRIES: dict[str, Any] = {
-    "kernel": dict,
-    "model": dict,
-    "posterior": str,
-    "predictive": str,
-    "temperature": float,
-    "leave_one_out_score": (float, type(None)),
-    "log_evidence": (float, type(None)),
-}
-"""Header entries of a member, with the types that are read."""
+_ENTRIES: dict[str, Any] = {"posterior": str, "log_evidence": (float, type(None))}
+"""Header entries of a member beside its plan, with the types that are read."""
 
 
 def _write(parameters: Mapping[str, Any], fitted: GPFitted) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -100,7 +87,7 @@ def _write_members(
         **header_of(fitted),
         "parameters": _json_parameters(parameters),
         "row_weights": OWN_WEIGHTS,
-        "leave_one_out_score": _finite_or_none(fitted.score),
+        "leave_one_out_score": finite_or_none(fitted.score),
         "label_noise": fitted.label_noise,
         "changes": fitted.changes,
         "chosen_by": list(fitted.chosen_by),
@@ -111,7 +98,7 @@ def _write_members(
     arrays: dict[str, Any] = spanned_arrays(fitted.reader)
     if isinstance(given := parameters["kernel"], Kernel | Expression):
         given = given.to_gpytorch() if isinstance(given, Expression) else given
-        header["given_kernel"] = _config(given)
+        header["given_kernel"] = config_of(given)
         arrays |= {_PREFIX_GIVEN + name: value for name, value in kernel_state(given).items()}
     for place, (_, own) in enumerate(written):
         arrays |= {_prefix_member(place) + name: value for name, value in own.items()}
@@ -120,39 +107,17 @@ def _write_members(
 
 def _write_member(member: Member, kind: str, held: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Header entries and arrays of a member."""
-    plan = member.plan
-    config = _config(plan.kernel)
-    entries = {
-        "weight": plan.weight,
-        "kernel": config,
-        "model": asdict(plan.model),
-        "posterior": kind,
-        "predictive": plan.rule,
-        "temperature": plan.temperature,
-        "least_temperature": plan.least_temperature,
-        "leave_one_out_score": _finite_or_none(plan.score),
-        "log_evidence": _finite_or_none(member.log_evidence),
-        "as_chosen": None if plan.as_chosen is None else list(plan.as_chosen),
-        "of_two": None if plan.of_two is None else asdict(plan.of_two),
-    }
-    arrays: dict[str, Any] = {
-        **scaling_arrays(plan.scaling),
+    entries, arrays = plan_to_file(member.plan)
+    entries |= {"posterior": kind, "log_evidence": finite_or_none(member.log_evidence)}
+    arrays |= {
         **held,
         "bound_trace": np.asarray(member.trace, dtype=np.float64),
         "posterior.coefficients": member.coefficients,
         "posterior.prior_mean": member.prior_mean,
-        **{_PREFIX_KERNEL + name: value for name, value in kernel_state(plan.kernel).items()},
     }
     if member.feature_map.projection is not None:
         arrays["feature_map.projection"] = member.feature_map.projection
     return entries, arrays
-
-
-def _config(kernel: Kernel) -> Mapping[str, Any]:
-    try:
-        return kernel_config(kernel)
-    except ValueError as error:
-        raise ArtifactError(f"the kernel cannot be saved: {error}") from error
 
 
 def _with_rows(member: Member, fitted: GPFitted) -> tuple[str, dict[str, Any]]:
@@ -229,7 +194,7 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], GPFitted]:
         calibrated=header["calibrated"],
         log_evidence=members[0].log_evidence,
         members=members,
-        score=_or_nan(header["leave_one_out_score"]),
+        score=or_nan(header["leave_one_out_score"]),
         weight_of_class=weight_of_class,
         label_noise=_read_label_noise(artifact),
         left_out=_read_left_out(artifact),
@@ -246,7 +211,7 @@ def _read_given_kernel(artifact: Artifact, fitted: Kernel) -> Kernel:
     if config is None:
         return fitted
     try:
-        return kernel_from_config(config, _tensors(artifact.arrays, _PREFIX_GIVEN))
+        return kernel_from_config(config, tensors(artifact.arrays, _PREFIX_GIVEN))
     except ValueError as error:
         raise ArtifactError(f"{artifact.path}: the given kernel is malformed: {error}") from error
 
@@ -325,51 +290,11 @@ def _parts_of_members(artifact: Artifact) -> list[Artifact]:
     return parts
 
 
-def _as_chosen(part: Artifact) -> tuple[float, float] | None:
-    """Output scale and noise as they were chosen; None where none are said, as in older files."""
-    found = part.header.get("as_chosen")
-    if found is None:
-        return None
-    match found:
-        case [float(raw), float(noise)] if math.isfinite(raw) and 0 < noise < math.inf:
-            return raw, noise
-    raise ArtifactError(f"{part.path}: malformed output scale and noise; save the model again.")
-
-
-def _of_two(part: Artifact) -> Saying | None:
-    """What was chosen for two classes; None where these are all, and in older files."""
-    match part.header.get("of_two"):
-        case None:
-            return None
-        case {"model": dict(model), "rule": str(rule), "temperature": float(temperature), **further} if not further:
-            if rule in get_args(PredictiveRule) and 0 < temperature < math.inf:
-                return Saying(_model(part.path, model), cast(PredictiveRule, rule), temperature)
-    raise ArtifactError(f"{part.path}: malformed choices for two classes; save the model again.")
-
-
 def _read_member(part: Artifact, n_columns: int, rows: LabelledRows | None, n_classes: int) -> Member:
     """From its entries and arrays; rows with the weights of their classes multiplied in, or None."""
+    plan = plan_from_file(part, n_columns)
     entries = require_header(part, _ENTRIES)
-    scaling = read_scaling(part, n_columns)
     trace = require(part, {"bound_trace": ("float64", ("T",))})["bound_trace"]
-    if entries["predictive"] not in get_args(PredictiveRule) or not entries["temperature"] > 0:
-        raise ArtifactError(f"{part.path}: unknown predictive rule or temperature; save the model again.")
-    try:
-        kernel = kernel_from_config(entries["kernel"], _tensors(part.arrays, _PREFIX_KERNEL))
-    except ValueError as error:
-        raise ArtifactError(f"{part.path}: the kernel is malformed: {error}") from error
-    plan = Plan(
-        scaling,
-        kernel,
-        _model(part.path, entries["model"]),
-        entries["predictive"],
-        entries["temperature"],
-        _or_nan(entries["leave_one_out_score"]),
-        float(part.header.get("weight", 1.0)),
-        _least_temperature(part, entries["temperature"], scaling),
-        as_chosen=_as_chosen(part),
-        of_two=_of_two(part),
-    )
     try:
         held = _read_held(part, plan, rows, entries["posterior"], n_classes)
     except (KeyError, ValueError, RuntimeError, IndexError) as error:
@@ -378,7 +303,7 @@ def _read_member(part: Artifact, n_columns: int, rows: LabelledRows | None, n_cl
         raise ArtifactError(
             f"the model file's posterior is malformed ({' '.join(str(error).split())[:160]}): save the model again."
         ) from error
-    evidence = _or_nan(entries["log_evidence"])
+    evidence = or_nan(entries["log_evidence"])
     return Member(plan, *held, evidence, tuple(trace.tolist()), precomputed=False)
 
 
@@ -386,7 +311,7 @@ def _read_held(
     part: Artifact, plan: Plan, rows: LabelledRows | None, kind: str, n_classes: int
 ) -> tuple[FeatureMap, Tensor, Tensor, WeightSpace]:
     """Feature map, coefficients, prior mean and weight space of a member."""
-    maps, arrays = _tensors(part.arrays, "feature_map."), _tensors(part.arrays, _PREFIX_POSTERIOR)
+    maps, arrays = tensors(part.arrays, "feature_map."), tensors(part.arrays, _PREFIX_POSTERIOR)
     inducing, projection = maps.get("inducing"), maps.get("projection")
     if rows is None:
         return _read_compact(FeatureMap(plan.kernel, inducing, projection), arrays, kind, n_classes)
@@ -470,34 +395,3 @@ def _parameters(place: str, parameters: dict[str, Any]) -> dict[str, Any]:
     if any(isinstance(value, list | dict) for name, value in values.items() if name not in _BY_LABEL):
         raise ArtifactError(f"{place}: malformed parameters; save the model again.")
     return values
-
-
-def _model(place: str, values: dict[str, Any]) -> Model:
-    expected = asdict(Model("softmax", "laplace"))
-    right = set(values) == set(expected) and all(
-        isinstance(values[name], type(default)) or (isinstance(default, float) and isinstance(values[name], int))
-        for name, default in expected.items()
-    )
-    if not right or values["inference"] not in schemes_for(values["likelihood"]):
-        raise ArtifactError(f"{place}: malformed likelihood or inference; save the model again.")
-    return Model(**values)
-
-
-def _tensors(arrays: Any, prefix: str) -> dict[str, torch.Tensor]:
-    return {name.removeprefix(prefix): aligned(value) for name, value in arrays.items() if name.startswith(prefix)}
-
-
-def _least_temperature(part: Artifact, temperature: float, scaling: Scaling) -> float:
-    """Of relevance; older files have the temperature only."""
-    found = part.header.get("least_temperature", 0.0 if scaling.relevance is None else temperature)
-    if not isinstance(found, float | int) or found < 0:
-        raise ArtifactError(f"{part.path}: malformed temperature; save the model again.")
-    return float(found)
-
-
-def _finite_or_none(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
-
-
-def _or_nan(value: float | None) -> float:
-    return float("nan") if value is None else float(value)
