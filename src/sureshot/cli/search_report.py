@@ -14,7 +14,7 @@ from sureshot.cli.search import SCORES, Rows, columns_named, evidence_and_error,
 from sureshot.estimators import KernelSearchClassifier, SearchStep
 from sureshot.evaluation.streams import BatchScores, pooled_reliability
 from sureshot.report import Picture, Predictions, Report, Table, environment, write_report
-from sureshot.report.plots import reliability_diagram
+from sureshot.report.content import reliability_picture
 from sureshot.report.search_plots import class_map, genealogy, particle_health, particle_maps, posterior_over_time
 from sureshot.structure.canonical import canonical
 from sureshot.structure.grammar import split_symbol
@@ -140,18 +140,8 @@ def _tables(model: KernelSearchClassifier, summary: dict[str, Any]) -> list[Tabl
 
 def _calibration(stream: Sequence[BatchScores]) -> list[Picture]:
     """Of what was predicted of the parts of a stream."""
-    curve = pooled_reliability(stream)
-    if curve is None:
-        return []
-    return [
-        Picture(
-            "Reliability before rows were learnt",
-            reliability_diagram(curve),
-            f"Accuracy against confidence; expected calibration error {curve.expected_error:.3f}",
-            "Of all parts of the stream but the first. Points on the dashed line: a confidence can be taken at its "
-            "word. Bars are 95 % intervals; beneath, how many rows each point stands for.",
-        )
-    ]
+    curve, which = pooled_reliability(stream), "Of all parts of the stream but the first. "
+    return [] if curve is None else [reliability_picture("Reliability before rows were learnt", curve, which)]
 
 
 def _pictures(model: KernelSearchClassifier) -> list[Picture]:

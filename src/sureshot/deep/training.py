@@ -16,7 +16,7 @@ from torch import Tensor
 
 from sureshot.data.labelled import digest, places_within_classes
 from sureshot.deep.augmentation import random_crops, random_flips
-from sureshot.deep.base import DeepClassifier
+from sureshot.deep.base import DeepClassifier, check_positive
 from sureshot.likelihoods.sites import check_labels
 from sureshot.networks import LoopSettings, Processes, Scores, Trainable, differing_settings, milestones
 from sureshot.networks.backbones import as_inputs
@@ -56,8 +56,8 @@ class ClassifierSettings:
                 raise ValueError(f"{name} must be at least {bound}, got {getattr(self, name)}")
         for name in ("learning_rate", "own_learning_rate"):
             rate = getattr(self, name)
-            if rate is not None and not 0 < rate < float("inf"):
-                raise ValueError(f"{name} must be positive and finite, got {rate}")
+            if rate is not None:
+                check_positive(**{name: rate})
         if self.optimiser not in ("sgd", "adam"):
             raise ValueError(f"optimiser must be 'sgd' or 'adam', got {self.optimiser!r}")
         if self.select_by not in ("accuracy", "nll"):

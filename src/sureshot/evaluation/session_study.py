@@ -158,8 +158,8 @@ def run_study(
             evaluation = kept.find(shown, one, seed)
             if evaluation is None:
                 try:
-                    if shown is sessions:
-                        _check_rows(one.name, sessions)
+                    if one.name not in TRAINED:
+                        _check_rows(one.name, shown)
                     evaluation = evaluate_sessions(make_method(one.name, seed, **one.options), shown, tell)
                 except (TypeError, ValueError, MemoryError, torch.linalg.LinAlgError) as error:
                     logger.warning("%s is left out: %s", one.shown, error)
@@ -174,9 +174,9 @@ def run_study(
 
 
 def _check_rows(method: str, sessions: Sessions) -> None:
-    """Refuse images to methods that take rows of numbers."""
+    """Refuse images, to a method that takes rows of numbers."""
     shape = tuple(sessions.train.x.shape[1:])
-    if len(shape) > 1 and method not in TRAINED:
+    if len(shape) > 1:
         raise ValueError(
             f"{sessions.name} has {describe(shape)}, and {method} takes embeddings: state encoder in [data], a "
             "checkpoint of a network that has learnt the classes of the base session (`sureshot.deep`), or "

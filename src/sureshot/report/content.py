@@ -15,7 +15,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
+from sureshot.metrics import ReliabilityCurve
 from sureshot.metrics.validation import check_probabilities
+from sureshot.report.plots import reliability_diagram
 
 
 class Measured(NamedTuple):
@@ -64,6 +66,21 @@ class Picture(NamedTuple):
     figure: Figure
     alternative: str
     explanation: str
+
+
+def reliability_picture(
+    heading: str,
+    curve: ReliabilityCurve,
+    which: str = "",  # rows, as a sentence before the explanation
+) -> Picture:
+    """Accuracy against confidence."""
+    return Picture(
+        heading,
+        reliability_diagram(curve),
+        f"Accuracy against confidence; expected calibration error {curve.expected_error:.3f}",
+        f"{which}Points on the dashed line: a confidence can be taken at its word. Bars are 95 % intervals; beneath, "
+        "how many rows each point stands for.",
+    )
 
 
 @dataclass(frozen=True)

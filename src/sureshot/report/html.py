@@ -41,6 +41,7 @@ from sureshot.report.content import (
     confidence_in_words,
     confusion_frame,
     digest,
+    reliability_picture,
     worst_pairs,
 )
 
@@ -48,7 +49,7 @@ FILE_NAME = "report.html"
 CONFUSION_NAME = "confusion.csv"
 """Beside the page: how many rows of each class were given each class, a row for each true one, unknown ones last."""
 
-_ROUNDING = 1e-12
+_ROUNDING = 1e-12  # of sums of numbers about one
 
 
 class Drawing(NamedTuple):
@@ -184,13 +185,7 @@ def _prediction_drawings(view: View) -> list[Drawing]:
     p, predicted, truth = view.labelled
     curve, risk = reliability_curve(p, truth), selective_risk(p, truth)
     drawings = [
-        _drawing(
-            "Reliability diagram",
-            plots.reliability_diagram(curve),
-            f"Accuracy against confidence; expected calibration error {curve.expected_error:.3f}",
-            "Points on the dashed line: a confidence can be taken at its word. Bars are 95 % intervals; "
-            "beneath, how many rows each point stands for.",
-        ),
+        _drawing(*reliability_picture("Reliability diagram", curve)),
         _drawing(
             "Confidence histogram",
             plots.confidence_histogram(view.confidence[view.known], predicted == truth),
