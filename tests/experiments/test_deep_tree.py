@@ -65,6 +65,17 @@ def test_a_campaign_to_the_end(tiny: dict[str, Any], tmp_path: Path) -> None:
     assert record["settings"]["stage"]["method"] == "softmax stage"
 
 
+def test_grids_of_several_sizes(tiny: dict[str, Any]) -> None:
+    options = {**tiny, "methods": ("grid_interpolation",), "data_root": None, "progress": lambda what, fraction: None}
+    assert [table.name for table in run(**options).tables] == ["scores"]
+    outcome = run(**options, grids=(12, 16))
+    scored, grids = (table.frame for table in outcome.tables)
+    assert scored["method"].tolist() == ["softmax stage", "grid_interpolation"]
+    assert grids["points"].tolist() == [8, 12, 16]
+    assert grids["accuracy"].iloc[0] == scored["accuracy"].iloc[1]
+    assert outcome.findings == ("2 of 2 cells have a result.",)
+
+
 def test_other_settings_train_anew(tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     options = {**tiny, "methods": ("softmax",)}
     run(data_root=None, progress=lambda what, fraction: None, **options)
@@ -89,9 +100,8 @@ def test_the_papers_settings() -> None:
     searched = branch_cell(stage, "class_tree", replace(settings, learning_rate=0.1))
     assert searched.key == "cifar100-class_tree-seed3-full-lr0.1"
     assert searched.training.learning_rate == 0.1
-    finer = branch_cell(stage, "grid_interpolation", replace(settings, grid=128))
+    finer = branch_cell(stage, "grid_interpolation", settings, 128)
     assert (finer.key, finer.options) == ("cifar100-grid_interpolation-seed3-full-grid128", {"grid_size": 128})
-    assert branch_cell(stage, "class_tree", replace(settings, grid=128)) == tree
 
 
 def test_scores_by_hand() -> None:

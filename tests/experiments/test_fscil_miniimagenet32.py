@@ -229,13 +229,14 @@ def test_verdicts_are_of_the_last_session() -> None:
         "GP-Tree, session": (0.36, 0.2, 0.2),
         "iCaRL": (0.2, 0.3, 0.2),
         "PODNet": (0.3, 0.3, 0.2),
+        "fine-tuning": (0.02, 0.001, 0.0),  # unsure of everything, and right about it
     }
     study = study_of([record(name, 0, a, ece=e, harmonic_mean=h) for name, (a, e, h) in values.items()], "")
     found = verdicts_of(study)
     assert [verdict.holds for verdict in found] == [True, True, False, True, False]
     assert found[0].measured == "tree, recommended 0.500, nearest class mean 0.400"
     assert found[2].measured == "tree, recommended 0.050, nearest class mean 0.040"
-    assert found[3].measured == "GP-Tree, shared root 0.350, iCaRL 0.200, PODNet 0.300"
+    assert found[3].measured == "GP-Tree, shared root 0.350, fine-tuning 0.020, iCaRL 0.200, PODNet 0.300"
     assert verdicts_of(study_of([], "")) == ()
 
 
