@@ -26,7 +26,8 @@ from sureshot.deep import ClassifierSettings
 from sureshot.networks.precision import Precision
 
 NAME = "deep-tree"
-METHODS = ("softmax", "class_tree", "robust_max", "grid_interpolation")
+GRIDS = "grid_interpolation"
+METHODS = ("softmax", "class_tree", "robust_max", GRIDS)
 VALIDATION = 0.1
 MANY_CLASSES = {"cifar100", "omniglot-drawers"}
 EPOCHS = {"omniglot-drawers": 5}
@@ -96,8 +97,9 @@ class DeepTreeConfig:
     learning_rate, own_learning_rate : float, optional
         Of the branches, in place of each method's own; own is that of kernels, Gaussians and inducing points. For the
         grid searches of the paper, by validation rows.
-    grid : int, optional
-        Points of each grid of feature grids, in place of the budget's 64; the paper searches 64, 128 and 256.
+    grids : tuple of int
+        Further numbers of points of feature grids, compared in a table of their own with the budget's 64, where a data
+        set and seed has all of them; the paper searches 64, 128 and 256.
     device : str
     results, checkpoints : str
         Folders of the cells' results and checkpoints; the campaign has one of its name in each.
@@ -113,7 +115,7 @@ class DeepTreeConfig:
     seeds: tuple[int, ...] = (0,)
     learning_rate: float | None = None
     own_learning_rate: float | None = None
-    grid: int | None = None
+    grids: tuple[int, ...] = ()
     device: str = "cpu"
     results: str = "docs/results/cells"
     checkpoints: str = "campaigns"
@@ -146,12 +148,18 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
     records = run_some(stages, 0.0, 0.2)
     begun = {record["key"] for record in records if FAILED not in record}
     branches = branch_cells(stages, settings)
-    ready = [cell for cell in branches if cell.stage is not None and cell.stage.key in begun]
-    records += run_some(ready, 0.2, 1.0)
+    records += run_some([cell for cell in branches if _stage_of(cell) in begun], 0.2, 0.9)
+    finer = [branch_cell(stage, GRIDS, settings, grid) for stage in stages for grid in settings.grids]
+    of_grids = run_some([cell for cell in finer if _stage_of(cell) in begun], 0.9, 1.0)
     for budget in settings.beside:
         other = replace(settings, budget=budget)
         records += run_some([*stage_cells(other), *branch_cells(stage_cells(other), other)], 1.0, 1.0, train=False)
-    return outcome(records, [*stages, *branches], settings)
+    return outcome(records, [*stages, *branches], settings, of_grids)
+
+
+def _stage_of(cell: DeepCell) -> str:
+    assert cell.stage is not None
+    return cell.stage.key
 
 
 def stage_cells(settings: DeepTreeConfig) -> list[DeepCell]:
@@ -184,8 +192,8 @@ def stage_cell(data: str, seed: int, settings: DeepTreeConfig) -> DeepCell:
     return DeepCell(key, labels, data, STAGE, {}, budget.backbone, training, None, VALIDATION)
 
 
-def branch_cell(stage: DeepCell, method: str, settings: DeepTreeConfig) -> DeepCell:
-    """What continues a stage by one method."""
+def branch_cell(stage: DeepCell, method: str, settings: DeepTreeConfig, grid: int | None = None) -> DeepCell:
+    """What continues a stage by one method; `grid` points in place of the budget's, of feature grids."""
     budget, how, several = BUDGETS[settings.budget], _TRAINING[method], EPOCHS.get(stage.data, 1)
     rates = (settings.learning_rate or how.learning_rate, settings.own_learning_rate or how.own_learning_rate)
     training = replace(
@@ -201,15 +209,20 @@ def branch_cell(stage: DeepCell, method: str, settings: DeepTreeConfig) -> DeepC
     if method == "robust_max":
         options["full_covariance"] = stage.data not in MANY_CLASSES
     searched: dict[str, float | None] = {"lr": settings.learning_rate, "own": settings.own_learning_rate}
-    if method == "grid_interpolation" and settings.grid is not None:
-        options["grid_size"] = searched["grid"] = settings.grid
+    if grid is not None:
+        options["grid_size"] = searched["grid"] = grid
     given = [f"{name}{value:g}" for name, value in searched.items() if value]
     labels = stage.labels | {"method": method}
     key = "-".join([stage.data, method, f"seed{stage.labels['seed']}", settings.budget, *given])
     return DeepCell(key, labels, stage.data, method, options, stage.backbone, training, stage, VALIDATION)
 
 
-def outcome(records: Sequence[dict[str, Any]], cells: Sequence[DeepCell], settings: DeepTreeConfig) -> Outcome:
+def outcome(
+    records: Sequence[dict[str, Any]],
+    cells: Sequence[DeepCell],
+    settings: DeepTreeConfig,
+    of_grids: Sequence[dict[str, Any]] = (),  # records of further numbers of points
+) -> Outcome:
     """The page, of what is there.
 
     Raises
@@ -235,7 +248,7 @@ def outcome(records: Sequence[dict[str, Any]], cells: Sequence[DeepCell], settin
             "aside: by their accuracy the epoch is chosen, and to them the temperature of the columns T is fitted. "
             "All methods of a data set and seed have the same rows, the same stage and the same order of batches."
         ),
-        tables=(Table("scores", _CAPTION, frame, digits=4),),
+        tables=(Table("scores", _CAPTION, frame, digits=4), *grid_tables([*scored, *of_grids])),
         config=settings,
         seeds=settings.seeds,
         findings=tuple(findings),
@@ -271,6 +284,28 @@ def score_frame(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     summary[["epochs", "best epoch"]] = summary[["epochs", "best epoch"]].round().astype(int)
     places = {name: place for place, name in enumerate(dict.fromkeys(frame["dataset"]))}
     return summary.sort_values("dataset", key=lambda column: column.map(places), kind="stable", ignore_index=True)
+
+
+def grid_tables(records: Sequence[Mapping[str, Any]]) -> tuple[Table, ...]:
+    """Feature grids by their points, of data sets, budgets and seeds that have several; nothing where none has."""
+    rows = [
+        {
+            **{name: record["labels"][name] for name in ("dataset", "budget", "seed")},
+            "points": record["settings"]["options"]["grid_size"],
+            "validation": record["training"]["validation"]["accuracy"],
+            **{name: record["scores"][name] for name in ("accuracy", "nll", "ece")},
+            **{f"{name} (T)": record["scores_at_temperature"][name] for name in ("nll", "ece")},
+        }
+        for record in records
+        if record["labels"]["method"] == GRIDS and FAILED not in record
+    ]
+    if not rows:
+        return ()
+    frame = pd.DataFrame(rows)
+    one = ["dataset", "budget", "seed"]
+    several = frame.groupby(one)["points"].transform("size") > 1
+    frame = frame[several].sort_values([*one, "points"], ignore_index=True)
+    return (Table("grids", _GRIDS_CAPTION, frame, digits=4),) if len(frame) else ()
 
 
 def verdicts(records: Sequence[Mapping[str, Any]]) -> tuple[Verdict, ...]:
@@ -318,10 +353,13 @@ _CAPTION = (
     "validation rows; epochs in this stage, the one chosen (means over seeds), and seconds for each beside whatever "
     "else ran there, none of a training that was resumed."
 )
+_GRIDS_CAPTION = (
+    "Feature grids by the points of each: accuracy on validation rows, by which the paper chooses, then on test rows."
+)
 _DIFFERENCES = (
     "At the standard budget networks compute in bfloat16; kernels and Gaussians do not.",
-    "The paper searches grids of learning rates, epochs of the softmax stage and grid sizes; here each has one value "
-    "unless the settings say otherwise.",
+    "The paper searches grids of learning rates, epochs of the softmax stage and sizes of feature grids; here each has "
+    "one value unless the settings say otherwise, and sizes are compared by one seed.",
     "Weight decay 5e-4 for the methods trained by gradient descent, and crops and mirrored images, which the paper "
     "does not state.",
     "Robust max has independent inducing values where there are a hundred classes: matrices of all classes' inducing "
