@@ -316,7 +316,7 @@ def test_features_of_a_network_in_any_sessions() -> None:
     )
     for part in np.array_split(order, 3):
         several.partial_fit(more[part], labels[part])
-    np.testing.assert_allclose(several.predict_proba(QUERIES), one.predict_proba(QUERIES), rtol=1e-7, atol=1e-12)
+    np.testing.assert_allclose(several.predict_proba(QUERIES), one.predict_proba(QUERIES), rtol=1e-9, atol=1e-12)
     kinds = one._fitted.model.kinds
     assert kinds.later.tolist() == [False] * 12 + [True] * 2
     assert kinds.slope_first != 1

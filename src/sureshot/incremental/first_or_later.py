@@ -110,4 +110,9 @@ def _logistic(
     bounds = [(None, None), (LEAST_SLOPE, None), (LEAST_SLOPE, None)]
     options = {"ftol": 1e-14, "gtol": 1e-9}
     found = minimize(objective, prior, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
+    # Values say no more than half of the digits: a step of Newton's, where no bound holds, says the others.
+    slope, free = expit(inputs @ found), found > [-np.inf, LEAST_SLOPE, LEAST_SLOPE]
+    curvature = np.eye(3) + inputs.T @ ((weight * slope * (1 - slope))[:, None] * inputs)
+    found[free] -= np.linalg.solve(curvature[np.ix_(free, free)], objective(found)[1][free])
+    found[1:] = found[1:].clip(LEAST_SLOPE)
     return float(found[0]) + LATER_LOG_ODDS, float(found[1]), float(found[2])
