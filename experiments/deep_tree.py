@@ -99,7 +99,7 @@ class DeepTreeConfig:
         grid searches of the paper, by validation rows.
     grids : tuple of int
         Further numbers of points of feature grids, compared in a table of their own with the budget's 64, where a data
-        set and seed has all of them; the paper searches 64, 128 and 256.
+        set and seed has several of them; the paper searches 64, 128 and 256.
     device : str
     results, checkpoints : str
         Folders of the cells' results and checkpoints; the campaign has one of its name in each.
@@ -230,14 +230,14 @@ def outcome(
     ValueError
         If no cell has scores.
     """
-    scored = [record for record in records if FAILED not in record]
+    scored, of_sizes = ([record for record in part if FAILED not in record] for part in (records, of_grids))
     if not scored:
         raise ValueError("no cell of this campaign has a result yet, so there is no table to make")
     frame = score_frame(scored)
     done = {record["key"] for record in records}
     at_budget = sum(record["labels"]["budget"] == settings.budget for record in scored)
-    findings = [f"{at_budget} of {len(cells)} cells have a result.", *computed_on(scored)]
-    findings += [f"`{record['key']}` failed: {record[FAILED]}" for record in records if FAILED in record]
+    findings = [f"{at_budget} of {len(cells)} cells have a result.", *computed_on([*scored, *of_sizes])]
+    findings += [f"`{record['key']}` failed: {record[FAILED]}" for record in (*records, *of_grids) if FAILED in record]
     if missing := [cell.key for cell in cells if cell.key not in done]:
         findings.append(f"Not run: {', '.join(f'`{key}`' for key in missing)}.")
     return Outcome(
@@ -248,7 +248,7 @@ def outcome(
             "aside: by their accuracy the epoch is chosen, and to them the temperature of the columns T is fitted. "
             "All methods of a data set and seed have the same rows, the same stage and the same order of batches."
         ),
-        tables=(Table("scores", _CAPTION, frame, digits=4), *grid_tables([*scored, *of_grids])),
+        tables=(Table("scores", _CAPTION, frame, digits=4), *grid_tables([*scored, *of_sizes])),
         config=settings,
         seeds=settings.seeds,
         findings=tuple(findings),
@@ -297,7 +297,7 @@ def grid_tables(records: Sequence[Mapping[str, Any]]) -> tuple[Table, ...]:
             **{f"{name} (T)": record["scores_at_temperature"][name] for name in ("nll", "ece")},
         }
         for record in records
-        if record["labels"]["method"] == GRIDS and FAILED not in record
+        if record["labels"]["method"] == GRIDS
     ]
     if not rows:
         return ()

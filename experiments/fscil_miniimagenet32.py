@@ -276,16 +276,19 @@ def other_seeds(study: SessionStudy, seeds: Sequence[int]) -> list[Table]:
 def verdicts_of(study: SessionStudy) -> tuple[Verdict, ...]:
     """Who is first, as far as methods have results.
 
-    In calibration among those that are right half as often as the best, or more: it takes no skill to be always unsure.
+    In calibration among those that are often right, too: it takes no skill to be always unsure.
     """
     rows = {row["method"]: row for row in _last_scores(study)}
     found, ours, published = [], "tree, recommended", "GP-Tree, shared root"
     others = [name for name in rows if not name.startswith(ours)]
     if ours in rows and others:
-        for column, what in (("accuracy", "accuracy"), ("harmonic_mean", "harmonic mean"), ("ece", "calibration")):
-            sign = -1 if column == "ece" else 1
-            least = max(rows[name]["accuracy"] for name in others) / 2 if column == "ece" else 0.0
-            rivals = [name for name in others if rows[name]["accuracy"] >= least]
+        least = max(rows[name]["accuracy"] for name in others) / 2
+        able = [name for name in others if rows[name]["accuracy"] >= least]
+        for column, what, sign, rivals in (
+            ("accuracy", "accuracy", 1, others),
+            ("harmonic_mean", "harmonic mean", 1, others),
+            ("ece", "calibration, of methods right half as often as the best or more", -1, able),
+        ):
             best = max(rivals, key=lambda name: sign * rows[name][column])
             own, other = rows[ours][column], rows[best][column]
             claim = f"after the last session the recommended tree is first in {what}"
