@@ -226,13 +226,12 @@ def test_classes_come_and_go(name: str, checkpoints: dict[str, Path | None]) -> 
     model.partial_fit(X[y < 7], names[y < 7])
     assert model.classes_.tolist() == ["m", "z"]
     model.partial_fit(X[y >= 7], names[y >= 7])
-    assert model.classes_.tolist() == ["m", "z", "a", "k"]
+    assert model.classes_.tolist() == ["a", "k", "m", "z"]
     if name not in ("feature_transfer", "baseline_plus_plus", "matchingnet", *SAMPLERS):
         whole = FewShotClassifier(checkpoints[name]).fit(X, names)
-        columns = [whole.classes_.tolist().index(label) for label in model.classes_]
         found, expected = model.predict_latent(X_test), whole.predict_latent(X_test)
-        np.testing.assert_allclose(found.mean, expected.mean[:, columns], atol=1e-7)
-        np.testing.assert_allclose(found.variance, expected.variance[:, columns], atol=1e-7)
+        np.testing.assert_allclose(found.mean, expected.mean, atol=1e-7)
+        np.testing.assert_allclose(found.variance, expected.variance, atol=1e-7)
     model.forget(["a", "k"])
     two = FewShotClassifier(checkpoints[name]).fit(X[y < 7], names[y < 7])
     assert model.classes_.tolist() == ["m", "z"]

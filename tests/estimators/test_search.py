@@ -148,10 +148,10 @@ def test_a_stream_that_begins_with_one_class() -> None:
     assert (model.predict_proba(QUERIES) == 1).all()
     assert model.log_evidence_ == 0
     model.partial_fit(X[Y == 0], ["no"] * 20)
-    assert model.classes_.tolist() == ["yes", "no"]
+    assert model.classes_.tolist() == ["no", "yes"]
     assert model.score(X, np.where(Y, "yes", "no")) >= 0.8
     model.partial_fit(X[:5] + 6, ["new"] * 5)
-    assert model.classes_.tolist() == ["yes", "no", "new"]
+    assert model.classes_.tolist() == ["new", "no", "yes"]
     assert (model.predict(X[:5] + 6) == "new").all()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -200,7 +201,8 @@ def _leaves(batches: Sequence[dict[str, float]]) -> dict[str, list[float]]:
 
 def _maps(model: KernelSearchClassifier) -> list[Picture]:
     """Of a model of two columns, the average of all particles and the heaviest particle of each heavy structure."""
-    kept, n_classes = model._fitted.rows, len(model.classes_)
+    fitted, n_classes = model._fitted, len(model.classes_)
+    kept = replace(fitted.rows, y=np.argsort(fitted.places)[fitted.rows.y])
     named = hasattr(model, "feature_names_in_")
     names = [str(name) for name in model.feature_names_in_] if named else ["first column", "second column"]
     extent = _extent(kept.x)

@@ -152,7 +152,8 @@ def _classes_with_rows(model: IncrementalClassifier) -> set[str]:
     """Of a model's classes those of which it has rows."""
     import numpy as np
 
-    return set(map(str, model.classes_[np.unique(model._fitted.distinct_rows.y)].tolist()))
+    fitted = model._fitted
+    return set(map(str, fitted.classes[np.unique(fitted.distinct_rows.y)].tolist()))
 
 
 def _count(model: IncrementalClassifier) -> int:

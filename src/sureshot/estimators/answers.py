@@ -20,7 +20,7 @@ from sureshot.estimators.arguments import Labels, Rows, Weights
 from sureshot.estimators.class_labels import check_kind
 from sureshot.estimators.decisions import Decisions, LabelSets, check_share, unknown_label, with_unknown
 from sureshot.estimators.fitted import Fitted
-from sureshot.estimators.fitted_attribute import FittedAttribute
+from sureshot.estimators.fitted_attribute import ColumnNames, FittedAttribute
 from sureshot.estimators.influence import Influence, influence_on
 from sureshot.estimators.left_out import ROUNDING
 from sureshot.estimators.settings import check_count
@@ -59,13 +59,13 @@ class TopClasses:
 class Answers(ClassifierMixin, BaseEstimator):
     """A classifier that has been fitted, as who asks it sees it."""
 
-    classes_ = FittedAttribute("classes")
+    classes_ = FittedAttribute("sorted_classes")
     class_prior_ = FittedAttribute("prior")
     temperature_ = FittedAttribute("settled.temperature")
     log_evidence_ = FittedAttribute("complete.log_evidence")
     has_rows_ = FittedAttribute("has_rows")  # whether the labelled rows are there, which a compact file leaves out
     n_features_in_ = FittedAttribute("columns.n_features")
-    feature_names_in_ = FittedAttribute("columns.names")
+    feature_names_in_ = ColumnNames("columns.names")
     row_ids_ = FittedAttribute("row_ids.names")
     columns_ = FittedAttribute("kinds")
 
@@ -74,7 +74,7 @@ class Answers(ClassifierMixin, BaseEstimator):
     def predict(self, X: Rows) -> np.ndarray:
         """The most probable class of each row, (n,)."""
         fitted = self._current()
-        return fitted.classes[self._predict_in_blocks(fitted, X, class_probabilities)[0].argmax(axis=1)]
+        return fitted.sorted_classes[self._predict_in_blocks(fitted, X, class_probabilities)[0].argmax(axis=1)]
 
     def predict_proba(self, X: Rows) -> np.ndarray:
         """Class probabilities (n, C), columns in the order of ``classes_``; deterministic."""
@@ -96,7 +96,7 @@ class Answers(ClassifierMixin, BaseEstimator):
         k, fitted = check_count("k", k), self._current()
         p = self._normalised(fitted, X)
         order = np.argsort(-p, axis=1, kind="stable")[:, :k]
-        return TopClasses(fitted.classes[order], np.take_along_axis(p, order, 1))
+        return TopClasses(fitted.sorted_classes[order], np.take_along_axis(p, order, 1))
 
     def decision_function(self, X: Rows) -> np.ndarray:
         """Log probabilities (n, C); of two classes how much larger that of the second is, (n,)."""
@@ -106,12 +106,14 @@ class Answers(ClassifierMixin, BaseEstimator):
     def predict_latent(self, X: Rows) -> LatentPrediction:
         """Marginal posterior moments of the latents, each (n, C); for samplers, of the mixture of chains.
 
-        Two classes may share one latent f; it is given as -f/2 and f/2. Learners that are no Gaussian processes give
-        their scores, with variance 0 (a class without rows: minus infinity).
+        Two classes may share one latent f; it is given as f/2 for one and -f/2 for the other. Learners that are no
+        Gaussian processes give their scores, with variance 0 (a class without rows: minus infinity).
         """
-        return LatentPrediction(
-            *self._predict_in_blocks(self._current(), X, lambda fitted, queries: fitted.latents(queries))
-        )
+
+        def latents(fitted: Fitted, queries: Tensor) -> tuple[Tensor, ...]:
+            return tuple(part[:, fitted.places] for part in fitted.latents(queries))
+
+        return LatentPrediction(*self._predict_in_blocks(self._current(), X, latents))
 
     def outlier_score(self, X: Rows) -> np.ndarray:
         """How little each row is like any known class (n,); larger is less like any.
@@ -163,7 +165,7 @@ class Answers(ClassifierMixin, BaseEstimator):
             )
         (p,) = self._in_blocks(fitted, kept, class_probabilities)
         p_values = usual.p_values(scores)
-        labels = with_unknown(fitted.classes[p.argmax(axis=1)], p_values <= false_alarm + ROUNDING, unknown)
+        labels = with_unknown(fitted.sorted_classes[p.argmax(axis=1)], p_values <= false_alarm + ROUNDING, unknown)
         return Decisions(labels, p_values, scores)
 
     def predict_set(self, X: Rows, coverage: float = 0.9, allow_empty: bool = False) -> LabelSets:
@@ -181,7 +183,7 @@ class Answers(ClassifierMixin, BaseEstimator):
         members = fitted.usual_labels.p_values(-p) > 1 - coverage + ROUNDING
         if not allow_empty:
             members[np.arange(len(p)), p.argmax(axis=1)] = True
-        return LabelSets(members, fitted.classes)
+        return LabelSets(members, fitted.sorted_classes)
 
     def uncertainty(self, X: Rows) -> Uncertainty:
         """Total, aleatoric and epistemic uncertainty of each row, in nats, over the whole posterior.
@@ -272,5 +274,5 @@ class Answers(ClassifierMixin, BaseEstimator):
 
 
 def class_probabilities(fitted: Fitted, queries: Tensor) -> tuple[Tensor]:
-    """Of each class, (Q, C); their sum is 1 to rounding."""
-    return (fitted.answers(fitted.moments(queries), fitted.temperature),)
+    """Of each of the sorted classes, (Q, C); their sum is 1 to rounding."""
+    return (fitted.answers(fitted.moments(queries), fitted.temperature)[:, fitted.places],)

@@ -13,6 +13,7 @@ import sys
 from abc import abstractmethod
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -34,7 +35,7 @@ from sureshot.estimators.row_ids_format import ids_from_file, ids_to_file
 from sureshot.estimators.stored_rows import kinds_from_json, kinds_to_json
 from sureshot.estimators.validation import LabelledRows, check_targets, check_unseen, joined_rows, merge_rows, same_rows
 from sureshot.kernels import is_unit_norm
-from sureshot.persistence import Artifact, ArtifactError, load_artifact, save_artifact
+from sureshot.persistence import Artifact, ArtifactError, artifact_of, load_artifact, save_artifact
 from sureshot.progress import ProgressLines, reported_to
 from sureshot.warned import warn
 
@@ -98,7 +99,7 @@ class IncrementalClassifier(Answers):
         So are the columns: one that was constant, and so left out, stays out.
 
         A first call is a `fit` that may have one class only. `classes` are further ones to make room for; a class
-        without rows predicts from its prior. New classes are appended to ``classes_``; old columns never move.
+        without rows predicts from its prior. ``classes_`` is sorted after every call.
 
         A row whose id (`row_id`) is known takes the place of the row that had it; one of weight 0, beside others that
         count, removes it. So a call that is repeated changes nothing. Without ids rows that are sent twice count twice.
@@ -201,7 +202,7 @@ class IncrementalClassifier(Answers):
         """
         fitted = replace(self._current(), class_prior=None)
         (p,) = self._predict_in_blocks(fitted, X, class_probabilities)
-        self._fitted = fitted.with_prior(adapted_prior(p, fitted.frequencies))
+        self._fitted = fitted.with_prior(_prior_of(fitted, adapted_prior(p, fitted.frequencies[fitted.places])))
         return self
 
     def save(self, path: str | Path, compact: bool = False) -> None:
@@ -211,7 +212,11 @@ class IncrementalClassifier(Answers):
         `partial_fit`, `forget` and `outlier_score`. Exact models of kernels without explicit features predict by the
         rows as their kernel sees them, which stay. Of `GPClassifier` only: the others predict from labelled rows.
         """
-        fitted, write = self._current().complete, self._format.write
+        save_artifact(path, self._format.kind, *self._contents(self._current().complete, compact))
+
+    def _contents(self, fitted: Fitted, compact: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Header and arrays of a model file."""
+        write = self._format.write
         if compact:
             if self._format.write_compact is None:
                 raise ArtifactError(
@@ -219,8 +224,8 @@ class IncrementalClassifier(Answers):
                     "it keeps. Leave compact out; GPClassifier has compact files."
                 )
             write = self._format.write_compact
-        header, arrays = write(self.get_params(deep=False), fitted)
-        prior = None if fitted.class_prior is None else fitted.class_prior.tolist()
+        header, arrays = write(self._arguments, fitted)
+        prior = None if fitted.class_prior is None else fitted.prior.tolist()
         names, of_rows = ids_to_file(None if compact else fitted.row_ids)
         further = {
             "class_prior": prior,
@@ -228,7 +233,7 @@ class IncrementalClassifier(Answers):
             "columns": kinds_to_json(self.columns),
             "arguments_changed": fitted.arguments != self._by_class,
         }
-        save_artifact(path, self._format.kind, header | further, {**arrays, **of_rows})
+        return header | further, {**arrays, **of_rows}
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -242,15 +247,32 @@ class IncrementalClassifier(Answers):
     def of_artifact(cls, artifact: Artifact) -> Self:
         """The model in a file that has been read."""
         parameters, fitted = cls._format.read(artifact)
-        model = cls(**parameters, columns=kinds_from_json(artifact))
+        model = cls.__new__(cls)
+        parameters["columns"] = kinds_from_json(artifact)
+        for name, argument in {**signature(cls).parameters, **signature(cls._owner()).parameters}.items():
+            setattr(model, name, parameters.get(name, argument.default))
+        model._take_over(artifact, fitted)
+        return model
+
+    def _take_over(self, artifact: Artifact, fitted: Fitted) -> None:
+        """What was learnt, with what files of all estimators say of it."""
         try:
             prior = stored_prior(artifact.header.get("class_prior"), fitted.classes)
         except ValueError as error:
             raise ArtifactError(f"{artifact.path}: malformed class prior; save the model again.") from error
         row_ids = ids_from_file(artifact, fitted.distinct_rows)
-        arguments = "" if artifact.header.get("arguments_changed") else model._by_class
-        model._fitted = replace(fitted, class_prior=prior, row_ids=row_ids, arguments=arguments)
-        return model
+        arguments = "" if artifact.header.get("arguments_changed") else self._by_class
+        self._fitted = replace(fitted, class_prior=prior, row_ids=row_ids, arguments=arguments)
+
+    @classmethod
+    def _owner(cls) -> type[IncrementalClassifier]:
+        """The estimator of ours whose constructor has the arguments, of which a subclass may have fewer."""
+        return next(kind for kind in cls.__mro__ if "_format" in vars(kind))
+
+    @property
+    def _arguments(self) -> dict[str, Any]:
+        """The constructor's arguments by name, all that learning knows."""
+        return {name: getattr(self, name) for name in self._owner()._get_param_names()}
 
     def _commit(self, training: TrainingSet, known: Fitted | None, keep_settings: bool = True) -> Self:
         """Learn with a seed, and take the result over; a random state of the user's moves on only if that succeeds.
@@ -291,9 +313,39 @@ class IncrementalClassifier(Answers):
         return reported_to(ProgressLines(type(self).__name__, sys.stderr)) if self.verbose else nullcontext()
 
     def __getstate__(self) -> Any:
-        """What is pickled and copied: what an update has put off is done first."""
+        """What is pickled: beside the arguments what a model file holds, so that equal fits are equal bytes.
+
+        As `joblib.hash` asks for; whatever has been computed for who asked is left out. What no file can hold, such as
+        a model of a precomputed kernel, is pickled as it is. What an update has put off is done first.
+        """
         state = super().__getstate__()
-        return state | {"_fitted": self._fitted.complete} if "_fitted" in state else state
+        if "_fitted" not in state:
+            return state
+        fitted = self._fitted.complete
+        try:
+            return state | {"_fitted": artifact_of(self._format.kind, *self._contents(fitted))}
+        except (TypeError, ValueError):
+            return state | {"_fitted": fitted}
+
+    def __setstate__(self, state: Any) -> None:
+        """As it was pickled; on the processor, wherever it was."""
+        super().__setstate__(state)
+        if isinstance(stored := self.__dict__.get("_fitted"), Artifact):
+            self._take_over(stored, self._format.read(stored)[1])
+
+    def __copy__(self) -> Self:
+        """The same arguments, and what was learnt, which is a value."""
+        found = type(self).__new__(type(self))
+        found.__dict__.update(self.__dict__)
+        return found
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Arguments of its own; what was learnt never changes, and both may hold it."""
+        found = copy.copy(self)
+        memo[id(self)] = found
+        arguments = {name: value for name, value in self.__dict__.items() if name != "_fitted"}
+        found.__dict__.update(copy.deepcopy(arguments, memo))
+        return found
 
 
 _PRIOR_OF_OTHERS = (

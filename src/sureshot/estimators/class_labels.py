@@ -1,4 +1,7 @@
-"""Classes that arrive over time: they keep their places, new ones go to the end."""
+"""Classes that arrive over time: inside an estimator they keep their numbers, and new ones have the next.
+
+What leaves it has them in sorted order (`Fitted.places`).
+"""
 
 from __future__ import annotations
 

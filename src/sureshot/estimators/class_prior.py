@@ -26,11 +26,13 @@ of two draws, .60 and .44 with 20 rows more, .58 and .43 with 50, .56 and .42 if
 def class_prior(given: Any, classes: np.ndarray) -> np.ndarray | None:
     """Probabilities (C,) that sum to 1, of "uniform", by label or an array; None of "support" and "auto".
 
-    A dict or a Series (by its index) may name further labels: classes to come, or that have been forgotten.
+    An array has the sorted order of the classes, as ``classes_``. A dict or a Series (by its index) may name further
+    labels: classes to come, or that have been forgotten. The result has the order of `classes`.
     """
     if isinstance(given, str) and given in ("auto", "support", "uniform"):
         return np.full(len(classes), 1 / len(classes)) if given == "uniform" else None
-    labels = classes.tolist()
+    places = np.argsort(classes, kind="stable")
+    labels = classes[places].tolist()
     if isinstance(given, pd.Series):
         given = given.to_dict()
     if isinstance(given, Mapping):
@@ -59,7 +61,7 @@ def class_prior(given: Any, classes: np.ndarray) -> np.ndarray | None:
     if not (np.isfinite(prior).all() and (prior >= 0).all() and prior.any()):
         raise ValueError(f"class_prior must hold finite numbers that are not negative and not all 0; got {given!r}.")
     shares = np.ldexp(prior, -np.frexp(prior.max())[1])  # whose sum is a number, and no digit is lost
-    found: np.ndarray = shares / shares.sum()
+    found: np.ndarray = (shares / shares.sum())[np.argsort(places)]
     return found
 
 
@@ -91,11 +93,12 @@ def same_prior(first: np.ndarray | None, second: np.ndarray | None) -> bool:
 
 
 def stored_prior(stored: Any, classes: np.ndarray) -> np.ndarray | None:
-    """A prior as a file has it, to the last bit; ValueError for what can be none."""
+    """A prior as a file has it, by the sorted classes, to the last bit; ValueError for what can be none."""
     checked = class_prior("support" if stored is None else stored, classes)
     if checked is None or not isinstance(stored, list):
         return checked
-    found = np.array(stored, dtype=np.float64)  # which sums to 1 but for rounding, and so it is to stay
+    rank = np.argsort(np.argsort(classes, kind="stable"))
+    found = np.array(stored, dtype=np.float64)[rank]  # which sums to 1 but for rounding, and so it is to stay
     return found if np.allclose(found, checked, rtol=1e-9, atol=0) else checked
 
 

@@ -119,7 +119,7 @@ class GPClassifier(IncrementalClassifier):
     Attributes
     ----------
     classes_ : ndarray (C,)
-        In sorted order after `fit`; `partial_fit` appends new ones.
+        In sorted order, whenever each came.
     kernel_ : sureshot.kernels.Expression
         With the learned scales; it prints as mathematics, and ``kernel_.to_gpytorch()`` is GPyTorch's. Of an average
         that of the heaviest member, as are the next three and the evidence.
@@ -257,7 +257,7 @@ class GPClassifier(IncrementalClassifier):
         temperature that follows the rows) is computed when it is first asked for.
 
         A first call is a `fit`. `classes` are further ones to make room for; a class without rows predicts from its
-        prior. New classes are appended to ``classes_``; old columns never move.
+        prior. ``classes_`` is sorted after every call.
 
         A row whose id (`row_id`) is known takes the place of the row that had it; one of weight 0, beside others that
         count, removes it. So a call that is repeated changes nothing. Without ids rows that are sent twice count twice.
@@ -287,4 +287,4 @@ class GPClassifier(IncrementalClassifier):
         return MatrixReader()
 
     def _learn(self, training: TrainingSet, known: GPFitted | None, seed: int) -> GPFitted:
-        return learn(Settings.checked(self.get_params(deep=False), seed, len(training.rows.y)), training, known)
+        return learn(Settings.checked(self._arguments, seed, len(training.rows.y)), training, known)

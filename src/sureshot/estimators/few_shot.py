@@ -55,7 +55,7 @@ class FewShotClassifier(IncrementalClassifier):
     Attributes
     ----------
     classes_ : ndarray (C,)
-        In sorted order after `fit`; `partial_fit` appends new ones.
+        In sorted order, whenever each came.
     class_prior_ : ndarray (C,)
         How often classes are expected to come; sums to 1.
     learner_ : Learner

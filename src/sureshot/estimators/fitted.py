@@ -82,7 +82,7 @@ class Fitted(Predictor):
     Queries are what `inputs` makes of rows; (Q, D).
     """
 
-    classes: np.ndarray  # (C,), in the order of the columns of probabilities
+    classes: np.ndarray  # (C,), in the order in which they came: of class numbers, and of what is said of classes here
     columns: Columns  # of the inputs, as the user knows them
     reader: Reader
     rows: LabelledRows  # as the reader keeps them, with the weights that they came with
@@ -97,6 +97,16 @@ class Fitted(Predictor):
     def distinct_rows(self) -> LabelledRows:
         """The labelled rows, equal ones merged into one."""
         return self.rows
+
+    @cached_property
+    def places(self) -> np.ndarray:
+        """Where the sorted classes are among `classes`, (C,) int64: what leaves an estimator has them in this order."""
+        return np.argsort(self.classes, kind="stable")
+
+    @property
+    def sorted_classes(self) -> np.ndarray:
+        """The classes (C,) as users see them, whenever each came."""
+        return self.classes[self.places]
 
     @property
     def frequencies(self) -> np.ndarray:
@@ -114,8 +124,9 @@ class Fitted(Predictor):
 
     @property
     def prior(self) -> np.ndarray:
-        """How often each class is expected to come, (C,), summing to 1."""
-        return assumed(self.frequencies) if self.class_prior is None else self.class_prior
+        """How often each of the sorted classes is expected to come, (C,), summing to 1."""
+        prior = assumed(self.frequencies) if self.class_prior is None else self.class_prior
+        return prior[self.places]
 
     def answers(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
         """As `probabilities`, where classes come as the class prior says."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 
 class FittedAttribute:
@@ -28,3 +31,23 @@ class FittedAttribute:
 
     def __set__(self, estimator: Any, value: Any) -> None:
         raise AttributeError(f"{self.name} is learnt and cannot be set: fit() and calibrate() do that.")
+
+    def __delete__(self, estimator: Any) -> None:
+        raise AttributeError(f"{self.name} is learnt and cannot be deleted.")
+
+
+class ColumnNames(FittedAttribute):
+    """``feature_names_in_``, which other tools set, and take away so that arrays are taken without a warning."""
+
+    def __set__(self, estimator: Any, value: Any) -> None:
+        fitted = estimator.__dict__.get("_fitted")
+        if fitted is None:
+            super().__set__(estimator, value)
+        names = None if value is None else np.array(value, dtype=object)
+        if names is not None and names.shape != (fitted.columns.n_features,):
+            raise ValueError(f"{self.name} must name {fitted.columns.n_features} columns, or be None; got {value!r}.")
+        estimator._fitted = replace(fitted, columns=replace(fitted.columns, names=names))
+
+    def __delete__(self, estimator: Any) -> None:
+        self.__get__(estimator, type(estimator))  # an AttributeError if there are none
+        self.__set__(estimator, None)

@@ -94,7 +94,9 @@ class GPFitted(Fitted):
         if not same_prior(found.class_prior, self.class_prior):  # which was set in between
             found = replace(found, left_out=None)
         if not self.changes:
-            stays = {name: getattr(self, name) for name in ("class_prior", "row_ids", "arguments", "chosen_by")}
+            stays = {
+                name: getattr(self, name) for name in ("class_prior", "columns", "row_ids", "arguments", "chosen_by")
+            }
             return replace(found, **stays)
         members = tuple(
             replace(mine, plan=scored.plan, log_evidence=scored.log_evidence)

@@ -80,7 +80,7 @@ class KernelSearchClassifier(IncrementalClassifier):
     Attributes
     ----------
     classes_ : ndarray (C,)
-        In sorted order after `fit`; `partial_fit` appends new ones.
+        In sorted order, whenever each came.
     kernel_posterior_ : list of (mass, structure)
         Heaviest first; structures in a form in which equal ones look equal.
     particles_ : list of WeightedKernel
@@ -175,7 +175,7 @@ class KernelSearchClassifier(IncrementalClassifier):
         """
 
         def particles(fitted: Any, queries: Tensor) -> tuple[Tensor]:
-            return (fitted.particle_probabilities(queries),)
+            return (fitted.particle_probabilities(queries)[..., fitted.places],)
 
         (found,) = self._predict_in_blocks(self._current(), X, particles)
         return found.swapaxes(0, 1)
@@ -232,7 +232,7 @@ class KernelSearchClassifier(IncrementalClassifier):
         The particles know the old rows: they take in what is new among the rows, and let go what is there no more.
         """
         check_whole(training.rows.weight)
-        given = SearchSettings.checked(vars(self))
+        given = SearchSettings.checked(self._arguments)
         settings = given if known is None else known.settings
         if changed := [name for name, value in vars(given).items() if value != getattr(settings, name)]:
             warn(

@@ -67,7 +67,7 @@ class TreeGPClassifier(IncrementalClassifier):
     Attributes
     ----------
     classes_ : ndarray (C,)
-        In sorted order after `fit`; `partial_fit` appends new ones.
+        In sorted order, whenever each came.
     memory_ : Memory
         How many numbers are kept for later sessions, for each class and for all together.
     tree_ : ClassTree
@@ -176,7 +176,7 @@ class TreeGPClassifier(IncrementalClassifier):
         """A session: add labelled rows, of old or new classes.
 
         A first call is a `fit` that may have one class only. `classes` are further ones to make room for; a class
-        without rows predicts from its prior. New classes are appended to ``classes_``; old columns never move. `row_id`
+        without rows predicts from its prior. ``classes_`` is sorted after every call. `row_id`
         must be None, as in `fit`.
         """
         return self._extend(X, y, classes, sample_weight, row_id)
@@ -217,7 +217,7 @@ class TreeGPClassifier(IncrementalClassifier):
 
     def _learn(self, training: TrainingSet, known: TreeFitted | None, seed: int) -> TreeFitted:
         """Later sessions have the seed and the strategy of the first; arguments that say no strategy are refused."""
-        strategy = strategy_of(vars(self))
+        strategy = strategy_of(self._arguments)
         if known is None:
             return first_session(training, strategy, seed, device_for(self.device, len(training.rows.y)))
         return later_session(training, known)

@@ -51,8 +51,8 @@ class TreeFitted(Fitted):
 
     @property
     def tree(self) -> ClassTree:
-        """The tree of the classes, numbered as in ``classes_``."""
-        return self.model.tree
+        """The tree of the classes, numbered as users see them, in sorted order."""
+        return self.model.tree.relabelled(np.argsort(self.places).tolist())
 
     @property
     def memory(self) -> Memory:

@@ -45,6 +45,15 @@ def numbered(
     return classes, torch.tensor([number[label] for label in labels.tolist()])
 
 
+def by_label(
+    probabilities: Tensor,  # (n, C), classes in the order of their arrival
+    classes: np.ndarray,  # (C,)
+) -> np.ndarray:
+    """The probabilities with their columns in the sorted order of the labels."""
+    found: np.ndarray = probabilities.cpu().numpy()[:, np.argsort(classes)]
+    return found
+
+
 def check_finite(
     values: np.ndarray,  # (n, ...)
 ) -> None:

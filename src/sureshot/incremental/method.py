@@ -43,7 +43,7 @@ class Memory:
 class SessionMethod(ABC):
     """A classifier of classes that come in sessions."""
 
-    classes_: np.ndarray  # labels of the columns; new ones come last, old ones never move
+    classes_: np.ndarray  # labels of the columns, in sorted order, whenever each came
 
     @abstractmethod
     def fit(self, X: Any, y: Any, unseen: Any = None) -> Self:

@@ -1,6 +1,13 @@
 """Model files: safetensors with a JSON header, written whole or not at all; loading runs nothing."""
 
-from sureshot.persistence.artifact import Artifact, ArtifactError, check_target, load_artifact, save_artifact
+from sureshot.persistence.artifact import (
+    Artifact,
+    ArtifactError,
+    artifact_of,
+    check_target,
+    load_artifact,
+    save_artifact,
+)
 from sureshot.persistence.checks import require, require_header
 from sureshot.persistence.labels import decode_labels, encode_labels
 from sureshot.persistence.whole import is_special, written_whole
@@ -8,6 +15,7 @@ from sureshot.persistence.whole import is_special, written_whole
 __all__ = [
     "Artifact",
     "ArtifactError",
+    "artifact_of",
     "check_target",
     "decode_labels",
     "encode_labels",

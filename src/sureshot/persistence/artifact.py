@@ -54,7 +54,7 @@ class ArtifactError(ValueError):
 class Artifact:
     """What a model file holds."""
 
-    path: str  # where it was read from, for error messages
+    path: str  # where it was read from, or what it is of, for error messages
     kind: str  # what wrote it
     package_version: str  # version of sureshot that wrote it
     header: dict[str, Any]  # JSON values
@@ -76,31 +76,44 @@ def check_target(path: str | os.PathLike[str]) -> Path:
     return target
 
 
-def save_artifact(
-    path: str | os.PathLike[str],
+def artifact_of(
     kind: str,  # what is being saved; `load_artifact` asks for it by this name
     header: Mapping[str, Any],  # JSON values; for class labels see `sureshot.persistence.encode_labels`
     arrays: Mapping[str, np.ndarray | torch.Tensor],  # boolean, integer and floating-point, of any shape
+) -> Artifact:
+    """What a model file would hold, in memory; `ArtifactError` for what none can hold."""
+    stored = {_array_name(name): _storable(name, value) for name, value in arrays.items()}
+    try:
+        canonical = json.dumps(dict(header), allow_nan=False, sort_keys=True)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ArtifactError(
+            f"the header of {kind!r} must hold only JSON values with finite numbers: {_one_line(error)}."
+        ) from error
+    read_back = json.loads(canonical)
+    if read_back != dict(header):
+        raise ArtifactError(
+            f"the header of {kind!r} would change on saving: use strings as keys and lists instead of tuples."
+        )
+    return Artifact(f"this {kind}", kind, _package_version(), read_back, stored)
+
+
+def save_artifact(
+    path: str | os.PathLike[str],
+    kind: str,
+    header: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray | torch.Tensor],
 ) -> None:
-    """Write a model file: to a temporary name beside `path`, flushed to disk, then renamed over it.
+    """Write what `artifact_of` makes: to a temporary name beside `path`, flushed to disk, then renamed over it.
 
     A process killed on the way leaves the old file as it was. The same content gives the same bytes. Whatever keeps the
     file from being written is an `ArtifactError`.
     """
     target = check_target(path)
-    stored = {_array_name(name): _storable(name, value) for name, value in arrays.items()}
-    content: dict[str, Any] = {"kind": kind, "package_version": _package_version(), "header": dict(header)}
-    try:
-        canonical = json.dumps(content, allow_nan=False, sort_keys=True)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ArtifactError(
-            f"the header of {kind!r} must hold only JSON values with finite numbers: {_one_line(error)}."
-        ) from error
-    if json.loads(canonical) != content:
-        raise ArtifactError(
-            f"the header of {kind!r} would change on saving: use strings as keys and lists instead of tuples."
-        )
-    content |= {"format_version": FORMAT_VERSION, "digest": _digest(canonical, stored)}
+    artifact = artifact_of(kind, header, arrays)
+    stored = artifact.arrays
+    content: dict[str, Any] = {key: getattr(artifact, key) for key in ("kind", "package_version", "header")}
+    digest = _digest(json.dumps(content, sort_keys=True), stored)
+    content |= {"format_version": FORMAT_VERSION, "digest": digest}
     try:
         # Opened here and not by safetensors, so that the user's umask decides who may read the file.
         with written_whole(target) as temporary, open(temporary, "xb") as file:

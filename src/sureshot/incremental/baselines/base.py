@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sureshot.incremental.arriving import check_finite, checked_labels, numbered
+from sureshot.incremental.arriving import by_label, check_finite, checked_labels, numbered
 from sureshot.incremental.method import Memory, SessionMethod
 
 State = TypeVar("State")
@@ -43,7 +43,7 @@ def _refusing_extremes() -> Iterator[None]:
 class _Known(Generic[State]):
     """All that a baseline has learnt."""
 
-    classes: np.ndarray  # (C,)
+    classes: np.ndarray  # (C,), in the order of their arrival
     n_features: int
     state: State
 
@@ -77,7 +77,7 @@ class Baseline(SessionMethod, Generic[State]):
     @property
     def classes_(self) -> np.ndarray:  # type: ignore[override]
         """Labels of the columns."""
-        return self._current().classes
+        return np.sort(self._current().classes)
 
     def fit(self, X: Any, y: Any, unseen: Any = None) -> Self:
         """Learn the base session; one class is enough, and one row."""
@@ -106,7 +106,8 @@ class Baseline(SessionMethod, Generic[State]):
         """Probabilities (n, C)."""
         known = self._current()
         with torch.no_grad():
-            return torch.softmax(self._scores(known.state, self._rows(X, known.n_features)), -1).numpy()
+            scores = self._scores(known.state, self._rows(X, known.n_features))
+        return by_label(torch.softmax(scores, -1), known.classes)
 
     def outlier_score(self, X: Any) -> np.ndarray:
         """Outlier scores (n,)."""

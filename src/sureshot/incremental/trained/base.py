@@ -36,7 +36,7 @@ from sureshot.deep import (
     load_deep_classifier,
 )
 from sureshot.deep.training import Penalty
-from sureshot.incremental.arriving import check_finite, checked_labels, numbered
+from sureshot.incremental.arriving import by_label, check_finite, checked_labels, numbered
 from sureshot.incremental.method import Memory, SessionMethod
 from sureshot.networks import Processes, Trained, train
 from sureshot.networks.backbones import check_backbone, draws_weights, make_backbone
@@ -162,7 +162,7 @@ class NetworkMethod(SessionMethod, Generic[Kept]):
     @property
     def classes_(self) -> np.ndarray:  # type: ignore[override]
         """Labels of the columns."""
-        return self._current().classes
+        return np.sort(self._current().classes)
 
     def fit(self, X: Any, y: Any, unseen: Any = None) -> Self:
         """Learn the base session."""
@@ -200,7 +200,7 @@ class NetworkMethod(SessionMethod, Generic[Kept]):
         known, embeddings = self._asked(X)
         with torch.no_grad():
             scores = self._scores(known.classifier, known.kept, embeddings)
-        return torch.softmax(scores.double(), -1).cpu().numpy()
+        return by_label(torch.softmax(scores.double(), -1), known.classes)
 
     def outlier_score(self, X: Any) -> np.ndarray:
         """Outlier scores (n,)."""
