@@ -125,9 +125,21 @@ def test_class_priors_follow_the_sorted_classes(name: str, tmp_path: Path) -> No
     loaded = load_classifier(tmp_path / "model")
     np.testing.assert_array_equal(loaded.class_prior_, model.class_prior_)
     np.testing.assert_array_equal(loaded.predict_proba(ASKED), by_name)
-    many_of_a = np.concatenate([ASKED[:10].repeat(8, axis=0), ASKED[10:12], ASKED[20:22]])
-    assert model.adapt_prior(many_of_a).class_prior_[0] == pytest.approx(80 / 84, abs=0.05)
     assert model.partial_fit(X[:1], Y[:1]).class_prior_.argmax() == 0
+
+
+def test_a_prior_that_is_learnt_follows_the_sorted_classes() -> None:
+    """It is where the expected shares of the classes agree with it (Saerens et al. 2002, equation 9)."""
+    few = np.concatenate([np.arange(4), np.arange(10, 30)])  # four rows of "a", ten of each other class
+    model = GPClassifier("rbf", "softmax", objective=None, class_prior="support")
+    model.fit(X[few[4:]], Y[few[4:]]).partial_fit(X[:4], Y[:4])
+    asked = np.concatenate([ASKED[:10].repeat(8, axis=0), ASKED[10:12], ASKED[20:22]])
+    p, support = model.predict_proba(asked), np.array([4, 10, 10]) / 24
+    prior = model.adapt_prior(asked).class_prior_
+    shares = p * prior / support
+    counts = (shares / shares.sum(1, keepdims=True)).sum(0)
+    np.testing.assert_allclose(prior, (counts + support) / 85, atol=1e-6)
+    assert prior.argmax() == 0
 
 
 @pytest.mark.parametrize("name", ["softmax", "least squares", "sessions", "search"])
