@@ -126,11 +126,16 @@ def test_copies_of_a_row_are_left_out_with_it(n_classes: int) -> None:
     for inducing in (None, x):
         state = SmcState.start(PRIOR, 6, n_classes, generator := seeded(5), inducing=inducing)
         state, _ = extended(state, x, y, n_classes, generator)
-        found.append((differences(*left_out(state)[:2]), distances_left_out(state)))
+        out = left_out(state)
+        found.append((differences(*out[:2]), distances_left_out(state)))
     for one, other in zip(*(part[0] for part in found), strict=True):
         close(one, other)
     close(found[0][1], found[1][1])
     assert len(found[0][1]) == 22
+    for row, leave in ((0, [0, 6, 12]), (2, [2]), (5, [5])):
+        fewer = without(state, ~torch.isin(torch.arange(24), torch.tensor(leave)))
+        place = int((out.copies.first == row).nonzero())
+        close(out.weights[:, place], fewer.log_weights.exp())
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

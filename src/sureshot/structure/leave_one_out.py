@@ -7,9 +7,9 @@ Given the Polya-Gamma variables the labels are as if ``t = 1 / (2 omega)`` had b
 
 Latents that are seen through inducing inputs have a posterior of weights, off which the row's own data are taken.
 
-Without the row particles have other weights, too: theirs divided by how probable they find its label, once.
-(The kernels and the variables of other rows are those that were drawn with the row; these weights are the importance of
-that.)
+Particles were drawn given all rows, so without some they have other importance weights: theirs divided by the
+likelihood of what leaves, the contrasts of the row and of its copies one after another, each integrated out with its
+variable. That is the factor by which a label entered, and the weight that `sureshot.structure.removal` gives.
 
 Reference: Rasmussen & Williams 2006, section 5.4.2, for the moments; Gelfand et al. 1992, for the weights.
 """
@@ -22,9 +22,9 @@ import torch
 from torch import Tensor
 
 from sureshot.gaussian.algebra import times_vector
-from sureshot.structure.collapsed import Collapsed
+from sureshot.structure.collapsed import SHIFT, Collapsed, unseen_in_turn
 from sureshot.structure.copies import Copies
-from sureshot.structure.prediction import class_probabilities, in_contrasts, where_finite
+from sureshot.structure.prediction import in_contrasts, where_finite
 from sureshot.structure.smc import SmcState
 from sureshot.structure.sparse import Features, Sparse
 
@@ -46,15 +46,18 @@ def left_out(state: SmcState) -> LeftOut:
     TypeError for whitened latents.
     """
     copies = Copies.of(state.x, state.y)
-    mean, covariance = moments_left_out(state, copies)
-    labels, rows, m = state.y[copies.first], torch.arange(len(copies.first)), len(state.particles)
-    own = torch.cat([class_probabilities(mean[[k]], covariance[[k]])[:, labels, rows] for k in range(m)])
-    weights = (state.log_weights.unsqueeze(-1) - own.clamp_min(1e-300).log()).softmax(0)
-    return LeftOut(mean, covariance, weights, copies)
+    mean, covariance, log_weights = _left_out(state, copies)
+    log_weights = torch.where(log_weights.isfinite(), log_weights, 0.0)  # what overflows says nothing
+    return LeftOut(mean, covariance, (state.log_weights.unsqueeze(-1) + log_weights).softmax(0), copies)
 
 
 def moments_left_out(state: SmcState, copies: Copies) -> tuple[Tensor, Tensor]:
     """The moments alone; where they overflow those of `where_finite`."""
+    return _left_out(state, copies)[:2]
+
+
+def _left_out(state: SmcState, copies: Copies) -> tuple[Tensor, Tensor, Tensor]:
+    """The moments, and the logarithms of the weights (M, K) of never having seen what leaves."""
     if isinstance(state.latent, Sparse):
         return _by_weights(state, state.latent, copies)
     if not isinstance(state.latent, Collapsed):
@@ -63,14 +66,15 @@ def moments_left_out(state: SmcState, copies: Copies) -> tuple[Tensor, Tensor]:
     c, m = state.n_classes, len(state.particles)
     order = state.contrasts.row.argsort(stable=True).view(-1, c - 1)  # row by row
     parts = [_contrasts(latent.part(slice(k, k + 1)), order, copies) for k in range(m)]  # large: one at a time
-    means, covariances = (torch.stack(part) for part in zip(*parts, strict=True))  # (M, K, C - 1 (, C - 1))
+    means, covariances, log_weights = (torch.stack(part) for part in zip(*parts, strict=True))
     if c == 2:
-        return where_finite(((2.0 * state.y[copies.first] - 1) * means.squeeze(-1)).unsqueeze(1), covariances)
+        means = ((2.0 * state.y[copies.first] - 1) * means.squeeze(-1)).unsqueeze(1)
+        return *where_finite(means, covariances), log_weights
     # Up to what all classes share: the latent of the own class is 0.
     others = state.contrasts.other[order[copies.first]]
     place = torch.nn.functional.one_hot(others, c).to(means)  # (K, C - 1, C)
     mean = -torch.einsum("mng,ngc->mcn", means, place)
-    return where_finite(mean, torch.einsum("ngc,mngh,nhd->mncd", place, covariances, place))
+    return *where_finite(mean, torch.einsum("ngc,mngh,nhd->mncd", place, covariances, place)), log_weights
 
 
 def of_classes(state: SmcState, out: LeftOut) -> Tensor:
@@ -86,18 +90,20 @@ def of_classes(state: SmcState, out: LeftOut) -> Tensor:
     return centring @ out.covariance @ centring + (shared / (2 * c))[..., None, None]
 
 
-def _by_weights(state: SmcState, latent: Sparse, copies: Copies) -> tuple[Tensor, Tensor]:
+def _by_weights(state: SmcState, latent: Sparse, copies: Copies) -> tuple[Tensor, Tensor, Tensor]:
     """Of latents that are seen through inducing inputs, which stay where they are."""
     data, parts = state.data, []
     for k in range(len(state.particles)):  # large: one at a time
         features = cast(Features, data.covariance(state.particles.chosen([k])))
-        parts.append(in_contrasts(state, *latent.part(slice(k, k + 1)).left_out(features, copies)))
-    means, covariances = (torch.cat(part) for part in zip(*parts, strict=True))
-    return means, covariances
+        one = latent.part(slice(k, k + 1))
+        moments = in_contrasts(state, *one.left_out(features, copies))
+        parts.append((*moments, one.weights_left_out(features, copies)))
+    means, covariances, log_weights = (torch.cat(part) for part in zip(*parts, strict=True))
+    return means, covariances, log_weights
 
 
-def _contrasts(latent: Collapsed, order: Tensor, copies: Copies) -> tuple[Tensor, Tensor]:
-    """Means (K, G) and covariances (K, G, G) of one particle's contrasts without those of their row.
+def _contrasts(latent: Collapsed, order: Tensor, copies: Copies) -> tuple[Tensor, Tensor, Tensor]:
+    """Means (K, G) and covariances (K, G, G) of one particle's contrasts without those of their row, and weights (K,).
 
     From where those of the rows are (N, G).
     """
@@ -107,13 +113,18 @@ def _contrasts(latent: Collapsed, order: Tensor, copies: Copies) -> tuple[Tensor
     size = order.shape[1]
     mean = omega.new_empty(len(copies.first), size)
     covariance = omega.new_empty(len(copies.first), size, size)
+    log_weights = omega.new_empty(len(copies.first))
     for those, rows in copies.sets():
         leaving = order[rows].flatten(1)  # (S, R G), those of the row that is asked in front
         grouped = inverse[:, leaving]  # (P, S, R G)
-        inverted = torch.linalg.inv(torch.einsum("psg,psh->sgh", grouped, grouped))
+        precision = torch.einsum("psg,psh->sgh", grouped, grouped)  # K^-1_GG
+        inverted = torch.linalg.inv(precision)
         pull = torch.einsum("psg,p->sg", grouped, whitened)  # K^-1 t
-        own = omega[leaving[:, :size]]
-        mean[those] = 0.5 / own - times_vector(inverted, pull)[:, :size]
+        every = omega[leaving]
+        own = every[:, :size]
+        mean[those] = SHIFT / own - times_vector(inverted, pull)[:, :size]
         covariance[those] = inverted[:, :size, :size] - torch.diag_embed(1 / own)
+        given_all = torch.diag_embed(1 / every) - precision / (every.unsqueeze(-1) * every.unsqueeze(-2))
+        log_weights[those] = unseen_in_turn((SHIFT - pull) / every, given_all, every).sum(-1)
     covariance.diagonal(dim1=-2, dim2=-1).clamp_(min=_LEAST_VARIANCE)
-    return mean, covariance
+    return mean, covariance, log_weights

@@ -196,6 +196,22 @@ class Sparse(NamedTuple):
         covariance.diagonal(dim1=-2, dim2=-1).add_(asked.own.unsqueeze(-1))
         return mean, covariance
 
+    def weights_left_out(self, features: Features, copies: Copies) -> Tensor:
+        """Logarithms of the weights (M, K) of never having seen the data of each of the K rows that differ."""
+        slots = features.slots(self.omega)
+        found = slots.new_empty(len(slots), len(copies.first))
+        for those, rows in copies.sets():
+            each = rows.shape[1] * slots.shape[-1]  # contrasts that leave together
+            at_once = max(1, _AT_ONCE // max(1, each))
+            for some, leaving in zip(those.split(at_once), rows.split(at_once), strict=True):
+                omega = slots[:, leaving.flatten()]
+                mean, covariance = self._contrasts(features.of_rows(leaving.flatten()), omega)
+                mean, omega = (part.flatten(1).view(-1, each) for part in (mean, omega))
+                covariance = covariance.unflatten(2, (-1, each)).unflatten(1, (-1, each))
+                covariance = covariance.diagonal(dim1=1, dim2=3).permute(0, 3, 1, 2).reshape(-1, each, each)
+                found[:, some] = unseen_in_turn(mean, covariance, omega).sum(-1).view(len(slots), -1)
+        return found
+
     def extended(self, cross: Features, corner: Features, generator: torch.Generator) -> tuple[Sparse, Tensor]:
         """With new data, in their order, which `corner` names, and the logarithms of their weights (M, B).
 
