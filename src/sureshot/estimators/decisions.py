@@ -1,7 +1,7 @@
 """Decisions at a stated rate of error: a label or none of the known ones, and sets of labels.
 
 A conformal p-value is the share of labelled rows, each left out in turn, that look no more usual than the row in
-question, itself among them. If rows to come and labelled rows are of one kind, at most a share a of them has a p-value
+question, itself among them. If rows to come and labelled rows are of one kind, about a share a of them has a p-value
 of a or less; so much is rejected in error.
 
 For a set each class is asked: among left-out rows, how often is the probability of a row's class as small as this one?
