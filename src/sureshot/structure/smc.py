@@ -6,6 +6,25 @@ weights and the resampling set right: data come one after another within a batch
 A batch that leaves few particles is cut, and goes on behind a resampling. One that leaves none, because the numbers of
 all kernels overflow, cannot be tempered: no power of zero is a weight. Then kernels are drawn from the prior until the
 labels of all rows give some of them a weight.
+
+The evidence estimate is unbiased while moves come behind rows that are known beforehand, whenever particles are
+resampled. Where a batch is cut, moves come at a stopping time: rejuvenation keeps the posterior, but particles *given*
+that their weights have become uneven are no weighted draws of it. So the estimate has a bias of order ``1 / M``, as
+every sampler has that adapts its kernels to its particles (Beskos, Jasra, Kantas & Thiery 2016). An example by hand:
+three particles, each of kernel a or b as probable, under which every datum has the likelihood 1 and 0.1; a cut where
+the effective sample size is below 1.8 (of one a and two b), and moves that draw from the posterior. Of two data the
+estimate is 2 % too large. Four rows, ``split_below=0.8``, cut at the stopping time or, as often, at that of another run
+(bias of the evidence in per cent, with standard errors):
+
+    M         cut at the stopping time     at that of another run     runs that are cut
+    3         0.30 +- 0.05                 0.03 +- 0.06               8 %
+    6         0.17 +- 0.03                 0.03 +- 0.03               3 %
+    12        0.05 +- 0.02                 0.00 +- 0.02               1 %
+
+With five rows, ``split_below=0.9`` and M = 3, where 65 % of the runs are cut: 1.4 +- 0.2 and 0.1 +- 0.3. The default
+is 0.1, which cuts seldom; ``split_below=0`` cuts nothing.
+
+Reference: Beskos, Jasra, Kantas & Thiery 2016, on the convergence of adaptive sequential Monte Carlo methods.
 """
 
 from __future__ import annotations
@@ -127,7 +146,7 @@ class SmcState:
 
         Between two resamplings an estimate of the evidence has the relative variance ``sum w^2 - 1/M``; these sum.
         Particles of one chain count as one. Rejuvenation that moves little makes it too small, which few different
-        `eves` among many particles may tell; systematic resampling makes it a little too large.
+        `eves` among many particles may tell; systematic resampling makes it too large, 1.75 times in a test.
         """
         return max(0.0, self.settled_variance + self._stretch_variance) ** 0.5
 
@@ -311,9 +330,9 @@ def extended(
 ) -> tuple[SmcState, int]:
     """With a batch in the data and the weights, nothing resampled, nothing moved; and how many of its rows.
 
-    These end with the first after which the effective sample size is not `enough`. (To look at all of them and then to
-    begin again with fewer would make the evidence depend on which estimates of it are liked.) Where no particle has a
-    weight that is a number the evidence is zero.
+    These end with the first after which the effective sample size is not `enough`: a stopping time, at which the
+    evidence estimate is unbiased as it stands. (To look at all of them and then to begin again with fewer would make it
+    depend on which estimates are liked.) Where no particle has a weight that is a number the evidence is zero.
     """
     n = len(state.x)
     every = torch.cat([state.x, x])
