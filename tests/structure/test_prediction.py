@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +11,14 @@ from torch.nn.functional import logsigmoid
 
 from sureshot.structure.grammar import Grammar, KernelPrior
 from sureshot.structure.leaves import LogNormal
-from sureshot.structure.prediction import class_moments, moments, probabilities, unexplained_variance
+from sureshot.structure.prediction import (
+    averaged_probabilities,
+    class_moments,
+    moments,
+    probabilities,
+    shares_of_rows,
+    unexplained_variance,
+)
 from sureshot.structure.rejuvenation import Rejuvenation
 from sureshot.structure.smc import SmcSettings, SmcState, smc_step
 from sureshot.structure.structure import Structure
@@ -109,6 +117,53 @@ def test_what_data_leave_of_differences_is_little_near_rows_and_all_far_away(n_c
     found = unexplained_variance(state, queries, moments(state, queries)[1])
     assert float(found[-2:].min()) > 0.99
     assert n_classes == 1 or float(found[:-2].max()) < 0.7
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_what_data_leave_is_the_mean_variance_of_differences(n_classes: int) -> None:
+    """Without nuggets, in units of the prior's; of particles by their weights."""
+    state = conditioned(torch.tensor([0, 0, 1, 0, n_classes - 1]), n_classes, 6)
+    state = replace(state, log_weights=torch.tensor([0.5, 0.3, 0.1, 0.05, 0.04, 0.01], dtype=F64).log())
+    covariance = class_moments(state, QUERIES)[1]  # of f / sqrt(2)
+    pairs = [(a, b) for b in range(n_classes) for a in range(b)]
+    of_pairs = [covariance[..., a, a] + covariance[..., b, b] - 2 * covariance[..., a, b] for a, b in pairs]
+    left = torch.stack(of_pairs).mean(0)
+    own = FIXED.kernel(K, Z[1:])(QUERIES).diagonal()
+    shares = (left - FIXED.nugget(Z[0])) / own  # a difference of f / sqrt(2) has the prior variance of one f
+    expected = state.log_weights.exp() @ shares.clamp_max(1)
+    assert 0.05 < float(expected.min()) < float(expected.max()) < 0.95
+    torch.testing.assert_close(unexplained_variance(state, QUERIES, moments(state, QUERIES)[1]), expected)
+
+
+def test_a_temperature_divides_latents_their_deviations_too() -> None:
+    """By the trapezoid rule of two classes' logistic function, and by draws of three classes' latents."""
+    mean = torch.tensor([[[0.8, -2.0]], [[3.0, 0.1]]], dtype=F64)
+    variance = torch.tensor([[4.0, 0.5], [2.0, 9.0]], dtype=F64)
+    weights, temperature = torch.tensor([0.3, 0.7], dtype=F64), 2.5
+    t = torch.linspace(-9, 9, 4001, dtype=F64)
+    f = mean[:, 0].unsqueeze(-1) + variance.sqrt().unsqueeze(-1) * t
+    density = (-0.5 * t.square()).exp() / math.sqrt(2 * math.pi)
+    exact = torch.einsum("m,mq->q", weights, torch.trapezoid(torch.sigmoid(f / temperature) * density, t))
+    found = averaged_probabilities(mean, variance[..., None, None], weights, temperature)
+    torch.testing.assert_close(found, torch.stack([1 - exact, exact], -1), rtol=0, atol=1e-6)
+    centre = torch.tensor([[[1.0], [-0.5], [0.3]]], dtype=F64)
+    covariance = torch.tensor([[[[4.0, 1.0, 0.0], [1.0, 2.0, -0.5], [0.0, -0.5, 3.0]]]], dtype=F64)
+    noise = torch.randn(200_000, 3, generator=seeded(0), dtype=F64)
+    g = (centre[0, :, 0] + noise @ torch.linalg.cholesky(covariance[0, 0]).mT) / temperature
+    pairs = logsigmoid(g.unsqueeze(-1) - g.unsqueeze(-2))
+    likelihood = (pairs.sum(-1) - pairs.diagonal(dim1=-2, dim2=-1)).exp().mean(0)
+    three = averaged_probabilities(centre, covariance, torch.ones(1, dtype=F64), temperature)
+    torch.testing.assert_close(three[0], likelihood / likelihood.sum(), rtol=0, atol=3e-3)
+
+
+def test_what_rows_bring_to_a_comparison_adds_up_to_the_difference_of_means() -> None:
+    for labels, n_classes in (([0, 0, 1, 0, 1], 2), ([0, 0, 2, 1, 1], 3)):
+        state = conditioned(torch.tensor(labels), n_classes, 6)
+        first, second = torch.tensor([1, 1, n_classes - 1, 0]), torch.tensor([0, 0, 1 - n_classes % 2, 1])
+        shares = shares_of_rows(state, QUERIES, first, second)
+        mean = torch.einsum("m,mcq->qc", state.log_weights.exp(), class_moments(state, QUERIES)[0])
+        every = torch.arange(4)
+        torch.testing.assert_close(shares.sum(-1), mean[every, first] - mean[every, second])
 
 
 def test_without_data_all_classes_are_as_probable() -> None:
