@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sureshot.estimators.dual import features_of
 from sureshot.estimators.features import FeatureMap, InducingRoots
 from sureshot.estimators.gp_fitted import GPFitted
 from sureshot.estimators.gp_member import Member
+from sureshot.estimators.leaving import features_of
 from sureshot.estimators.plan import Plan
 from sureshot.estimators.preprocessing import kernel_inputs
 from sureshot.estimators.validation import LabelledRows, count_changes, places_among

@@ -58,11 +58,19 @@ class FewShotFitted(Fitted):
         """
         return self.conditioned.outlier_scores(queries)
 
-    def row_shares(self, queries: Tensor, first: Tensor, second: Tensor) -> Tensor:
-        """See `Fitted.row_shares`."""
-        if isinstance(self.conditioned, GaussianPredictor):
-            return self.conditioned.row_shares(queries, first, second)
-        return super().row_shares(queries, first, second)
+    @property
+    def entries_without(self) -> int:
+        """See `Fitted.entries_without`."""
+        conditioned = self.conditioned
+        return conditioned.entries_without if isinstance(conditioned, GaussianPredictor) else super().entries_without
+
+    def probabilities_without(self, queries: Tensor, place: Tensor, share: Tensor) -> Tensor:
+        """See `Fitted.probabilities_without`."""
+        if not isinstance(self.conditioned, GaussianPredictor):
+            return super().probabilities_without(queries, place, share)
+        return self.conditioned.probabilities_without(
+            queries, place.to(self.device), share.to(self.device), self.temperature
+        )
 
     def outlier_scores_left_out(self) -> Tensor:
         """See `Fitted.outlier_scores_left_out`: in closed form for Gaussian processes, by folds for other learners."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -21,12 +20,15 @@ from sureshot.estimators.fitted import Predictor
 from sureshot.estimators.memory import in_bytes, memory_budget
 from sureshot.estimators.support import Support
 from sureshot.estimators.uncertainty import entropies, entropy
+from sureshot.gaussian.algebra import weighted_factor
 from sureshot.gaussian.gram import GramPosterior, GramPrior
 from sureshot.gaussian.gram_blocks import GramBlockPosterior, condition_by_blocks
 from sureshot.gaussian.posterior import LatentMoments, Posterior, WithPriorClasses
 from sureshot.gaussian.prior import Queries
 from sureshot.gaussian.sites import Sites
+from sureshot.gaussian.without_rows import RowSites, beside_prior_classes, moments_without
 from sureshot.inference.one_vs_each.posterior import OneVsEachPosterior
+from sureshot.inference.one_vs_each.without_rows import moments_without as pair_moments_without
 from sureshot.likelihoods.quadrature import marginal_variance
 from sureshot.meta.learners import EmbeddedPosterior, EmbeddingLearner, GaussianProcessLearner
 from sureshot.meta.learners.gp import distance_left_out, distance_to_classes
@@ -117,28 +119,27 @@ class GaussianPredictor(ConditionedLearner):
 
         return entropies(mean.squeeze(1), covariance.squeeze(1), probabilities)
 
-    def row_shares(self, query: Tensor, first: Tensor, second: Tensor) -> Tensor:
-        """What the support's rows bring to the latents of the `first` classes (Q,) less the `second`, (Q, N)."""
-        cross = self._queries(query).cross.squeeze(0).movedim(-1, 0)  # (Q, C or 1, N)
-        place, dual = torch.arange(len(query), device=query.device), self.dual
-        shared = cross.shape[1] == 1
+    @property
+    def entries_without(self) -> int:
+        """How many numbers `probabilities_without` takes for each query and row."""
+        return self.learner.prediction_inference.n_chains * self.n_classes**2
 
-        def of_class(classes: Tensor) -> Tensor:
-            return dual[classes] * cross[place, 0 if shared else classes]
+    def probabilities_without(self, query: Tensor, place: Tensor, share: Tensor, temperature: float) -> Tensor:
+        """Class probabilities (Q, E, C) without each of some rows (E,) of the support, of which a share (E,) leaves.
 
-        return of_class(first) - of_class(second)
-
-    @cached_property
-    def dual(self) -> Tensor:
-        """Coefficients (C, N) of the support's rows in the latents; the average of chains."""
-        posterior = self.posterior
-        inner = posterior.inner if isinstance(posterior, WithPriorClasses) else posterior
-        assert isinstance(inner, GramPosterior | GramBlockPosterior | OneVsEachPosterior)
-        own = inner.result.dual() if isinstance(inner, OneVsEachPosterior) else inner.alpha
-        own = own.reshape(-1, *own.shape[-2:]).mean(0)
-        if not isinstance(posterior, WithPriorClasses):
-            return own
-        return own.new_zeros(self.n_classes, own.shape[-1]).index_copy(0, posterior.present, own)
+        Kernel, temperatures and the sites of the other rows stay as they are; see `gaussian.without_rows`.
+        """
+        queries = self._queries(query)
+        given, posterior = self.posterior.query(*queries), self.posterior
+        if isinstance(posterior, WithPriorClasses):
+            inner, present = posterior.inner, posterior.present
+            found = _moments_without(inner, self.prior, inner.query(*queries), queries, place, share)
+            found = beside_prior_classes(given, found, present, queries.variance)
+        else:
+            found = _moments_without(posterior, self.prior, given, queries, place, share)
+        mean = found.mean.flatten(-2)
+        spread = found.spread.flatten(-4, -3) if found.spread.dim() > found.mean.dim() else found.spread.flatten(-2)
+        return self.probabilities((mean, spread), temperature).unflatten(0, (len(query), len(place)))
 
     @property
     def _own_temperature(self) -> Tensor:
@@ -273,3 +274,20 @@ def _check_memory(learner: GaussianProcessLearner, n: int, n_present: int) -> No
             f"{in_bytes(available)} are free: FewShotClassifier is for a few rows of each class; use GPClassifier, "
             "on this checkpoint's embeddings if need be, or fewer rows."
         )
+
+
+def _moments_without(
+    posterior: Posterior, prior: GramPrior, given: LatentMoments, queries: Queries, place: Tensor, share: Tensor
+) -> LatentMoments:
+    """Moments (S, 1, C, Q, E), and covariances (S, 1, Q, E, C, C), of classes that have rows."""
+    if isinstance(posterior, OneVsEachPosterior):
+        cross, diagonal = queries.cross[0, 0], queries.variance[0, 0]
+        found = pair_moments_without(posterior.result, cross, diagonal, place, share)
+        return LatentMoments(*(part.unsqueeze(1) for part in found))
+    assert isinstance(posterior, GramPosterior | GramBlockPosterior)
+    root = posterior.sites.precision.sqrt().unsqueeze(-1)
+    factor = weighted_factor(prior.gram, root.squeeze(-1))
+    explained = prior.gram @ (root * torch.cholesky_solve(root * queries.cross, factor))
+    covariance = (queries.cross - explained).mT
+    sites = RowSites(posterior.sites.precision, posterior.alpha, posterior.variance)
+    return LatentMoments(*moments_without(*given, covariance, sites, place, share))

@@ -204,10 +204,20 @@ class Fitted(Predictor):
         said = torch.cat([self.outlier_scores(block) for block in blocks]).cpu().numpy()
         return OutlierScore.of(x, self.scalings(x), said, self.has_directions)
 
-    def row_shares(self, queries: Tensor, first: Tensor, second: Tensor) -> Tensor:
-        """What each labelled row brings to the latents of the `first` classes (Q,) less the `second`, (Q, N).
+    @property
+    def entries_without(self) -> int:
+        """How many numbers `probabilities_without` takes for each query and row."""
+        return len(self.classes)
 
-        Rows are `distinct_rows`. The rest of the difference is what prior means make of it.
+    def probabilities_without(
+        self,
+        queries: Tensor,
+        place: Tensor,  # (E,) int64, among `distinct_rows`
+        share: Tensor,  # (E,), of the row's weight that leaves
+    ) -> Tensor:
+        """What `probabilities` says of queries without each of some labelled rows, (Q, E, C), before a class prior.
+
+        Settings stay as they are.
         """
         raise NoInfluence(
             "influence is known of Gaussian processes that keep their labelled rows: GPClassifier, FewShotClassifier "

@@ -16,6 +16,7 @@ from sureshot.estimators.class_prior import same_prior
 from sureshot.estimators.fitted import Fitted
 from sureshot.estimators.gp_member import Member
 from sureshot.estimators.layout import aligned
+from sureshot.estimators.leaving import Leaving
 from sureshot.estimators.precomputed import MatrixReader
 from sureshot.estimators.row_ids import part_of
 from sureshot.estimators.stacking import FEW_ROWS, MOST_OF_SOME, SOME_ROWS, most_members
@@ -238,29 +239,35 @@ class GPFitted(Fitted):
         return entropy(average, 0), aleatoric
 
     @cached_property
-    def duals(self) -> tuple[Tensor, ...]:
-        """Of each member the coefficients (C, N) of the rows in its latents; 0 for rows of no weight."""
-        rows, n_classes, counted = self.rows, len(self.classes), self._counted
-        totals = np.bincount(rows.y, rows.weight, minlength=n_classes)
-        weight = rows.weight * self.weight_of_class[rows.y] / totals[rows.y]
+    def _leaving(self) -> tuple[Leaving, ...]:
+        """Of each member; of the rows that have weight."""
+        counted, n_classes = self._counted, len(self.classes)
+        totals = np.bincount(self.rows.y, self.rows.weight, minlength=n_classes)
+        weight = self.rows.weight * self.weight_of_class[self.rows.y] / totals[self.rows.y]
         found = []
         for member in self.members:
-            device = member.plan.device
-            y, of_rows = (aligned(part[counted], device) for part in (rows.y, weight))
-            whole = torch.zeros(n_classes, len(rows.y), dtype=of_rows.dtype, device=device)
-            whole[:, torch.from_numpy(counted)] = member.dual(y, of_rows, n_classes)
-            found.append(whole)
+            of_rows = (aligned(part[counted], member.plan.device) for part in (self.rows.y, weight))
+            found.append(member.leaving(*of_rows, n_classes))
         return tuple(found)
 
-    def row_shares(self, queries: Tensor, first: Tensor, second: Tensor) -> Tensor:
-        """See `Fitted.row_shares`; as `latents`, those of an average are divided by the members' temperatures."""
+    @property
+    def entries_without(self) -> int:
+        """See `Fitted.entries_without`."""
+        return max(len(self.classes), *(one.entries for one in self._leaving))
+
+    def probabilities_without(self, queries: Tensor, place: Tensor, share: Tensor) -> Tensor:
+        """See `Fitted.probabilities_without`."""
         counted = torch.from_numpy(self._counted)
-        found = queries.new_zeros(len(queries), len(counted))
-        for member, dual in zip(self.members, self.duals, strict=True):
-            scale = 1.0 if len(self.members) == 1 else member.plan.weight / member.plan.temperature
-            own = (dual[first] - dual[second])[:, counted]
-            found[:, counted] += scale * member.row_shares(queries, own).to(found)
-        return found
+        share = share * counted[place]  # nothing leaves with a row of no weight
+        place, single = (counted.cumsum(0) - 1).clamp_min(0)[place], len(self.members) == 1
+        found = []
+        for member, without in zip(self.members, self._leaving, strict=True):
+            temperature = self.temperature if single else member.plan.temperature
+            leaves = (part.to(member.plan.device) for part in (place, share))
+            found.append(member.probabilities_without(queries, without, *leaves, temperature, len(self.classes)))
+        if single:
+            return found[0]
+        return self._tempered((p.flatten(0, 1) for p in found), self.temperature).view_as(found[0])
 
     @property
     def has_distances(self) -> bool:

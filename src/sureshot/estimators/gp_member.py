@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from sureshot.estimators.conditioning import STAND_IN, Conditioned, condition, training_likelihood
-from sureshot.estimators.dual import dual_coefficients, features_of
 from sureshot.estimators.features import FeatureMap
 from sureshot.estimators.layout import aligned
+from sureshot.estimators.leaving import Leaving, leaving
 from sureshot.estimators.left_out import by_folds
 from sureshot.estimators.plan import Plan
 from sureshot.estimators.posterior_arrays import pack_posterior
@@ -20,7 +20,7 @@ from sureshot.estimators.temperature import with_noise
 from sureshot.estimators.uncertainty import average_and_entropy
 from sureshot.estimators.validation import LabelledRows
 from sureshot.estimators.weight_space import Known, WeightSpace
-from sureshot.gaussian.posterior import Posterior, leave_one_out
+from sureshot.gaussian.posterior import LatentMoments, Posterior, leave_one_out
 from sureshot.gaussian.prior import Queries
 from sureshot.kernels import Expression
 from sureshot.kernels.dense import as_expression
@@ -186,14 +186,28 @@ class Member:
 
         return average_and_entropy(mean, spread, probabilities)
 
-    def dual(self, y: Tensor, weight: Tensor, n_classes: int) -> Tensor:
-        """Coefficients (C, N) of the labelled rows in the classes' latents; see `estimators.dual`."""
-        return dual_coefficients(self.posterior, self.plan.model, y, weight, n_classes)
+    def leaving(self, y: Tensor, weight: Tensor, n_classes: int) -> Leaving:
+        """The posterior without each of its labelled rows, with the weights that they were learnt with."""
+        return leaving(self.posterior, self.plan.model, y, weight, n_classes)
 
-    def row_shares(self, rows: Tensor, coefficients: Tensor) -> Tensor:
-        """What labelled rows bring to latents of rows (Q, D), by coefficients (Q, N) for each of these."""
-        cross = self.queries(self.values(rows)).cross
-        return coefficients * (cross.reshape(cross.shape[-2:]) @ features_of(self.posterior).mT)
+    def probabilities_without(
+        self,
+        rows: Tensor,  # (Q, D)
+        without: Leaving,
+        place: Tensor,  # (E,)
+        share: Tensor,  # (E,)
+        temperature: float,
+        n_classes: int,
+    ) -> Tensor:
+        """Class probabilities (Q, E, C) of rows without each of some labelled ones."""
+        values = self.values(rows)
+        given = LatentMoments(*self._moments(values))
+        mean, spread = without.moments(given, self.queries(values), place, share)
+        mean = mean.flatten(-2)
+        if self.plan.rule == "plug_in":
+            spread = torch.zeros_like(mean)
+        spread = spread.flatten(1, 2) if spread.dim() == 5 else spread.reshape(mean.shape)
+        return self.probabilities(mean, spread, temperature, n_classes).unflatten(0, (len(rows), len(place)))
 
     @property
     def kernel(self) -> Expression:

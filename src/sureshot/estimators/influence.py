@@ -1,9 +1,9 @@
-"""Which labelled rows drove an answer.
+"""Which labelled rows drove an answer: how much less probable it would be without each of them.
 
-The posterior mean of a Gaussian process is linear in its labelled rows: what the latent of the most probable class is
-above that of the second is a sum of one share for each row (`Fitted.row_shares`) and a rest, that of the prior means.
-A row's share is the kernel between it and the query times the row's dual coefficient: positive if the row spoke for the
-first class. It says what the row contributes to this model, not what a model without the row would say.
+What a row does is the fall of the log probability if the row is left out and everything else stays: kernel, scales,
+temperatures, how often classes come, and the sites of the other rows (`Fitted.probabilities_without`). Rows whose loss
+makes the answer less probable spoke for it, the proponents; those whose loss makes it more probable spoke against it,
+the opponents.
 """
 
 from __future__ import annotations
@@ -12,68 +12,102 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from sureshot.estimators.fitted import Fitted, NoInfluence
 from sureshot.estimators.row_ids import RowsAsTheyCame
+from sureshot.estimators.temperature import log_probability
 from sureshot.gaussian.memory import AT_ONCE
 
 
 @dataclass(frozen=True)
+class NamedRows:
+    """Labelled rows, and what they do: equal rows are left out together, as one, but rows with ids each by itself."""
+
+    falls: np.ndarray  # (..., k), of a log probability in nats, if the row is left out; negative: it rises
+    labels: np.ndarray  # (..., k)
+    row_ids: np.ndarray  # (..., k), None for rows without an id
+    inputs: np.ndarray  # (..., k, D), the rows as the model keeps them
+
+
+@dataclass(frozen=True)
 class Influence:
-    """The k labelled rows that drove each of n answers, the largest share first; equal rows count as one.
+    """Which labelled rows drove each of n answers."""
 
-    Rows with ids have shares of their own, also where they are equal.
-    """
-
-    classes: np.ndarray  # (n, 2), the most probable class and the second
-    difference: np.ndarray  # (n,), of their latents' means, as `predict_latent` has them
-    rest: np.ndarray  # (n,), what no row brought: the difference of the prior means
-    shares: np.ndarray  # (n, k), signed; those of all rows and the rest sum to the difference
-    labels: np.ndarray  # (n, k)
-    row_ids: np.ndarray  # (n, k), None for rows without an id
-    inputs: np.ndarray  # (n, k, D), the rows as the model keeps them
+    classes: np.ndarray  # (n,), whose probabilities are explained
+    log_probabilities: np.ndarray  # (n,), of these, in nats
+    proponents: NamedRows  # (n, k), the largest fall first; where fewer rows spoke for it, the last are not positive
+    opponents: NamedRows  # (n, k), the largest rise first; where fewer rows spoke against it, the last are not negative
+    together: NamedRows  # (N,), all rows, their falls summed over the answers; the largest rise first
 
 
-def influence_on(fitted: Fitted, kept: np.ndarray, n_rows: int) -> Influence:
-    """For queries (n, width) in the form in which rows are kept, of which a block is looked at a time."""
+def influence_on(
+    fitted: Fitted,
+    kept: np.ndarray,  # (n, width), queries in the form in which rows are kept
+    n_rows: int,
+    classes: np.ndarray | None = None,  # (n,), numbers of those to explain; None: of the answers
+) -> Influence:
+    """By blocks of queries that bound memory."""
     if len(fitted.classes) < 2:
         raise NoInfluence(f"influence compares two classes; the model knows {fitted.classes.tolist()[0]!r} only.")
-    rows = fitted.distinct_rows
-    x, y, name, place, portion = _entries(fitted)
-    inputs = fitted.inputs(kept)
-    at_once = max(1, min(fitted.queries_at_once, AT_ONCE // max(len(rows.y), len(y))))
-    found = []
+    rows = _Entries.of(fitted)
+    inputs, found = fitted.inputs(kept), []
+    total = np.zeros(len(rows.y))
     with torch.no_grad():
-        for block in inputs.split(at_once):
+        at_once = AT_ONCE // max(1, len(rows.y) * fitted.entries_without)
+        at_once = max(1, min(at_once, fitted.queries_at_once))
+        for start in range(0, len(inputs), at_once):
+            block = inputs[start : start + at_once]
             p = fitted.answers(fitted.moments(block), fitted.temperature)
-            best = p.argsort(dim=1, descending=True, stable=True)[:, :2]
-            means = fitted.latents(block)[0].gather(1, best)
-            difference = (means[:, 0] - means[:, 1]).cpu().numpy()
-            by_row = fitted.row_shares(block, best[:, 0], best[:, 1]).cpu().numpy()
-            shares = by_row[:, place] * portion
-            largest = np.argsort(-np.abs(shares), axis=1, kind="stable")[:, :n_rows]
-            found.append(
-                (
-                    fitted.classes[best.cpu().numpy()],
-                    difference,
-                    difference - by_row.sum(1),
-                    np.take_along_axis(shares, largest, 1),
-                    fitted.classes[y[largest]],
-                    name[largest],
-                    x[largest],
-                )
-            )
-    return Influence(*map(np.concatenate, zip(*found, strict=True)))
+            which = p.argmax(1) if classes is None else torch.from_numpy(classes[start : start + at_once]).to(p.device)
+            known = log_probability(p.gather(1, which[:, None]))  # (Q, 1)
+            falls = (known - _log_probabilities_without(fitted, block, rows, which)).cpu().numpy()
+            total += falls.sum(0)
+            order = np.argsort(-falls, axis=1, kind="stable")
+            ends = order[:, :n_rows], order[:, ::-1][:, :n_rows]
+            largest = [(np.take_along_axis(falls, end, 1), end) for end in ends]
+            found.append((which.cpu().numpy(), known[:, 0].cpu().numpy(), *largest[0], *largest[1]))
+    which, known, *named = map(np.concatenate, zip(*found, strict=True))
+    everywhere = np.argsort(total, kind="stable")
+    return Influence(
+        fitted.classes[which],
+        known,
+        rows.named(fitted.classes, *named[:2]),
+        rows.named(fitted.classes, *named[2:]),
+        rows.named(fitted.classes, total[everywhere], everywhere),
+    )
 
 
-def _entries(fitted: Fitted) -> tuple[np.ndarray, ...]:
-    """Inputs, class numbers, ids or None, the merged row and the portion of it, of what came under one id or none."""
-    rows, ids = fitted.distinct_rows, fitted.row_ids
-    came = RowsAsTheyCame.apart(rows, ids)
-    if ids is None:
-        place, name = np.arange(len(rows.y)), np.full(len(rows.y), None, dtype=object)
-    else:
-        place = np.concatenate([np.flatnonzero(ids.unnamed > 0), ids.row])
-        name = np.array([None] * len(came.unnamed.y) + ids.names.tolist(), dtype=object)
-    weight = np.concatenate([came.unnamed.weight, came.named.weight])
-    return rows.x[place], rows.y[place], name, place, weight / rows.weight[place]
+def _log_probabilities_without(fitted: Fitted, block: Tensor, rows: _Entries, which: Tensor) -> Tensor:
+    """Of one class for each query, without each of the rows, (Q, E)."""
+    p = fitted.probabilities_without(block, rows.place, rows.share)
+    p = fitted.under_prior(p.flatten(0, 1)).view_as(p)
+    return log_probability(p.gather(2, which[:, None, None].expand(-1, p.shape[1], 1)).squeeze(2))
+
+
+@dataclass(frozen=True)
+class _Entries:
+    """What came under one id or none: E rows that can leave."""
+
+    x: np.ndarray  # (E, D)
+    y: np.ndarray  # (E,)
+    name: np.ndarray  # (E,), id or None
+    place: Tensor  # (E,) int64, of the merged row among those of `Fitted.distinct_rows`
+    share: Tensor  # (E,), of that row's weight
+
+    @classmethod
+    def of(cls, fitted: Fitted) -> _Entries:
+        rows, ids = fitted.distinct_rows, fitted.row_ids
+        came = RowsAsTheyCame.apart(rows, ids)
+        if ids is None:
+            place, name = np.arange(len(rows.y)), np.full(len(rows.y), None, dtype=object)
+        else:
+            place = np.concatenate([np.flatnonzero(ids.unnamed > 0), ids.row])
+            name = np.array([None] * len(came.unnamed.y) + ids.names.tolist(), dtype=object)
+        weight = np.concatenate([came.unnamed.weight, came.named.weight])
+        share = np.minimum(weight / rows.weight[place], 1.0)
+        return cls(rows.x[place], rows.y[place], name, torch.from_numpy(place), torch.from_numpy(share))
+
+    def named(self, classes: np.ndarray, falls: np.ndarray, which: np.ndarray) -> NamedRows:
+        """Those of some numbers (..., k)."""
+        return NamedRows(falls, classes[self.y[which]], self.name[which], self.x[which])

@@ -31,11 +31,12 @@ from sureshot.likelihoods.quadrature import displacement, standard_normal_points
 from sureshot.structure.canonical import canonical
 from sureshot.structure.leave_one_out import left_out, of_classes
 from sureshot.structure.one_class import one_class_probabilities
-from sureshot.structure.prediction import averaged_probabilities, moments, shares_of_rows, unexplained_variance
+from sureshot.structure.prediction import averaged_probabilities, moments, unexplained_variance
 from sureshot.structure.removal import without
 from sureshot.structure.smc import SmcState
 from sureshot.structure.structure import Structure
 from sureshot.structure.whitened import Whitened
+from sureshot.structure.without_rows import moments_without
 
 _FARTHEST = 1e6  # of a kernel input: products of sixteen leaves are numbers still
 _N_POINTS = 64
@@ -265,15 +266,46 @@ class SearchFitted(Fitted):
             return torch.cat([-mean / 2, mean / 2], -1), (spread / 4).expand(-1, 2)
         return mean, spread
 
-    def row_shares(self, queries: Tensor, first: Tensor, second: Tensor) -> Tensor:
-        """See `Fitted.row_shares`: averaged over the particles, where latents are integrated out."""
+    @property
+    def entries_without(self) -> int:
+        """See `Fitted.entries_without`."""
+        return len(self.state.particles) * (1 if self.state.n_classes == 2 else self.state.n_classes**2)
+
+    def probabilities_without(self, queries: Tensor, place: Tensor, share: Tensor) -> Tensor:
+        """See `Fitted.probabilities_without`; the Polya-Gamma variables of the other rows stay, where kernels are seen.
+
+        Of a row that stands for several so many leave as make up the share.
+        """
         if self.settings.representation != "collapsed" or self.settings.n_inducing is not None:
             raise NoInfluence("influence is known of searches with representation='collapsed' and without n_inducing.")
         if self.waits:
-            return queries.new_zeros(len(queries), len(self.distinct_rows.y))
-        by_copy = shares_of_rows(self.state, queries, first, second)
-        merged, place = self._merged
-        return by_copy.new_zeros(len(queries), len(merged.y)).index_add(1, torch.from_numpy(place), by_copy)
+            raise NoInfluence("influence compares two classes, and a search has nothing to tell apart by rows of one.")
+        state, sets = self.state, self._sets(place, share)
+        with one_thread():
+            found = moments_without(state, queries, sets)
+            mean = self.chosen.means_without(state, queries, sets, found.mean)
+            p = self.chosen.probabilities(
+                mean.flatten(2),
+                found.covariance.flatten(1, 2),
+                found.weights.repeat(1, len(queries)),
+                self.temperature,
+                found.mean.flatten(2),
+                self._absent,
+            )
+        return p.unflatten(0, (len(queries), len(sets)))
+
+    def _sets(self, place: Tensor, share: Tensor) -> list[Tensor]:
+        """Numbers of the rows that leave together; those of one place are not the same while there are others."""
+        copies: dict[int, list[int]] = {}
+        for number, merged in enumerate(self._merged[1].tolist()):
+            copies.setdefault(merged, []).append(number)
+        begins, found = dict.fromkeys(copies, 0), []
+        for merged, part in zip(place.tolist(), share.tolist(), strict=True):
+            of_place = copies[merged]
+            count, begin = max(1, round(part * len(of_place))), begins[merged]
+            found.append(torch.tensor([of_place[(begin + k) % len(of_place)] for k in range(count)]))
+            begins[merged] = begin + count
+        return found
 
     def outlier_scores(self, queries: Tensor) -> Tensor:
         """See `Predictor.outlier_scores`: which share of the latents' prior variance the data leave unknown."""

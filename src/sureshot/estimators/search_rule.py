@@ -23,7 +23,7 @@ from torch import Tensor
 
 from sureshot.estimators.temperature import TEMPERATURE_SPREAD
 from sureshot.likelihoods.base import PredictiveRule
-from sureshot.structure.label_regression import LabelRegression, means_left_out
+from sureshot.structure.label_regression import LabelRegression, means_left_out, means_of_queries_without
 from sureshot.structure.leave_one_out import LeftOut, left_out
 from sureshot.structure.prediction import averaged_probabilities
 from sureshot.structure.smc import SmcState
@@ -85,6 +85,13 @@ class Chosen:
             return out.mean
         of_labels = means_left_out(state, self.stack.of_labels.scale, out.copies)
         return self.stack.posterior * out.mean + self.stack.regression * of_labels
+
+    def means_without(self, state: SmcState, x: Tensor, sets: list[Tensor], mean: Tensor) -> Tensor:
+        """Those (M, L, Q, E) without each of E sets of rows."""
+        if self.stack is None:
+            return mean
+        of_labels = means_of_queries_without(state, self.stack.of_labels.scale, x, sets)
+        return self.stack.posterior * mean + self.stack.regression * of_labels
 
     def probabilities(
         self,

@@ -93,8 +93,8 @@ class TreeFitted(Fitted):
         """See `Predictor.outlier_scores`."""
         return self.model.outlier_scores(queries)
 
-    def row_shares(self, queries: Tensor, first: Tensor, second: Tensor) -> Tensor:
-        """See `Fitted.row_shares`: refused."""
+    def probabilities_without(self, queries: Tensor, place: Tensor, share: Tensor) -> Tensor:
+        """See `Fitted.probabilities_without`: refused."""
         raise NoInfluence(
             "TreeGPClassifier keeps means of rows and no rows, so it does not know which of them drove an answer; "
             "GPClassifier and FewShotClassifier do."

@@ -24,6 +24,7 @@ from sureshot.structure.leave_one_out import moments_left_out
 from sureshot.structure.prediction import latent_coefficients
 from sureshot.structure.smc import SmcState
 from sureshot.structure.sparse import Sparse
+from sureshot.structure.without_rows import means_without
 
 _OMEGA = 0.25
 
@@ -66,6 +67,12 @@ class LabelRegression:
 def means_left_out(state: SmcState, scale: float, copies: Copies) -> Tensor:
     """What would be said of the latents of each of the K rows that differ without its label, (M, L, K)."""
     return torch.cat([moments_left_out(one, copies)[0] for one in _each(state, scale)])
+
+
+def means_of_queries_without(state: SmcState, scale: float, x: Tensor, sets: list[Tensor]) -> Tensor:
+    """Of the latents of queries (Q, D) without each of E sets of rows, (M, L, Q, E); 0 if they overflow."""
+    found = torch.stack([means_without(one, scale * x, sets) for one in _each(state, scale)])
+    return torch.where(found.isfinite(), found, 0.0)
 
 
 def _weights(state: SmcState) -> Tensor:

@@ -11,12 +11,11 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from sureshot.gaussian.algebra import solve_vectors, times_vector
+from sureshot.gaussian.algebra import times_vector
 from sureshot.kernels import RBF
 from sureshot.kernels.shared_rows import SharedRows
 from sureshot.likelihoods import OneVsEach
 from sureshot.likelihoods.base import PredictiveRule
-from sureshot.structure.collapsed import Collapsed
 from sureshot.structure.copies import Copies
 from sureshot.structure.inducing import Inputs, split
 from sureshot.structure.latents import ExactLatents
@@ -221,29 +220,6 @@ def _moments(
     covariance = covariance - torch.einsum("mpqc,mpqd->mqcd", solved, solved)
     covariance.diagonal(dim1=-2, dim2=-1).clamp_(min=_LEAST_VARIANCE)
     return where_finite(mean.unflatten(-1, cross.shape[-2:]).mT, covariance)
-
-
-def shares_of_rows(
-    state: SmcState,  # of latents that are integrated out
-    x: Tensor,  # (Q, D)
-    first: Tensor,  # (Q,), classes
-    second: Tensor,  # (Q,)
-) -> Tensor:
-    """What each row brings to the mean latents of one class less those of another (Q, N), over all particles.
-
-    Of two classes the latents are those of `moments`, minus and plus half of it.
-    """
-    latent = cast(Collapsed, state.latent)
-    dual = latent.omega.sqrt() * solve_vectors(latent.factor.mT, latent.whitened, upper=True)  # (M, P)
-    coefficients = latent_coefficients(state)  # (P, L)
-    if state.n_classes == 2:
-        coefficients = torch.cat([-coefficients, coefficients], 1) / 2
-    by_row = dual.new_zeros(len(dual), len(state.x), state.n_classes)
-    by_row.index_add_(1, state.contrasts.row, dual.unsqueeze(-1) * coefficients)
-    gram = state.particles.grams(state.prior, SharedRows(state.x, x))  # (M, N, Q)
-    weights = state.log_weights.exp()
-    compared = by_row[:, :, first] - by_row[:, :, second]  # (M, N, Q)
-    return torch.einsum("m,mnq,mnq->qn", weights, gram, compared)
 
 
 def where_finite(
