@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -179,8 +180,10 @@ def test_reports_name_the_rows_that_drove_an_answer(named: Path, tmp_path: Path,
         assert result.exit_code == 0, result.stderr
         page = html.unescape((tmp_path / "report" / "report.html").read_text(encoding="utf-8"))
         assert "What drove wrong and unsure answers" in page
-        assert "driving row 3" in page
+        assert "spoke for it" in page
         assert "f5 of" in page
+        misleading = page.split("Labelled rows that mislead most")[1]
+        assert re.search("<td[^>]*>([^<]*)</td>", misleading)[1] == "f5"
         assert "have no names" not in page
     bare = ("fit", named / "wrong.csv", "--drop", "flower", "-t", "species", "-o", tmp_path / "m", *QUICK)
     assert run(*bare).exit_code == 0

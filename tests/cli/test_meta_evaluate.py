@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -117,7 +119,42 @@ def test_compare(runs: Path, run: Run, tmp_path: Path) -> None:
     for heading in ("Accuracy and calibration", "Differences from protonet", "Reliability diagrams"):
         assert heading in page
     shown = run("meta-compare", *arguments, "--reference", "matchingnet")
-    assert "Differences from matchingnet, task by task" in shown.stdout
+    assert "Differences from matchingnet, paired task by task" in shown.stdout
+
+
+def test_a_comparison_is_one_table_in_the_terminal_and_on_the_page(
+    runs: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    result = run("meta-compare", runs / "proto", runs / "matching", *QUICK, "--report", tmp_path)
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(run("meta-compare", runs / "proto", runs / "matching", *QUICK, "--json").stdout)
+    page = html.unescape((tmp_path / "report.html").read_text(encoding="utf-8"))
+    terminal = [[cell.strip() for cell in line.strip("│┃").split("│")] for line in result.stdout.splitlines()]
+    heads = [
+        [cell.strip() for cell in line.strip("┃").split("┃")] for line in result.stdout.splitlines() if "┃" in line
+    ]
+    tables = re.findall(r'<table class="results">(.*?)</table>', page, re.DOTALL)
+    rows = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row) for table in tables for row in table.split("<tr>")[1:]]
+    assert [row for row in rows if row[0] == "learner"] == heads
+    assert len(heads) == 4
+    for learner in ("protonet", "matchingnet"):
+        shown, printed = ([row for row in every if row[0] == learner] for every in (rows, terminal))
+        assert len(shown) == len(printed) >= 3
+        for on_page, in_terminal in zip(shown, printed, strict=True):
+            assert len(on_page) == len(in_terminal)
+            for one, other in zip(on_page[1:], in_terminal[1:], strict=True):
+                values = [[float(number) for number in cell.split(" ± ")] for cell in (one, other)]
+                np.testing.assert_allclose(*values, atol=5.6e-4)  # three digits and four
+        scores = found["evaluations"][learner]["out_of_episode"]["scores"]
+        detection = dict(zip(heads[3], printed[-1], strict=True))
+        for column, score in (("AUROC by logit", "negative_max_logit"), ("AUROC, own score", "outlier_score")):
+            area = scores[score]["per_episode"]
+            assert detection[column] == f"{area['mean']:.4f} ± {area['standard_error']:.4f}"
+    (difference,) = [row for row in terminal if row[0] == "matchingnet" and len(row) == 5]
+    both = [found["evaluations"][name]["out_of_episode"]["scores"] for name in ("matchingnet", "protonet")]
+    own = both[0]["outlier_score"]["per_episode"]["mean"] - both[1]["outlier_score"]["per_episode"]["mean"]
+    assert float(difference[4].split()[0]) == pytest.approx(own, abs=6e-5)
 
 
 def test_classes_of_the_training_are_not_tested_on(runs: Path, run: Run) -> None:

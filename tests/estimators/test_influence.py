@@ -74,12 +74,14 @@ def refitted(model: GPClassifier, queries: np.ndarray, stays: np.ndarray) -> np.
     return p / p.sum(1, keepdims=True)
 
 
-def falls_of_refits(model: Any, queries: np.ndarray, refit: Callable[..., np.ndarray] = refitted) -> np.ndarray:
-    """Falls (n, N) of the answers' log probabilities, by a refit for each of the rows, in the order of their ids."""
+def falls_of_refits(
+    model: Any, queries: np.ndarray, refit: Callable[..., np.ndarray] = refitted, every: int = 1
+) -> np.ndarray:
+    """Falls (n, N) of the answers' log probabilities, by a refit for each of some rows, in the order of their ids."""
     ids = model._fitted.row_ids
     everything = np.ones(len(model._fitted.distinct_rows.y), bool)
     best = np.arange(len(queries)), model.predict_proba(queries).argmax(1)
-    logs = [np.log(refit(model, queries, np.arange(len(everything)) != row)[best]) for row in ids.row]
+    logs = [np.log(refit(model, queries, np.arange(len(everything)) != row)[best]) for row in ids.row[::every]]
     return np.log(refit(model, queries, everything)[best])[:, None] - np.stack(logs, 1)
 
 
@@ -94,7 +96,7 @@ def fitted_with_ids(y: np.ndarray = Y, **settings: Any) -> GPClassifier:
         {"kernel": "rbf"},
         {"kernel": "linear", "class_weight": "balanced"},
         {"kernel": "rbf", **INDUCING},
-        {"kernel": "auto", "ensemble": True, "class_prior": [0.2, 0.3, 0.5]},
+        pytest.param({"kernel": "auto", "ensemble": True, "class_prior": [0.2, 0.3, 0.5]}, marks=pytest.mark.slow),
     ],
     ids=["one", "weights of classes", "inducing inputs", "an average under a class prior"],
 )
@@ -150,8 +152,9 @@ NEARLY: dict[str, tuple[dict[str, Any], float, float]] = {
 def test_other_likelihoods_are_near_refits(case: str) -> None:
     settings, most, least = NEARLY[case]
     model = fitted_with_ids(np.minimum(Y, 1) if "two classes" in case else Y, **settings)
-    found = by_row(model.influence(QUERIES, n=100), ROWS)
-    expected = falls_of_refits(model, QUERIES)
+    every = 1 if model.inference_ == "laplace" else 3
+    found = by_row(model.influence(QUERIES, n=100), ROWS)[:, ::every]
+    expected = falls_of_refits(model, QUERIES, every=every)
     assert np.abs(found - expected).mean() < most * np.abs(expected).mean()
     assert np.corrcoef(found.ravel(), expected.ravel())[0, 1] > least
     assert (found.argmax(1) == expected.argmax(1)).mean() > 0.7
@@ -381,4 +384,5 @@ def test_answers_of_a_table_are_driven_by_rows_of_their_own() -> None:
         assert often.max() < 60
     assert (found.proponents.falls > 0).all()
     assert (found.opponents.falls < 0).mean() > 0.99
-    assert (found.proponents.labels == found.classes[:, None]).mean() > 0.6
+    assert (found.proponents.labels == found.classes[:, None]).mean() > 0.9
+    assert (found.opponents.labels == found.classes[:, None]).mean() < 0.1

@@ -14,7 +14,7 @@ from sklearn.datasets import load_iris
 
 from sureshot import GPClassifier
 from sureshot.estimators.conditioning import condition
-from sureshot.estimators.dual import features_of
+from sureshot.estimators.leaving import features_of
 from sureshot.estimators.support import Support
 from sureshot.estimators.weight_space import roots_of, training_features
 from sureshot.persistence import ArtifactError, load_artifact, save_artifact

@@ -6,25 +6,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+from sureshot.cli.comparison_tables import Better, ComparisonTable, comparison_tables
 from sureshot.cli.console import command_line
 from sureshot.cli.few_shot import LoadedLearner
 from sureshot.cli.few_shot_report import (
     READ_RELIABILITY,
-    SCORES,
     VARIANTS,
-    detection_note,
     measured,
     robustness_note,
     robustness_pictures,
     task_name,
-    temperature_note,
 )
-from sureshot.meta.evaluation import Comparison, Evaluation
+from sureshot.meta.evaluation import Comparison, Estimate, Evaluation
 from sureshot.report import Picture, Report, Table, environment, write_report
 from sureshot.report.content import Cell
 from sureshot.report.few_shot_plots import difference_intervals, reliability_panels
-
-Better = Literal["higher", "lower"] | None
 
 
 def write_comparison_page(
@@ -32,109 +28,35 @@ def write_comparison_page(
 ) -> Path:
     """The page of several learners."""
     some = next(iter(found.evaluations.values()))
+    first, *others = comparison_tables(found)
     report = Report(
         title=f"{len(found.evaluations)} few-shot learners, {task_name(some)}",
         introduction=(
             f"{description}. {some.n_tasks:,} tasks of the {split} classes, seed {some.seed}, the same for all."
         ),
-        summary=Table(
-            ("learner", "accuracy", *(label for _, label in SCORES)),
-            tuple(
-                (name, measured(one.accuracy.over_episodes), *_calibration(one, "none"))
-                for name, one in found.evaluations.items()
-            ),
-            better=(None, "higher", "lower", "lower", "lower", "lower"),
-            note="Probabilities as the learners give them. ± is the standard error, with tasks as units.",
-            heading="Accuracy and calibration",
-        ),
+        summary=_shown(first),
         model={
             name: f"{one.path}, {one.episodes:,} training episodes, {_settings(one)}" for name, one in loaded.items()
         },
         environment=environment(),
         command=command_line(),
-        tables=tuple(_comparison_tables(found)),
+        tables=(*map(_shown, others), *_tables_of_corruptions(found.evaluations)),
         pictures=tuple(_comparison_pictures(found)),
     )
     return write_report(folder, report)
 
 
-def _comparison_tables(found: Comparison) -> list[Table]:
-    tables = []
-    differences = found.differences
-    if differences:
-        tables.append(
-            Table(
-                ("learner", "accuracy", "NLL", "out-of-episode AUROC"),
-                tuple(
-                    (
-                        name,
-                        measured(one.accuracy),
-                        measured(one.nll),
-                        None if one.auroc is None else measured(one.auroc),
-                    )
-                    for name, one in differences.items()
-                ),
-                note=(
-                    f"The learner less {found.reference}, averaged over the same tasks; ± is the standard error of "
-                    "that difference. Higher accuracy and AUROC and lower NLL are better."
-                ),
-                heading=f"Differences from {found.reference}, paired task by task",
-            )
-        )
-    evaluations = found.evaluations
-    first = next(iter(evaluations.values()))
-    if first.temperature is not None:
-        tables.append(
-            Table(
-                ("learner", "temperature", *(label for _, label in SCORES)),
-                tuple(
-                    (name, one.calibration["temperature"].temperature, *_calibration(one, "temperature"))
-                    for name, one in evaluations.items()
-                ),
-                better=(None, None, "lower", "lower", "lower", "lower"),
-                note=temperature_note(first),
-                heading="Calibration after temperature scaling",
-            )
-        )
-    tables += _detection_and_time(evaluations)
-    if first.robustness is not None:
-        tables += [_hardest(evaluations, first, "accuracy"), _hardest(evaluations, first, "brier")]
-    return tables
+def _shown(table: ComparisonTable) -> Table:
+    """As a page has it."""
+    rows = (tuple(measured(cell) if isinstance(cell, Estimate) else cell for cell in row) for row in table.rows)
+    return Table(table.columns, tuple(rows), better=table.better, note=table.note, heading=table.heading)
 
 
-def _detection_and_time(evaluations: Mapping[str, Evaluation]) -> list[Table]:
+def _tables_of_corruptions(evaluations: Mapping[str, Evaluation]) -> list[Table]:
     first = next(iter(evaluations.values()))
-    columns: list[tuple[str, Better]] = [("learner", None), ("batches' deviation", None)]
-    if first.out_of_episode is not None:
-        columns += [("AUROC within episodes", "higher"), ("AUROC, pooled", "higher")]
-    if first.time is not None:
-        columns += [("ms, one task", "lower"), ("ms a task, batched", "lower")]
-    rows = []
-    for name, one in evaluations.items():
-        row: list[Cell] = [name, one.accuracy.batch_deviation]
-        if one.out_of_episode is not None:
-            primary = one.out_of_episode.scores[one.out_of_episode.primary]
-            row += [measured(primary.per_episode), primary.pooled]
-        if one.time is not None:
-            row += [1000 * one.time.single, 1000 * one.time.batched]
-        rows.append(tuple(row))
-    notes = [f"Batches' deviation: of the mean accuracies of {len(first.accuracy.batch_means)} batches of episodes."]
-    if first.out_of_episode is not None:
-        notes.append(f"Out-of-episode detection: {detection_note(first.out_of_episode)}")
-    if first.time is not None:
-        notes.append(
-            f"Times: median to adapt to a task and predict its {first.time.queries} queries, embeddings given, "
-            f"{first.time.device}, {first.time.threads} thread(s)."
-        )
-    return [
-        Table(
-            tuple(column for column, _ in columns),
-            tuple(rows),
-            better=tuple(better for _, better in columns),
-            note=" ".join(notes),
-            heading="Spread, detection and time",
-        )
-    ]
+    if first.robustness is None:
+        return []
+    return [_hardest(evaluations, first, "accuracy"), _hardest(evaluations, first, "brier")]
 
 
 def _hardest(evaluations: Mapping[str, Evaluation], first: Evaluation, score: Literal["accuracy", "brier"]) -> Table:
@@ -186,11 +108,6 @@ def _comparison_pictures(found: Comparison) -> list[Picture]:
         )
     )
     return pictures + robustness_pictures(found.evaluations)
-
-
-def _calibration(found: Evaluation, variant: str) -> tuple[Cell, ...]:
-    calibration = found.calibration.get(variant)
-    return tuple(None if calibration is None else measured(getattr(calibration, score)) for score, _ in SCORES)
 
 
 def _settings(loaded: LoadedLearner) -> str:

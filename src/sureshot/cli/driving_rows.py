@@ -1,4 +1,4 @@
-"""A table of a report: which labelled rows drove the answers that are wrong, or least sure."""
+"""Tables of a report: which labelled rows drove the answers that are wrong or least sure, and which mislead most."""
 
 from __future__ import annotations
 
@@ -14,16 +14,33 @@ from sureshot.report import Table
 
 if TYPE_CHECKING:
     from sureshot.estimators.base import IncrementalClassifier
+    from sureshot.estimators.influence import NamedRows
 
 N_ANSWERS = 12  # of either kind
-N_DRIVING = 3  # labelled rows for each
+N_DRIVING = 3  # labelled rows for and against each
+N_MISLEADING = 12
+MOST_ASKED = 500  # answers, evenly chosen, by which rows are judged
+LEAST_FALL = 0.0005  # in nats; what is shown as 0.000 drove nothing
 
 _NOTE = (
-    "Of each answer that is wrong, the surest first, and of the least sure ones: the three labelled rows with the "
-    "largest shares in how much the latent of the first class is above that of the second; a negative share spoke for "
-    "the second. Shares may be larger than their sum. A wrong label among these rows is worth looking for."
+    "Of each answer that is wrong, the surest first, and of the least sure ones: the labelled rows that spoke most for "
+    "it, and those that spoke most against it, with how much its log probability falls or rises, in nats, if the row "
+    "is left out and all settings stay. Equal rows are left out together, unless they have names."
 )
 _WITHOUT_IDS = " The rows have no names: fit with --id to see which they are."
+_MISLEADING = (
+    "Labelled rows without which answers would be better: by how many nats the log probabilities of the true classes "
+    "rise, all judged answers together, if the row is left out. Look for wrong labels here first."
+)
+
+
+@dataclass(frozen=True)
+class Spoke:
+    """A labelled row that an answer would be another without."""
+
+    name: Any  # or None
+    label: Any
+    fall: float  # of a log probability in nats, if the row is left out
 
 
 @dataclass(frozen=True)
@@ -32,24 +49,40 @@ class Driven:
 
     row: Any  # its name
     true: Any
-    classes: tuple[Any, Any]  # the most probable one and the second
+    predicted: Any
     confidence: float
-    rows: tuple[tuple[Any, Any, float], ...]  # id or None, label, share
+    proponents: tuple[Spoke, ...]
+    opponents: tuple[Spoke, ...]
 
     @property
     def wrong(self) -> bool:
         """Whether the answer is not the label."""
-        return bool(self.true != self.classes[0])
+        return bool(self.true != self.predicted)
 
 
-def driven_answers(
+@dataclass(frozen=True)
+class Drivers:
+    """Of the answers of a model, or of several that share their labelled rows."""
+
+    answers: tuple[Driven, ...] = ()
+    misled: tuple[Spoke, ...] = ()  # what rows with names do to the true classes of all answers together
+
+    def __add__(self, others: Drivers) -> Drivers:
+        total: dict[tuple[Any, Any], float] = {}
+        for one in (*self.misled, *others.misled):
+            total[one.name, one.label] = total.get((one.name, one.label), 0.0) + one.fall
+        misled = tuple(Spoke(*key, fall) for key, fall in total.items())
+        return Drivers(self.answers + others.answers, misled)
+
+
+def drivers_of(
     model: IncrementalClassifier,
     X: Any,
     y: np.ndarray,  # (n,)
     names: np.ndarray,  # (n,) of the rows
     probabilities: np.ndarray,  # (n, C)
-) -> list[Driven]:
-    """The wrong answers that are surest, and those that are least sure; none where influence is not known."""
+) -> Drivers:
+    """Of the wrong answers that are surest, and those that are least sure; nothing where influence is not known."""
     from sureshot.estimators.fitted import NoInfluence
 
     sure = probabilities.max(1)
@@ -57,44 +90,67 @@ def driven_answers(
     surest = wrong[np.argsort(-sure[wrong], kind="stable")][:N_ANSWERS]
     chosen = np.union1d(surest, np.argsort(sure, kind="stable")[:N_ANSWERS])
     if not len(chosen) or not model.has_rows_:
-        return []
+        return Drivers()
     try:
         found = model.influence(take(X, chosen), N_DRIVING)
     except NoInfluence:
-        return []
-    return [
+        return Drivers()
+    answers = [
         Driven(
             names[row],
             y[row],
-            tuple(found.classes[k].tolist()),
+            found.classes[k].item(),
             float(sure[row]),
-            tuple(zip(found.row_ids[k].tolist(), found.labels[k].tolist(), found.shares[k].tolist(), strict=True)),
+            tuple(one for one in _named(found.proponents, k) if one.fall >= LEAST_FALL),
+            tuple(one for one in _named(found.opponents, k) if one.fall <= -LEAST_FALL),
         )
         for k, row in enumerate(chosen.tolist())
     ]
+    asked = np.unique(np.linspace(0, len(y) - 1, MOST_ASKED).astype(np.int64))
+    misled = _named(model.influence(take(X, asked), 1, y=y[asked]).together)
+    return Drivers(tuple(answers), tuple(one for one in misled if one.name is not None))
 
 
-def table_of_driving_rows(answers: Sequence[Driven]) -> tuple[Table, ...]:
-    """One table, or none where nothing is known."""
+def _named(rows: NamedRows, answer: Any = ...) -> tuple[Spoke, ...]:
+    """The rows of one answer, or all."""
+    parts = (part[answer].tolist() for part in (rows.row_ids, rows.labels, rows.falls))
+    return tuple(Spoke(*row) for row in zip(*parts, strict=True))
+
+
+def tables_of_driving_rows(drivers: Drivers) -> tuple[Table, ...]:
+    """Of answers and of the rows that misled them, as far as anything is known."""
+    answers = drivers.answers
     wrong = sorted((one for one in answers if one.wrong), key=lambda one: -one.confidence)[:N_ANSWERS]
     others = sorted((one for one in answers if one not in wrong), key=lambda one: one.confidence)[:N_ANSWERS]
     if not wrong and not others:
         return ()
-    width = max(len(one.rows) for one in [*wrong, *others])
-    lines = []
-    for one in [*wrong, *others]:
-        driving = [f"{_called(*row)} {row[2]:+.3g}" for row in one.rows]
-        driving += [""] * (width - len(driving))
-        first, second = one.classes
-        lines.append((str(one.row), str(one.true), f"{_apart(first)} ({one.confidence:.3f})", str(second), *driving))
-    columns = ("row", "true", "predicted", "second", *(f"driving row {k + 1}" for k in range(width)))
-    nameless = all(row[0] is None for one in answers for row in one.rows)
+    lines = [
+        (
+            str(one.row),
+            str(one.true),
+            f"{_apart(one.predicted)} ({one.confidence:.3f})",
+            _listed(one.proponents),
+            _listed(one.opponents),
+        )
+        for one in [*wrong, *others]
+    ]
+    nameless = all(row.name is None for one in answers for row in (*one.proponents, *one.opponents))
+    columns = ("row", "true", "predicted", "spoke for it", "spoke against it")
     note = _NOTE + (_WITHOUT_IDS if nameless else "")
-    return (Table(columns, tuple(lines), note=note, heading="What drove wrong and unsure answers"),)
+    tables = [Table(columns, tuple(lines), note=note, heading="What drove wrong and unsure answers")]
+    misled = sorted((one for one in drivers.misled if one.fall <= -LEAST_FALL), key=lambda one: one.fall)
+    if misled:
+        rows = tuple((str(one.name), str(one.label), -one.fall) for one in misled[:N_MISLEADING])
+        columns = ("labelled row", "label", "takes (nats)")
+        tables.append(Table(columns, rows, note=_MISLEADING, heading="Labelled rows that mislead most"))
+    return tuple(tables)
 
 
-def _called(name: Any, label: Any, share: float) -> str:
-    return f"{'a row' if name is None else _apart(name)} of {_apart(label)}"
+def _listed(rows: Sequence[Spoke]) -> str:
+    """Such as "f5 of setosa: 0.213", a line for each; a dash for none."""
+    named = ("a row" if one.name is None else _apart(one.name) for one in rows)
+    spoken = [f"{name} of {_apart(one.label)}: {abs(one.fall):.3f}" for name, one in zip(named, rows, strict=True)]
+    return "\n".join(spoken) or "–"
 
 
 def _apart(name: Any) -> str:

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sureshot.cli.comparison_tables import SCORES, detection_note, temperature_note
 from sureshot.cli.console import command_line
 from sureshot.cli.few_shot import LoadedLearner
 from sureshot.meta.evaluation import Estimate, Evaluation
-from sureshot.meta.evaluation.out_of_episode import OutOfEpisode
+from sureshot.meta.evaluation.out_of_episode import OWN_SCORE, PRIMARY_SCORE
 from sureshot.report import Measured, Picture, Report, Table, Tile, environment, write_report
 from sureshot.report.content import Cell, confidence_in_words
 from sureshot.report.few_shot_plots import severity_lines
@@ -19,7 +20,7 @@ READ_RELIABILITY = (
     "Points on the dashed line: a confidence can be taken at its word; below it, too sure. "
     "Of all queries of all tasks, 15 equal-width bins."
 )
-SCORES = (("nll", "NLL"), ("brier", "Brier"), ("ece", "ECE"), ("mce", "MCE"))
+_OUTLIER_SCORES = {PRIMARY_SCORE: "the negative maximum logit", OWN_SCORE: "the learner's own"}
 VARIANTS = {"none": "as they are", "temperature": "with temperature"}
 
 
@@ -35,8 +36,12 @@ def write_evaluation_page(found: Evaluation, loaded: LoadedLearner, description:
         Tile("ECE", f"{plain.ece.mean:.3f}", "gap between confidence and accuracy"),
     ]
     if found.out_of_episode is not None:
-        auroc = found.out_of_episode.auroc.mean
-        tiles.append(Tile("out-of-episode AUROC", f"{auroc:.3f}", "queries of no class of the task; 0.5 is chance"))
+        areas = {"by logit": found.out_of_episode.auroc, "own score": found.out_of_episode.own_auroc}
+        tiles += [
+            Tile(f"AUROC, {how}", f"{area.mean:.3f}", "queries of no class of the task; 0.5 is chance")
+            for how, area in areas.items()
+            if area is not None
+        ]
     if found.time is not None:
         tiles.append(Tile("time", f"{1000 * found.time.single:.3g} ms", "to adapt and predict, a task by itself"))
     rows: tuple[tuple[Cell, ...], ...] = tuple(
@@ -82,16 +87,19 @@ def _evaluation_pictures(name: str, found: Evaluation) -> list[Picture]:
         for variant, calibration in found.calibration.items()
     ]
     if found.out_of_episode is not None:
-        primary = found.out_of_episode.scores[found.out_of_episode.primary]
-        pictures.append(
-            Picture(
-                "Queries of the task's classes and of others",
-                outlier_histogram(primary.inside, primary.outside),
-                "Histogram of the negative maximum logit of queries in and out of the episode",
-                f"Outlier score: the negative maximum logit ({found.out_of_episode.n_tasks:,} tasks together). "
-                "The less the two overlap, the better.",
+        for score in (found.out_of_episode.primary, OWN_SCORE):
+            if score not in found.out_of_episode.scores:
+                continue
+            detection, said = found.out_of_episode.scores[score], _OUTLIER_SCORES[score]
+            pictures.append(
+                Picture(
+                    "Queries of the task's classes and of others",
+                    outlier_histogram(detection.inside, detection.outside),
+                    f"Histogram of {said} of queries in and out of the episode",
+                    f"Outlier score: {said} ({found.out_of_episode.n_tasks:,} tasks together). "
+                    "The less the two overlap, the better.",
+                )
             )
-        )
     return pictures + robustness_pictures({name: found})
 
 
@@ -154,27 +162,6 @@ def robustness_pictures(evaluations: Mapping[str, Evaluation]) -> list[Picture]:
             robustness_note(first) + " The dashed line is chance.",
         )
     ]
-
-
-def temperature_note(found: Evaluation) -> str:
-    """What the temperature was fitted on."""
-    fitted = found.temperature
-    if fitted is None:
-        return "Without validation classes no temperature is fitted."
-    way = fitted.protocol.way
-    fewer = "" if way == found.protocol.way else f" of {way} ways, as there are no more classes"
-    return (
-        f"The temperature minimises the NLL of {fitted.n_tasks:,} tasks of validation classes{fewer}; "
-        "test classes have no part in it."
-    )
-
-
-def detection_note(found: OutOfEpisode) -> str:
-    """What out-of-episode detection means."""
-    return (
-        f"{found.n_tasks:,} tasks, half of whose queries are of classes that the task lacks. The paper's measure is "
-        f"the {found.primary.replace('_', ' ')} within episodes; pooled, one threshold serves all tasks."
-    )
 
 
 def robustness_note(found: Evaluation) -> str:

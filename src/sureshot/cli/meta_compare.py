@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +11,7 @@ from sureshot.cli import console, options
 from sureshot.cli.few_shot import EvaluationOptions, LoadedLearner, load, with_evaluation_options
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
-
-    from sureshot.meta.evaluation import Comparison
+    from sureshot.cli.comparison_tables import Cell, ComparisonTable
 
 
 @with_evaluation_options
@@ -50,7 +48,9 @@ def meta_compare(
             summary["checkpoints"] = {name: one.path for name, one in loaded.items()}
             console.print_json(summary if page is None else summary | {"report": page})
         else:
-            _print(found)
+            from sureshot.cli.comparison_tables import comparison_tables
+
+            _print(comparison_tables(found))
             if page is not None:
                 console.print_text(f"report: {page}")
 
@@ -79,41 +79,15 @@ def _folder(path: Path) -> str:
     return whole.name if whole.is_dir() else whole.parent.name
 
 
-_UNTEMPERED = {"accuracy": "accuracy", "nll": "NLL", "brier": "Brier", "ece": "ECE", "mce": "MCE"}
-_TEMPERED_AND_DETECTION = {
-    "nll_temperature": "NLL, tempered",
-    "ece_temperature": "ECE, tempered",
-    "auroc": "AUROC, logit",
-    "own_auroc": "AUROC, own",
-}
-_DIFFERENCES = {"accuracy_difference": "accuracy", "nll_difference": "NLL"}
+def _print(tables: Sequence[ComparisonTable]) -> None:
+    for table in tables:
+        rows = [[_text(cell) for cell in row] for row in table.rows]
+        console.print_table(table.columns, rows, table.heading)
+        console.print_text(table.note)
 
 
-def _print(found: Comparison) -> None:
-    table = found.table()
-    n_tasks = found.evaluations[found.reference].n_tasks
-    _print_part(table, _UNTEMPERED, f"{n_tasks} tasks, the same for all (± standard error)")
-    for columns, title in (
-        (
-            _TEMPERED_AND_DETECTION,
-            "After one temperature; out-of-episode detection by the largest logit and by its own score",
-        ),
-        (_DIFFERENCES, f"Differences from {found.reference}, task by task"),
-    ):
-        measured = {column: label for column, label in columns.items() if table[column].notna().any()}
-        if measured:
-            _print_part(table, measured, title)
-    for name, milliseconds in table["milliseconds"].dropna().items():
-        console.print_text(
-            f"{name}: {milliseconds:.3g} ms to adapt to a task and predict its queries, embeddings given"
-        )
-
-
-def _print_part(table: DataFrame, columns: Mapping[str, str], title: str) -> None:
-    def shown(mean: float, error: float) -> str:
-        return "" if math.isnan(mean) else f"{mean:.4f} ± {error:.4f}"
-
-    values = [
-        [shown(*pair) for pair in zip(table[column], table[f"{column}_error"], strict=True)] for column in columns
-    ]
-    console.print_table(("learner", *columns.values()), list(zip(table.index, *values, strict=True)), title)
+def _text(cell: Cell) -> object:
+    """Numbers with four digits; nothing where nothing was measured."""
+    if cell is None or isinstance(cell, str | float):
+        return cell
+    return f"{cell.mean:.4f}" if math.isnan(cell.standard_error) else f"{cell.mean:.4f} ± {cell.standard_error:.4f}"

@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from sureshot import metrics
 from sureshot.cli.console import command_line
-from sureshot.cli.driving_rows import Driven, driven_answers, table_of_driving_rows
+from sureshot.cli.driving_rows import Drivers, drivers_of, tables_of_driving_rows
 from sureshot.cli.evaluate import scores_of_classes
 from sureshot.cli.model import keeps_ids
 from sureshot.cli.reading import take
@@ -48,8 +48,8 @@ def write_evaluation(
     scores = Table(tuple(names), (tuple(summary[name] for name in names),))
     assert table.y is not None
     known = np.isin(table.y, model.classes_)
-    driven = driven_answers(model, take(table.X, known), table.y[known], table.row_ids[known], probabilities[known])
-    tables = table_of_driving_rows(driven)
+    drivers = drivers_of(model, take(table.X, known), table.y[known], table.row_ids[known], probabilities[known])
+    tables = tables_of_driving_rows(drivers)
     return write_report(folder, _report(model, predictions, title, introduction, scores, tables))
 
 
@@ -68,7 +68,7 @@ def cross_validated_report(
     kinds = getattr(model, "columns_", None)  # a fold may have no gap where the others have
     unfitted = clone(model) if kinds is None else clone(model).set_params(columns=kinds)
     judged = range(1 if len(table.y) > HOLD_OUT_ABOVE else N_FOLDS)
-    rows, probabilities, outlier, driven = [], [], [], list[Driven]()
+    rows, probabilities, outlier, drivers = [], [], [], Drivers()
     ids = np.asarray([str(name) for name in table.row_ids.tolist()]) if keeps_ids(model) else None
     for fold in judged:
         held_out = np.flatnonzero(folds == fold)
@@ -83,7 +83,7 @@ def cross_validated_report(
         probabilities.append(fitted.predict_proba(X))
         far = fitted.outlier_score(X)
         outlier.append(Spread.of(far, 1.0)(far))  # folds may have different kernels
-        driven += driven_answers(fitted, X, table.y[held_out], table.row_ids[held_out], probabilities[-1])
+        drivers += drivers_of(fitted, X, table.y[held_out], table.row_ids[held_out], probabilities[-1])
     introduction = f"A classifier of {len(model.classes_)} classes, fitted on {len(table.y)} rows. "
     predictions, scores = None, dict[str, Any]()
     if rows:
@@ -115,7 +115,7 @@ def cross_validated_report(
     else:
         _log.warning("every class has one row, so none can be held out: the report has no scores")
         introduction += "Every class has one row, so none could be held out to judge it."
-    tables = table_of_driving_rows(driven)
+    tables = tables_of_driving_rows(drivers)
     return write_report(folder, _report(model, predictions, title, introduction, tables=tables)), scores
 
 

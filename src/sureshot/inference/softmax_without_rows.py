@@ -1,8 +1,8 @@
 """The softmax mode without each of the labelled rows, by one step of Newton's method with the full curvature.
 
-A row of weight s and probabilities p adds ``W = s (diag(p) - p p') / T^2`` to the curvature and ``e = s (y - p) / T`` to
-the gradient. Where ``V`` (C, C) is the inverse curvature at the row, of all rows, and ``V_q`` that between a query and
-the row, the query's latents move by ``- V_q (I - W V)^-1 e`` if the row leaves.
+A row of weight s and probabilities p adds ``W = s (diag(p) - p p') / T^2`` to the curvature and ``e = s (y - p) / T``
+to the gradient. Where ``V`` (C, C) is the inverse curvature at the row, of all rows, and ``V_q`` that between a query
+and the row, the query's latents move by ``- V_q (I - W V)^-1 e`` if the row leaves.
 
 With ``D_c = s p_c / T^2`` the inverse curvature is ``(I + Phi' D_c Phi)^-1 = A_c^-1`` of each class, and what their
 coupling adds: with ``a_c = Phi A_c^-1 Phi' D_c`` and ``M = sum_c D_c - D_c a_c``, between classes c and d ``a_c M^-1

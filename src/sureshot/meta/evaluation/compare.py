@@ -17,6 +17,7 @@ from sureshot.data.labelled import LabelledSet
 from sureshot.meta.episodes import EpisodeProtocol
 from sureshot.meta.evaluation.estimate import Estimate, Result, mean_over_tasks
 from sureshot.meta.evaluation.evaluate import Evaluation, evaluate
+from sureshot.meta.evaluation.out_of_episode import OWN_SCORE
 from sureshot.meta.learners.base import Learner
 from sureshot.progress import Progress
 
@@ -28,6 +29,7 @@ class Difference(Result):
     accuracy: Estimate  # above 0: the learner is right more often
     nll: Estimate  # mean over tasks, of variant "none"; below 0: the learner's probabilities are better
     auroc: Estimate | None  # of out-of-episode detection by the primary score, within episodes
+    own_auroc: Estimate | None = None  # the same by the learners' own scores
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,10 @@ class Comparison(Result):
         """One row for each learner.
 
         Columns: accuracy and its error; ``batch_deviation``; NLL, Brier, ECE, MCE and their errors as they are and,
-        ending in ``_temperature``, after temperature scaling; ``auroc`` (out-of-episode, within episodes);
-        ``accuracy_difference``, ``nll_difference``, ``auroc_difference`` from the reference with their errors;
-        ``milliseconds`` and ``milliseconds_batched`` for each task. What was not measured is missing (NaN).
+        ending in ``_temperature``, after temperature scaling; ``auroc`` and ``own_auroc`` (out-of-episode, within
+        episodes, by the largest logit and by the learner's own score); ``accuracy_difference``, ``nll_difference``,
+        ``auroc_difference``, ``own_auroc_difference`` from the reference with their errors; ``milliseconds`` and
+        ``milliseconds_batched`` for each task. What was not measured is missing (NaN).
         """
         differences = self.differences
         rows = {name: _row(found, differences.get(name)) for name, found in self.evaluations.items()}
@@ -89,12 +92,14 @@ def _named(progress: Progress, name: str) -> Progress:
 
 def _difference(other: Evaluation, base: Evaluation) -> Difference:
     scores, reference = other.per_task["none"], base.per_task["none"]
-    auroc = None
+    auroc = own = None
     if other.out_of_episode is not None and base.out_of_episode is not None:
         auroc = mean_over_tasks(other.out_of_episode.areas - base.out_of_episode.areas)
-    return Difference(
-        mean_over_tasks(scores.accuracy - reference.accuracy), mean_over_tasks(scores.nll - reference.nll), auroc
-    )
+        both = [one.out_of_episode.scores.get(OWN_SCORE) for one in (other, base) if one.out_of_episode is not None]
+        if both[0] is not None and both[1] is not None:
+            own = mean_over_tasks(both[0].areas - both[1].areas)
+    accuracy, nll = (mean_over_tasks(getattr(scores, name) - getattr(reference, name)) for name in ("accuracy", "nll"))
+    return Difference(accuracy, nll, auroc, own)
 
 
 def _row(found: Evaluation, difference: Difference | None) -> dict[str, float | None]:
@@ -113,7 +118,7 @@ def _row(found: Evaluation, difference: Difference | None) -> dict[str, float | 
     row["temperature"] = None if found.temperature is None else found.temperature.value
     enter("auroc", None if found.out_of_episode is None else found.out_of_episode.auroc)
     enter("own_auroc", None if found.out_of_episode is None else found.out_of_episode.own_auroc)
-    for name in ("accuracy", "nll", "auroc"):
+    for name in ("accuracy", "nll", "auroc", "own_auroc"):
         enter(f"{name}_difference", None if difference is None else getattr(difference, name))
     row["milliseconds"] = None if found.time is None else 1000 * found.time.single
     row["milliseconds_batched"] = None if found.time is None else 1000 * found.time.batched

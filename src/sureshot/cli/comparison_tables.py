@@ -1,0 +1,130 @@
+"""What ``meta-compare`` shows, in a terminal and on a page alike: tables of several learners on the same tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from sureshot.meta.evaluation import Comparison, Estimate, Evaluation
+from sureshot.meta.evaluation.out_of_episode import OWN_SCORE, OutOfEpisode
+
+Better = Literal["higher", "lower"] | None
+Cell = str | float | Estimate | None
+
+SCORES = (("nll", "NLL"), ("brier", "Brier"), ("ece", "ECE"), ("mce", "MCE"))
+
+
+@dataclass(frozen=True)
+class ComparisonTable:
+    """One row for each learner."""
+
+    heading: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    better: tuple[Better, ...]  # of the columns, what is better
+    note: str
+
+
+def comparison_tables(found: Comparison) -> list[ComparisonTable]:
+    """All that was measured: calibration, differences, the same after one temperature, detection, and time."""
+    tables = [_calibration(found.evaluations, "none"), _differences(found)]
+    tables += [_calibration(found.evaluations, "temperature"), _detection_and_time(found.evaluations)]
+    return [table for table in tables if table is not None]
+
+
+def _calibration(evaluations: Mapping[str, Evaluation], variant: str) -> ComparisonTable | None:
+    first, tempered = next(iter(evaluations.values())), variant == "temperature"
+    if tempered and first.temperature is None:
+        return None
+    rows = []
+    for name, one in evaluations.items():
+        calibration = one.calibration.get(variant)
+        scores = (None if calibration is None else getattr(calibration, score) for score, _ in SCORES)
+        known = None if calibration is None else calibration.temperature
+        rows.append((name, known if tempered else one.accuracy.over_episodes, *scores))
+    given = f"{first.n_tasks:,} tasks, the same for all. Probabilities as the learners give them. "
+    return ComparisonTable(
+        "Calibration after temperature scaling" if tempered else "Accuracy and calibration",
+        ("learner", "temperature" if tempered else "accuracy", *(label for _, label in SCORES)),
+        tuple(rows),
+        (None, None if tempered else "higher", "lower", "lower", "lower", "lower"),
+        temperature_note(first) if tempered else given + "± is the standard error, with tasks as units.",
+    )
+
+
+def _differences(found: Comparison) -> ComparisonTable | None:
+    differences = found.differences
+    if not differences:
+        return None
+    rows = tuple((name, one.accuracy, one.nll, one.auroc, one.own_auroc) for name, one in differences.items())
+    measured = [k for k in range(5) if any(row[k] is not None for row in rows)]
+    columns = ("learner", "accuracy", "NLL", "AUROC by logit", "AUROC, own score")
+    return ComparisonTable(
+        f"Differences from {found.reference}, paired task by task",
+        tuple(columns[k] for k in measured),
+        tuple(tuple(row[k] for k in measured) for row in rows),
+        (None,) * len(measured),
+        f"The learner less {found.reference}, averaged over the same tasks; ± is the standard error of that "
+        "difference. Higher accuracy and AUROC and lower NLL are better.",
+    )
+
+
+def _detection_and_time(evaluations: Mapping[str, Evaluation]) -> ComparisonTable:
+    first = next(iter(evaluations.values()))
+    columns: list[tuple[str, Better]] = [("learner", None), ("batches' deviation", None)]
+    has_own = any(one.out_of_episode is not None and one.out_of_episode.own_auroc for one in evaluations.values())
+    if first.out_of_episode is not None:
+        columns += [("AUROC by logit", "higher"), ("pooled", "higher")]
+        if has_own:
+            columns += [("AUROC, own score", "higher"), ("own, pooled", "higher")]
+    if first.time is not None:
+        columns += [("ms, one task", "lower"), ("ms a task, batched", "lower")]
+    rows = []
+    for name, one in evaluations.items():
+        row: list[Cell] = [name, one.accuracy.batch_deviation]
+        if one.out_of_episode is not None:
+            scores = one.out_of_episode.scores
+            for score in (one.out_of_episode.primary, *([OWN_SCORE] if has_own else [])):
+                row += [scores[score].per_episode, scores[score].pooled] if score in scores else [None, None]
+        if one.time is not None:
+            row += [1000 * one.time.single, 1000 * one.time.batched]
+        rows.append(tuple(row))
+    notes = [f"Batches' deviation: of the mean accuracies of {len(first.accuracy.batch_means)} batches of episodes."]
+    if first.out_of_episode is not None:
+        notes.append(f"Out-of-episode detection: {detection_note(first.out_of_episode)}")
+    if first.time is not None:
+        notes.append(
+            f"Times: median to adapt to a task and predict its {first.time.queries} queries, embeddings given, "
+            f"{first.time.device}, {first.time.threads} thread(s)."
+        )
+    return ComparisonTable(
+        "Spread, detection and time",
+        tuple(column for column, _ in columns),
+        tuple(rows),
+        tuple(better for _, better in columns),
+        " ".join(notes),
+    )
+
+
+def temperature_note(found: Evaluation) -> str:
+    """What the temperature was fitted on."""
+    fitted = found.temperature
+    if fitted is None:
+        return "Without validation classes no temperature is fitted."
+    way = fitted.protocol.way
+    fewer = "" if way == found.protocol.way else f" of {way} ways, as there are no more classes"
+    return (
+        f"The temperature minimises the NLL of {fitted.n_tasks:,} tasks of validation classes{fewer}; "
+        "test classes have no part in it."
+    )
+
+
+def detection_note(found: OutOfEpisode) -> str:
+    """What out-of-episode detection means."""
+    own = "; a learner's own score is what its classifier rejects by" if OWN_SCORE in found.scores else ""
+    return (
+        f"{found.n_tasks:,} tasks, half of whose queries are of classes that the task lacks; areas are within "
+        f"episodes. The paper's measure is that of the {found.primary.replace('_', ' ')}{own}. Pooled, one threshold "
+        "serves all tasks."
+    )
