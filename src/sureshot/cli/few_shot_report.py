@@ -93,7 +93,7 @@ def _evaluation_pictures(name: str, found: Evaluation) -> list[Picture]:
             detection, said = found.out_of_episode.scores[score], _OUTLIER_SCORES[score]
             pictures.append(
                 Picture(
-                    "Queries of the task's classes and of others",
+                    f"The task's classes and others, {'own score' if score == OWN_SCORE else 'by logit'}",
                     outlier_histogram(detection.inside, detection.outside),
                     f"Histogram of {said} of queries in and out of the episode",
                     f"Outlier score: {said} ({found.out_of_episode.n_tasks:,} tasks together). "
