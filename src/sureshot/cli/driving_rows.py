@@ -141,8 +141,14 @@ def tables_of_driving_rows(drivers: Drivers) -> tuple[Table, ...]:
     misled = sorted((one for one in drivers.misled if one.fall <= -LEAST_FALL), key=lambda one: one.fall)
     if misled:
         rows = tuple((str(one.name), str(one.label), -one.fall) for one in misled[:N_MISLEADING])
-        columns = ("labelled row", "label", "takes (nats)")
-        tables.append(Table(columns, rows, note=_MISLEADING, heading="Labelled rows that mislead most"))
+        tables.append(
+            Table(
+                ("labelled row", "label", "takes (nats)"),
+                rows,
+                note=_MISLEADING,
+                heading="Labelled rows that mislead most",
+            )
+        )
     return tuple(tables)
 
 

@@ -246,8 +246,8 @@ class GPFitted(Fitted):
         weight = self.rows.weight * self.weight_of_class[self.rows.y] / totals[self.rows.y]
         found = []
         for member in self.members:
-            of_rows = (aligned(part[counted], member.plan.device) for part in (self.rows.y, weight))
-            found.append(member.leaving(*of_rows, n_classes))
+            y, of_rows = (aligned(part[counted], member.plan.device) for part in (self.rows.y, weight))
+            found.append(member.leaving(y, of_rows, n_classes))
         return tuple(found)
 
     @property
@@ -263,8 +263,8 @@ class GPFitted(Fitted):
         found = []
         for member, without in zip(self.members, self._leaving, strict=True):
             temperature = self.temperature if single else member.plan.temperature
-            leaves = (part.to(member.plan.device) for part in (place, share))
-            found.append(member.probabilities_without(queries, without, *leaves, temperature, len(self.classes)))
+            at, part = place.to(member.plan.device), share.to(member.plan.device)
+            found.append(member.probabilities_without(queries, without, at, part, temperature, len(self.classes)))
         if single:
             return found[0]
         return self._tempered((p.flatten(0, 1) for p in found), self.temperature).view_as(found[0])

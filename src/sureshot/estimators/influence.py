@@ -67,11 +67,11 @@ def influence_on(
             ends = order[:, :n_rows], order[:, ::-1][:, :n_rows]
             largest = [(np.take_along_axis(falls, end, 1), end) for end in ends]
             found.append((which.cpu().numpy(), known[:, 0].cpu().numpy(), *largest[0], *largest[1]))
-    which, known, *named = map(np.concatenate, zip(*found, strict=True))
+    explained, logs, *named = map(np.concatenate, zip(*found, strict=True))
     everywhere = np.argsort(total, kind="stable")
     return Influence(
-        fitted.classes[which],
-        known,
+        fitted.classes[explained],
+        logs,
         rows.named(fitted.classes, *named[:2]),
         rows.named(fitted.classes, *named[2:]),
         rows.named(fitted.classes, total[everywhere], everywhere),
