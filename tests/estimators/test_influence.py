@@ -169,6 +169,11 @@ def test_many_classes_are_taken_as_independent(monkeypatch: pytest.MonkeyPatch) 
     assert 0.95 < np.corrcoef(found.ravel(), whole.ravel())[0, 1] < 0.9999
 
 
+def test_scales_that_rounding_is_lost_in_do_no_harm() -> None:
+    model = GPClassifier(kernel=1e10 * kernels.RBF(3.0), likelihood="softmax", objective=None).fit(X[::2], Y[::2])
+    assert np.isfinite(model.influence(QUERIES).proponents.falls).all()
+
+
 def dense_without(model: GPClassifier, chain: int, row: int | None) -> np.ndarray:
     """Probabilities of QUERIES by one chain's Polya-Gamma variables, from the matrix of all differences of latents."""
     member = model._fitted.heaviest

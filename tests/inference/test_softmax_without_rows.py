@@ -40,7 +40,9 @@ def test_the_step_is_newtons() -> None:
     posterior = SoftmaxWeightPosterior(PHI, weights[None], torch.zeros(C).double(), WEIGHT, TEMPERATURE)
     place, share = torch.tensor([*range(N), 1]), torch.ones(N + 1, dtype=torch.float64)
     share[-1] = 0.5  # one of two
-    found = SoftmaxStep.of(posterior, Y).moves(QUERIES, place, share)
+    at_mode = SoftmaxStep.of(posterior, Y)
+    assert at_mode is not None
+    found = at_mode.moves(QUERIES, place, share)
     assert found.shape == (C, Q, N + 1)
     for k, (row, part) in enumerate(zip(place.tolist(), share.tolist(), strict=True)):
         left = WEIGHT.clone()

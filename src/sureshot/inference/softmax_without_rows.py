@@ -41,8 +41,8 @@ class SoftmaxStep:
     variance: Tensor  # (N, C, C), V
 
     @classmethod
-    def of(cls, posterior: SoftmaxWeightPosterior, y: Tensor) -> SoftmaxStep:
-        """At the mode."""
+    def of(cls, posterior: SoftmaxWeightPosterior, y: Tensor) -> SoftmaxStep | None:
+        """At the mode; None where scales are so large that rounding leaves no coupling that is one."""
         features, temperature, weight = posterior.features, posterior.temperature, posterior.row_weight
         p = torch.softmax(posterior.training_mean[0] / temperature, 0)
         pull, scale = weight * (one_hot(y, len(p), p.dtype) - p) / temperature, weight / temperature**2
@@ -51,7 +51,9 @@ class SoftmaxStep:
         weighted = inverses @ features.mT * precision.unsqueeze(1)
         between = features @ weighted  # (C, N, N), a_c
         total = torch.diag(scale) - (precision.unsqueeze(-1) * between).sum(0)
-        root = torch.linalg.cholesky((total + total.mT) / 2)
+        root, failed = torch.linalg.cholesky_ex((total + total.mT) / 2)
+        if bool(failed):
+            return None
         own = torch.linalg.solve_triangular(root, between.mT, upper=False)
         variance = torch.einsum("cnk,dnk->kcd", own, own)
         variance = variance + torch.diag_embed(((features @ inverses) * features).sum(-1).mT)
