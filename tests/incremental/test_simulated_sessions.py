@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import brentq
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -158,6 +159,24 @@ def test_temperature_against_a_grid_with_what_is_usual() -> None:
     assert loss_and_temperature(torch.zeros(3, 2), torch.zeros(3, dtype=torch.int64), 7.0)[1] == pytest.approx(7)
     for margin in (1.0, 1e3, 1e9):  # all are right, by whatever margin: near what is usual, and not certain
         assert 0.03 < loss_and_temperature(margin * scores, scores.argmax(-1), 3.0)[1] < 90
+
+
+def test_a_temperature_has_all_its_digits() -> None:
+    """Rounding, which is another on another processor, moves it by rounding: values alone say half of the digits."""
+    generator = torch.Generator().manual_seed(0)
+    scores = 5 * torch.randn(60, 4, dtype=torch.float64, generator=generator)
+    y = torch.distributions.Categorical(logits=scores / 2).sample()
+    own, s = scores.gather(-1, y[:, None])[:, 0].numpy(), scores.numpy()
+
+    def slope(log_temperature: float) -> float:
+        weight = np.exp((s - s.max(1, keepdims=True)) / math.exp(log_temperature))
+        expected = (weight * s).sum(1) / weight.sum(1)
+        return float((own - expected).mean()) / math.exp(log_temperature) + (log_temperature - math.log(3)) / 240
+
+    exact = math.exp(brentq(slope, -2, 3, xtol=1e-14, rtol=1e-14))
+    for _ in range(20):
+        rounded = scores * (1 + 2e-15 * torch.randn(scores.shape, dtype=torch.float64, generator=generator))
+        assert loss_and_temperature(rounded, y, 3.0)[1] == pytest.approx(exact, rel=1e-12)
 
 
 def test_classes_that_arrive_after_two_are_not_misjudged() -> None:

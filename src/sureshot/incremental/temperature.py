@@ -39,8 +39,21 @@ def loss_and_temperature(
         beforehand = 0.5 * ((log_temperature - math.log(usual)) / _SPREAD) ** 2
         return loss(log_temperature) + beforehand / (len(y) if worth is None else worth)
 
-    bounds = math.log(_COLDEST), math.log(_HOTTEST)
-    found = float(minimize_scalar(objective, bounds=bounds, method="bounded", options={"xatol": 1e-7}).x)
+    def newton_step(log_temperature: float) -> float:
+        inverse = math.exp(-log_temperature)
+        share = torch.softmax(scores * inverse, -1)
+        mean = (share * scores).sum(-1)
+        spread = (share * scores.square()).sum(-1) - mean.square()
+        rows = len(y) if worth is None else worth
+        slope = inverse * float((own - mean).mean()) + (log_temperature - math.log(usual)) / _SPREAD**2 / rows
+        curvature = inverse * float((mean - own).mean()) + inverse**2 * float(spread.mean()) + 1 / _SPREAD**2 / rows
+        return slope / curvature if curvature > 0 else 0.0
+
+    coldest, hottest = math.log(_COLDEST), math.log(_HOTTEST)
+    options = {"xatol": 1e-7}
+    found = float(minimize_scalar(objective, bounds=(coldest, hottest), method="bounded", options=options).x)
+    # Values say no more than half of the digits: a step of Newton's says the others.
+    found = min(max(found - newton_step(found), coldest), hottest)
     return loss(found), math.exp(found)
 
 
