@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
@@ -30,19 +32,44 @@ def test_frozen_network_all_rows_and_steps_of_one_are_mean_field() -> None:
     for _ in range(300):
         loss = network.embedded_loss(x, y)
     units = functional.normalize(x, dim=-1)
-    scale = torch.tensor(LENGTHSCALE, dtype=F64).log()
+
+    def kernel(rows: Tensor) -> Tensor:
+        """Of rows of unit length the squared distance is twice what their cosine leaves of one."""
+        return torch.exp(-(1 - units @ functional.normalize(rows, dim=-1).mT) / LENGTHSCALE**2)
 
     def covariance(rows: Tensor) -> Queries:
-        return Queries(unit_rbf(units, rows, scale), torch.ones(len(rows), dtype=F64))
+        return Queries(kernel(rows), torch.ones(len(rows), dtype=F64))
 
     assert network.tree == build_tree(class_prototypes(units, y, 6))
-    shared = SharedGram(unit_rbf(units, units, scale), covariance)
+    shared = SharedGram(kernel(x), covariance)
     fit = fit_tree_mean_field(network.tree, shared, y, output_scale=SCALE, max_steps=3000, tolerance=1e-12)
     sizes = torch.tensor([float(torch.isin(y, torch.tensor(network.tree.classes_below(k))).sum()) for k in range(5)])
     expected = -(fit.bound / sizes).sum()  # every node's bound for each of its data
     torch.testing.assert_close(loss.detach(), expected, rtol=1e-4, atol=1e-4)
     logs = fit.posterior.log_probabilities(query).mT
     torch.testing.assert_close(network.log_probabilities(query).double(), logs, rtol=1e-3, atol=1e-3)
+
+
+def test_the_kernel_by_hand() -> None:
+    """Directions 45 degrees apart; a row of zero is one away from any direction."""
+    rows = torch.tensor([[2.0, 2.0], [0.0, 0.0], [3.0, 0.0]])
+    found = unit_rbf(torch.tensor([[5.0, 0.0]]), rows, torch.tensor(0.7).log())
+    between = [2 - 2 * math.cos(math.pi / 4), 1.0, 0.0]
+    assert found[0].tolist() == pytest.approx([math.exp(-d / (2 * 0.7**2)) for d in between], rel=1e-6)
+
+
+def test_a_step_goes_a_part_of_the_way() -> None:
+    """In natural parameters, from the whitened prior, whose precision is one."""
+    whole, x, y, _ = tree_network(5, step_size=1.0)
+    part, *_ = tree_network(5, step_size=0.3)
+    for network in (whole, part):
+        network.embedded_loss(x, y)
+    there, found = whole.state_dict(), part.state_dict()
+    for name in [name for name in there if name.startswith("linear")]:
+        torch.testing.assert_close(found[name], 0.3 * there[name])
+    for name in [name for name in there if name.startswith("quadratic")]:
+        prior = tree_network(5)[0].state_dict()[name]
+        torch.testing.assert_close(found[name], 0.7 * prior + 0.3 * there[name])
 
 
 def test_a_batch_estimates_each_node_by_its_own_numbers() -> None:

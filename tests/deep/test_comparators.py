@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
+from torch import Tensor
+from torch.nn import functional
 
-from sureshot.deep import GridNetwork, RobustMaxNetwork
+from sureshot.deep import GridNetwork, RobustMaxNetwork, SoftmaxNetwork
 from sureshot.deep.grid_interpolation import BOUND
 from sureshot.networks.backbones import make_backbone
 
@@ -39,6 +42,59 @@ def test_processes_of_classes_begin_at_their_prior(full_covariance: bool) -> Non
     for labels in (y + 1, y * 0):
         with pytest.raises(ValueError, match="y must hold each of the labels from 0 to 2"):
             RobustMaxNetwork.of_embeddings(backbone, x, labels, 3)
+
+
+def test_latents_of_classes_are_what_whitened_values_say_of_directions() -> None:
+    x, y = 3 * embeddings(), torch.arange(20) % 3
+    network = RobustMaxNetwork.of_embeddings(
+        make_backbone("identity", (4,)), x, y, 3, per_class=2, lengthscale=0.6, output_scale=2.5
+    )
+    values = torch.randn(3, 6, generator=torch.Generator().manual_seed(1))
+    strategy = network.processes.variational_strategy
+    with torch.no_grad():
+        strategy._variational_distribution.variational_mean.copy_(values)
+    directions, points = functional.normalize(x, dim=-1).double(), strategy.inducing_points.detach().double()
+
+    def kernel(a: Tensor, b: Tensor) -> Tensor:
+        return 2.5 * torch.exp(-(1 - a @ b.mT) / 0.6**2)  # of rows of unit length
+
+    root = torch.linalg.cholesky(kernel(points, points))
+    expected = kernel(directions, points) @ torch.linalg.inv(root).mT @ values.double().mT
+    torch.testing.assert_close(network._latents(x)[0].double(), expected.mT, rtol=1e-2, atol=1e-2)
+
+
+def test_predictions_and_losses_of_grids_are_integrals_over_their_latents() -> None:
+    """Two features, three classes: by quadrature over both latents, whose variances are large."""
+    network = GridNetwork(make_backbone("identity", (2,)), 3, grid_size=16, n_samples=20_000)
+    with torch.no_grad():
+        strategy = network.processes.variational_strategy
+        q = strategy._variational_distribution
+        q.variational_mean.copy_(0.5 * strategy.inducing_points.squeeze(-1))
+        q.chol_variational_covar.mul_(2.0)
+        network.mixing.copy_(torch.tensor([[1.0, -0.5], [-1.0, 1.0], [0.3, 0.8]]))
+    x, y = embeddings(6, 2), torch.tensor([0, 1, 2, 0, 1, 2])
+    mean, variance = (part.detach().double() for part in network._latents(x))
+    assert float(variance.min()) > 2
+    nodes, weights = (torch.from_numpy(part) for part in np.polynomial.hermite_e.hermegauss(40))
+    first, second = (mean[k] + variance[k].sqrt() * nodes[:, None] for k in range(2))  # (nodes, rows)
+    both = torch.stack(torch.broadcast_tensors(first[:, None], second[None]), -1)
+    logs = torch.log_softmax(both @ network.mixing.detach().double().mT, -1)  # (nodes, nodes, rows, classes)
+    share = weights[:, None] * weights / weights.sum() ** 2
+    expected = torch.einsum("ij,ijrc->rc", share, logs.exp())
+    found = network.predictor()(x).exp().double()
+    torch.testing.assert_close(found, expected, rtol=0, atol=0.01)
+    likely = torch.einsum("ij,ijrc->rc", share, logs).gather(1, y[:, None]).squeeze(1)
+    divergence = float(strategy.kl_divergence().detach().sum())
+    assert divergence > 1
+    losses = network.losses(x, y, torch.Generator().manual_seed(0), 50).detach().double()
+    torch.testing.assert_close(losses, divergence / 50 - likely, rtol=0, atol=0.06)
+
+
+def test_initial_weights_keep_the_size_of_embeddings() -> None:
+    """Variance one over the width, of both maps to logits."""
+    backbone = make_backbone("identity", (400,))
+    for weight in (SoftmaxNetwork(backbone, 50).linear.weight, GridNetwork(backbone, 50, grid_size=4).mixing):
+        assert float(weight.detach().square().mean()) * 400 == pytest.approx(1, abs=0.05)
 
 
 def test_processes_of_features_begin_at_their_prior_and_read_their_grid() -> None:

@@ -27,7 +27,7 @@ def three_classes(kind: str) -> GrowingClassifier:
     if kind == "softmax":
         return SoftmaxNetwork(backbone, 3)
     if kind == "triplet":
-        return TripletNetwork.of_embeddings(backbone, x, y, 3)
+        return TripletNetwork.of_embeddings(backbone, x, y, 3, margin=0.3)
     return ProxyNetwork.of_embeddings(backbone, x, y, 3, per_class=2, scale=3.0)
 
 
@@ -105,9 +105,13 @@ def test_class_means_follow_the_batches() -> None:
 def test_further_classes_leave_the_others_as_they_are(kind: str) -> None:
     network, x, y = three_classes(kind), rows(6, seed=4), torch.tensor([4, 3, 4, 3, 3, 4])
     network.precision = "bfloat16"
+    with torch.no_grad():
+        for parameter in network.parameters():  # as if it had been trained
+            parameter += 0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(6))
     state = {name: value.clone() for name, value in network.state_dict().items()}
     grown = network.grown(network.backbone(x), y, 5)
     assert (grown.n_classes, grown.precision, network.n_classes) == (5, "bfloat16", 3)
+    assert {**grown.config, "n_classes": 3} == network.config
     asked = rows(7, seed=5)
     before, after = network.predictor()(asked), grown.predictor()(asked)
     assert after.shape == (7, 5)

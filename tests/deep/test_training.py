@@ -101,6 +101,19 @@ def test_a_penalty_is_added_and_meets_the_same_embeddings() -> None:
     assert seen["shapes"] == ((6, 1, 16, 16), (6, 3))
 
 
+def test_losses_hear_how_many_rows_there_are_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of which a divergence counts a part for each row, whatever the batch holds."""
+    training, heard = trainee(), []
+
+    def losses(embeddings: torch.Tensor, y: torch.Tensor, generator: torch.Generator, n_rows: int) -> torch.Tensor:
+        heard.append((len(y), n_rows))
+        return embeddings.sum(1)
+
+    monkeypatch.setattr(training.classifier, "embedded_losses", losses)
+    training.losses(0, slice(0, 4), torch.Generator())
+    assert heard == [(4, 10)]
+
+
 def test_batch_normalisation_by_running_statistics() -> None:
     x = torch.randn(6, 1, 16, 16, generator=torch.Generator().manual_seed(0))
     for batch_statistics in (True, False):

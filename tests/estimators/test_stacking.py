@@ -31,15 +31,25 @@ def test_the_weights_are_the_maximum(pseudo_counts: float) -> None:
     scores = scores_of(3, 200)
     usable = torch.rand(200, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
-    def loss(free: np.ndarray) -> float:
-        weights = torch.softmax(torch.from_numpy(np.append(free, 0.0)), 0)
-        fit = usable @ (weights @ scores.exp()).log()
-        return -float(fit + pseudo_counts / 3 * weights.log().sum())
+    def maximum(of: Tensor) -> Tensor:
+        def loss(free: np.ndarray) -> float:
+            weights = torch.softmax(torch.from_numpy(np.append(free, 0.0)), 0)
+            fit = usable @ (weights @ of.exp()).log()
+            return -float(fit + pseudo_counts / len(of) * weights.log().sum())
 
-    expected = torch.softmax(torch.from_numpy(np.append(minimize(loss, np.zeros(2)).x, 0.0)), 0)
+        found = minimize(loss, np.zeros(len(of) - 1)).x
+        return torch.softmax(torch.from_numpy(np.append(found, 0.0)), 0)
+
+    expected = maximum(scores)
     torch.testing.assert_close(
         stacking_weights(scores, usable, MOST_MEMBERS, pseudo_counts), expected, atol=1e-3, rtol=0
     )
+    # Of two at most it is the lightest that goes; the others are weighed without it.
+    assert float(expected.diff().abs().min()) > 0.01
+    heavier = expected > expected.min()
+    of_two = torch.zeros(3, dtype=torch.float64)
+    of_two[heavier] = maximum(scores[heavier])
+    torch.testing.assert_close(stacking_weights(scores, usable, 2, pseudo_counts), of_two, atol=1e-3, rtol=0)
 
 
 def test_few_labels_share_the_weight_evenly() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -83,19 +84,25 @@ def test_temperatures(posterior: TreePosterior) -> None:
         torch.testing.assert_close(few.log_probabilities.exp(), values[:, :3].exp(), rtol=0.0, atol=0.05)
 
 
-def test_a_narrow_beam_is_a_search(posterior: TreePosterior) -> None:
-    narrow = leading_classes(posterior, QUERY, 1, 1)
+@pytest.mark.parametrize("temperature", [1.0, 0.6, 1.7])
+def test_a_narrow_beam_is_a_search(posterior: TreePosterior, temperature: float) -> None:
+    """At another temperature than one the classes of a branch that was left count as if they were equally probable."""
+    narrow = leading_classes(posterior, QUERY, 1, 1, temperature)
     tree, sides = posterior.tree, posterior.side_log_probabilities(QUERY)
     for query in range(len(QUERY)):
-        child, total = tree.n_classes, 0.0
+        child, total, left_out = tree.n_classes, 0.0, 0.0
         while child >= tree.n_classes:
             node = child - tree.n_classes
             side = int(sides.right[node, query] > sides.left[node, query])
+            other = tree.children[node][1 - side]
+            size = 1 if other < tree.n_classes else len(tree.classes_below(other - tree.n_classes))
+            branch = math.exp(total + float(sides[1 - side][node, query]))
+            left_out += size * (branch / size) ** (1 / temperature)
             total += float(sides[side][node, query])
             child = tree.children[node][side]
         assert int(narrow.classes[query, 0]) == child
-        # At temperature one what was left out is known exactly.
-        assert float(narrow.log_probabilities[query, 0]) == pytest.approx(total, rel=1e-8, abs=1e-8)
+        expected = total / temperature - math.log(math.exp(total / temperature) + left_out)
+        assert float(narrow.log_probabilities[query, 0]) == pytest.approx(expected, rel=1e-8, abs=1e-8)
 
 
 def test_rows_do_not_depend_on_the_rows_beside_them(posterior: TreePosterior) -> None:

@@ -17,14 +17,17 @@ THREE = ClassTree(((0, 4), (2, 1)))
 CHAINS = 1500
 
 
-def by_quadrature(K: Tensor, k: Tensor, a: float, sides: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-    """Mean latent and probability of the right side at queries (Q,), over a grid of whitened latents."""
+def by_quadrature(K: Tensor, k: Tensor, a: float, sides: Tensor, scale: float, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean latent and probability of the right side at queries (Q,), over a grid of whitened latents.
+
+    A row of count n has the n-th power of its likelihood.
+    """
     grid = torch.linspace(-7, 7, 57, dtype=F64)
     z = torch.tensor(list(itertools.product(grid.tolist(), repeat=len(K))), dtype=F64)
     L = torch.linalg.cholesky(scale * K)
     f = a + z @ L.mT
     signs = 2.0 * sides - 1
-    weight = torch.softmax(-0.5 * z.square().sum(-1) + torch.nn.functional.logsigmoid(signs * f).sum(-1), 0)
+    weight = torch.softmax(-0.5 * z.square().sum(-1) + torch.nn.functional.logsigmoid(signs * f) @ counts, 0)
     project = torch.cholesky_solve(scale * k, L)
     mean = a + (f - a) @ project  # (grid, Q)
     variance = scale - (scale * k * project).sum(0)
@@ -34,13 +37,14 @@ def by_quadrature(K: Tensor, k: Tensor, a: float, sides: Tensor, scale: float) -
 
 def test_means_and_probabilities_are_within_their_standard_errors() -> None:
     x, _, query = rows(3, 3, seed=2)
-    y = torch.tensor([1, 0, 2])
+    y, counts = torch.tensor([1, 0, 2]), torch.tensor([2, 1, 4], dtype=F64)
     query = query[:4]
     shared = gram(x)
     posterior = run_tree_gibbs(
         THREE,
         shared,
         y,
+        counts,
         prior_mean=0.3,
         output_scale=4.0,
         n_chains=CHAINS,
@@ -52,7 +56,7 @@ def test_means_and_probabilities_are_within_their_standard_errors() -> None:
     cross, _ = shared.covariance(query)
     for node, members, sides in ((0, [0, 1, 2], [1, 0, 1]), (1, [0, 2], [1, 0])):
         K = shared.gram[members][:, members]
-        mean, probability = by_quadrature(K, cross[members], 0.3, torch.tensor(sides), 4.0)
+        mean, probability = by_quadrature(K, cross[members], 0.3, torch.tensor(sides), 4.0, counts[members])
         nodes, _, moments = next(m for m in posterior.parts[0].moments(query) if node in m[0])
         own = moments.mean[:, nodes.tolist().index(node)]  # chains are independent
         squares = moments.spread[:, nodes.tolist().index(node)] + own.square()

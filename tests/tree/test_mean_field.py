@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
 from torch import Tensor
 
 from sureshot.gaussian import GramPrior, Queries
@@ -23,7 +28,7 @@ from sureshot.tree import (
     fit_tree_mean_field,
     label_order_tree,
 )
-from sureshot.tree.path_probabilities import class_log_probabilities, side_log_probabilities
+from sureshot.tree.path_probabilities import NodeRule, class_log_probabilities, side_log_probabilities
 from tests.tree.problems import F64, TREE, features, gram, linear, one_by_one, rows
 
 TIGHT = {"max_steps": 2000, "tolerance": 1e-12}
@@ -135,6 +140,8 @@ def test_joining_leaves_what_is_below_unchanged_to_the_last_bit() -> None:
         sides = root.log_probabilities(query, rule)
         whole = torch.cat([sides[0] + left.log_probabilities(query, rule), sides[1] + below])
         torch.testing.assert_close(joined.log_probabilities(query, rule), whole)
+    tempered = replace(left, temperature=0.5).joined(replace(right, temperature=2.0), root)
+    assert torch.equal(tempered.log_probabilities(query), joined.log_probabilities(query))  # it is of no part
     again = joined.joined(right, root)
     assert torch.equal(again.log_probabilities(query, below=2), left.log_probabilities(query))
     assert torch.equal(again.log_probabilities(query, below=1), joined.log_probabilities(query))
@@ -154,7 +161,8 @@ def test_classes_without_rows_keep_their_prior(n_classes: int, seed: int) -> Non
     x = torch.randn(6, 3, dtype=F64, generator=generator)
     y = torch.tensor([0, 0, 0, 1, 1, 1]).clamp_max(n_classes - 1)
     tree = balanced_random_tree(n_classes, seed)
-    fit = fit_tree_mean_field(tree, gram(x), y, prior_mean=-0.5, output_scale=2.0, **TIGHT)
+    own_mean, own_scale = (torch.linspace(*ends, n_classes - 1, dtype=F64) for ends in ((-1, 1), (1, 3)))
+    fit = fit_tree_mean_field(tree, gram(x), y, prior_mean=own_mean, output_scale=own_scale, **TIGHT)
     mean, variance, bound = (
         one_by_one(
             tree,
@@ -162,8 +170,8 @@ def test_classes_without_rows_keep_their_prior(n_classes: int, seed: int) -> Non
             x[:2],
             y,
             None,
-            torch.full((n_classes - 1,), -0.5, dtype=F64),
-            torch.full((n_classes - 1,), 2.0, dtype=F64),
+            own_mean,
+            own_scale,
         )
         if n_classes > 1
         else (torch.zeros(0, 2, dtype=F64),) * 2 + (torch.zeros(0, dtype=F64),)
@@ -184,6 +192,11 @@ def test_one_row_for_each_class_and_identical_prototypes() -> None:
     x, y, _ = rows(6)
     p = fit_tree_mean_field(TREE, gram(x), y, output_scale=400.0).posterior.probabilities(x)
     assert p.argmax(0).tolist() == y.tolist()
+
+
+def test_nodes_that_run_out_of_steps_have_not_converged() -> None:
+    x, y, _ = rows()
+    assert not bool(fit_tree_mean_field(TREE, gram(x), y, max_steps=1).converged.any())
 
 
 def test_one_class_is_certain() -> None:
@@ -213,6 +226,25 @@ def test_no_bucket_holds_more_than_the_bound() -> None:
     for fitted in posterior.parts[0].buckets:
         count, n = fitted.problems.bucket.rows.shape
         assert count == 1 or count * n * 4 <= 2 * AT_ONCE
+
+
+@pytest.mark.parametrize("rule", ["integral", "plug_in"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_temperature_is_that_of_the_least_held_out_loss(rule: NodeRule, weighted: bool) -> None:
+    """Of the rule that will be used, where a row of weight two is two rows."""
+    x, y, _ = rows(120, seed=3)
+    posterior = fit_tree_mean_field(TREE, gram(x[:60]), y[:60], output_scale=8.0).posterior
+    held, truth, weight = x[60:], y[60:].numpy(), np.arange(60) % 3
+    copies = np.repeat(np.arange(60), weight) if weighted else np.arange(60)
+    logs = np.log(posterior.probabilities(held, rule).numpy())[:, copies]
+
+    def loss(log_temperature: float) -> float:
+        scores = logs / np.exp(log_temperature)
+        return float((logsumexp(scores, 0) - scores[truth[copies], np.arange(len(copies))]).mean())
+
+    expected = np.exp(minimize_scalar(loss, bounds=(-3, 3), method="bounded", options={"xatol": 1e-7}).x)
+    found = posterior.calibrated(held, y[60:], torch.from_numpy(weight) if weighted else None, rule)
+    assert found.temperature == pytest.approx(expected, rel=1e-5)
 
 
 def test_calibration_lowers_the_held_out_loss() -> None:

@@ -43,6 +43,23 @@ def test_batches_come_near() -> None:
     assert 0.8 < float(spread.min()) <= float(spread.max()) < 1.25
 
 
+def test_a_residual_is_variance_of_the_row_alone() -> None:
+    """The root's weights where they no longer move, by Polya-Gamma means with explicit inverses."""
+    x, y, query = rows()
+    residual = torch.linspace(0, 4, len(x), dtype=F64)
+    found = fit_tree_natural_gradient(TREE, SharedFeatures(x, features(x).covariance, residual), y, n_epochs=80)
+    right = torch.tensor([side for c in range(6) for node, side in TREE.path(c) if node == 0])[y].to(F64)
+    mean, covariance = torch.zeros(3, dtype=F64), torch.eye(3, dtype=F64)
+    for _ in range(80):
+        size = ((x @ mean).square() + (x @ covariance * x).sum(-1) + residual).sqrt()
+        precision = torch.tanh(size / 2) / (2 * size)
+        covariance = torch.linalg.inv(torch.eye(3, dtype=F64) + x.mT @ (precision[:, None] * x))
+        mean = covariance @ x.mT @ (right - 0.5)
+    latents = found.posterior.latents(query)
+    torch.testing.assert_close(latents.mean[0], query @ mean)
+    torch.testing.assert_close(latents.spread[0], (query @ covariance * query).sum(-1))
+
+
 def test_nodes_without_rows_and_a_residual() -> None:
     x, y, query = rows()
     keep = y != 0

@@ -90,6 +90,17 @@ def test_every_node_is_what_it_is_alone() -> None:
         torch.testing.assert_close(latents.spread[node], expected.spread[0])
 
 
+def test_the_prior_at_the_points_is_the_kernel() -> None:
+    problem = Problem()
+    for bucket in problem.nodes.buckets:
+        nodes = bucket.problems
+        prior = problem.kernel.prior(bucket, torch.full((len(nodes),), MEAN, dtype=F64), SCALE * (1 + nodes))
+        for place, node in enumerate(nodes.tolist()):
+            own = problem.points[torch.isin(problem.labels, torch.tensor(TREE.classes_below(node)))]
+            phi = prior.features[place, 0, : len(own)]
+            torch.testing.assert_close(phi @ phi.mT, SCALE * (1 + node) * rbf(own, own), rtol=0, atol=1e-4)
+
+
 def test_with_all_rows_as_points_it_is_mean_field() -> None:
     """Steps of one on all rows; what the jitter of the points leaves is far below what a probability shows."""
     x, y, query = rows()

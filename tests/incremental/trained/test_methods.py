@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import minimize_scalar
 from torch import Tensor
+from torch.nn import functional
 
 from sureshot.deep import (
     ClassifierSettings,
@@ -19,11 +22,12 @@ from sureshot.deep import (
     ProxyNetwork,
     SoftmaxNetwork,
     TripletNetwork,
+    held_out_rows,
 )
 from sureshot.deep.training import Penalty
 from sureshot.evaluation.methods import make_method
 from sureshot.incremental.trained import NetworkMethod, make_trained
-from sureshot.incremental.trained.distillation import embedding_distance, pooled_maps_distance, recorded_stages
+from sureshot.incremental.trained.distillation import recorded_stages
 from sureshot.incremental.trained.exemplars import Exemplars, unit_directions
 from sureshot.incremental.trained.icarl import distillation
 from sureshot.incremental.trained.importance import importance
@@ -31,6 +35,7 @@ from sureshot.incremental.trained.podnet import PODNet
 from sureshot.incremental.trained.semantic_drift import SemanticDrift, drift
 from sureshot.networks import Processes, train
 from sureshot.networks.backbones import make_backbone
+from tests.incremental.trained.test_parts import herded_by_hand, pooled_by_hand
 
 CONV = {"name": "conv4", "n_filters": 3}
 BASE = {"epochs": 20, "batch_size": 8, "learning_rate": 0.1}
@@ -145,6 +150,21 @@ def test_icarl_predicts_by_means_of_its_exemplars() -> None:
     np.testing.assert_allclose(found.outlier_score(x), 1 - cosines.amax(1), atol=1e-6)
 
 
+def test_exemplars_are_chosen_by_the_network_after_the_session() -> None:
+    found, (x, y) = taught("icarl"), noise([2, 3], 12, 1)
+    before = found._current().classifier
+    found.partial_fit(x, y)
+    choices = []
+    for network in (found._current().classifier, before):
+        z = network.embeddings(torch.from_numpy(x))
+        choices.append([x[y == label][sorted(herded_by_hand(z[y == label], 5))] for label in (2, 3)])
+    kept = found._current().kept.exemplars
+    for label, expected in zip((2, 3), choices[0], strict=True):
+        own = kept.x[kept.y == label].numpy()
+        assert {row.tobytes() for row in own} == {row.tobytes() for row in expected}
+    assert not all(np.array_equal(one, other) for one, other in zip(*choices, strict=True))
+
+
 def test_prototypes_move_by_the_estimated_drift_session_after_session() -> None:
     found = taught("sdc")
     means = found._current().kept.means
@@ -157,6 +177,18 @@ def test_prototypes_move_by_the_estimated_drift_session_after_session() -> None:
         means = torch.cat([means + drift(rows[0], rows[1], means, 0.3), new])
         torch.testing.assert_close(found._current().kept.means, means)
     assert found._current().kept.counts.tolist() == [9, 9, 4, 4, 4, 4]  # one of each base class is kept aside
+    # More rows of a class: its mean is that of all, those that came before moved by the drift.
+    before, (x, y) = found._current().classifier, noise([0, 4], 3, 3)
+    found.partial_fit(x, y)
+    rows = [unit_directions(net.embeddings(torch.from_numpy(x))) for net in (before, found._current().classifier)]
+    means = means + drift(rows[0], rows[1], means, 0.3)
+    for label, count in ((0, 9), (4, 4)):
+        means[label] = (count * means[label] + rows[1][torch.from_numpy(y == label)].sum(0)) / (count + 3)
+    torch.testing.assert_close(found._current().kept.means, means)
+    cosines = rows[1] @ functional.normalize(means, dim=-1).mT
+    np.testing.assert_allclose(found.outlier_score(x), 1 - cosines.amax(1), rtol=0, atol=1e-6)
+    scale = found._current().kept.scale
+    np.testing.assert_allclose(found.predict_proba(x), torch.softmax(scale * cosines, 1), rtol=1e-5)
 
 
 def test_importance_is_the_mean_over_the_rows_of_all_sessions() -> None:
@@ -199,23 +231,91 @@ def test_what_a_session_costs_before_anything_has_changed() -> None:
         old = found._current().classifier
         return found, old, old.grown(old.encoded(inputs[new]), y[new], 4).eval()
 
+    def check(unchanged: Tensor, changed: Tensor, expected: Tensor) -> None:
+        assert float(unchanged.abs().max()) < 1e-6 < 1e-3 < float(changed.min())
+        torch.testing.assert_close(changed.double(), expected.double(), rtol=1e-3, atol=1e-5)
+
+    def both(grown: GrowingClassifier, old: GrowingClassifier) -> tuple[Tensor, Tensor]:
+        return grown.encoded(inputs).detach().double(), old.encoded(inputs).detach().double()
+
+    def apart(grown: GrowingClassifier, old: GrowingClassifier) -> Tensor:
+        now, then = (part / part.square().sum(1, keepdim=True).sqrt() for part in both(grown, old))
+        return (now - then).square().sum(1)
+
     _, old, grown = larger("icarl")
     unchanged, changed = costs(distillation(grown, old), grown)
-    assert float(unchanged.abs().max()) < 1e-6 < 1e-3 < float(changed.min())
+    weight, bias = (part.detach().double() for part in (old.linear.weight, old.linear.bias))
+    new_odds, old_odds = (((z @ weight.mT + bias) @ torch.tensor([-1.0, 1.0]).double()) / 2 for z in both(grown, old))
+    p, q = torch.sigmoid(old_odds), torch.sigmoid(new_odds)  # of the second of two classes, at temperature 2
+    check(unchanged, changed, 4 * (p * (p / q).log() + (1 - p) * ((1 - p) / (1 - q)).log()))
     for penalty in ("lwf", "mas"):
-        drifting, old, grown = larger("sdc", penalty=penalty)
+        drifting, old, grown = larger("sdc", penalty=penalty, gamma=3.0)
         assert isinstance(drifting, SemanticDrift)
-        unchanged, changed = costs(drifting._penalty(grown, drifting._current()), grown)
-        assert float(unchanged.abs().max()) < 1e-6 < 1e-3 < float(changed.min())
+        known = drifting._current()
+        unchanged, changed = costs(drifting._penalty(grown, known), grown)
+        if penalty == "mas":  # all weights have moved by .1
+            total = sum(float(value.sum()) for value in known.kept.weights.values())
+            check(unchanged, changed, torch.full((len(y),), 3 * 0.01 * total))
+        else:
+            check(unchanged, changed, 3 * apart(grown, old))
     pod, old, grown = larger("podnet")
     assert isinstance(pod, PODNet)
     with recorded_stages(grown.backbone) as now, recorded_stages(old.backbone) as then:
         unchanged, changed = costs(pod._penalty(old, 2.0, now, then), grown)
-        expected = 2 * (
-            3 * pooled_maps_distance(now, then) + embedding_distance(grown.encoded(inputs), old.encoded(inputs))
-        )
-    assert float(unchanged.abs().max()) < 1e-6 < 1e-3 < float(changed.min())
-    torch.testing.assert_close(changed, expected.detach())
+        spatial = pooled_by_hand([part.detach() for part in now], [part.detach() for part in then])
+    check(unchanged, changed, 2 * (3 * torch.tensor(spatial) + apart(grown, old)))
+
+
+def test_what_podnet_does_with_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Distances count the root of 4 classes over the session's 2; then the proxies alone learn from exemplars."""
+    factors, plain = [], PODNet._penalty
+
+    def heard(self: PODNet, old: GrowingClassifier, factor: float, *maps: Any) -> Penalty:
+        factors.append(factor)
+        return plain(self, old, factor, *maps)
+
+    monkeypatch.setattr(PODNet, "_penalty", heard)
+    still = {"epochs": 1, "learning_rate": 1e-12}
+    found = taught("podnet", later=still, balanced={"epochs": 3, "learning_rate": 0.5})
+    before = state(found._current().classifier)
+    found.partial_fit(*noise([3, 2], 4, 1))
+    assert factors == [pytest.approx(2**0.5)]
+    after = found._current().classifier.state_dict()
+    for key, value in before.items():
+        if key.startswith("backbone"):
+            torch.testing.assert_close(after[key], value)
+    assert float((after["proxies"][:2] - before["proxies"]).abs().max()) > 1e-3
+
+
+@pytest.mark.parametrize("name", ["icarl", "sdc"])
+def test_the_scale_of_cosines_is_that_of_rows_kept_aside(name: str) -> None:
+    """The most probable one, log-normal beforehand around 16, with a standard deviation of 2."""
+    found = taught(name)._current()
+    x, y = (torch.from_numpy(part) for part in squares([0, 1], 10, 0))
+    aside = held_out_rows(y, 0.05, 0)
+    assert int(aside.sum()) == 2
+    z, means = found.classifier.embeddings(x[aside]).double().numpy(), found.kept.means.numpy()
+    cosines = (z @ means.T) / np.linalg.norm(z, axis=1)[:, None] / np.linalg.norm(means, axis=1)
+
+    def loss(log_scale: float) -> float:
+        scores = math.exp(log_scale) * cosines
+        nll = np.logaddexp(scores[:, 0], scores[:, 1]) - scores[[0, 1], y[aside].numpy()]
+        return float(nll.sum() + (log_scale - math.log(16)) ** 2 / (2 * 2**2))
+
+    expected = minimize_scalar(loss, bounds=(-5, 12), method="bounded", options={"xatol": 1e-8}).x
+    assert found.kept.scale == pytest.approx(math.exp(expected), rel=1e-5)
+
+
+def test_another_network_continues_the_softmax_at_a_tenth_of_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    stages = []
+
+    def untrained(self: Any, classifier: GrowingClassifier, x: Any, y: Any, aside: Any, settings: Any) -> Any:
+        stages.append((classifier.name, settings.learning_rate))
+        return classifier.eval()
+
+    monkeypatch.setattr(NetworkMethod, "_train_base", untrained)
+    method("podnet").fit(*squares([0, 1], 10, 0))
+    assert stages == [("softmax", 0.1), ("cosine_proxies", pytest.approx(0.01))]
 
 
 def trained_checkpoint(folder: Path, kind: str = "softmax", swapped: bool = False) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -27,6 +28,35 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
+def pooled_by_hand(new: Sequence[Tensor], old: Sequence[Tensor]) -> list[float]:
+    """POD-spatial of every row of two lists of maps, equation 5 of Douillard et al. 2020, by the mean over stages."""
+
+    def pooled(maps: np.ndarray) -> np.ndarray:
+        channels, height, width = maps.shape
+        over_width = [sum(maps[c, h, w] ** 2 for w in range(width)) for c in range(channels) for h in range(height)]
+        over_height = [sum(maps[c, h, w] ** 2 for h in range(height)) for c in range(channels) for w in range(width)]
+        together = np.array(over_width + over_height)
+        return together / np.sqrt((together**2).sum())
+
+    def distance(row: int) -> float:
+        pairs = [(pooled(one[row].numpy()), pooled(other[row].numpy())) for one, other in zip(new, old, strict=True)]
+        return float(np.mean([((one - other) ** 2).sum() for one, other in pairs]))
+
+    return [distance(row) for row in range(len(new[0]))]
+
+
+def herded_by_hand(rows: Tensor, n: int) -> list[int]:
+    """Places of the rows that, one after the other, bring the mean of the chosen directions nearest to that of all."""
+    unit, chosen = functional.normalize(rows.double(), dim=-1), list[int]()
+    for _ in range(n):
+        gaps = [
+            float((unit.mean(0) - unit[[*chosen, i]].mean(0)).norm()) if i not in chosen else math.inf
+            for i in range(len(unit))
+        ]
+        chosen.append(int(np.argmin(gaps)))
+    return chosen
+
+
 def test_divergence_of_outputs_by_hand() -> None:
     new, old = torch.tensor([[1.0, 0.0], [2.0, 4.0]]), torch.tensor([[0.0, 0.0], [2.0, 4.0]])
     found = output_divergence(new, old, 2.0)
@@ -44,21 +74,7 @@ def test_pooled_maps_by_hand() -> None:
     """Sums of squares over the width and over the height, side by side, one row after the other."""
     new = [normal(2, 3, 4, 5), normal(2, 2, 2, 2, seed=1)]
     old = [normal(2, 3, 4, 5, seed=2), normal(2, 2, 2, 2, seed=3)]
-    found = pooled_maps_distance(new, old)
-
-    def pooled(maps: np.ndarray) -> np.ndarray:
-        channels, height, width = maps.shape
-        over_width = [sum(maps[c, h, w] ** 2 for w in range(width)) for c in range(channels) for h in range(height)]
-        over_height = [sum(maps[c, h, w] ** 2 for h in range(height)) for c in range(channels) for w in range(width)]
-        together = np.array(over_width + over_height)
-        return together / np.sqrt((together**2).sum())
-
-    for row in range(2):
-        stages = [
-            ((pooled(one[row].numpy()) - pooled(other[row].numpy())) ** 2).sum()
-            for one, other in zip(new, old, strict=True)
-        ]
-        assert float(found[row]) == pytest.approx(np.mean(stages), rel=1e-5)
+    assert pooled_maps_distance(new, old).tolist() == pytest.approx(pooled_by_hand(new, old), rel=1e-5)
     assert pooled_maps_distance(new, new).tolist() == [0.0, 0.0]
 
 
@@ -143,15 +159,7 @@ def test_exemplars_bring_their_mean_nearest_to_the_class_mean() -> None:
     assert torch.bincount(kept.y).tolist() == [4, 4]
     assert kept.numbers() == 8 * 4 + 8
     for c in range(2):
-        unit = functional.normalize(x[y == c].double(), dim=-1)
-        chosen: list[int] = []
-        for _ in range(4):
-            gaps = [
-                float((unit.mean(0) - unit[[*chosen, i]].mean(0)).norm()) if i not in chosen else math.inf
-                for i in range(len(unit))
-            ]
-            chosen.append(int(np.argmin(gaps)))
-        torch.testing.assert_close(kept.x[kept.y == c], x[y == c][chosen])
+        torch.testing.assert_close(kept.x[kept.y == c], x[y == c][herded_by_hand(x[y == c], 4)])
     more = kept.with_rows(normal(2, 4, seed=1), torch.tensor([2, 1])).herded(lambda rows: rows, 3, 4)
     assert torch.bincount(more.y).tolist() == [4, 4, 1]
 
