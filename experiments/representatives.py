@@ -76,6 +76,11 @@ class RepresentativesConfig:
     seeds: tuple[int, ...] = (0, 1)
     test_shots: int = 10
 
+    def __post_init__(self) -> None:
+        for name in self.readings:
+            if name not in READINGS:
+                raise ValueError(f"there is no reading {name!r}{near(name, READINGS)}; readings: {'; '.join(READINGS)}")
+
 
 class JoinedTrees(SessionMethod):
     """A tree of the base classes and one of all later classes under a root, on rows of unit length."""
@@ -153,8 +158,6 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
     for number, seed in enumerate(settings.seeds):
         sessions = load_sessions("clinc150", data_root, seed=seed, test_shots=settings.test_shots)
         for place, name in enumerate(settings.readings):
-            if name not in READINGS:
-                raise ValueError(f"there is no reading {name!r}{near(name, READINGS)}; readings: {'; '.join(READINGS)}")
             progress(f"{name}, seed {seed}", (number + place / len(settings.readings)) / len(settings.seeds))
             scores = evaluate_sessions(JoinedTrees(READINGS[name], seed), sessions, lambda what, fraction: None)
             records += [{"representatives": name, "seed": seed, **one.as_dict()} for one in scores.sessions]

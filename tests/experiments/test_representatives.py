@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -74,6 +76,6 @@ def test_findings() -> None:
     assert findings_of(table[1:]) == []
 
 
-def test_unknown_readings() -> None:
+def test_unknown_readings_are_refused_before_data_are_read(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="there is no reading"):
-        EXPERIMENT.run(data_root=None, progress=quiet, readings=("2 rows",), seeds=(0,))
+        EXPERIMENT.run(data_root=tmp_path, progress=quiet, readings=("2 rows",), seeds=(0,))

@@ -93,11 +93,13 @@ def test_two_classes_are_the_binary_classifier() -> None:
     cross, variance = shared.covariance(query)
     mean, spread = binary.posterior.query(3 * cross[None], 3 * variance[None])
     fit = fit_tree_mean_field(label_order_tree(2), shared, y, prior_mean=0.4, output_scale=3.0, **TIGHT)
+    # Both stop where a step moves no latent by more than 1e-12; what is left is no more, as steps shrink by .4 here.
     torch.testing.assert_close(fit.posterior.latents(query).mean, mean, rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(fit.posterior.latents(query).spread, spread, rtol=1e-10, atol=1e-10)
     for rule in ("integral", "plug_in"):
+        # Both sides integrated there, one side here: apart by the error of the quadrature, 1e-10 at these variances.
         expected = Logistic().predict(mean, spread, rule)
-        torch.testing.assert_close(fit.posterior.probabilities(query, rule), expected, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(fit.posterior.probabilities(query, rule), expected, rtol=1e-9, atol=1e-9)
 
 
 def test_relabelling_permutes_columns_exactly() -> None:
