@@ -5,10 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sureshot.data import read_table
     from sureshot.estimators import FewShotClassifier, GPClassifier, KernelSearchClassifier, TreeGPClassifier
     from sureshot.pipelines import pipeline_call
 
-__all__ = ["FewShotClassifier", "GPClassifier", "KernelSearchClassifier", "TreeGPClassifier", "pipeline_call"]
+__all__ = [
+    "FewShotClassifier",
+    "GPClassifier",
+    "KernelSearchClassifier",
+    "TreeGPClassifier",
+    "pipeline_call",
+    "read_table",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -21,6 +29,10 @@ def __getattr__(name: str) -> Any:
         from sureshot import pipelines
 
         return pipelines.pipeline_call
+    if name == "read_table":
+        from sureshot import data
+
+        return data.read_table
     if name in __all__:
         from sureshot import estimators
 

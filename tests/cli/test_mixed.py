@@ -123,7 +123,7 @@ def test_a_fold_without_the_gap_is_read_as_the_whole(tmp_path: Path, files: Path
         ("amount,other\n1250.00,1\n2500.0,2\n", (), True),
         ("amount;other\n1250.0;1\n2500.0;2\n", (), True),
         ("amount;other\n$1,250.00;1\n$2,500.00;2\n", ("--decimal", "."), True),
-        ("amount,other\n1.250,1\n2.500,2\n", (), False),  # commas separate cells, so points are decimal
+        ("amount,other\n1.250,1\n2.500,2\n", (), True),  # as the column was, though commas separate cells
         ("amount;other\n1.250;1\n2.500;2\n", ("--decimal", "."), False),
         ("amount;other\n1.25;1\n2.5;2\n", (), False),
     ],

@@ -143,3 +143,50 @@ def test_a_folder_is_no_table_and_notes_have_no_kind(tmp_path: Path, run: Run) -
     assert "the model was fitted on a table: name a file of rows" in result.stderr
     result = run("fit", path, "-t", "klasse", "-o", tmp_path / "m.safetensors", "--kind", "meta_zip=category")
     assert "meta_* is never learnt from" in result.stderr
+
+
+@pytest.mark.parametrize("separator", [";", "\t", ","])
+def test_commas_between_thousands_are_the_columns_for_later_files(separator: str, tmp_path: Path, run: Run) -> None:
+    """Where a later file's cells could be fractions, and where they must be."""
+    quoted = '"' if separator == "," else ""
+    rows = [
+        f"{quoted}{amount:,}{quoted}{separator}{'ab'[amount > 600_000]}" for amount in range(36_948, 1_400_000, 48_000)
+    ]
+    model = taught(write(tmp_path / "a.csv", f"amount{separator}klasse", *rows), run)
+    later = write(tmp_path / "b.tsv", "amount\tx", "62,000\t1", "960,000\t2")
+    assert answers(model, later, run) == ["a", "b"]
+    assert "comma is taken for the decimal sign" not in run("predict", model, later).stderr
+    assert answers(model, write(tmp_path / "c.csv", "amount;x", "62000,5;1", "960000,25;2"), run) == ["a", "b"]
+    assert answers(model, write(tmp_path / "c.csv", "amount;x", "62.000;1", "960.000;2"), run) == ["a", "a"]
+    more = write(tmp_path / "d.tsv", "amount\tklasse", "70,000\ta", "970,000\tb")
+    assert run("update", model, more, "-t", "klasse", "-o", tmp_path / "u.safetensors").exit_code == 0
+    assert answers(tmp_path / "u.safetensors", later, run) == ["a", "b"]
+
+
+def test_decimal_commas_are_the_columns_for_later_files(tmp_path: Path, run: Run) -> None:
+    """Of plain numbers, too: 2.250 is no two and a quarter where 2,25 is."""
+    rows = [f"{k * 125},{k % 9}5;{'ab'[k > 10]}" for k in range(1, 21)]
+    model = taught(write(tmp_path / "a.csv", "kg;klasse", *rows), run)
+    assert load_classifier(model)._fitted.reader.encoder is None
+    assert answers(model, write(tmp_path / "b.csv", "kg;x", "2.250;1", "1.000;2"), run) == ["b", "a"]
+
+
+def test_a_sign_far_down_decides(tmp_path: Path, run: Run) -> None:
+    rows = [f"{1 + k % 2 * 600},000;{'ab'[k % 2]}" for k in range(1500)]
+    model = taught(write(tmp_path / "a.csv", "amount;klasse", *rows, "1,204,000;b"), run)
+    assert answers(model, write(tmp_path / "b.csv", "amount;x", "1000;1", "601000;2"), run) == ["a", "b"]
+
+
+def test_codes_are_categories_unless_they_are_stated_to_be_numbers(tmp_path: Path, run: Run) -> None:
+    rows = [f"{('007', '7')[k % 2]},3.{(1, 10)[k % 2]},{'ab'[k % 2]}" for k in range(20)]
+    path = write(tmp_path / "codes.csv", "code,version,klasse", *rows)
+    result = run("fit", path, "-t", "klasse", "-o", tmp_path / "m.safetensors", *QUICK)
+    assert result.exit_code == 0, result.stderr
+    assert "categories: code" in result.stderr
+    assert "in column version '3.1' and '3.10' are read as one number; --kind version=category" in result.stderr
+    assert answers(tmp_path / "m.safetensors", write(tmp_path / "q.csv", "code,version", "7,3.1"), run) == ["b"]
+    kinds = ("--kind", "code=number", "--kind", "version=category")
+    result = run("fit", path, "-t", "klasse", "-o", tmp_path / "m.safetensors", *QUICK, *kinds)
+    assert "1 of 2 columns are numbers; categories: version" in result.stderr
+    assert "read as" not in result.stderr
+    assert answers(tmp_path / "m.safetensors", write(tmp_path / "q.csv", "code,version", "07,3.10"), run) == ["b"]

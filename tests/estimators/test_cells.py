@@ -13,7 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sureshot.cli.reading import KINDS as KINDS_OF_COMMANDS
-from sureshot.estimators.cells import KINDS, CellError, as_days, as_numbers, as_texts, gaps_of, kind_of
+from sureshot.estimators.cells import (
+    KINDS,
+    CellError,
+    as_days,
+    as_numbers,
+    as_texts,
+    gaps_of,
+    kind_of,
+    order_of,
+    zones_of,
+)
 
 NAN = float("nan")
 DAY = 18292.0  # 2020-01-31
@@ -209,3 +219,65 @@ def test_levels_are_the_same_in_any_precision(dtype: str) -> None:
     if dtype not in ("float16", "halffloat[pyarrow]"):  # pandas has no categories of these
         assert as_texts(levels.astype(dtype).astype("category")).tolist() == ["0.1", "0.2", "3"]
     assert as_texts(pd.Series([np.float32(0.1), "x"], name="c")).tolist() == ["0.1", "x"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [(["007", "7", "07"], "category"), (["01234", "10115"], "category"), (["0.5", "0", "1"], "number")],
+)
+def test_whole_numbers_that_begin_with_zero_are_codes(cells: list[str], kind: str) -> None:
+    assert kind_of(series(cells))[0] == kind
+    assert kind_of(series(cells), "number")[0] == "number"
+
+
+def test_cells_that_are_no_numbers_are_named_together() -> None:
+    cells = [*map(str, range(40)), "unknown", "n/k", "unknown", "unknown", "a", "b"]
+    with pytest.raises(CellError) as caught:
+        kind_of(series(cells))
+    told = str(caught.value)
+    assert (
+        "'unknown' in row 40, counted from 0, and 2 more rows, 'n/k' in row 41, counted from 0, 'a' in row 44" in told
+    )
+    assert "and 1 other texts is no number: correct them or leave them empty" in told
+
+
+@pytest.mark.parametrize(
+    ("cells", "order"),
+    [
+        ([*(f"0{m}/0{d}/2025" for m in range(1, 8) for d in range(1, 8)), "25/12/2025"], "day_first"),
+        ([*(f"0{m}-0{d}-2025" for m in range(1, 8) for d in range(1, 8)), "12-25-2025"], "month_first"),
+        (["31.12.2025"], "day_first"),
+        (["2025-12-31"], None),
+    ],
+)
+def test_the_order_of_day_and_month_is_the_one_that_all_rows_allow(cells: list[str], order: str | None) -> None:
+    kind, form = kind_of(series(cells))
+    assert (kind, order_of(form)) == ("date", order)
+
+
+def test_an_order_can_be_stated_and_is_named_where_a_cell_has_the_other() -> None:
+    cells = ["05/04/2025", "06/04/2025"]
+    kind, form = kind_of(series(cells), "day_first")
+    assert kind == "date"
+    assert as_days(series(cells), form).tolist() == [20183.0, 20184.0]  # the fifth and the sixth of April
+    assert as_days(series(cells), kind_of(series(cells))[1]).tolist() == [20212.0, 20243.0]  # 4 May and 4 June
+    with pytest.raises(CellError, match=r"no date such as 12/31/2025, but one in the other order.*'x': 'day_first'"):
+        as_days(series(["25/12/2025"]), "%m/%d/%Y")
+    with pytest.raises(CellError, match="is no date such as 12/31/2025: correct"):
+        as_days(series(["25/25/2025"]), "%m/%d/%Y")
+
+
+@pytest.mark.parametrize(
+    ("cells", "zones"),
+    [
+        (["2025-01-01T10:00Z", ""], {True}),
+        (["2025-01-01 10:00+0200", "2025-01-01T10:00"], {True, False}),
+        (["2025-01-01"], {False}),
+        (pd.to_datetime(["2025-01-01"]), {False}),
+        (pd.to_datetime(["2025-01-01"]).tz_localize("Europe/Berlin"), {True}),
+        ([datetime.datetime(2025, 1, 1, tzinfo=datetime.UTC), None], {True}),
+        ([1.5], set()),
+    ],
+)
+def test_time_zones_are_seen(cells: Any, zones: set[bool]) -> None:
+    assert zones_of(series(cells)) == zones

@@ -499,3 +499,73 @@ def test_a_text_of_its_own_in_each_of_few_rows_is_a_name(n_rows: int) -> None:
     kinds = ColumnEncoder.learnt(frame, {}, np.ones(n_rows)).kinds
     assert (kinds["name"] == "ignore") == (n_rows > 8)
     assert ColumnEncoder.learnt(frame, {"name": "category"}, np.ones(n_rows)).kinds["name"] == "category"
+
+
+@pytest.mark.parametrize("model", QUICK, ids=lambda model: type(model).__name__)
+def test_numbers_in_columns_whose_names_are_no_text_are_told_apart(model: Any, tmp_path: Path) -> None:
+    """A table of numbers only; arrays, and frames with the same names, go on working."""
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(24, 3)))
+    fitted = clone(model).fit(X, (X[0] > 0).astype(int))
+    fitted.save(tmp_path / "m.safetensors")
+    for one in (fitted, type(fitted).load(tmp_path / "m.safetensors")):
+        with pytest.raises(ValueError, match=r"in another order than .* expected 0, 1, 2, got 2, 1, 0"):
+            one.predict(X[[2, 1, 0]])
+        with pytest.raises(ValueError, match=r"in another order"):
+            one.partial_fit(X[[2, 1, 0]], (X[0] > 0).astype(int))
+        with pytest.raises(ValueError, match=r"of other names than .* expected 0, 1, 2, got 3, 1, 2"):
+            one.predict(X.rename(columns={0: 3}))
+        expected = one.predict_proba(X)
+        np.testing.assert_array_equal(one.predict_proba(X.to_numpy()), expected)
+        np.testing.assert_array_equal(one.predict_proba(X.set_axis(range(3), axis=1)), expected)
+    assert not hasattr(fitted, "feature_names_in_")
+    bare = clone(model).fit(X.to_numpy(), (X[0] > 0).astype(int))
+    np.testing.assert_array_equal(bare.predict_proba(X), expected)
+
+
+def test_dates_in_doubt_are_told_and_stated() -> None:
+    cells = pd.DataFrame({"d": [f"{1 + k % 9:02d}/{1 + k % 8:02d}/2025" for k in range(72)]})
+    with pytest.warns(UserWarning, match=r"month first \('02/01.*|month first .*columns=\{'d': 'day_first'\} takes"):
+        found = encoder(cells)
+    assert "dates: d (month first)" in str(found)
+    assert "dates: d (day first)" in str(encoder(cells, d="day_first"))
+    assert found.kinds == encoder(cells, d="month_first").kinds == {"d": "date"}
+    assert "dates: d (day first)" in str(encoder(pd.concat([cells, pd.DataFrame({"d": ["25/12/2025"]})])))
+    same = pd.DataFrame({"d": [f"{k:02d}/{k:02d}/2025" for k in range(1, 10)]})
+    assert encoder(same).kinds == {"d": "date"}  # either order is the same day
+
+
+def test_time_zones_that_come_or_go_are_told() -> None:
+    days = [f"2025-01-{k:02d}T10:00" for k in range(1, 10)]
+    plain, zoned = (pd.DataFrame({"t": [day + end for day in days]}) for end in ("", "+02:00"))
+    with pytest.warns(UserWarning, match="'t' have a time zone, where those that were learnt had none"):
+        encoder(plain)(zoned)
+    with pytest.warns(UserWarning, match="'t' have no time zone, where those that were learnt had one"):
+        encoder(zoned)(plain)
+    with pytest.warns(UserWarning, match="some moments of column 't' have a time zone and some have none"):
+        encoder(pd.concat([plain, zoned]))
+    moments = zoned.assign(t=pd.to_datetime(zoned["t"]))
+    np.testing.assert_array_equal(encoder(zoned)(moments), encoder(zoned)(zoned))
+
+
+def test_cells_of_all_columns_that_cannot_be_read_are_one_error() -> None:
+    numbers = [*map(str, range(40))]
+    frame = pd.DataFrame({"hp": [*numbers, "unknown", "unknown"], "kg": ["unknown", *numbers, "unknown"]})
+    with pytest.raises(ValueError, match=r"'hp': 'unknown' in row 40.*'kg': 'unknown' in row 0") as caught:
+        encoder(frame)
+    assert "take it for a gap (read_table(..., missing=['unknown']))" in str(caught.value)
+    assert "(columns={'hp': 'category', 'kg': 'category'})" in str(caught.value)
+
+
+def test_categories_that_are_numbers_but_for_one_text_are_told() -> None:
+    frame = pd.DataFrame({"n": [*map(str, range(9)), "unknown"] * 3})
+    with pytest.warns(UserWarning, match=r"as 'unknown' in 3 rows is no number.*missing=\['unknown'\]"):
+        assert encoder(frame).kinds == {"n": "category"}
+    assert encoder(frame, n="category").kinds == {"n": "category"}
+
+
+def test_text_that_numbers_would_not_give_back_is_told() -> None:
+    frame = pd.DataFrame({"version": ["3.1", "3.10", "3.2"]})
+    with pytest.warns(UserWarning, match="in column 'version' '3.1' and '3.10' are read as one number; columns="):
+        assert encoder(frame).kinds == {"version": "number"}
+    assert encoder(frame, version="category")(frame).shape == (3, 3)
+    assert encoder(pd.DataFrame({"code": ["007", "7", "07"]})).names == ("code=007", "code=07", "code=7")

@@ -23,6 +23,10 @@ def evaluate(
     separator: options.Separator = None,
     encoding: options.Encoding = None,
     decimal: options.Decimal = None,
+    header: options.Header = None,
+    missing: options.Missing = None,
+    fold_case: options.FoldCase = False,
+    sheet: options.Sheet = None,
     quiet: console.QuietOption = False,
     as_json: console.JsonOption = False,
 ) -> None:
@@ -40,7 +44,7 @@ def evaluate(
         from sureshot.data.checks import listed
 
         classifier = load_model(model)
-        how = Reading.of(separator, encoding, decimal, drop, row_id)
+        how = Reading.of(separator, encoding, decimal, drop, row_id, None, header, missing, fold_case, sheet)
         with console.progress(f"reading {data}", quiet):
             table = read_for_model(classifier, data, target, how, with_labels=True)
         assert table.y is not None

@@ -36,6 +36,10 @@ def fit(
     separator: options.Separator = None,
     encoding: options.Encoding = None,
     decimal: options.Decimal = None,
+    header: options.Header = None,
+    missing: options.Missing = None,
+    fold_case: options.FoldCase = False,
+    sheet: options.Sheet = None,
     kind: options.Kind = None,
     compact: options.Compact = False,
     report: options.ReportFolder = None,
@@ -64,7 +68,7 @@ def fit(
         from sureshot.cli.model import taught_ids
         from sureshot.cli.reading import Reading, naming, remark, remark_on_columns
 
-        how = Reading.of(separator, encoding, decimal, drop, row_id, kind)
+        how = Reading.of(separator, encoding, decimal, drop, row_id, kind, header, missing, fold_case, sheet)
         if checkpoint is not None:
             from sureshot.meta.training.checkpoint import load_checkpoint
 

@@ -16,12 +16,15 @@ from sureshot.cli.reading import Reading, naming
 from sureshot.data import DataTable
 from sureshot.data.checks import listed, near
 from sureshot.data.image_tables import is_image_source, load_image_table
+from sureshot.data.remembered import Remembered, folded
 from sureshot.data.root import DataError
 from sureshot.data.tables import META_PREFIX, columns_of_classes, table_suffix
+from sureshot.data.written_numbers import WayOfWriting
 from sureshot.estimators.cells import IGNORE, in_one_way
 
 if TYPE_CHECKING:
     from sureshot.estimators.base import IncrementalClassifier
+    from sureshot.estimators.readers import Reader
 
 _WHOLE_NUMBER = re.compile(r"0|-?[1-9]\d*")  # 007 and 1_0 are text
 
@@ -55,6 +58,7 @@ def read_for_model(
     Where no labels are wanted, the column of labels (`target`) is left out. Columns may be other than numbers if they
     are the model's, or `mixed` says so.
     """
+    how = as_fitted(model, how)
     names = how.check(path, target)
     if is_image_source(path):
         check_no_target(path, target)
@@ -77,10 +81,12 @@ def read_for_model(
         raise DataError(f"{path}: name the column of labels with --target; columns: {listed(names)}")
     if names is None and not with_labels and target is not None:
         target = None  # the labels of an NPZ file are an array of their own
-    fitted = getattr(model, "_fitted", None)  # scikit-learn's own, as a baseline, have none
-    encoder = None if fitted is None else getattr(fitted.reader, "encoder", None)
+    reader = _reader(model)
+    encoder = None if reader is None else reader.encoder
     kinds: dict[str, str] = {} if encoder is None else encoder.kinds
-    options = {} if encoder is None else {"as_text": encoder.as_written, "with_comma": encoder.with_comma}
+    options: dict[str, Any] = {} if encoder is None else {"as_text": encoder.as_written}
+    if reader is not None:
+        options["written"] = _written(reader)
     mixed = mixed or bool(kinds)
     if features is not None and names is not None:  # what is ignored may be missing, or name rows
         there = set(names) - {target, how.row_id, *ignore, *how.dropped(names)}
@@ -102,6 +108,8 @@ def read_for_model(
         raise DataError(f"{path} has no array y or label: name the array of labels with --target")
     if with_labels and table.y is not None:
         _check_same_kind(path, table.y, classes)
+        if how.fold_case:
+            table = table._replace(y=folded(table.y, map(str, classes.tolist())))
     X = table.X
     if features is None and isinstance(X, pd.DataFrame):
         X = X.to_numpy()  # a model of bare columns takes them by position
@@ -116,6 +124,25 @@ def read_for_model(
         with naming(path):  # a cell that is none of its column is an error before anything is written
             model._kept(model._fitted, X)
     return table._replace(X=X)
+
+
+def as_fitted(model: IncrementalClassifier, how: Reading) -> Reading:
+    """Options completed by how the file was read that the model was fitted on."""
+    return how.completed(getattr(_reader(model), "reading", None))
+
+
+def _reader(model: IncrementalClassifier) -> Reader | None:
+    """What reads rows for a model; scikit-learn's own, as a baseline, have none."""
+    fitted = getattr(model, "_fitted", None)
+    return None if fitted is None else fitted.reader
+
+
+def _written(reader: Reader) -> dict[str, WayOfWriting]:
+    """How numbers were written, by column."""
+    reading: Remembered | None = getattr(reader, "reading", None)
+    comma = () if reading is None else reading.comma
+    known = {} if reader.encoder is None else reader.encoder.written
+    return {**{name: WayOfWriting(",", False) for name in comma}, **known}
 
 
 def taught_ids(model: IncrementalClassifier, table: DataTable, how: Reading) -> np.ndarray | None:
@@ -180,7 +207,7 @@ def _label_column(
         return []
     left_out = {*features, *how.dropped(names), how.row_id}
     extra = [name for name in names if name not in left_out and not name.startswith(META_PREFIX)]
-    found = columns_of_classes(path, extra, classes.tolist(), how.text) if extra else []
+    found = columns_of_classes(path, extra, classes.tolist(), how.text, how.fold_case) if extra else []
     return found if len(found) == 1 else []
 
 

@@ -20,8 +20,8 @@ LabelledData = Annotated[
     Path,
     typer.Argument(
         metavar="DATA",
-        help="Labelled rows: CSV (- reads standard input), Parquet or NPZ file; for a learner of images, a folder "
-        "with a sub-folder for each class.",
+        help="Labelled rows: CSV (- reads standard input), Excel, Parquet or NPZ file; for a learner of images, a "
+        "folder with a sub-folder for each class.",
     ),
 ]
 Target = Annotated[
@@ -39,6 +39,23 @@ Separator = Annotated[
 ]
 Encoding = Annotated[str | None, typer.Option(help="Of text files, such as utf-8, utf-16, latin-1; else found.")]
 Decimal = Annotated[str | None, typer.Option(metavar=".|,", help="The decimal sign; else found.")]
+Header = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header",
+        help="Whether the first line has the names of columns (else they are 'column 1' and so on); by default as when "
+        "the model was fitted, else it has.",
+        show_default=False,
+    ),
+]
+Missing = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TOKEN", help="A further text of cells that are gaps, such as unknown; may be repeated."),
+]
+FoldCase = Annotated[
+    bool, typer.Option("--fold-case", help="Labels that differ in upper and lower case only are one class.")
+]
+Sheet = Annotated[str | None, typer.Option(metavar="NAME", help="Of an Excel file; else the first.")]
 Drop = Annotated[
     list[str] | None,
     typer.Option(metavar="COLUMN", help="Leave out a column, or several: a,b; may be repeated."),
@@ -168,7 +185,7 @@ Rows = Annotated[
     Path,
     typer.Argument(
         metavar="DATA",
-        help="CSV (- reads standard input), Parquet or NPZ file; for a learner of images, a folder or an image.",
+        help="CSV (- reads standard input), Excel, Parquet or NPZ file; for a learner of images, a folder or an image.",
     ),
 ]
 Probabilities = Annotated[bool, typer.Option("--proba", help="Add the probability of every class.")]
@@ -209,8 +226,8 @@ Pool = Annotated[
     Path,
     typer.Argument(
         metavar="POOL",
-        help="Rows to choose from: CSV (- reads standard input), Parquet or NPZ file; for a learner of images, a "
-        "folder.",
+        help="Rows to choose from: CSV (- reads standard input), Excel, Parquet or NPZ file; for a learner of images, "
+        "a folder.",
     ),
 ]
 Number = Annotated[int, typer.Option("--number", "-n", min=1, help="How many rows.")]

@@ -39,6 +39,10 @@ def predict(
     separator: options.Separator = None,
     encoding: options.Encoding = None,
     decimal: options.Decimal = None,
+    header: options.Header = None,
+    missing: options.Missing = None,
+    fold_case: options.FoldCase = False,
+    sheet: options.Sheet = None,
     output: options.PredictionsFile = None,
     quiet: console.QuietOption = False,
     as_json: console.JsonOption = False,
@@ -47,19 +51,19 @@ def predict(
     with console.guarded(as_json, quiet):
         output = console.text_output(output, as_json, model, data)
         _check_decisions(reject, unknown, coverage)
-        from sureshot.cli.model import load_model, read_for_model
+        from sureshot.cli.model import as_fitted, load_model, read_for_model
         from sureshot.cli.reading import Beside, Reading
 
         if join and as_json:
             raise ValueError("--join writes columns, and --json none: leave one of them out")
-        how = Reading.of(separator, encoding, decimal, drop, row_id)
+        how = Reading.of(separator, encoding, decimal, drop, row_id, None, header, missing, fold_case, sheet)
         classifier = load_model(model)
         with console.progress(f"reading {data}", quiet):
             table = read_for_model(classifier, data, target, how, with_labels=False)
             wanted = Wanted.of(classifier, proba, top, outlier, reject, unknown, coverage)
             if coverage is not None and not as_json:
                 _check_separable(wanted.labels)
-            beside = Beside.of(data, how, wanted.columns) if join else None
+            beside = Beside.of(data, as_fitted(classifier, how), wanted.columns) if join else None
         with console.progress(f"predicting {len(table.row_ids)} rows", quiet) as update:
             pieces = _predictions(classifier, table, wanted, update)
             if as_json:

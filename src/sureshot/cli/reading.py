@@ -6,7 +6,7 @@ import csv
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -16,17 +16,18 @@ import pandas as pd
 from sureshot.cli.console import note
 from sureshot.data import DataTable, column_names, load_table
 from sureshot.data.checks import listed, near
-from sureshot.data.delimited import ANY, TextFormat
+from sureshot.data.delimited import ANY, STANDARD_INPUT, TextFormat
 from sureshot.data.image_tables import is_image_source
+from sureshot.data.remembered import Remembered, spelt
 from sureshot.data.root import DataError
-from sureshot.data.tables import META_PREFIX, cells_as_written, names_rows, table_suffix
+from sureshot.data.tables import EXCEL, META_PREFIX, cells_as_written, doubt_of_header, names_rows, table_suffix
 from sureshot.estimators.cells import CellError
 
 if TYPE_CHECKING:
     from sureshot.estimators.base import IncrementalClassifier
 
-KINDS = ("number", "category", "date", "text", "ignore")
-AS_TEXT = ("category", "date", "text")
+KINDS = ("number", "category", "date", "text", "ignore", "day_first", "month_first")
+AS_TEXT = ("category", "date", "text", "day_first", "month_first")
 """Kinds of columns whose cells are taken as they are written, 01 and 1 apart."""
 MANY_CLASSES = 20
 """Rows from which on a label for each of them is questioned, and a column that says them all."""
@@ -40,6 +41,7 @@ class Reading:
     drop: tuple[str, ...] = ()  # names of columns, which may stand together with commas between them
     row_id: str | None = None
     kinds: Mapping[str, str] = field(default_factory=dict)  # of columns, by name
+    fold_case: bool = False  # whether labels that differ in case only are one class
 
     @classmethod
     def of(
@@ -50,18 +52,34 @@ class Reading:
         drop: Sequence[str] | None,
         row_id: str | None,
         kind: Sequence[str] | None = None,
+        header: bool | None = None,
+        missing: Sequence[str] | None = None,
+        fold_case: bool = False,
+        sheet: str | None = None,
     ) -> Reading:
         """From what was given on the command line; names of columns may stand together, with commas between them."""
         kinds: dict[str, str] = {}
         for name, one in map(_kind, kind or ()):
             if kinds.setdefault(name, one) != one:
                 raise ValueError(f"--kind: {name!r} cannot be {kinds[name]} and {one}: state one of them")
-        return cls(TextFormat.checked(encoding, separator, decimal), tuple(drop or ()), row_id, kinds)
+        text = TextFormat.checked(encoding, separator, decimal, header, missing, sheet)
+        return cls(text, tuple(drop or ()), row_id, kinds, fold_case)
+
+    def completed(self, known: Remembered | None) -> Reading:
+        """With what holds for the files of a model."""
+        if known is None:
+            return self
+        return replace(self, text=known.completing(self.text), fold_case=self.fold_case or known.fold_case)
 
     def check(self, path: Path, target: str | None) -> list[str] | None:
         """Names of the file's columns, or None of arrays and images; `DataError` for one that is dropped in vain."""
-        if self.text != ANY and (is_image_source(path) or table_suffix(path) in (".parquet", ".npz")):
+        ending = None if is_image_source(path) else table_suffix(path)
+        if self.text.of_text and ending in (None, ".parquet", ".npz", *EXCEL) and path != STANDARD_INPUT:
             raise DataError(f"{path} is no text: leave --separator, --encoding and --decimal out")
+        if self.text.sheet is not None and ending not in EXCEL:
+            raise DataError(f"{path} is no Excel file: leave --sheet out")
+        if self.text.header is not None and self.text.header and ending in (".parquet", ".npz"):
+            raise DataError(f"{path} has no lines: leave --header out")
         names = None if is_image_source(path) else column_names(path, self.text)
         dropped = self.dropped(names)
         for name in dropped:
@@ -81,8 +99,8 @@ class Reading:
             if name in (target, self.row_id, *dropped):
                 raise DataError(f"{path}: column {name!r} has a kind (--kind), but is not learnt from")
         if names is not None and target is not None and target not in names:
-            alone = "; is the header the first line?" if len(names) == 1 else ""
-            raise DataError(f"{path}: no column {target!r}{near(target, names)}; columns: {listed(names)}{alone}")
+            doubt = doubt_of_header(path, self.text)
+            raise DataError(f"{path}: no column {target!r}{near(target, names)}; columns: {listed(names)}{doubt}")
         if self.row_id is not None and self.row_id == target:
             raise DataError(f"{path}: column {target!r} is to be {_use(True)}, and {_use(False)}")
         return names
@@ -102,7 +120,9 @@ class Reading:
         """`sureshot.data.load_table` with these options."""
         everything = [*ignore, *self.dropped(names)]
         options.setdefault("as_text", [name for name, kind in self.kinds.items() if kind in AS_TEXT])
-        return load_table(path, target, ignore=everything, row_id=self.row_id, text=self.text, **options)
+        options["as_numbers"] = [name for name, kind in self.kinds.items() if kind not in AS_TEXT]
+        options |= {"text": self.text, "fold_case": self.fold_case}
+        return load_table(path, target, ignore=everything, row_id=self.row_id, **options)
 
 
 def names_together(given: Sequence[str], known: Iterable[str]) -> list[str]:
@@ -151,15 +171,20 @@ def remark_on_spelling(path: Path, labels: Iterable[Any], known: Iterable[Any] =
     if pairs := [given for given in alike.values() if len(given) > 1 and not old.keys() >= set(given)]:
         note(
             f"{path}: {' and '.join(map(repr, pairs[0]))} are learnt as different classes: if they are one, write them "
-            f"alike{f' (and so {len(pairs) - 1} more)' if len(pairs) > 1 else ''}"
+            f"alike{_folding(pairs)}{f' (and so {len(pairs) - 1} more)' if len(pairs) > 1 else ''}"
         )
+
+
+def _folding(pairs: Sequence[Sequence[str]]) -> str:
+    """Advice where labels differ in case."""
+    return ", or give --fold-case" if any(len(set(map(spelt, given))) < len(given) for given in pairs) else ""
 
 
 def _spelt(label: str) -> str | float:
     try:
         value = float(label)
     except ValueError:
-        return " ".join(label.casefold().split())
+        return spelt(label)
     return value if np.isfinite(value) else label
 
 

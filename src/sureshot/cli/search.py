@@ -59,6 +59,10 @@ def search(
     separator: options.Separator = None,
     encoding: options.Encoding = None,
     decimal: options.Decimal = None,
+    header: options.Header = None,
+    missing: options.Missing = None,
+    fold_case: options.FoldCase = False,
+    sheet: options.Sheet = None,
     kind: options.Kind = None,
     output: options.OptionalModelFile = None,
     report: options.ReportFolder = None,
@@ -85,7 +89,7 @@ def search(
         from sureshot.cli.model import taught_ids
         from sureshot.cli.reading import Reading, naming, remark, remark_on_columns
 
-        how = Reading.of(separator, encoding, decimal, drop, row_id, kind)
+        how = Reading.of(separator, encoding, decimal, drop, row_id, kind, header, missing, fold_case, sheet)
         with console.progress(f"reading {data}", quiet):
             rows = _read(data, target, batches, batch_size, test, share, seed or 0, how)
         remark(data, rows.table)

@@ -25,6 +25,10 @@ def suggest(
     separator: options.Separator = None,
     encoding: options.Encoding = None,
     decimal: options.Decimal = None,
+    header: options.Header = None,
+    missing: options.Missing = None,
+    fold_case: options.FoldCase = False,
+    sheet: options.Sheet = None,
     output: options.PredictionsFile = None,
     quiet: console.QuietOption = False,
     as_json: console.JsonOption = False,
@@ -36,17 +40,17 @@ def suggest(
     """
     with console.guarded(as_json, quiet):
         output = console.text_output(output, as_json, model, pool)
-        from sureshot.cli.model import load_model, read_for_model
+        from sureshot.cli.model import as_fitted, load_model, read_for_model
         from sureshot.cli.reading import Beside, Reading, take
         from sureshot.estimators.tree import TreeGPClassifier
 
         if join and as_json:
             raise ValueError("--join writes columns, and --json none: leave one of them out")
-        how = Reading.of(separator, encoding, decimal, drop, row_id)
+        how = Reading.of(separator, encoding, decimal, drop, row_id, None, header, missing, fold_case, sheet)
         classifier = load_model(model)
         with console.progress(f"reading {pool}", quiet):
             table = read_for_model(classifier, pool, target, how, with_labels=False)
-            beside = Beside.of(pool, how, COLUMNS) if join else None
+            beside = Beside.of(pool, as_fitted(classifier, how), COLUMNS) if join else None
         with console.progress(f"choosing among {len(table.row_ids)} rows", quiet):
             found = classifier.suggest(table.X, number)
             top = classifier.predict_topk(take(table.X, found.rows), 2) if len(found.rows) else None

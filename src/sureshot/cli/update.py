@@ -30,6 +30,10 @@ def update(
     separator: options.Separator = None,
     encoding: options.Encoding = None,
     decimal: options.Decimal = None,
+    header: options.Header = None,
+    missing: options.Missing = None,
+    fold_case: options.FoldCase = False,
+    sheet: options.Sheet = None,
     quiet: console.QuietOption = False,
     as_json: console.JsonOption = False,
 ) -> None:
@@ -42,7 +46,8 @@ def update(
         if in_place and output is not None:
             raise ValueError("--in-place and --output exclude each other: write to one place")
         given = {"--target": target, "--retune": retune, "--drop": drop, "--id": row_id, "--separator": separator}
-        given |= {"--encoding": encoding, "--decimal": decimal}
+        given |= {"--encoding": encoding, "--decimal": decimal, "--missing": missing, "--fold-case": fold_case}
+        given |= {"--header": header is not None, "--sheet": sheet}
         if data is None and (idle := [name for name, value in given.items() if value]):
             raise ValueError(f"{idle[0]} is about rows to add, and there are none: name their file, or leave it out")
         if data is None and not (forget_rows or forget_classes):
@@ -71,7 +76,7 @@ def update(
             )
         table, ids = None, None
         if data is not None:
-            how = Reading.of(separator, encoding, decimal, drop, row_id)
+            how = Reading.of(separator, encoding, decimal, drop, row_id, None, header, missing, fold_case, sheet)
             with console.progress(f"reading {data}", quiet):
                 table = read_for_model(classifier, data, target, how, with_labels=True)
             ids = taught_ids(classifier, table, how)

@@ -5,7 +5,7 @@ from sureshot.data.embeddings import read_npz
 from sureshot.data.few_shot import FEW_SHOT_NAMES, load_few_shot
 from sureshot.data.labelled import FewShotData, LabelledSet
 from sureshot.data.root import ENVIRONMENT_VARIABLE, DataError, data_file, data_root
-from sureshot.data.tables import DataTable, column_names, load_table
+from sureshot.data.tables import DataTable, column_names, load_table, read_table
 
 __all__ = [
     "ENVIRONMENT_VARIABLE",
@@ -22,4 +22,5 @@ __all__ = [
     "load_few_shot",
     "load_table",
     "read_npz",
+    "read_table",
 ]

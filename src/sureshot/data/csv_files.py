@@ -5,20 +5,24 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import itertools
 import logging
 import re
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from sureshot.data.checks import check_names, in_one_form, listed
-from sureshot.data.delimited import STANDARD_INPUT, TextFormat, any_column, read_text, standard_input
+from sureshot.data.delimited import STANDARD_INPUT, TextFormat, any_column, between_blanks, read_text, standard_input
+from sureshot.data.headers import NO_HEADER, column_names_of, looks_like_data
 from sureshot.data.root import DataError
+from sureshot.data.written_numbers import are_codes, what_is_lost
 
 _log = logging.getLogger(__name__)
 
@@ -29,9 +33,23 @@ MISSING = (
 )
 """Cells that are empty, and what programs write for that."""
 
+ERRORS_OF_CELLS = tuple(token for token in MISSING if token.startswith("#"))
+"""What spreadsheets write for a cell that could not be computed, of which no class is called."""
+
+SEPARATED_BY_BLANKS = "blanks part every line into {} cells: --separator space (separator=' ') takes them apart"
+
 _QUOTES = "a quotation mark that begins a cell and is part of its text, as of inches, must be doubled, or taken out"
 _UNCLOSED = re.compile(r"EOF inside string starting at row (\d+)")
+_MAY_LOSE = re.compile(r"(?<![\d.,])0\d|[.,]\d*0(?!\d)|\d{16}|\d[eE]\+?\d")  # see `written_numbers`
 _CODE = re.compile(r"0\d+|\d+[eE][+-]?\d+")  # 007 and 1E2 would be written as 7 and 100
+
+
+@dataclass(frozen=True)
+class Codes:
+    """What becomes of numbers that look like codes, such as 007."""
+
+    may_be: Callable[[str], bool]  # whether a column can be one of codes, by its name
+    apart: bool  # whether it is read as text then, else as numbers with a warning
 
 
 def open_text(
@@ -58,19 +76,35 @@ def _rows(text: str, found: TextFormat) -> Iterator[list[str]]:
 
 def read_header(text: str, found: TextFormat, path: Path) -> list[str]:
     """Column names; the first may be empty, others without one are called by their place."""
-    rows = _rows(text, found)
+    first = _first_row(text, found, path)
+    if len(first) == 1 and (width := between_blanks(text)):
+        _log.warning("%s: %s", path, SEPARATED_BY_BLANKS.format(width))
+    missing = frozenset((*MISSING, *found.missing))
+    return column_names_of(path, first, lambda: _other_rows(text, found), found.header, missing)
+
+
+def header_in_doubt(text: str, found: TextFormat) -> str | None:
+    """In words, why a column may be sought in vain; None where nothing is odd about the first line."""
+    first = _first_row(text, found, Path())
+    if len(first) == 1:
+        width = between_blanks(text)
+        return SEPARATED_BY_BLANKS.format(width) if width else "is the header the first line?"
+    missing = frozenset((*MISSING, *found.missing))
+    in_doubt = found.header is None and looks_like_data(first, _other_rows(text, found), missing)
+    return NO_HEADER if in_doubt else None
+
+
+def _first_row(text: str, found: TextFormat, path: Path) -> list[str]:
     try:
-        header = [in_one_form(name) for name in next(row for row in rows if row)]
+        return next(row for row in _rows(text, found) if row)
     except csv.Error as error:
         raise DataError(f"{path}: the header cannot be read ({error})") from None
-    unnamed = [place for place, name in enumerate(header) if place and not name]
-    for place in unnamed:
-        header[place] = f"column {place + 1}"
-    if unnamed:
-        names = listed([header[place] for place in unnamed])
-        _log.info("%s: columns without a name in the header line are called by their place: %s", path, names)
-    check_names(path, header)
-    return header
+
+
+def _other_rows(text: str, found: TextFormat) -> Iterator[list[str]]:
+    """All but the first, none of them empty."""
+    with suppress(csv.Error):  # a cell of more than a hundred thousand letters, which pandas reads
+        yield from itertools.islice((row for row in _rows(text, found) if row), 1, None)
 
 
 def read_csv(
@@ -80,13 +114,15 @@ def read_csv(
     as_text: Sequence[str] | None,  # None: everything, empty cells and all
     wanted: TextFormat,
     is_used: Callable[[str], bool],
+    codes: Codes | None = None,
 ) -> tuple[pd.DataFrame, TextFormat]:
     """Cells, and how they are written."""
     text, found = open_text(path, kind, wanted, is_used)
     header = read_header(text, found, path)
     assert found.decimal is not None
     columns = header if as_text is not None else []
-    missing = {name: [""] if name in labels else list(MISSING) for name in columns if name}
+    gaps = [*MISSING, *found.missing]
+    missing = {name: ["", *ERRORS_OF_CELLS] if name in labels else gaps for name in columns if name}
     texts = header if as_text is None else [name for name in as_text if name in header]
     options: dict[str, Any] = {"dtype": dict.fromkeys(texts, str)}
     if len(header) == 1:  # an empty line is a row, whose cell is missing
@@ -97,7 +133,7 @@ def read_csv(
             warnings.simplefilter("error", pd.errors.ParserWarning)
             frame = pd.read_csv(
                 io.StringIO(text),
-                header=0,
+                header=None if found.header is False else 0,
                 names=header,
                 index_col=False,
                 sep=found.separator,
@@ -124,12 +160,51 @@ def read_csv(
     if as_text is None:
         return frame, found
     numbers = [name for name in (*labels, "") if name in header and pd.api.types.is_numeric_dtype(frame[name].dtype)]
-    codes = [name for name in numbers if _has_codes(text, found, header.index(name))]
-    if codes:
-        return read_csv(path, kind, labels, [*as_text, *codes], found, is_used)
+    as_codes = [name for name in numbers if _has_codes(text, found, header.index(name))]
+    if codes is not None:
+        as_codes += _codes_among(codes, frame, text, found, header, path)
+    if as_codes:
+        return read_csv(path, kind, labels, [*as_text, *as_codes], found, is_used)
     _mention_short_rows(path, text, found, len(header))
     _check_quotes(path, text, found, [pd.api.types.is_numeric_dtype(frame[name].dtype) for name in header])
     return frame, found
+
+
+def _codes_among(
+    codes: Codes, frame: pd.DataFrame, text: str, found: TextFormat, header: Sequence[str], path: Path
+) -> list[str]:
+    """Columns of numbers that are rather codes, if these are to be set apart; a warning of others that lose text."""
+    names = [name for name in header if codes.may_be(name) and _is_plain_number(frame[name])]
+    if not names or not _MAY_LOSE.search(text):
+        return []
+    assert found.separator is not None
+    cells = pd.read_csv(
+        io.StringIO(text),
+        header=None if found.header is False else 0,
+        names=list(header),
+        index_col=False,
+        usecols=names,
+        dtype=str,
+        sep=found.separator,
+        skipinitialspace=True,
+        keep_default_na=False,
+    )
+    as_codes = []
+    for name in names:
+        gaps = {*MISSING, *found.missing}
+        texts = {cell.strip() for cell in cells[name].dropna().unique()} - gaps
+        if codes.apart and are_codes(texts):
+            as_codes.append(name)
+        elif lost := what_is_lost(sorted(texts)):
+            _log.warning(
+                "%s: in column %s %s; --kind %s=category takes cells as they are written", path, name, lost, name
+            )
+    return as_codes
+
+
+def _is_plain_number(column: pd.Series) -> bool:
+    kinds = pd.api.types
+    return kinds.is_numeric_dtype(column.dtype) and not kinds.is_bool_dtype(column.dtype)
 
 
 def _without_empty_end(frame: pd.DataFrame, path: Path) -> pd.DataFrame:

@@ -27,6 +27,7 @@ from weakref import WeakKeyDictionary
 
 from sureshot.data.checks import near
 from sureshot.data.root import DataError
+from sureshot.data.written_numbers import GROUPED
 
 _log = logging.getLogger(__name__)
 
@@ -36,28 +37,42 @@ SEPARATOR_NAMES = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|", "spa
 """What can be asked for by name."""
 DECIMALS = (".", ",")
 
-_SAMPLE = 1000  # lines that are looked at
 _MARKS = {codecs.BOM_UTF8: "UTF-8", codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16"}
-GROUPED = r"[1-9]\d{0,2}([.\s'’]\d{3})+"
-"""A whole number with points, blanks or apostrophes between its thousands, as a pattern; none begins with 0."""
 _WITH_COMMA = re.compile(rf"[+-]?(\d+|{GROUPED})?,\d+([eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3}){2,}")  # two groups at least: one may be a fraction
 _WITH_POINT = re.compile(r"[+-]?\d*\.\d+([eE][+-]?\d+)?")
 _STATED = re.compile(r'"?sep=([^\r\n"])"?\r?\n', re.IGNORECASE)
+_BLANKS = re.compile(r'"[^"]*"|[ \t]*(^|$|\r?\n)[ \t]*|[ \t]+')
 _GROUPS = re.compile(rf"[+-]?{GROUPED}(,\d+)?")
+_BY_COMMAS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
 
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How numbers and names are written in a file; None is found out."""
+    """How numbers, names and gaps are written in a file; None is found out."""
 
     encoding: str | None = None
     separator: str | None = None  # one character
     decimal: str | None = None  # "." or ","
+    header: bool | None = None  # whether the first line has the names of columns; they have by default
+    missing: tuple[str, ...] = ()  # what further cells are gaps, but for labels
+    sheet: str | None = None  # of a spreadsheet, by default the first
 
     @classmethod
-    def checked(cls, encoding: str | None, separator: str | None, decimal: str | None) -> TextFormat:
+    def checked(
+        cls,
+        encoding: str | None,
+        separator: str | None,
+        decimal: str | None,
+        header: bool | None = None,
+        missing: Sequence[str] | None = None,
+        sheet: str | None = None,
+    ) -> TextFormat:
         """From what a user states; a separator may be given by its name."""
+        if isinstance(missing, str):
+            missing = (missing,)
+        if others := [token for token in missing or () if not isinstance(token, str)]:
+            raise ValueError(f"missing must be text of cells that are gaps, such as 'unknown'; got {others[0]!r}")
         if separator is not None:
             separator = SEPARATOR_NAMES.get(separator.lower(), "\t" if separator == "\\t" else separator)
             odd = not separator.isascii() or separator.isalnum() or separator in "\"'.\r\n"
@@ -77,7 +92,12 @@ class TextFormat:
             except LookupError:
                 names = ("utf-8", "utf-16", "latin-1", "cp1252", "ascii")
                 raise ValueError(f"there is no encoding {encoding!r}{near(encoding, names)}") from None
-        return cls(encoding, separator, decimal)
+        return cls(encoding, separator, decimal, header, tuple(token.strip() for token in missing or ()), sheet)
+
+    @property
+    def of_text(self) -> bool:
+        """Whether anything is stated that only files of text have."""
+        return (self.encoding, self.separator, self.decimal) != (None, None, None)
 
 
 ANY = TextFormat()
@@ -99,6 +119,11 @@ def any_column(name: str) -> bool:
     return True
 
 
+def no_column(name: str) -> bool:
+    """False of every column."""
+    return False
+
+
 def read_text(
     data: bytes,
     name: str,
@@ -114,9 +139,11 @@ def read_text(
         wanted = wanted if wanted.separator else replace(wanted, separator=stated[1])
     if "\0" in text[:4096]:
         raise DataError(f"{name} is not text: expected cells with separators between them")
-    lines = [line for line in itertools.islice(io.StringIO(text), _SAMPLE) if line.strip()]
+    if wanted.separator == " ":
+        text = _BLANKS.sub(_as_one, text)
+    lines = [line for line in io.StringIO(text) if line.strip()]
     separator = wanted.separator or _separator_of(lines)
-    cells = [] if wanted.decimal else _cells(lines, separator, is_used)
+    cells = [] if wanted.decimal or separator == "," else _cells(lines, separator, is_used, wanted.header)
     decimal = wanted.decimal or _decimal_of(cells, separator)
     if wanted.encoding is None and encoding == "cp1252":
         _log.info("%s is not UTF-8: read as Western European text (--encoding names another)", name)
@@ -129,8 +156,17 @@ def read_text(
             name,
         )
     if wanted.decimal is None and decimal == ",":
-        _log.info("%s: the comma is taken for the decimal sign (--decimal names another)", name)
+        grouped = all(_BY_COMMAS.fullmatch(cell) for cell in cells if _WITH_COMMA.fullmatch(cell))
+        doubt = ": 1,234 is read as 1.234, not as 1234" if grouped else ""
+        _log.info("%s: the comma is taken for the decimal sign (--decimal names another)%s", name, doubt)
     return text, replace(wanted, encoding=encoding, separator=separator, decimal=decimal)
+
+
+def _as_one(run: re.Match[str]) -> str:
+    """A run of blanks as one, and none where a line begins or ends; quoted text as it is."""
+    if run[0].startswith('"'):
+        return run[0]
+    return " " if run[1] is None else run[1]
 
 
 def _decoded(data: bytes, name: str, wanted: str | None) -> tuple[str, str]:
@@ -155,17 +191,40 @@ def _decoded(data: bytes, name: str, wanted: str | None) -> tuple[str, str]:
 
 
 def _separator_of(lines: Sequence[str]) -> str:
-    """That which cuts the lines into most cells, if all have as many; else what the first line has most of."""
-    best, most = ",", 1
-    for separator in SEPARATORS:
-        widths = {len(row) for row in _rows(lines, separator)}
-        if len(widths) == 1 and (width := widths.pop()) > most:
-            best, most = separator, width
-    if most == 1 and lines:  # rows of unequal length: what is wrong will be said by whoever reads them
-        best = max(SEPARATORS, key=lines[0].count)
-        if best not in lines[0] and "," in "".join(lines):
-            best = ";"  # there is a single column, in whose cells a comma separates nothing
+    """That which cuts all lines into most cells, if they have as many; else what the first line has most of.
+
+    The first line may have one cell less: rows have names, and their column none.
+    """
+    there = [separator for separator in SEPARATORS if any(separator in line for line in lines[:2])]
+    widths = {separator: width for separator in there if (width := _width(lines, separator)) > 1}
+    if widths:
+        return max(widths, key=lambda separator: widths[separator])
+    if not lines:
+        return ","
+    best = max(SEPARATORS, key=lines[0].count)  # of lines of unequal length whoever reads them says what is wrong
+    if best not in lines[0] and any("," in line for line in lines):
+        best = ";"  # there is a single column, in whose cells a comma separates nothing
     return best
+
+
+def _width(lines: Sequence[str], separator: str) -> int:
+    """Of how many cells all rows are; 0 where they differ."""
+    widths = [len(row) for row in _rows(lines, separator)]
+    if not widths or len(set(widths[1:])) > 1:
+        return 0
+    return widths[-1] if widths[0] == widths[-1] or lacks_one(widths[0], widths[-1]) else 0
+
+
+def lacks_one(first: int, width: int) -> bool:
+    """Whether a first line of so many cells lacks the name of the rows' names, as R writes it."""
+    return 1 < first == width - 1
+
+
+def between_blanks(text: str) -> int:
+    """Into how many cells blanks cut every line; 0 where the lines differ, or have one cell."""
+    widths = {len(line.split()) for line in text.splitlines() if line.strip()}
+    width = max(widths, default=0)
+    return width if width > 1 and widths <= {width, width - 1} else 0
 
 
 def _decimal_of(cells: Sequence[str], separator: str) -> str:
@@ -184,10 +243,19 @@ def _look_grouped(cells: Sequence[str]) -> bool:
     return bool(points) and all(_GROUPS.fullmatch(cell) for cell in points)
 
 
-def _cells(lines: Sequence[str], separator: str, is_used: Callable[[str], bool]) -> list[str]:
-    header, *rows = _rows(lines, separator) or [[]]
-    used = [is_used(name.strip()) for name in header]
+def _cells(lines: Sequence[str], separator: str, is_used: Callable[[str], bool], header: bool | None) -> list[str]:
+    names, *rows = _rows(lines, separator) or [[]]
+    if header is False:
+        names, rows = [place_name(place) for place in range(len(names))], [names, *rows]
+    elif rows and lacks_one(len(names), len(rows[0])):
+        names = ["", *names]
+    used = [is_used(name.strip()) for name in names]
     return [cell.strip() for row in rows for cell in itertools.compress(row, used)]
+
+
+def place_name(place: int) -> str:
+    """What a column without a name is called, by its place counted from 0."""
+    return f"column {place + 1}"
 
 
 def _rows(lines: Sequence[str], separator: str) -> list[list[str]]:

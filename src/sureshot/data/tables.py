@@ -18,23 +18,26 @@ Conventions:
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from sureshot.data.checks import check_class_labels, check_exists, check_names, listed, near, reason
-from sureshot.data.csv_files import open_text, read_csv, read_header
-from sureshot.data.delimited import ANY, GROUPED, STANDARD_INPUT, TextFormat, any_column
+from sureshot.data.checks import check_class_labels, check_exists, listed, near
+from sureshot.data.csv_files import Codes, header_in_doubt, open_text, read_csv, read_header
+from sureshot.data.delimited import ANY, STANDARD_INPUT, TextFormat, any_column, no_column
 from sureshot.data.embeddings import read_npz
+from sureshot.data.excel_files import read_excel
+from sureshot.data.parquet_files import read_parquet
+from sureshot.data.remembered import ATTRIBUTE, Remembered, folded, spelt
 from sureshot.data.root import DataError
+from sureshot.data.written_numbers import WayOfWriting, as_known, as_plain_numbers, with_comma
 
 _log = logging.getLogger(__name__)
 
@@ -42,11 +45,9 @@ META_PREFIX = "meta_"
 _NAMES_OF_ROWS = frozenset(
     ("id", "ids", "index", "idx", "key", "nr", "no", "number", "row", "rowname", "rownames", "uid", "unnamed", "uuid")
 )
-_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".txt", ".parquet", ".npz")
-_WITH_COMMA = re.compile(rf"[+-]?(\d+|{GROUPED})(,\d+)?")  # a number where the comma is the decimal sign
-_DECIMAL_POINT = re.compile(r"(?<!\d)0?\.\d|\.(?!\d{3}(?!\d))\d")  # which groups no digits
-_BETWEEN_GROUPS = re.compile(r"[.\s'’]")
-_SIGNS_SWAPPED = str.maketrans(".,", ",.")
+_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".txt", ".parquet", ".npz", ".xlsx", ".xlsm")
+EXCEL = (".xlsx", ".xlsm")
+"""Endings of spreadsheets."""
 
 
 class DataTable(NamedTuple):
@@ -73,11 +74,13 @@ def load_table(
     allow_missing: bool = False,  # keep missing cells as NaN; an error by default, since arrays must have none
     mixed: bool = False,  # of CSV and Parquet keep columns of text and dates as well, and missing cells
     as_text: Iterable[str] = (),  # columns whose cells stay text even if they look like numbers, where mixed
-    # Of mixed columns that a model knows, those whose numbers are text with a decimal comma.
-    with_comma: Iterable[str] | None = None,
-    text: TextFormat = ANY,  # of CSV
+    as_numbers: Iterable[str] = (),  # columns that are numbers even if they look like codes, such as 007
+    # Of columns that a model knows, how numbers were written, where points or commas can mean two things.
+    written: Mapping[str, WayOfWriting] | None = None,
+    fold_case: bool = False,  # whether labels that differ in upper and lower case only are one class
+    text: TextFormat = ANY,
 ) -> DataTable:
-    """Read a CSV (``.csv``, ``.csv.gz``), Parquet or NPZ file."""
+    """Read a CSV (``.csv``, ``.csv.gz``), Excel, Parquet or NPZ file."""
     path = Path(path)
     kind = _check_file(path)
     if kind == ".npz":
@@ -86,27 +89,33 @@ def load_table(
                 raise DataError(f"{path}: arrays have no column {name!r} that {what}")
         return _from_npz(path, target, features, text_labels, allow_missing)
     stated = tuple(name for name in (target, row_id, group) if name is not None)
-    are_known, with_comma = with_comma is not None, set(with_comma or ()) - set(stated)
-    texts = [*(name for name in stated if text_labels or name in (row_id, group)), *as_text, *with_comma]
-    unused = {"", *ignore, *stated}
+    known = {} if written is None else {name: way for name, way in written.items() if name not in stated}
+    texts = [*(name for name in stated if text_labels or name in (row_id, group)), *as_text, *known]
+    unused, is_number = {"", *ignore, *stated}, set(as_numbers)
 
     def is_used(name: str) -> bool:
         return name in features if features is not None else not (name in unused or name.startswith(META_PREFIX))
 
-    frame, row_ids, found = _read_frame(path, kind, stated, texts, text, is_used)
-    for name in with_comma & set(map(str, frame.columns)) if kind != ".parquet" else ():
-        if _points_are_decimal(frame[name], text, found):
-            frame[name] = frame[name].str.translate(_SIGNS_SWAPPED)
+    def may_be_code(name: str) -> bool:
+        return written is None and is_used(name) and name not in is_number
+
+    def tells_sign(name: str) -> bool:
+        return is_used(name) and known.get(name, WayOfWriting(",", False)).decimal == ","
+
+    frame, row_ids, found = _read_frame(path, kind, stated, texts, text, tells_sign, Codes(may_be_code, mixed))
+    for name in set(known) & set(map(str, frame.columns)):
+        frame[name] = as_known(frame[name], known[name], text.decimal, found.separator)
     if found.decimal == ",":
         for name in set(map(str, frame.columns)) - {*texts, *stated}:
-            numbers = _grouped(frame[name])
+            numbers = with_comma(frame[name])
             if numbers is not None:  # as text of new mixed columns, so that the comma is the column's for later cells
-                as_numbers = are_known or not mixed
-                frame[name] = numbers if as_numbers else numbers.map(_with_comma, na_action="ignore")
+                as_plain = written is not None or not mixed
+                frame[name] = as_plain_numbers(numbers, ",") if as_plain else numbers
     names = [str(name) for name in frame.columns]
     for name in stated:
         if name not in names:
-            raise DataError(f"{path}: no column {name!r}{near(name, names)}; columns: {listed(names)}")
+            doubt = doubt_of_header(path, text)
+            raise DataError(f"{path}: no column {name!r}{near(name, names)}; columns: {listed(names)}{doubt}")
     if row_id is not None:
         row_ids = _row_ids(path, frame[row_id])
         ignore = {*ignore, row_id}
@@ -117,8 +126,90 @@ def load_table(
     y = None
     if target is not None:
         y = check_class_labels(path, frame[target], f"column {target!r}", text_labels)
-    X = _features(path, frame, names, target, features, set(ignore), allow_missing, mixed)
+        y = folded(y) if fold_case else y
+    X = _features(path, frame, names, target, features, set(ignore), allow_missing, mixed, text)
+    comma = [str(name) for name, column in X.items() if found.decimal == "," and _has_fractions(column)]
+    X.attrs[ATTRIBUTE] = Remembered(text.header is not False, text.missing, tuple(comma), fold_case)
     return DataTable(X, y, tuple(X.columns), row_ids, groups)
+
+
+def read_table(
+    path: str | os.PathLike[str],
+    target: str | None = None,
+    *,
+    features: Sequence[str] | None = None,
+    ignore: Iterable[str] = (),
+    row_id: str | None = None,
+    group: str | None = None,
+    header: bool | None = None,
+    missing: Iterable[str] = (),
+    fold_case: bool = False,
+    as_text: Iterable[str] = (),
+    as_numbers: Iterable[str] = (),
+    separator: str | None = None,
+    encoding: str | None = None,
+    decimal: str | None = None,
+    sheet: str | None = None,
+) -> DataTable:
+    """Read a table as estimators take it: a DataFrame of features with text, dates and gaps, and its labels.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "cars.csv"
+    >>> _ = path.write_text("hp;kind\\n90,5;van\\nunknown;Van\\n", encoding="utf-8")
+    >>> X, y, *_ = read_table(path, "kind", missing=["unknown"], fold_case=True)
+    >>> X["hp"].tolist(), y.tolist()
+    ([90.5, nan], ['Van', 'Van'])
+
+    Parameters
+    ----------
+    path
+        CSV (``.csv``, ``.csv.gz``, ``.tsv``, ``.txt``), Excel (``.xlsx``, ``.xlsm``, with the extra ``excel``), Parquet
+        (with the extra ``parquet``) or NPZ; ``-`` is CSV on standard input.
+    target
+        The column of labels, of an NPZ file the array; by default none.
+    features, ignore
+        The columns wanted, in their order; or columns to leave out. By default all that have no other use.
+    row_id, group
+        Columns that name rows, each once, and that say which rows belong together; they are no features.
+    header
+        Whether the first line has the names of columns; False calls them ``column 1`` and so on. By default it has, and
+        the log warns where it looks like data.
+    missing
+        Further text of cells that are gaps, such as ``["unknown"]``, in all columns but that of labels.
+    fold_case
+        Whether labels that differ in upper and lower case only are one class, called as most of them are written.
+    as_text, as_numbers
+        Columns whose cells stay as they are written, or are numbers even if they look like codes such as 007.
+    separator, encoding, decimal
+        How text is written; what is not given is found out. `sheet` names that of a spreadsheet, by default the first.
+
+    Returns
+    -------
+    DataTable
+        ``X``, ``y`` (None without a target), ``feature_names``, ``row_ids``, ``groups``. What holds for later files of
+        the same kind goes along with ``X`` into a model and its file, so that the commands read these files likewise.
+
+    Raises
+    ------
+    DataError
+        In one line that names the file, the column or row, and what to do.
+    """
+    gaps = [missing] if isinstance(missing, str) else [*missing]
+    text = TextFormat.checked(encoding, separator, decimal, header, gaps, sheet)
+    return load_table(
+        path,
+        target,
+        features=features,
+        ignore=ignore,
+        row_id=row_id,
+        group=group,
+        allow_missing=True,
+        mixed=True,
+        as_text=as_text,
+        as_numbers=as_numbers,
+        fold_case=fold_case,
+        text=text,
+    )
 
 
 def column_names(path: str | os.PathLike[str], text: TextFormat = ANY) -> list[str] | None:
@@ -128,8 +219,19 @@ def column_names(path: str | os.PathLike[str], text: TextFormat = ANY) -> list[s
     if kind == ".npz":
         return None
     if kind == ".parquet":
-        return [str(name) for name in _read_parquet(path, None).columns]
-    return [name for name in read_header(*open_text(path, kind, text), path) if name]
+        return [str(name) for name in read_parquet(path, None).columns]
+    if kind in EXCEL:
+        return [str(name) for name in read_excel(path, text).columns if name]
+    return [name for name in read_header(*open_text(path, kind, text, no_column), path) if name]
+
+
+def doubt_of_header(path: Path, text: TextFormat = ANY) -> str:
+    """In words, what may be wrong where a file of text lacks a column: nothing, mostly."""
+    kind = _check_file(path)
+    if kind in (".parquet", ".npz", *EXCEL):
+        return ""
+    doubt = header_in_doubt(*open_text(path, kind, text, no_column))
+    return f"; {doubt}" if doubt else ""
 
 
 def cells_as_written(path: str | os.PathLike[str], text: TextFormat = ANY) -> tuple[pd.DataFrame, TextFormat]:
@@ -139,7 +241,9 @@ def cells_as_written(path: str | os.PathLike[str], text: TextFormat = ANY) -> tu
     if kind == ".npz":
         raise DataError(f"{path} holds arrays: its rows have no columns to write beside others")
     if kind == ".parquet":
-        return _read_parquet(path, None), TextFormat("UTF-8", ",", ".")
+        return read_parquet(path, None), TextFormat("UTF-8", ",", ".")
+    if kind in EXCEL:
+        return read_excel(path, text, as_written=True), TextFormat("UTF-8", ",", ".")
     return read_csv(path, kind, (), None, text, any_column)
 
 
@@ -162,13 +266,15 @@ def columns_of_classes(
     names: Sequence[str],  # of its columns
     classes: Iterable[object],
     text: TextFormat = ANY,
+    fold_case: bool = False,
 ) -> list[str]:
     """Those of the named columns that hold nothing but classes, compared as text, and perhaps missing cells."""
     path = Path(path)
-    frame = _read_frame(path, _check_file(path), names, names, text)[0]
-    known = {str(label) for label in classes}
+    frame = _read_frame(path, _check_file(path), names, names, text, no_column)[0]
+    in_one = spelt if fold_case else str
+    known = {in_one(str(label)) for label in classes}
     cells = {name: frame[name].dropna() for name in names if name in frame}
-    return [name for name, given in cells.items() if len(given) and set(_as_text(given)) <= known]
+    return [name for name, given in cells.items() if len(given) and set(map(in_one, _as_text(given))) <= known]
 
 
 def _as_text(cells: pd.Series) -> list[str]:
@@ -189,7 +295,7 @@ def _check_file(path: Path) -> str:
     if kind is None:
         raise DataError(
             f"{path}: unknown kind of file, expected one of {listed(_SUFFIXES)} (or, for a learner of images, an image "
-            "such as .png or .jpg); of a spreadsheet save the sheet as CSV"
+            "such as .png or .jpg); of another spreadsheet save the sheet as .xlsx or CSV"
         )
     if path.stat().st_size == 0:
         raise DataError(f"{path} is empty")
@@ -203,12 +309,15 @@ def _read_frame(
     as_text: Sequence[str],  # columns that are read as text
     text: TextFormat,
     is_used: Callable[[str], bool] = any_column,  # whether a column's cells say what the decimal sign is
+    codes: Codes | None = None,  # what becomes of numbers that look like codes
 ) -> tuple[pd.DataFrame, np.ndarray, TextFormat]:
     """All columns but the index and notes, the index, and how the text is written."""
     if kind == ".parquet":
-        frame, found = _read_parquet(path, labels), ANY
+        frame, found = _with_gaps(read_parquet(path, labels), labels, text.missing), ANY
+    elif kind in EXCEL:
+        frame, found = read_excel(path, text, labels), ANY
     else:
-        frame, found = read_csv(path, kind, labels, as_text, text, is_used)
+        frame, found = read_csv(path, kind, labels, as_text, text, is_used, codes)
     if frame.shape[0] == 0:
         raise DataError(f"{path} has a header but no rows")
     row_ids = np.asarray(frame.index)
@@ -224,37 +333,19 @@ def _read_frame(
     return frame, row_ids, found
 
 
-def _points_are_decimal(column: pd.Series, stated: TextFormat, found: TextFormat) -> bool:
-    """Whether a file writes with points what the column's numbers had commas for.
-
-    What is stated holds; else commas in cells, or points that cannot group digits, tell; else the separator.
-    """
-    if stated.decimal is not None:
-        return stated.decimal == "."
-    cells = [cell.strip() for cell in column.dropna()]
-    if not cells or any("," in cell for cell in cells):
-        return False
-    return found.separator == "," or any(map(_DECIMAL_POINT.search, cells))
+def _with_gaps(frame: pd.DataFrame, labels: Sequence[str], missing: Sequence[str]) -> pd.DataFrame:
+    """With nothing where text is stated to be missing, but in labels."""
+    for name in set(frame.columns) - set(labels) if missing else ():
+        column = frame[name]
+        if pd.api.types.is_string_dtype(column.dtype) or isinstance(column.dtype, pd.CategoricalDtype):
+            frame[name] = column.mask(column.astype(object).map(lambda cell: str(cell).strip() in missing).astype(bool))
+    return frame
 
 
-def _grouped(column: pd.Series) -> pd.Series | None:
-    """Of text that is numbers like 1.250 and 1 250,50 where the comma is the decimal sign, these; None of other text.
-
-    Pandas reads the comma, but nothing between thousands.
-    """
-    if not (pd.api.types.is_object_dtype(column.dtype) or pd.api.types.is_string_dtype(column.dtype)):
-        return None
-    cells = column.dropna()
-    if not len(cells) or not all(isinstance(cell, str) and _WITH_COMMA.fullmatch(cell.strip()) for cell in cells):
-        return None
-    plain = column.map(lambda cell: _BETWEEN_GROUPS.sub("", cell.strip()).replace(",", "."), na_action="ignore")
-    numbers = [cell if isinstance(cell, str) else np.nan for cell in plain]
-    return pd.Series(numbers, column.index, dtype=np.float64, name=column.name)
-
-
-def _with_comma(number: float) -> str:
-    """With the comma as decimal sign, and no doubt about it."""
-    return repr(float(number)).replace(".", ",")
+def _has_fractions(column: pd.Series) -> bool:
+    """Whether numbers have a decimal sign."""
+    values = column.to_numpy() if pd.api.types.is_float_dtype(column.dtype) else np.zeros(0)
+    return bool((np.isfinite(values) & (values != np.round(values))).any())
 
 
 def _row_ids(path: Path, column: pd.Series) -> np.ndarray:
@@ -278,25 +369,6 @@ def _stripped(column: pd.Series) -> np.ndarray:
     return texts
 
 
-def _read_parquet(path: Path, index: Sequence[str] | None) -> pd.DataFrame:
-    """The columns, those of so many `index` levels among them as are named; all that have a name for None."""
-    if importlib.util.find_spec("pyarrow") is None:
-        raise DataError(f"{path}: reading Parquet needs the package pyarrow: python -m pip install 'sureshot[parquet]'")
-    try:
-        frame = pd.read_parquet(path, engine="pyarrow")
-    except (ValueError, OSError, KeyError) as error:
-        raise DataError(f"{path} cannot be read as Parquet ({reason(error)}): write or fetch it again") from None
-    if frame.shape[1] == 0:
-        raise DataError(f"{path} has no columns")
-    frame.columns = pd.Index([str(name) for name in frame.columns])
-    levels = [name for name in frame.index.names if name is not None and str(name) not in frame.columns]
-    if wanted := [name for name in levels if index is None or name in index]:
-        frame = frame.reset_index(wanted)
-        frame.columns = pd.Index([str(name) for name in frame.columns])
-    check_names(path, list(frame.columns))
-    return frame
-
-
 def _features(
     path: Path,
     frame: pd.DataFrame,
@@ -306,6 +378,7 @@ def _features(
     ignore: set[str],
     allow_missing: bool,
     mixed: bool,
+    text: TextFormat,
 ) -> pd.DataFrame:
     """The feature columns, numbers as float64, checked."""
     if target is not None and target not in (wanted or ()):
@@ -320,7 +393,7 @@ def _features(
                 f"{path}: the model learns from column {taken[0]!r}, which is to be left out, or to be the labels or "
                 "names of rows: it can be neither (--drop, --target, --id)"
             )
-        _check_same_columns(path, present, chosen)
+        _check_same_columns(path, present, chosen, text)
     if not chosen:
         raise DataError(f"{path} has no feature columns beside {listed(sorted(ignore)) or 'the index'}")
     X = frame[chosen]
@@ -349,7 +422,7 @@ def _features(
     return X
 
 
-def _check_same_columns(path: Path, present: Sequence[str], wanted: Sequence[str]) -> None:
+def _check_same_columns(path: Path, present: Sequence[str], wanted: Sequence[str], text: TextFormat = ANY) -> None:
     """Refuse a file that lacks columns; a note says which it has besides."""
     missing = [name for name in wanted if name not in set(present)]
     unexpected = [name for name in present if name not in set(wanted)]
@@ -357,7 +430,7 @@ def _check_same_columns(path: Path, present: Sequence[str], wanted: Sequence[str
         besides = f"; unexpected: {listed(unexpected)}" if unexpected else ""
         raise DataError(
             f"{path}: the columns differ from those that the model was fitted on ({len(wanted)}); "
-            f"missing: {listed(missing)}{near(missing[0], unexpected)}{besides}"
+            f"missing: {listed(missing)}{near(missing[0], unexpected)}{besides}{doubt_of_header(path, text)}"
         )
     if unexpected:
         _log.info("%s: ignored columns that the model does not know: %s", path, listed(unexpected))

@@ -3,7 +3,8 @@
 People write numbers as ``1,234.50``, ``$12``, ``12 %`` or ``€ 1.234,50``, dates in a dozen ways, and gaps as nothing or
 as ``NA``. A column is taken for numbers or dates if all its cells are, gaps aside; the decimal sign and the format of
 dates are then the column's, and hold for later cells. A column that is almost all numbers or dates is neither taken for
-text without a word, nor are its odd cells taken for gaps: the first of them is an error that names its row.
+text without a word, nor are its odd cells taken for gaps: they are an error that names them. Whole numbers of which
+some begin with 0, as 007, are codes.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import datetime
 import numbers
 import re
 import warnings
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -21,9 +23,12 @@ import pandas as pd
 
 from sureshot.data.checks import in_one_form
 from sureshot.data.csv_files import MISSING
+from sureshot.data.written_numbers import are_codes
 
 NUMBER, CATEGORY, DATE, TEXT, IGNORE = "number", "category", "date", "text", "ignore"
-KINDS = (NUMBER, CATEGORY, DATE, TEXT, IGNORE)
+DAY_FIRST, MONTH_FIRST = "day_first", "month_first"
+KINDS = (NUMBER, CATEGORY, DATE, TEXT, IGNORE, DAY_FIRST, MONTH_FIRST)
+"""What can be stated of a column; the last two are dates."""
 DECIMALS = (".", ",")
 TIMES = ("%H:%M", "%H:%M:%S")
 _DAYS = (
@@ -33,10 +38,12 @@ _DAYS = (
 )
 _TIMES_OF_DAY = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
 FORMATS = ("ISO8601", *TIMES, *(day + time for day in _DAYS for time in _TIMES_OF_DAY))
-"""Of dates and times in text; of those that fit, the first is taken (of 03/04/2025 the month comes first)."""
+"""Of dates and times in text; of those that fit all cells, the first is taken (the month first, if only 03/04/2025)."""
+_FIRST = {DAY_FIRST: re.compile(r"%d[/.-]%m"), MONTH_FIRST: re.compile(r"%m[/-]%d")}
 
 _MISSING = frozenset(MISSING)
 SAMPLE = 1000  # distinct cells that are looked at first
+NAMED = 3  # texts that cannot be read, in a message
 FEW = 30  # levels; a column of so few is one of categories, whatever most of them look like
 FEWEST_MEASURED, MEASURED = 8, 0.8  # distinct cells and the share of numbers from which few are measurements
 
@@ -50,6 +57,7 @@ _DIGITS = {
     for decimal, other in (".,", ",.")
 }
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d|(?:1[5-9]|2\d)\d\d-\d\d$")  # 1001-12 is no month, but a product's code
+_ZONE = re.compile(r":\d.*(?:Z|[+-]\d\d(?::?\d\d)?)\s*\Z")  # behind a time of day
 _PLAINLY = re.compile(r"-?\d+(?:\.\d+)?")
 _WHOLE = re.compile(r"-?(?:0|[1-9]\d*)\.0+")
 _GROUPS = {".": re.compile(r"[,'’\s]"), ",": re.compile(r"[.'’\s]")}
@@ -71,7 +79,12 @@ class CellError(ValueError):
 
 
 class UnreadCell(CellError):
-    """A cell that cannot be read as the column's kind."""
+    """Cells that cannot be read as the column's kind."""
+
+    def __init__(self, message: str, name: Any, texts: Mapping[str, int]) -> None:
+        super().__init__(message)
+        self.name = name
+        self.texts = texts  # how often each comes
 
 
 def gaps_of(column: pd.Series) -> np.ndarray:
@@ -161,8 +174,37 @@ def as_days(column: pd.Series, form: str = FORMATS[0]) -> np.ndarray:
         )
     found = np.full(len(column), np.nan)
     found[~gaps] = _days_of_objects(column.to_numpy(dtype=object)[~gaps], form)
-    _check_read(column, gaps | ~np.isnan(found), f"no date such as {_written_as(form)}")
+    unread = ~gaps & np.isnan(found)
+    what = f"no date such as {_written_as(form)}"
+    other = in_other_order(form) if unread.any() else None
+    if other is not None and not np.isnan(_days_of_objects(column.to_numpy(dtype=object)[unread], other)).any():
+        what += f", but one in the other order (on fitting: columns={{{column.name!r}: {order_of(other)!r}}})"
+    _check_read(column, ~unread, what)
     return found
+
+
+def in_other_order(form: str) -> str | None:
+    """The format of dates with day and month in the other order; None of those that leave no doubt."""
+    first, sign, second = form[:2], form[2:3], form[3:5]
+    return f"{second}{sign}{first}{form[5:]}" if sign in ("/", "-") and order_of(form) is not None else None
+
+
+def order_of(form: str) -> str | None:
+    """Whether dates of a format have the day or the month first, in numbers; None where they begin with neither."""
+    return next((kind for kind, pattern in _FIRST.items() if pattern.match(form)), None)
+
+
+def zones_of(column: pd.Series) -> set[bool]:
+    """Whether moments have a time zone: which of both there is."""
+    if pd.api.types.is_datetime64_any_dtype(column.dtype):
+        return {isinstance(column.dtype, pd.DatetimeTZDtype) or "tz=" in str(column.dtype)}
+    if not is_object(column):
+        return set()
+    cells = pd.unique(column.to_numpy(dtype=object)[~gaps_of(column)])
+    return {
+        bool(_ZONE.search(cell)) if isinstance(cell, str) else getattr(cell, "tzinfo", None) is not None
+        for cell in cells
+    }
 
 
 def _written_as(form: str) -> str:
@@ -173,7 +215,8 @@ def _written_as(form: str) -> str:
 
 def kind_of(column: pd.Series, stated: str | None = None) -> tuple[str, str]:
     """The kind of a column, and its decimal sign or its format of dates ("" of others), by the cells that are there."""
-    kinds = pd.api.types
+    kinds, order = pd.api.types, stated if stated in _FIRST else None
+    stated = stated if order is None else DATE
     if stated in (CATEGORY, TEXT, IGNORE) or (stated is None and isinstance(column.dtype, pd.CategoricalDtype)):
         return str(stated or CATEGORY), ""
     if kinds.is_datetime64_any_dtype(column.dtype) or isinstance(column.dtype, pd.PeriodDtype):
@@ -192,8 +235,10 @@ def kind_of(column: pd.Series, stated: str | None = None) -> tuple[str, str]:
     distinct = pd.unique(column.to_numpy(dtype=object)[~gaps_of(column)])
     if not len(distinct):
         return IGNORE, ""
+    if stated is None and are_codes([str(cell).strip() for cell in distinct]):
+        return CATEGORY, ""
     for kind in (NUMBER, DATE) if stated is None else (stated,):
-        way, share = _best_way(distinct, kind)
+        way, share = _best_way(distinct, kind, order)
         if share == 1 or stated is not None:
             return kind, way
         few = len(distinct) <= FEW and not _are_measured(distinct, share, int((~gaps_of(column)).sum()))
@@ -223,12 +268,19 @@ def where(column: pd.Series, places: np.ndarray) -> str:
 
 
 def _check_read(column: pd.Series, read: np.ndarray, what: str) -> None:
+    """`UnreadCell` that names the texts that are not read, the most frequent first."""
     if read.all():
         return
-    cell = column.iloc[int(np.flatnonzero(~read)[0])]
-    raise UnreadCell(
-        f"{named(column)}: {str(cell)[:40]!r} in {where(column, ~read)}, is {what}: correct it or leave it empty"
-    )
+    cells = np.array([str(cell) for cell in column.to_numpy(dtype=object)], dtype=object)
+    counts = dict(Counter(cells[~read].tolist()).most_common())
+    shown = []
+    for text, count in list(counts.items())[:NAMED]:
+        more = f" and {count - 1} more rows," if count > 2 else " and one more row," if count == 2 else ""
+        shown.append(f"{text[:40]!r} in {where(column, ~read & (cells == text))},{more}")
+    if len(counts) > NAMED:
+        shown.append(f"and {len(counts) - NAMED} other texts")
+    advice = "correct it or leave it empty" if len(counts) == 1 else "correct them or leave them empty"
+    raise UnreadCell(f"{named(column)}: {' '.join(shown)} is {what}: {advice}", column.name, counts)
 
 
 def _check_plain(column: pd.Series) -> None:
@@ -340,15 +392,20 @@ def _days_of_object(cell: Any) -> float:
     return np.nan
 
 
-def _best_way(distinct: np.ndarray, kind: str) -> tuple[str, float]:
-    """The way in which most of the cells can be read as a kind, the first of equal ones, and the share that can be."""
+def _best_way(distinct: np.ndarray, kind: str, order: str | None = None) -> tuple[str, float]:
+    """The way in which most of the cells can be read as a kind, the first of equal ones, and the share that can be.
+
+    Of dates those with day and month in an order, if one is stated.
+    """
     share, ways = (_share_of_numbers, DECIMALS) if kind == NUMBER else (_share_of_dates, FORMATS)
+    if order is not None:
+        ways = tuple(form for form in FORMATS if _FIRST[order].match(form))
     some = distinct[:SAMPLE]
     if kind == DATE and not _may_be_dates(some):  # to read text as dates is slow
         return ways[0], 0.0
     shares = {way: share(some, way) for way in ways}
     if len(distinct) > SAMPLE:
-        shares = {way: share(distinct, way) for way in ways if shares[way] > 0.5} or shares
+        shares = {way: share(distinct, way) for way in ways if shares[way] > 0 or kind == NUMBER} or shares
     best = max(shares, key=lambda way: shares[way])
     return best, shares[best]
 

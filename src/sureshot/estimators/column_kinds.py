@@ -25,6 +25,7 @@ import pandas as pd
 from sklearn.feature_extraction.text import HashingVectorizer
 
 from sureshot.data.checks import listed
+from sureshot.data.written_numbers import are_grouped
 from sureshot.estimators.cells import (
     CATEGORY,
     DATE,
@@ -39,6 +40,8 @@ from sureshot.estimators.cells import (
     as_texts,
     holds_truths,
     in_one_way,
+    is_object,
+    zones_of,
 )
 from sureshot.warned import warn
 
@@ -82,6 +85,7 @@ class NumberColumn(Column):
     decimal: str  # in text
     marked: bool  # whether another column says where gaps were
     truths: bool = False  # whether all were truth values; then text such as True is 1
+    grouped: bool = False  # whether the other sign stood between thousands in text
     kind = NUMBER
 
     @classmethod
@@ -89,7 +93,8 @@ class NumberColumn(Column):
         """From the cells of labelled rows and their weights (n,)."""
         values = as_numbers(column, decimal)
         marked, truths = _mark_gaps(np.isnan(values), weight), holds_truths(column)
-        return cls(column.name, median_of(values, weight), decimal, marked, truths)
+        grouped = is_object(column) and are_grouped(column.to_numpy(dtype=object), decimal)
+        return cls(column.name, median_of(values, weight), decimal, marked, truths, grouped)
 
     @property
     def encoded(self) -> tuple[str, ...]:
@@ -177,6 +182,7 @@ class DateColumn(Column):
     median: float  # days since 1970
     cycles: tuple[str, ...]  # of `PERIODS`
     marked: bool  # whether a column says where gaps were
+    zoned: bool | None = None  # whether moments had a time zone, where that is known
     kind = DATE
 
     @classmethod
@@ -191,7 +197,11 @@ class DateColumn(Column):
         elif known.min() >= 0 and known.max() < 1:  # times of day
             cycles = ["day"]
         gaps = _mark_gaps(np.isnan(days), weight)
-        return cls(column.name, form, median_of(days, weight), tuple(cycles), gaps)
+        zones = zones_of(column)
+        if len(zones) > 1:
+            warn(f"some moments of column {column.name!r} have a time zone and some have none: these are taken for UTC")
+        zoned = True in zones if zones else None
+        return cls(column.name, form, median_of(days, weight), tuple(cycles), gaps, zoned)
 
     @property
     def encoded(self) -> tuple[str, ...]:
@@ -201,6 +211,12 @@ class DateColumn(Column):
     def encode(self, column: pd.Series) -> np.ndarray:
         days = as_days(column, self.form)
         gaps = np.isnan(days)
+        if self.zoned is not None and (not self.zoned) in zones_of(column):
+            came, were = ("no time zone", "had one") if self.zoned else ("a time zone", "had none")
+            warn(
+                f"moments of column {self.name!r} have {came}, where those that were learnt {were}: all are taken as "
+                "UTC, so that the same moment may be hours away"
+            )
         found = [np.where(gaps, self.median, days)]
         for name in self.cycles:
             angle = 2 * np.pi * np.where(gaps, 0.0, days) / PERIODS[name]

@@ -87,7 +87,7 @@ def _conditioned(artifact: Artifact) -> FewShotFitted:
     learner = _meta_trained(artifact, header).double().requires_grad_(False).to(device_for("auto"))
 
     def build() -> FewShotFitted:
-        training = TrainingSet(Encoder(learner), read_columns(header), classes, rows, None)
+        training = TrainingSet(Encoder(learner), read_columns(artifact.header), classes, rows, None)
         return condition_rows(training, learner, header["seed"])
 
     fitted = that_predicts(artifact.path, build)

@@ -187,7 +187,7 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], GPFitted]:
         parameters["kernel"] = _read_given_kernel(artifact, members[0].plan.kernel)
     fitted = GPFitted(
         classes=classes,
-        columns=read_columns(header),
+        columns=read_columns(artifact.header),
         reader=reader,
         rows=rows,
         temperature=header["temperature"],

@@ -15,17 +15,25 @@ import numpy as np
 import pandas as pd
 
 from sureshot.data.checks import listed, near
+from sureshot.data.written_numbers import WayOfWriting, are_codes, what_is_lost
 from sureshot.estimators.cells import (
     CATEGORY,
     DATE,
+    DAY_FIRST,
+    FEWEST_MEASURED,
     IGNORE,
     KINDS,
+    MONTH_FIRST,
     NUMBER,
     TEXT,
     CellError,
     UnreadCell,
+    as_days,
     gaps_of,
+    in_other_order,
+    is_object,
     kind_of,
+    order_of,
 )
 from sureshot.estimators.column_kinds import (
     ASKED,
@@ -91,7 +99,7 @@ class ColumnEncoder:
             if name not in labels:
                 near_names = near(str(name), [str(label) for label in labels])
                 raise CellError(f"columns: X has no column {name!r}{near_names}; columns: {listed(labels)}")
-        found = cls(tuple(_learnt(frame[label].rename(label), kinds.get(label), weight) for label in labels))
+        found = cls(_all_learnt([frame[label].rename(label) for label in labels], kinds, weight))
         left_out = [f"{names} ({why})" for why in (UNIQUE, SCATTERED, EMPTY) if (names := found._left_out(why))]
         if not found.names:
             what = f": {'; '.join(left_out)}" if left_out else ""
@@ -127,9 +135,13 @@ class ColumnEncoder:
         return [column.name for column in self.columns if column.kind in (CATEGORY, DATE, TEXT)]
 
     @property
-    def with_comma(self) -> list[Any]:
-        """Names of columns of numbers whose decimal sign is a comma."""
-        return [column.name for column in self.columns if isinstance(column, NumberColumn) and column.decimal == ","]
+    def written(self) -> dict[Any, WayOfWriting]:
+        """How numbers were written, of columns where points or commas can mean two things."""
+        return {
+            column.name: WayOfWriting(column.decimal, column.grouped)
+            for column in self.columns
+            if isinstance(column, NumberColumn) and (column.decimal == "," or column.grouped)
+        }
 
     def with_ignored(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The frame with columns that nothing is learnt from, where it lacks them."""
@@ -140,15 +152,6 @@ class ColumnEncoder:
         known = [column.name for column in self.columns]
         others = [name for name in frame.columns if name not in set(known)]
         return frame.reindex(columns=[name for name in known if name in present or name in lacking] + others)
-
-    def check_names(self, frame: pd.DataFrame) -> None:
-        """ValueError where columns have other names, or another order; scikit-learn checks names that are text."""
-        known, came = ([name_to_json(name) for name in names] for names in (self.kinds, frame.columns))
-        if len(known) == len(came) and known != came and not all(isinstance(name, str) for name in came):
-            what = "in another order" if sorted(map(str, known)) == sorted(map(str, came)) else "of other names"
-            raise ValueError(
-                f"X has columns {what} than those that were learnt from: expected {listed(known)}, got {listed(came)}."
-            )
 
     def with_many_gaps(self, frame: pd.DataFrame) -> list[Any]:
         """Names of columns of numbers or dates with more than `MANY_GAPS` of gaps, which had hardly any."""
@@ -171,7 +174,7 @@ class ColumnEncoder:
         named_kinds = {CATEGORY: "categories", DATE: "dates", TEXT: "pieces of words", IGNORE: "left out"}
         parts = []
         for kind, title in named_kinds.items():
-            names = [column.name for column in self.columns if column.kind == kind]
+            names = [_with_order(column) for column in self.columns if column.kind == kind]
             if names:
                 parts.append(f"{title}: {listed(names)}")
         marked = [c.name for c in self.columns if isinstance(c, NumberColumn | DateColumn) and c.marked]
@@ -206,13 +209,67 @@ _COLUMNS: dict[str, type[Any]] = {
 }
 
 
-def _learnt(column: pd.Series, stated: str | None, weight: np.ndarray) -> Column:
+def _all_learnt(columns: list[pd.Series], kinds: Mapping[Any, str], weight: np.ndarray) -> tuple[Column, ...]:
+    """Of all columns; one error for all that have cells which cannot be read."""
+    found: list[Column] = []
+    unread: list[UnreadCell] = []
+    for column in columns:
+        stated = kinds.get(column.name)
+        try:
+            kind, way = kind_of(column, stated)
+            found.append(_of_kind(column, kind, way, stated, weight))
+        except UnreadCell as error:
+            unread.append(error)
+    if unread:
+        raise CellError(_advised(unread))
+    return tuple(found)
+
+
+def _advised(unread: list[UnreadCell]) -> str:
+    """What cannot be read, and what to do: of texts that come again gaps are the likely meaning."""
+    said = "; ".join(str(error) for error in unread)
+    tokens = dict.fromkeys(text.strip() for error in unread for text, count in error.texts.items() if count > 1)
+    kinds = ", ".join(f"{error.name!r}: 'category'" for error in unread)
+    gaps = f", take it for a gap (read_table(..., missing={list(tokens)}))" if tokens else ""
+    return f"{said}{gaps}, or take the column as another kind (columns={{{kinds}}})"
+
+
+def _warn_of_numbers(column: pd.Series) -> None:
+    """Of categories that are numbers but for one text, which may stand for a gap."""
+    texts = column.to_numpy(dtype=object)[~gaps_of(column)] if is_object(column) else np.zeros(0, dtype=object)
+    distinct = pd.unique(texts)
+    if len(distinct) <= FEWEST_MEASURED or are_codes([str(text).strip() for text in distinct]):
+        return
+    odd = [text for text in distinct if isinstance(text, str) and not any(map(str.isdigit, text))]
+    if (
+        len(odd) != 1
+        or kind_of(pd.Series([text for text in distinct if text is not odd[0]], dtype=object))[0] != NUMBER
+    ):
+        return
+    warn(
+        f"column {column.name!r} is taken for categories, as {odd[0]!r} in {int((texts == odd[0]).sum())} rows is no "
+        f"number and all others are: read_table(..., missing={[odd[0]]}) takes it for a gap"
+    )
+
+
+def _warn_of_order(column: pd.Series, form: str) -> None:
+    """Say which order of day and month was taken, where all cells allow both."""
+    other = in_other_order(form)
+    if other is None:
+        return
+    days = as_days(column, form)
     try:
-        kind, way = kind_of(column, stated)
-        return _of_kind(column, kind, way, stated, weight)
-    except UnreadCell as error:
-        what = f"columns={{{column.name!r}: 'category'}}"
-        raise CellError(f"{error}, or take the column as another kind ({what})") from None
+        swapped = as_days(column, other)
+    except CellError:
+        return
+    apart = np.flatnonzero((swapped != days) & ~np.isnan(days))
+    if len(apart):
+        month_first = order_of(form) == MONTH_FIRST
+        warn(
+            f"all dates of column {column.name!r} can be read in two orders, and are taken with the "
+            f"{'month' if month_first else 'day'} first ({str(column.iloc[int(apart[0])])[:40]!r} and all others): "
+            f"columns={{{column.name!r}: {order_of(other)!r}}} takes the other"
+        )
 
 
 def _of_kind(column: pd.Series, kind: str, way: str, stated: str | None, weight: np.ndarray) -> Column:
@@ -221,8 +278,22 @@ def _of_kind(column: pd.Series, kind: str, way: str, stated: str | None, weight:
     if kind == TEXT:
         return TextColumn(column.name)
     if kind == CATEGORY:
+        if stated is None:
+            _warn_of_numbers(column)
         return CategoryColumn.learnt(column, weight, stated is not None)
+    if kind == NUMBER and stated is None and is_object(column):
+        texts = {cell.strip() for cell in column.to_numpy(dtype=object)[~gaps_of(column)] if isinstance(cell, str)}
+        if lost := what_is_lost(sorted(texts)):
+            warn(f"in column {column.name!r} {lost}; columns={{{column.name!r}: 'category'}} keeps what is written")
+    if kind == DATE and stated not in (DAY_FIRST, MONTH_FIRST):
+        _warn_of_order(column, way)
     return (NumberColumn if kind == NUMBER else DateColumn).learnt(column, weight, way)
+
+
+def _with_order(column: Column) -> str:
+    """A column's name, of dates with the order of day and month where that can be in doubt."""
+    order = order_of(column.form) if isinstance(column, DateColumn) and in_other_order(column.form) else None
+    return str(column.name) if order is None else f"{column.name} ({order.replace('_', ' ')})"
 
 
 def name_to_json(name: Any) -> Any:

@@ -19,6 +19,7 @@ import pandas as pd
 import scipy.sparse
 
 from sureshot.data.checks import listed
+from sureshot.data.remembered import Remembered
 from sureshot.estimators.cells import IGNORE, TEXT, CellError, as_numbers, gaps_of
 from sureshot.estimators.column_kinds import median_of
 from sureshot.estimators.mixed_columns import ColumnEncoder, check_kinds, has_mixed_columns
@@ -73,6 +74,7 @@ class TableReader(Reader):
     kinds: Mapping[Any, str] = field(default_factory=dict)  # of columns, as stated
     kernel: str | None = None  # "linear", "cosine" or "auto": by which sparse rows may be compared; None: by none
     spanned: SpannedRows | None = None  # of sparse rows
+    reading: Remembered | None = None  # of a file from which the first rows were read
 
     @classmethod
     def of(cls, columns: Any, kernel: str | None = None) -> TableReader:
@@ -91,6 +93,9 @@ class TableReader(Reader):
                     f"{type(X).__name__}: pass a DataFrame{of_pandas(X)}."
                 )
             return self
+        return replace(self, reading=Remembered.of(X))._taught_frame(X, sample_weight)
+
+    def _taught_frame(self, X: pd.DataFrame, sample_weight: Any) -> TableReader:
         mixed = bool(self.kinds) or has_mixed_columns(X)
         if not len(X):
             if not mixed:
@@ -130,7 +135,6 @@ class TableReader(Reader):
                 f"gaps; got {type(X).__name__}. Its columns are those of feature_names_in_."
             )
         X = self.encoder.with_ignored(X)
-        self.encoder.check_names(X)
         _, found = validated(name, X, columns, skip_check_array=True)
         if not len(X):
             raise ValueError(f"Found array with 0 sample(s) while a minimum of 1 is required by {name}.")

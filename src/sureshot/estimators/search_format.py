@@ -131,7 +131,7 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], SearchFitted]:
 
     def build() -> SearchFitted:
         settings = SearchSettings.checked(parameters)
-        training = TrainingSet(reader, read_columns(header), classes, rows, None)
+        training = TrainingSet(reader, read_columns(artifact.header), classes, rows, None)
         prior = KernelPrior(settings.grammar, len(scaling.kept))
         structures = tuple(Structure(tuple(symbols)) for symbols in header["structures"])
         for structure in structures:

@@ -11,6 +11,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from sureshot.data.remembered import Remembered
 from sureshot.estimators.emphasis import Emphasis
 from sureshot.estimators.fitted import Fitted
 from sureshot.estimators.mixed_columns import ColumnEncoder, check_kinds, name_from_json, name_to_json
@@ -37,10 +38,13 @@ def header_of(fitted: Fitted) -> dict[str, Any]:
     names = fitted.columns.names
     encoder = fitted.reader.encoder
     medians = fitted.reader.medians if isinstance(fitted.reader, TableReader) else None
+    reading = fitted.reader.reading if isinstance(fitted.reader, TableReader) else None
     return {
         "classes": encode_labels(fitted.classes),
         "n_features_in": int(fitted.columns.n_features),
         "feature_names_in": None if names is None else [str(name) for name in names],
+        "column_names": None if fitted.columns.others is None else list(fitted.columns.others),
+        "reading": None if reading is None else reading.to_json(),
         "temperature": fitted.temperature,
         "calibrated": fitted.calibrated,
         "encoder": None if encoder is None else encoder.to_json(),
@@ -132,6 +136,7 @@ def read_table_reader(artifact: Artifact) -> tuple[TableReader, int]:
     try:
         kinds = check_kinds(kinds_from_json(artifact))
         encoder = None if stored is None else ColumnEncoder.from_json(stored)
+        reading = Remembered.from_json(artifact.header.get("reading"))
     except ValueError as error:
         raise ArtifactError(f"{artifact.path}: {error}; save the model again.") from error
     if encoder is not None and len(encoder.columns) != n_features:
@@ -139,7 +144,7 @@ def read_table_reader(artifact: Artifact) -> tuple[TableReader, int]:
     spanned = _read_spanned(artifact, n_features)
     if spanned is not None:
         return TableReader(kinds=kinds, spanned=spanned), spanned.width
-    reader = TableReader(encoder=encoder, medians=_read_medians(artifact, n_features), kinds=kinds)
+    reader = TableReader(encoder=encoder, medians=_read_medians(artifact, n_features), kinds=kinds, reading=reading)
     return reader, n_features if encoder is None else len(encoder.names)
 
 
@@ -187,8 +192,12 @@ def _read_spanned(artifact: Artifact, n_features: int) -> SpannedRows | None:
 
 def read_columns(header: dict[str, Any]) -> Columns:
     """The columns as the user knows them."""
-    names = header["feature_names_in"]
-    return Columns(header["n_features_in"], None if names is None else np.asarray(names, dtype=object))
+    names, others = header["feature_names_in"], header.get("column_names")
+    return Columns(
+        header["n_features_in"],
+        None if names is None else np.asarray(names, dtype=object),
+        tuple(others) if isinstance(others, list) else None,
+    )
 
 
 def read_rows(artifact: Artifact, header: dict[str, Any]) -> tuple[np.ndarray, LabelledRows]:

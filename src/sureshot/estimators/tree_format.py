@@ -81,7 +81,7 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], TreeFitted]:
     device = device_for("auto", len(rows.y))
 
     def build() -> TreeFitted:
-        training = TrainingSet(reader, read_columns(header), classes, rows, None)
+        training = TrainingSet(reader, read_columns(artifact.header), classes, rows, None)
         return restored(training, scaling, strategy_of(settings), sessions, shared, header["seed"], device)
 
     fitted = that_predicts(artifact.path, build)

@@ -24,6 +24,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
+from sureshot.data.checks import listed
+from sureshot.estimators.mixed_columns import name_to_json
 from sureshot.kernels import is_unit_norm
 
 MAX_NAMES = 5
@@ -106,14 +108,19 @@ class Columns:
     """The columns of inputs, as the user knows them."""
 
     n_features: int
-    names: np.ndarray | None  # of a DataFrame
+    names: np.ndarray | None  # of a DataFrame, if they are text
+    others: tuple[Any, ...] | None = None  # of a DataFrame, if some are no text, see `name_to_json`
 
 
 def validated(name: str, X: Any, columns: Columns | None, **options: Any) -> tuple[np.ndarray, Columns]:
     """`sklearn.utils.validation.validate_data` for an estimator of that name, which it leaves alone.
 
-    Scikit-learn notes the columns on the estimator before anything is known to succeed; here on a stand-in.
+    Scikit-learn notes the columns on the estimator before anything is known to succeed; here on a stand-in. It compares
+    names that are text; here all are, as a table of numbers in another order would be answered without a word.
     """
+    others = _other_names(X)
+    if columns is not None and columns.others is not None and others is not None:
+        _check_other_names(list(columns.others), list(others))
     stand_in = type(name, (BaseEstimator,), {})()
     if columns is not None:
         stand_in.n_features_in_ = columns.n_features
@@ -121,7 +128,23 @@ def validated(name: str, X: Any, columns: Columns | None, **options: Any) -> tup
             stand_in.feature_names_in_ = columns.names
     checked = validate_data(stand_in, X, reset=columns is None, **options)
     names = getattr(stand_in, "feature_names_in_", None)
-    return checked, Columns(stand_in.n_features_in_, names) if columns is None else columns
+    return checked, Columns(stand_in.n_features_in_, names, others) if columns is None else columns
+
+
+def _other_names(X: Any) -> tuple[Any, ...] | None:
+    """Names of a DataFrame's columns, where some are no text."""
+    if not isinstance(X, pd.DataFrame) or all(isinstance(name, str) for name in X.columns):
+        return None
+    return tuple(map(name_to_json, X.columns))
+
+
+def _check_other_names(known: list[Any], came: list[Any]) -> None:
+    """ValueError where as many columns have other names, or another order."""
+    if len(known) == len(came) and known != came:
+        what = "in another order" if sorted(map(str, known)) == sorted(map(str, came)) else "of other names"
+        raise ValueError(
+            f"X has columns {what} than those that were learnt from: expected {listed(known)}, got {listed(came)}."
+        )
 
 
 def as_array(x: torch.Tensor) -> np.ndarray:

@@ -1,0 +1,78 @@
+"""What a model keeps of how its first file was read, so that later files are read likewise.
+
+It travels as an attribute of the DataFrame of features, from the file to the fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from sureshot.data.delimited import TextFormat
+
+ATTRIBUTE = "sureshot.reading"
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """What was stated of a file or found out in it, and holds for files like it."""
+
+    header: bool = True  # whether the first line has names
+    missing: tuple[str, ...] = ()  # further cells that are gaps
+    comma: tuple[str, ...] = ()  # columns of numbers with decimal commas and nothing between thousands
+    fold_case: bool = False  # whether labels that differ in case only are one class
+
+    @classmethod
+    def of(cls, X: Any) -> Remembered | None:
+        """That of the file from which a DataFrame was read; None of anything else."""
+        found = X.attrs.get(ATTRIBUTE) if isinstance(X, pd.DataFrame) else None
+        return found if isinstance(found, Remembered) else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_json(cls, stored: Any) -> Remembered | None:
+        """What `to_json` wrote, None for None; ValueError for anything else."""
+        if stored is None:
+            return None
+        texts = ("missing", "comma")
+        if not isinstance(stored, dict) or set(stored) != {"header", "fold_case", *texts}:
+            raise ValueError("malformed way of reading")
+        lists = [stored[name] for name in texts]
+        if not all(isinstance(one, list) and all(isinstance(text, str) for text in one) for one in lists):
+            raise ValueError("malformed way of reading")
+        if not all(isinstance(stored[name], bool) for name in ("header", "fold_case")):
+            raise ValueError("malformed way of reading")
+        return cls(stored["header"], tuple(stored["missing"]), tuple(stored["comma"]), stored["fold_case"])
+
+    def completing(self, stated: TextFormat) -> TextFormat:
+        """What is stated of a later file, completed by what holds for it."""
+        header = False if stated.header is None and not self.header else stated.header
+        missing = tuple(dict.fromkeys((*stated.missing, *self.missing)))
+        return replace(stated, header=header, missing=missing)
+
+
+def spelt(label: str) -> str:
+    """A label without regard to case and runs of blanks."""
+    return " ".join(label.casefold().split())
+
+
+def folded(labels: np.ndarray, known: Iterable[str] = ()) -> np.ndarray:
+    """Labels (n,) of text, those that differ in case only as one: a known one, else the most frequent.
+
+    Of equally frequent ones it is the first in the order of text.
+    """
+    if labels.dtype.kind != "U":
+        return labels
+    texts, counts = np.unique(labels, return_counts=True)
+    chosen: dict[str, str] = {}
+    for place in np.lexsort((np.arange(len(texts)), -counts)):
+        chosen.setdefault(spelt(str(texts[place])), str(texts[place]))
+    chosen |= {spelt(str(label)): str(label) for label in known}
+    return np.array([chosen[spelt(str(label))] for label in labels.tolist()], dtype=str)
