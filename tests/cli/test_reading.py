@@ -169,3 +169,91 @@ def test_how_text_is_written_is_asked_of_text_only(tmp_path: Path, run: Run) -> 
     for option in (("--encoding", "latin-1"), ("--decimal", ","), ("--separator", "tab")):
         result = run("fit", tmp_path / "d.npz", "--output", tmp_path / "m.st", *option)
         assert_refused(result, "d.npz is no text: leave --separator, --encoding and --decimal out")
+
+
+@pytest.fixture(scope="module")
+def horses(tmp_path_factory: pytest.TempPathFactory, run: Run) -> Path:
+    """A folder with a table whose gaps are called unknown and whose labels are written in several ways, and a model."""
+    folder = tmp_path_factory.mktemp("horses")
+    labels = ["Yes", "no", "YES", "no", "Yes", "NO"]
+    rows = [f"{'unknown' if k % 9 == 4 else k * 7 % 41 + 40 * (k % 2)},{labels[k % 6]}" for k in range(60)]
+    (folder / "old.csv").write_text("\n".join(["hp,cls", *rows]) + "\n")
+    result = run(
+        "fit", folder / "old.csv", "-t", "cls", "-o", folder / "m", "--missing", "unknown", "--fold-case", *QUICK
+    )
+    assert result.exit_code == 0, result.stderr
+    assert "different classes" not in result.stderr
+    return folder
+
+
+def test_gaps_and_classes_of_a_model_are_those_of_later_files(horses: Path, run: Run) -> None:
+    (horses / "new.csv").write_text("hp,cls\nunknown,yes\n3,NO\n70,Maybe\n")
+    assert run("predict", horses / "m", horses / "new.csv", "-t", "cls", "-q").exit_code == 0
+    result = run("evaluate", horses / "m", horses / "new.csv", "-t", "cls", "--json")
+    assert json.loads(result.stdout)["unknown_rows"] == 1
+    (horses / "more.csv").write_text("hp,cls\n5,yes\n3,NO\n70,Maybe\n")
+    result = run("update", horses / "m", horses / "more.csv", "-t", "cls", "-o", horses / "n", "--json")
+    assert set(json.loads(result.stdout)["classes"]) == {"Maybe", "Yes", "no"}
+    (horses / "copy.csv").write_text("hp,answer\nunknown,YES\n3,No\n")
+    assert "left out the column answer" in run("predict", horses / "m", horses / "copy.csv").stderr
+    assert run("suggest", horses / "m", horses / "new.csv", "-t", "cls", "-n", "2", "--join").exit_code == 0
+
+
+def test_cells_that_are_no_numbers_and_labels_in_two_cases_have_advice(horses: Path, run: Run, tmp_path: Path) -> None:
+    result = run("fit", horses / "old.csv", "-t", "cls", "-o", tmp_path / "m", "-q", *QUICK)
+    assert_refused(result, "'unknown' in row 4, counted from 0, and 6 more rows, is no number")
+    assert "take it for a gap (--missing 'unknown'), or take the column as another kind (--kind 'hp=category')" in (
+        result.stderr
+    )
+    result = run("fit", horses / "old.csv", "-t", "cls", "-o", tmp_path / "m", "--missing", "unknown", *QUICK)
+    assert "are learnt as different classes: if they are one, write them alike, or give --fold-case" in result.stderr
+    options = ("--missing", "unknown", "--fold-case", "--particles", "2", "--rejuvenation", "0", "--hold-out", "0.2")
+    result = run("search", horses / "old.csv", "-t", "cls", "--json", *options)
+    assert json.loads(result.stdout)["classes"] == ["Yes", "no"]
+
+
+def test_files_without_names_go_on_without_names(files: Path, run: Run, tmp_path: Path) -> None:
+    lines = (files / "two.csv").read_text(encoding="utf-8").splitlines()
+    path = tmp_path / "plain.csv"
+    path.write_text("\n".join(lines[1:]))
+    last = f"column {len(lines[0].split(','))}"
+    result = run("fit", path, "-t", "species", "-o", tmp_path / "m", "-q", *QUICK)
+    assert_refused(result, "line 1 looks like data: --no-header")
+    result = run("fit", path, "-t", last, "--no-header", "-o", tmp_path / "m", *QUICK)
+    assert result.exit_code == 0, result.stderr
+    result = run("predict", tmp_path / "m", path, "--join", "-q")
+    assert len(result.stdout.splitlines()) == len(lines)
+    assert result.stdout.startswith("column 1,")
+    result = run("update", tmp_path / "m", path, "-t", last, "-o", tmp_path / "n", "--json")
+    assert json.loads(result.stdout)["rows_added"] == len(lines) - 1
+    result = run("predict", tmp_path / "m", files / "two.csv", "-q", "--header")
+    assert_refused(result, "missing: column 1, column 2")
+
+
+def test_a_spreadsheet_is_a_table(files: Path, run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("openpyxl")
+    frame = pd.read_csv(files / "two.csv")
+    frame.to_excel(tmp_path / "two.xlsx", index=False)
+    with pd.ExcelWriter(tmp_path / "sheets.xlsx") as writer:
+        pd.DataFrame({"a": [1]}).to_excel(writer, sheet_name="notes", index=False)
+        frame[:5].to_excel(writer, sheet_name="rows", index=False)
+    assert run("fit", tmp_path / "two.xlsx", "-t", "species", "-o", tmp_path / "m", *QUICK).exit_code == 0
+    found = run(
+        "predict", tmp_path / "m", tmp_path / "sheets.xlsx", "--sheet", "rows", "--join", "--proba", "-q"
+    ).stdout
+    plain = run("predict", tmp_path / "m", files / "two.csv", "--join", "--proba", "-q").stdout
+    expected = pd.read_csv(io.StringIO(plain))[:5]
+    pd.testing.assert_frame_equal(pd.read_csv(io.StringIO(found)), expected)
+    result = run("predict", tmp_path / "m", tmp_path / "sheets.xlsx", "-q")
+    assert_refused(result, "the columns differ from those that the model was fitted on")
+    assert_refused(
+        run("predict", tmp_path / "m", files / "two.csv", "-q", "--sheet", "x"), "is no Excel file: leave --s"
+    )
+    result = run("fit", tmp_path / "two.xlsx", "-t", "species", "-o", tmp_path / "n", "-q", "--decimal", ",")
+    assert_refused(result, "is no text: leave --separator, --encoding and --decimal out")
+
+
+def test_options_of_rows_need_rows(files: Path, run: Run) -> None:
+    for option in (("--missing", "x"), ("--fold-case",), ("--no-header",), ("--sheet", "x")):
+        result = run("update", files / "two.safetensors", "--in-place", "--forget-classes", "x", "-q", *option)
+        assert_refused(result, "is about rows to add, and there are none")

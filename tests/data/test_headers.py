@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sureshot.data import DataError, column_names, load_table, read_table
-from sureshot.data.csv_files import MISSING
+from sureshot.data.checks import MISSING
 from sureshot.data.delimited import TextFormat
 from sureshot.data.headers import looks_like_data
 

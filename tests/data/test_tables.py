@@ -8,6 +8,7 @@ import logging
 import sys
 import unicodedata
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_iris
 
+import sureshot
 from sureshot.data import DataError, column_names, load_table
+from sureshot.data.remembered import Remembered, folded
 from sureshot.data.tables import cells_as_written, columns_of_classes
 
 
@@ -251,6 +254,73 @@ def test_a_truncated_gzip_file_and_one_that_is_none(tmp_path: Path) -> None:
     for name in ("half.csv.gz", "none.csv.gz"):
         with pytest.raises(DataError, match="not a whole gzip file"):
             load_table(tmp_path / name, "y")
+
+
+@pytest.mark.parametrize("error", ["#N/A", "#DIV/0!", "#REF!"])
+def test_no_class_is_called_as_an_error_of_a_spreadsheet(tmp_path: Path, error: str) -> None:
+    path = write(tmp_path / "t.csv", f"a,y\n1,x\n2,{error}\n3,NA\n")
+    with pytest.raises(DataError, match=r"no label in 1 of 3 rows \(the first is row 1"):
+        load_table(path, "y")
+    pd.DataFrame({"a": [1, 2], "y": ["x", error]}).to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(DataError, match=r"no label in 1 of 2 rows \(the first is row 1"):
+        load_table(tmp_path / "t.parquet", "y")
+
+
+@pytest.mark.parametrize("label", ["NA", "?", "null"])
+def test_classes_that_may_be_gaps_are_told(tmp_path: Path, label: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        load_table(write(tmp_path / "t.csv", f"a,y\n1,x\n2,{label}\n"), "y")
+    assert f"in column 'y' '{label}' is a class, of 1 rows" in caplog.text
+
+
+def test_what_a_parquet_file_says_beside_its_columns_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    fields = [arrow.field("size", arrow.float64(), metadata={"unit": "mm"}), arrow.field("kind", arrow.string())]
+    schema = arrow.schema(fields, metadata={"source": "station 7"})
+    arrow.parquet.write_table(arrow.table({"size": [1.0, 2.0], "kind": ["a", "b"]}, schema), tmp_path / "u.parquet")
+    frame = pd.DataFrame({"a": [1, 2], "y": ["p", "q"]}, index=pd.Index([3, 4], name="patient"))
+    frame.to_parquet(tmp_path / "t.parquet")
+    with caplog.at_level(logging.INFO):
+        load_table(tmp_path / "u.parquet", "kind")
+        assert "nothing is made of it: size (unit: mm), source: station 7" in caplog.text
+        load_table(tmp_path / "t.parquet", "y")
+    assert "the index (patient) names rows and is not learnt from" in caplog.text
+
+
+def test_a_table_is_read_as_estimators_take_it(tmp_path: Path) -> None:
+    """And what holds for later files of it goes with the model."""
+    path = write(tmp_path / "t.csv", "hp;when;kind\n90,5;05.04.2025;van\nunknown;06.04.2025;Van\n80,5;;car\n;;van\n")
+    table = sureshot.read_table(path, "kind", missing="unknown", fold_case=True)
+    assert isinstance(table.X, pd.DataFrame)
+    np.testing.assert_array_equal(table.X["hp"], [90.5, np.nan, 80.5, np.nan])
+    assert table.X["when"].tolist()[:2] == ["05.04.2025", "06.04.2025"]
+    assert table.y is not None
+    assert table.y.tolist() == ["van", "van", "car", "van"]
+    found = Remembered.of(table.X[:2])
+    assert found == Remembered(True, ("unknown",), ("hp",), True)
+    table.X.to_parquet(tmp_path / "X.parquet")  # with what is remembered, as plain values
+    assert Remembered.of(pd.read_parquet(tmp_path / "X.parquet")) == found
+    assert sureshot.read_table(path, "kind", features=["hp"]).X["hp"].tolist()[1] == "unknown"
+    pd.DataFrame({"hp": ["unknown", "a"]}).to_parquet(tmp_path / "t.parquet")
+    assert sureshot.read_table(tmp_path / "t.parquet", missing=["unknown"]).X["hp"].isna().tolist() == [True, False]
+    with pytest.raises(ValueError, match="missing must be text of cells that are gaps, such as 'unknown'; got -999"):
+        sureshot.read_table(path, missing=[-999])
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [3, {}, {"header": 1, "missing": [], "comma": [], "fold_case": True}]
+    + [{"header": True, "missing": [1], "comma": [], "fold_case": True}],
+)
+def test_a_malformed_way_of_reading_is_refused(stored: Any) -> None:
+    with pytest.raises(ValueError, match="malformed way of reading"):
+        Remembered.from_json(stored)
+
+
+def test_classes_are_called_as_most_of_their_labels() -> None:
+    assert folded(np.array(["No", "NO", "no", "no", "a  b", "A b"])).tolist() == ["no"] * 4 + ["A b"] * 2
+    assert folded(np.array(["YES", "New"]), ["yes", "no"]).tolist() == ["yes", "New"]
+    assert folded(np.array([1, 2])).tolist() == [1, 2]
 
 
 def test_files_that_are_no_tables(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,6 +13,17 @@ import numpy as np
 import pandas as pd
 
 from sureshot.data.root import DataError
+
+MISSING = (
+    *("", "NA", "N/A", "n/a", "n.a.", "N.A.", "NaN", "nan", "NAN", "NULL", "null", "None", "<NA>", "NaT"),
+    *("?", "-", "--"),
+    *("#N/A", "#DIV/0!", "#VALUE!", "#REF!", "#NUM!", "#NAME?", "#NULL!"),
+)
+"""Cells that are empty, and what programs write for that."""
+ERRORS_OF_CELLS = tuple(token for token in MISSING if token.startswith("#"))
+"""What spreadsheets write for a cell that could not be computed, of which no class is called."""
+
+_log = logging.getLogger(__name__)
 
 _LISTED = 8
 _LONGEST = 60  # characters of a name in a message
@@ -70,7 +82,7 @@ def check_class_labels(source: Path | str, labels: pd.Series, where: str, as_tex
 
     Messages begin with the source, a file or what else the labels come from.
     """
-    missing = labels.isna().to_numpy(dtype=bool)
+    missing = labels.isna().to_numpy(dtype=bool) | labels.isin(ERRORS_OF_CELLS).to_numpy(dtype=bool)
     if missing.any():
         raise DataError(
             f"{source}: {where} has no label in {int(missing.sum())} of {len(labels)} rows (the first is row "
@@ -98,6 +110,9 @@ def check_class_labels(source: Path | str, labels: pd.Series, where: str, as_tex
         values = labels.dt.strftime("%Y-%m-%d").to_numpy(dtype=str)  # as text has them
     else:
         values = np.asarray([in_one_form(_text(source, where, label)) for label in labels])
+        if gaps := [text for text in MISSING if (values == text).any()]:
+            counts = listed([f"{text!r} is a class, of {int((values == text).sum())} rows" for text in gaps])
+            _log.info("%s: in %s %s: if it stands for no label, leave these rows out", source, where, counts)
     return values.astype(str) if as_text else values
 
 

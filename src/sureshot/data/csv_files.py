@@ -19,22 +19,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from sureshot.data.checks import ERRORS_OF_CELLS, MISSING
 from sureshot.data.delimited import STANDARD_INPUT, TextFormat, any_column, between_blanks, read_text, standard_input
 from sureshot.data.headers import NO_HEADER, column_names_of, looks_like_data
 from sureshot.data.root import DataError
 from sureshot.data.written_numbers import are_codes, what_is_lost
 
 _log = logging.getLogger(__name__)
-
-MISSING = (
-    *("", "NA", "N/A", "n/a", "n.a.", "N.A.", "NaN", "nan", "NAN", "NULL", "null", "None", "<NA>", "NaT"),
-    *("?", "-", "--"),
-    *("#N/A", "#DIV/0!", "#VALUE!", "#REF!", "#NUM!"),
-)
-"""Cells that are empty, and what programs write for that."""
-
-ERRORS_OF_CELLS = tuple(token for token in MISSING if token.startswith("#"))
-"""What spreadsheets write for a cell that could not be computed, of which no class is called."""
 
 SEPARATED_BY_BLANKS = "blanks part every line into {} cells: --separator space (separator=' ') takes them apart"
 

@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from sureshot.data.checks import in_one_form, listed, near, reason
-from sureshot.data.csv_files import ERRORS_OF_CELLS, MISSING
+from sureshot.data.checks import ERRORS_OF_CELLS, MISSING, in_one_form, listed, near, reason
 from sureshot.data.delimited import TextFormat
 from sureshot.data.headers import column_names_of
 from sureshot.data.root import DataError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from sureshot.data.checks import check_names, listed, reason
+from sureshot.data.remembered import ATTRIBUTE
 from sureshot.data.root import DataError
 
 _log = logging.getLogger(__name__)
@@ -53,7 +53,8 @@ def _mention_notes(path: Path, attributes: dict[Any, Any]) -> None:
     of_columns = {field.name: _as_text(field.metadata) for field in schema if field.metadata}
     found = [f"{name} ({text})" for name, text in of_columns.items() if text]
     further = {key: value for key, value in (schema.metadata or {}).items() if key not in _OF_PROGRAMS}
-    found += [text for text in (_as_text(further), json.dumps(attributes, default=str) if attributes else "") if text]
+    found += [_as_text(further)] if further else []
+    found += [f"{key}: {value}" for key, value in attributes.items() if key != ATTRIBUTE]
     if found:
         _log.info("%s: the file says of columns, and nothing is made of it: %s", path, listed(found))
 

@@ -1,6 +1,6 @@
 """What a model keeps of how its first file was read, so that later files are read likewise.
 
-It travels as an attribute of the DataFrame of features, from the file to the fit.
+It travels as plain values among the attributes of the DataFrame of features, from the file to the fit.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ class Remembered:
     @classmethod
     def of(cls, X: Any) -> Remembered | None:
         """That of the file from which a DataFrame was read; None of anything else."""
-        found = X.attrs.get(ATTRIBUTE) if isinstance(X, pd.DataFrame) else None
-        return found if isinstance(found, Remembered) else None
+        return cls.from_json(X.attrs.get(ATTRIBUTE)) if isinstance(X, pd.DataFrame) else None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""

@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sureshot.data.checks import in_one_form
-from sureshot.data.csv_files import MISSING
+from sureshot.data.checks import MISSING, in_one_form
 from sureshot.data.written_numbers import are_codes
 
 NUMBER, CATEGORY, DATE, TEXT, IGNORE = "number", "category", "date", "text", "ignore"
