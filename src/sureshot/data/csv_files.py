@@ -31,7 +31,8 @@ SEPARATED_BY_BLANKS = "blanks part every line into {} cells: --separator space (
 
 _QUOTES = "a quotation mark that begins a cell and is part of its text, as of inches, must be doubled, or taken out"
 _UNCLOSED = re.compile(r"EOF inside string starting at row (\d+)")
-_MAY_LOSE = re.compile(r"(?<![\d.,])0\d|[.,]\d*0(?!\d)|\d{16}|\d[eE]\+?\d")  # see `written_numbers`
+_ODD = r"0\d+|\d{16,}|\d+[eE]\+?\d+"  # cells that may be codes, or lose digits
+_TRAILING = re.compile(r"[.,]\d+0(?!\d)")  # in fractions of which two may be one number
 _CODE = re.compile(r"0\d+|\d+[eE][+-]?\d+")  # 007 and 1E2 would be written as 7 and 100
 
 
@@ -166,9 +167,11 @@ def _codes_among(
 ) -> list[str]:
     """Columns of numbers that are rather codes, if these are to be set apart; a warning of others that lose text."""
     names = [name for name in header if codes.may_be(name) and _is_plain_number(frame[name])]
-    if not names or not _MAY_LOSE.search(text):
-        return []
     assert found.separator is not None
+    edge = rf'[{re.escape(found.separator)}\r\n"]'
+    may_be_odd = names and re.search(rf"(?:^|{edge}) *(?:{_ODD}) *(?={edge}|$)", text) is not None
+    if not names or not (may_be_odd or _TRAILING.search(text)):
+        return []
     cells = pd.read_csv(
         io.StringIO(text),
         header=None if found.header is False else 0,
@@ -180,10 +183,12 @@ def _codes_among(
         skipinitialspace=True,
         keep_default_na=False,
     )
-    as_codes = []
+    as_codes, gaps = [], {*MISSING, *found.missing}
     for name in names:
-        gaps = {*MISSING, *found.missing}
-        texts = {cell.strip() for cell in cells[name].dropna().unique()} - gaps
+        odd = may_be_odd and cells[name].str.fullmatch(rf" *(?:{_ODD}) *").any()
+        if not odd and cells[name].nunique() <= frame[name].nunique(dropna=False):
+            continue
+        texts = {cell.strip() for cell in cells[name].unique()} - gaps
         if codes.apart and are_codes(texts):
             as_codes.append(name)
         elif lost := what_is_lost(sorted(texts)):

@@ -19,7 +19,8 @@ import itertools
 import logging
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
@@ -143,20 +144,23 @@ def read_text(
         text = _BLANKS.sub(_as_one, text)
     lines = [line for line in io.StringIO(text) if line.strip()]
     separator = wanted.separator or _separator_of(lines)
-    cells = [] if wanted.decimal or separator == "," else _cells(lines, separator, is_used, wanted.header)
-    decimal = wanted.decimal or _decimal_of(cells, separator)
+
+    def cells() -> Iterator[str]:
+        return _cells(lines, separator, is_used, wanted.header)
+
+    decimal = wanted.decimal or ("." if separator == "," else _decimal_of(cells()))
     if wanted.encoding is None and encoding == "cp1252":
         _log.info("%s is not UTF-8: read as Western European text (--encoding names another)", name)
     if wanted.separator is None and separator != "," and lines and separator in lines[0]:
         _log.info("%s: cells are separated by %s", name, SEPARATORS[separator])
-    if wanted.decimal is None and decimal == "." and separator != "," and _look_grouped(cells):
+    if wanted.decimal is None and decimal == "." and separator != "," and _look_grouped(cells()):
         _log.info(
             "%s: 1.234 is read as 1.234, not as 1234, but where a model knows a column by decimal commas (--decimal , "
             "says that points group digits)",
             name,
         )
     if wanted.decimal is None and decimal == ",":
-        grouped = all(_BY_COMMAS.fullmatch(cell) for cell in cells if _WITH_COMMA.fullmatch(cell))
+        grouped = all(_BY_COMMAS.fullmatch(cell) for cell in cells() if _WITH_COMMA.fullmatch(cell))
         doubt = ": 1,234 is read as 1.234, not as 1234" if grouped else ""
         _log.info("%s: the comma is taken for the decimal sign (--decimal names another)%s", name, doubt)
     return text, replace(wanted, encoding=encoding, separator=separator, decimal=decimal)
@@ -196,6 +200,8 @@ def _separator_of(lines: Sequence[str]) -> str:
     The first line may have one cell less: rows have names, and their column none.
     """
     there = [separator for separator in SEPARATORS if any(separator in line for line in lines[:2])]
+    if len(there) == 1 and there[0] in lines[0]:
+        return there[0]
     widths = {separator: width for separator in there if (width := _width(lines, separator)) > 1}
     if widths:
         return max(widths, key=lambda separator: widths[separator])
@@ -227,30 +233,40 @@ def between_blanks(text: str) -> int:
     return width if width > 1 and widths <= {width, width - 1} else 0
 
 
-def _decimal_of(cells: Sequence[str], separator: str) -> str:
-    if separator == ",":
-        return "."
-    with_comma = [cell for cell in cells if _WITH_COMMA.fullmatch(cell)]
-    if not with_comma or any(_THOUSANDS.fullmatch(cell) for cell in cells):
-        return "."
-    points = [cell for cell in cells if _WITH_POINT.fullmatch(cell) and not _GROUPS.fullmatch(cell)]
-    return "." if points else ","
+def _decimal_of(cells: Iterable[str]) -> str:
+    """A comma if numbers with commas come without numbers with points, those between thousands aside."""
+    has_comma = False
+    for cell in cells:
+        if _WITH_COMMA.fullmatch(cell):
+            has_comma = True
+        elif _THOUSANDS.fullmatch(cell) or (_WITH_POINT.fullmatch(cell) and not _GROUPS.fullmatch(cell)):
+            return "."
+    return "," if has_comma else "."
 
 
-def _look_grouped(cells: Sequence[str]) -> bool:
+def _look_grouped(cells: Iterable[str]) -> bool:
     """Whether points may group digits: there are some, and three digits follow on each."""
-    points = [cell for cell in cells if _WITH_POINT.fullmatch(cell)]
-    return bool(points) and all(_GROUPS.fullmatch(cell) for cell in points)
+    found = False
+    for cell in cells:
+        if _WITH_POINT.fullmatch(cell):
+            if not _GROUPS.fullmatch(cell):
+                return False
+            found = True
+    return found
 
 
-def _cells(lines: Sequence[str], separator: str, is_used: Callable[[str], bool], header: bool | None) -> list[str]:
-    names, *rows = _rows(lines, separator) or [[]]
-    if header is False:
-        names, rows = [place_name(place) for place in range(len(names))], [names, *rows]
-    elif rows and lacks_one(len(names), len(rows[0])):
-        names = ["", *names]
-    used = [is_used(name.strip()) for name in names]
-    return [cell.strip() for row in rows for cell in itertools.compress(row, used)]
+def _cells(lines: Sequence[str], separator: str, is_used: Callable[[str], bool], header: bool | None) -> Iterator[str]:
+    """Cells of the columns that are used, row by row."""
+    rows = csv.reader(lines, delimiter=separator, skipinitialspace=True)
+    with suppress(csv.Error):
+        first, second = next(rows, []), next(rows, [])
+        names = ["", *first] if lacks_one(len(first), len(second)) else first
+        if header is False:
+            names = [place_name(place) for place in range(len(first))]
+        used = [is_used(name.strip()) for name in names]
+        for row in itertools.chain([first] if header is False else [], [second], rows):
+            for cell in itertools.compress(row, used):
+                yield cell.strip()
 
 
 def place_name(place: int) -> str:
