@@ -171,12 +171,6 @@ def test_decimal_commas_are_the_columns_for_later_files(tmp_path: Path, run: Run
     assert answers(model, write(tmp_path / "b.csv", "kg;x", "2.250;1", "1.000;2"), run) == ["b", "a"]
 
 
-def test_a_sign_far_down_decides(tmp_path: Path, run: Run) -> None:
-    rows = [f"{1 + k % 2 * 600},000;{'ab'[k % 2]}" for k in range(1500)]
-    model = taught(write(tmp_path / "a.csv", "amount;klasse", *rows, "1,204,000;b"), run)
-    assert answers(model, write(tmp_path / "b.csv", "amount;x", "1000;1", "601000;2"), run) == ["a", "b"]
-
-
 def test_codes_are_categories_unless_they_are_stated_to_be_numbers(tmp_path: Path, run: Run) -> None:
     rows = [f"{('007', '7')[k % 2]},3.{(1, 10)[k % 2]},{'ab'[k % 2]}" for k in range(20)]
     path = write(tmp_path / "codes.csv", "code,version,klasse", *rows)

@@ -161,3 +161,12 @@ def test_lines_of_spreadsheets(text: str, tmp_path: Path) -> None:
     table = load_table(tmp_path / "t.csv", "y")
     assert table.feature_names == ("a",)
     assert table.X["a"].tolist() == [1.5]
+
+
+def test_rows_far_down_decide_as_those_at_the_top() -> None:
+    """Of two characters that cut the first lines alike only one cuts all; one number with a point is enough."""
+    text, found = read_text(("x;y\n" + "1,5;p\n" * 1200 + "2;q\n").encode(), "t.csv")
+    assert (found.separator, found.decimal) == (";", ",")
+    text, found = read_text(("x;z;y\n" + "1,500;1;p\n" * 1200 + "1,500;2.5;q\n").encode(), "t.csv")
+    assert (found.separator, found.decimal) == (";", ".")
+    assert text.count("\n") == 1202
