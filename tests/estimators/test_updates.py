@@ -173,7 +173,7 @@ def test_few_rows_leave_inputs_and_temperatures_and_make_the_posterior_of_all(ca
     np.testing.assert_array_equal(model.predict_proba(x), before)
     copied = pickle.loads(pickle.dumps(model))
     assert (copied._fitted.rest, copied._fitted.changes) == (None, 3)
-    np.testing.assert_allclose(copied.predict_proba(x), before, rtol=1e-9)  # its variances are computed anew, as a file's
+    np.testing.assert_allclose(copied.predict_proba(x), before, rtol=1e-9)  # with variances made anew, as of a file
     model.partial_fit(x[303:304], y[303:304])  # the fourth of 304
     assert model._fitted.changes == 0
 

@@ -16,7 +16,6 @@ from sureshot.structure.prediction import (
     class_moments,
     moments,
     probabilities,
-    shares_of_rows,
     unexplained_variance,
 )
 from sureshot.structure.rejuvenation import Rejuvenation
@@ -154,16 +153,6 @@ def test_a_temperature_divides_latents_their_deviations_too() -> None:
     likelihood = (pairs.sum(-1) - pairs.diagonal(dim1=-2, dim2=-1)).exp().mean(0)
     three = averaged_probabilities(centre, covariance, torch.ones(1, dtype=F64), temperature)
     torch.testing.assert_close(three[0], likelihood / likelihood.sum(), rtol=0, atol=3e-3)
-
-
-def test_what_rows_bring_to_a_comparison_adds_up_to_the_difference_of_means() -> None:
-    for labels, n_classes in (([0, 0, 1, 0, 1], 2), ([0, 0, 2, 1, 1], 3)):
-        state = conditioned(torch.tensor(labels), n_classes, 6)
-        first, second = torch.tensor([1, 1, n_classes - 1, 0]), torch.tensor([0, 0, 1 - n_classes % 2, 1])
-        shares = shares_of_rows(state, QUERIES, first, second)
-        mean = torch.einsum("m,mcq->qc", state.log_weights.exp(), class_moments(state, QUERIES)[0])
-        every = torch.arange(4)
-        torch.testing.assert_close(shares.sum(-1), mean[every, first] - mean[every, second])
 
 
 def test_without_data_all_classes_are_as_probable() -> None:
