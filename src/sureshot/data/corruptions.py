@@ -70,7 +70,9 @@ def _gaussian_noise(images: Tensor, deviation: float, generator: torch.Generator
 
 def _impulse_noise(images: Tensor, fraction: float, generator: torch.Generator) -> Tensor:
     # One uniform number decides both: below fraction / 2 pepper, from there to fraction salt.
-    uniform = torch.rand(images.shape, generator=generator, device=generator.device).to(images.device)
+    uniform = torch.rand(images.shape, generator=generator, device=generator.device, dtype=torch.float32).to(
+        images.device
+    )
     salted = torch.where(uniform < fraction, torch.ones_like(images), images)
     return torch.where(uniform < fraction / 2, torch.zeros_like(images), salted)
 

@@ -32,7 +32,7 @@ def random_flips(
 ) -> Tensor:
     """Every second image, by chance, with left and right exchanged."""
     _check(images)
-    flipped = torch.rand(len(images), 1, 1, 1, generator=generator, device=images.device) < 0.5
+    flipped = torch.rand(len(images), 1, 1, 1, generator=generator, device=images.device, dtype=torch.float32) < 0.5
     return torch.where(flipped, images.flip(-1), images)
 
 

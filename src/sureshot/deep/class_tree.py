@@ -120,7 +120,7 @@ class TreeNetwork(DeepClassifier):
         return cls(
             backbone,
             ClassTree.from_dict(config["tree"]),
-            torch.ones(len(labels), backbone.n_features),
+            torch.ones(len(labels), backbone.n_features, dtype=torch.float32),
             labels,
             torch.tensor(config["class_sizes"], dtype=torch.int64),
             **{key: config[key] for key in ("lengthscale", "output_scale", "learn_inducing", "step_size")},

@@ -48,7 +48,7 @@ class ProxyNetwork(GrowingClassifier):
         super().__init__(backbone, n_classes, {"per_class": per_class, "margin": margin, "scale": scale, "seed": seed})
         self.margin = margin
         self.proxies = nn.Parameter(proxies.detach().clone())
-        self.log_scale = nn.Parameter(torch.tensor(math.log(scale)))
+        self.log_scale = nn.Parameter(torch.tensor(math.log(scale), dtype=torch.float32))
 
     @classmethod
     def of_embeddings(
@@ -69,7 +69,7 @@ class ProxyNetwork(GrowingClassifier):
     def from_config(cls, config: Mapping[str, Any]) -> ProxyNetwork:
         """See `DeepClassifier.from_config`."""
         backbone = backbone_from_config(config["backbone"])
-        proxies = torch.ones(config["n_classes"], config["per_class"], backbone.n_features)
+        proxies = torch.ones(config["n_classes"], config["per_class"], backbone.n_features, dtype=torch.float32)
         return cls(backbone, proxies, **{name: config[name] for name in ("margin", "scale", "seed")})
 
     def own_parameters(self) -> list[nn.Parameter]:

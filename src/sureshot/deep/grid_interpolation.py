@@ -73,7 +73,8 @@ class GridNetwork(DeepClassifier):
         self.n_samples = n_samples
         width = backbone.n_features
         self.processes = FeatureProcesses(width, grid_size)
-        weight = torch.randn(n_classes, width, generator=torch.Generator().manual_seed(seed)) / width**0.5
+        generator = torch.Generator().manual_seed(seed)
+        weight = torch.randn(n_classes, width, generator=generator, dtype=torch.float32) / width**0.5
         self.mixing = nn.Parameter(weight)
 
     @classmethod

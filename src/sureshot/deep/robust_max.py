@@ -104,7 +104,7 @@ class RobustMaxNetwork(DeepClassifier):
         """See `DeepClassifier.from_config`."""
         backbone = backbone_from_config(config["backbone"])
         names = ("epsilon", "lengthscale", "output_scale", "learn_inducing", "full_covariance")
-        inducing = torch.ones(config["n_inducing"], backbone.n_features)
+        inducing = torch.ones(config["n_inducing"], backbone.n_features, dtype=torch.float32)
         return cls(backbone, config["n_classes"], inducing, **{name: config[name] for name in names})
 
     def own_parameters(self) -> list[nn.Parameter]:

@@ -30,7 +30,8 @@ class SoftmaxNetwork(GrowingClassifier):
     ) -> None:
         super().__init__(backbone, n_classes, {"seed": seed})
         width = backbone.n_features
-        weight = torch.randn(n_classes, width, generator=torch.Generator().manual_seed(seed)) / width**0.5
+        generator = torch.Generator().manual_seed(seed)
+        weight = torch.randn(n_classes, width, generator=generator, dtype=torch.float32) / width**0.5
         self.linear = dense(weight)
 
     @classmethod

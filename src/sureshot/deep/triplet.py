@@ -72,7 +72,7 @@ class TripletNetwork(GrowingClassifier):
     def from_config(cls, config: Mapping[str, Any]) -> TripletNetwork:
         """See `DeepClassifier.from_config`."""
         backbone = backbone_from_config(config["backbone"])
-        means = torch.ones(config["n_classes"], backbone.n_features)
+        means = torch.ones(config["n_classes"], backbone.n_features, dtype=torch.float32)
         return cls(backbone, means, margin=config["margin"], scale=config["scale"])
 
     def embedded_losses(self, embeddings: Tensor, y: Tensor, generator: torch.Generator, n_rows: int) -> Tensor:

@@ -25,6 +25,7 @@ from sureshot.estimators.influence import Influence, influence_on
 from sureshot.estimators.left_out import ROUNDING
 from sureshot.estimators.settings import check_count
 from sureshot.estimators.suggestions import Suggestions, suggestions
+from sureshot.estimators.surroundings import undisturbed
 from sureshot.estimators.validation import check_weights, plain_labels
 from sureshot.warned import warn
 
@@ -56,6 +57,7 @@ class TopClasses:
     probabilities: np.ndarray  # (n, k)
 
 
+@undisturbed
 class Answers(ClassifierMixin, BaseEstimator):
     """A classifier that has been fitted, as who asks it sees it."""
 

@@ -33,6 +33,7 @@ from sureshot.estimators.readers import LabelledData, Reader, read_labelled
 from sureshot.estimators.row_ids import RowIds, RowsAsTheyCame, check_known, check_row_ids
 from sureshot.estimators.row_ids_format import ids_from_file, ids_to_file
 from sureshot.estimators.stored_rows import kinds_from_json, kinds_to_json
+from sureshot.estimators.surroundings import undisturbed
 from sureshot.estimators.validation import LabelledRows, check_targets, check_unseen, joined_rows, merge_rows, same_rows
 from sureshot.kernels import is_unit_norm
 from sureshot.persistence import Artifact, ArtifactError, artifact_of, load_artifact, save_artifact
@@ -40,6 +41,7 @@ from sureshot.progress import ProgressLines, reported_to
 from sureshot.warned import warn
 
 
+@undisturbed
 class IncrementalClassifier(Answers):
     """A classifier that learns classes and rows as they come."""
 

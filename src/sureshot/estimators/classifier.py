@@ -31,11 +31,13 @@ from sureshot.estimators.mixed_columns import check_kinds
 from sureshot.estimators.precomputed import MatrixReader
 from sureshot.estimators.readers import Reader, TableReader
 from sureshot.estimators.settings import Settings, is_precomputed
+from sureshot.estimators.surroundings import undisturbed
 from sureshot.kernels import Expression
 
 BY_PRODUCTS = ("auto", "linear", "cosine")  # kernels that may compare sparse rows
 
 
+@undisturbed
 class GPClassifier(IncrementalClassifier):
     """Gaussian-process classification that chooses its own settings.
 

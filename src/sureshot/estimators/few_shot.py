@@ -26,9 +26,11 @@ from sureshot.estimators.gp_fitting import learn
 from sureshot.estimators.mixed_columns import check_kinds
 from sureshot.estimators.readers import Reader, TableReader
 from sureshot.estimators.settings import Settings, device_for
+from sureshot.estimators.surroundings import undisturbed
 from sureshot.meta.training.checkpoint import load_learner
 
 
+@undisturbed
 class FewShotClassifier(IncrementalClassifier):
     """Classification from a few labels, with what is not in them taken from a checkpoint or from defaults.
 

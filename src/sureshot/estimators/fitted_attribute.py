@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from sureshot.estimators.surroundings import own_surroundings
+
 
 class FittedAttribute:
     """An attribute of an estimator that is there once it is fitted: one of its `Fitted`."""
@@ -21,8 +23,9 @@ class FittedAttribute:
         if estimator is None:
             return self
         value = estimator.__dict__.get("_fitted")
-        for part in self.path.split("."):
-            value = None if value is None else getattr(value, part, None)
+        with own_surroundings():  # what is put off until it is asked for
+            for part in self.path.split("."):
+                value = None if value is None else getattr(value, part, None)
         if value is None:
             fitted = "_fitted" in estimator.__dict__
             why = ": what it has learnt has none." if fitted else " (yet); fit() gives it to an estimator."

@@ -23,11 +23,13 @@ from sureshot.estimators.search_learning import after, check_whole, compared, fi
 from sureshot.estimators.search_settings import SearchSettings
 from sureshot.estimators.search_size import check_size
 from sureshot.estimators.settings import check_jobs
+from sureshot.estimators.surroundings import undisturbed
 from sureshot.estimators.validation import check_targets, joined_rows
 from sureshot.structure.grammar import Grammar
 from sureshot.warned import warn
 
 
+@undisturbed
 class KernelSearchClassifier(IncrementalClassifier):
     """Gaussian-process classification by a weighted set of kernels that follows the data as they come.
 

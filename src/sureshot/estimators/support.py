@@ -95,7 +95,7 @@ def asked_rows(support: Support, most: int) -> tuple[Tensor, Support]:
     """Places of rows that can be left out, evenly chosen if there are more than so many, and the support of these."""
     rows = (support.usable > 0).nonzero().squeeze(-1)
     if len(rows) > most:
-        rows = rows[torch.linspace(0, len(rows) - 1, most).round().long().unique()]
+        rows = rows[torch.linspace(0, len(rows) - 1, most, dtype=torch.float32).round().long().unique()]
     return rows, support.part(rows)
 
 

@@ -1,7 +1,8 @@
-"""One thread for small work, given back afterwards."""
+"""One thread for small work, and for all work after a fork; given back afterwards."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
@@ -38,12 +39,24 @@ def threads_for(n_rows: int) -> AbstractContextManager[None]:
     return one_thread() if n_rows <= SMALL_SUPPORT else nullcontext()
 
 
+def surviving_threads() -> AbstractContextManager[None]:
+    """One thread in a child that was forked, where OpenMP waits for the parent's threads for ever; else the user's."""
+    return _one_thread_of_every_pool() if _libraries.forked else nullcontext()
+
+
+@contextmanager
+def _one_thread_of_every_pool() -> Iterator[None]:
+    with one_thread(), _pools().limit(limits=1, user_api="openmp"):
+        yield
+
+
 class _Libraries:
     """Limits the thread pools of numpy and scipy, which a process has once: the last of several callers restores."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._callers = 0
+        self.forked = False
         self._limiter: Any = None
 
     def limit(self) -> None:
@@ -58,8 +71,15 @@ class _Libraries:
             if self._callers == 0:
                 self._limiter.restore_original_limits()
 
+    def in_forked_child(self) -> None:
+        """Whatever thread held the lock in the parent is gone."""
+        self._lock = Lock()
+        self.forked = True
+
 
 _libraries = _Libraries()
+if hasattr(os, "register_at_fork"):  # where processes can be forked
+    os.register_at_fork(after_in_child=_libraries.in_forked_child)
 
 
 @cache

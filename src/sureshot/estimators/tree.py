@@ -20,6 +20,7 @@ from sureshot.estimators.fitted import Fitted, TrainingSet
 from sureshot.estimators.fitted_attribute import FittedAttribute
 from sureshot.estimators.readers import Reader, TableReader
 from sureshot.estimators.settings import check_count, device_for
+from sureshot.estimators.surroundings import undisturbed
 from sureshot.estimators.tree_fitted import TreeFitted, first_session, later_session
 from sureshot.estimators.tree_format import TREE_FORMAT
 from sureshot.estimators.tree_settings import strategy_of
@@ -31,6 +32,7 @@ _KEEPS_MEANS = (
 )
 
 
+@undisturbed
 class TreeGPClassifier(IncrementalClassifier):
     """Classification with classes that arrive over time, a few examples each, in memory that does not grow with rows.
 

@@ -222,7 +222,7 @@ def _learnt(x: Tensor, y: Tensor, freedom: float, steps: int, seed: int, shrinka
     asked = (counts // 2).clamp(max=max(1, min(_QUERIES_OF_A_CLASS, _QUERIES // len(counts))))
 
     def pretended() -> _Session:
-        share = torch.empty(()).uniform_(*_NEW_CLASSES, generator=generator)
+        share = torch.empty((), dtype=torch.float32).uniform_(*_NEW_CLASSES, generator=generator)
         new = _some(counts, float(share), generator)
         return _session(x, y, _places(y, generator), asked, _kept(new, generator), none)
 

@@ -218,7 +218,9 @@ def _construct(kind: type[Kernel], config: Mapping[str, Any]) -> Kernel:
             if not parts:
                 raise ValueError("a sum or product of kernels must have at least one part.")
         elif argument == "center":
-            options["center"] = torch.zeros(integer(config["center"], "center")) if "center" in config else None
+            options["center"] = (
+                torch.zeros(integer(config["center"], "center"), dtype=torch.float64) if "center" in config else None
+            )
         else:
             check = GPYTORCH_CLASSES[kind].roles[argument].check
             assert check is not None

@@ -161,7 +161,9 @@ class EpisodeSampler:
         """`n_rows` different rows of each class, (T, C, n_rows) for classes (T, C)."""
         counts = self._counts[classes]  # (T, C)
         largest = int(self._counts.max())
-        keys = torch.rand(*classes.shape, largest, generator=generator, device=generator.device).cpu()
+        keys = torch.rand(
+            *classes.shape, largest, generator=generator, device=generator.device, dtype=torch.float32
+        ).cpu()
         beyond = torch.arange(largest) >= counts.unsqueeze(-1)
         places = keys.masked_fill_(beyond, -1).topk(n_rows).indices
         return self._by_class[self._starts[classes].unsqueeze(-1) + places]

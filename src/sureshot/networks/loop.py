@@ -351,4 +351,4 @@ class Run:
 def _norm(module: nn.Module) -> Tensor:
     """Euclidean norm of the gradient of all parameters."""
     norms = [p.grad.norm() for p in module.parameters() if p.grad is not None]
-    return torch.stack(norms).norm() if norms else torch.zeros(())
+    return torch.stack(norms).norm() if norms else torch.zeros((), dtype=torch.float32)

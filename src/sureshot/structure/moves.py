@@ -48,7 +48,7 @@ def replace_subtree(prior: KernelPrior, structure: Structure, z: Tensor, generat
 
 def detach_or_attach(prior: KernelPrior, structure: Structure, z: Tensor, generator: torch.Generator) -> Proposal:
     """A subtree takes the place of one above it, or moves down a random path of a new one in its place."""
-    if float(torch.rand((), generator=generator)) < _p_detach(structure):
+    if float(torch.rand((), generator=generator, dtype=torch.float32)) < _p_detach(structure):
         return _detach(prior, structure, z, generator)
     return _attach(prior, structure, z, generator)
 
@@ -82,7 +82,7 @@ def swap_operator(prior: KernelPrior, structure: Structure, z: Tensor, generator
 
 def grow_or_prune(prior: KernelPrior, structure: Structure, z: Tensor, generator: torch.Generator) -> Proposal:
     """A leaf from the grammar joins a uniform node's subtree by an operator, or an operand that is a leaf goes."""
-    if float(torch.rand((), generator=generator)) < _p_prune(structure):
+    if float(torch.rand((), generator=generator, dtype=torch.float32)) < _p_prune(structure):
         return _prune(prior, structure, z, generator)
     return _grow(prior, structure, z, generator)
 
@@ -159,7 +159,7 @@ def _attach(prior: KernelPrior, structure: Structure, z: Tensor, generator: torc
     above = _uniform(len(structure), generator)
     depth = structure.depths[above]
     path: list[int] = []
-    while float(torch.rand((), generator=generator)) < 0.5:
+    while float(torch.rand((), generator=generator, dtype=torch.float32)) < 0.5:
         path.append(_uniform(2, generator))
     if not path:
         return Proposal(structure, z, 0.0)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -38,6 +40,25 @@ def rows(shape: tuple[int, ...], n: int = 5, seed: int = 0) -> torch.Tensor:
 
 def test_every_name_has_a_case() -> None:
     assert {name for name, _, _ in CASES} == set(BACKBONE_NAMES)
+
+
+@contextmanager
+def float64_by_default() -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+@every_backbone
+def test_weights_whatever_the_default_dtype(name: str, shape: tuple[int, ...], options: dict[str, Any]) -> None:
+    expected = make_backbone(name, shape, **options).state_dict()
+    with float64_by_default():
+        found = make_backbone(name, shape, **options).state_dict()
+    for weight, value in expected.items():
+        torch.testing.assert_close(found[weight], value, rtol=0, atol=0)
 
 
 @every_backbone

@@ -55,7 +55,7 @@ def _pooled(maps: Tensor) -> Tensor:
 def recorded_stages(backbone: Backbone) -> Iterator[list[Tensor]]:
     """A list that holds, after each pass of a backbone, what its stages gave, in order."""
     stages = backbone.stages()
-    maps: list[Tensor] = [torch.empty(0)] * len(stages)
+    maps: list[Tensor] = [torch.empty(0, dtype=torch.float32)] * len(stages)
 
     def record(place: int) -> torch.utils.hooks.RemovableHandle:
         def keep(module: nn.Module, inputs: object, output: Tensor) -> None:

@@ -24,7 +24,9 @@ class BaseClassifier(nn.Module):
             raise ValueError(f"n_base_classes must be at least 1, got {n_classes}")
         self.head = head
         self.n_classes = n_classes
-        uniform = torch.rand(n_classes, n_features + 1, generator=seeded(torch.device("cpu"), seed))
+        uniform = torch.rand(
+            n_classes, n_features + 1, generator=seeded(torch.device("cpu"), seed), dtype=torch.float32
+        )
         matrix, vector = head.initial(uniform)
         self.matrix = nn.Parameter(matrix.clone())
         self.vector = nn.Parameter(vector.clone())

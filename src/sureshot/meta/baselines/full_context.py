@@ -14,10 +14,13 @@ section 2.1 and appendix A; number of reading steps, sums and normalisation as i
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+_NOWHERE: dict[str, Any] = {"device": "meta", "dtype": torch.float32}
 
 
 def _start(module: nn.Module, width: int, generator: torch.Generator) -> None:
@@ -34,7 +37,7 @@ class SupportReader(nn.Module):
 
     def __init__(self, n_features: int, generator: torch.Generator) -> None:
         super().__init__()
-        self.lstm = nn.LSTM(n_features, n_features, batch_first=True, bidirectional=True, device="meta")
+        self.lstm = nn.LSTM(n_features, n_features, batch_first=True, bidirectional=True, **_NOWHERE)
         _start(self.lstm, n_features, generator)
 
     def forward(
@@ -57,7 +60,7 @@ class QueryReader(nn.Module):
 
     def __init__(self, n_features: int, generator: torch.Generator) -> None:
         super().__init__()
-        self.cell = nn.LSTMCell(2 * n_features, n_features, device="meta")
+        self.cell = nn.LSTMCell(2 * n_features, n_features, **_NOWHERE)
         _start(self.cell, n_features, generator)
 
     def forward(

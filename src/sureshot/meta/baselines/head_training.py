@@ -63,8 +63,10 @@ def train_heads(
     device = support.x.device
     # Two generators, so that padded classes leave the shuffles alone; float32, so that double precision has the same.
     first, second = torch.randint(2**62, (2,), generator=generator, device=device).tolist()
-    start = torch.rand(support.n_classes, width + 1, generator=seeded(device, first), device=device)
-    keys = torch.rand(n_rows, training.epochs, generator=seeded(device, second), device=device)
+    start = torch.rand(
+        support.n_classes, width + 1, generator=seeded(device, first), device=device, dtype=torch.float32
+    )
+    keys = torch.rand(n_rows, training.epochs, generator=seeded(device, second), device=device, dtype=torch.float32)
     with torch.no_grad():
         matrix, vector = head.initial(start.to(support.x.dtype))
         fitted = [

@@ -208,15 +208,18 @@ class GaussianProcessLearner(EmbeddingLearner):
             )
         self.predictive_split: PredictiveSplit = predictive_split
         learns_mean = learn_prior_mean and not self.samples_images
-        self.prior_mean = nn.Parameter(torch.tensor(float(prior_mean)), requires_grad=learns_mean)
+        self.prior_mean = nn.Parameter(torch.tensor(float(prior_mean), dtype=torch.float32), requires_grad=learns_mean)
         shift = 0.0 if prediction_prior_mean is None else prediction_prior_mean - prior_mean
-        self.register_buffer("prediction_shift", torch.tensor(float(shift)))
+        self.register_buffer("prediction_shift", torch.tensor(float(shift), dtype=torch.float32))
         self.fits_normalisation = fit_normalisation
-        self.register_buffer("centre", torch.zeros(kernel.n_features))
-        self.output_normalisation = nn.BatchNorm1d(kernel.n_features, affine=False) if batch_norm else None
+        self.register_buffer("centre", torch.zeros(kernel.n_features, dtype=torch.float32))
+        normalisation = nn.BatchNorm1d(kernel.n_features, affine=False, dtype=torch.float32) if batch_norm else None
+        self.output_normalisation = normalisation
         self.fits_temperature = fit_temperature
-        self.register_buffer("log_temperature", torch.zeros(2))  # intercept, and slope in the log of the classes
-        self.register_buffer("shot_growth", torch.zeros(()))  # its slope in the log of the shots
+        self.register_buffer(
+            "log_temperature", torch.zeros(2, dtype=torch.float32)
+        )  # intercept, and slope in the log of the classes
+        self.register_buffer("shot_growth", torch.zeros((), dtype=torch.float32))  # its slope in the log of the shots
 
     def set_centre(self, centre: Tensor) -> None:
         """Subtract a vector from all embeddings in use; see `EmbeddingLearner.set_centre`."""

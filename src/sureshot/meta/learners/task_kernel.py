@@ -71,12 +71,12 @@ class TaskKernel(nn.Module):
             _learn_logarithms(kernel)
         else:
             size = torch.Size(batch)
-            kernel = gpytorch.kernels.ScaleKernel(kernel, batch_shape=size)
-            kernel.outputscale = torch.full(size, math.sqrt(outputscale))
-            kernel.base_kernel.outputscale = torch.full(size, math.sqrt(outputscale))
+            kernel = gpytorch.kernels.ScaleKernel(kernel, batch_shape=size).float()
+            root = torch.full(size, math.sqrt(outputscale), dtype=torch.float32)
+            kernel.outputscale = kernel.base_kernel.outputscale = root
             kernel.base_kernel.raw_outputscale.requires_grad_(learn_outputscale)
         kernel.raw_outputscale.requires_grad_(learn_outputscale)
-        self.kernel = kernel
+        self.kernel = kernel.float()  # what GPyTorch has made on the way is of the default dtype
         self._of_directions = name == "cosine" or name.startswith("unit_")
         self.n_features = n_features
         self.n_classes = n_classes

@@ -58,7 +58,7 @@ def _fit_normalisation(
     learner.train()
     update_bn((as_inputs(validation.x[rows]).to(device).unsqueeze(0) for rows in parts), _Embedder(learner))
     learner.train(training)
-    learner.set_centre(torch.zeros((), device=device))
+    learner.set_centre(torch.zeros((), dtype=torch.float32, device=device))
     some = torch.randperm(len(base.x), generator=generator)[:_BASE_ROWS]
     start, start_error = _mean_over_classes(embed_set(learner, base.x[some]), base.y[some].cpu())
     there, there_error = _mean_over_classes(embed_set(learner, validation.x), validation.y.cpu())

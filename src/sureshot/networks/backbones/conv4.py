@@ -26,7 +26,7 @@ class Conv4Block(nn.Module):
     def __init__(self, n_in: int, n_out: int, generator: torch.Generator) -> None:
         super().__init__()
         self.convolution = convolution(n_in, n_out, 3, generator)
-        self.normalisation = nn.BatchNorm2d(n_out)
+        self.normalisation = nn.BatchNorm2d(n_out, dtype=torch.float32)
 
     def forward(self, x: Tensor) -> Tensor:
         pooled: Tensor = functional.max_pool2d(self.normalisation(self.convolution(x)), 2)

@@ -26,7 +26,9 @@ def convolution(
     Weights are normal with variance gain^2 / (kernel^2 n_out) (He et al. 2015, by the outgoing connections). They are
     stored channels_last, which makes the whole network run so.
     """
-    layer = skip_init(nn.Conv2d, n_in, n_out, kernel, stride=stride, padding=kernel // 2, bias=False)
+    layer = skip_init(
+        nn.Conv2d, n_in, n_out, kernel, stride=stride, padding=kernel // 2, bias=False, dtype=torch.float32
+    )
     layer.weight = nn.Parameter(layer.weight.contiguous(memory_format=torch.channels_last))
     with torch.no_grad():
         layer.weight.normal_(0.0, gain / math.sqrt(kernel**2 * n_out), generator=generator)
@@ -35,7 +37,7 @@ def convolution(
 
 def dense(weight: Tensor, bias: bool = True) -> nn.Linear:
     """A linear layer with this initial weight (n_out, n_in) and bias zero."""
-    layer = skip_init(nn.Linear, weight.shape[1], weight.shape[0], bias=bias)
+    layer = skip_init(nn.Linear, weight.shape[1], weight.shape[0], bias=bias, dtype=torch.float32)
     with torch.no_grad():
         layer.weight.copy_(weight)
         if layer.bias is not None:
@@ -45,7 +47,7 @@ def dense(weight: Tensor, bias: bool = True) -> nn.Linear:
 
 def he_normal(n_out: int, n_in: int, generator: torch.Generator) -> Tensor:
     """Weights (n_out, n_in) that keep the mean square through a ReLU (He et al. 2015, by the incoming connections)."""
-    return torch.randn(n_out, n_in, generator=generator) * math.sqrt(2 / n_in)
+    return torch.randn(n_out, n_in, generator=generator, dtype=torch.float32) * math.sqrt(2 / n_in)
 
 
 def orthogonal(n_out: int, n_in: int, generator: torch.Generator) -> Tensor:

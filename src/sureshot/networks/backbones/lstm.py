@@ -9,7 +9,7 @@ Sequences of one length L form a batch (B, L, D). Resample or cut others: paddin
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -61,7 +61,8 @@ class LSTM(Backbone):
         )
         self.pooling = pooling
         # allocated without values, so that no global generator is used
-        empty = nn.LSTM(input_shape[1], hidden, layers, batch_first=True, bidirectional=bidirectional, device="meta")
+        nowhere: dict[str, Any] = {"device": "meta", "dtype": torch.float32}
+        empty = nn.LSTM(input_shape[1], hidden, layers, batch_first=True, bidirectional=bidirectional, **nowhere)
         self.network = empty.to_empty(device="cpu")
         _fill(self.network, torch.Generator().manual_seed(seed))
 

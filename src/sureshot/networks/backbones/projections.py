@@ -70,7 +70,7 @@ class LinearProjection(Backbone):
             self.map: nn.Module = dense(isometry(n_out, width, generator), bias)
         else:
             down = dense(orthogonal(rank, width, generator), bias=False)
-            self.map = nn.Sequential(down, dense(torch.zeros(width, rank), bias))
+            self.map = nn.Sequential(down, dense(torch.zeros(width, rank, dtype=torch.float32), bias))
 
     def encode(self, x: Tensor) -> Tensor:
         rows = x.flatten(1)
@@ -110,7 +110,7 @@ class MLPProjection(Backbone):
                 for n_previous, n_next in zip([width, *widths[:-1]], widths, strict=True)
             ]
         )
-        self.last = dense(torch.zeros(n_out, widths[-1]), bias=False)
+        self.last = dense(torch.zeros(n_out, widths[-1], dtype=torch.float32), bias=False)
         self.normalise = normalise
 
     def encode(self, x: Tensor) -> Tensor:
@@ -125,7 +125,7 @@ class MLPProjection(Backbone):
 def isometry(n_out: int, n_in: int, generator: torch.Generator) -> Tensor:
     """The identity, or an orthogonal map between widths, scaled to keep squared lengths on average."""
     if n_out == n_in:
-        return torch.eye(n_in)
+        return torch.eye(n_in, dtype=torch.float32)
     return orthogonal(n_out, n_in, generator) * math.sqrt(max(1.0, n_in / n_out))
 
 

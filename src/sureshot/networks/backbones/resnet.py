@@ -34,8 +34,10 @@ class ResNet12Block(nn.Module):
         self.convolutions = nn.ModuleList(
             [convolution(n, n_out, 3, generator, gain=gain) for n in (n_in, n_out, n_out)]
         )
-        self.normalisations = nn.ModuleList([nn.BatchNorm2d(n_out) for _ in range(3)])
-        self.shortcut = nn.Sequential(convolution(n_in, n_out, 1, generator, gain=gain), nn.BatchNorm2d(n_out))
+        self.normalisations = nn.ModuleList([nn.BatchNorm2d(n_out, dtype=torch.float32) for _ in range(3)])
+        self.shortcut = nn.Sequential(
+            convolution(n_in, n_out, 1, generator, gain=gain), nn.BatchNorm2d(n_out, dtype=torch.float32)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         branch = x
@@ -94,13 +96,15 @@ class BasicBlock(nn.Module):
     def __init__(self, n_in: int, n_out: int, stride: int, generator: torch.Generator) -> None:
         super().__init__()
         self.conv1 = convolution(n_in, n_out, 3, generator, stride=stride)
-        self.bn1 = nn.BatchNorm2d(n_out)
+        self.bn1 = nn.BatchNorm2d(n_out, dtype=torch.float32)
         self.conv2 = convolution(n_out, n_out, 3, generator)
-        self.bn2 = nn.BatchNorm2d(n_out)
+        self.bn2 = nn.BatchNorm2d(n_out, dtype=torch.float32)
         self.stride = stride
         self.downsample: nn.Module = nn.Identity()
         if stride > 1 or n_in != n_out:
-            self.downsample = nn.Sequential(convolution(n_in, n_out, 1, generator), nn.BatchNorm2d(n_out))
+            self.downsample = nn.Sequential(
+                convolution(n_in, n_out, 1, generator), nn.BatchNorm2d(n_out, dtype=torch.float32)
+            )
 
     def forward(self, x: Tensor) -> Tensor:
         branch: Tensor = self.bn2(self.conv2(self.bn1(self.conv1(x)).relu()))
@@ -142,7 +146,7 @@ class ResNet18(Backbone):
         generator = torch.Generator().manual_seed(seed)
         large = chosen == "imagenet"
         self.conv1 = convolution(channels, filters[0], 7 if large else 3, generator, stride=2 if large else 1)
-        self.bn1 = nn.BatchNorm2d(filters[0])
+        self.bn1 = nn.BatchNorm2d(filters[0], dtype=torch.float32)
         self.pool_stem = large
         stages = [
             nn.Sequential(BasicBlock(n_in, n_out, stride, generator), BasicBlock(n_out, n_out, 1, generator))
