@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from io import StringIO
 
 import pytest
@@ -19,9 +20,14 @@ ROWS = [
 ]
 
 
-def printed(width: int, title: str | None = None) -> list[str]:
+def printed(
+    width: int,
+    title: str | None = None,
+    columns: Sequence[str] = COLUMNS,
+    rows: Sequence[Sequence[object]] = ROWS,
+) -> list[str]:
     console = Console(file=StringIO(), width=width, color_system=None)
-    for table in text_tables(COLUMNS, ROWS, width, title):
+    for table in text_tables(columns, rows, width, title):
         console.print(table)
     assert isinstance(console.file, StringIO)
     return console.file.getvalue().splitlines()
@@ -33,6 +39,19 @@ def test_no_number_is_cut_or_folded(width: int) -> None:
     assert all(len(line) <= width for line in lines)
     for number in ("0.885 ± 0.015", "0.356 ± 0.037", "0.8512"):
         assert sum(number in line for line in lines) == 1
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100])
+@pytest.mark.parametrize("longest", [10, 25, 36])
+def test_no_name_is_folded_inside_a_word(width: int, longest: int) -> None:
+    """In any column, and in the header: classes and methods have names without blanks, and of any length."""
+    name = "reset_settings_of_all_devices_at_once"[:longest]
+    header, other = f"accuracy_of_{name}"[:longest], name[::-1]
+    rows = [(name, "0.885 ± 0.015", other, "a sentence of some short words"), ("two", "0.1", "x", "short")]
+    lines = printed(width, columns=("method", header, "confused with", "remark"), rows=rows)
+    assert all(len(line) <= width for line in lines)
+    for text in (name, header, other):
+        assert any(text in line for line in lines), text
 
 
 def test_columns_without_room_follow_below_with_the_first_column() -> None:
@@ -59,7 +78,8 @@ def test_a_table_without_rows_has_its_header() -> None:
     st.integers(20, 200),
 )
 def test_every_column_is_shown_once_beside_the_first(rows: list[list[object]], width: int) -> None:
-    shown = [[column.header for column in table.columns] for table in text_tables(("a", "b", "c"), rows, width)]
+    tables = text_tables(("a", "b", "c"), rows, width)
+    shown = [[name for column in table.columns for name in str(column.header).split("\n")] for table in tables]
     assert all(part[0] == "a" for part in shown)
     assert [name for part in shown for name in part[1:]] == ["b", "c"]
 
