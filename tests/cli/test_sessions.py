@@ -82,6 +82,19 @@ def test_files_page_and_table(tmp_path: Path, run: Run) -> None:
     assert len(record["evaluations"]["LDA <shrunk>"]["1"]["matrix"][3]) == 4
 
 
+def test_the_report_goes_where_it_is_wanted(tmp_path: Path, run: Run) -> None:
+    config = written(tmp_path, CONFIG.replace("[0, 1]", "[2]"))
+    result = run("sessions", config, "-o", tmp_path / "out", "--report", tmp_path / "page", "--json")
+    assert result.exit_code == 0, result.stderr
+    assert sorted(path.name for path in (tmp_path / "page").iterdir()) == ["curves.png", "matrices.png", "report.html"]
+    assert not (tmp_path / "out" / "report.html").exists()
+    assert (tmp_path / "out" / "summary.csv").exists()
+    assert json.loads(result.stdout)["report"] == str(tmp_path / "page" / "report.html")
+    refused = run("sessions", config, "-o", tmp_path / "out", "--report", config)
+    assert refused.exit_code == 1
+    assert "is a file: name a folder" in refused.stderr
+
+
 def test_a_method_that_refuses_loses_nobody_elses_results(tmp_path: Path, run: Run) -> None:
     method = '[[methods]]\nname = "gp"\noptions = { likelihood = "logistic" }\n'
     result = run("sessions", written(tmp_path, CONFIG + method), "-o", tmp_path / "out")

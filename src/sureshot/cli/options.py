@@ -262,6 +262,10 @@ Resume = Annotated[
 SessionsFile = Annotated[
     Path, typer.Argument(metavar="CONFIG.toml", help="Data, methods and seeds; docs/sessions.md has all.")
 ]
+SessionsReport = Annotated[
+    Path | None,
+    typer.Option("--report", metavar="FOLDER", help="Where the HTML report goes; by default beside the results."),
+]
 SessionsFolder = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FOLDER", help="Where results go; by default sessions/ and CONFIG's name."),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sureshot.cli import console, options
+from sureshot.data.settings_files import read_toml
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -24,6 +25,7 @@ def sessions(
     config: options.SessionsFile,
     output: options.SessionsFolder = None,
     data: options.DataRoot = None,
+    report: options.SessionsReport = None,
     quiet: console.QuietOption = False,
     as_json: console.JsonOption = False,
 ) -> None:
@@ -31,6 +33,8 @@ def sessions(
     with console.guarded(as_json, quiet):
         folder = Path("sessions") / config.stem if output is None else output
         console.check_folder(folder)
+        console.check_folder(report)
+        read_toml(config)  # what is no file of settings is refused before anything is imported that takes long
         from sureshot.evaluation.session_config import SessionsConfig
         from sureshot.evaluation.session_study import run_study
 
@@ -42,7 +46,7 @@ def sessions(
         from sureshot.cli.sessions_report import write_sessions_page
 
         with console.told_anyway(lambda: _print(study), as_json):
-            page = write_sessions_page(study, chosen, folder, console.command_line())
+            page = write_sessions_page(study, chosen, report or folder, console.command_line())
             found = {"config": chosen.as_dict(), **study.as_dict(), "report": str(page)}
             with console.output_text(folder / "sessions.json") as stream:
                 stream.write(json.dumps(console.plain(found), indent=1, allow_nan=False) + "\n")
