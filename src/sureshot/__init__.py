@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sureshot.lazy import imported_when_asked_for
+
 if TYPE_CHECKING:
     from sureshot.data import read_table
     from sureshot.estimators import FewShotClassifier, GPClassifier, KernelSearchClassifier, TreeGPClassifier
+    from sureshot.estimators.saved import load_classifier as load
     from sureshot.pipelines import pipeline_call
 
 __all__ = [
@@ -14,27 +17,19 @@ __all__ = [
     "GPClassifier",
     "KernelSearchClassifier",
     "TreeGPClassifier",
+    "load",
     "pipeline_call",
     "read_table",
 ]
 
 
+_imported = imported_when_asked_for(__name__)
+
+
 def __getattr__(name: str) -> Any:
-    """The version; the estimators, imported when they are first asked for, as the command line's help need not wait."""
+    """The version; the rest, imported when it is first asked for, as the command line's help need not wait."""
     if name == "__version__":
         from importlib.metadata import version
 
         return version("sureshot")
-    if name == "pipeline_call":
-        from sureshot import pipelines
-
-        return pipelines.pipeline_call
-    if name == "read_table":
-        from sureshot import data
-
-        return data.read_table
-    if name in __all__:
-        from sureshot import estimators
-
-        return getattr(estimators, name)
-    raise AttributeError(f"module 'sureshot' has no attribute {name!r}")
+    return _imported(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+SLOW = ("torch", "gpytorch", "sklearn", "sklearn.cluster", "pandas", "scipy", "matplotlib", "sureshot.meta")
 SURESHOT = [sys.executable, "-m", "sureshot"]
 
 
@@ -23,6 +25,54 @@ def test_the_help_does_not_import_what_is_slow() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def imported(folder: Path, *arguments: str) -> set[str]:
+    """What is slow to import, of that what a command has imported when it ends, however it does."""
+    code = (
+        "import sys\nfrom sureshot.cli import main\n"
+        f"sys.argv[1:] = {list(arguments)!r}\n"
+        "try:\n    main()\nfinally:\n"
+        f"    sys.stderr.write('imported ' + ' '.join(name for name in {SLOW} if name in sys.modules))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
+    return set(found.stderr.rpartition("imported")[2].split())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("fit", "iris.docx", "-t", "species", "-o", "m.safetensors"),
+        ("fit", "isir.csv", "-t", "species", "-o", "m.safetensors"),
+        ("fit", "iris.csv", "-t", "species", "-o", "m.csv"),
+        ("fit", "iris.csv", "-t", "species", "-o", "m.safetensors", "--compact", "--strategy", "session"),
+        ("predict", "isir.safetensors", "iris.csv"),
+        ("predict", "iris.csv", "iris.safetensors"),
+        ("predict", "iris.safetensors", "isir.csv"),
+        ("predict", "iris.safetensors", "iris.csv", "--join", "--json"),
+        ("evaluate", "iris.safetensors", "iris.docx", "-t", "species"),
+        ("suggest", "no-model.safetensors", "iris.csv"),
+        ("update", "iris.safetensors", "isir.csv", "-t", "species", "-o", "m.safetensors"),
+        ("search", "iris.docx", "-t", "species"),
+        ("sessions", "none.toml"),
+        ("meta-train", "none.toml"),
+    ],
+    ids=" ".join,
+)
+def test_what_can_be_refused_is_refused_before_anything_slow_is_imported(
+    arguments: tuple[str, ...], files: Path, tmp_path: Path
+) -> None:
+    for name in ("iris.csv", "iris.safetensors"):
+        shutil.copy(files / name, tmp_path)
+    (tmp_path / "iris.docx").write_bytes(b"PK")
+    (tmp_path / "no-model.safetensors").write_bytes(b"not a model")
+    assert imported(tmp_path, *arguments) == set()
+
+
+def test_a_prediction_imports_only_what_its_model_needs(files: Path) -> None:
+    found = imported(files, "predict", "iris.safetensors", "iris.csv", "--quiet")
+    assert "torch" in found
+    assert not found & {"matplotlib", "sureshot.meta", "sklearn.cluster"}
 
 
 def test_another_process_predicts_the_same(files: Path, run: Callable[..., Any]) -> None:

@@ -10,13 +10,16 @@ import pytest
 from gpytorch.kernels import MaternKernel, ScaleKernel
 from sklearn.datasets import load_iris
 
+import sureshot
+from sureshot.estimators import saved
 from sureshot.estimators.classifier import GPClassifier
 from sureshot.estimators.few_shot import FewShotClassifier
-from sureshot.estimators.saved import load_classifier
+from sureshot.estimators.saved import check_classifier, classifiers, load_classifier
 from sureshot.estimators.search import KernelSearchClassifier
 from sureshot.estimators.tree import TreeGPClassifier
 from sureshot.kernels import Matern
 from sureshot.meta.learners import make_learner
+from sureshot.meta.training.checkpoint import KIND as CHECKPOINT
 from sureshot.meta.training.checkpoint import save_checkpoint
 from sureshot.networks.backbones import make_backbone
 from sureshot.persistence import Artifact, ArtifactError, load_artifact, save_artifact
@@ -29,6 +32,38 @@ def test_what_was_saved_comes_back(model: GPClassifier | FewShotClassifier, tmp_
     loaded = load_classifier(tmp_path / "model")
     assert type(loaded) is type(model)
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+
+
+def test_the_package_loads_any_model(tmp_path: Path) -> None:
+    X, y = load_iris(return_X_y=True)
+    for model in (GPClassifier(kernel="rbf", objective=None), TreeGPClassifier()):
+        model.fit(X[::10], y[::10]).save(tmp_path / "model")
+        loaded = sureshot.load(tmp_path / "model")
+        assert type(loaded) is type(model)
+        np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("few_shot_learner", "is a meta-trained learner, which knows no classes yet"),
+        ("deep_classifier", r"is a trained network, which `sureshot.deep.load_deep_classifier` reads"),
+        ("shopping_list", "holds 'shopping_list', which is no classifier"),
+    ],
+)
+def test_what_holds_no_classifier_says_what_it_is(kind: str, message: str, tmp_path: Path) -> None:
+    save_artifact(tmp_path / "model", kind, {}, {"a": np.zeros(1)})
+    with pytest.raises(ArtifactError, match=message):
+        sureshot.load(tmp_path / "model")
+    with pytest.raises(ArtifactError, match="there is no file"):
+        sureshot.load(tmp_path / "none")
+
+
+def test_every_estimator_with_files_of_its_own_is_known() -> None:
+    places = {kind: f"{found.__module__}.{found.__name__}" for kind, found in classifiers().items()}
+    assert places == saved._PLACES
+    with pytest.raises(ArtifactError, match="meta-trained"):
+        check_classifier(Artifact("a", CHECKPOINT, "1", {}, {}))
 
 
 def as_before_averages(artifact: Artifact) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

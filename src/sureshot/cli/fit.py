@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sureshot.cli import console, options
+from sureshot.data.file_kinds import check_source
 
 if TYPE_CHECKING:
     from sureshot.cli.reading import Reading
@@ -65,6 +66,7 @@ def fit(
                 strategy="auto" if checkpoint is None or strategy is None else strategy,
                 kind="auto" if checkpoint is None or not kind else kind[0],
             )
+        check_source(data)
         from sureshot.cli.model import taught_ids
         from sureshot.cli.reading import Reading, naming, remark, remark_on_columns
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sureshot.cli import console, options
+from sureshot.data.settings_files import read_toml
 
 if TYPE_CHECKING:
     from sureshot.meta.training import TrainingResult
@@ -27,6 +28,7 @@ def meta_train(
     with console.guarded(as_json, quiet or not is_main):
         folder = Path("runs") / config.stem if output is None else output
         console.check_folder(folder)
+        read_toml(config)  # what is no file of settings is refused before anything is imported that takes long
         from sureshot.meta.training import TrainingConfig, train
 
         chosen = TrainingConfig.from_toml(config, settings or ())

@@ -14,11 +14,11 @@ import pandas as pd
 from sureshot.cli.console import check_no_target, note
 from sureshot.cli.reading import Reading, naming
 from sureshot.data import DataTable
-from sureshot.data.checks import listed, near
+from sureshot.data.checks import listed
 from sureshot.data.image_tables import is_image_source, load_image_table
 from sureshot.data.remembered import Remembered, folded
 from sureshot.data.root import DataError
-from sureshot.data.tables import META_PREFIX, columns_of_classes, table_suffix
+from sureshot.data.tables import META_PREFIX, columns_of_classes
 from sureshot.data.written_numbers import WayOfWriting
 from sureshot.estimators.cells import IGNORE, in_one_way
 
@@ -27,20 +27,6 @@ if TYPE_CHECKING:
     from sureshot.estimators.readers import Reader
 
 _WHOLE_NUMBER = re.compile(r"0|-?[1-9]\d*")  # 007 and 1_0 are text
-
-
-def load_model(path: Path) -> IncrementalClassifier:
-    """The saved classifier."""
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder: name a model's file, such as `sureshot fit` writes")
-    if not path.exists():
-        beside = [p.name for p in path.parent.glob("*.safetensors")] if path.parent.is_dir() else []
-        raise ValueError(f"{path} does not exist{near(path.name, beside)}: write a model with `sureshot fit`")
-    if table_suffix(path) is not None:
-        raise ValueError(f"{path} is a table, and the model comes first: sureshot COMMAND MODEL DATA")
-    from sureshot.estimators.saved import load_classifier
-
-    return load_classifier(path)
 
 
 def read_for_model(

@@ -51,13 +51,15 @@ def predict(
     with console.guarded(as_json, quiet):
         output = console.text_output(output, as_json, model, data)
         _check_decisions(reject, unknown, coverage)
-        from sureshot.cli.model import as_fitted, load_model, read_for_model
-        from sureshot.cli.reading import Beside, Reading
-
         if join and as_json:
             raise ValueError("--join writes columns, and --json none: leave one of them out")
+        from sureshot.cli.model_file import load_model
+
+        classifier = load_model(model, data)
+        from sureshot.cli.model import as_fitted, read_for_model
+        from sureshot.cli.reading import Beside, Reading
+
         how = Reading.of(separator, encoding, decimal, drop, row_id, None, header, missing, fold_case, sheet)
-        classifier = load_model(model)
         with console.progress(f"reading {data}", quiet):
             table = read_for_model(classifier, data, target, how, with_labels=False)
             wanted = Wanted.of(classifier, proba, top, outlier, reject, unknown, coverage)

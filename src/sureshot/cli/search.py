@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sureshot.cli import console, options
+from sureshot.data.file_kinds import check_source
 
 if TYPE_CHECKING:
     import numpy as np
@@ -86,6 +87,8 @@ def search(
                 f"--test is the file of the rows to learn from, {data}: leave it out to score a share of them"
             )
         share = 0.0 if test is not None else HELD_OUT if hold_out is None else hold_out
+        for path in (data,) if test is None else (data, test):
+            check_source(path)
         from sureshot.cli.model import taught_ids
         from sureshot.cli.reading import Reading, naming, remark, remark_on_columns
 

@@ -40,14 +40,16 @@ def suggest(
     """
     with console.guarded(as_json, quiet):
         output = console.text_output(output, as_json, model, pool)
-        from sureshot.cli.model import as_fitted, load_model, read_for_model
+        if join and as_json:
+            raise ValueError("--join writes columns, and --json none: leave one of them out")
+        from sureshot.cli.model_file import load_model
+
+        classifier = load_model(model, pool)
+        from sureshot.cli.model import as_fitted, read_for_model
         from sureshot.cli.reading import Beside, Reading, take
         from sureshot.estimators.tree import TreeGPClassifier
 
-        if join and as_json:
-            raise ValueError("--join writes columns, and --json none: leave one of them out")
         how = Reading.of(separator, encoding, decimal, drop, row_id, None, header, missing, fold_case, sheet)
-        classifier = load_model(model)
         with console.progress(f"reading {pool}", quiet):
             table = read_for_model(classifier, pool, target, how, with_labels=False)
             beside = Beside.of(pool, as_fitted(classifier, how), COLUMNS) if join else None

@@ -56,14 +56,16 @@ def update(
             raise ValueError(f"{model} stays as it is: to replace it, give --in-place, and no --output")
         if output is not None:
             console.check_model_output(output, *([] if data is None else [data]))
-        from sureshot.cli.model import as_known, keeps_ids, load_model, read_for_model, taught_ids
+        from sureshot.cli.model_file import load_model
+
+        classifier = load_model(model, data)
+        from sureshot.cli.model import as_known, keeps_ids, read_for_model, taught_ids
         from sureshot.cli.reading import Reading, remark_on_spelling
         from sureshot.data.checks import listed
         from sureshot.data.image_tables import is_image_source
         from sureshot.estimators.cells import in_one_way
         from sureshot.estimators.classifier import GPClassifier
 
-        classifier = load_model(model)
         known_ids: np.ndarray | None = getattr(classifier, "row_ids_", None)
         gone_classes = _listed(forget_classes, classifier.classes_)
         gone_rows = [in_one_way(name) for name in _listed(forget_rows, known_ids)]

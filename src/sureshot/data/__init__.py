@@ -1,11 +1,16 @@
 """Reading data: the data root, tables, embeddings and images from files, and few-shot data by name."""
 
-from sureshot.data.clinc150 import Clinc150, load_clinc150
-from sureshot.data.embeddings import read_npz
-from sureshot.data.few_shot import FEW_SHOT_NAMES, load_few_shot
-from sureshot.data.labelled import FewShotData, LabelledSet
-from sureshot.data.root import ENVIRONMENT_VARIABLE, DataError, data_file, data_root
-from sureshot.data.tables import DataTable, column_names, load_table, read_table
+from typing import TYPE_CHECKING
+
+from sureshot.lazy import imported_when_asked_for
+
+if TYPE_CHECKING:
+    from sureshot.data.clinc150 import Clinc150, load_clinc150
+    from sureshot.data.embeddings import read_npz
+    from sureshot.data.few_shot import FEW_SHOT_NAMES, load_few_shot
+    from sureshot.data.labelled import FewShotData, LabelledSet
+    from sureshot.data.root import ENVIRONMENT_VARIABLE, DataError, data_file, data_root
+    from sureshot.data.tables import DataTable, column_names, load_table, read_table
 
 __all__ = [
     "ENVIRONMENT_VARIABLE",
@@ -24,3 +29,5 @@ __all__ = [
     "read_npz",
     "read_table",
 ]
+
+__getattr__ = imported_when_asked_for(__name__)

@@ -8,11 +8,13 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-
-import numpy as np
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from sureshot.data.root import DataError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
 
 MISSING = (
     *("", "NA", "N/A", "n/a", "n.a.", "N.A.", "NaN", "nan", "NAN", "NULL", "null", "None", "<NA>", "NaT"),
@@ -82,6 +84,9 @@ def check_class_labels(source: Path | str, labels: pd.Series, where: str, as_tex
 
     Messages begin with the source, a file or what else the labels come from.
     """
+    import numpy as np  # here, as paths and names are checked before anything is imported that takes long
+    import pandas as pd
+
     missing = labels.isna().to_numpy(dtype=bool) | labels.isin(ERRORS_OF_CELLS).to_numpy(dtype=bool)
     if missing.any():
         raise DataError(

@@ -22,11 +22,11 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import BinaryIO
 from weakref import WeakKeyDictionary
 
 from sureshot.data.checks import near
+from sureshot.data.file_kinds import STANDARD_INPUT as STANDARD_INPUT
 from sureshot.data.root import DataError
 from sureshot.data.written_numbers import GROUPED
 
@@ -103,7 +103,6 @@ class TextFormat:
 
 ANY = TextFormat()
 
-STANDARD_INPUT = Path("-")
 _read_already: WeakKeyDictionary[BinaryIO, bytes] = WeakKeyDictionary()
 
 

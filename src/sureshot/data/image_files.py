@@ -15,8 +15,6 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from sureshot.data.checks import reason
 from sureshot.data.root import DataError
 
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".jfif", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
-
 
 def read_images(
     paths: Sequence[Path],

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from sureshot.data.checks import listed
-from sureshot.data.image_files import IMAGE_SUFFIXES, read_images
+from sureshot.data.file_kinds import IMAGE_SUFFIXES
+from sureshot.data.image_files import read_images
 from sureshot.data.images import labelled_images
 from sureshot.data.labelled import LabelledSet
 from sureshot.data.root import DataError

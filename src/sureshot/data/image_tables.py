@@ -14,17 +14,13 @@ from pathlib import Path
 import numpy as np
 
 from sureshot.data.checks import check_exists, listed
-from sureshot.data.image_files import IMAGE_SUFFIXES, read_images
+from sureshot.data.file_kinds import is_image_source as is_image_source
+from sureshot.data.image_files import read_images
 from sureshot.data.image_folders import PARTS, class_folders, image_files, images_in, sub_folders
 from sureshot.data.root import DataError
 from sureshot.data.tables import DataTable
 
 _log = logging.getLogger(__name__)
-
-
-def is_image_source(path: Path) -> bool:
-    """Whether `load_image_table` is to read it, not `sureshot.data.load_table`: a folder, or an image by its name."""
-    return path.is_dir() or path.suffix.lower() in IMAGE_SUFFIXES
 
 
 def find_images(path: Path, *, with_labels: bool) -> tuple[list[Path], np.ndarray | None]:

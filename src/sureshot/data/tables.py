@@ -29,11 +29,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from sureshot.data.checks import check_class_labels, check_exists, listed, near
+from sureshot.data.checks import check_class_labels, listed, near
 from sureshot.data.csv_files import Codes, header_in_doubt, open_text, read_csv, read_header
-from sureshot.data.delimited import ANY, STANDARD_INPUT, TextFormat, any_column, no_column
+from sureshot.data.delimited import ANY, TextFormat, any_column, no_column
 from sureshot.data.embeddings import read_npz
 from sureshot.data.excel_files import read_excel
+from sureshot.data.file_kinds import EXCEL, check_table_file
+from sureshot.data.file_kinds import table_suffix as table_suffix
 from sureshot.data.parquet_files import read_parquet
 from sureshot.data.remembered import ATTRIBUTE, Remembered, folded, spelt
 from sureshot.data.root import DataError
@@ -45,9 +47,6 @@ META_PREFIX = "meta_"
 _NAMES_OF_ROWS = frozenset(
     ("id", "ids", "index", "idx", "key", "nr", "no", "number", "row", "rowname", "rownames", "uid", "unnamed", "uuid")
 )
-_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".txt", ".parquet", ".npz", ".xlsx", ".xlsm")
-EXCEL = (".xlsx", ".xlsm")
-"""Endings of spreadsheets."""
 
 
 class DataTable(NamedTuple):
@@ -82,7 +81,7 @@ def load_table(
 ) -> DataTable:
     """Read a CSV (``.csv``, ``.csv.gz``), Excel, Parquet or NPZ file."""
     path = Path(path)
-    kind = _check_file(path)
+    kind = check_table_file(path)
     if kind == ".npz":
         for name, what in ((row_id, "names rows"), (group, "says which rows belong together")):
             if name is not None:
@@ -215,7 +214,7 @@ def read_table(
 def column_names(path: str | os.PathLike[str], text: TextFormat = ANY) -> list[str] | None:
     """Names of a table's columns without reading its rows; None for an NPZ file."""
     path = Path(path)
-    kind = _check_file(path)
+    kind = check_table_file(path)
     if kind == ".npz":
         return None
     if kind == ".parquet":
@@ -227,7 +226,7 @@ def column_names(path: str | os.PathLike[str], text: TextFormat = ANY) -> list[s
 
 def doubt_of_header(path: Path, text: TextFormat = ANY) -> str:
     """In words, what may be wrong where a file of text lacks a column: nothing, mostly."""
-    kind = _check_file(path)
+    kind = check_table_file(path)
     if kind in (".parquet", ".npz", *EXCEL):
         return ""
     doubt = header_in_doubt(*open_text(path, kind, text, no_column))
@@ -237,7 +236,7 @@ def doubt_of_header(path: Path, text: TextFormat = ANY) -> str:
 def cells_as_written(path: str | os.PathLike[str], text: TextFormat = ANY) -> tuple[pd.DataFrame, TextFormat]:
     """All columns of a CSV or Parquet file, notes and names of rows as well; of CSV as text, and how it is written."""
     path = Path(path)
-    kind = _check_file(path)
+    kind = check_table_file(path)
     if kind == ".npz":
         raise DataError(f"{path} holds arrays: its rows have no columns to write beside others")
     if kind == ".parquet":
@@ -245,11 +244,6 @@ def cells_as_written(path: str | os.PathLike[str], text: TextFormat = ANY) -> tu
     if kind in EXCEL:
         return read_excel(path, text, as_written=True), TextFormat("UTF-8", ",", ".")
     return read_csv(path, kind, (), None, text, any_column)
-
-
-def table_suffix(path: Path) -> str | None:
-    """The ending of a file's name that says it is a table; None where it does not."""
-    return next((suffix for suffix in _SUFFIXES if path.name.lower().endswith(suffix)), None)
 
 
 def names_rows(column: pd.Series) -> bool:
@@ -270,7 +264,7 @@ def columns_of_classes(
 ) -> list[str]:
     """Those of the named columns that hold nothing but classes, compared as text, and perhaps missing cells."""
     path = Path(path)
-    frame = _read_frame(path, _check_file(path), names, names, text, no_column)[0]
+    frame = _read_frame(path, check_table_file(path), names, names, text, no_column)[0]
     in_one = spelt if fold_case else str
     known = {in_one(str(label)) for label in classes}
     cells = {name: frame[name].dropna() for name in names if name in frame}
@@ -282,24 +276,6 @@ def _as_text(cells: pd.Series) -> list[str]:
     if pd.api.types.is_float_dtype(cells.dtype):
         return [str(int(cell)) if float(cell).is_integer() else str(cell) for cell in cells]
     return [str(cell) for cell in cells]
-
-
-def _check_file(path: Path) -> str:
-    """Suffix of a readable, non-empty file of a known kind."""
-    if path == STANDARD_INPUT:
-        return ".csv"
-    if path.is_dir():
-        raise DataError(f"{path} is a folder: name a {listed(_SUFFIXES)} file")
-    check_exists(path)
-    kind = table_suffix(path)
-    if kind is None:
-        raise DataError(
-            f"{path}: unknown kind of file, expected one of {listed(_SUFFIXES)} (or, for a learner of images, an image "
-            "such as .png or .jpg); of another spreadsheet save the sheet as .xlsx or CSV"
-        )
-    if path.stat().st_size == 0:
-        raise DataError(f"{path} is empty")
-    return kind
 
 
 def _read_frame(

@@ -14,7 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from sklearn.cluster import KMeans
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -74,6 +73,8 @@ def _groups(means: Tensor, n_groups: int) -> tuple[Tensor, ...]:
     """Classes whose means (C, R) lie in similar directions; none of many more classes than there are on average."""
     distinct, place = directions_of(means).float().unique(dim=0, return_inverse=True)
     n_clusters = min(n_groups, max(1, len(distinct) // 2))
+    from sklearn.cluster import KMeans  # takes long to import, and most models need none
+
     clustering = KMeans(n_clusters, n_init=1, max_iter=_STEPS, random_state=0).fit(distinct.cpu().numpy())
     group = torch.from_numpy(clustering.labels_).long().to(place.device)[place]
     most = -(-2 * len(means) // n_groups)

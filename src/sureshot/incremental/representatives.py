@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-from sklearn.cluster import KMeans
 from torch import Tensor
 
 
@@ -35,5 +34,7 @@ def _clusters(x: Tensor, weight: Tensor, n_clusters: int) -> Tensor:
     """Numbers (N,) of the clusters of distinct rows."""
     if len(x) <= n_clusters:
         return torch.arange(len(x))
+    from sklearn.cluster import KMeans  # takes long to import, and most models need none
+
     clustering = KMeans(n_clusters, n_init=1, random_state=0).fit(x.numpy(), sample_weight=weight.numpy())
     return torch.from_numpy(clustering.labels_).long().unique(return_inverse=True)[1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-from sklearn.cluster import KMeans
 from torch import Tensor
 
 _OUT_OF_PROPORTION = 1e6
@@ -30,6 +29,8 @@ def kmeans_inducing(
             far = _far_out(rows)
             if not 0 < int(far.sum()) <= n_per_class // 2:
                 far = torch.zeros_like(far)
+            from sklearn.cluster import KMeans  # takes long to import, and most models need none
+
             clustering = KMeans(n_per_class - int(far.sum()), n_init=1, random_state=random_state)
             clustering.fit(rows[~far].detach().cpu().numpy())
             found = torch.as_tensor(clustering.cluster_centers_, dtype=x.dtype, device=x.device)

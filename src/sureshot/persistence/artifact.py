@@ -22,32 +22,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from sureshot.persistence.target import ArtifactError, check_target, file_path
 from sureshot.persistence.whole import written_whole
+
+if TYPE_CHECKING:
+    import torch
 
 FORMAT = "sureshot"
 FORMAT_VERSION = 2
 
-OTHER_ENDINGS = frozenset(
-    f".{ending}"
-    for ending in (
-        *("csv", "tsv", "txt", "xls", "xlsx", "parquet", "npy", "npz", "h5", "json", "toml", "html", "md", "py"),
-        *("pkl", "pickle", "joblib", "skops", "pt", "pth", "ckpt", "onnx", "png", "jpg", "jpeg", "svg", "pdf", "zip"),
-    )
-)
-"""What a model file is not called: whoever opens one expects something else, and it may be the data."""
-
 _KINDS_OF_ARRAYS = "buif"  # NumPy's letters for bool, unsigned, signed, floating
-
-
-class ArtifactError(ValueError):
-    """A model file that cannot be written or read; the message is one line that says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -59,21 +49,6 @@ class Artifact:
     package_version: str  # version of sureshot that wrote it
     header: dict[str, Any]  # JSON values
     arrays: dict[str, np.ndarray]  # writable copies, in their stored dtypes
-
-
-def check_target(path: str | os.PathLike[str]) -> Path:
-    """The file that a model would be saved to, if one can be (`ArtifactError`)."""
-    target = Path(os.path.realpath(_path(path)))
-    if (ending := target.suffix.lower()) in OTHER_ENDINGS:
-        raise ArtifactError(
-            f"cannot save to {target}: {ending} is the ending of other files, and this would be a safetensors file; "
-            f"try {target.with_suffix('.safetensors').name}."
-        )
-    if os.path.isdir(target):
-        raise ArtifactError(f"cannot save to {target}: it is a folder; give the name of a file inside it.")
-    if not os.path.isdir(target.parent):
-        raise ArtifactError(f"cannot save to {target}: there is no folder {target.parent}; create it first.")
-    return target
 
 
 def artifact_of(
@@ -134,7 +109,7 @@ def load_artifact(
     An `ArtifactError` says if it is missing, truncated, damaged, from another program, of a newer format or another
     kind.
     """
-    place = _path(path)
+    place = file_path(path)
     _check_beginning(place)
     try:
         with safe_open(place, framework="numpy") as file:
@@ -164,12 +139,6 @@ def load_artifact(
     return Artifact(place, content["kind"], content["package_version"], content["header"], arrays)
 
 
-def _path(path: Any) -> str:
-    if not isinstance(path, str | os.PathLike):
-        raise ArtifactError(f"path must name a model file, as text or a pathlib.Path; got {path!r}.")
-    return os.fspath(path)
-
-
 def _array_name(name: Any) -> str:
     if not isinstance(name, str) or not name or name == "__metadata__":
         raise ArtifactError(f"the name of an array must be a non-empty string, got {name!r}.")
@@ -178,6 +147,8 @@ def _array_name(name: Any) -> str:
 
 def _storable(name: str, value: np.ndarray | torch.Tensor) -> np.ndarray:
     """The array as safetensors wants it: contiguous, in this machine's byte order."""
+    import torch  # which reading does not need, and which takes long to import
+
     if isinstance(value, torch.Tensor):
         if value.dtype == torch.bfloat16:
             raise ArtifactError(f"the array {name!r} is bfloat16, which NumPy lacks: convert it to float32.")

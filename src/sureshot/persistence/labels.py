@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sureshot.persistence.artifact import ArtifactError
+from sureshot.persistence.target import ArtifactError
 
 _DTYPE_KINDS = "buifUO"  # NumPy's letters for bool, unsigned, signed, floating, string, object
 _MAX_CHARACTERS = 250_000_000  # of all labels together, so that a file cannot ask for unbounded memory
