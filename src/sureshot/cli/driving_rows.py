@@ -95,11 +95,12 @@ def drivers_of(
         found = model.influence(take(X, chosen), N_DRIVING)
     except NoInfluence:
         return Drivers()
+    predicted = found.classes.tolist()
     answers = [
         Driven(
             names[row],
             y[row],
-            found.classes[k].item(),
+            predicted[k],
             float(sure[row]),
             tuple(one for one in _named(found.proponents, k) if one.fall >= LEAST_FALL),
             tuple(one for one in _named(found.opponents, k) if one.fall <= -LEAST_FALL),

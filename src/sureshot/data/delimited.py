@@ -6,8 +6,8 @@ one that cuts the first lines into most cells of equal number, and the decimal s
 separates cells and numbers with commas come without numbers with points. What is unusual is named in a note.
 
 >>> text, found = read_text(b"height;kind\\n1,5;a\\n2,25;b\\n", "heights.csv")
->>> found
-TextFormat(encoding='UTF-8', separator=';', decimal=',')
+>>> found.encoding, found.separator, found.decimal
+('UTF-8', ';', ',')
 """
 
 from __future__ import annotations
