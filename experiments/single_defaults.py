@@ -1,8 +1,7 @@
 """What single defaults are worth: models that have all of them beside models without one, of the same rows.
 
-Length-scales of columns on tables, clean and with columns of noise; directions that count more on embeddings of intents
-with as many labels each (with fewer than 40 rows there are none); rows that are added to each class where some intents
-have many labels and some one.
+Length-scales of columns on tables, clean and with columns of noise; an average of kernels on embeddings of intents with
+as many labels each; rows that are added to each class where some intents have many labels and some one.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from experiments.uci import TABLES, load
 from sureshot.data.clinc150 import load_clinc150
 from sureshot.estimators.classifier import GPClassifier
 
-ONE_LENGTH_SCALE, FREQUENCIES, ALL_ALIKE = "one length-scale", "frequencies alone", "all directions alike"
+ONE_LENGTH_SCALE, FREQUENCIES, ONE_KERNEL = "one length-scale", "frequencies alone", "one kernel"
 WITHOUT: dict[str, tuple[str, Callable[[], GPClassifier]]] = {
     ONE_LENGTH_SCALE: ("relevance=False", lambda: GPClassifier(relevance=False)),
     FREQUENCIES: ("class_prior='support'", lambda: GPClassifier(class_prior="support")),
-    ALL_ALIKE: ("standardize=False", lambda: GPClassifier(standardize=False)),
+    ONE_KERNEL: ("ensemble=False", lambda: GPClassifier(ensemble=False)),
 }
 """By name: the argument that takes a default away, and the model."""
 _FEWEST, _MOST = 1, 20  # labels of an intent, as they are drawn
@@ -114,7 +113,7 @@ def _on_intents(settings: Settings, data_root: Path | None) -> Iterator[Task]:
     for shots in settings.shots:
         condition = f"{shots} labels an intent" if shots else f"{_FEWEST} to {_MOST} labels an intent"
         for way in settings.ways:
-            names = [ALL_ALIKE] if shots else [FREQUENCIES]
+            names = [ONE_KERNEL] if shots else [FREQUENCIES]
             yield f"{way} intents", condition, names, partial(_drawn, clinc, way, shots)
 
 

@@ -1,4 +1,4 @@
-"""Rows of unit length: compared by angles, linear in them unless a kernel that bends is clearly better."""
+"""Rows of unit length: compared by angles, by a kernel that is linear in them and one that bends."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from sklearn.preprocessing import normalize
 
 from sureshot import GPClassifier
 from sureshot.data.clinc150 import load_clinc150
+from sureshot.data.root import data_root
 
 GROUPS = np.array([0, 1, 0, 1, 1, 0, 1, 0])
 
@@ -35,7 +36,7 @@ def test_groups_of_topics_need_a_kernel_that_bends() -> None:
     model, linear = GPClassifier().fit(x, parity), GPClassifier(kernel="cosine").fit(x, parity)
     assert "UnitSphere" in str(model.kernel_)
     assert nll(model, test_x, GROUPS[test_y]) < nll(linear, test_x, GROUPS[test_y]) / 2
-    assert len(model.members_) == 1
+    assert model.members_[0].weight > 0.8
 
 
 def test_topics_do_not() -> None:
@@ -43,12 +44,56 @@ def test_topics_do_not() -> None:
     generator = np.random.default_rng(0)
     y = generator.integers(0, 8, 200)
     x = normalize(np.eye(16)[y] + 0.25 * generator.normal(size=(200, 16)))
-    assert "Cosine" in str(GPClassifier().fit(x, y).kernel_)
+    assert "Cosine" in str(GPClassifier(ensemble=False).fit(x, y).kernel_)
 
 
-def test_few_rows_do_not_tell() -> None:
-    x, y = topics(40, 0)
-    assert "Cosine" in str(GPClassifier().fit(x, GROUPS[y]).kernel_)
+def test_few_rows_are_learnt_by_both_kinds() -> None:
+    x, y = topics(24, 0)
+    model = GPClassifier().fit(x, GROUPS[y])
+    assert sorted("Cosine" in str(member.kernel) for member in model.members_) == [False, True]
+    assert min(member.weight for member in model.members_) > 0.1
+
+
+def test_many_rows_are_learnt_by_one_setting() -> None:
+    """A kernel that bends has as many features as there are rows."""
+    generator = np.random.default_rng(0)
+    y = generator.integers(0, 3, 1001)
+    x = normalize(np.eye(8)[y] + 0.25 * generator.normal(size=(1001, 8)))
+    model = GPClassifier().fit(x, y)
+    assert len(model.members_) == 1
+    assert "Cosine" in str(model.kernel_)
+
+
+def test_classes_that_come_later_are_told_apart_as_well() -> None:
+    """Two classes first, in a plane of their own, whose centre is not that of all."""
+    generator = np.random.default_rng(0)
+    y = np.repeat(np.arange(8), 4)
+    x = normalize(np.eye(24)[y] + 0.15 * generator.normal(size=(32, 24)))
+    parts, whole = GPClassifier().fit(x[:8], y[:8]).partial_fit(x[8:], y[8:]), GPClassifier().fit(x, y)
+    assert (parts.predict(np.eye(24)[:8]) == np.arange(8)).all()
+    assert nll(parts, x, y) < 2 * nll(whole, x, y) + 0.02
+    for member in parts._fitted.members:
+        centres = [part.center for part in member.plan.kernel.modules() if hasattr(part, "center")]
+        assert centres
+        for centre in centres:
+            np.testing.assert_allclose(centre.numpy(), x.mean(0), atol=1e-9)
+
+
+@pytest.mark.real_data
+def test_messages_are_told_as_well_as_by_one_kernel() -> None:
+    """Junk and others, twenty labels each, where directions of all rows' variance say nothing of the two."""
+    file = data_root(None, "embeddings/sms_spam.npz") / "embeddings/sms_spam.npz"
+    with np.load(file) as arrays:
+        x, y, split = normalize(arrays["embedding"].astype(float)), arrays["label"].astype(int), arrays["split"]
+    losses = np.zeros(2)
+    for seed in range(3):
+        generator = np.random.default_rng(seed)
+        rows = np.concatenate(
+            [generator.choice(np.flatnonzero((y == c) & (split == 0)), 20, replace=False) for c in (0, 1)]
+        )
+        for place, kernel in enumerate(("auto", "cosine")):
+            losses[place] += nll(GPClassifier(kernel=kernel).fit(x[rows], y[rows]), x[split == 1], y[split == 1])
+    assert losses[0] < 1.02 * losses[1]
 
 
 def test_sparse_rows_are_compared_by_products() -> None:
@@ -80,7 +125,7 @@ def test_intents_and_groups_of_them() -> None:
         clinc.x_val[test],
         place[clinc.y_val[test]],
     )
-    assert "Cosine" in str(GPClassifier().fit(x, intents).kernel_)
+    assert "Cosine" in str(GPClassifier(ensemble=False).fit(x, intents).kernel_)
     model, linear = (GPClassifier(kernel=kernel).fit(x, intents % 10) for kernel in ("auto", "cosine"))
     assert "UnitSphere" in str(model.kernel_)
     assert nll(model, test_x, test_intents % 10) < nll(linear, test_x, test_intents % 10)
@@ -114,8 +159,8 @@ def test_label_regression_by_as_many_rows_as_columns() -> None:
 @pytest.mark.real_data
 @pytest.mark.parametrize(("n_intents", "shots", "seeds"), [(40, 2, range(24)), (30, 20, (109,)), (10, 50, (100,))])
 def test_right_labels_do_not_look_random(n_intents: int, shots: int, seeds: Sequence[int]) -> None:
-    averaged = [len(GPClassifier().fit(*intents(n_intents, shots, seed)[:2]).members_) > 1 for seed in seeds]
-    assert sum(averaged) <= len(seeds) // 12
+    shares = [GPClassifier().fit(*intents(n_intents, shots, seed)[:2]).label_noise_ for seed in seeds]
+    assert np.mean(shares) < 0.01
 
 
 @pytest.mark.real_data
@@ -125,4 +170,4 @@ def test_wrong_labels_do() -> None:
         generator = np.random.default_rng(seed)
         wrong = generator.random(len(y)) < 0.05
         y[wrong] = generator.integers(0, 30, wrong.sum())
-        assert len(GPClassifier().fit(x, y).members_) > 1
+        assert 0.02 < GPClassifier().fit(x, y).label_noise_ < 0.1

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy.spatial.distance import pdist
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 
 from sureshot import GPClassifier
 from sureshot.estimators.gp_member import Member
-from sureshot.estimators.options import BY_COLUMNS, ONE_SHOT_TEMPERATURE, USUAL_COLUMNS
+from sureshot.estimators.options import BY_COLUMNS, ONE_SHOT_TEMPERATURE, USUAL_COLUMNS, independent_columns
 from sureshot.estimators.stacking import MOST_MEMBERS, MOST_OF_FEW, MOST_OF_SOME, SMALLEST_WEIGHT, stacking_weights
 from sureshot.estimators.support import Support, is_compared_whole
 
@@ -153,8 +154,7 @@ def test_one_member_where_nothing_is_left_to_average() -> None:
     for model in (GPClassifier("rbf"), GPClassifier("precomputed")):
         assert len(model.fit(X[::2] @ X[::2].T, y[::2]).members_) == 1
     directions = X / np.linalg.norm(X, axis=1, keepdims=True)
-    assert len(GPClassifier().fit(directions[::2], y[::2]).members_) == 1
-    assert len(GPClassifier().fit(directions[::50], y[::50]).members_) == 1
+    assert len(GPClassifier().fit(directions[::50], y[::50]).members_) == 1  # a row of each class
 
 
 def test_one_row_of_each_class_is_learnt_by_all_kernels_at_usual_scales() -> None:
@@ -166,10 +166,31 @@ def test_one_row_of_each_class_is_learnt_by_all_kernels_at_usual_scales() -> Non
     assert {str(member.kernel).split(" ")[0] for member in model.members_} == {"31.6"}
     assert {plan.weight for plan in plans} == {1 / len(plans)}
     first = model.members_.index(next(member for member in model.members_ if "RBF" in str(member.kernel)))
-    expected = ONE_SHOT_TEMPERATURE["rbf"] * (4 / USUAL_COLUMNS) ** BY_COLUMNS
+    x = X[::50]
+    squared = 1.0 * pdist((x - x.mean(0)) / x.std(0)) ** 2
+    independent = min(4.0, 2 * squared.mean() ** 2 / squared.var(ddof=1))
+    expected = ONE_SHOT_TEMPERATURE["rbf"] * (independent / USUAL_COLUMNS) ** BY_COLUMNS
     assert plans[first].temperature == pytest.approx(expected, rel=1e-6)
     assert model.temperature_ == pytest.approx(1, rel=1e-6)
     assert math.isnan(model.leave_one_out_score_)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_columns_that_say_the_same_make_no_one_sure(seed: int) -> None:
+    """Ten rows of a thousand columns by twelve factors, which classes have nothing to do with: not far from log 10."""
+    generator = np.random.default_rng(seed)
+    x = generator.normal(size=(110, 12)) @ generator.normal(size=(12, 1000))
+    p = GPClassifier().fit(x[:10], np.arange(10)).predict_proba(x[10:])
+    assert -np.log(p[np.arange(100), generator.integers(0, 10, 100)]).mean() < 1.3 * math.log(10)
+
+
+def test_independent_columns_are_counted_by_distances() -> None:
+    """A chi-squared distance over D normal columns has the mean 2 D and the variance 8 D."""
+    x = torch.from_numpy(np.random.default_rng(0).normal(size=(250, 40)))
+    assert independent_columns(x[:, :10].repeat(1, 30)) == pytest.approx(10, rel=0.15)
+    assert independent_columns(x) == pytest.approx(40, rel=0.15)
+    assert independent_columns(x[:2]) == 40
+    assert independent_columns(x[:1].repeat(5, 1)) == 40  # a mean of zero by a variance of zero
 
 
 def test_pixels_of_which_one_of_each_class_is_known_keep_their_relative_sizes() -> None:

@@ -78,8 +78,8 @@ class GPClassifier(IncrementalClassifier):
         are nearly normal, on normal scores of their ranks: what is wild in one column does not spoil the others. Fewer
         than 150 rows have families with nothing chosen but their temperature beside these, fewer than 50 eight members
         and every family on ranks as well, fewer than 15 such families alone. More than 5000 rows have fewer than five,
-        and from 12,501 on there is one. False chooses one setting, as is done for a named kernel and for rows of unit
-        length, unless labels look wrong.
+        and from 12,501 on there is one. Up to 1000 rows of unit length have two, by kernels of directions, and more
+        have one unless labels look wrong. False chooses one setting, as is done for a named kernel.
     relevance : bool or "auto", default="auto"
         Try a length-scale for each column, of the best kernel family: columns of noise then stop to count. They are
         used if they predict left-out rows better that they were learnt without. "auto" does so with ``kernel="auto"``.
@@ -150,7 +150,8 @@ class GPClassifier(IncrementalClassifier):
         little too good, as settings were chosen by the same rows. Not there for samplers, where a member has learnt
         length-scales of columns from the row, or after `calibrate`, `set_class_prior` or `adapt_prior`.
     log_evidence_ : float
-        Exact, Laplace's or a bound, according to the inference; NaN for Gibbs.
+        Exact, Laplace's or a bound, according to the inference; NaN for Gibbs. Of an average that of the heaviest
+        member that has one: of embeddings, that is linear in them.
     bound_trace_ : tuple of float
         The evidence bound along the iterations of mean field or natural gradients, else empty.
 

@@ -206,7 +206,11 @@ class Search:
 
     def untuned(self, model: Model) -> list[Candidate]:
         """Every rule at natural scales; of what it says of left-out rows comes its temperature, and nothing else."""
-        return self._score(model, self.family.natural_lengthscale, UNTUNED_OUTPUT_SCALE, self._prior_duals())[0]
+        return self.at(model, self.family.natural_lengthscale, UNTUNED_OUTPUT_SCALE)
+
+    def at(self, model: Model, lengthscale: float, output_scale: float) -> list[Candidate]:
+        """Every rule at these scales."""
+        return self._score(model, lengthscale, output_scale, self._prior_duals())[0]
 
     def _prior_duals(self) -> list[Tensor | None]:
         """Of the prior mean, for every view of the rows."""

@@ -321,6 +321,11 @@ class GPFitted(Fitted):
         return isinstance(self.reader, MatrixReader)
 
 
+def evidence_of(members: Sequence[Member]) -> float:
+    """Of the heaviest member that knows it."""
+    return next((one.log_evidence for one in members if not math.isnan(one.log_evidence)), math.nan)
+
+
 def averaged(members: Sequence[Member], parts: Iterable[Tensor]) -> Tensor:
     """By the members' weights."""
     weighted = [member.plan.weight * part for member, part in zip(members, parts, strict=True)]

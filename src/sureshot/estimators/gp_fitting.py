@@ -18,7 +18,7 @@ from sureshot.estimators.family_search import TUNING_TOLERANCE
 from sureshot.estimators.features import FeatureMap, explicit_features
 from sureshot.estimators.few_changes import Before, befores, changes_kept, known_features, lies_far_outside
 from sureshot.estimators.fitted import TrainingSet
-from sureshot.estimators.gp_fitted import GPFitted, LeftOutScores, averaged
+from sureshot.estimators.gp_fitted import GPFitted, LeftOutScores, averaged, evidence_of
 from sureshot.estimators.gp_member import Member
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.left_out import by_folds
@@ -114,6 +114,8 @@ def fit_members(
     judged = tuned and known is None and _flatter(settings, plans)
     if judged:
         plans = [(plan, support.judged_by_half()) for plan, support in plans]
+    embeddings = is_unit_norm(torch.from_numpy(training.rows.x))
+    directions = embeddings and len(plans) > 1 and all(plan.model.likelihood != "gaussian" for plan, _ in plans)
     members: list[Member] = []
     left_out: list[Tensor | None] = []
     before = [None] * len(plans) if known is None else befores(known, training.classes, rows, keeps)
@@ -121,11 +123,18 @@ def fit_members(
     with stage(0.0, JUDGED if judged else 1.0):
         for (plan, support), of_other_rows in tracked(zip(plans, before, strict=True), "fitting", len(plans)):
             member, probabilities = _fit_member(
-                settings, plan, support, tuned, of_other_rows, keeps, chosen_by_part=by_part
+                settings,
+                plan,
+                support,
+                tuned,
+                of_other_rows,
+                keeps,
+                chosen_by_part=by_part,
+                directions=directions,
             )
             members.append(member)
             left_out.append(probabilities)
-    if known is None and by_part and support.is_telling:
+    if known is None and by_part and support.is_telling and not directions:
         members, left_out = _weighed(members, left_out, support)
     if judged:
         with stage(JUDGED, 1.0):
@@ -137,7 +146,6 @@ def fit_members(
         temperature, noise, score = _of_average(members, left_out, support, before_both, keeps=keeps)
     known_scores = None
     frequencies = np.bincount(rows.y, rows.weight, minlength=n_classes)
-    embeddings = is_unit_norm(torch.from_numpy(training.rows.x))
     prior = usual_prior(settings.class_prior, training.classes, frequencies, embeddings)
     if calibrated_temperature is None:
         known_scores = _left_out_scores(members, left_out, temperature, noise, support, (frequencies, prior))
@@ -148,7 +156,7 @@ def fit_members(
         rows=training.rows,
         temperature=temperature if calibrated_temperature is None else calibrated_temperature,
         calibrated=calibrated_temperature is not None,
-        log_evidence=members[0].log_evidence,
+        log_evidence=evidence_of(members),
         members=tuple(members),
         score=score,
         class_prior=prior,
@@ -208,6 +216,7 @@ def _fit_member(
     keeps: bool,  # its temperature, and inducing inputs
     *,
     chosen_by_part: bool = False,  # of the rows
+    directions: bool = False,  # whether it is one of several of embeddings, weighed by label regression
     only_mode: bool = False,  # what is known of left-out rows stays as it is
 ) -> tuple[Member, Tensor | None]:
     """A member, and its probabilities (C, N) of the rows if they are left out, where it knows them.
@@ -219,6 +228,9 @@ def _fit_member(
     explicit = feature_map(plan.kernel, width)
     finite = None if explicit is None else explicit.rank
     inducing = _by_inducing_inputs(settings, plan, support)
+    # As many features as rows: refits find their modes in less time than training variances of all classes take.
+    lean = directions and explicit is None and not inducing
+    by_mode = lean and plan.rule == "plug_in" and plan.model.inference == "laplace"
     most = settings.n_inducing or DEFAULT_INDUCING
     _check_memory(settings, plan, support, most if inducing else finite or n_rows)
     probabilities, plan = plan.left_out, replace(plan, left_out=None)
@@ -255,12 +267,13 @@ def _fit_member(
             only_means=plan.rule == "plug_in",
             exact=True,
             near=None if before is None else weights_near(before, features, roots),
-            only_mode=only_mode,
+            only_mode=only_mode or by_mode,
         )
         left_out = None
         if conditioned.sites is not None and not only_mode:
             few = explicit is None and not plan.model.one_latent and n_rows <= REFITTED_ROWS and tuned and not keeps
-            by_refits = plan.model.sites_see_labels or (few and plan.model.searches and plan.rule == "plug_in")
+            few_refitted = few and plan.model.searches and plan.rule == "plug_in"
+            by_refits = plan.model.sites_see_labels or by_mode or few_refitted
             left_out = (
                 _refitted(plan, phi, support, conditioned.dual)
                 if by_refits

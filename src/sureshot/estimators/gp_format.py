@@ -14,7 +14,7 @@ from torch import Tensor
 from sureshot.estimators.compact import compact_spaces
 from sureshot.estimators.features import FeatureMap, InducingRoots
 from sureshot.estimators.fitted import Format
-from sureshot.estimators.gp_fitted import GPFitted, LeftOutScores
+from sureshot.estimators.gp_fitted import GPFitted, LeftOutScores, evidence_of
 from sureshot.estimators.gp_member import Member
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.plan import Plan
@@ -192,7 +192,7 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], GPFitted]:
         rows=rows,
         temperature=header["temperature"],
         calibrated=header["calibrated"],
-        log_evidence=members[0].log_evidence,
+        log_evidence=evidence_of(members),
         members=members,
         score=or_nan(header["leave_one_out_score"]),
         weight_of_class=weight_of_class,

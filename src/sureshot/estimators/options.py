@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import replace
 from typing import Any
 
+import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
@@ -25,6 +27,8 @@ from sureshot.kernels import (
 from sureshot.kernels.presets import LENGTHSCALE_NAMES, UNIT_SPHERE_NAMES
 from sureshot.likelihoods.base import PredictiveRule
 
+DIRECTIONS = ("cosine", "unit_matern32", "unit_rbf")
+"""Kernels of embeddings: the first is linear in them, the others bend."""
 INTERACTIONS = "interactions_matern32"
 INTERACTING_COLUMNS = 64  # at most: it takes so many times as long as the others
 RELEVANCE_KERNEL = "matern32"  # by which columns get length-scales of their own; smoother ones stop at poorer maxima
@@ -45,6 +49,7 @@ ONE_SHOT_TEMPERATURE = {
 LEAST_SHARE = 0.5  # of columns of one unit that must count in distances, each by its variance
 EQUAL_SHARE = 0.95  # from which on columns are as good as standardised: of variances that differ by a fifth
 BY_COLUMNS, USUAL_COLUMNS = -0.4, 37  # the power of the number of columns of tables, relative to this one
+MOST_COMPARED = 300  # rows whose distances say how many columns are independent
 ONE_SHOT_TEMPERATURE_ELSEWHERE = 0.5
 INTERCEPT_OF_EMBEDDINGS = 0.1
 """Its prior variance, relative to that of the rest. Rows less their centre need none but where classes have rows of
@@ -135,6 +140,16 @@ def families_for(
     return weighted if alone else (*weighted, *standardised)
 
 
+def directions_for(support: Support, column_scale: Tensor | None) -> tuple[Family, ...]:
+    """Kernels of the directions of rows of a table, for an average, if rows look like an encoder's.
+
+    That is, columns seem to share a unit (`column_scale`, their standard deviations) and are no fewer than the rows.
+    """
+    if column_scale is None or len(support.y) > support.x.shape[1] or not share_a_unit(column_scale):
+        return ()
+    return tuple(replace(named_family(name, support), column_weights=column_scale) for name in DIRECTIONS)
+
+
 def _effective_share(weights: Tensor) -> float:
     """The effective number of columns, by the variances that `weights` (D,) give them, relative to all."""
     variances = weights.square()
@@ -144,10 +159,10 @@ def _effective_share(weights: Tensor) -> float:
 def automatic_kernels(x: Tensor) -> tuple[str, ...]:
     """Names of the families that suit the inputs: angles for embeddings, smooth and rough distances for tables.
 
-    Of embeddings the first is linear in them, and what bends has to be clearly better (`screening.linear_or_bent`).
+    Of embeddings the first is linear in them.
     """
     if is_unit_norm(x):
-        return ("cosine", "unit_matern32", "unit_rbf")
+        return DIRECTIONS
     return ("rbf", "linear", "matern32", "matern12")
 
 
@@ -182,16 +197,31 @@ def center_of(x: Tensor) -> Tensor:
 def one_shot_temperature(kernel: str | Kernel | Expression, support: Support) -> float:
     """Where the plug-in rule's temperature starts, and stays when no row can be left out.
 
-    The more columns a table has, the farther apart its classes lie; that is asked only where nothing else can be. The
-    number of classes of embeddings would say as much of how alike they are, if all tasks were as easy as those that it
-    was measured on. (docs/results/one-shot-defaults.md has both.)
+    The more independent columns a table has, the farther apart its classes lie; that is asked only where nothing else
+    can be. The number of classes of embeddings would say as much of how alike they are, if all tasks were as easy as
+    those that it was measured on. (docs/results/one-shot-defaults.md has both.)
     """
     if not isinstance(kernel, str) or kernel not in ONE_SHOT_TEMPERATURE:
         return ONE_SHOT_TEMPERATURE_ELSEWHERE
     factor = ONE_SHOT_TEMPERATURE[kernel]
     if kernel in UNIT_SPHERE_NAMES or support.is_telling:
         return factor
-    return float(factor * (support.x.shape[1] / USUAL_COLUMNS) ** BY_COLUMNS)
+    return float(factor * (independent_columns(support.x) / USUAL_COLUMNS) ** BY_COLUMNS)
+
+
+def independent_columns(x: Tensor) -> float:
+    """How many independent normal columns would make distances between rows (N, D) as even as they are, at most D.
+
+    Squared distances over so many have a variance of two parts in them of their squared mean. Neighbouring pixels say
+    much the same: ten photographs of 3072 columns are as unevenly far apart as rows of a dozen.
+    """
+    n_rows, width = x.shape
+    if n_rows < 3:  # a single distance
+        return width
+    rows = x[torch.linspace(0, n_rows - 1, min(n_rows, MOST_COMPARED)).round().long()]
+    squared = torch.pdist(rows).square()
+    mean, variance = float(squared.mean()), float(squared.var())
+    return min(width, 2 * mean**2 / variance) if 0 < variance < math.inf and mean > 0 else width
 
 
 def starting_temperature(kernel: str | Kernel | Expression, support: Support) -> float:

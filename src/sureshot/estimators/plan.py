@@ -14,7 +14,6 @@ from torch import Tensor
 
 from sureshot.estimators import options
 from sureshot.estimators.conditioning import Model
-from sureshot.estimators.emphasis import Emphasis
 from sureshot.estimators.family_search import scaled
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.level_interactions import interacting_settings, may_interact
@@ -26,11 +25,6 @@ from sureshot.estimators.threads import one_thread
 from sureshot.estimators.tuning import Setting, tune
 from sureshot.estimators.validation import LabelledRows
 from sureshot.likelihoods.base import PredictiveRule
-
-FEWEST_EMPHASISED = 40
-"""Rows that can be left out before directions count more. One that is left out has had its say on them, and so is
-predicted as if new rows would lie along them too: groups of 20 intents by three rows each have a log loss of .92 then
-and of .68 without, and where it helps such few rows it is by a hundredth."""
 
 
 @dataclass(frozen=True)
@@ -86,19 +80,18 @@ def choose_plans(
     angles = options.compares_angles(settings.kernel, support.x)
     rules = options.rules_for(settings.predictive, models[0], angles)
     embeddings = angles and settings.kernel == "auto"
-    if embeddings and settings.emphasises and support.n_able >= FEWEST_EMPHASISED:
-        scaling = _with_emphasis(scaling, rows)
-        support = Support.of(rows, n_classes, scaling, settings.device)
     free = settings.standardize == "auto" and bool((scaling.scale != 1).any())
     ranks = _ranks(support) if free and settings.averages else None
+    column_scale = aligned(scaling.scale, settings.device) if free else None
     families = options.families_for(
         settings.kernel,
         support,
         None if matrix is None else aligned(matrix, settings.device),
-        aligned(scaling.scale, settings.device) if free else None,
+        column_scale,
         settings.averages,
         ranks,
     )
+    directions = options.directions_for(support, column_scale) if settings.averages else ()
     if settings.objective is None:
         rule = "plug_in" if models[0].likelihood == "gaussian" and "plug_in" in rules else rules[0]
         found: tuple[Setting, ...] = (Setting(scaled(families[0].build(1.0), 1.0), models[0], rule, 1.0, math.nan),)
@@ -120,6 +113,7 @@ def choose_plans(
                 settings.averages,
                 settings.weighs_columns,
                 embeddings,
+                directions,
             )
             if free_to and regression is not None and may_interact(support):
                 apart = replace(rows, singly=rows.copies_disagree)
@@ -157,13 +151,13 @@ def keep_plan(
     """The plan for other labelled rows, and these as its kernel sees them.
 
     What changes is what another number of classes needs: the likelihood, and unless the temperature is `calibrated` its
-    usual rule, or what was chosen for two classes where there are no more again; and the centre of embeddings and which
-    of their directions count, unless these are so few rows more that all else `keeps`.
+    usual rule, or what was chosen for two classes where there are no more again; and the centre of embeddings, unless
+    these are so few rows more that all else `keeps`.
     """
     if plan.as_chosen is not None and not keeps and not calibrated:
         plan = _as_chosen(plan, *plan.as_chosen)  # or updates on the way would each add noise
     if isinstance(settings.kernel, str) and _centred(plan.kernel) and not keeps:
-        plan = _recentred(plan, settings, rows, n_classes)
+        plan = _recentred(plan, rows)
     support = Support.of(rows, n_classes, plan.scaling, settings.device)
     return _adapted(plan, settings, support, calibrated), support
 
@@ -174,31 +168,22 @@ def _as_chosen(plan: Plan, raw_output_scale: float, noise: float) -> Plan:
     return replace(plan, kernel=kernel, model=replace(plan.model, noise=noise), as_chosen=None)
 
 
-def _with_emphasis(scaling: Scaling, rows: LabelledRows) -> Scaling:
-    return replace(scaling, emphasis=Emphasis.of(scaling(rows.x), rows.weight, len(np.unique(rows.y))))
-
-
 def _centred(kernel: Kernel) -> list[Kernel]:
     """Parts of a kernel that are centred."""
     return [part for part in kernel.modules() if isinstance(getattr(part, "center", None), Tensor)]
 
 
-def _recentred(plan: Plan, settings: Settings, rows: LabelledRows, n_classes: int) -> Plan:
-    """The plan with the directions along which these rows vary, if they tell any, and its kernel centred on the rows.
+def _recentred(plan: Plan, rows: LabelledRows) -> Plan:
+    """The plan with its kernel centred on these rows.
 
-    Those of a few classes would hide what tells later ones apart: of twelve intents with two labels, two of which came
-    first, .88 of queries were right in place of .97; and of ten with one label, two of which came first, .85 for .91.
+    By the centre of the first classes later ones are told apart less well: of ten intents with one label, two of which
+    came first, .85 of queries were right in place of .91.
     """
-    scaling, kernel = replace(plan.scaling, emphasis=None), copy.deepcopy(plan.kernel)
-    begins = plan.scaling.emphasis is None and settings.kernel == "auto" and settings.emphasises
-    if begins:
-        begins = Support.of(rows, n_classes, scaling, settings.device).n_able >= FEWEST_EMPHASISED
-    if begins or plan.scaling.emphasis is not None:
-        scaling = _with_emphasis(scaling, rows)
-    center = options.center_of(aligned(scaling(rows.x)))
+    kernel = copy.deepcopy(plan.kernel)
+    center = options.center_of(aligned(plan.scaling(rows.x)))
     for part in _centred(kernel):
         part.center = center.to(part.center.device)
-    return replace(plan, scaling=scaling, kernel=kernel)
+    return replace(plan, kernel=kernel)
 
 
 def _adapted(plan: Plan, settings: Settings, support: Support, calibrated: bool) -> Plan:

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 
 from sureshot.data.checks import listed
-from sureshot.estimators.emphasis import Emphasis
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.ranks import Ranks
 from sureshot.kernels import is_unit_norm
@@ -37,17 +36,13 @@ COMMENSURATE_COLUMNS = 8
 
 @dataclass(frozen=True)
 class Scaling:
-    """A fixed map of the columns: affine, then what `Ranks` has learnt of standardised columns, then factors.
-
-    Of embeddings, which stay as they are, some directions may count more (`Emphasis`).
-    """
+    """A fixed map of the columns: affine, then what `Ranks` has learnt of standardised columns, then factors."""
 
     kept: np.ndarray  # (D_kept,) int64, the columns that vary
     mean: np.ndarray  # (D_kept,), subtracted
     scale: np.ndarray  # (D_kept,), then divided by
     ranks: Ranks | None = None
     relevance: np.ndarray | None = None  # (D_kept,), mean square 1
-    emphasis: Emphasis | None = None
     limits: np.ndarray | None = None  # (2, D_kept), least and greatest value of raw inputs: see `limits_of`
     deviations: np.ndarray | None = None  # (D_kept,), standard ones, where `scale` is more: see `with_rare_values`
 
@@ -62,9 +57,7 @@ class Scaling:
         with np.errstate(over="ignore"):
             scaled = within_range((kept - self.mean) / self.scale)
         mapped = scaled if self.ranks is None else self.ranks(scaled)
-        if self.relevance is not None:
-            mapped = mapped * self.relevance
-        return mapped if self.emphasis is None else self.emphasis(mapped)
+        return mapped if self.relevance is None else mapped * self.relevance
 
     def weighted(self, weights: np.ndarray) -> Scaling:
         """The map followed by a factor for each column."""

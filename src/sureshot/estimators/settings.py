@@ -126,11 +126,6 @@ class Settings:
         return self.relevance is True or (self.relevance == "auto" and self._free)
 
     @property
-    def emphasises(self) -> bool:
-        """Whether directions of embeddings may count more than others: a named kernel sees them as they are."""
-        return self._free and self.standardize == "auto" and self.objective is not None
-
-    @property
     def _free(self) -> bool:
         return isinstance(self.kernel, str) and self.kernel == "auto"
 

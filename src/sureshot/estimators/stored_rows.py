@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from sureshot.data.remembered import Remembered
-from sureshot.estimators.emphasis import Emphasis
 from sureshot.estimators.fitted import Fitted
 from sureshot.estimators.mixed_columns import ColumnEncoder, check_kinds, name_from_json, name_to_json
 from sureshot.estimators.preprocessing import Scaling
@@ -82,8 +81,6 @@ def scaling_arrays(scaling: Scaling) -> dict[str, Any]:
         arrays |= {"scaling.knots": scaling.ranks.knots, "scaling.scores": scaling.ranks.scores}
     if scaling.relevance is not None:
         arrays["scaling.relevance"] = scaling.relevance
-    if scaling.emphasis is not None:
-        arrays |= {"scaling.basis": scaling.emphasis.basis, "scaling.gain": scaling.emphasis.gain}
     if scaling.limits is not None:
         arrays["scaling.limits"] = scaling.limits
     if scaling.deviations is not None:
@@ -231,8 +228,8 @@ def read_scaling(artifact: Artifact, n_columns: int) -> Scaling:
     if (len(kept) and (kept.min() < 0 or kept.max() >= n_columns)) or not (scale > 0).all():
         raise ArtifactError(f"{artifact.path}: the scaling does not fit the columns; save the model again.")
     ranks, relevance = _read_ranks(artifact, len(kept)), _read_relevance(artifact, len(kept))
-    emphasis, limits = _read_emphasis(artifact, len(kept)), _read_limits(artifact, len(kept))
-    return Scaling(kept, mean, scale, ranks, relevance, emphasis, limits, _read_deviations(artifact, len(kept)))
+    limits, deviations = _read_limits(artifact, len(kept)), _read_deviations(artifact, len(kept))
+    return Scaling(kept, mean, scale, ranks, relevance, limits, deviations)
 
 
 def _read_ranks(artifact: Artifact, n_columns: int) -> Ranks | None:
@@ -252,19 +249,6 @@ def _read_relevance(artifact: Artifact, n_columns: int) -> np.ndarray | None:
     if not (relevance >= 0).all():
         raise ArtifactError(f"{artifact.path}: the columns' relevance is negative; save the model again.")
     return relevance
-
-
-def _read_emphasis(artifact: Artifact, n_columns: int) -> Emphasis | None:
-    if "scaling.basis" not in artifact.arrays:
-        return None
-    shapes: dict[str, tuple[str, int | tuple[int | str | None, ...]]] = {
-        "scaling.basis": ("float32", (n_columns, "R")),
-        "scaling.gain": ("float64", ("R",)),
-    }
-    basis, gain = require(artifact, shapes).values()
-    if not (gain >= 1).all():
-        raise ArtifactError(f"{artifact.path}: directions of embeddings are malformed; save the model again.")
-    return Emphasis(basis, gain)
 
 
 def _read_limits(artifact: Artifact, n_columns: int) -> np.ndarray | None:

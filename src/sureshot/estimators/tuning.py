@@ -13,7 +13,8 @@ log prior that decides where the labels cannot (one example per class). Two kind
 With `relevance` the best family is tried with a length-scale for each column, too, if that pays. The best of each
 family and likelihood are averaged, with weights by what they say of left-out labels (`stacking`), the families that are
 not climbed by label regression alone. Tables of few rows have every family by every rule at its natural scales beside
-these (`Search.untuned`), and with very few they have nothing else: what ten rows prefer is luck.
+these (`Search.untuned`), and with very few they have nothing else: what ten rows prefer is luck. Embeddings have an
+average of two kernels (`of_directions`).
 Where one is to be chosen, a candidate other than the default (Laplace with the default rule) must win by more than two
 standard errors of the paired difference in log probability; otherwise the more stable default is kept. (One standard
 error is the usual rule, Breiman et al. 1984, but the winner here is the best of many.) Where only some classes are
@@ -37,7 +38,7 @@ from joblib import Parallel, delayed
 from torch import Tensor
 
 from sureshot.estimators.conditioning import Model
-from sureshot.estimators.family_search import Candidate, Family, Search, scaled
+from sureshot.estimators.family_search import DEFAULT_OUTPUT_SCALE, Candidate, Family, Search, scaled
 from sureshot.estimators.ranks import Ranks
 from sureshot.estimators.screening import (
     choose,
@@ -67,6 +68,7 @@ from sureshot.progress import report, stage, tracked
 MAX_CLIMBS = 3  # families that are tried with Laplace's method where one setting is chosen
 MAX_CLIMBS_OF_AVERAGE = 4
 PARTS = 5  # of `MANY_ROWS` and more on which kernels are screened, the first of which chooses their scales
+AVERAGED_ROWS = 1000  # embeddings up to which kernels that bend are averaged with the one that does not
 SCREENED = 0.4  # of the time, roughly, that choosing takes has gone by when it is known which families to climb
 
 
@@ -97,11 +99,13 @@ def tune(
     average: bool = False,
     relevance: bool = False,  # whether columns may have length-scales of their own
     embeddings: bool = False,  # whether the families compare these, the first linear in them
+    directions: tuple[Family, ...] = (),  # of rows of a table, which then have half of an average
 ) -> tuple[Setting, ...]:
     """The best setting for a support, or several to be averaged, the heaviest first.
 
-    An average needs more than one family. Embeddings are averaged only where labels of left-out rows look wrong:
-    elsewhere label regression beside the softmax was measured to make their outlier scores worse.
+    An average needs more than one family. Where labels of left-out embeddings look wrong, all kernels
+    and label regression are averaged, else two kernels (`of_directions`), and of more than `AVERAGED_ROWS` there is one
+    setting: a kernel that bends has as many features as there are rows.
     """
     subset, *elsewhere = tuning_parts(support, rng, PARTS if len(support.y) >= MANY_ROWS else 1)
     usable = subset.usable
@@ -123,7 +127,10 @@ def tune(
     with stage(0.0, SCREENED):
         if embeddings:
             climbing = searches[:1] if objective == "evidence" else linear_or_bent(searches)
-            average = average and labels_look_random(searches, support, bent=len(climbing) > 1)
+            look_wrong = average and labels_look_random(searches, support, bent=len(climbing) > 1)
+            if average and not look_wrong and len(support.y) <= AVERAGED_ROWS:
+                return _settings(of_directions(searches, models[0], subset), families, usable)
+            average = look_wrong
         else:
             climbing = screened(searches, MAX_CLIMBS_OF_AVERAGE if average else MAX_CLIMBS, n_jobs, elsewhere, varied)
     if relevance and objective != "evidence":
@@ -149,6 +156,11 @@ def tune(
         weighted = averaged(candidates, subset, most, untuned)
         if varied and not final:
             weighted = with_light_ones(weighted, candidates, usable, most)
+        if directions:
+            beside = [Search(subset, len(families) + k, one, rules, objective) for k, one in enumerate(directions)]
+            families += directions
+            weighted = [*weighted, *of_directions(beside, models[0], subset)]
+            weighted = sorted(((0.5 * weight, one) for weight, one in weighted), key=lambda pair: pair[0], reverse=True)
     else:
         if subset.n_classes < len(support.y.unique()):  # which flatters label regression
             candidates = [one for one in candidates if one.model.likelihood == models[0].likelihood]
@@ -191,6 +203,23 @@ def averaged(
     else:
         weights = stacking_weights(scores, support.usable, most)
     weighted = [pair for pair in zip(weights.tolist(), [*best, *untuned], strict=True) if pair[0] > 0]
+    return sorted(weighted, key=lambda pair: pair[0], reverse=True)
+
+
+def of_directions(searches: list[Search], model: Model, support: Support) -> list[tuple[float, Candidate]]:
+    """A candidate by the first kernel of embeddings, which is linear in them, and one by the best other kernel.
+
+    The first is climbed, and the other, whose diagonal is the same, takes its output scale. Label regression weighs
+    them: what it says of left-out rows is exact, while by the sites of Laplace's method a kernel that bends seems the
+    worse, the fewer the rows of a class.
+    """
+    first, bent = searches[0], max(searches[1:], key=lambda search: search.best_regression().objective)
+    climbed = _best(first.climb(model, first.best_lengthscale(), DEFAULT_OUTPUT_SCALE))
+    found = [climbed, _best(bent.at(model, bent.best_lengthscale(), climbed.output_scale))]
+    regressed = [search.label_regression(Model("gaussian", "exact")) for search in (first, bent)]
+    scores = cross_fitted(regressed, support.usable, row_folds(support.y))
+    weights = stacking_weights(scores, support.usable, most_members(len(support.y), support.n_able))
+    weighted = [pair for pair in zip(weights.tolist(), found, strict=True) if pair[0] > 0]
     return sorted(weighted, key=lambda pair: pair[0], reverse=True)
 
 
