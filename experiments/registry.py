@@ -52,6 +52,7 @@ _MODULES = {
     "smc-streams": "smc_streams",
     "smc-recovery": "smc_recovery",
     "defaults": "defaults",
+    "embeddings-panel": "embeddings_panel",
     "unknowns": "unknowns",
     "decisions": "decisions",
     "what-to-label": "what_to_label",
@@ -76,6 +77,7 @@ CAMPAIGN_NAMES = (
     "smc-streams",
     "smc-recovery",
     "defaults",
+    "embeddings-panel",
     *_IMAGE_CAMPAIGNS,
 )
 """Experiments of many cells, with the setting ``train``, and ``budget`` where cells are trained."""
