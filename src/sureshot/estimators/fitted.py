@@ -98,7 +98,7 @@ class Fitted(Predictor):
         """The labelled rows, equal ones merged into one."""
         return self.rows
 
-    @cached_property
+    @property
     def places(self) -> np.ndarray:
         """Where the sorted classes are among `classes`, (C,) int64: what leaves an estimator has them in this order."""
         return np.argsort(self.classes, kind="stable")
