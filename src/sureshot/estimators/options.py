@@ -218,8 +218,8 @@ def independent_columns(x: Tensor) -> float:
     n_rows, width = x.shape
     if n_rows < 3:  # a single distance
         return width
-    rows = x[torch.linspace(0, n_rows - 1, min(n_rows, MOST_COMPARED)).round().long()]
-    squared = torch.pdist(rows).square()
+    places = torch.linspace(0, n_rows - 1, min(n_rows, MOST_COMPARED), dtype=torch.float64).round().long()
+    squared = torch.pdist(x[places]).square()
     mean, variance = float(squared.mean()), float(squared.var())
     return min(width, 2 * mean**2 / variance) if 0 < variance < math.inf and mean > 0 else width
 
