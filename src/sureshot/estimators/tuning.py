@@ -211,10 +211,13 @@ def of_directions(searches: list[Search], model: Model, support: Support) -> lis
 
     The first is climbed, and the other, whose diagonal is the same, takes its output scale. Label regression weighs
     them: what it says of left-out rows is exact, while by the sites of Laplace's method a kernel that bends seems the
-    worse, the fewer the rows of a class.
+    worse, the fewer the rows of a class. Where rows of a few classes would have to choose the other, there is none.
     """
-    first, bent = searches[0], max(searches[1:], key=lambda search: search.best_regression().objective)
+    first = searches[0]
     climbed = _best(first.climb(model, first.best_lengthscale(), DEFAULT_OUTPUT_SCALE))
+    if not support.is_telling:
+        return [(1.0, climbed)]
+    bent = max(searches[1:], key=lambda search: search.best_regression().objective)
     found = [climbed, _best(bent.at(model, bent.best_lengthscale(), climbed.output_scale))]
     regressed = [search.label_regression(Model("gaussian", "exact")) for search in (first, bent)]
     scores = cross_fitted(regressed, support.usable, row_folds(support.y))
