@@ -104,8 +104,9 @@ def tune(
     """The best setting for a support, or several to be averaged, the heaviest first.
 
     An average needs more than one family. Where labels of left-out embeddings look wrong, all kernels
-    and label regression are averaged, else two kernels (`of_directions`), and of more than `AVERAGED_ROWS` there is one
-    setting: a kernel that bends has as many features as there are rows.
+    and label regression are averaged, else two kernels (`of_directions`), unless label regression by a kernel that
+    bends is clearly ahead. Of more than `AVERAGED_ROWS` there is one setting: such a kernel has as many features as
+    there are rows.
     """
     subset, *elsewhere = tuning_parts(support, rng, PARTS if len(support.y) >= MANY_ROWS else 1)
     usable = subset.usable
@@ -128,7 +129,8 @@ def tune(
         if embeddings:
             climbing = searches[:1] if objective == "evidence" else linear_or_bent(searches)
             look_wrong = average and labels_look_random(searches, support, bent=len(climbing) > 1)
-            if average and not look_wrong and len(support.y) <= AVERAGED_ROWS:
+            of_two = average and not look_wrong and len(support.y) <= AVERAGED_ROWS
+            if of_two and len(climbing) == 1:
                 return _settings(of_directions(searches, models[0], subset), families, usable)
             average = look_wrong
         else:
@@ -171,6 +173,8 @@ def tune(
                 best[key] = candidate
         default = best[(models[0].likelihood, _first(rules, models[0]))]
         weighted = [(1.0, choose(list(best.values()), default, usable, objective))]
+        if embeddings and of_two and weighted[0][1].model.likelihood != "gaussian":
+            weighted = of_directions(searches, models[0], subset)
     return _settings(weighted, families, usable)
 
 
