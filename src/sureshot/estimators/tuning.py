@@ -125,6 +125,7 @@ def tune(
         ]
     if untuned and subset.n_able < FEWEST_TO_TUNE:
         return _settings([(1 / len(untuned), candidate) for candidate in untuned], families, usable)
+    of_two = False
     with stage(0.0, SCREENED):
         if embeddings:
             climbing = searches[:1] if objective == "evidence" else linear_or_bent(searches)
@@ -173,7 +174,7 @@ def tune(
                 best[key] = candidate
         default = best[(models[0].likelihood, _first(rules, models[0]))]
         weighted = [(1.0, choose(list(best.values()), default, usable, objective))]
-        if embeddings and of_two and weighted[0][1].model.likelihood != "gaussian":
+        if of_two and weighted[0][1].model.likelihood != "gaussian":
             weighted = of_directions(searches, models[0], subset)
     return _settings(weighted, families, usable)
 
