@@ -31,7 +31,7 @@ from experiments.uci import load
 from sureshot.data.clinc150 import Clinc150, load_clinc150
 from sureshot.estimators.base import IncrementalClassifier
 from sureshot.estimators.classifier import GPClassifier
-from sureshot.estimators.left_out import LeftOut
+from sureshot.estimators.p_values import LeftOut
 
 Array = NDArray[Any]
 RATES = (0.01, 0.05, 0.10)

@@ -15,7 +15,8 @@ from sklearn.datasets import load_digits, load_iris
 from sureshot import FewShotClassifier, GPClassifier, KernelSearchClassifier, TreeGPClassifier
 from sureshot.estimators.base import IncrementalClassifier
 from sureshot.estimators.fitted import Fitted, TrainingSet
-from sureshot.estimators.left_out import LeftOut, by_folds
+from sureshot.estimators.folds import by_folds
+from sureshot.estimators.p_values import LeftOut
 from sureshot.estimators.validation import LabelledRows
 from sureshot.meta.learners import make_learner
 from sureshot.meta.training.checkpoint import save_checkpoint

@@ -20,6 +20,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sureshot import GPClassifier
 from sureshot.estimators.conditioning import Model
 from sureshot.estimators.family_search import Search
+from sureshot.estimators.folds import row_folds
 from sureshot.estimators.options import named_family
 from sureshot.estimators.plan import choose_plans
 from sureshot.estimators.relevance import (
@@ -35,7 +36,7 @@ from sureshot.estimators.relevance import (
     weighted_by,
 )
 from sureshot.estimators.settings import Settings
-from sureshot.estimators.stacking import MOST_MEMBERS, row_folds
+from sureshot.estimators.stacking import MOST_MEMBERS
 from sureshot.estimators.support import Support
 from sureshot.estimators.validation import LabelledRows
 from sureshot.kernels import preset_kernel

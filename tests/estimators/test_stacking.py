@@ -10,15 +10,8 @@ from torch import Tensor
 
 from sureshot.estimators.conditioning import Model
 from sureshot.estimators.family_search import Candidate
-from sureshot.estimators.stacking import (
-    FOLDS,
-    MOST_MEMBERS,
-    cross_fitted,
-    most_candidates,
-    most_members,
-    row_folds,
-    stacking_weights,
-)
+from sureshot.estimators.folds import FOLDS, row_folds
+from sureshot.estimators.stacking import MOST_MEMBERS, cross_fitted, most_candidates, most_members, stacking_weights
 
 
 def scores_of(n_groups: int, n_rows: int, seed: int = 0) -> Tensor:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from sureshot.cli import console, options
+from sureshot.cli.searched import SCORES, Rows, columns_named, evidence_and_error, meaning_of_evidence
 from sureshot.data.file_kinds import check_source
 
 if TYPE_CHECKING:
@@ -27,16 +27,6 @@ SHOWN = 8
 
 HELD_OUT = 0.2
 """Share of the rows that are kept for scores, unless another is asked for or a file has some."""
-
-
-class Rows(NamedTuple):
-    """What is learnt, part by part, and what is asked about."""
-
-    parts: list[np.ndarray]  # row numbers of `table` that come together, in the order in which they come
-    table: DataTable
-    test: DataTable | None  # None if no row is left for it
-    baseline: Any  # the frequencies of the classes, with scikit-learn's contract
-    streamed: bool
 
 
 def search(
@@ -317,38 +307,13 @@ def _batch(step: SearchStep) -> dict[str, Any]:
     }
 
 
-def meaning_of_evidence(summary: dict[str, Any]) -> str:
-    """The log-evidence in words."""
-    each = summary["evidence_for_each_label"]
-    if summary["waits"]:
-        return "all rows that are kept are of one class, so nothing is learnt, and kernels are those of the prior"
-    if len(summary["classes"]) == 2 and each is None:
-        return "of a window, whose rows come and go with an error each; to compare kernels, fit the rows of one window"
-    if each is None:
-        return "of comparisons of classes; compares searches of the same rows"
-    return f"as if each label had been given {each:.2f} before it was seen"
-
-
-def evidence_and_error(summary: dict[str, Any]) -> str:
-    """The log-evidence with its standard error, where it has one."""
-    error = summary["log_evidence_error"]
-    return f"{summary['log_evidence']:.2f}" + (f" ± {error:.2f}" if error else "")
-
-
-def columns_named(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    """Number and name of each column that a structure names by its number."""
-    text = " ".join(one["structure"] for one in summary["kernel_posterior"])
-    places = sorted({int(place) for place in re.findall(r"\[(\d+)\]", text)})
-    return [(f"[{place}]", summary["kernel_columns"][place]) for place in places]
-
-
 def _scores(model: KernelSearchClassifier, rows: Rows) -> dict[str, Any]:
     """Of the search and of the classes' frequencies, on rows that were not learnt."""
     if rows.test is None:
         return {}
     import numpy as np
 
-    from sureshot.cli.evaluate import summarise_rows
+    from sureshot.cli.row_scores import summarise_rows
     from sureshot.metrics import summarise
 
     X, y = rows.test.X, rows.test.y
@@ -361,9 +326,6 @@ def _scores(model: KernelSearchClassifier, rows: Rows) -> dict[str, Any]:
         values = summarise(plain, y[known], classes=rows.baseline.classes_).as_dict()
         found["baseline"] = {name: value for name, value in values.items() if name != "n"}
     return found
-
-
-SCORES = {"accuracy": "accuracy", "nll": "NLL (nats)", "brier": "Brier", "ece": "ECE"}
 
 
 def _print(summary: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from sureshot.cli.search import SCORES, Rows, columns_named, evidence_and_error, meaning_of_evidence
+from sureshot.cli.searched import SCORES, Rows, columns_named, evidence_and_error, meaning_of_evidence
 from sureshot.estimators import KernelSearchClassifier, SearchStep
 from sureshot.evaluation.streams import BatchScores, pooled_reliability
 from sureshot.report import Picture, Predictions, Report, Table, environment, write_report

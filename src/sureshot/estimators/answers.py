@@ -22,7 +22,7 @@ from sureshot.estimators.decisions import Decisions, LabelSets, check_share, unk
 from sureshot.estimators.fitted import Fitted
 from sureshot.estimators.fitted_attribute import ColumnNames, FittedAttribute
 from sureshot.estimators.influence import Influence, influence_on
-from sureshot.estimators.left_out import ROUNDING
+from sureshot.estimators.p_values import ROUNDING
 from sureshot.estimators.settings import check_count
 from sureshot.estimators.suggestions import Suggestions, suggestions
 from sureshot.estimators.surroundings import undisturbed

@@ -12,8 +12,8 @@ from torch import Tensor
 from sureshot.estimators.few_shot_inputs import device_of
 from sureshot.estimators.few_shot_predictors import ConditionedLearner, GaussianPredictor, condition_on
 from sureshot.estimators.fitted import Fitted, TrainingSet
+from sureshot.estimators.folds import by_folds
 from sureshot.estimators.layout import aligned
-from sureshot.estimators.left_out import by_folds
 from sureshot.estimators.preprocessing import kernel_inputs
 from sureshot.estimators.support import Support
 from sureshot.estimators.threads import threads_for

@@ -19,8 +19,9 @@ import torch
 from torch import Tensor
 
 from sureshot.estimators.class_prior import assumed, under_prior
-from sureshot.estimators.left_out import LeftOut, labels_left_out, outlier_scores_left_out
+from sureshot.estimators.left_out import labels_left_out, outlier_scores_left_out
 from sureshot.estimators.outliers import MOST_LEFT_OUT, OutlierScore, as_they_are, scalings_for
+from sureshot.estimators.p_values import LeftOut
 from sureshot.estimators.preprocessing import Scaling
 from sureshot.estimators.readers import Reader
 from sureshot.estimators.row_ids import RowIds

@@ -19,7 +19,8 @@ from sureshot.estimators.layout import aligned
 from sureshot.estimators.leaving import Leaving
 from sureshot.estimators.precomputed import MatrixReader
 from sureshot.estimators.row_ids import part_of
-from sureshot.estimators.stacking import FEW_ROWS, MOST_OF_SOME, SOME_ROWS, most_members
+from sureshot.estimators.stacking import MOST_OF_SOME, SOME_ROWS, most_members
+from sureshot.estimators.support import FEW_ROWS
 from sureshot.estimators.temperature import log_probability, with_noise
 from sureshot.estimators.threads import threads_for
 from sureshot.estimators.uncertainty import entropy

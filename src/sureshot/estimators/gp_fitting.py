@@ -18,10 +18,10 @@ from sureshot.estimators.family_search import TUNING_TOLERANCE
 from sureshot.estimators.features import FeatureMap, explicit_features
 from sureshot.estimators.few_changes import Before, befores, changes_kept, known_features, lies_far_outside
 from sureshot.estimators.fitted import TrainingSet
+from sureshot.estimators.folds import by_folds
 from sureshot.estimators.gp_fitted import GPFitted, LeftOutScores, averaged, evidence_of
 from sureshot.estimators.gp_member import Member
 from sureshot.estimators.layout import aligned
-from sureshot.estimators.left_out import by_folds
 from sureshot.estimators.memory import in_bytes, memory_budget
 from sureshot.estimators.nearby import weights_near
 from sureshot.estimators.noise import with_noise_of_features
@@ -29,8 +29,8 @@ from sureshot.estimators.plan import Plan, choose_plans, keep_plan
 from sureshot.estimators.posterior_arrays import pack_posterior
 from sureshot.estimators.readers import TableReader
 from sureshot.estimators.settings import Settings
-from sureshot.estimators.stacking import MANY_ROWS, most_members, stacking_weights
-from sureshot.estimators.support import Support, is_compared_whole
+from sureshot.estimators.stacking import most_members, stacking_weights
+from sureshot.estimators.support import MANY_ROWS, Support, is_compared_whole
 from sureshot.estimators.temperature import fit_average, fit_rule, log_probability, smoothed_score, tempered_average
 from sureshot.estimators.threads import threads_for
 from sureshot.estimators.validation import LabelledRows, weigh_classes

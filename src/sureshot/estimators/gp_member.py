@@ -9,9 +9,9 @@ from torch import Tensor
 
 from sureshot.estimators.conditioning import STAND_IN, Conditioned, condition, training_likelihood
 from sureshot.estimators.features import FeatureMap
+from sureshot.estimators.folds import by_folds
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.leaving import Leaving, leaving
-from sureshot.estimators.left_out import by_folds
 from sureshot.estimators.plan import Plan
 from sureshot.estimators.posterior_arrays import pack_posterior
 from sureshot.estimators.preprocessing import kernel_inputs

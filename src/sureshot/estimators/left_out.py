@@ -16,16 +16,13 @@ References: Vovk, Gammerman & Shafer 2005; Barber, Candes, Ramdas & Tibshirani 2
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from sureshot.estimators.outliers import MOST_LEFT_OUT
-from sureshot.estimators.stacking import row_folds
+from sureshot.estimators.p_values import LeftOut
 from sureshot.estimators.validation import LabelledRows, equal_rows
 
 if TYPE_CHECKING:
@@ -33,47 +30,6 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 2000
 """That count; with so many the share of false alarms is known to half a percent."""
-
-ROUNDING = 1e-9
-"""By which numbers that are compared may differ."""
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """Scores of rows left out; the larger, the less usual."""
-
-    scores: np.ndarray  # (M,), increasing
-    weight: np.ndarray  # (M,), of how many rows they stand for
-
-    @classmethod
-    def of(cls, scores: np.ndarray, weight: np.ndarray) -> LeftOut:
-        """In any order."""
-        order = np.argsort(scores)
-        return cls(scores[order], weight[order])
-
-    @property
-    def n_rows(self) -> float:
-        """The sum of the weights, and M at least: weights that are shares make rows no fewer."""
-        return max(float(self.weight.sum()), len(self.weight))
-
-    @property
-    def smallest(self) -> float:
-        """The smallest p-value."""
-        return 1 / (self.n_rows + 1)
-
-    def p_values(self, scores: np.ndarray) -> np.ndarray:
-        """The share of rows with scores as large, the row that is asked about among them; in the shape of the scores.
-
-        For scores that depend on no other row, and rows to come that are exchangeable with the labelled ones, a share
-        of at most a has a p-value of a or less. Scores of a fitted model do depend on the other rows, and a labelled
-        row is scored by one row fewer than a row to come: the share is then at most a in the limit of many rows, under
-        a fit that is stable (leaving a row out changes it by less and less), and near it for few (Barber et al. 2021).
-        """
-        tail = np.append(np.cumsum(self.weight[::-1])[::-1], 0.0)  # weight from each place on
-        lowest = np.where(np.isinf(scores), scores, scores - ROUNDING * (1 + np.abs(np.nan_to_num(scores))))
-        as_large = tail[np.searchsorted(self.scores, lowest)] / tail[0]
-        found: np.ndarray = np.minimum((1 + self.n_rows * as_large) * self.smallest, 1.0)
-        return found
 
 
 @torch.no_grad()
@@ -111,34 +67,6 @@ def labels_left_out(fitted: Fitted) -> LeftOut:
     p = fitted.under_prior(fitted.probabilities_left_out())
     own = p[torch.from_numpy(chosen), torch.from_numpy(rows.y[chosen])].cpu().numpy()
     return LeftOut.of(-own, rows.evidence[chosen])
-
-
-def by_folds(
-    y: Tensor,  # (N,), labels
-    weight: Tensor,  # (N,)
-    share: Tensor,  # (N,), of its weight that is left out of a row
-    said: Callable[[Tensor, Tensor, Tensor], Tensor],
-) -> Tensor:
-    """What is `said` of the rows (N, ...), each by the other folds.
-
-    That is given the rows that stay (K,), their weights (K,), and the fold's rows (Q,).
-    """
-    parts = [(fold, said(stays, left, fold)) for fold, stays, left in _folds(y, weight, share)]
-    return torch.cat([part for _, part in parts])[torch.cat([fold for fold, _ in parts]).argsort()]
-
-
-def _folds(y: Tensor, weight: Tensor, share: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Rows of a fold, rows that stay, and their weights; what numbers classes have does not matter."""
-    numbers, number = y.unique(return_inverse=True)
-    first = y.new_full((len(numbers),), len(y)).scatter_reduce(0, number, torch.arange(len(y), device=y.device), "amin")
-    folds = row_folds(first.argsort().argsort()[number])
-    for number in folds.unique():
-        inside = folds == number
-        left = torch.where(inside, (1 - share) * weight, weight)
-        if not bool((left > 0).any()):  # the only row
-            left = weight
-        stays = (left > 0).nonzero().squeeze(-1)
-        yield inside.nonzero().squeeze(-1), stays, left[stays]
 
 
 def _counted(rows: LabelledRows, n_classes: int) -> np.ndarray:

@@ -24,7 +24,7 @@ import torch
 from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
 
-from sureshot.estimators.stacking import row_folds
+from sureshot.estimators.folds import row_folds
 from sureshot.estimators.support import Support
 from sureshot.inference.label_regression import leave_one_out_residuals
 from sureshot.kernels import Expression, evaluate, is_unit_norm

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from sureshot.estimators.fitted import Fitted, NoInfluence, TrainingSet
+from sureshot.estimators.folds import by_folds
 from sureshot.estimators.layout import aligned
-from sureshot.estimators.left_out import by_folds
 from sureshot.estimators.preprocessing import Scaling, kernel_inputs, within_range
 from sureshot.estimators.search_rule import INTEGRAL, Chosen, SearchRule, chosen_rule
 from sureshot.estimators.search_settings import SearchSettings

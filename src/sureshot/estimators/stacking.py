@@ -19,20 +19,20 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from sureshot.estimators.support import FEW_ROWS, MANY_ROWS
+
 if TYPE_CHECKING:
     from sureshot.estimators.family_search import Candidate
 
-FOLDS = 5
 PSEUDO_COUNTS = 3.0  # of all groups together, and as many of the untuned
 SMALLEST_WEIGHT = 0.01  # a member that has less is dropped
 MOST_MEMBERS = 5  # what one more adds to the score is less than what it costs a prediction,
-FEW_ROWS, MOST_OF_FEW = 50, 8  # unless rows are so few that it costs nothing and none can be preferred
+MOST_OF_FEW = 8  # unless rows are so few (`FEW_ROWS`) that it costs nothing and none can be preferred
 SOME_ROWS = 150  # up to which families stand beside them with nothing chosen, as what was chosen may be luck,
 MOST_OF_SOME = 16  # and as many members at most are kept when rows come
 FEWEST_TO_TUNE = 15  # rows that can be left out: fewer are all predicted right by some setting, by luck
 MEMBER_ROWS = 25_000  # many rows tell settings apart, and each member keeps features of all: so many in all
 MOST_CANDIDATES = 8  # that are fitted for all rows to choose among, where these are `MANY_ROWS`
-MANY_ROWS = 2000  # from which on the seed of the part that compares kernels must not decide
 _MAX_STEPS, _SHORTEST_STEP, _TOLERANCE = 100, 1e-6, 1e-12  # the last in nats, of what another step would gain
 
 
@@ -53,17 +53,6 @@ def cross_fitted(
             scores[inside] = pointwise[best, inside]
         found.append(scores)
     return torch.stack(found)
-
-
-def row_folds(y: Tensor, n_folds: int = FOLDS) -> Tensor:
-    """A fold (N,) for each row: the rows of a class are dealt in turn, in their order."""
-    folds = torch.empty_like(y)
-    dealt = 0
-    for label in y.unique():
-        rows = (y == label).nonzero().squeeze(-1)
-        folds[rows] = (torch.arange(len(rows), device=y.device) + dealt) % n_folds
-        dealt += len(rows)
-    return folds
 
 
 def most_members(n_rows: int, n_usable: int) -> int:

@@ -9,10 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sureshot.estimators.folds import row_folds
 from sureshot.estimators.layout import aligned
 from sureshot.estimators.preprocessing import Scaling, kernel_inputs
-from sureshot.estimators.stacking import FEW_ROWS, MANY_ROWS, row_folds
 from sureshot.estimators.validation import LabelledRows
+
+FEW_ROWS = 50  # that can be left out: fewer prefer no kernel
+MANY_ROWS = 2000  # from which on the seed of the part that compares kernels must not decide
 
 # The subset on which kernels are compared. Time grows with the cube of its rows, and with the classes.
 TUNING_ROWS = 400

@@ -39,6 +39,7 @@ from torch import Tensor
 
 from sureshot.estimators.conditioning import Model
 from sureshot.estimators.family_search import DEFAULT_OUTPUT_SCALE, Candidate, Family, Search, scaled
+from sureshot.estimators.folds import row_folds
 from sureshot.estimators.ranks import Ranks
 from sureshot.estimators.screening import (
     choose,
@@ -50,18 +51,15 @@ from sureshot.estimators.screening import (
     with_relevance,
 )
 from sureshot.estimators.stacking import (
-    FEW_ROWS,
     FEWEST_TO_TUNE,
-    MANY_ROWS,
     SMALLEST_WEIGHT,
     SOME_ROWS,
     cross_fitted,
     most_candidates,
     most_members,
-    row_folds,
     stacking_weights,
 )
-from sureshot.estimators.support import Support, tuning_parts
+from sureshot.estimators.support import FEW_ROWS, MANY_ROWS, Support, tuning_parts
 from sureshot.likelihoods.base import PredictiveRule
 from sureshot.progress import report, stage, tracked
 
