@@ -15,7 +15,7 @@ from sklearn.svm import SVC
 
 from sureshot.demo.comparison import Split, measure
 from sureshot.demo.peers import TemperatureScaledLogisticRegression, sklearn_gp
-from sureshot.estimators.classifier import GPClassifier
+from sureshot.estimators.gp.classifier import GPClassifier
 
 
 def digits_split() -> Split:

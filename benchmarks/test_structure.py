@@ -18,8 +18,8 @@ import torch
 from sklearn.datasets import make_moons
 
 from sureshot import KernelSearchClassifier
-from sureshot.estimators.search_settings import SWEEPS
-from sureshot.estimators.search_size import seconds_of_a_batch
+from sureshot.estimators.search.settings import SWEEPS
+from sureshot.estimators.search.size import seconds_of_a_batch
 from sureshot.structure.contrasts import Contrasts
 from sureshot.structure.grammar import Grammar, KernelPrior
 from sureshot.structure.rejuvenation_data import Data

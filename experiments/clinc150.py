@@ -14,7 +14,7 @@ from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict
 from sureshot.data.clinc150 import Clinc150, load_clinc150
 from sureshot.demo.comparison import Split, means_and_errors, measure
 from sureshot.demo.peers import TemperatureScaledLogisticRegression, logistic_regression
-from sureshot.estimators.classifier import GPClassifier
+from sureshot.estimators.gp.classifier import GPClassifier
 
 OURS = "sureshot"
 SCALED = "logistic regression, C = 100, temperature by CV"

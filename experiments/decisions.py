@@ -30,8 +30,8 @@ from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict
 from experiments.uci import load
 from sureshot.data.clinc150 import Clinc150, load_clinc150
 from sureshot.estimators.base import IncrementalClassifier
-from sureshot.estimators.classifier import GPClassifier
-from sureshot.estimators.p_values import LeftOut
+from sureshot.estimators.classes.p_values import LeftOut
+from sureshot.estimators.gp.classifier import GPClassifier
 
 Array = NDArray[Any]
 RATES = (0.01, 0.05, 0.10)

@@ -38,7 +38,7 @@ from experiments.peers import random_forest
 from experiments.uci import TABLES, load
 from sureshot.data.clinc150 import load_clinc150
 from sureshot.demo.peers import logistic_regression
-from sureshot.estimators.classifier import GPClassifier
+from sureshot.estimators.gp.classifier import GPClassifier
 
 NAME = "defaults"
 CATBOOST = "CatBoost"

@@ -14,7 +14,7 @@ from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict
 from experiments.peers import DirichletGP
 from sureshot.demo.comparison import Split, means_and_errors, measure
 from sureshot.demo.peers import sklearn_gp
-from sureshot.estimators.classifier import GPClassifier
+from sureshot.estimators.gp.classifier import GPClassifier
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict
 from sureshot.data.clinc150 import load_clinc150
 from sureshot.data.root import data_root as find_data_root
 from sureshot.demo.peers import TemperatureScaledLogisticRegression
-from sureshot.estimators.classifier import GPClassifier
+from sureshot.estimators.gp.classifier import GPClassifier
 
 NAME = "embeddings-panel"
 OURS, LINEAR, LOGISTIC = "sureshot", "cosine alone", "logistic regression, one temperature"

@@ -32,7 +32,7 @@ from experiments.peers import random_forest
 from sureshot.data import load_table
 from sureshot.data.root import data_file
 from sureshot.demo.peers import logistic_regression
-from sureshot.estimators.classifier import GPClassifier
+from sureshot.estimators.gp.classifier import GPClassifier
 
 OURS = "sureshot"
 METRICS = {"accuracy": 1, "nll": -1, "brier": -1}

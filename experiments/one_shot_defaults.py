@@ -37,9 +37,9 @@ from experiments.one_shot_sets import (
 )
 from experiments.uci import load, tables_but
 from sureshot.data.clinc150 import load_clinc150
-from sureshot.estimators.classifier import GPClassifier
-from sureshot.estimators.family_search import DEFAULT_OUTPUT_SCALE, scaled
-from sureshot.estimators.options import BY_COLUMNS, ONE_SHOT_TEMPERATURE, USUAL_COLUMNS
+from sureshot.estimators.gp.classifier import GPClassifier
+from sureshot.estimators.gp.options import BY_COLUMNS, ONE_SHOT_TEMPERATURE, USUAL_COLUMNS
+from sureshot.estimators.gp.tuning.family_search import DEFAULT_OUTPUT_SCALE, scaled
 from sureshot.kernels import make_kernel
 from sureshot.metrics import fit_temperature
 

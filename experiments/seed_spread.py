@@ -16,7 +16,7 @@ import pandas as pd
 from experiments.batch_learners import quiet, scores
 from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
 from experiments.uci import load
-from sureshot.estimators.classifier import GPClassifier
+from sureshot.estimators.gp.classifier import GPClassifier
 
 BAR = 0.002  # nats between the best and the worst of the seeds
 

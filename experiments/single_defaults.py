@@ -22,7 +22,7 @@ from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict
 from experiments.few_label_sets import OURS
 from experiments.uci import TABLES, load
 from sureshot.data.clinc150 import load_clinc150
-from sureshot.estimators.classifier import GPClassifier
+from sureshot.estimators.gp.classifier import GPClassifier
 
 ONE_LENGTH_SCALE, FREQUENCIES, ONE_KERNEL = "one length-scale", "frequencies alone", "one kernel"
 WITHOUT: dict[str, tuple[str, Callable[[], GPClassifier]]] = {

@@ -18,7 +18,7 @@ from experiments.batch_learners import quiet, scores
 from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
 from experiments.few_label_sets import LOGISTIC, OURS, FewLabelSet
 from experiments.uci import tables_but
-from sureshot.estimators.classifier import GPClassifier
+from sureshot.estimators.gp.classifier import GPClassifier
 
 ONE_EACH = "1 each"
 SUPPORTS: dict[str, Callable[[int], list[int]]] = {

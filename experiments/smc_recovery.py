@@ -28,7 +28,7 @@ from experiments.campaigns.cells import FAILED, run_cells
 from experiments.campaigns.methods import MethodCell, Record, check_names, described, what_is_missing
 from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
 from experiments.smc_methods import OURS, Context, search
-from sureshot.estimators.search_settings import SearchSettings
+from sureshot.estimators.search.settings import SearchSettings
 from sureshot.structure.canonical import canonical
 from sureshot.structure.grammar import KernelPrior
 from sureshot.structure.structure import SUM, Structure, joined

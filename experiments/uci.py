@@ -20,7 +20,7 @@ from sureshot.data.checks import near
 from sureshot.data.root import Root
 from sureshot.demo.comparison import Split, means_and_errors, measure
 from sureshot.demo.peers import logistic_regression, sklearn_gp
-from sureshot.estimators.classifier import GPClassifier
+from sureshot.estimators.gp.classifier import GPClassifier
 
 OURS = "sureshot"
 OTHERS = ("scikit-learn GP", "SVM", "random forest", "logistic regression")

@@ -31,8 +31,8 @@ from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict
 from experiments.uci import load, tables_but
 from sureshot.data.clinc150 import load_clinc150
 from sureshot.estimators.base import IncrementalClassifier
-from sureshot.estimators.classifier import GPClassifier
-from sureshot.estimators.tree import TreeGPClassifier
+from sureshot.estimators.gp.classifier import GPClassifier
+from sureshot.estimators.tree.classifier import TreeGPClassifier
 from sureshot.metrics import auroc_unknown
 
 Array = NDArray[Any]

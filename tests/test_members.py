@@ -47,7 +47,7 @@ class Doubled(Backbone):
     "estimators/renamed.py": """
 from dataclasses import replace
 
-from sureshot.estimators.classifier import GPClassifier
+from sureshot.estimators.gp.classifier import GPClassifier
 
 class Renamed(GPClassifier):
     _format = replace(GPClassifier._format, kind="renamed")

@@ -17,7 +17,7 @@ import pandas as pd
 from experiments.campaigns.cells import FAILED, Cell
 from sureshot.data.checks import near
 from sureshot.estimators import KernelSearchClassifier
-from sureshot.estimators.search_settings import SearchSettings
+from sureshot.estimators.search.settings import SearchSettings
 
 Record = Mapping[str, Any]
 

@@ -16,8 +16,8 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_digits
 
-from sureshot.estimators.answers import Answers
-from sureshot.estimators.classifier import GPClassifier
+from sureshot.estimators.classes.answers import Answers
+from sureshot.estimators.gp.classifier import GPClassifier
 
 Run = Callable[..., Any]
 QUICK = ("--kernel", "rbf", "--likelihood", "softmax", "--objective", "none")

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from sureshot.estimators.few_shot import FewShotClassifier
+from sureshot.estimators.few_shot.classifier import FewShotClassifier
 from sureshot.meta.learners import make_learner
 from sureshot.meta.training.checkpoint import save_checkpoint
 from sureshot.networks.backbones import make_backbone

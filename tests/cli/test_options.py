@@ -9,8 +9,8 @@ import pytest
 
 from sureshot import GPClassifier
 from sureshot.cli import options
-from sureshot.estimators.conditioning import INFERENCE_NAMES
-from sureshot.estimators.settings import APPROXIMATIONS, OBJECTIVES
+from sureshot.estimators.gp.conditioning import INFERENCE_NAMES
+from sureshot.estimators.gp.settings import APPROXIMATIONS, OBJECTIVES
 from sureshot.kernels import KERNEL_NAMES
 from sureshot.likelihoods import LIKELIHOODS
 from sureshot.likelihoods.base import PredictiveRule

@@ -29,10 +29,9 @@ from gpytorch.kernels import Kernel
 from sklearn.datasets import load_iris
 
 from sureshot import FewShotClassifier, GPClassifier, KernelSearchClassifier, TreeGPClassifier
-from sureshot.estimators import base
+from sureshot.estimators import base, saved
 from sureshot.estimators.base import IncrementalClassifier
-from sureshot.estimators.gp_fitted import GPFitted
-from sureshot.estimators.saved import classifiers
+from sureshot.estimators.gp.fitted import GPFitted
 from sureshot.likelihoods.base import Likelihood
 from sureshot.meta.learners import make_learner
 from sureshot.meta.training.checkpoint import save_checkpoint
@@ -174,7 +173,8 @@ def fitted(case: str, checkpoints: dict[str, Path]) -> tuple[Any, np.ndarray, np
 
 
 def test_every_estimator_has_a_case() -> None:
-    assert set(classifiers().values()) == {case.estimator for case in CASES.values()}
+    asked = {case.estimator for case in CASES.values()}
+    assert set(saved.PLACES.values()) == {f"{kind.__module__}.{kind.__name__}" for kind in asked}
 
 
 def answers(model: IncrementalClassifier, rows: np.ndarray) -> dict[str, np.ndarray]:
@@ -210,7 +210,7 @@ def test_a_rows_answers_depend_on_that_row_alone(
     alone = [answers(model, row[None]) for row in together[some]]
     shuffled = np.random.default_rng(1).permutation(len(together))
     whole, mixed = answers(model, together), answers(model, together[shuffled])
-    monkeypatch.setattr("sureshot.estimators.answers.LARGEST_BLOCK", 3)
+    monkeypatch.setattr("sureshot.estimators.classes.answers.LARGEST_BLOCK", 3)
     in_blocks = answers(model, together)
     for name, expected in whole.items():
         assert expected.dtype.kind not in "fc" or np.isfinite(expected).all(), name

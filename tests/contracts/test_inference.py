@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sureshot.estimators.conditioning import INFERENCE_NAMES
+from sureshot.estimators.gp.conditioning import INFERENCE_NAMES
 from sureshot.gaussian import FeaturePrior, GramPrior, Prior, SitePosterior, Sites
 from sureshot.inference.gibbs import run_gibbs
 from sureshot.inference.label_regression import regression_log_evidence, regression_sites

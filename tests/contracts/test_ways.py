@@ -33,7 +33,11 @@ SOURCE = Path(sureshot.__file__).parent
 DOCUMENT = (Path(__file__).parents[2] / "ARCHITECTURE.md").read_text("utf-8")
 MOST_FILES = 18
 HELPERS = {"layout.py", "posterior_arrays.py"}  # copies, in aligned memory, of what a step has made
-CHOOSING = {"estimators/tuning.py", "estimators/screening.py", "estimators/family_search.py"}
+CHOOSING = {
+    "estimators/gp/tuning/choose.py",
+    "estimators/gp/tuning/screening.py",
+    "estimators/gp/tuning/family_search.py",
+}
 N_ROWS = 147  # a number that nothing else has
 
 

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sureshot import FewShotClassifier, GPClassifier
-from sureshot.estimators.memory import in_bytes
+from sureshot.computing.memory import in_bytes
 
 X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 2.0], [3.0, 1.0]])
 Y = np.array([0, 1, 0, 1])

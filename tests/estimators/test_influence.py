@@ -15,9 +15,9 @@ from sklearn.base import clone
 from sklearn.datasets import load_iris, make_blobs
 
 from sureshot import FewShotClassifier, GPClassifier, KernelSearchClassifier, TreeGPClassifier, kernels
-from sureshot.estimators import leaving
 from sureshot.estimators.base import IncrementalClassifier
-from sureshot.estimators.conditioning import condition
+from sureshot.estimators.gp import leaving
+from sureshot.estimators.gp.conditioning import condition
 from sureshot.estimators.influence import Influence
 from sureshot.meta.learners import make_learner
 from sureshot.meta.training.checkpoint import save_checkpoint

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sureshot import GPClassifier
-from sureshot.estimators.memory import free_memory, in_bytes, memory_budget
+from sureshot.computing.memory import free_memory, in_bytes, memory_budget
 
 
 @pytest.mark.parametrize(

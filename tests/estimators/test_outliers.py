@@ -16,7 +16,7 @@ from sklearn.datasets import load_digits, load_iris
 from sureshot import FewShotClassifier, GPClassifier, KernelSearchClassifier, TreeGPClassifier
 from sureshot.estimators.base import IncrementalClassifier
 from sureshot.estimators.outliers import Distance, OutlierScore, Spread, scalings_for
-from sureshot.estimators.preprocessing import Scaling
+from sureshot.estimators.rows.preprocessing import Scaling
 
 X, Y = load_iris(return_X_y=True)
 TRAIN = slice(0, None, 5)

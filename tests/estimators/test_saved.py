@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pkgutil
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,14 @@ from gpytorch.kernels import MaternKernel, ScaleKernel
 from sklearn.datasets import load_iris
 
 import sureshot
+from sureshot import estimators
 from sureshot.estimators import saved
-from sureshot.estimators.classifier import GPClassifier
-from sureshot.estimators.few_shot import FewShotClassifier
-from sureshot.estimators.saved import check_classifier, classifiers, load_classifier
-from sureshot.estimators.search import KernelSearchClassifier
-from sureshot.estimators.tree import TreeGPClassifier
+from sureshot.estimators.base import IncrementalClassifier
+from sureshot.estimators.few_shot.classifier import FewShotClassifier
+from sureshot.estimators.gp.classifier import GPClassifier
+from sureshot.estimators.saved import check_classifier, load_classifier
+from sureshot.estimators.search.classifier import KernelSearchClassifier
+from sureshot.estimators.tree.classifier import TreeGPClassifier
 from sureshot.kernels import Matern
 from sureshot.meta.learners import make_learner
 from sureshot.meta.training.checkpoint import KIND as CHECKPOINT
@@ -60,8 +64,10 @@ def test_what_holds_no_classifier_says_what_it_is(kind: str, message: str, tmp_p
 
 
 def test_every_estimator_with_files_of_its_own_is_known() -> None:
-    places = {kind: f"{found.__module__}.{found.__name__}" for kind, found in classifiers().items()}
-    assert places == saved._PLACES
+    modules = [info.name for info in pkgutil.walk_packages(estimators.__path__, "sureshot.estimators.")]
+    found = {kind for module in modules for kind in vars(import_module(module)).values() if isinstance(kind, type)}
+    with_files = {kind for kind in found if issubclass(kind, IncrementalClassifier) and "_format" in vars(kind)}
+    assert {kind._format.kind: f"{kind.__module__}.{kind.__name__}" for kind in with_files} == saved.PLACES
     with pytest.raises(ArtifactError, match="meta-trained"):
         check_classifier(Artifact("a", CHECKPOINT, "1", {}, {}))
 

@@ -13,7 +13,7 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.naive_bayes import GaussianNB
 
 from sureshot.data import LabelledSet
-from sureshot.estimators.conditioning import schemes_for
+from sureshot.estimators.gp.conditioning import schemes_for
 from sureshot.evaluation.methods import METHOD_NAMES, EstimatorMethod, make_method
 from sureshot.evaluation.sessions import SessionsEvaluation, evaluate_sessions
 from sureshot.incremental.method import Memory, SessionMethod

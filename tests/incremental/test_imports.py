@@ -10,7 +10,7 @@ import pytest
 import sureshot
 
 FOLDER = Path(sureshot.__file__).parent / "incremental"
-BELOW = {"gaussian", "kernels", "likelihoods", "inference", "tree", "metrics", "data", "incremental"}
+BELOW = {"computing", "gaussian", "kernels", "likelihoods", "inference", "tree", "metrics", "data", "incremental"}
 BELOW |= {"members", "progress"}
 NETWORKS = {"deep", "networks", "persistence"}
 

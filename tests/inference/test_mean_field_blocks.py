@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from sureshot.computing.blocks import AT_ONCE
 from sureshot.gaussian.gram import GramPrior
-from sureshot.gaussian.memory import AT_ONCE
 from sureshot.inference.mean_field_blocks import mean_field_by_blocks
 from sureshot.inference.objectives import evidence_bound
 from sureshot.likelihoods import LogisticSoftmax, OneVsEach

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal, kl_divergence
 
-from sureshot.estimators.features import inducing_roots
+from sureshot.estimators.gp.features import inducing_roots
 from sureshot.gaussian.features import FeaturePrior
 from sureshot.gaussian.gram import GramPrior
 from sureshot.inference.mean_field import fit_mean_field, initial_posterior, mean_field_step

@@ -13,8 +13,8 @@ from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 from torch import Tensor
 
+from sureshot.computing.blocks import AT_ONCE
 from sureshot.gaussian import GramPrior, Queries
-from sureshot.gaussian.memory import AT_ONCE
 from sureshot.inference.mean_field import fit_mean_field
 from sureshot.likelihoods import Logistic
 from sureshot.tree import (

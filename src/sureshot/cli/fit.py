@@ -84,15 +84,15 @@ def fit(
         kinds = dict(how.kinds) or "auto"
         model: IncrementalClassifier
         if checkpoint is not None:
-            from sureshot.estimators.few_shot import FewShotClassifier
+            from sureshot.estimators.few_shot.classifier import FewShotClassifier
 
             model = FewShotClassifier(checkpoint, seed)
         elif strategy is not None:
-            from sureshot.estimators.tree import TreeGPClassifier
+            from sureshot.estimators.tree.classifier import TreeGPClassifier
 
             model = TreeGPClassifier(strategy, random_state=seed, columns=kinds)
         else:
-            from sureshot.estimators.classifier import GPClassifier
+            from sureshot.estimators.gp.classifier import GPClassifier
 
             model = GPClassifier(
                 kernel=_kernel(kernel),
@@ -226,7 +226,7 @@ def _standardize(value: str) -> str | bool:
 
 def _print(summary: dict[str, Any]) -> None:
     from sureshot.cli.evaluate import print_classes
-    from sureshot.estimators.memory import in_bytes
+    from sureshot.computing.memory import in_bytes
 
     rows: list[tuple[str, object]] = [
         ("rows", summary["rows"]),

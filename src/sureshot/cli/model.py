@@ -14,17 +14,17 @@ import pandas as pd
 from sureshot.cli.console import check_no_target, note
 from sureshot.cli.reading import Reading, naming
 from sureshot.data import DataTable
+from sureshot.data.cells import IGNORE, in_one_way
 from sureshot.data.checks import listed
 from sureshot.data.image_tables import is_image_source, load_image_table
 from sureshot.data.remembered import Remembered, folded
 from sureshot.data.root import DataError
 from sureshot.data.tables import META_PREFIX, columns_of_classes
 from sureshot.data.written_numbers import WayOfWriting
-from sureshot.estimators.cells import IGNORE, in_one_way
 
 if TYPE_CHECKING:
     from sureshot.estimators.base import IncrementalClassifier
-    from sureshot.estimators.readers import Reader
+    from sureshot.estimators.rows.readers import Reader
 
 _WHOLE_NUMBER = re.compile(r"0|-?[1-9]\d*")  # 007 and 1_0 are text
 
@@ -146,8 +146,8 @@ def taught_ids(model: IncrementalClassifier, table: DataTable, how: Reading) -> 
 
 def keeps_ids(model: IncrementalClassifier) -> bool:
     """Whether rows that the model learns can have ids."""
-    from sureshot.estimators.search import KernelSearchClassifier
-    from sureshot.estimators.tree import TreeGPClassifier
+    from sureshot.estimators.search.classifier import KernelSearchClassifier
+    from sureshot.estimators.tree.classifier import TreeGPClassifier
 
     if isinstance(model, KernelSearchClassifier):
         return model.window is None
@@ -166,7 +166,7 @@ def as_known(names: Sequence[str], known: np.ndarray | None) -> np.ndarray:
 
 
 def _read_images(model: IncrementalClassifier, path: Path, with_labels: bool) -> DataTable:
-    from sureshot.estimators.few_shot import FewShotClassifier
+    from sureshot.estimators.few_shot.classifier import FewShotClassifier
 
     shape = model.input_shape_ if isinstance(model, FewShotClassifier) else (int(model.n_features_in_),)
     table = load_image_table(path, shape, with_labels=with_labels)

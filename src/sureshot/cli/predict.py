@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from sureshot.cli.reading import Beside
     from sureshot.data import DataTable
-    from sureshot.estimators.answers import TopClasses
     from sureshot.estimators.base import IncrementalClassifier
+    from sureshot.estimators.classes.answers import TopClasses
 
 SEPARATOR = "|"  # of the labels of a set
 CHUNK = 4096  # rows held with all their probabilities at once; predictions do not depend on it
@@ -135,7 +135,7 @@ class Piece:
 
 def _check_decisions(reject: float | None, unknown: str | None, coverage: float | None) -> None:
     """Refuse rates that are none before anything is read."""
-    from sureshot.estimators.decisions import check_share
+    from sureshot.estimators.classes.decisions import check_share
 
     for name, value in (("--reject", reject), ("--set", coverage)):
         if value is not None:

@@ -15,13 +15,13 @@ import pandas as pd
 
 from sureshot.cli.console import note
 from sureshot.data import DataTable, column_names, load_table
+from sureshot.data.cells import CellError
 from sureshot.data.checks import listed, near
 from sureshot.data.delimited import ANY, STANDARD_INPUT, TextFormat
 from sureshot.data.image_tables import is_image_source
 from sureshot.data.remembered import Remembered, spelt
 from sureshot.data.root import DataError
 from sureshot.data.tables import EXCEL, META_PREFIX, cells_as_written, doubt_of_header, names_rows, table_suffix
-from sureshot.estimators.cells import CellError
 
 if TYPE_CHECKING:
     from sureshot.estimators.base import IncrementalClassifier

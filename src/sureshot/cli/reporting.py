@@ -193,11 +193,11 @@ def facts(model: IncrementalClassifier) -> dict[str, object]:
 
 def _method(model: IncrementalClassifier) -> dict[str, object]:
     """What learns: for a meta-trained learner its name, preset and backbone."""
-    from sureshot.estimators.classifier import GPClassifier
-    from sureshot.estimators.few_shot import FewShotClassifier
-    from sureshot.estimators.search import KernelSearchClassifier
-    from sureshot.estimators.tree import TreeGPClassifier
-    from sureshot.estimators.tree_settings import settings_of
+    from sureshot.estimators.few_shot.classifier import FewShotClassifier
+    from sureshot.estimators.gp.classifier import GPClassifier
+    from sureshot.estimators.search.classifier import KernelSearchClassifier
+    from sureshot.estimators.tree.classifier import TreeGPClassifier
+    from sureshot.estimators.tree.settings import settings_of
 
     if isinstance(model, GPClassifier | FewShotClassifier) and hasattr(model, "members_"):
         found: dict[str, object] = {

@@ -88,7 +88,7 @@ def search(
         remark(data, rows.table)
         from sureshot.cli.reading import take
         from sureshot.cli.reporting import facts
-        from sureshot.estimators.search import KernelSearchClassifier
+        from sureshot.estimators.search.classifier import KernelSearchClassifier
         from sureshot.evaluation.streams import BatchScores, evaluate_batch
 
         if window is not None and not rows.streamed and len(rows.parts[0]) > window:
@@ -252,7 +252,7 @@ def _watched(model: KernelSearchClassifier, rows: Rows, quiet: bool) -> Iterator
     """
     import numpy as np
 
-    from sureshot.estimators.search_settings import SearchSettings
+    from sureshot.estimators.search.settings import SearchSettings
 
     settings = SearchSettings.checked(model.get_params())
     most = settings.window or len(rows.table.row_ids)

@@ -47,7 +47,7 @@ def suggest(
         classifier = load_model(model, pool)
         from sureshot.cli.model import as_fitted, read_for_model
         from sureshot.cli.reading import Beside, Reading, take
-        from sureshot.estimators.tree import TreeGPClassifier
+        from sureshot.estimators.tree.classifier import TreeGPClassifier
 
         how = Reading.of(separator, encoding, decimal, drop, row_id, None, header, missing, fold_case, sheet)
         with console.progress(f"reading {pool}", quiet):

@@ -61,10 +61,10 @@ def update(
         classifier = load_model(model, data)
         from sureshot.cli.model import as_known, keeps_ids, read_for_model, taught_ids
         from sureshot.cli.reading import Reading, remark_on_spelling
+        from sureshot.data.cells import in_one_way
         from sureshot.data.checks import listed
         from sureshot.data.image_tables import is_image_source
-        from sureshot.estimators.cells import in_one_way
-        from sureshot.estimators.classifier import GPClassifier
+        from sureshot.estimators.gp.classifier import GPClassifier
 
         known_ids: np.ndarray | None = getattr(classifier, "row_ids_", None)
         gone_classes = _listed(forget_classes, classifier.classes_)

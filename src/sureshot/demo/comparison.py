@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from sklearn.exceptions import ConvergenceWarning
 
-from sureshot.estimators.classifier import GPClassifier
+from sureshot.estimators.gp.classifier import GPClassifier
 from sureshot.metrics import auroc_unknown, summarise
 
 METRICS = ("accuracy", "nll", "ece", "brier", "unknown AUROC", "fit seconds")

@@ -22,7 +22,7 @@ from sureshot.demo.sessions import N_BASE, WAY, run_session_demo
 from sureshot.demo.sessions import SECONDS as SESSION_SECONDS
 from sureshot.demo.sessions import SEEDS as SESSION_SEEDS
 from sureshot.demo.sessions import SHOTS as SESSION_SHOTS
-from sureshot.estimators.classifier import GPClassifier
+from sureshot.estimators.gp.classifier import GPClassifier
 from sureshot.evaluation.session_study import SessionStudy, averaged
 from sureshot.progress import in_proportion, reported_to, within
 from sureshot.report import Measured, Predictions, Report, Table, environment, write_report

@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING
 from sureshot.lazy import imported_when_asked_for
 
 if TYPE_CHECKING:
-    from sureshot.estimators.answers import LatentPrediction, TopClasses, Uncertainty
-    from sureshot.estimators.classifier import GPClassifier
-    from sureshot.estimators.decisions import LabelSets
-    from sureshot.estimators.few_shot import FewShotClassifier
-    from sureshot.estimators.search import KernelSearchClassifier
-    from sureshot.estimators.search_fitted import SearchStep, WeightedKernel
-    from sureshot.estimators.suggestions import Suggestions
-    from sureshot.estimators.tree import TreeGPClassifier
-    from sureshot.estimators.tree_fitted import Memory
-    from sureshot.estimators.tree_settings import TREE_PRESETS
+    from sureshot.estimators.classes.answers import LatentPrediction, TopClasses, Uncertainty
+    from sureshot.estimators.classes.decisions import LabelSets
+    from sureshot.estimators.classes.suggestions import Suggestions
+    from sureshot.estimators.few_shot.classifier import FewShotClassifier
+    from sureshot.estimators.gp.classifier import GPClassifier
+    from sureshot.estimators.search.classifier import KernelSearchClassifier
+    from sureshot.estimators.search.fitted import SearchStep, WeightedKernel
+    from sureshot.estimators.tree.classifier import TreeGPClassifier
+    from sureshot.estimators.tree.fitted import Memory
+    from sureshot.estimators.tree.settings import TREE_PRESETS
 
 __all__ = [
     "TREE_PRESETS",

@@ -2,8 +2,8 @@
 
 A concrete estimator says how to learn from rows and how to update what it has learnt; it is thin. Everything else,
 checks, labels that come and go, weights, model files, is here, in terms of the frozen `Fitted` that it holds; what it
-says of rows is in `sureshot.estimators.answers`. A call that fails, at whatever point and for whatever reason, changes
-nothing: the next `Fitted` is complete before it takes the place of the last one.
+says of rows is in `sureshot.estimators.classes.answers`. A call that fails, at whatever point and for whatever reason,
+changes nothing: the next `Fitted` is complete before it takes the place of the last one.
 """
 
 from __future__ import annotations
@@ -22,19 +22,26 @@ import numpy as np
 import torch
 from sklearn.utils import check_random_state
 
-from sureshot.estimators.answers import Answers, class_probabilities
+from sureshot.computing.surroundings import undisturbed
 from sureshot.estimators.arguments import ByLabel, Labels, Rows, Weights
-from sureshot.estimators.calibration import calibrated_temperature
-from sureshot.estimators.class_labels import announced, class_numbers, extend_classes, kept_classes
-from sureshot.estimators.class_prior import adapted_prior, carried_prior, same_prior, stored_prior, usual_prior
-from sureshot.estimators.class_prior import class_prior as class_prior_of
+from sureshot.estimators.classes.answers import Answers, class_probabilities
+from sureshot.estimators.classes.calibration import calibrated_temperature
+from sureshot.estimators.classes.class_labels import announced, class_numbers, extend_classes, kept_classes
+from sureshot.estimators.classes.class_prior import adapted_prior, carried_prior, same_prior, stored_prior, usual_prior
+from sureshot.estimators.classes.class_prior import class_prior as class_prior_of
 from sureshot.estimators.fitted import Fitted, Format, TrainingSet
-from sureshot.estimators.readers import LabelledData, Reader, read_labelled
-from sureshot.estimators.row_ids import RowIds, RowsAsTheyCame, check_known, check_row_ids
-from sureshot.estimators.row_ids_format import ids_from_file, ids_to_file
+from sureshot.estimators.rows.readers import LabelledData, Reader, read_labelled
+from sureshot.estimators.rows.row_ids import RowIds, RowsAsTheyCame, check_known, check_row_ids
+from sureshot.estimators.rows.row_ids_format import ids_from_file, ids_to_file
+from sureshot.estimators.rows.validation import (
+    LabelledRows,
+    check_targets,
+    check_unseen,
+    joined_rows,
+    merge_rows,
+    same_rows,
+)
 from sureshot.estimators.stored_rows import kinds_from_json, kinds_to_json
-from sureshot.estimators.surroundings import undisturbed
-from sureshot.estimators.validation import LabelledRows, check_targets, check_unseen, joined_rows, merge_rows, same_rows
 from sureshot.kernels import is_unit_norm
 from sureshot.persistence import Artifact, ArtifactError, artifact_of, load_artifact, save_artifact
 from sureshot.progress import ProgressLines, reported_to

@@ -18,14 +18,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sureshot.estimators.class_prior import assumed, under_prior
-from sureshot.estimators.left_out import labels_left_out, outlier_scores_left_out
+from sureshot.estimators.classes.class_prior import assumed, under_prior
+from sureshot.estimators.classes.left_out import labels_left_out, outlier_scores_left_out
+from sureshot.estimators.classes.p_values import LeftOut
 from sureshot.estimators.outliers import MOST_LEFT_OUT, OutlierScore, as_they_are, scalings_for
-from sureshot.estimators.p_values import LeftOut
-from sureshot.estimators.preprocessing import Scaling
-from sureshot.estimators.readers import Reader
-from sureshot.estimators.row_ids import RowIds
-from sureshot.estimators.validation import Columns, LabelledRows, merge_rows
+from sureshot.estimators.rows.preprocessing import Scaling
+from sureshot.estimators.rows.readers import Reader
+from sureshot.estimators.rows.row_ids import RowIds
+from sureshot.estimators.rows.validation import Columns, LabelledRows, merge_rows
 from sureshot.kernels import is_unit_norm
 from sureshot.persistence import Artifact
 

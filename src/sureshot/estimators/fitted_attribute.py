@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sureshot.estimators.surroundings import own_surroundings
+from sureshot.computing.surroundings import own_surroundings
 
 
 class FittedAttribute:

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sureshot.computing.blocks import AT_ONCE
+from sureshot.estimators.classes.temperature import log_probability
 from sureshot.estimators.fitted import Fitted, NoInfluence
-from sureshot.estimators.row_ids import RowsAsTheyCame
-from sureshot.estimators.temperature import log_probability
-from sureshot.gaussian.memory import AT_ONCE
+from sureshot.estimators.rows.row_ids import RowsAsTheyCame
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sureshot.estimators.layout import aligned
-from sureshot.estimators.preprocessing import Scaling, fit_scaling, share_a_unit
-from sureshot.gaussian.memory import blocks
+from sureshot.computing.blocks import blocks
+from sureshot.computing.layout import aligned
+from sureshot.estimators.rows.preprocessing import Scaling, fit_scaling, share_a_unit
 from sureshot.kernels import is_unit_norm
 from sureshot.kernels.distances import squared_distances
 

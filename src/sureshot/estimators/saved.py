@@ -6,18 +6,16 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from sureshot.members import members
 from sureshot.persistence import Artifact, ArtifactError, load_artifact
 
 if TYPE_CHECKING:
     from sureshot.estimators.base import IncrementalClassifier
-    from sureshot.estimators.fitted import Format
 
-_PLACES = {
-    "gp_classifier": "sureshot.estimators.classifier.GPClassifier",
-    "few_shot_classifier": "sureshot.estimators.few_shot.FewShotClassifier",
-    "kernel_search_classifier": "sureshot.estimators.search.KernelSearchClassifier",
-    "tree_gp_classifier": "sureshot.estimators.tree.TreeGPClassifier",
+PLACES = {
+    "gp_classifier": "sureshot.estimators.gp.classifier.GPClassifier",
+    "few_shot_classifier": "sureshot.estimators.few_shot.classifier.FewShotClassifier",
+    "kernel_search_classifier": "sureshot.estimators.search.classifier.KernelSearchClassifier",
+    "tree_gp_classifier": "sureshot.estimators.tree.classifier.TreeGPClassifier",
 }
 """Estimators by what their files say they hold; of these only the one that is needed is imported."""
 
@@ -47,7 +45,7 @@ def check_classifier(artifact: Artifact) -> None:
     """Refuse what is no classifier (`ArtifactError`)."""
     if artifact.kind in _OTHERS:
         raise ArtifactError(f"{artifact.path} is {_OTHERS[artifact.kind].format(path=artifact.path)}.")
-    if artifact.kind not in _PLACES and artifact.kind not in classifiers():
+    if artifact.kind not in PLACES:
         raise ArtifactError(f"{artifact.path} holds {artifact.kind[:40]!r}, which is no classifier.")
 
 
@@ -57,22 +55,7 @@ def classifier_of(artifact: Artifact) -> IncrementalClassifier:
     return _classifier(artifact.kind).of_artifact(artifact)
 
 
-def classifiers() -> dict[str, type[IncrementalClassifier]]:
-    """Every estimator that writes files, by what these say they hold."""
-    from sureshot.estimators.base import IncrementalClassifier
-
-    return members(IncrementalClassifier, "sureshot.estimators", _kind_of_file)
-
-
 def _classifier(kind: str) -> type[IncrementalClassifier]:
-    if kind not in _PLACES:
-        return classifiers()[kind]
-    module, name = _PLACES[kind].rsplit(".", 1)
+    module, name = PLACES[kind].rsplit(".", 1)
     found: type[IncrementalClassifier] = getattr(import_module(module), name)
     return found
-
-
-def _kind_of_file(kind: type) -> str | None:
-    """What the files say that an estimator writes; None for a class without files of its own."""
-    own: Format | None = vars(kind).get("_format")
-    return None if own is None else own.kind

@@ -13,12 +13,12 @@ from torch import Tensor
 
 from sureshot.data.remembered import Remembered
 from sureshot.estimators.fitted import Fitted
-from sureshot.estimators.mixed_columns import ColumnEncoder, check_kinds, name_from_json, name_to_json
-from sureshot.estimators.preprocessing import Scaling
-from sureshot.estimators.ranks import Ranks
-from sureshot.estimators.readers import Reader, TableReader
-from sureshot.estimators.sparse_rows import SpannedRows
-from sureshot.estimators.validation import Columns, LabelledRows
+from sureshot.estimators.rows.mixed_columns import ColumnEncoder, check_kinds, name_from_json, name_to_json
+from sureshot.estimators.rows.preprocessing import Scaling
+from sureshot.estimators.rows.ranks import Ranks
+from sureshot.estimators.rows.readers import Reader, TableReader
+from sureshot.estimators.rows.sparse_rows import SpannedRows
+from sureshot.estimators.rows.validation import Columns, LabelledRows
 from sureshot.persistence import Artifact, ArtifactError, decode_labels, encode_labels, require
 
 FittedKind = TypeVar("FittedKind", bound=Fitted)

@@ -151,9 +151,9 @@ def gp(
     rows_per_class: int | None = None,  # shown to it; all by default, minutes for ten thousand
 ) -> SessionMethod:
     """`GPClassifier`, which keeps all rows and conditions on them anew in each session, with the kernel kept."""
-    from sureshot.estimators.classifier import GPClassifier
-    from sureshot.estimators.options import check_objective, models_for
-    from sureshot.estimators.settings import Settings
+    from sureshot.estimators.gp.classifier import GPClassifier
+    from sureshot.estimators.gp.options import check_objective, models_for
+    from sureshot.estimators.gp.settings import Settings
 
     estimator = GPClassifier(kernel, likelihood, inference, objective, random_state=seed)
     settings = Settings.checked(estimator.get_params(deep=False), seed, n_rows=0)
@@ -178,8 +178,8 @@ def tree(
     unseen: bool = True,  # whether "recommended" is told which rows the network was not trained on, where that is known
 ) -> SessionMethod:
     """`TreeGPClassifier` by one of its strategies."""
-    from sureshot.estimators.tree import TreeGPClassifier
-    from sureshot.estimators.tree_settings import strategy_of
+    from sureshot.estimators.tree.classifier import TreeGPClassifier
+    from sureshot.estimators.tree.settings import strategy_of
 
     estimator = TreeGPClassifier(
         strategy,

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from sureshot.gaussian.memory import IN_CACHE, blocks
+from sureshot.computing.blocks import IN_CACHE, blocks
 from sureshot.warned import warn
 
 

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from sureshot.gaussian.memory import IN_CACHE, blocks
+from sureshot.computing.blocks import IN_CACHE, blocks
 
 
 def site_log_evidence(

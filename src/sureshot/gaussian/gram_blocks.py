@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from sureshot.computing.blocks import blocks
 from sureshot.gaussian.algebra import times_vector, trace_of_inverse, weighted_factor
 from sureshot.gaussian.gram import GramPrior
-from sureshot.gaussian.memory import blocks
 from sureshot.gaussian.posterior import LatentMoments, SitePosterior
 from sureshot.gaussian.sites import Sites
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sureshot.gaussian.memory import AT_ONCE
+from sureshot.computing.blocks import AT_ONCE
 from sureshot.gaussian.sites import Sites
 
 LARGEST_WASTE = 1.5

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from sureshot.gaussian.memory import IN_CACHE
+from sureshot.computing.blocks import IN_CACHE
 from sureshot.gaussian.ragged import size_buckets
 from sureshot.incremental.two_covariances import Discriminants, PredictiveDensities, TwoCovariances
 from sureshot.tree.build import directions_of

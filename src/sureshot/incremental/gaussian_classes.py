@@ -19,8 +19,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from sureshot.computing.blocks import AT_ONCE, blocks
 from sureshot.data.labelled import places_within_classes
-from sureshot.gaussian.memory import AT_ONCE, blocks
 from sureshot.incremental.class_beam import DEFAULT_BEAM, ClassBeam
 from sureshot.incremental.first_or_later import FirstOrLater
 from sureshot.incremental.simulated_sessions import learn_by_sessions, learn_with_unseen, worth_of

@@ -26,7 +26,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from sureshot.gaussian.memory import OF_DRAWS, blocks
+from sureshot.computing.blocks import OF_DRAWS, blocks
 from sureshot.gaussian.prior import Prior
 from sureshot.gaussian.sites import Sites
 from sureshot.inference.objectives import check_rows

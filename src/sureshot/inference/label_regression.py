@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from sureshot.gaussian.memory import blocks
+from sureshot.computing.blocks import blocks
 from sureshot.gaussian.posterior import SitePosterior
 from sureshot.gaussian.prior import Prior
 from sureshot.gaussian.sites import Sites

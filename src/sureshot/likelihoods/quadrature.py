@@ -27,7 +27,7 @@ from scipy.stats import qmc
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from sureshot.gaussian.memory import IN_CACHE
+from sureshot.computing.blocks import IN_CACHE
 
 MAX_NUMBERS = 20_000_000
 """Largest number of intermediate values held at once, 160 MB in float64."""

@@ -37,7 +37,7 @@ import torch
 from joblib import Parallel, delayed
 from torch import Tensor
 
-from sureshot.gaussian.memory import blocks
+from sureshot.computing.blocks import blocks
 from sureshot.kernels.shared_rows import SharedRows
 from sureshot.likelihoods.sites import count_classes
 from sureshot.structure.collapsed import Collapsed

@@ -25,8 +25,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from sureshot.computing.blocks import IN_CACHE, blocks
 from sureshot.gaussian.algebra import factors, solve_vectors, times_vector
-from sureshot.gaussian.memory import IN_CACHE, blocks
 from sureshot.likelihoods.polya_gamma import sample_polya_gamma
 from sureshot.structure.collapsed import SHIFT, seen_in_turn, unseen_in_turn
 from sureshot.structure.contrasts import Contrasts

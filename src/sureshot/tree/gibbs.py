@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sureshot.gaussian.memory import OF_DRAWS
+from sureshot.computing.blocks import OF_DRAWS
 from sureshot.gaussian.posterior import LatentMoments, Posterior, ProblemPosterior
 from sureshot.gaussian.prior import Prior
 from sureshot.gaussian.sites import Sites

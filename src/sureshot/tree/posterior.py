@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sureshot.gaussian.memory import AT_ONCE, IN_CACHE, blocks
+from sureshot.computing.blocks import AT_ONCE, IN_CACHE, blocks
 from sureshot.gaussian.posterior import LatentMoments, ProblemPosterior
 from sureshot.metrics.calibration import fit_temperature
 from sureshot.tree.class_tree import ClassTree

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from sureshot.gaussian.memory import AT_ONCE
+from sureshot.computing.blocks import AT_ONCE
 from sureshot.inference.one_vs_each.precision import PairPrecision, labels_of, to_latent_rows
 from sureshot.inference.one_vs_each.structure import PairPrior
 

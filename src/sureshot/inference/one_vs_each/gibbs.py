@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from sureshot.gaussian.memory import OF_DRAWS
+from sureshot.computing.blocks import OF_DRAWS
 from sureshot.inference.one_vs_each.structure import Factorisation, PairFactor, PairPrior, Pairs
 from sureshot.likelihoods.auxiliary import require_counts
 from sureshot.likelihoods.polya_gamma import sample_polya_gamma

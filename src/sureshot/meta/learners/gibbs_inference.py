@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 import torch
 
-from sureshot.gaussian.memory import entries_by_kernel_matrix
+from sureshot.computing.blocks import entries_by_kernel_matrix
 from sureshot.gaussian.posterior import Posterior
 from sureshot.meta.learners.task_inference import TaskInference, TaskProblem
 

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from sureshot.computing.blocks import entries_by_kernel_matrix
 from sureshot.gaussian.gram import GramPosterior
-from sureshot.gaussian.memory import entries_by_kernel_matrix
 from sureshot.gaussian.sites import Sites
 from sureshot.inference.label_regression import regression_log_evidence, regression_sites
 from sureshot.likelihoods.gaussian import GaussianLabels

@@ -25,9 +25,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from sureshot.computing.blocks import entries_by_kernel_matrix
 from sureshot.gaussian.gram import GramPosterior
 from sureshot.gaussian.gram_blocks import GramBlockPosterior
-from sureshot.gaussian.memory import entries_by_kernel_matrix
 from sureshot.gaussian.sites import Sites
 from sureshot.inference.mean_field import Unrolled, VariationalState, unrolled_sites
 from sureshot.inference.mean_field_blocks import mean_field_by_blocks

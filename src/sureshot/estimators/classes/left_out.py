@@ -1,0 +1,85 @@
+"""What is said of labelled rows, each without itself: what decisions are calibrated by, with no row held out.
+
+A row that comes is one more of the kind that was learnt; so where it stands among labelled rows that are left out says
+how unusual it is: its conformal p-value. Settings and the units of outlier scores are kept as all rows have them; what
+is left out is the row's label and place, in closed form where that is honest, else by folds.
+
+A row of weight w stands for w equal rows. They are left out together, and count once: most often they are one row that
+was weighted, drawn or sent again, of which no row to come will be another copy. Where equal rows have different labels,
+as in a table of few values, one of them is left out, and each counts. A row alone in its class leaves nothing of
+it: what is said then is what is said of a class that is not known, and it does not count. Where every class has one row
+only, all of them count: outlier scores are too large and the probabilities of labels too small, so that too little is
+rejected and sets are too large, never the other way.
+
+References: Vovk, Gammerman & Shafer 2005; Barber, Candes, Ramdas & Tibshirani 2021, on the jackknife.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from sureshot.estimators.classes.p_values import LeftOut
+from sureshot.estimators.outliers import MOST_LEFT_OUT
+from sureshot.estimators.rows.validation import LabelledRows, equal_rows
+
+if TYPE_CHECKING:
+    from sureshot.estimators.fitted import Fitted
+
+MOST_ROWS = 2000
+"""That count; with so many the share of false alarms is known to half a percent."""
+
+
+@torch.no_grad()
+def outlier_scores_left_out(fitted: Fitted) -> LeftOut:
+    """Of the labelled rows, each seen from the others."""
+    rows = fitted.learnt
+    chosen = _counted(rows, len(fitted.classes))
+    scores = fitted.outlier_scores_left_out()[torch.from_numpy(chosen)].cpu().numpy()
+    if fitted.has_distances:
+        scores = _with_distances(fitted, rows, chosen, scores)
+    return LeftOut.of(scores, rows.evidence[chosen])
+
+
+def _with_distances(fitted: Fitted, rows: LabelledRows, chosen: np.ndarray, said: np.ndarray) -> np.ndarray:
+    """The outlier scores of the chosen rows (M,), from what the model says of them.
+
+    Few rows are left out of the scales of columns as well: a value that no other row has sets its own scale.
+    """
+    score, alone = fitted.outlier_score, _alone(rows)
+    found = score(rows.x[chosen], said, alone[chosen])
+    places = np.unique(equal_rows(rows.x), return_index=True)[1]  # rows count once each
+    if 2 < len(places) <= MOST_LEFT_OUT:
+        for k in np.flatnonzero(alone[chosen]):
+            others = rows.x[places[places != chosen[k]]]
+            away = score.measured_from(others, fitted.scalings(others))
+            found[k] = away(rows.x[chosen[[k]]], said[[k]])[0]
+    return found
+
+
+@torch.no_grad()
+def labels_left_out(fitted: Fitted) -> LeftOut:
+    """Minus the probabilities of the rows' own labels, told by the others."""
+    rows = fitted.learnt
+    chosen = _counted(rows, len(fitted.classes))
+    p = fitted.under_prior(fitted.probabilities_left_out())
+    own = p[torch.from_numpy(chosen), torch.from_numpy(rows.y[chosen])].cpu().numpy()
+    return LeftOut.of(-own, rows.evidence[chosen])
+
+
+def _counted(rows: LabelledRows, n_classes: int) -> np.ndarray:
+    """Places (M,) of the rows whose class keeps a row without them, or of all if there are none; evenly, if many."""
+    together = np.bincount(rows.y, minlength=n_classes)[rows.y] > 1
+    places = np.flatnonzero(together | (rows.left_out_shares < 1))
+    if not len(places):
+        places = np.arange(len(rows.y))
+    return places[np.unique(np.linspace(0, len(places) - 1, MOST_ROWS).astype(np.int64))]
+
+
+def _alone(rows: LabelledRows) -> np.ndarray:
+    """Whether no other row is where a row is, whatever their labels, (N,) bool."""
+    place = equal_rows(rows.x)
+    found: np.ndarray = np.bincount(place)[place] == 1
+    return found

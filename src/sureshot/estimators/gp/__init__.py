@@ -1,0 +1,1 @@
+"""`GPClassifier`: what it chooses, one Gaussian process, an average of several, fitting and updating."""

@@ -1,0 +1,212 @@
+"""The arguments of `GPClassifier`, checked and definite.
+
+Every argument is checked here for itself; what depends on the data or on two arguments together (`options`, and
+`validation` for the weights of classes) is checked where it is used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import NoneType
+from typing import Any, get_args
+
+import numpy as np
+import torch
+from gpytorch.kernels import Kernel
+
+from sureshot.computing.memory import memory_budget
+from sureshot.data.checks import near
+from sureshot.estimators.gp.conditioning import INFERENCE_NAMES
+from sureshot.kernels import KERNEL_NAMES, Expression
+from sureshot.likelihoods import LIKELIHOODS
+from sureshot.likelihoods.base import PredictiveRule
+
+OBJECTIVES = ("auto", "leave_one_out", "evidence", None)
+APPROXIMATIONS = ("auto", "exact", "low_rank", "inducing")
+
+
+BESIDE = ("random_state", "columns", "verbose")
+"""Arguments that are no setting of a fit: its seed, how rows are read, what is said meanwhile."""
+
+
+WORTH_CUDA = 2000
+"""Rows from which on ``device="auto"`` takes CUDA.
+
+A fit is hundreds of small steps, and with fewer rows each is started for longer than it computes: on an H200 that other
+work shared, 100 to 1000 rows took ten to thirty times as long as on two cores, 750 rows of 150 classes four times, and
+7500 of them half.
+"""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user asked for; the names are those of `GPClassifier`."""
+
+    kernel: Any
+    likelihood: str
+    inference: str
+    objective: str | None
+    approximation: str
+    predictive: str
+    standardize: bool | str
+    likelihood_temperature: float
+    prior_mean: float
+    ensemble: bool
+    relevance: bool | str
+    class_weight: Any
+    class_prior: Any
+    n_chains: int
+    n_sweeps: int
+    n_inducing: int | None
+    memory_limit: float | str
+    n_jobs: int | None
+    device: torch.device
+    seed: int
+
+    @classmethod
+    def checked(
+        cls,
+        arguments: Mapping[str, Any],
+        seed: int,
+        n_rows: int,  # that are to be learnt from; by these "auto" chooses the device
+    ) -> Settings:
+        """The settings that the constructor's arguments stand for, all checked."""
+        given = {name: value for name, value in arguments.items() if name not in BESIDE}
+        for name in ("n_chains", "n_sweeps", "n_inducing"):
+            value = given[name]
+            if name == "n_inducing" and value is None:
+                continue
+            given[name] = check_count(name, value)
+        temperature, mean = given["likelihood_temperature"], given["prior_mean"]
+        if not (isinstance(temperature, int | float | np.floating | np.integer) and 1e-6 <= temperature <= 1e6):
+            raise ValueError(f"likelihood_temperature must be a number from 1e-6 to 1e6; got {temperature!r}.")
+        if not isinstance(mean, int | float | np.floating | np.integer) or not math.isfinite(mean):
+            raise ValueError(
+                f"prior_mean must be a finite number; got {mean!r}. It is not learned: softmax and one-vs-each do not "
+                "depend on it; for the others compare a few values by leave_one_out_score_."
+            )
+        given["ensemble"] = bool(check_choice("ensemble", given["ensemble"], (True, False)))
+        check_jobs(given["n_jobs"])
+        weights = given["class_weight"]
+        if not (
+            isinstance(weights, Mapping | NoneType) or (isinstance(weights, str) and weights in ("auto", "balanced"))
+        ):
+            raise ValueError(
+                "class_weight must be None, 'auto', 'balanced' or a dict that gives labels their weights; "
+                f"got {weights!r}."
+            )
+        _check_kernel(given["kernel"])
+        check_choice("likelihood", given["likelihood"], ("auto", *LIKELIHOODS))
+        check_choice("inference", given["inference"], ("auto", *INFERENCE_NAMES))
+        for name in ("standardize", "relevance"):
+            chosen = check_choice(name, given[name], (True, False, "auto"))
+            given[name] = chosen if isinstance(chosen, str) else bool(chosen)
+        check_choice("objective", given["objective"], OBJECTIVES)
+        check_choice("approximation", given["approximation"], APPROXIMATIONS)
+        check_choice("predictive", given["predictive"], ("auto", *get_args(PredictiveRule)))
+        memory_budget(given["memory_limit"])
+        given |= {"likelihood_temperature": float(temperature), "prior_mean": float(mean)}
+        return cls(**{**given, "device": device_for(given["device"], n_rows)}, seed=seed)
+
+    @property
+    def model_settings(self) -> dict[str, Any]:
+        """Those that every `sureshot.estimators.gp.conditioning.Model` takes."""
+        return {name: getattr(self, name) for name in ("likelihood_temperature", "prior_mean", "n_chains", "n_sweeps")}
+
+    @property
+    def averages(self) -> bool:
+        """Whether several settings may be averaged: with a named kernel there is one."""
+        return self.ensemble and self._free
+
+    @property
+    def weighs_columns(self) -> bool:
+        """Whether columns may have length-scales of their own: a named kernel is left as it is, unless asked for."""
+        return self.relevance is True or (self.relevance == "auto" and self._free)
+
+    @property
+    def _free(self) -> bool:
+        return isinstance(self.kernel, str) and self.kernel == "auto"
+
+    @property
+    def precomputed(self) -> bool:
+        """Whether X is the kernel matrix."""
+        return is_precomputed(self.kernel)
+
+    def generator(self) -> torch.Generator:
+        """A fresh one; equal settings draw equal numbers."""
+        return torch.Generator(device=self.device).manual_seed(self.seed)
+
+
+def is_precomputed(kernel: Any) -> bool:
+    """Whether a kernel argument says that X is the kernel matrix."""
+    return isinstance(kernel, str) and kernel == "precomputed"
+
+
+def check_count(name: str, value: Any, least: int = 1) -> int:
+    """A whole number of at least so much."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+        what = "a positive integer" if least == 1 else f"an integer of at least {least}"
+        raise ValueError(f"{name} must be {what}; got {value!r}.")
+    return int(value)
+
+
+def check_jobs(jobs: Any) -> int | None:
+    """The number of jobs, as joblib takes it."""
+    if jobs is not None and (not isinstance(jobs, int | np.integer) or isinstance(jobs, bool) or jobs == 0):
+        raise ValueError(
+            f"n_jobs must be None, a positive number of jobs, or a negative one to count from all cores (-1); "
+            f"got {jobs!r}."
+        )
+    return None if jobs is None else int(jobs)
+
+
+def check_choice(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
+    """The value if it is allowed, else an error that lists what is."""
+    if not isinstance(value, str | int | np.bool_ | NoneType) or value not in allowed:
+        hint = near(value, [name for name in allowed if isinstance(name, str)]) if isinstance(value, str) else ""
+        raise ValueError(f"{name} must be one of {', '.join(repr(item) for item in allowed)}; got {value!r}{hint}.")
+    return value
+
+
+def _check_kernel(kernel: Any) -> None:
+    if isinstance(kernel, str):
+        check_choice("kernel", kernel, ("auto", *KERNEL_NAMES, "precomputed"))
+    elif isinstance(kernel, type) and issubclass(kernel, Kernel | Expression):
+        raise ValueError(f"kernel must be an instance, not the class {kernel.__name__}: try {kernel.__name__}(...).")
+    elif not isinstance(kernel, Kernel | Expression):
+        raise ValueError(
+            "kernel must be a name or a gpytorch.kernels.Kernel or a sureshot.kernels.Expression; "
+            f"got {kernel!r}. Names are 'auto', {', '.join(map(repr, KERNEL_NAMES))} and 'precomputed'."
+        )
+
+
+def device_for(name: Any, n_rows: float = math.inf) -> torch.device:
+    """The torch device; "auto" takes CUDA when it is there and the rows are worth it, a network always is.
+
+    A ValueError refuses a device that this machine lacks, or that cannot hold numbers in double precision.
+    """
+    if isinstance(name, str) and name == "auto":
+        return torch.device("cuda" if n_rows >= WORTH_CUDA and torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        float(torch.zeros((), dtype=torch.float64, device=device))
+    except (RuntimeError, TypeError, AssertionError, ImportError) as error:
+        there = ["cpu", *(f"cuda:{k}" for k in range(torch.cuda.device_count()))]
+        raise ValueError(
+            f"device must be 'auto' or a torch device that is here and computes in double precision "
+            f"({', '.join(map(repr, there))}); got {name!r}{_why_no_cuda(name)}."
+        ) from error
+    return device
+
+
+def _why_no_cuda(name: Any) -> str:
+    if not str(name).startswith("cuda") or torch.cuda.is_available():
+        return ""
+    built = torch.version.cuda is not None
+    return (
+        ", and torch sees no NVIDIA GPU: `nvidia-smi` says if the driver does"
+        if built
+        else ", and this torch was built without CUDA: install a build that has it (pytorch.org says how)"
+    )

@@ -1,0 +1,279 @@
+"""Choosing kernel, scales, likelihood, predictive rule and temperature together, from the support itself.
+
+Every candidate is scored by its leave-one-out log predictive probability of the labels it was given, plus a weak
+log prior that decides where the labels cannot (one example per class). Two kinds of candidates compete:
+
+* label regression: closed-form leave-one-out latents for a whole path of noise levels from one eigendecomposition
+  for each length-scale, these tried uphill from the natural one; its probabilities are a softmax at a fitted
+  temperature;
+* the logistic or softmax likelihood by Laplace's method, for the kernel families that label regression ranks highest
+  and that are not far behind, walked uphill on a lattice of length-scale and output scale from the length-scale that it
+  likes best.
+
+With `relevance` the best family is tried with a length-scale for each column, too, if that pays. The best of each
+family and likelihood are averaged, with weights by what they say of left-out labels (`stacking`), the families that are
+not climbed by label regression alone. Tables of few rows have every family by every rule at its natural scales beside
+these (`Search.untuned`), and with very few they have nothing else: what ten rows prefer is luck. Embeddings have an
+average of two kernels (`of_directions`).
+Where one is to be chosen, a candidate other than the default (Laplace with the default rule) must win by more than two
+standard errors of the paired difference in log probability; otherwise the more stable default is kept. (One standard
+error is the usual rule, Breiman et al. 1984, but the winner here is the best of many.) Where only some classes are
+compared, label regression cannot win: classes hide each other from it, the more of them the more. By 30 of 150 intents
+it was chosen now and then, and told new queries of all 150 worse (.909 by .960 right of 100 labels each).
+
+Large supports are tuned on a stratified subset; weights of an average and temperature are then found by all rows. These
+choose among more members, and of more kernels: what a few hundred rows prefer, thousands often do not.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from gpytorch.kernels import Kernel
+from joblib import Parallel, delayed
+from torch import Tensor
+
+from sureshot.estimators.gp.conditioning import Model
+from sureshot.estimators.gp.tuning.family_search import DEFAULT_OUTPUT_SCALE, Candidate, Family, Search, scaled
+from sureshot.estimators.gp.tuning.screening import (
+    choose,
+    labels_look_random,
+    linear_or_bent,
+    preferred,
+    promising,
+    screened,
+    with_relevance,
+)
+from sureshot.estimators.gp.tuning.stacking import (
+    FEWEST_TO_TUNE,
+    SMALLEST_WEIGHT,
+    SOME_ROWS,
+    cross_fitted,
+    most_candidates,
+    most_members,
+    stacking_weights,
+)
+from sureshot.estimators.rows.folds import row_folds
+from sureshot.estimators.rows.ranks import Ranks
+from sureshot.estimators.rows.support import FEW_ROWS, MANY_ROWS, Support, tuning_parts
+from sureshot.likelihoods.base import PredictiveRule
+from sureshot.progress import report, stage, tracked
+
+MAX_CLIMBS = 3  # families that are tried with Laplace's method where one setting is chosen
+MAX_CLIMBS_OF_AVERAGE = 4
+PARTS = 5  # of `MANY_ROWS` and more on which kernels are screened, the first of which chooses their scales
+AVERAGED_ROWS = 1000  # embeddings up to which kernels that bend are averaged with the one that does not
+SCREENED = 0.4  # of the time, roughly, that choosing takes has gone by when it is known which families to climb
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One complete choice."""
+
+    kernel: Kernel  # with its length-scale and output scale
+    model: Model
+    rule: PredictiveRule
+    temperature: float  # latents are divided by it before the rule is applied
+    score: float  # mean leave-one-out log probability in nats; NaN where no row could be left out
+    column_weights: Tensor | None = None  # (D,), of the chosen family
+    ranks: Ranks | None = None  # of the chosen family
+    relevance: Tensor | None = None  # (D,), of the chosen family
+    weight: float = 1.0  # its share of an average
+    left_out: Tensor | None = None  # (C, N), probabilities of all rows by relevance that has not seen them
+
+
+def tune(
+    support: Support,
+    families: tuple[Family, ...],
+    models: tuple[Model, ...],  # the default first; a label-regression model may follow
+    rules: tuple[PredictiveRule, ...],  # the default first
+    objective: str,  # "leave_one_out" or "evidence"
+    rng: np.random.Generator,  # chooses the subset of a large support
+    n_jobs: int | None = None,  # families searched at once
+    average: bool = False,
+    relevance: bool = False,  # whether columns may have length-scales of their own
+    embeddings: bool = False,  # whether the families compare these, the first linear in them
+    directions: tuple[Family, ...] = (),  # of rows of a table, which then have half of an average
+) -> tuple[Setting, ...]:
+    """The best setting for a support, or several to be averaged, the heaviest first.
+
+    An average needs more than one family. Where labels of left-out embeddings look wrong, all kernels
+    and label regression are averaged, else two kernels (`of_directions`), unless label regression by a kernel that
+    bends is clearly ahead. Of more than `AVERAGED_ROWS` there is one setting: such a kernel has as many features as
+    there are rows.
+    """
+    subset, *elsewhere = tuning_parts(support, rng, PARTS if len(support.y) >= MANY_ROWS else 1)
+    usable = subset.usable
+    average = average and objective != "evidence" and len(families) > 1 and (subset.n_able > 0 or not embeddings)
+    varied = average and bool(elsewhere)
+    searches = [Search(subset, k, family, rules, objective) for k, family in enumerate(families)]
+    untuned: list[Candidate] = []
+    if average and not embeddings and subset.n_able < SOME_ROWS:
+        few = subset.n_able < FEW_ROWS
+        untuned = [
+            candidate
+            for search in searches
+            if few or search.family.ranks is None
+            for candidate in search.untuned(models[0])
+            if few or candidate.rule == "plug_in"
+        ]
+    if untuned and subset.n_able < FEWEST_TO_TUNE:
+        return _settings([(1 / len(untuned), candidate) for candidate in untuned], families, usable)
+    of_two = False
+    with stage(0.0, SCREENED):
+        if embeddings:
+            climbing = searches[:1] if objective == "evidence" else linear_or_bent(searches)
+            look_wrong = average and labels_look_random(searches, support, bent=len(climbing) > 1)
+            of_two = average and not look_wrong and len(support.y) <= AVERAGED_ROWS
+            if of_two and len(climbing) == 1:
+                return _settings(of_directions(searches, models[0], subset), families, usable)
+            average = look_wrong
+        else:
+            climbing = screened(searches, MAX_CLIMBS_OF_AVERAGE if average else MAX_CLIMBS, n_jobs, elsewhere, varied)
+    if relevance and objective != "evidence":
+        report("comparing columns", SCREENED)
+        further = with_relevance(searches, elsewhere)
+        climbing = [*climbing, *further]
+        families += tuple(search.family for search in further)
+    if not embeddings and objective != "evidence" and not varied:
+        climbing = promising(climbing)
+    with stage(SCREENED, 1.0):
+        of_searches = _climbed(climbing, models, n_jobs)
+    if embeddings and not average:
+        of_searches = [preferred(of_searches, usable)]
+    candidates = list(itertools.chain.from_iterable(of_searches))
+    if average:
+        # All rows cannot weigh a family with relevance, which has been learnt from them; the subset's weights stay.
+        final = subset is support or any(family.relevance is not None for family in families)
+        if final or not varied:
+            for model in (model for model in models if model.likelihood == "gaussian" and "plug_in" in rules):
+                for search in (search for search in searches if search not in climbing):
+                    candidates += search.label_regression(model)
+        most = (most_members if final else most_candidates)(len(support.y), subset.n_able)
+        weighted = averaged(candidates, subset, most, untuned)
+        if varied and not final:
+            weighted = with_light_ones(weighted, candidates, usable, most)
+        if directions:
+            beside = [Search(subset, len(families) + k, one, rules, objective) for k, one in enumerate(directions)]
+            families += directions
+            weighted = [*weighted, *of_directions(beside, models[0], subset)]
+            weighted = sorted(((0.5 * weight, one) for weight, one in weighted), key=lambda pair: pair[0], reverse=True)
+    else:
+        if subset.n_classes < len(support.y.unique()):  # which flatters label regression
+            candidates = [one for one in candidates if one.model.likelihood == models[0].likelihood]
+        best: dict[tuple[str, str], Candidate] = {}
+        for candidate in candidates:
+            key = (candidate.model.likelihood, candidate.rule)
+            if key not in best or candidate.objective > best[key].objective:
+                best[key] = candidate
+        default = best[(models[0].likelihood, _first(rules, models[0]))]
+        weighted = [(1.0, choose(list(best.values()), default, usable, objective))]
+        if of_two and weighted[0][1].model.likelihood != "gaussian":
+            weighted = of_directions(searches, models[0], subset)
+    return _settings(weighted, families, usable)
+
+
+def _climbed(searches: list[Search], models: tuple[Model, ...], n_jobs: int | None) -> list[list[Candidate]]:
+    """The candidates of each, at once but for those that begin where another has ended."""
+    at_once = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
+    apart = [search for search in searches if search.base not in searches]
+    walked = tracked(at_once(delayed(search.candidates)(models) for search in apart), "comparing settings", len(apart))
+    found = dict(zip(apart, walked, strict=True))
+    for search in searches:
+        if search.base in found:
+            found[search] = search.candidates(models, found[search.base])
+    return [found[search] for search in searches]
+
+
+def averaged(
+    candidates: list[Candidate], support: Support, most: int, untuned: list[Candidate]
+) -> list[tuple[float, Candidate]]:
+    """The best candidate of each family and likelihood with its weight, the heaviest first; none of weight zero.
+
+    Those that are `untuned` have one weight together, which they share evenly.
+    """
+    groups = _groups(candidates)
+    best = [_best(group) for group in groups.values()]
+    scores = cross_fitted(list(groups.values()), support.usable, row_folds(support.y))
+    if untuned:
+        even = torch.stack([candidate.pointwise for candidate in untuned]).logsumexp(0) - math.log(len(untuned))
+        *tuned, rest = stacking_weights(scores, support.usable, most, untuned=even)
+        weights = torch.stack([*tuned, *[rest / len(untuned)] * len(untuned)])
+    else:
+        weights = stacking_weights(scores, support.usable, most)
+    weighted = [pair for pair in zip(weights.tolist(), [*best, *untuned], strict=True) if pair[0] > 0]
+    return sorted(weighted, key=lambda pair: pair[0], reverse=True)
+
+
+def of_directions(searches: list[Search], model: Model, support: Support) -> list[tuple[float, Candidate]]:
+    """A candidate by the first kernel of embeddings, which is linear in them, and one by the best other kernel.
+
+    The first is climbed, and the other, whose diagonal is the same, takes its output scale. Label regression weighs
+    them: what it says of left-out rows is exact, while by the sites of Laplace's method a kernel that bends seems the
+    worse, the fewer the rows of a class. Where rows of a few classes would have to choose the other, there is none.
+    """
+    first = searches[0]
+    climbed = _best(first.climb(model, first.best_lengthscale(), DEFAULT_OUTPUT_SCALE))
+    if not support.is_telling:
+        return [(1.0, climbed)]
+    bent = max(searches[1:], key=lambda search: search.best_regression().objective)
+    found = [climbed, _best(bent.at(model, bent.best_lengthscale(), climbed.output_scale))]
+    regressed = [search.label_regression(Model("gaussian", "exact")) for search in (first, bent)]
+    scores = cross_fitted(regressed, support.usable, row_folds(support.y))
+    weights = stacking_weights(scores, support.usable, most_members(len(support.y), support.n_able))
+    weighted = [pair for pair in zip(weights.tolist(), found, strict=True) if pair[0] > 0]
+    return sorted(weighted, key=lambda pair: pair[0], reverse=True)
+
+
+def with_light_ones(
+    weighted: list[tuple[float, Candidate]], candidates: list[Candidate], usable: Tensor, most: int
+) -> list[tuple[float, Candidate]]:
+    """With the best of families and likelihoods that have no weight, up to so many in all, for all rows to weigh."""
+    known = _groups([candidate for _, candidate in weighted])
+    rest = [_best(found) for group, found in _groups(candidates).items() if group not in known]
+    rest.sort(key=lambda candidate: float(usable @ candidate.pointwise), reverse=True)
+    more = rest[: max(0, most - len(weighted))]
+    light = SMALLEST_WEIGHT * len(more)
+    heavy = [((1 - light) * weight, candidate) for weight, candidate in weighted]
+    return [*heavy, *((SMALLEST_WEIGHT, candidate) for candidate in more)]
+
+
+def _groups(candidates: list[Candidate]) -> dict[tuple[int, str], list[Candidate]]:
+    """Candidates by family and likelihood."""
+    groups: dict[tuple[int, str], list[Candidate]] = {}
+    for candidate in candidates:
+        groups.setdefault((candidate.family, candidate.model.likelihood), []).append(candidate)
+    return groups
+
+
+def _best(candidates: list[Candidate]) -> Candidate:
+    return max(candidates, key=lambda candidate: candidate.objective)
+
+
+def _settings(
+    weighted: list[tuple[float, Candidate]], families: tuple[Family, ...], usable: Tensor
+) -> tuple[Setting, ...]:
+    total = float(usable.sum())
+    return tuple(
+        Setting(
+            kernel=scaled(family.build(chosen.lengthscale), chosen.output_scale),
+            model=chosen.model,
+            rule=chosen.rule,
+            temperature=chosen.temperature,
+            score=float((usable * chosen.pointwise).sum()) / total if total else math.nan,
+            column_weights=family.column_weights,
+            ranks=family.ranks,
+            relevance=None if family.relevance is None else family.relevance.weights,
+            weight=weight,
+        )
+        for weight, chosen in weighted
+        for family in [families[chosen.family]]
+    )
+
+
+def _first(rules: tuple[PredictiveRule, ...], model: Model) -> PredictiveRule:
+    return "plug_in" if model.likelihood == "gaussian" and "plug_in" in rules else rules[0]

@@ -1,0 +1,1 @@
+"""Rows as estimators take them: readers, kinds of columns, labelled rows, ids, folds, scalings."""

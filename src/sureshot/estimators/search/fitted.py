@@ -1,0 +1,386 @@
+"""What `KernelSearchClassifier` has learnt: weighted particles, and the rows that they are conditioned on.
+
+Rows are kept in the order in which they were taken in, a row of weight w as w rows. With the structures, parameters and
+Polya-Gamma variables of the particles they make everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from sureshot.computing.blocks import AT_ONCE
+from sureshot.computing.layout import aligned
+from sureshot.computing.threads import one_thread
+from sureshot.estimators.classes.uncertainty import entropy
+from sureshot.estimators.fitted import Fitted, NoInfluence, TrainingSet
+from sureshot.estimators.rows.folds import by_folds
+from sureshot.estimators.rows.preprocessing import Scaling, kernel_inputs, within_range
+from sureshot.estimators.rows.validation import LabelledRows, merged_rows
+from sureshot.estimators.search.rule import INTEGRAL, Chosen, SearchRule, chosen_rule
+from sureshot.estimators.search.settings import SearchSettings
+from sureshot.kernels import Expression
+from sureshot.likelihoods.quadrature import displacement, standard_normal_points
+from sureshot.structure.canonical import canonical
+from sureshot.structure.leave_one_out import left_out, of_classes
+from sureshot.structure.one_class import one_class_probabilities
+from sureshot.structure.prediction import averaged_probabilities, moments, unexplained_variance
+from sureshot.structure.removal import without
+from sureshot.structure.smc import SmcState
+from sureshot.structure.structure import Structure
+from sureshot.structure.whitened import Whitened
+from sureshot.structure.without_rows import moments_without
+
+_FARTHEST = 1e6  # of a kernel input: products of sixteen leaves are numbers still
+_N_POINTS = 64
+
+
+@dataclass(frozen=True)
+class SearchStep:
+    """What a batch did, in JSON values."""
+
+    n_rows: int  # behind it
+    effective_sample_sizes: tuple[float, ...]  # before resampling, of each part of the batch
+    ancestors: tuple[int, ...]  # of each particle, its place before the batch
+    resampled: bool
+    acceptance: dict[str, float]  # by kind of move
+    log_evidence: float
+    structures: tuple[tuple[float, str], ...]  # mass and structure, heaviest first
+    waits: bool = False  # whether the rows behind it are of one class, and structures those of the prior
+
+
+@dataclass(frozen=True)
+class WeightedKernel:
+    """A particle as a user sees it."""
+
+    weight: float
+    structure: str
+    kernel: Expression  # of standardised columns
+    nugget: float  # variance that belongs to a row alone
+
+
+Callback = Callable[[SearchStep], Any]
+
+
+@dataclass(frozen=True)
+class SearchFitted(Fitted):
+    """See `Fitted`."""
+
+    scaling: Scaling
+    settings: SearchSettings
+    state: SmcState
+    steps: tuple[SearchStep, ...]
+    seed: int
+    chosen: Chosen = INTEGRAL
+    has_rule: bool = True  # whether `chosen` is that of the state
+    inducing_for: int = 0  # rows that may come before inducing inputs are chosen anew
+    weights: Tensor = field(init=False)  # (M,)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", self.state.log_weights.exp())
+
+    @property
+    def distinct_rows(self) -> LabelledRows:
+        """See `Fitted.distinct_rows`."""
+        return self._merged[0]
+
+    @cached_property
+    def _merged(self) -> tuple[LabelledRows, np.ndarray]:
+        """Rows that differ, and where among them each row is, (N,)."""
+        return merged_rows(self.rows)
+
+    @property
+    def settled(self) -> SearchFitted:
+        """See `Fitted.settled`: with the predictive rule, which takes longer to choose than a row to learn."""
+        return self if self.has_rule else self._with_rule
+
+    @property
+    def complete(self) -> SearchFitted:
+        """See `Fitted.complete`."""
+        return self.settled
+
+    @cached_property
+    def _with_rule(self) -> SearchFitted:
+        """The rule that suits; the one that there is if `calibrate` has set the temperature."""
+        with one_thread(), torch.inference_mode(False):  # weights are chosen by gradients
+            if self.calibrated:
+                return replace(self, chosen=self.chosen.on(self.state), has_rule=True)
+            chosen = chosen_rule(self.state, self.settings.predictive)
+        return replace(self, chosen=chosen, temperature=chosen.temperature, has_rule=True)
+
+    @property
+    def rule(self) -> SearchRule:
+        """How latents become probabilities."""
+        return self.chosen.rule
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is nothing to tell apart: no rows, or rows of one class."""
+        return not len(self.state.contrasts)
+
+    @property
+    def log_evidence_error(self) -> float:
+        """Standard error of the log evidence, in nats."""
+        return 0.0 if self.waits else self.state.log_evidence_error
+
+    @property
+    def kernel_columns(self) -> list[str]:
+        """Names of the columns as kernels number them, from 0: those that vary, as the encoder makes them."""
+        names = self.reader.names_of(self.columns)
+        return [f"column {place}" if names is None else names[place] for place in self.scaling.kept.tolist()]
+
+    @property
+    def kernel_posterior(self) -> list[tuple[float, str]]:
+        """Mass and canonical structure, heaviest first."""
+        return posterior_of(self.state)
+
+    @property
+    def order(self) -> Tensor:
+        """Places of the particles (M,), heaviest first."""
+        return self.weights.argsort(descending=True, stable=True)
+
+    @property
+    def particles(self) -> list[WeightedKernel]:
+        """All particles, heaviest first."""
+        state, found = self.state, []
+        for i in self.order.tolist():
+            structure, z = state.particles.structures[i], state.particles.z[i]
+            kernel = state.prior.kernel(structure, z[1:])
+            found.append(
+                WeightedKernel(float(self.weights[i]), str(structure), kernel, float(state.prior.nugget(z[0])))
+            )
+        return found
+
+    @property
+    def ess_history(self) -> list[float]:
+        """Effective sample sizes after each batch, before resampling."""
+        return [size for step in self.steps for size in step.effective_sample_sizes]
+
+    @property
+    def queries_at_once(self) -> int:
+        """See `Fitted.queries_at_once`."""
+        state, n_latents = self.state, 1 if self.state.n_classes == 2 else self.state.n_classes
+        data = len(state.contrasts) if state.inducing is None else len(state.inducing) * n_latents
+        per_query = len(state.particles) * (3 * data + n_latents) * n_latents
+        return max(1, AT_ONCE // max(1, per_query))
+
+    def inputs(self, kept: np.ndarray) -> Tensor:
+        """See `Fitted.inputs`."""
+        return inputs_of(kept, self.scaling)
+
+    def moments(self, queries: Tensor) -> tuple[Tensor, ...]:
+        """See `Predictor.moments`: means (M, L, Q), covariances (M, Q, L, L) and the posterior's means (M, L, Q).
+
+        While it waits, probabilities (Q, C).
+        """
+        if self.waits:
+            return (one_class_probabilities(self.state, queries, len(self.classes)),)
+        mean, covariance = moments(self.state, queries)
+        return self.chosen.means(self.state, queries, mean), covariance, mean
+
+    def probabilities(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
+        """See `Predictor.probabilities`."""
+        if self.waits:
+            return moments[0]
+        mean, covariance, own = moments
+        return self.chosen.probabilities(mean, covariance, self.weights, temperature, own, self._absent)
+
+    @cached_property
+    def _absent(self) -> Tensor:
+        """Which classes (C,) have no rows."""
+        return torch.from_numpy(self.frequencies == 0)
+
+    def outlier_scores_left_out(self) -> Tensor:
+        """See `Fitted.outlier_scores_left_out`."""
+        return self._left_out[1]
+
+    def probabilities_left_out(self) -> Tensor:
+        """See `Fitted.probabilities_left_out`."""
+        return self._left_out[0]
+
+    @property
+    def learnt(self) -> LabelledRows:
+        """See `Fitted.learnt`: a row and its copies are one."""
+        return self.distinct_rows
+
+    @cached_property
+    def _left_out(self) -> tuple[Tensor, Tensor]:
+        """Probabilities and outlier scores of the rows of `learnt`.
+
+        Latents that are whitened, and rows of a single class, by folds that are taken away.
+        """
+        state, (learnt, place) = self.state, self._merged
+        with one_thread():
+            if self.waits or isinstance(state.latent, Whitened):
+                of_rows = (learnt.y, learnt.weight, learnt.left_out_shares)
+                y, weight, share = (torch.from_numpy(part) for part in of_rows)
+                both = by_folds(y, weight, share, self._said_without)
+                return both[:, :-1], both[:, -1]
+            out = left_out(state)
+            mean = self.chosen.means_left_out(state, out)
+            p = self.chosen.probabilities(mean, out.covariance, out.weights, self.temperature, out.mean, self._absent)
+            asked = out.copies.first
+            unexplained = unexplained_variance(state, state.x[asked], of_classes(state, out), out.weights)
+        of_learnt = out.copies.place[torch.from_numpy(np.unique(place, return_index=True)[1])]
+        return p[of_learnt], unexplained[of_learnt]
+
+    def _said_without(self, stays: Tensor, weight: Tensor, fold: Tensor) -> Tensor:
+        """Probabilities and outlier scores of a fold's rows, given the others; all of them rows of `learnt`."""
+        learnt, place = self._merged
+        n_stay = np.zeros(len(learnt.y))
+        n_stay[stays] = weight
+        number = pd.Series(place).groupby(place).cumcount().to_numpy()  # of a row among its copies
+        state = without(self.state, torch.from_numpy(number < n_stay[place]))
+        fewer = replace(self, state=state, chosen=self.chosen.on(state))
+        queries = self.inputs(learnt.x[fold.numpy()])
+        p = fewer.probabilities(fewer.moments(queries), self.temperature)
+        return torch.cat([p, fewer.outlier_scores(queries).unsqueeze(-1)], -1)
+
+    def particle_probabilities(self, queries: Tensor) -> Tensor:
+        """Class probabilities under each particle (Q, M, C), in the order of `particles`."""
+        if self.waits:
+            return self.moments(queries)[0].unsqueeze(1).expand(-1, len(self.weights), -1)
+        alone, rule = queries.new_ones(1), self.chosen.of_latents
+        return torch.stack(
+            [
+                averaged_probabilities(mean.unsqueeze(0), covariance.unsqueeze(0), alone, self.temperature, rule)
+                for mean, covariance in zip(*(part[self.order] for part in self.moments(queries)[:2]), strict=True)
+            ],
+            1,
+        )
+
+    def latents(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Predictor.latents`; those of the mixture of particles."""
+        means, covariance = moments(self.state, queries)
+        variances = covariance.diagonal(dim1=-2, dim2=-1).mT
+        mean = torch.einsum("m,mlq->ql", self.weights, means)
+        spread = torch.einsum("m,mlq->ql", self.weights, variances + (means - mean.mT).square())
+        if len(self.classes) == 2:
+            return torch.cat([-mean / 2, mean / 2], -1), (spread / 4).expand(-1, 2)
+        return mean, spread
+
+    @property
+    def entries_without(self) -> int:
+        """See `Fitted.entries_without`."""
+        return len(self.state.particles) * (1 if self.state.n_classes == 2 else self.state.n_classes**2)
+
+    def probabilities_without(self, queries: Tensor, place: Tensor, share: Tensor) -> Tensor:
+        """See `Fitted.probabilities_without`; the Polya-Gamma variables of the other rows stay, where kernels are seen.
+
+        Of a row that stands for several so many leave as make up the share.
+        """
+        if self.settings.representation != "collapsed" or self.settings.n_inducing is not None:
+            raise NoInfluence("influence is known of searches with representation='collapsed' and without n_inducing.")
+        if self.waits:
+            raise NoInfluence("influence compares two classes, and a search has nothing to tell apart by rows of one.")
+        state, sets = self.state, self._sets(place, share)
+        with one_thread():
+            found = moments_without(state, queries, sets)
+            mean = self.chosen.means_without(state, queries, sets, found.mean)
+            p = self.chosen.probabilities(
+                mean.flatten(2),
+                found.covariance.flatten(1, 2),
+                found.weights.repeat(1, len(queries)),
+                self.temperature,
+                found.mean.flatten(2),
+                self._absent,
+            )
+        return p.unflatten(0, (len(queries), len(sets)))
+
+    def _sets(self, place: Tensor, share: Tensor) -> list[Tensor]:
+        """Numbers of the rows that leave together; those of one place are not the same while there are others."""
+        copies: dict[int, list[int]] = {}
+        for number, merged in enumerate(self._merged[1].tolist()):
+            copies.setdefault(merged, []).append(number)
+        begins, found = dict.fromkeys(copies, 0), []
+        for merged, part in zip(place.tolist(), share.tolist(), strict=True):
+            of_place = copies[merged]
+            count, begin = max(1, round(part * len(of_place))), begins[merged]
+            found.append(torch.tensor([of_place[(begin + k) % len(of_place)] for k in range(count)]))
+            begins[merged] = begin + count
+        return found
+
+    def outlier_scores(self, queries: Tensor) -> Tensor:
+        """See `Predictor.outlier_scores`: which share of the latents' prior variance the data leave unknown."""
+        return unexplained_variance(self.state, queries, moments(self.state, queries)[1])
+
+    def entropies(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        """See `Predictor.entropies`."""
+        if self.waits:
+            total = entropy(self.probabilities(self.moments(queries), temperature), -1)
+            return total, total if len(self.classes) == 1 else self._drawn(queries, 1.0)[1].minimum(total)
+        average, aleatoric = self._drawn(queries, temperature)
+        return entropy(average, 1), aleatoric
+
+    def _drawn(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        """Probabilities (Q, C) by the latents' whole posterior, and the mean entropy (Q,) of what is drawn from it."""
+        means, covariances = moments(self.state, queries)
+        points = standard_normal_points(means.shape[1], _N_POINTS, means.dtype, means.device)
+        average, aleatoric = queries.new_zeros(len(queries), len(self.classes)), queries.new_zeros(len(queries))
+        for weight, mean, covariance in zip(self.weights, means, covariances, strict=True):
+            drawn = (mean + displacement(mean, covariance)(points)) / temperature  # (P, L, Q)
+            if mean.shape[0] == 1:
+                second = torch.sigmoid(drawn)
+                p = torch.cat([1 - second, second], 1)
+            else:
+                p = torch.softmax(torch.nn.functional.logsigmoid(drawn.unsqueeze(2) - drawn.unsqueeze(1)).sum(2), 1)
+            average = average + weight * p.mean(0).mT
+            aleatoric = aleatoric + weight * entropy(p, 1).mean(0)
+        return average, aleatoric
+
+    def with_state(self, state: SmcState) -> SearchFitted:
+        """With another state, everything that follows from its particles computed anew: as it is after loading.
+
+        All but the predictive rule, which is chosen when somebody asks.
+        """
+        if len(state.contrasts) or state.inducing is not None:
+            state = state.recomputed()
+        return replace(self, state=state, log_evidence=state.log_evidence, has_rule=False)
+
+
+def fitted_of(
+    training: TrainingSet,
+    scaling: Scaling,
+    settings: SearchSettings,
+    state: SmcState,
+    steps: tuple[SearchStep, ...],
+    seed: int,
+) -> SearchFitted:
+    """A state, and what it belongs to."""
+    return SearchFitted(
+        classes=training.classes,
+        columns=training.columns,
+        reader=training.reader,
+        rows=training.rows,
+        temperature=1.0,
+        calibrated=False,
+        log_evidence=state.log_evidence,
+        scaling=scaling,
+        settings=settings,
+        state=state,
+        steps=steps,
+        seed=seed,
+    )
+
+
+def posterior_of(state: SmcState) -> list[tuple[float, str]]:
+    """Mass and canonical structure, heaviest first."""
+    mass: dict[Structure, float] = {}
+    for structure, weight in zip(state.particles.structures, state.log_weights.exp().tolist(), strict=True):
+        form = canonical(structure)
+        mass[form] = mass.get(form, 0.0) + weight
+    total = sum(mass.values())
+    return sorted(((value / total, str(form)) for form, value in mass.items()), key=lambda pair: (-pair[0], pair[1]))
+
+
+def inputs_of(kept: np.ndarray, scaling: Scaling) -> Tensor:
+    """What kernels see of rows."""
+    x = kernel_inputs(kept, scaling, torch.device("cpu"))
+    return aligned(within_range(x.numpy(), _FARTHEST))

@@ -1,0 +1,153 @@
+"""Label regression where features are fewer than rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from sureshot import GPClassifier
+from sureshot.estimators.classes.temperature import fit_rule
+from sureshot.estimators.gp.conditioning import condition
+from sureshot.estimators.gp.features import FeatureMap
+from sureshot.estimators.gp.fitting import _of_average, _regressed
+from sureshot.estimators.gp.noise import LEVELS, with_noise_of_features
+from sureshot.estimators.gp.plan import Plan
+from sureshot.estimators.gp.settings import Settings
+from sureshot.estimators.gp.weight_space import FromRows, roots_of, training_features
+from sureshot.estimators.rows.support import Support
+
+N, FEATURES = 300, 40
+
+
+def rows(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Two classes in a chequered plane, which takes a kernel that bends a lot."""
+    X = np.random.default_rng(seed).uniform(-2, 2, size=(N, 2))
+    return X, (np.floor(X).sum(1) % 2).astype(int)
+
+
+def plan_of(model: GPClassifier) -> Plan:
+    plan: Plan = model._fitted.heaviest.plan
+    return replace(plan, model=replace(plan.model, noise=1e-4))
+
+
+@pytest.fixture
+def problem() -> tuple[Plan, Support, FeatureMap]:
+    X, y = rows()
+    model = GPClassifier("matern12", "gaussian", approximation="inducing", n_inducing=FEATURES).fit(X, y)
+    ones = torch.ones(N, dtype=torch.float64)
+    plan = plan_of(model)
+    x = torch.from_numpy(plan.scaling(X))
+    return plan, Support(x, torch.from_numpy(y), ones, 2, ones, ones), FeatureMap(plan.kernel, x[:FEATURES])
+
+
+def test_the_best_level_is_found(problem: tuple[Plan, Support, FeatureMap]) -> None:
+    plan, support, features = problem
+    phi = training_features(features, support.x, roots_of(features, orthogonal=True))
+
+    def score(noise: float) -> float:
+        model = replace(plan.model, noise=noise)
+        found = condition(model, phi, support.y, 2, support.weight, only_means=True)
+        moments = found.leave_one_out(support.left_out)
+        _, pointwise = fit_rule(model.predictive_likelihood(), *moments, support, "plug_in", plan.temperature)
+        return float(support.usable @ pointwise)
+
+    scores = [score(plan.model.noise * level) for level in LEVELS]
+    found, scale, _ = with_noise_of_features(plan, support, phi)
+    best = int(np.argmax(scores))
+    assert best > 0
+    assert scores[best] > scores[0] + 10
+    assert found.model.noise == pytest.approx(plan.model.noise * LEVELS[best] * scale)
+    again = with_noise_of_features(found, support, phi * scale**0.5)
+    assert again == (found, 1.0, None)  # what is enough is left alone
+
+
+def test_levels_of_as_many_features_as_rows_are_tried_upwards(problem: tuple[Plan, Support, FeatureMap]) -> None:
+    plan, support, _ = problem
+    every = FeatureMap(plan.kernel, support.x)
+    phi = training_features(every, support.x, roots_of(every, orthogonal=True))
+    assert phi.shape == (N, N)
+    by_factors, scale, found = with_noise_of_features(plan, support, phi)
+    wider = torch.cat([phi, torch.zeros(N, 1, dtype=phi.dtype)], 1)  # as many directions, by the whole path
+    by_path, expected, unknown = with_noise_of_features(plan, support, wider)
+    assert scale == pytest.approx(expected, rel=1e-8)
+    assert by_factors.model.noise == pytest.approx(by_path.model.noise, rel=1e-8)
+    assert by_factors.model.noise > 3 * plan.model.noise
+    assert unknown is None
+    assert found is not None
+    exact = condition(by_factors.model, phi * scale**0.5, support.y, 2, support.weight)
+    torch.testing.assert_close(found.latent, exact.leave_one_out(support.left_out)[0], rtol=1e-8, atol=1e-8)
+    of_the_kernel = with_noise_of_features(plan, support, None)
+    assert of_the_kernel.scale == pytest.approx(scale, rel=1e-10)
+    assert of_the_kernel.found is not None
+    torch.testing.assert_close(of_the_kernel.found.dual, found.dual)
+
+
+def test_a_member_of_a_part_s_choice_is_label_regression_by_all_rows() -> None:
+    """Means, evidence and what is made of rows later are those of its kernel and noise."""
+    X, y = rows()
+    model = GPClassifier(random_state=0).fit(
+        *(np.concatenate([part, more]) for part, more in zip((X, y), rows(1), strict=True))
+    )
+    fitted = model._fitted
+    member = next(one for one in fitted.members if one.plan.model.likelihood == "gaussian")
+    assert isinstance(member.space, FromRows)
+    labelled = fitted.learnt
+    support = Support.of(labelled, 2, member.plan.scaling, member.plan.device)
+    features = FeatureMap(member.plan.kernel, support.x)
+    roots = roots_of(features, orthogonal=True)
+    phi = training_features(features, support.x, roots)
+    exact = condition(member.plan.model, phi, support.y, 2, support.weight)
+    assert member.log_evidence == pytest.approx(exact.log_evidence, rel=1e-9)
+    queries = torch.from_numpy(np.random.default_rng(2).uniform(-2, 2, size=(7, 2)))
+    values = features(torch.from_numpy(member.plan.scaling(queries.numpy())))
+    assert roots is not None
+    expected = exact.posterior.query(values.cross @ roots.inverse, values.variance)
+    mean, variance = member.latents(queries, 2)
+    torch.testing.assert_close(mean, expected.mean[0].mT, rtol=1e-7, atol=1e-7)
+    torch.testing.assert_close(variance, expected.spread[0].mT, rtol=1e-6, atol=1e-7)
+
+
+def test_a_member_with_more_noise_has_the_means_of_its_kernel(problem: tuple[Plan, Support, FeatureMap]) -> None:
+    """Coefficients are those of the output scale that suits the noise."""
+    plan, support, _ = problem
+    settings = Settings.checked(GPClassifier("matern12").get_params(deep=False), 0, N)
+    member, probabilities = _regressed(settings, plan, support)
+    scale, before = (float(one.kernel.outputscale.detach()) for one in (member.plan, plan))
+    assert scale != pytest.approx(before)
+    phi = training_features(member.feature_map, support.x, roots_of(member.feature_map, orthogonal=False))
+    exact = condition(member.plan.model, phi, support.y, 2, support.weight)
+    assert exact.moments is not None
+    torch.testing.assert_close(member.means(member.feature_map(support.x))[0], exact.moments[0], rtol=1e-7, atol=1e-7)
+    assert member.log_evidence == pytest.approx(exact.log_evidence, rel=1e-9)
+    assert probabilities is not None
+
+
+def test_a_kernel_of_another_scale_has_these_roots(problem: tuple[Plan, Support, FeatureMap]) -> None:
+    plan, support, features = problem
+    phi = training_features(features, support.x, roots_of(features, orthogonal=True))
+    found, scale, _ = with_noise_of_features(plan, support, phi)
+    larger, roots = FeatureMap(found.kernel, features.inducing), roots_of(features, orthogonal=True)
+    assert roots is not None
+    assert scale != 1
+    expected = training_features(larger, support.x, roots.scaled(scale))
+    torch.testing.assert_close(phi * scale**0.5, expected, rtol=1e-10, atol=1e-10)
+    exact, scaled = roots_of(larger, orthogonal=True), roots.scaled(scale)
+    assert exact is not None
+    torch.testing.assert_close(exact.features @ exact.features.mT, scaled.features @ scaled.features.mT)
+    torch.testing.assert_close(phi @ phi.mT * scale, expected @ expected.mT)
+
+
+def test_an_average_whose_members_do_not_know_left_out_rows_keeps_its_temperature(
+    problem: tuple[Plan, Support, FeatureMap],
+) -> None:
+    plan, support, _ = problem
+    members = [SimpleNamespace(plan=plan)] * 2
+    found = [
+        _of_average(members, [None, None], support, before, keeps=False)[:2]  # type: ignore[arg-type]
+        for before in ((0.8, 0.1), None)
+    ]
+    assert found == [(0.8, 0.1), (1.0, 0.0)]

@@ -1,0 +1,126 @@
+"""Which families are worth a climb, and what must beat the default."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from sureshot.estimators.gp.conditioning import Model
+from sureshot.estimators.gp.options import named_family
+from sureshot.estimators.gp.tuning.family_search import Candidate, Search
+from sureshot.estimators.gp.tuning.screening import choose, promising, screened, with_relevance
+from sureshot.estimators.rows.support import Support
+
+
+def candidate(pointwise: torch.Tensor) -> Candidate:
+    model = Model("softmax", "laplace")
+    return Candidate(0, 1.0, 1.0, model, "plug_in", 1.0, pointwise, float(pointwise.sum()))
+
+
+@pytest.mark.parametrize(("gain", "wins"), [(0.01, False), (1.0, True)])
+def test_the_default_is_left_only_for_a_clear_gain(gain: float, wins: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    base = -torch.rand(100, generator=generator, dtype=torch.float64)
+    better = base + gain + torch.randn(100, generator=generator, dtype=torch.float64)
+    default, other = candidate(base), candidate(better)
+    chosen = choose([default, other], default, torch.ones(100, dtype=torch.float64), "leave_one_out")
+    assert (chosen is other) == wins
+
+
+def test_few_rows_cannot_leave_the_default() -> None:
+    base = torch.full((20,), -1.0, dtype=torch.float64)
+    default, other = candidate(base), candidate(base + 1)
+    assert choose([default, other], default, torch.ones(20, dtype=torch.float64), "leave_one_out") is default
+
+
+def searches(n: int, *names: str) -> list[Search]:
+    """Of a table whose two classes are opposite quadrants, which nothing linear tells apart."""
+    x = np.random.default_rng(0).normal(size=(n, 2))
+    ones = torch.ones(n, dtype=torch.float64)
+    support = Support(torch.from_numpy(x), torch.from_numpy((x.prod(1) > 0).astype(int)), ones, 2, ones, ones)
+    return [
+        Search(support, k, named_family(name, support), ("integral", "plug_in"), "leave_one_out")
+        for k, name in enumerate(names)
+    ]
+
+
+def test_a_family_far_behind_is_not_climbed() -> None:
+    curved, linear, rough = searches(120, "rbf", "linear", "matern32")
+    assert promising([curved, linear, rough]) == [curved, rough]
+    assert promising([linear]) == [linear]
+
+
+def test_a_family_far_behind_at_first_is_tried_at_no_other_length_scale() -> None:
+    """A kernel that sees one column at a hundredth of the other knows nothing of quadrants."""
+    smooth, rough, flat, tiny = searches(300, "rbf", "matern32", "linear", "rbf")
+    weights = torch.tensor([1.0, 0.01], dtype=torch.float64)
+    blind = Search(smooth.support, 4, replace(tiny.family, column_weights=weights), tiny.rules, tiny.objective)
+    compared = [smooth, rough, flat, blind]
+    assert screened(compared, 2, None) == [smooth, rough]
+    assert [len(one.label_regression(Model("gaussian", "exact"))) for one in compared[2:]] == [1, 1]
+    assert min(len(one.label_regression(Model("gaussian", "exact"))) for one in compared[:2]) > 1
+    alone = Search(smooth.support, 4, blind.family, tiny.rules, tiny.objective)
+    assert len(alone.label_regression(Model("gaussian", "exact"))) > 1
+
+
+def test_few_rows_leave_no_family_behind() -> None:
+    all_of_them = searches(40, "rbf", "linear", "matern32")
+    assert promising(all_of_them) == all_of_them
+
+
+def test_varied_families_are_of_several_kernels() -> None:
+    """The best form of each kernel comes before the second of any."""
+    rough, smooth, flat = searches(120, "matern32", "rbf", "linear")
+    twice = [rough, on_other_columns(rough, 1), smooth, on_other_columns(smooth, 3), flat]
+    best = [one.best_regression().objective for one in twice]
+    assert best[4] < min(best[:4])
+    assert flat not in screened(twice, 4, None)
+    varied = screened(twice, 3, None, varied=True)
+    assert varied == [twice[max((0, 1), key=best.__getitem__)], twice[max((2, 3), key=best.__getitem__)], flat]
+    assert len(screened(twice, 4, None, varied=True)) == 4
+
+
+def test_further_parts_of_the_rows_have_their_say() -> None:
+    flat, rough = searches(100, "linear", "matern32")
+    (told,) = searches(100, "linear")
+    noise = replace(told.support, y=torch.from_numpy(np.random.default_rng(5).integers(0, 2, 100)))
+    undecided = [Search(noise, k, one.family, one.rules, one.objective) for k, one in enumerate((flat, rough))]
+    assert screened(undecided, 1, None) == undecided[:1]
+    assert screened(undecided, 1, None, [told.support]) == undecided[1:]
+    expected = undecided[1].best_regression()
+    there = Search(told.support, 1, rough.family, rough.rules, rough.objective)
+    at_its_scales = there._regress(
+        expected.model, expected.lengthscale, ratios=(expected.model.noise / expected.output_scale,)
+    )
+    torch.testing.assert_close(undecided[1].regressed_elsewhere(told.support), at_its_scales.pointwise)
+
+
+def test_a_gain_by_relevance_is_one_for_other_rows_too() -> None:
+    """A column that tells classes in one part by chance counts for no more than the others where it does not."""
+    rng = np.random.default_rng(0)
+    ones = torch.ones(120, dtype=torch.float64)
+
+    def part(column: int) -> Support:
+        x = rng.normal(size=(120, 12))
+        return Support(torch.from_numpy(x), torch.from_numpy((x[:, column] > 0).astype(int)), ones, 2, ones, ones)
+
+    learnt, alike, other = part(3), part(3), part(7)
+    family = replace(named_family("rbf", learnt), per_column=True)
+    alone = [Search(learnt, 0, family, ("plug_in",), "leave_one_out")]
+    assert len(with_relevance(alone)) == len(with_relevance(alone, [alike])) == 1
+    assert with_relevance(alone, [other] * 4) == []
+
+
+def on_other_columns(search: Search, index: int) -> Search:
+    """The same kernel on columns of other sizes."""
+    weights = torch.tensor([1.0, 0.8], dtype=torch.float64)
+    return Search(search.support, index, replace(search.family, column_weights=weights), search.rules, search.objective)
+
+
+def test_rows_that_cannot_be_left_out_leave_no_family_behind() -> None:
+    all_of_them = searches(2, "rbf", "linear")
+    assert not bool((all_of_them[0].support.usable > 0).any())
+    assert promising(all_of_them) == all_of_them

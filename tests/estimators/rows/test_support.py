@@ -1,0 +1,100 @@
+"""What is left out of a row that is there more than once, when settings are chosen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from sureshot import FewShotClassifier, GPClassifier
+from sureshot.estimators.gp.fitting import _inducing_inputs
+from sureshot.estimators.rows.support import Support
+from sureshot.estimators.rows.validation import LabelledRows, merge_rows, weigh_classes
+
+X = np.array([[0.0], [0.0], [1.0], [2.0], [2.0]])
+ROWS = LabelledRows(X, np.array([0, 1, 0, 0, 1]), np.array([4.0, 1.0, 5.0, 0.5, 2.0]))
+
+
+def table_of_few_values(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Four places, and a coin for each."""
+    generator = np.random.default_rng(seed)
+    x = generator.integers(0, 2, (n, 2)).astype(float)
+    heads = np.array([0.1, 0.35, 0.6, 0.9])[(x @ [1, 2]).astype(int)]
+    return x, (generator.random(n) < heads).astype(int)
+
+
+def nll(model: GPClassifier | FewShotClassifier, x: np.ndarray, y: np.ndarray) -> float:
+    return float(-np.log(model.predict_proba(x)[np.arange(len(y)), y]).mean())
+
+
+def test_one_copy_is_left_out_where_labels_contradict_each_other() -> None:
+    np.testing.assert_array_equal(ROWS.left_out_shares, [1 / 4, 1, 1, 1, 1 / 2])
+
+
+def test_copies_that_often_disagree_are_rows_of_their_own() -> None:
+    assert ROWS.copies_disagree
+    np.testing.assert_array_equal(replace(ROWS, singly=True).left_out_shares, 1 / ROWS.weight.clip(1))
+    x = np.arange(21.0)[:, None]
+    sent_again = merge_rows(np.vstack([x, x, x[:1]]), np.append(np.zeros(42, dtype=np.int64), 1), np.ones(43))
+    assert not sent_again.copies_disagree  # one of 21
+    np.testing.assert_array_equal(sent_again.left_out_shares[sent_again.x[:, 0] > 0], 1)
+    assert not LabelledRows(x, np.zeros(21, dtype=np.int64), np.ones(21)).copies_disagree
+
+
+def test_weights_of_classes_are_no_copies() -> None:
+    weighed = weigh_classes(ROWS, {0: 10.0, 1: 0.1}, np.arange(2), "auto")
+    np.testing.assert_array_equal(weighed.left_out_shares, ROWS.left_out_shares)
+    half = weigh_classes(ROWS, {0: 0.0, 1: 3.0}, np.arange(2), "auto")
+    np.testing.assert_array_equal(half.left_out_shares, [1, 1])
+
+
+@pytest.mark.parametrize("options", [{}, {"ensemble": False}, {"likelihood": "gaussian"}])
+def test_a_table_of_few_values_is_predicted_by_its_frequencies(options: dict[str, object]) -> None:
+    x, y = table_of_few_values(400, 0)
+    test_x, test_y = table_of_few_values(20_000, 1)
+    place = (x @ [1, 2]).astype(int)
+    shares = (np.bincount(place, y) + 1) / (np.bincount(place) + 2)
+    p = shares[(test_x @ [1, 2]).astype(int)]
+    by_frequencies = float(-np.log(np.where(test_y == 1, p, 1 - p)).mean())
+    assert nll(GPClassifier(**options).fit(x, y), test_x, test_y) < by_frequencies + 0.01
+
+
+def test_few_shots_of_few_values() -> None:
+    x, y = table_of_few_values(400, 0)
+    test_x, test_y = table_of_few_values(20_000, 1)
+    assert (
+        nll(FewShotClassifier().fit(x, y), test_x, test_y) < 0.56
+    )  # .49 by the coins themselves, .69 where nothing is told
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_copies_of_all_rows_make_no_model_surer_that_it_knows_them(weighted: bool) -> None:
+    """As rows that were drawn again, or weights whose mean is not 1."""
+    generator = np.random.default_rng(0)
+    x, test_x = generator.normal(size=(60, 2)), generator.normal(size=(4000, 2))
+    y, test_y = ((part[:, 0] + generator.normal(size=len(part)) > 0).astype(int) for part in (x, test_x))
+    once = GPClassifier(kernel="rbf").fit(x, y)
+    often = GPClassifier(kernel="rbf")
+    if weighted:
+        often.fit(x, y, np.full(60, 5.0))
+    else:
+        often.fit(np.repeat(x, 5, 0), np.repeat(y, 5))
+    assert nll(often, test_x, test_y) < nll(once, test_x, test_y) + 0.05
+
+
+def test_rows_that_judge_make_no_inducing_inputs() -> None:
+    """Of each class one half, and the only row of a class is none of them."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2001, 2)), np.append(np.arange(2000) % 2, 2)
+    ones = torch.ones(2001, dtype=torch.float64)
+    support = Support(torch.from_numpy(x), torch.from_numpy(y), ones, 3, ones, 2 * ones).judged_by_half()
+    assert support.judges is not None
+    assert torch.bincount(support.y[support.judges], minlength=3).tolist() == [500, 500, 0]
+    assert torch.equal(support.usable > 0, support.judges)
+    assert len(_inducing_inputs(support, 2400)) == 1001  # 800 of a class at most
+    model = GPClassifier(kernel="rbf", approximation="inducing", n_inducing=2400, likelihood="gaussian").fit(x, y)
+    (member,) = model._fitted.members
+    assert len(member.feature_map.inducing) == 1601  # when half of the rows have judged, all are learnt from
+    assert np.isfinite(model.log_evidence_)
