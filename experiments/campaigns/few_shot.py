@@ -22,7 +22,7 @@ from sureshot.data.few_shot import load_few_shot
 from sureshot.data.labelled import FewShotData
 from sureshot.meta.evaluation import VALIDATION_TASKS, evaluate
 from sureshot.meta.learners import GP_LEARNER_NAMES
-from sureshot.meta.learners.presets import GaussianProcessSettings, gaussian_process_settings, with_present_names
+from sureshot.meta.learners.presets import GaussianProcessSettings, gaussian_process_settings
 from sureshot.meta.protocols import EpisodeProtocol
 from sureshot.meta.training import TrainingConfig, TrainingResult, load_checkpoint, load_learner, read_log, train
 from sureshot.meta.training.checkpoint import Checkpoint
@@ -91,7 +91,7 @@ class FewShotCell(Cell):
     def changed(self, then: Mapping[str, Any]) -> list[str]:
         """Switches that a preset set to something else then, if noted; one that was not there had its default."""
         now = self.preset_values()
-        before = {**asdict(GaussianProcessSettings()), **with_present_names(then)} if now and then else then
+        before = {**asdict(GaussianProcessSettings()), **then} if now and then else then
         return [key for key, value in before.items() if key not in now or now[key] != value]
 
 

@@ -65,31 +65,6 @@ def test_fit_says_how_many_labels_look_random(tmp_path: Path, run: Run) -> None:
     assert json.loads(result.stdout)["settings"]["labels that look random"] == f"{noise:.1%}"
 
 
-def test_a_compact_model_predicts_and_takes_no_updates(files: Path, tmp_path: Path, run: Run) -> None:
-    model, whole = tmp_path / "compact.safetensors", files / "iris.safetensors"
-    result = run("fit", files / "iris.csv", "--target", "species", "--compact", "-o", model, *QUICK, "--json")
-    assert result.exit_code == 0, result.stderr
-    assert json.loads(result.stdout)["model_bytes"] == model.stat().st_size
-    found, expected = (run("predict", name, files / "iris.csv", "--proba") for name in (model, whole))
-    assert found.exit_code == 0, found.stderr
-    assert found.stdout == expected.stdout
-    assert run("evaluate", model, files / "iris.csv", "--target", "species").exit_code == 0
-    report = run("evaluate", model, files / "iris.csv", "--target", "species", "--report", tmp_path / "report")
-    assert report.exit_code == 0, report.stderr
-    nothing = run("predict", model, files / "iris.csv", "--reject", "0.05")
-    assert (nothing.exit_code, nothing.stdout) == (1, "")
-    before = model.read_bytes()
-    refused = run("update", model, files / "iris.csv", "--target", "species", "--in-place")
-    assert refused.exit_code == 1
-    assert "was saved compact" in refused.stderr
-    assert model.read_bytes() == before
-    refused = run(
-        "fit", files / "iris.csv", "--target", "species", "--compact", "--strategy", "recommended", "-o", model
-    )
-    assert refused.exit_code == 1
-    assert "--compact and --strategy exclude each other" in refused.stderr
-
-
 def test_fit_is_fixed_by_its_seed(files: Path, tmp_path: Path, run: Run) -> None:
     for name in ("a", "b"):
         run("fit", files / "iris.csv", "-t", "species", "-o", tmp_path / name, *QUICK, "--seed", "3")

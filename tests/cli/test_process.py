@@ -45,7 +45,6 @@ def imported(folder: Path, *arguments: str) -> set[str]:
         ("fit", "iris.docx", "-t", "species", "-o", "m.safetensors"),
         ("fit", "isir.csv", "-t", "species", "-o", "m.safetensors"),
         ("fit", "iris.csv", "-t", "species", "-o", "m.csv"),
-        ("fit", "iris.csv", "-t", "species", "-o", "m.safetensors", "--compact", "--strategy", "session"),
         ("predict", "isir.safetensors", "iris.csv"),
         ("predict", "iris.csv", "iris.safetensors"),
         ("predict", "iris.safetensors", "isir.csv"),

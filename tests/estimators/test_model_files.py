@@ -1,4 +1,4 @@
-"""What model files of `GPClassifier` hold, how large they are, and what files without rows can do."""
+"""What model files of `GPClassifier` hold, and how large they are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import torch
 from sklearn.datasets import load_iris
 
-from sureshot import FewShotClassifier, GPClassifier
+from sureshot import GPClassifier
 from sureshot.estimators.saved import load_classifier
 from sureshot.persistence import ArtifactError, load_artifact, save_artifact
 
@@ -41,23 +41,19 @@ def fitted(case: str) -> tuple[GPClassifier, np.ndarray]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_with_and_without_rows(case: str, tmp_path: Path) -> None:
+def test_a_loaded_model_is_the_saved_one(case: str, tmp_path: Path) -> None:
     model, x = fitted(case)
-    model.save(tmp_path / "whole")
-    model.save(tmp_path / "compact", compact=True)
-    whole, compact = load_classifier(tmp_path / "whole"), load_classifier(tmp_path / "compact")
-    for loaded, tolerance in ((whole, 0.0), (compact, 1e-10)):
-        np.testing.assert_allclose(loaded.predict_proba(x), model.predict_proba(x), rtol=0, atol=tolerance)
-        found, expected = loaded.predict_latent(x), model.predict_latent(x)
-        np.testing.assert_allclose(found.mean, expected.mean, rtol=0, atol=tolerance)
-        np.testing.assert_allclose(found.variance, expected.variance, rtol=0, atol=tolerance * expected.variance.max())
-        np.testing.assert_allclose(loaded.uncertainty(x).total, model.uncertainty(x).total, rtol=0, atol=tolerance)
-        np.testing.assert_array_equal(loaded.class_prior_, model.class_prior_)
-    np.testing.assert_array_equal(whole.outlier_score(x), model.outlier_score(x))
-    names = set(load_artifact(tmp_path / "compact").arrays)
-    assert not {"rows.x", "rows.y", "rows.weight"} & names
-    compact.save(tmp_path / "again")
-    assert (tmp_path / "again").read_bytes() == (tmp_path / "compact").read_bytes()
+    model.save(tmp_path / "model")
+    loaded = load_classifier(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_proba(x), model.predict_proba(x))
+    found, expected = loaded.predict_latent(x), model.predict_latent(x)
+    np.testing.assert_array_equal(found.mean, expected.mean)
+    np.testing.assert_array_equal(found.variance, expected.variance)
+    np.testing.assert_array_equal(loaded.uncertainty(x).total, model.uncertainty(x).total)
+    np.testing.assert_array_equal(loaded.class_prior_, model.class_prior_)
+    np.testing.assert_array_equal(loaded.outlier_score(x), model.outlier_score(x))
+    loaded.save(tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "model").read_bytes()
 
 
 def test_updates_after_loading_are_those_before(tmp_path: Path) -> None:
@@ -67,57 +63,6 @@ def test_updates_after_loading_are_those_before(tmp_path: Path) -> None:
     for each in (model, loaded):
         each.partial_fit(X[2:4], Y[2:4], classes=[9])
     np.testing.assert_allclose(loaded.predict_latent(X).variance, model.predict_latent(X).variance, rtol=1e-11)
-
-
-def test_an_announced_class_is_in_a_compact_file(tmp_path: Path) -> None:
-    model, _ = fitted("softmax")
-    model.partial_fit(X[1:2], Y[1:2], classes=[9]).save(tmp_path / "compact", compact=True)
-    loaded = GPClassifier.load(tmp_path / "compact")
-    np.testing.assert_allclose(loaded.predict_latent(X).variance, model.predict_latent(X).variance, rtol=1e-9)
-
-
-def test_a_compact_model_refuses_what_needs_rows(tmp_path: Path) -> None:
-    model, _ = fitted("explicit")
-    model.save(tmp_path / "compact", compact=True)
-    loaded = GPClassifier.load(tmp_path / "compact")
-    before = loaded.predict_proba(X)
-    for call in (
-        lambda: loaded.partial_fit(X[:1], Y[:1]),
-        lambda: loaded.forget([0]),
-        lambda: loaded.outlier_score(X),
-        lambda: loaded.set_class_prior("auto"),
-    ):
-        with pytest.raises(ValueError, match="needs the labelled rows, and this model was saved compact"):
-            call()
-    np.testing.assert_array_equal(loaded.predict_proba(X), before)
-    assert loaded.calibrate(X, Y).set_class_prior("uniform").adapt_prior(X).fit(X, Y).partial_fit(X[:1], Y[:1])
-
-
-def test_variances_of_many_classes_are_left_out(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    y = np.arange(240) % 60
-    x = rng.normal(size=(60, 120))[y] + 0.3 * rng.normal(size=(240, 120))
-    x /= np.linalg.norm(x, axis=1, keepdims=True)
-    model = GPClassifier("cosine", likelihood="softmax").fit(x, y)
-    model.save(tmp_path / "compact", compact=True)
-    loaded = GPClassifier.load(tmp_path / "compact")
-    np.testing.assert_array_equal(loaded.predict_proba(x), model.predict_proba(x))
-    with pytest.raises(ValueError, match="without the variances of its latents"):
-        loaded.predict_latent(x)
-    assert (tmp_path / "compact").stat().st_size < 1.3 * 8 * 60 * 121
-
-
-def test_other_estimators_predict_from_rows(tmp_path: Path) -> None:
-    model = FewShotClassifier().fit(X[TRAIN], Y[TRAIN])
-    with pytest.raises(ArtifactError, match="FewShotClassifier cannot be saved compact: it predicts from the rows"):
-        model.save(tmp_path / "model", compact=True)
-    assert not (tmp_path / "model").exists()
-
-
-def test_coupled_classes_have_no_compact_form(tmp_path: Path) -> None:
-    model = GPClassifier("rbf", "one_vs_each", "gibbs", predictive="integral", n_chains=2, n_sweeps=3)
-    with pytest.raises(ArtifactError, match="labelled rows couple its classes"):
-        model.fit(X[TRAIN], Y[TRAIN]).save(tmp_path / "model", compact=True)
 
 
 def test_a_file_takes_little_more_than_its_rows(tmp_path: Path) -> None:
@@ -136,16 +81,11 @@ def test_a_file_takes_little_more_than_its_rows(tmp_path: Path) -> None:
     [
         ("members.0.posterior.coefficients", lambda a: a[:, :2]),
         ("members.0.posterior.prior_mean", lambda a: a[:2]),
-        ("members.0.posterior.reduction", lambda a: a[0]),
-        ("members.0.posterior.reduction", lambda a: a[:, :, 1:]),
-        ("weight_of_class", lambda a: -a),
-        ("weight_of_class", lambda a: a[:1]),
-        ("members.0.feature_map.inducing", lambda a: a[:, :1]),
     ],
 )
-def test_malformed_compact_files(name: str, change: Any, tmp_path: Path) -> None:
+def test_malformed_arrays(name: str, change: Any, tmp_path: Path) -> None:
     model, _ = fitted("softmax")
-    model.save(tmp_path / "good", compact=True)
+    model.save(tmp_path / "good")
     good = load_artifact(tmp_path / "good")
     arrays = {**good.arrays, name: np.ascontiguousarray(change(good.arrays[name]))}
     save_artifact(tmp_path / "bad", good.kind, good.header, arrays)

@@ -72,26 +72,6 @@ def test_every_estimator_with_files_of_its_own_is_known() -> None:
         check_classifier(Artifact("a", CHECKPOINT, "1", {}, {}))
 
 
-def as_before_averages(artifact: Artifact) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Header and arrays in the form of older files: the only member's are those of the file."""
-    (member,) = artifact.header["members"]
-    header = {**artifact.header, **member}
-    header["parameters"] = {name: value for name, value in header["parameters"].items() if name != "ensemble"}
-    del header["members"], header["weight"]
-    return header, {name.removeprefix("members.0."): array for name, array in artifact.arrays.items()}
-
-
-def test_older_files_have_one_member(tmp_path: Path) -> None:
-    X, y = load_iris(return_X_y=True)
-    model = GPClassifier(ensemble=False).fit(X[::5], y[::5])
-    model.save(tmp_path / "new")
-    new = load_artifact(tmp_path / "new")
-    save_artifact(tmp_path / "old", new.kind, *as_before_averages(new))
-    loaded = load_classifier(tmp_path / "old")
-    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
-    assert loaded.get_params() == model.get_params()
-
-
 @pytest.mark.parametrize("weights", [[0.5, 0.4], [1.0, 0.0], [0.5, "0.5"], [0.5]])
 def test_weights_of_members_that_are_none(weights: list[Any], tmp_path: Path) -> None:
     X, y = load_iris(return_X_y=True)
@@ -113,32 +93,10 @@ def test_scores_of_left_out_rows_come_back(tmp_path: Path) -> None:
     model.save(tmp_path / "model")
     found = load_artifact(tmp_path / "model")
     assert GPClassifier.of_artifact(found).leave_one_out_nll_ == model.leave_one_out_nll_
-    without = {name: value for name, value in found.header.items() if name != "left_out"}  # an older file
-    save_artifact(tmp_path / "old", found.kind, without, found.arrays)
-    assert not hasattr(GPClassifier.load(tmp_path / "old"), "leave_one_out_nll_")
     for bad in ("text", [1.0], {"accuracy": 1.0}, {"accuracy": None, "balanced_accuracy": 1.0, "nll": 0.0}):
         save_artifact(tmp_path / "bad", found.kind, {**found.header, "left_out": bad}, found.arrays)
         with pytest.raises(ArtifactError, match="malformed scores of left-out rows"):
             GPClassifier.load(tmp_path / "bad")
-
-
-def test_older_files_mask_the_classes_of_a_softmax(tmp_path: Path) -> None:
-    X, y = load_iris(return_X_y=True)
-    model = GPClassifier(kernel="rbf", likelihood="softmax", predictive="integral").fit(X[::10], y[::10])
-    model.partial_fit(X[:1], y[:1], classes=[3]).save(tmp_path / "new")
-    new, old = load_artifact(tmp_path / "new"), tmp_path / "old"
-    header, arrays = as_before_averages(new)
-    assert header["posterior"] == "softmax_with_prior"
-
-    def write_old(mask: list[bool]) -> None:
-        masked = {**arrays, "posterior.present": np.array(mask)}
-        save_artifact(old, new.kind, {**header, "posterior": "softmax"}, masked)
-
-    write_old([True, True, True, False])
-    np.testing.assert_array_equal(load_classifier(old).predict_proba(X), model.predict_proba(X))
-    write_old([True, True, False])
-    with pytest.raises(ArtifactError, match="the mask does not fit the classes"):
-        load_classifier(old)
 
 
 def test_a_checkpoint_is_no_classifier_yet(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def drivers_of(
     wrong = np.flatnonzero(model.classes_[probabilities.argmax(1)] != y)
     surest = wrong[np.argsort(-sure[wrong], kind="stable")][:N_ANSWERS]
     chosen = np.union1d(surest, np.argsort(sure, kind="stable")[:N_ANSWERS])
-    if not len(chosen) or not model.has_rows_:
+    if not len(chosen):
         return Drivers()
     try:
         found = model.influence(take(X, chosen), N_DRIVING)

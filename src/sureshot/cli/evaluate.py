@@ -58,7 +58,7 @@ def evaluate(
         asked = report is not None or not known.all()
         with console.progress(f"evaluating {len(table.row_ids)} rows", quiet):
             probabilities = classifier.predict_proba(table.X)
-            outlier = classifier.outlier_score(table.X) if asked and classifier.has_rows_ else None
+            outlier = classifier.outlier_score(table.X) if asked else None
         summary = summarise_rows(classifier, table, probabilities, outlier)
         if report is not None:
             from sureshot.cli.reporting import write_evaluation

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from sureshot.estimators.base import IncrementalClassifier
 
 
-SETTINGS_BYTES = 20_000  # about what a model's file has beside rows and variances
-
-
 def fit(
     data: options.LabelledData,
     output: options.ModelFile,
@@ -42,7 +39,6 @@ def fit(
     fold_case: options.FoldCase = False,
     sheet: options.Sheet = None,
     kind: options.Kind = None,
-    compact: options.Compact = False,
     report: options.ReportFolder = None,
     quiet: console.QuietOption = False,
     as_json: console.JsonOption = False,
@@ -52,9 +48,6 @@ def fit(
         console.check_model_output(output, data)
         console.check_folder(report)
         if checkpoint is not None or strategy is not None:
-            if compact:
-                other = "--checkpoint" if checkpoint is not None else "--strategy"
-                raise ValueError(f"--compact and {other} exclude each other: such models predict from labelled rows")
             _check_alone(
                 "--checkpoint" if checkpoint is not None else "--strategy",
                 kernel=kernel,
@@ -109,12 +102,7 @@ def fit(
             model.fit(table.X, table.y, row_id=taught_ids(model, table, how))
         seconds = time.perf_counter() - start
         remark_on_columns(data, model)
-        model.save(output, compact)
-        if compact and output.stat().st_size > model._fitted.rows.x.nbytes + SETTINGS_BYTES:
-            console.note(
-                f"{output}: the variances that a compact model keeps take more than the labelled rows that it leaves "
-                "out; without --compact the file would be smaller"
-            )
+        model.save(output)
         summary: dict[str, Any] = {
             "model": str(output),
             "model_bytes": output.stat().st_size,

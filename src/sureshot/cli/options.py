@@ -79,10 +79,6 @@ Kind = Annotated[
 ReportFolder = Annotated[
     Path | None, typer.Option("--report", metavar="FOLDER", help="Write an HTML report to this folder.")
 ]
-Compact = Annotated[
-    bool,
-    typer.Option("--compact", help="Leave the labelled rows out of the file: it predicts, and takes no updates."),
-]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model's file, as fit, search and update write it.")]
 DataRoot = Annotated[
     Path | None, typer.Option("--data", metavar="FOLDER", help="The data root; else that of SURESHOT_DATA.")

@@ -119,8 +119,6 @@ class IncrementalClassifier(Answers):
         self, X: Any, y: Any, classes: Any, sample_weight: Any, row_id: Any, keep_settings: bool = True
     ) -> Self:
         known: Fitted | None = self._fitted if self.__sklearn_is_fitted__() else None
-        if known is not None:
-            known.check_rows("partial_fit")
         reader = self._reader() if known is None else known.reader
         columns = None if known is None else known.columns
         with self._listening():
@@ -156,7 +154,7 @@ class IncrementalClassifier(Answers):
         return self._without(classes, rows)
 
     def _without(self, classes: Any, rows: Any) -> Self:
-        known: Fitted = self._with_its_rows("forget")
+        known: Fitted = self._current()
         if classes is None and rows is None:
             raise ValueError("say what to forget: classes= (labels), or rows= (ids that rows came with).")
         if all(given is None or np.size(given) == 0 for given in (classes, rows)):
@@ -198,8 +196,7 @@ class IncrementalClassifier(Answers):
         where new classes come of which it says nothing, the argument ``class_prior`` holds again, with a warning.
         `predict_latent`, `outlier_score` and `uncertainty` do not depend on it.
         """
-        auto = isinstance(class_prior, str) and class_prior == "auto"
-        fitted = self._with_its_rows("class_prior='auto'") if auto else self._current()
+        fitted = self._current()
         self._fitted = fitted.with_prior(_prior_of(fitted, class_prior))
         return self
 
@@ -214,28 +211,15 @@ class IncrementalClassifier(Answers):
         self._fitted = fitted.with_prior(_prior_of(fitted, adapted_prior(p, fitted.frequencies[fitted.places])))
         return self
 
-    def save(self, path: str | Path, compact: bool = False) -> None:
-        """Write the fitted model as safetensors with a JSON header; atomic, and loading executes nothing.
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model as safetensors with a JSON header; atomic, and loading executes nothing."""
+        save_artifact(path, self._format.kind, *self._contents(self._current().complete))
 
-        A `compact` file holds no labelled rows: the model predicts as before, and refuses what needs them, such as
-        `partial_fit`, `forget` and `outlier_score`. Exact models of kernels without explicit features predict by the
-        rows as their kernel sees them, which stay. Of `GPClassifier` only: the others predict from labelled rows.
-        """
-        save_artifact(path, self._format.kind, *self._contents(self._current().complete, compact))
-
-    def _contents(self, fitted: Fitted, compact: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _contents(self, fitted: Fitted) -> tuple[dict[str, Any], dict[str, Any]]:
         """Header and arrays of a model file."""
-        write = self._format.write
-        if compact:
-            if self._format.write_compact is None:
-                raise ArtifactError(
-                    f"{type(self).__name__} cannot be saved compact: it predicts from the rows, or means of rows, that "
-                    "it keeps. Leave compact out; GPClassifier has compact files."
-                )
-            write = self._format.write_compact
-        header, arrays = write(self._arguments, fitted)
+        header, arrays = self._format.write(self._arguments, fitted)
         prior = None if fitted.class_prior is None else fitted.prior.tolist()
-        names, of_rows = ids_to_file(None if compact else fitted.row_ids)
+        names, of_rows = ids_to_file(fitted.row_ids)
         further = {
             "class_prior": prior,
             "row_ids": names,
@@ -246,7 +230,7 @@ class IncrementalClassifier(Answers):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a model that `save` wrote; predictions are equal to the last bit, of compact files to rounding.
+        """Read a model that `save` wrote; predictions are equal to the last bit.
 
         So are variances of a model by inducing inputs that few rows were added to.
         """

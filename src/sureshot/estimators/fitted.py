@@ -165,19 +165,6 @@ class Fitted(Predictor):
         return 1.0
 
     @property
-    def has_rows(self) -> bool:
-        """Whether the labelled rows are there, which a compact model file does not hold."""
-        return len(self.rows.y) > 0
-
-    def check_rows(self, method: str) -> None:
-        """Refuse a method that needs the labelled rows where they are not there."""
-        if not self.has_rows:
-            raise ValueError(
-                f"{method} needs the labelled rows, and this model was saved compact, without them: load the whole "
-                "model, or fit again."
-            )
-
-    @property
     def queries_at_once(self) -> int:
         """How many queries keep the memory of an answer within bounds; any number where not said."""
         return sys.maxsize
@@ -264,5 +251,3 @@ class Format:
     kind: str  # what the file says it holds
     write: Callable[[Mapping[str, Any], Any], tuple[dict[str, Any], dict[str, Any]]]
     read: Callable[[Artifact], tuple[dict[str, Any], Fitted]]
-    # As `write`, without the labelled rows; None where every prediction needs these.
-    write_compact: Callable[[Mapping[str, Any], Any], tuple[dict[str, Any], dict[str, Any]]] | None = None

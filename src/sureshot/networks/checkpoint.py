@@ -9,7 +9,7 @@ every array against the module that it is for.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +80,8 @@ def arrays_of(module: nn.Module, optimiser: torch.optim.Optimizer | None = None)
     return arrays
 
 
-def restore(checkpoint: Artifact, module: nn.Module, added_state: Collection[str] = ()) -> None:
-    """Copy the saved state into a module of the same architecture; see `Trainable.added_state`.
+def restore(checkpoint: Artifact, module: nn.Module) -> None:
+    """Copy the saved state into a module of the same architecture.
 
     Raises
     ------
@@ -93,10 +93,6 @@ def restore(checkpoint: Artifact, module: nn.Module, added_state: Collection[str
     learnt = {name: value for name, value in state.items() if bool(torch.isfinite(value).all())}
     expected = {_MODEL + name: _described(value) for name, value in learnt.items()}
     saved = {name for name in checkpoint.arrays if name.startswith(_MODEL)}
-    for name in added_state:
-        if _MODEL + name not in saved:
-            state[name] = torch.zeros_like(learnt.pop(name))
-            del expected[_MODEL + name]
     foreign = sorted(saved - {_MODEL + name for name in state})
     if foreign:
         name = foreign[0].removeprefix(_MODEL)

@@ -160,7 +160,7 @@ class Run:
         state, unit = self.state, self.trainee.unit
         if checkpoint is not None:
             check_same(checkpoint, self.trainee)
-            restore(checkpoint, self.module, self.trainee.added_state)
+            restore(checkpoint, self.module)
             restore_optimiser(checkpoint, self.module, self.optimiser)
             share = self.group.share(self.trainee.units_per_step)
             carried = carried_of(checkpoint, share)

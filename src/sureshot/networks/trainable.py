@@ -64,9 +64,6 @@ class Trainable(ABC):
 
     units_per_step = 1
 
-    added_state: frozenset[str] = frozenset()
-    """Names in the module's ``state_dict()`` that older checkpoints lack, for which zero is what was done before."""
-
     advice = "try a lower learning rate"
     """What to try when the training has diverged."""
 

@@ -119,10 +119,9 @@ def test_no_more_rows_are_rejected_than_stated(
     assert np.mean(rejected) < 0.1
 
 
-@pytest.mark.parametrize("compact", [False, True])
-def test_models_are_saved_and_pickled(tmp_path: Path, compact: bool) -> None:
+def test_models_are_saved_and_pickled(tmp_path: Path) -> None:
     model = GPClassifier().fit(X, Y)
-    model.save(tmp_path / "m", compact=compact)
+    model.save(tmp_path / "m")
     for other in (GPClassifier.load(tmp_path / "m"), pickle.loads(pickle.dumps(model))):
         np.testing.assert_array_equal(other.predict_proba(QUERIES), model.predict_proba(QUERIES))
 

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from sureshot.data.labelled import FewShotData
-from sureshot.meta.learners.gp import GaussianProcessLearner
 from sureshot.meta.training import TrainingConfig, load_checkpoint, load_learner, train
 from sureshot.meta.training.assembly import build_learner, parameter_groups
 from sureshot.networks.checkpoint import restore, restore_optimiser
@@ -103,19 +102,6 @@ def test_a_learner_that_is_not_known(run: Path, tmp_path: Path) -> None:
     save_artifact(tmp_path / "x.safetensors", "few_shot_learner", header, artifact.arrays)
     with pytest.raises(ArtifactError, match=r"cannot build: unknown learner 'oracle'"):
         load_learner(tmp_path / "x.safetensors")
-
-
-def test_an_early_version_had_one_temperature_for_all_shots(run: Path, tmp_path: Path) -> None:
-    artifact = load_checkpoint(run / "best.safetensors").artifact
-    arrays = {key: value for key, value in artifact.arrays.items() if key != "model.shot_growth"}
-    assert len(arrays) == len(artifact.arrays) - 1
-    save_artifact(tmp_path / "x.safetensors", "few_shot_learner", artifact.header, arrays)
-    learner = load_learner(tmp_path / "x.safetensors")
-    assert isinstance(learner, GaussianProcessLearner)
-    assert learner.shot_growth == 0
-    learner.shot_growth.fill_(0.3)
-    restore(load_checkpoint(tmp_path / "x.safetensors").artifact, learner, learner.added_state)
-    assert learner.shot_growth == 0
 
 
 def test_arrays_that_are_missing_or_not_finite(run: Path, tmp_path: Path) -> None:

@@ -65,7 +65,6 @@ class Answers(ClassifierMixin, BaseEstimator):
     class_prior_ = FittedAttribute("prior")
     temperature_ = FittedAttribute("settled.temperature")
     log_evidence_ = FittedAttribute("complete.log_evidence")
-    has_rows_ = FittedAttribute("has_rows")  # whether the labelled rows are there, which a compact file leaves out
     n_features_in_ = FittedAttribute("columns.n_features")
     feature_names_in_ = ColumnNames("columns.names")
     row_ids_ = FittedAttribute("row_ids.names")
@@ -126,7 +125,7 @@ class Answers(ClassifierMixin, BaseEstimator):
 
         A pipeline does not forward this method: ``sureshot.pipeline_call(pipeline, "outlier_score", X)`` does.
         """
-        fitted = self._with_its_rows("outlier_score")
+        fitted = self._current()
         return self._outlier_scores(fitted, self._kept(fitted, X))
 
     def novelty_p_value(self, X: Rows) -> np.ndarray:
@@ -138,7 +137,7 @@ class Answers(ClassifierMixin, BaseEstimator):
         count, unless all are: then p-values are too large, as what is left out looks like a class that is not known.
         ValueError for `TreeGPClassifier`, which keeps no rows.
         """
-        fitted = self._with_its_rows("novelty_p_value")
+        fitted = self._current()
         return fitted.usual_outliers.p_values(self._outlier_scores(fitted, self._kept(fitted, X)))
 
     def predict_or_reject(self, X: Rows, false_alarm: float = 0.05, unknown: Any = None) -> np.ndarray:
@@ -156,7 +155,7 @@ class Answers(ClassifierMixin, BaseEstimator):
 
     def _decided(self, method: str, X: Any, false_alarm: Any, unknown: Any) -> Decisions:
         """See `decide`."""
-        false_alarm, fitted = check_share("false_alarm", false_alarm), self._with_its_rows(method)
+        false_alarm, fitted = check_share("false_alarm", false_alarm), self._current()
         unknown = unknown_label(unknown, fitted.classes)
         kept = self._kept(fitted, X)
         scores, usual = self._outlier_scores(fitted, kept), fitted.usual_outliers
@@ -180,7 +179,7 @@ class Answers(ClassifierMixin, BaseEstimator):
         class is in. Rows that are alone in their class do not count, unless all are. ValueError for
         `TreeGPClassifier`, which keeps no rows.
         """
-        coverage, fitted = check_share("coverage", coverage), self._with_its_rows("predict_set")
+        coverage, fitted = check_share("coverage", coverage), self._current()
         (p,) = self._predict_in_blocks(fitted, X, class_probabilities)
         members = fitted.usual_labels.p_values(-p) > 1 - coverage + ROUNDING
         if not allow_empty:
@@ -209,7 +208,7 @@ class Answers(ClassifierMixin, BaseEstimator):
         labelled already (a `TreeGPClassifier` keeps means, and does not know), and none twice. Labels for all of them
         at once: after each batch learn, and ask again.
         """
-        fitted, n = self._with_its_rows("suggest"), check_count("n", n)
+        fitted, n = self._current(), check_count("n", n)
         kept = self._kept(fitted, X)
         (p,) = self._in_blocks(fitted, kept, class_probabilities)
         return suggestions(fitted, kept, p / p.sum(axis=1, keepdims=True), n)
@@ -223,7 +222,7 @@ class Answers(ClassifierMixin, BaseEstimator):
         labels as y, ``together`` has first the rows that mislead most: a wrong label is most likely there. A ValueError
         refuses models that are no Gaussian processes, or keep no rows.
         """
-        fitted, n = self._with_its_rows("influence"), check_count("n", n)
+        fitted, n = self._current(), check_count("n", n)
         kept = self._kept(fitted, X)
         if y is None:
             return influence_on(fitted, kept, n)
@@ -240,12 +239,6 @@ class Answers(ClassifierMixin, BaseEstimator):
         """What has been learnt: each call asks once, so that another thread may update the estimator meanwhile."""
         check_is_fitted(self)
         return self._fitted.settled
-
-    def _with_its_rows(self, method: str) -> Any:
-        """What has been learnt, for a method that needs the labelled rows."""
-        fitted = self._current()
-        fitted.check_rows(method)
-        return fitted
 
     def _kept(self, fitted: Fitted, X: Any) -> np.ndarray:
         """Rows as the reader keeps them."""

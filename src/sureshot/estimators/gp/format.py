@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from typing import Any
 
@@ -13,7 +13,6 @@ from torch import Tensor
 
 from sureshot.computing.layout import aligned
 from sureshot.estimators.fitted import Format
-from sureshot.estimators.gp.compact import compact_spaces
 from sureshot.estimators.gp.features import FeatureMap, InducingRoots
 from sureshot.estimators.gp.fitted import GPFitted, LeftOutScores, evidence_of
 from sureshot.estimators.gp.member import Member
@@ -21,7 +20,7 @@ from sureshot.estimators.gp.plan import Plan
 from sureshot.estimators.gp.plan_format import config_of, finite_or_none, or_nan, plan_from_file, plan_to_file, tensors
 from sureshot.estimators.gp.posterior_arrays import IN_ONE_BASIS, pack_posterior, read_posterior
 from sureshot.estimators.gp.settings import Settings
-from sureshot.estimators.gp.weight_space import FromRows, Known, Nothing, WeightSpace
+from sureshot.estimators.gp.weight_space import FromRows, WeightSpace
 from sureshot.estimators.rows.preprocessing import kernel_inputs
 from sureshot.estimators.rows.validation import LabelledRows, weigh_classes
 from sureshot.estimators.stored_rows import (
@@ -32,61 +31,34 @@ from sureshot.estimators.stored_rows import (
     header_of,
     read_columns,
     read_rows,
-    read_table_reader,
     reader_of_rows,
     spanned_arrays,
     that_predicts,
 )
-from sureshot.gaussian.reduced import ReducedPosterior
 from sureshot.kernels import Expression, evaluate, feature_map
 from sureshot.kernels.config import kernel_from_config, kernel_state
-from sureshot.persistence import Artifact, ArtifactError, decode_labels, require, require_header
+from sureshot.persistence import Artifact, ArtifactError, require, require_header
 
 KIND = "gp_classifier"
-COMPACT = "compact"
-OWN_WEIGHTS = "own"
-"""The rows of a file that says so have the weights that they came with; in older files those of their classes are
-multiplied in."""
 _PREFIX_GIVEN = "given_kernel."
 _PREFIX_POSTERIOR = "posterior."
 _BY_LABEL = ("class_weight", "class_prior")
 """Arguments that may be a dict by label."""
-_OF_OLDER_FILES = {"ensemble": False, "relevance": False, "class_prior": "support"}
-"""Arguments that older files lack."""
 _ENTRIES: dict[str, Any] = {"posterior": str, "log_evidence": (float, type(None))}
 """Header entries of a member beside its plan, with the types that are read."""
 
 
 def _write(parameters: Mapping[str, Any], fitted: GPFitted) -> tuple[dict[str, Any], dict[str, Any]]:
     """Header and arrays of a fitted estimator; `ArtifactError` for precomputed kernels and what needs pickle."""
-    if not fitted.has_rows:
-        return _write_compact(parameters, fitted)
-    header, arrays = _write_members(parameters, fitted, lambda member: _with_rows(member, fitted))
-    return header, arrays | arrays_of(fitted.rows, None)
-
-
-def _write_compact(parameters: Mapping[str, Any], fitted: GPFitted) -> tuple[dict[str, Any], dict[str, Any]]:
-    """As `_write`, without the labelled rows."""
-    spaces = compact_spaces(fitted.members) if fitted.has_rows else [member.space for member in fitted.members]
-    members = [replace(member, space=space) for member, space in zip(fitted.members, spaces, strict=True)]
-    header, arrays = _write_members(parameters, replace(fitted, members=tuple(members)), _without_rows)
-    return {**header, "compact": True}, arrays | {"weight_of_class": fitted.weight_of_class}
-
-
-def _write_members(
-    parameters: Mapping[str, Any], fitted: GPFitted, held: Callable[[Member], tuple[str, dict[str, Any]]]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Header and arrays, of each member what is `held` besides the plan."""
     if fitted.precomputed:
         raise ArtifactError(
             "a model with kernel='precomputed' cannot be saved: it would not know the kernel of new rows. "
             "Fit with the kernel itself, by name or as a gpytorch kernel."
         )
-    written = [_write_member(member, *held(member)) for member in fitted.members]
+    written = [_write_member(member, fitted) for member in fitted.members]
     header = {
         **header_of(fitted),
         "parameters": _json_parameters(parameters),
-        "row_weights": OWN_WEIGHTS,
         "leave_one_out_score": finite_or_none(fitted.score),
         "label_noise": fitted.label_noise,
         "changes": fitted.changes,
@@ -95,7 +67,7 @@ def _write_members(
         "left_out": None if fitted.left_out is None else asdict(fitted.left_out),
         "members": [entries for entries, _ in written],
     }
-    arrays: dict[str, Any] = spanned_arrays(fitted.reader)
+    arrays: dict[str, Any] = spanned_arrays(fitted.reader) | arrays_of(fitted.rows, None)
     if isinstance(given := parameters["kernel"], Kernel | Expression):
         given = given.to_gpytorch() if isinstance(given, Expression) else given
         header["given_kernel"] = config_of(given)
@@ -105,8 +77,9 @@ def _write_members(
     return header, arrays
 
 
-def _write_member(member: Member, kind: str, held: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _write_member(member: Member, fitted: GPFitted) -> tuple[dict[str, Any], dict[str, Any]]:
     """Header entries and arrays of a member."""
+    kind, held = _held(member, fitted)
     entries, arrays = plan_to_file(member.plan)
     entries |= {"posterior": kind, "log_evidence": finite_or_none(member.log_evidence)}
     arrays |= {
@@ -120,7 +93,7 @@ def _write_member(member: Member, kind: str, held: dict[str, Any]) -> tuple[dict
     return entries, arrays
 
 
-def _with_rows(member: Member, fitted: GPFitted) -> tuple[str, dict[str, Any]]:
+def _held(member: Member, fitted: GPFitted) -> tuple[str, dict[str, Any]]:
     """What cannot be computed again from the rows of the file: their features can, and what their weights say."""
     if isinstance(member.space, FromRows):
         kind, arrays = member.space.kind, dict(member.space.arrays)
@@ -142,15 +115,6 @@ def _with_rows(member: Member, fitted: GPFitted) -> tuple[str, dict[str, Any]]:
     return kind, held
 
 
-def _without_rows(member: Member) -> tuple[str, dict[str, Any]]:
-    inducing = member.feature_map.inducing
-    held: dict[str, Any] = {} if inducing is None else {"feature_map.inducing": inducing}
-    if isinstance(member.space, Nothing):
-        return COMPACT, held
-    assert isinstance(member.posterior, ReducedPosterior)
-    return COMPACT, held | {"posterior.reduction": member.posterior.reduction}
-
-
 def _prefix_member(place: int) -> str:
     return f"members.{place}."
 
@@ -163,25 +127,14 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], GPFitted]:
     if not header["temperature"] > 0:
         raise ArtifactError(f"{artifact.path}: the temperature is not positive; save the model again.")
     parameters = _parameters(artifact.path, header["parameters"])
-    learnt_with = parameters["class_weight"]
-    if "class_weight" in artifact.header:  # older files have the argument only
-        learnt_with = by_label_from_json(artifact.path, artifact.header["class_weight"])
-    compact = artifact.header.get("compact", False) is True
-    if compact:
-        classes = decode_labels(header["classes"])
-        reader, width = read_table_reader(artifact)
-        rows = LabelledRows(np.empty((0, width)), np.empty(0, dtype=np.int64), np.empty(0))
-        weighted, weight_of_class = None, _read_weights(artifact, len(classes))
-    else:
-        classes, rows = read_rows(artifact, header)
-        reader = reader_of_rows(artifact, rows)
-        try:
-            if artifact.header.get("row_weights") != OWN_WEIGHTS:
-                rows = _without_class_weights(rows, learnt_with, classes)
-            weighted = weigh_classes(rows, learnt_with, classes, parameters["inference"])
-        except (ValueError, TypeError) as error:
-            raise ArtifactError(f"{artifact.path}: malformed class weights; save the model again.") from error
-        weight_of_class = np.bincount(weighted.y, weighted.weight, minlength=len(classes))
+    learnt_with = by_label_from_json(artifact.path, artifact.header.get("class_weight"))
+    classes, rows = read_rows(artifact, header)
+    reader = reader_of_rows(artifact, rows)
+    try:
+        weighted = weigh_classes(rows, learnt_with, classes, parameters["inference"])
+    except (ValueError, TypeError) as error:
+        raise ArtifactError(f"{artifact.path}: malformed class weights; save the model again.") from error
+    weight_of_class = np.bincount(weighted.y, weighted.weight, minlength=len(classes))
     members = tuple(_read_member(part, rows.x.shape[1], weighted, len(classes)) for part in _parts_of_members(artifact))
     if parameters["kernel"] is None:
         parameters["kernel"] = _read_given_kernel(artifact, members[0].plan.kernel)
@@ -229,13 +182,6 @@ def _means_of_one(fitted: GPFitted) -> tuple[Tensor, ...]:
     return tuple(found)
 
 
-def _read_weights(artifact: Artifact, n_classes: int) -> np.ndarray:
-    found = require(artifact, {"weight_of_class": ("float64", (n_classes,))})["weight_of_class"]
-    if not (found >= 0).all() or not found.any():
-        raise ArtifactError(f"{artifact.path}: the weights of the classes are malformed; save the model again.")
-    return found
-
-
 def _read_label_noise(artifact: Artifact) -> float:
     """The share of labels that are random; older files have none."""
     found = artifact.header.get("label_noise", 0.0)
@@ -272,10 +218,8 @@ def _read_left_out(artifact: Artifact) -> LeftOutScores | None:
 
 
 def _parts_of_members(artifact: Artifact) -> list[Artifact]:
-    """The file's entries and arrays of each member; of older files, which have one, all of them."""
-    if "members" not in artifact.header:
-        return [artifact]
-    listed = artifact.header["members"]
+    """The file's entries and arrays of each member."""
+    listed = artifact.header.get("members")
     if not isinstance(listed, list) or not listed or not all(isinstance(entries, dict) for entries in listed):
         raise ArtifactError(f"{artifact.path}: malformed members; save the model again.")
     parts = []
@@ -290,8 +234,8 @@ def _parts_of_members(artifact: Artifact) -> list[Artifact]:
     return parts
 
 
-def _read_member(part: Artifact, n_columns: int, rows: LabelledRows | None, n_classes: int) -> Member:
-    """From its entries and arrays; rows with the weights of their classes multiplied in, or None."""
+def _read_member(part: Artifact, n_columns: int, rows: LabelledRows, n_classes: int) -> Member:
+    """From its entries and arrays; rows with the weights of their classes multiplied in."""
     plan = plan_from_file(part, n_columns)
     entries = require_header(part, _ENTRIES)
     trace = require(part, {"bound_trace": ("float64", ("T",))})["bound_trace"]
@@ -308,24 +252,17 @@ def _read_member(part: Artifact, n_columns: int, rows: LabelledRows | None, n_cl
 
 
 def _read_held(
-    part: Artifact, plan: Plan, rows: LabelledRows | None, kind: str, n_classes: int
+    part: Artifact, plan: Plan, rows: LabelledRows, kind: str, n_classes: int
 ) -> tuple[FeatureMap, Tensor, Tensor, WeightSpace]:
     """Feature map, coefficients, prior mean and weight space of a member."""
     maps, arrays = tensors(part.arrays, "feature_map."), tensors(part.arrays, _PREFIX_POSTERIOR)
     inducing, projection = maps.get("inducing"), maps.get("projection")
-    if rows is None:
-        return _read_compact(FeatureMap(plan.kernel, inducing, projection), arrays, kind, n_classes)
     inputs = kernel_inputs(rows.x, plan.scaling, torch.device("cpu"))
     if inducing is None and feature_map(plan.kernel, inputs.shape[1]) is None:
         inducing = inputs
     of_inducing = inducing is not None
     found = FeatureMap(plan.kernel, inducing, None if of_inducing else projection)
-    features, weights = arrays.pop("features", None), arrays.pop("weights", None)  # of older files
-    coefficients = arrays.pop("coefficients", None)
-    if coefficients is None:
-        if features is None or weights is None:
-            raise ValueError("it has no coefficients")
-        coefficients = weights if not of_inducing else aligned(weights @ _present(projection).mT)
+    coefficients = arrays.pop("coefficients")
     if plan.model.likelihood == "gaussian":
         arrays["precision"] = (aligned(rows.weight) / plan.model.noise).expand(len(coefficients), 1, -1)
     if kind.startswith("softmax"):
@@ -339,39 +276,13 @@ def _read_held(
     return found, coefficients, arrays["prior_mean"], space
 
 
-def _read_compact(
-    found: FeatureMap, arrays: dict[str, Tensor], kind: str, n_classes: int
-) -> tuple[FeatureMap, Tensor, Tensor, WeightSpace]:
-    coefficients, mean, reduction = arrays["coefficients"], arrays["prior_mean"], arrays.get("reduction")
-    shape = coefficients.shape
-    if kind != COMPACT or len(shape) != 3 or shape[1] not in ({1, 2} if n_classes == 2 else {n_classes}):
-        raise ValueError(f"kind {kind!r} with coefficients of shape {tuple(shape)}")
-    if mean.shape != shape[1:2]:
-        raise ValueError(f"prior means of shape {tuple(mean.shape)}")
-    if reduction is None:
-        return found, coefficients, mean, Nothing()
-    if reduction.dim() != 4 or len(reduction) != len(coefficients) or reduction.shape[1] not in (1, shape[1]):
-        raise ValueError(f"reductions of shape {tuple(reduction.shape)}")
-    if reduction.shape[2] != shape[2]:
-        raise ValueError(f"reductions of shape {tuple(reduction.shape)}")
-    return found, coefficients, mean, Known(None, ReducedPosterior(coefficients, mean, reduction))
-
-
 def _present(projection: Tensor | None) -> Tensor:
     if projection is None:
         raise ValueError("it has no projection")
     return projection
 
 
-GP_FORMAT = Format(KIND, _write, _read, _write_compact)
-
-
-def _without_class_weights(rows: LabelledRows, class_weight: Any, classes: np.ndarray) -> LabelledRows:
-    """Rows of an older file with the weights that they came with; balanced ones are left, and then stay balanced."""
-    if not isinstance(class_weight, dict):
-        return rows
-    ones = LabelledRows(rows.x, rows.y, np.ones(len(rows.y)))
-    return replace(rows, weight=rows.weight / weigh_classes(ones, class_weight, classes, "auto").weight)
+GP_FORMAT = Format(KIND, _write, _read)
 
 
 def _json_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -388,7 +299,7 @@ def _json_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _parameters(place: str, parameters: dict[str, Any]) -> dict[str, Any]:
     """The constructor's arguments, checked; the kernel is None where it was an object."""
-    values = _OF_OLDER_FILES | parameters
+    values = dict(parameters)
     if set(values) != {field.name for field in fields(Settings)} - {"seed"} | {"random_state"}:
         raise ArtifactError(f"{place}: the parameters are not those of this version of GPClassifier; fit it again.")
     values |= {name: by_label_from_json(place, values[name]) for name in _BY_LABEL}

@@ -85,10 +85,6 @@ def read_posterior(
 ) -> tuple[str, dict[str, Tensor]]:
     """Kind and arrays, found to fit together; `ArtifactError` where they do not."""
     try:
-        if kind == "softmax" and "present" in arrays:  # older files have a mask of all classes
-            if arrays["present"].shape != (n_classes,):
-                raise ValueError("the mask does not fit the classes")
-            kind, arrays = kind + _WITH_PRIOR, {**arrays, "present": arrays["present"].nonzero().squeeze(-1)}
         _check(kind, arrays, weights, n_rows, n_classes)
     except (KeyError, ValueError, RuntimeError, IndexError, TypeError) as error:
         raise ArtifactError(

@@ -70,21 +70,6 @@ class FromRows(WeightSpace):
         return self._known.posterior
 
 
-@dataclass(frozen=True)
-class Nothing(WeightSpace):
-    """Of a compact model that answers by means alone."""
-
-    projection = None
-
-    @property
-    def posterior(self) -> Posterior:  # type: ignore[override]
-        """See `WeightSpace.posterior`."""
-        raise ValueError(
-            "this model was saved compact, without the variances of its latents, which this call needs: load the whole "
-            "model, or fit again."
-        )
-
-
 def roots_of(feature_map: FeatureMap, orthogonal: bool) -> InducingRoots | None:
     """Of the inducing inputs; None where features are explicit. `Model.searches` says for whom they are orthogonal."""
     inducing = feature_map.inducing

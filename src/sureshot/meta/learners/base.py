@@ -60,9 +60,6 @@ class Learner(nn.Module, ABC):
     fits_temperature = False
     """Whether meta-training fits a temperature of the predictive probabilities on validation tasks."""
 
-    added_state: frozenset[str] = frozenset()
-    """Names in ``state_dict()`` that checkpoints of early versions lack, for which zero is what was done before."""
-
     task_state: dict[str, Tensor] | None = None
     """What training carries from the tasks of a step to those of the next, tasks leading; see `Trainable.carried`."""
 

@@ -140,7 +140,6 @@ class GaussianProcessLearner(EmbeddingLearner):
     prediction_shift: Tensor
     log_temperature: Tensor
     shot_growth: Tensor
-    added_state = frozenset({"shot_growth"})
 
     def __init__(
         self,

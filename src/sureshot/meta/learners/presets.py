@@ -213,14 +213,6 @@ _BELONGS_TO: dict[str, dict[str, tuple[str, ...]]] = {
 GP_LEARNER_NAMES: tuple[str, ...] = tuple(_RECOMMENDED)
 
 
-_RENAMED = {"rivals": "pairs_per_row"}
-
-
-def with_present_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings that were written under names of an earlier version."""
-    return {_RENAMED.get(name, name): value for name, value in values.items()}
-
-
 def settings_of(values: Mapping[str, Any]) -> GaussianProcessSettings:
     """Settings as a checkpoint has them, whatever presets stand for now; those that it lacks had their defaults.
 
@@ -229,7 +221,7 @@ def settings_of(values: Mapping[str, Any]) -> GaussianProcessSettings:
     ValueError
         For an unknown setting, or a value of another type.
     """
-    hints, found = get_type_hints(GaussianProcessSettings), with_present_names(values)
+    hints, found = get_type_hints(GaussianProcessSettings), dict(values)
     unknown = sorted(found.keys() - hints.keys())
     if unknown:
         raise ValueError(f"unknown settings of a Gaussian-process learner: {', '.join(unknown)}")

@@ -44,7 +44,7 @@ class Checkpoint:
             raise ArtifactError(
                 f"{self.path} describes a learner that this version of sureshot cannot build: {error}"
             ) from error
-        checkpoints.restore(self.artifact, learner, learner.added_state)
+        checkpoints.restore(self.artifact, learner)
         return learner.eval()
 
 

@@ -106,7 +106,6 @@ class EpisodicTraining(Trainable):
         choosing = {"validation_rows": digest((data.val.x, data.val.y))} if config.validation.every > 0 else {}
         self.parts = {**parts_of(learner), "rows": digest((data.train.x, data.train.y)), **choosing}
         self.units_per_step = config.training.episodes_per_step
-        self.added_state = learner.added_state
         self._settings = config
         try:
             self.sampler = EpisodeSampler(_on(data.train, group.device), protocol, learner.samples_images)

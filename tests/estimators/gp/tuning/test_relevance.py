@@ -303,18 +303,6 @@ def test_the_temperature_is_not_that_of_rows_that_the_weights_have_seen() -> Non
     assert model.partial_fit(x[:1] + 0.01, y[:1]).temperature_ == pytest.approx(before, rel=0.02)
 
 
-def test_older_files_know_nothing_of_it(tmp_path: Path) -> None:
-    x, y = planted()
-    equal = GPClassifier("rbf").fit(x, y)
-    equal.set_params(relevance=False).save(tmp_path / "new")
-    new = load_artifact(tmp_path / "new")
-    parameters = {name: value for name, value in new.header["parameters"].items() if name != "relevance"}
-    save_artifact(tmp_path / "old", new.kind, {**new.header, "parameters": parameters}, dict(new.arrays))
-    loaded = GPClassifier.load(tmp_path / "old")
-    assert loaded.get_params() == equal.get_params()
-    np.testing.assert_array_equal(loaded.predict_proba(x), equal.predict_proba(x))
-
-
 @pytest.mark.parametrize("bad", [-np.ones(PLANTED + NOISE), np.ones(3)])
 def test_relevance_that_fits_no_columns(bad: np.ndarray, model: GPClassifier, tmp_path: Path) -> None:
     model.save(tmp_path / "model")
