@@ -31,8 +31,7 @@ SEPARATED_BY_BLANKS = "blanks part every line into {} cells: --separator space (
 
 _QUOTES = "a quotation mark that begins a cell and is part of its text, as of inches, must be doubled, or taken out"
 _UNCLOSED = re.compile(r"EOF inside string starting at row (\d+)")
-_ODD = r"0\d+|\d{16,}|\d+[eE]\+?\d+"  # cells that may be codes, or lose digits
-_TRAILING = re.compile(r"[.,]\d+0(?!\d)")  # in fractions of which two may be one number
+_ODD = r" *(?:0\d+|\d{16,}|\d+[eE]\+?\d+) *"  # cells that may be codes, or lose digits
 _CODE = re.compile(r"0\d+|\d+[eE][+-]?\d+")  # 007 and 1E2 would be written as 7 and 100
 
 
@@ -116,25 +115,19 @@ def read_csv(
     gaps = [*MISSING, *found.missing]
     missing = {name: ["", *ERRORS_OF_CELLS] if name in labels else gaps for name in columns if name}
     texts = header if as_text is None else [name for name in as_text if name in header]
-    options: dict[str, Any] = {"dtype": dict.fromkeys(texts, str)}
-    if len(header) == 1:  # an empty line is a row, whose cell is missing
-        text, options["skip_blank_lines"] = text.strip("\r\n"), False
+    text = text.strip("\r\n") if len(header) == 1 else text
+    layout = _layout(found, header)
     try:
         with warnings.catch_warnings():
             # A row longer than the header only warns, and would silently lose its last cells.
             warnings.simplefilter("error", pd.errors.ParserWarning)
             frame = pd.read_csv(
                 io.StringIO(text),
-                header=None if found.header is False else 0,
-                names=header,
-                index_col=False,
-                sep=found.separator,
+                dtype=dict.fromkeys(texts, str),
                 decimal=found.decimal,
-                skipinitialspace=True,
-                keep_default_na=False,
                 na_values=missing,
                 low_memory=False,
-                **options,
+                **layout,
             )
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
         if unclosed := _UNCLOSED.search(str(error)):
@@ -148,59 +141,66 @@ def read_csv(
         ) from None
     except (ValueError, OverflowError) as error:
         raise DataError(f"{path} cannot be read as CSV ({str(error).strip()})") from None
+    may_be_short = frame.iloc[:, -1].isna().any()  # the last cell of a row that ends early is missing
     frame = _without_empty_end(frame, path)
     if as_text is None:
         return frame, found
     numbers = [name for name in (*labels, "") if name in header and pd.api.types.is_numeric_dtype(frame[name].dtype)]
     as_codes = [name for name in numbers if _has_codes(text, found, header.index(name))]
     if codes is not None:
-        as_codes += _codes_among(codes, frame, text, found, header, path)
+        as_codes += _codes_among(codes, frame, text, layout, gaps, path)
     if as_codes:
         return read_csv(path, kind, labels, [*as_text, *as_codes], found, is_used)
-    _mention_short_rows(path, text, found, len(header))
+    if may_be_short:
+        _mention_short_rows(path, text, found, len(header))
     _check_quotes(path, text, found, [pd.api.types.is_numeric_dtype(frame[name].dtype) for name in header])
     return frame, found
 
 
+def _layout(found: TextFormat, header: Sequence[str]) -> dict[str, Any]:
+    """Where cells are in a text, in the words of pandas."""
+    return {
+        "header": None if found.header is False else 0,
+        "names": list(header),
+        "index_col": False,
+        "sep": found.separator,
+        "skipinitialspace": True,
+        "keep_default_na": False,
+        "skip_blank_lines": len(header) > 1,  # in a single column an empty line is a row, whose cell is missing
+    }
+
+
 def _codes_among(
-    codes: Codes, frame: pd.DataFrame, text: str, found: TextFormat, header: Sequence[str], path: Path
+    codes: Codes, frame: pd.DataFrame, text: str, layout: dict[str, Any], gaps: Sequence[str], path: Path
 ) -> list[str]:
     """Columns of numbers that are rather codes, if these are to be set apart; a warning of others that lose text."""
-    names = [name for name in header if codes.may_be(name) and _is_plain_number(frame[name])]
-    assert found.separator is not None
-    edge = rf'[{re.escape(found.separator)}\r\n"]'
-    may_be_odd = names and re.search(rf"(?:^|{edge}) *(?:{_ODD}) *(?={edge}|$)", text) is not None
-    if not names or not (may_be_odd or _TRAILING.search(text)):
+    doubtful = {name: _may_lose_text(frame[name]) for name in layout["names"] if codes.may_be(name)}
+    names = [name for name, rows in doubtful.items() if rows.any()]
+    if not names:
         return []
-    cells = pd.read_csv(
-        io.StringIO(text),
-        header=None if found.header is False else 0,
-        names=list(header),
-        index_col=False,
-        usecols=names,
-        dtype=str,
-        sep=found.separator,
-        skipinitialspace=True,
-        keep_default_na=False,
-    )
-    as_codes, gaps = [], {*MISSING, *found.missing}
+    cells = pd.read_csv(io.StringIO(text), usecols=names, dtype=str, **layout)[: len(frame)]
+    as_codes = []
     for name in names:
-        odd = may_be_odd and cells[name].str.fullmatch(rf" *(?:{_ODD}) *").any()
-        if not odd and cells[name].nunique() <= frame[name].nunique(dropna=False):
+        texts, numbers = cells[name][doubtful[name]], frame[name][doubtful[name]]
+        if not texts.str.fullmatch(_ODD).any() and texts.nunique() <= numbers.nunique():
             continue
-        texts = {cell.strip() for cell in cells[name].unique()} - gaps
-        if codes.apart and are_codes(texts):
+        distinct = {cell.strip() for cell in cells[name].unique()}.difference(gaps)
+        if codes.apart and are_codes(distinct):
             as_codes.append(name)
-        elif lost := what_is_lost(sorted(texts)):
+        elif lost := what_is_lost(sorted(distinct)):
             _log.warning(
                 "%s: in column %s %s; --kind %s=category takes cells as they are written", path, name, lost, name
             )
     return as_codes
 
 
-def _is_plain_number(column: pd.Series) -> bool:
+def _may_lose_text(column: pd.Series) -> np.ndarray:
+    """Rows (n,) whose number may not give its text back: a whole one may be a code, one that comes again two texts."""
     kinds = pd.api.types
-    return kinds.is_numeric_dtype(column.dtype) and not kinds.is_bool_dtype(column.dtype)
+    if not kinds.is_numeric_dtype(column.dtype) or kinds.is_bool_dtype(column.dtype):
+        return np.zeros(len(column), dtype=bool)
+    values = column.to_numpy()
+    return (values == np.round(values)) | (column.duplicated(keep=False) & column.notna()).to_numpy()
 
 
 def _without_empty_end(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
