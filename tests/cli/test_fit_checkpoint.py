@@ -54,6 +54,20 @@ def test_fit_predict_update_evaluate(
     assert json.loads(evaluated.stdout)["accuracy"] == pytest.approx(in_python.score(X, y))
 
 
+def test_files_of_a_meta_trained_learner_are_read_alike(
+    run: Run, files: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    """As those of any model."""
+    first, *rows = (files / "two.csv").read_text().splitlines()
+    (tmp_path / "old.csv").write_text("\n".join(rows))
+    target, how = f"column {first.count(',') + 1}", ("--no-header", "--fold-case")
+    run("fit", tmp_path / "old.csv", "-t", target, "-o", tmp_path / "m", "--checkpoint", checkpoint, *how)
+    (tmp_path / "new.csv").write_text("\n".join(rows).upper())
+    result = run("evaluate", tmp_path / "m", tmp_path / "new.csv", "-t", target, "--json")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["rows"] == len(rows)
+
+
 def test_a_model_without_a_checkpoint_is_reported_as_what_it_averages(
     run: Run, files: Path, iris: pd.DataFrame, tmp_path: Path
 ) -> None:

@@ -37,7 +37,7 @@ def header_of(fitted: Fitted) -> dict[str, Any]:
     names = fitted.columns.names
     encoder = fitted.reader.encoder
     medians = fitted.reader.medians if isinstance(fitted.reader, TableReader) else None
-    reading = fitted.reader.reading if isinstance(fitted.reader, TableReader) else None
+    reading = fitted.reader.reading
     return {
         "classes": encode_labels(fitted.classes),
         "n_features_in": int(fitted.columns.n_features),
@@ -133,7 +133,6 @@ def read_table_reader(artifact: Artifact) -> tuple[TableReader, int]:
     try:
         kinds = check_kinds(kinds_from_json(artifact))
         encoder = None if stored is None else ColumnEncoder.from_json(stored)
-        reading = Remembered.from_json(artifact.header.get("reading"))
     except ValueError as error:
         raise ArtifactError(f"{artifact.path}: {error}; save the model again.") from error
     if encoder is not None and len(encoder.columns) != n_features:
@@ -141,8 +140,17 @@ def read_table_reader(artifact: Artifact) -> tuple[TableReader, int]:
     spanned = _read_spanned(artifact, n_features)
     if spanned is not None:
         return TableReader(kinds=kinds, spanned=spanned), spanned.width
-    reader = TableReader(encoder=encoder, medians=_read_medians(artifact, n_features), kinds=kinds, reading=reading)
+    medians, reading = _read_medians(artifact, n_features), read_reading(artifact)
+    reader = TableReader(encoder=encoder, medians=medians, kinds=kinds, reading=reading)
     return reader, n_features if encoder is None else len(encoder.names)
+
+
+def read_reading(artifact: Artifact) -> Remembered | None:
+    """How the first file was read; older files do not say."""
+    try:
+        return Remembered.from_json(artifact.header.get("reading"))
+    except ValueError as error:
+        raise ArtifactError(f"{artifact.path}: {error}; save the model again.") from error
 
 
 def _read_medians(artifact: Artifact, n_features: int) -> tuple[float, ...] | None:

@@ -30,6 +30,7 @@ from sureshot.estimators.stored_rows import (
     by_label_to_json,
     header_of,
     read_columns,
+    read_reading,
     read_rows,
     that_predicts,
 )
@@ -84,10 +85,11 @@ def _conditioned(artifact: Artifact) -> FewShotFitted:
     classes, rows = read_rows(artifact, header)
     if not header["temperature"] > 0 or header["seed"] < 0:
         raise ArtifactError(f"{artifact.path}: malformed temperature or seed; save the model again.")
+    reading = read_reading(artifact)
     learner = _meta_trained(artifact, header).double().requires_grad_(False).to(device_for("auto"))
 
     def build() -> FewShotFitted:
-        training = TrainingSet(Encoder(learner), read_columns(artifact.header), classes, rows, None)
+        training = TrainingSet(Encoder(learner, reading), read_columns(artifact.header), classes, rows, None)
         return condition_rows(training, learner, header["seed"])
 
     fitted = that_predicts(artifact.path, build)

@@ -11,13 +11,14 @@ Images of bytes (uint8, 0 to 255) are divided by 255. All other images must lie 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 
+from sureshot.data.remembered import Remembered
 from sureshot.estimators.rows.preprocessing import within_range
 from sureshot.estimators.rows.readers import Reader
 from sureshot.estimators.rows.validation import Columns, as_array, check_inputs, validated
@@ -36,6 +37,7 @@ class Encoder(Reader):
     """The backbone of a meta-trained learner, from rows to embeddings."""
 
     learner: EmbeddingLearner  # in evaluation mode and double precision
+    reading: Remembered | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -43,6 +45,10 @@ class Encoder(Reader):
         backbone = self.learner.backbone
         assert isinstance(backbone, Backbone)
         return backbone.input_shape
+
+    def taught(self, X: Any, sample_weight: Any) -> Reader:
+        """See `Reader.taught`: with how X was read."""
+        return replace(self, reading=Remembered.of(X))
 
     def check(self, name: str, X: Any, columns: Columns | None) -> tuple[np.ndarray, Columns]:
         """See `Reader.check` and `check_rows`."""

@@ -40,6 +40,8 @@ class Reader(ABC):
 
     encoder: ColumnEncoder | None = None
     """What makes numbers of a DataFrame's columns, where they are not numbers already."""
+    reading: Remembered | None = None
+    """How the file was read from which the first rows came."""
 
     @property
     def has_columns(self) -> bool:
@@ -81,7 +83,7 @@ class TableReader(Reader):
     kinds: Mapping[Any, str] = field(default_factory=dict)  # of columns, as stated
     kernel: str | None = None  # "linear", "cosine" or "auto": by which sparse rows may be compared; None: by none
     spanned: SpannedRows | None = None  # of sparse rows
-    reading: Remembered | None = None  # of a file from which the first rows were read
+    reading: Remembered | None = None
 
     @classmethod
     def of(cls, columns: Any, kernel: str | None = None) -> TableReader:
