@@ -230,6 +230,21 @@ def test_files_without_names_go_on_without_names(files: Path, run: Run, tmp_path
     assert_refused(result, "missing: column 1, column 2")
 
 
+def test_a_separator_that_was_stated_is_that_of_later_files(run: Run, tmp_path: Path) -> None:
+    """Where it takes their lines apart, and unless another is stated."""
+    lines = ["hp class", *(f"{k * 7 % 41 + 40 * (k % 2)}  {'ab'[k % 2]} " for k in range(40))]
+    (tmp_path / "old.txt").write_text("\n".join(lines))
+    run("fit", tmp_path / "old.txt", "-t", "class", "-o", tmp_path / "m", "--separator", "space", *QUICK)
+    evaluated = run("evaluate", tmp_path / "m", tmp_path / "old.txt", "-t", "class", "--json")
+    assert json.loads(evaluated.stdout)["rows"] == 40
+    (tmp_path / "new.csv").write_text("hp,the old class\n5,a\n50,b\n")
+    joined = run("predict", tmp_path / "m", tmp_path / "new.csv", "--join", "-q")
+    assert joined.stdout.splitlines()[0] == "hp,the old class,prediction"
+    result = run("predict", tmp_path / "m", tmp_path / "old.txt", "--separator", ",")
+    assert result.exit_code == 1
+    assert "unexpected: hp class" in result.stderr
+
+
 def test_a_spreadsheet_is_a_table(files: Path, run: Run, tmp_path: Path) -> None:
     pytest.importorskip("openpyxl")
     frame = pd.read_csv(files / "two.csv")
@@ -249,6 +264,10 @@ def test_a_spreadsheet_is_a_table(files: Path, run: Run, tmp_path: Path) -> None
     assert_refused(
         run("predict", tmp_path / "m", files / "two.csv", "-q", "--sheet", "x"), "is no Excel file: leave --s"
     )
+    run("fit", tmp_path / "sheets.xlsx", "-t", "species", "-o", tmp_path / "n", "--sheet", "rows", *QUICK)
+    for path, rows in (("sheets.xlsx", 5), ("two.xlsx", len(frame))):  # the sheet of this name, and the only one
+        assert len(run("predict", tmp_path / "n", tmp_path / path, "-q").stdout.splitlines()) == rows + 1
+    assert run("predict", tmp_path / "n", tmp_path / "sheets.xlsx", "-q", "--sheet", "notes").exit_code == 1
     result = run("fit", tmp_path / "two.xlsx", "-t", "species", "-o", tmp_path / "n", "-q", "--decimal", ",")
     assert_refused(result, "is no text: leave --separator, --encoding and --decimal out")
 

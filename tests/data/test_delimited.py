@@ -51,6 +51,22 @@ def test_separator_and_decimal_sign(text: str, separator: str, decimal: str) -> 
     assert (found.separator, found.decimal) == (separator, decimal)
 
 
+@pytest.mark.parametrize(
+    ("text", "usual", "separator"),
+    [
+        ("a,b|c\n1,2|3\n", "|", "|"),  # where the comma would do as well
+        ("a:b\n1:2\n3\n", ":", ":"),  # a short row, and nothing that does better
+        ("the a  b\n1 2  3\n", " ", " "),
+        ("the a,b\n1,2\n", " ", ","),
+        ("a;b\n1;2\n", ",", ";"),
+        ("", "|", ","),
+    ],
+)
+def test_the_usual_separator_is_taken_where_it_fits(text: str, usual: str, separator: str) -> None:
+    _, found = read_text(text.encode(), "t.csv", TextFormat(usual_separator=usual))
+    assert found.separator == separator
+
+
 def test_what_is_stated_is_taken(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes("a b\n1,5 2,5\n".encode("utf-16-le"))
     table = load_table(tmp_path / "t.csv", text=TextFormat.checked("utf-16-le", "space", ","))

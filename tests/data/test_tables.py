@@ -310,7 +310,8 @@ def test_a_table_is_read_as_estimators_take_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "stored",
     [3, {}, {"header": 1, "missing": [], "comma": [], "fold_case": True}]
-    + [{"header": True, "missing": [1], "comma": [], "fold_case": True}],
+    + [{"header": True, "missing": [1], "comma": [], "fold_case": True}]
+    + [{"header": True, "missing": [], "comma": [], "fold_case": True, "sheet": 1}],
 )
 def test_a_malformed_way_of_reading_is_refused(stored: Any) -> None:
     with pytest.raises(ValueError, match="malformed way of reading"):

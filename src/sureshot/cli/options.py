@@ -35,7 +35,10 @@ Target = Annotated[
 ]
 Separator = Annotated[
     str | None,
-    typer.Option(metavar="CHARACTER", help="Between cells: comma, semicolon, tab, bar, space or itself; else found."),
+    typer.Option(
+        metavar="CHARACTER",
+        help="Between cells: comma, semicolon, tab, bar, space or itself; else that stated at the fit, or found.",
+    ),
 ]
 Encoding = Annotated[str | None, typer.Option(help="Of text files, such as utf-8, utf-16, latin-1; else found.")]
 Decimal = Annotated[str | None, typer.Option(metavar=".|,", help="The decimal sign; else found.")]
@@ -55,7 +58,9 @@ Missing = Annotated[
 FoldCase = Annotated[
     bool, typer.Option("--fold-case", help="Labels that differ in upper and lower case only are one class.")
 ]
-Sheet = Annotated[str | None, typer.Option(metavar="NAME", help="Of an Excel file; else the first.")]
+Sheet = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Of an Excel file; else that stated at the fit, or the first.")
+]
 Drop = Annotated[
     list[str] | None,
     typer.Option(metavar="COLUMN", help="Leave out a column, or several: a,b; may be repeated."),

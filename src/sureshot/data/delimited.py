@@ -58,6 +58,8 @@ class TextFormat:
     header: bool | None = None  # whether the first line has the names of columns; they have by default
     missing: tuple[str, ...] = ()  # what further cells are gaps, but for labels
     sheet: str | None = None  # of a spreadsheet, by default the first
+    usual_separator: str | None = None  # of files like this one: taken before what is found out, where it fits
+    usual_sheet: str | None = None  # likewise, where there is one of this name
 
     @classmethod
     def checked(
@@ -139,9 +141,9 @@ def read_text(
         wanted = wanted if wanted.separator else replace(wanted, separator=stated[1])
     if "\0" in text[:4096]:
         raise DataError(f"{name} is not text: expected cells with separators between them")
-    if wanted.separator == " ":
-        text = _BLANKS.sub(_as_one, text)
-    lines = [line for line in io.StringIO(text) if line.strip()]
+    if wanted.separator is None and wanted.usual_separator is not None and _fits(text, wanted.usual_separator):
+        wanted = replace(wanted, separator=wanted.usual_separator)
+    text, lines = _lines(text, wanted.separator)
     separator = wanted.separator or _separator_of(lines)
 
     def cells() -> Iterator[str]:
@@ -163,6 +165,20 @@ def read_text(
         doubt = ": 1,234 is read as 1.234, not as 1234" if grouped else ""
         _log.info("%s: the comma is taken for the decimal sign (--decimal names another)%s", name, doubt)
     return text, replace(wanted, encoding=encoding, separator=separator, decimal=decimal)
+
+
+def _lines(text: str, separator: str | None) -> tuple[str, list[str]]:
+    """Text in which runs of blanks are one where these separate cells, and its lines that hold anything."""
+    text = _BLANKS.sub(_as_one, text) if separator == " " else text
+    return text, [line for line in io.StringIO(text) if line.strip()]
+
+
+def _fits(text: str, separator: str) -> bool:
+    """Whether a separator is in the first line and cuts all into as many cells, if any does."""
+    lines, as_found = _lines(text, separator)[1], _lines(text, None)[1]
+    if not lines or separator not in lines[0]:
+        return False
+    return _width(lines, separator) > 1 or _width(as_found, _separator_of(as_found)) < 2
 
 
 def _as_one(run: re.Match[str]) -> str:

@@ -80,11 +80,11 @@ def _sheet(path: Path, wanted: TextFormat) -> _Sheet:
     if importlib.util.find_spec("openpyxl") is None:
         raise DataError(f"{path}: reading Excel needs the package openpyxl: python -m pip install 'sureshot[excel]'")
     state = path.stat()
-    return _read_sheet(path, wanted.sheet, (state.st_mtime_ns, state.st_size))
+    return _read_sheet(path, wanted.sheet, wanted.usual_sheet, (state.st_mtime_ns, state.st_size))
 
 
 @lru_cache(maxsize=1)  # a command asks for the names of columns first, and then for the rows
-def _read_sheet(path: Path, wanted: str | None, version: tuple[int, int]) -> _Sheet:
+def _read_sheet(path: Path, wanted: str | None, usual: str | None, version: tuple[int, int]) -> _Sheet:
     content = path.read_bytes()
     book = _opened(path, content, computed=True)
     names = [sheet.title for sheet in book.worksheets]
@@ -92,6 +92,7 @@ def _read_sheet(path: Path, wanted: str | None, version: tuple[int, int]) -> _Sh
         raise DataError(f"{path} has no sheet of cells")
     if wanted is not None and wanted not in names:
         raise DataError(f"{path}: no sheet {wanted!r}{near(wanted, names)}; sheets: {listed(names)}")
+    wanted = usual if wanted is None and usual in names else wanted
     sheet = book[wanted or names[0]]
     notes = []
     if wanted is None and len(names) > 1:

@@ -25,6 +25,8 @@ class Remembered:
     missing: tuple[str, ...] = ()  # further cells that are gaps
     comma: tuple[str, ...] = ()  # columns of numbers with decimal commas and nothing between thousands
     fold_case: bool = False  # whether labels that differ in case only are one class
+    separator: str | None = None  # if it was stated
+    sheet: str | None = None  # likewise
 
     @classmethod
     def of(cls, X: Any) -> Remembered | None:
@@ -40,21 +42,27 @@ class Remembered:
         """What `to_json` wrote, None for None; ValueError for anything else."""
         if stored is None:
             return None
-        texts = ("missing", "comma")
-        if not isinstance(stored, dict) or set(stored) != {"header", "fold_case", *texts}:
+        given: dict[str, Any] = {"separator": None, "sheet": None}  # which older files do not have
+        given |= stored if isinstance(stored, dict) else {}
+        right = given.keys() == _TYPES.keys() and all(isinstance(given[name], kind) for name, kind in _TYPES.items())
+        texts = [text for value in given.values() if isinstance(value, list) for text in value]
+        if not right or not all(isinstance(text, str) for text in texts):
             raise ValueError("malformed way of reading")
-        lists = [stored[name] for name in texts]
-        if not all(isinstance(one, list) and all(isinstance(text, str) for text in one) for one in lists):
-            raise ValueError("malformed way of reading")
-        if not all(isinstance(stored[name], bool) for name in ("header", "fold_case")):
-            raise ValueError("malformed way of reading")
-        return cls(stored["header"], tuple(stored["missing"]), tuple(stored["comma"]), stored["fold_case"])
+        return cls(**given | {name: tuple(given[name]) for name in ("missing", "comma")})
 
     def completing(self, stated: TextFormat) -> TextFormat:
         """What is stated of a later file, completed by what holds for it."""
         header = False if stated.header is None and not self.header else stated.header
         missing = tuple(dict.fromkeys((*stated.missing, *self.missing)))
-        return replace(stated, header=header, missing=missing)
+        separator = None if self.separator == stated.decimal else self.separator
+        return replace(stated, header=header, missing=missing, usual_separator=separator, usual_sheet=self.sheet)
+
+
+_TYPES: dict[str, Any] = {
+    **dict.fromkeys(("header", "fold_case"), bool),
+    **dict.fromkeys(("missing", "comma"), list),
+    **dict.fromkeys(("separator", "sheet"), str | None),
+}
 
 
 def spelt(label: str) -> str:

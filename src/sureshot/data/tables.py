@@ -128,7 +128,8 @@ def load_table(
         y = folded(y) if fold_case else y
     X = _features(path, frame, names, target, features, set(ignore), allow_missing, mixed, text)
     comma = [str(name) for name, column in X.items() if found.decimal == "," and _has_fractions(column)]
-    X.attrs[ATTRIBUTE] = Remembered(text.header is not False, text.missing, tuple(comma), fold_case).to_json()
+    way = Remembered(text.header is not False, text.missing, tuple(comma), fold_case, text.separator, text.sheet)
+    X.attrs[ATTRIBUTE] = way.to_json()
     return DataTable(X, y, tuple(X.columns), row_ids, groups)
 
 
