@@ -199,7 +199,8 @@ Reject = Annotated[
     float | None,
     typer.Option(
         metavar="RATE",
-        help="Add the p-value of 'one of the known classes', and reject so large a share of rows of these: 0.05, say.",
+        help="Add the p-value of 'one of the known classes', and reject, on average, so large a share of rows of these "
+        "that are like those learnt: 0.05, say.",
     ),
 ]
 Unknown = Annotated[
@@ -207,7 +208,11 @@ Unknown = Annotated[
 ]
 Coverage = Annotated[
     float | None,
-    typer.Option("--set", metavar="COVERAGE", help="Add a set of classes that holds the true one so often: 0.9, say."),
+    typer.Option(
+        "--set",
+        metavar="COVERAGE",
+        help="Add a set of classes that holds the true one so often, on average over rows like those learnt: 0.9, say.",
+    ),
 ]
 Join = Annotated[bool, typer.Option("--join", help="Write the columns of the file beside the predictions.")]
 IgnoredTarget = Annotated[
