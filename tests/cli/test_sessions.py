@@ -74,6 +74,7 @@ def test_files_page_and_table(tmp_path: Path, run: Run) -> None:
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "LDA &lt;shrunk&gt;" in page
     assert "LDA <shrunk>" not in page
+    assert "<p>Handwritten digits" in page
     assert "knows most after the last session" in page
     assert '<th class="number">drop</th>' in page
     assert "out-of-scope" not in page  # digits have no such rows

@@ -32,6 +32,8 @@ def test_matrices_share_their_scale() -> None:
     assert [image.get_clim() for image in images] == [images[0].get_clim()] * 2
     assert images[0].get_clim()[0] <= 0.3
     assert figure_to_data_uri(figure).startswith("data:image/png")
+    second, scale = (figure.axes[place].get_position() for place in (1, -1))
+    assert scale.x0 - second.x1 < 0.2 * second.width  # beside them
 
 
 def test_one_session_of_one_method() -> None:

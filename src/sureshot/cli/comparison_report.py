@@ -19,7 +19,7 @@ from sureshot.cli.few_shot_report import (
 )
 from sureshot.meta.evaluation import Comparison, Estimate, Evaluation
 from sureshot.report import Picture, Report, Table, environment, write_report
-from sureshot.report.content import Cell
+from sureshot.report.content import Cell, as_sentence
 from sureshot.report.few_shot_plots import difference_intervals, reliability_panels
 
 
@@ -32,7 +32,8 @@ def write_comparison_page(
     report = Report(
         title=f"{len(found.evaluations)} few-shot learners, {task_name(some)}",
         introduction=(
-            f"{description}. {some.n_tasks:,} tasks of the {split} classes, seed {some.seed}, the same for all."
+            f"{as_sentence(description)}. {some.n_tasks:,} tasks of the {split} classes, seed {some.seed}, "
+            "the same for all."
         ),
         summary=_shown(first),
         model={

@@ -12,7 +12,7 @@ from sureshot.cli.few_shot import LoadedLearner
 from sureshot.meta.evaluation import Estimate, Evaluation
 from sureshot.meta.evaluation.out_of_episode import OWN_SCORE, PRIMARY_SCORE
 from sureshot.report import Measured, Picture, Report, Table, Tile, environment, write_report
-from sureshot.report.content import Cell, confidence_in_words
+from sureshot.report.content import Cell, as_sentence, confidence_in_words
 from sureshot.report.few_shot_plots import severity_lines
 from sureshot.report.plots import outlier_histogram, reliability_diagram
 
@@ -50,7 +50,7 @@ def write_evaluation_page(found: Evaluation, loaded: LoadedLearner, description:
     )
     report = Report(
         title=f"{name}, {task_name(found)}",
-        introduction=f"{description}. {found.n_tasks:,} tasks of the {split} classes, seed {found.seed}.",
+        introduction=f"{as_sentence(description)}. {found.n_tasks:,} tasks of the {split} classes, seed {found.seed}.",
         summary=Table(
             ("probabilities", "temperature", *(label for _, label in SCORES)),
             rows,

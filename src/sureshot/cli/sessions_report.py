@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from sureshot.evaluation.session_config import SessionsConfig
 from sureshot.evaluation.session_study import SessionStudy, averaged
 from sureshot.report import Picture, Report, environment, write_report
+from sureshot.report.content import as_sentence
 from sureshot.report.session_tables import matrices_picture, session_curves, session_tables
 
 _CLOSE = 2  # standard errors between two methods, below which neither is called the better one
@@ -31,8 +32,8 @@ def _report(study: SessionStudy, config: SessionsConfig, command: str, pictures:
     return Report(
         title=f"{len(config.methods)} {'methods' if len(config.methods) > 1 else 'method'} on classes in sessions",
         introduction=(
-            f"{study.in_words}. After each session a "
-            f"method is asked about test rows of all classes seen so far, {last.n_classes} in the end."
+            f"{as_sentence(study.in_words)}. After each session a method is asked about test rows "
+            f"of all classes seen so far, {last.n_classes} in the end."
             + "".join(f" {method} is left out, {why}" for method, why in study.failures.items())
         ),
         verdict=_verdict(study),

@@ -205,6 +205,11 @@ def confusion_frame(predictions: Predictions) -> pd.DataFrame:
     return pd.DataFrame(counts, list(place), known)
 
 
+def as_sentence(text: str) -> str:
+    """Text with a capital letter in front, as a description begins a paragraph."""
+    return text[:1].upper() + text[1:]
+
+
 def confidence_in_words(sure: float, right: float) -> str:
     """A mean confidence beside the fraction that is right."""
     gap = sure - right

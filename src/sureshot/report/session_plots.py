@@ -18,6 +18,7 @@ from sureshot.report.plots import FULL, INK, NORMAL, SMALL, new_figure, plain, t
 
 _COLUMNS = 2
 _MATRICES = 4
+_BAR = 0.5  # inches
 
 
 def session_lines(
@@ -56,10 +57,10 @@ def session_matrices(
     matrices: Mapping[str, NDArray[np.float64]],  # by method, (K, K), NaN above the diagonal
 ) -> Figure:
     """What each method knows of each session's classes after each session, darker is more."""
-    columns = min(_MATRICES, max(len(matrices), 3))
+    columns = min(_MATRICES, len(matrices))
     rows = -(-len(matrices) // columns)
-    side = FULL / columns
-    figure = new_figure(FULL, rows * (side + 0.1) + 0.35)
+    side = FULL / max(columns, 3)  # few matrices are as large as three, on a narrower figure
+    figure = new_figure(FULL if columns > 2 else columns * side + _BAR, rows * (side + 0.1) + 0.35)
     all_axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
     low = min(float(np.nanmin(matrix)) for matrix in matrices.values())
     image = None

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from sureshot.evaluation.session_study import HIGHER_IS_BETTER, SUMMARY, SessionStudy, averaged
-from sureshot.report.content import Cell, Measured, Picture, Table
+from sureshot.report.content import Cell, Measured, Picture, Table, as_sentence
 from sureshot.report.session_plots import session_lines, session_matrices
 
 _KNOWN = ("accuracy", "average_accuracy", "forgetting", "base_accuracy", "novel_accuracy", "harmonic_mean")
@@ -119,9 +119,7 @@ def _by_session(study: SessionStudy, column: str, heading: str) -> Table:
         (str(method), *(None if value != value else round(float(value), 3) for value in values))
         for method, values in zip(frame.index, frame.to_numpy(), strict=True)
     )
-    return Table(
-        ("method", *columns), rows, better=(None, *better), note=note, heading=heading[0].upper() + heading[1:]
-    )
+    return Table(("method", *columns), rows, better=(None, *better), note=note, heading=as_sentence(heading))
 
 
 def _better(column: str) -> Literal["higher", "lower"]:
