@@ -33,9 +33,7 @@ X = torch.randn(6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.fl
 Z = torch.randn(4, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
 
-@pytest.mark.parametrize(
-    "module", ["expression", "compositions", "leaves", "expression_json", "presets", "shared_rows"]
-)
+@pytest.mark.parametrize("module", ["expression", "compositions", "leaves", "presets", "shared_rows"])
 def test_the_examples_in_the_documentation(module: str) -> None:
     result = doctest.testmod(importlib.import_module(f"sureshot.kernels.{module}"))
     assert result.attempted > 0

@@ -7,15 +7,12 @@
   kernel works wherever a kernel is accepted.
 * `evaluate` gives a kernel's matrix as a plain, exactly symmetric tensor, `describe` its formula.
 * `feature_map` gives explicit features when the kernel has finite rank.
-* `Expression.to_json` and `kernel_from_json` turn an expression into data and back; `kernel_config`, `kernel_state` and
-  `kernel_from_config` do so for GPyTorch kernels, with their constraints.
+* `Expression.to_json` and `kernel_from_json` turn an expression into data and back.
 """
 
 from sureshot.kernels.compositions import Additive, Columns, Interactions, Product, Scale, Sum, UnitSphere
-from sureshot.kernels.config import kernel_config, kernel_from_config, kernel_state, load_kernel_state
 from sureshot.kernels.dense import GPyTorchKernel, describe, evaluate
-from sureshot.kernels.expression import KINDS, Expression
-from sureshot.kernels.expression_json import kernel_from_json
+from sureshot.kernels.expression import KINDS, Expression, kernel_from_json
 from sureshot.kernels.features import ExplicitFeatures, feature_map
 from sureshot.kernels.gpytorch_kernels import (
     BrownianKernel,
@@ -79,11 +76,7 @@ __all__ = [
     "evaluate",
     "feature_map",
     "is_unit_norm",
-    "kernel_config",
-    "kernel_from_config",
     "kernel_from_json",
-    "kernel_state",
-    "load_kernel_state",
     "make_kernel",
     "natural_lengthscale",
     "preset_kernel",

@@ -65,6 +65,7 @@ class GPyTorchKernel(Expression):
 
     module: Kernel = setting(_gpytorch)
     preserves_stationarity = False
+    in_files = False
 
     @property
     def parameters(self) -> dict[str, Tensor]:

@@ -23,7 +23,7 @@ checked and become float64; tensors are taken as they are, so that gradients flo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
@@ -33,6 +33,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from sureshot.kernels import checks
 from sureshot.kernels.fields import Role, columns, format_value, part, parts, same_value, scalar, setting, vector
 from sureshot.kernels.gpytorch_kernels import set_values
 from sureshot.kernels.shared_rows import SharedRows
@@ -49,6 +50,8 @@ class Expression(ABC):
     """Those that compute the same, with their constructors' own arguments."""
     preserves_stationarity: ClassVar[bool] = True
     """Whether this kind of kernel is stationary when its parts are."""
+    in_files: ClassVar[bool] = True
+    """Whether JSON can hold it."""
 
     def __post_init__(self) -> None:
         for name, role in self.roles.items():
@@ -200,8 +203,13 @@ class Expression(ABC):
             options["batch_shape"] = torch.broadcast_shapes(*batches)
         return set_values(kind(*(part.to_gpytorch() for _, part in self._parts()), **options), **values)
 
+    @classmethod
+    def from_json(cls, config: Any) -> Expression:
+        """See `kernel_from_json`."""
+        return kernel_from_json(config)
+
     def to_json(self) -> dict[str, Any]:
-        """The kernel with its values as JSON-serialisable data."""
+        """The kernel with its values as JSON-serialisable data; see `kernel_from_json`."""
         config: dict[str, Any] = {"kernel": type(self).__name__}
         for name, role in self.roles.items():
             value = getattr(self, name)
@@ -305,3 +313,41 @@ def _members(expression: Expression, kind: str) -> tuple[Expression, ...]:
     if type(expression) is not KINDS[kind]:
         return (expression,)
     return tuple(part for _, part in expression._parts())
+
+
+def kernel_from_json(config: Any, dtype: torch.dtype = torch.float64) -> Expression:
+    """The kernel that `Expression.to_json` wrote, its tensors of `dtype`; fields may be left at their defaults.
+
+    Only registered kinds of kernels are built, and their fields are checked as when they are constructed. Malformed
+    data and unknown kernels are a ValueError.
+
+    >>> kernel = kernel_from_json({"kernel": "Scale", "outputscale": 2, "base_kernel": {"kernel": "RBF"}})
+    >>> print(kernel)
+    2 x RBF(1)
+    >>> kernel.to_json()
+    {'kernel': 'Scale', 'outputscale': 2.0, 'base_kernel': {'kernel': 'RBF', 'lengthscale': [1.0]}}
+    """
+    checks.limit_parts(config, "kernel")
+    return _read(config).to(dtype)
+
+
+def _read(config: Mapping[str, Any]) -> Expression:
+    known = {name: kind for name, kind in KINDS.items() if kind.in_files}
+    kind = known.get(config["kernel"])
+    if kind is None:
+        raise ValueError(f"unknown kernel {config['kernel']!r}: expected one of {', '.join(sorted(known))}.")
+    checks.only_keys(config, {"kernel", *kind.roles}, {"kernel"})
+    values: dict[str, Any] = {}
+    for name, role in kind.roles.items():
+        if name not in config:
+            continue
+        if role.kind == "part":
+            values[name] = _read(config[name])
+        elif role.kind == "parts":
+            values[name] = tuple(_read(item) for item in checks.listing(config[name], name))
+        else:
+            values[name] = config[name]
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise ValueError(f"malformed kernel configuration: {error}") from error

@@ -21,8 +21,8 @@ from sureshot.meta.learners import make_learner
 from sureshot.meta.training.checkpoint import save_checkpoint
 from sureshot.networks.backbones import make_backbone
 
-from . import dense_oracle as dense
-from .dense_oracle import Array, Kernel, Latents, Problem
+from .. import dense_oracle as dense
+from ..dense_oracle import Array, Kernel, Latents, Problem
 
 SINGLE = 2e-5  # what single precision of the kernel's parameters changes at most
 INTEGRATED = 0.02  # nats; the error of the estimator's fixed set of 128 points

@@ -24,8 +24,8 @@ from sureshot import GPClassifier
 from sureshot.estimators.gp.conditioning import schemes_for
 from sureshot.likelihoods import LIKELIHOODS, get_likelihood
 
-from . import dense_oracle as dense
-from .dense_oracle import Array, Latents, Problem
+from .. import dense_oracle as dense
+from ..dense_oracle import Array, Latents, Problem
 
 INFERENCES = {
     "logistic": ("laplace", "mean_field", "gibbs", "natural_gradient"),

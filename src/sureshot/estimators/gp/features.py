@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from sureshot.computing.threads import threads_for
 from sureshot.gaussian.prior import Queries
 from sureshot.kernels import ExplicitFeatures, Expression, evaluate, feature_map
-from sureshot.kernels.dense import as_expression
 
 # Eigenvalues below this fraction of the largest carry no information in float64.
 RANK_TOLERANCE = 1e-12
@@ -29,18 +27,11 @@ LEAST_OF_ITS_OWN = 1e-6
 
 @dataclass(frozen=True)
 class FeatureMap:
-    """What posterior means are linear in, at any inputs: explicit features, or the kernel against inducing inputs.
+    """What posterior means are linear in, at any inputs: explicit features, or the kernel against inducing inputs."""
 
-    Its kernel becomes an expression, since reading one from GPyTorch's form takes as long as its values for a few rows.
-    """
-
-    kernel: Kernel | Expression
+    kernel: Expression
     inducing: Tensor | None  # (M, D); None where the kernel has explicit features
     projection: Tensor | None = None  # (R_full, R), compresses explicit features
-
-    @torch.no_grad()
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "kernel", as_expression(self.kernel))
 
     @torch.no_grad()
     def __call__(self, x: Tensor) -> Queries:
@@ -74,7 +65,7 @@ class InducingRoots(NamedTuple):
 
     @classmethod
     @torch.no_grad()
-    def of(cls, kernel: Kernel | Expression, inducing: Tensor, orthogonal: bool) -> InducingRoots:
+    def of(cls, kernel: Expression, inducing: Tensor, orthogonal: bool) -> InducingRoots:
         """From inducing inputs (M, D); exact for the kernel when they are all the training rows.
 
         Features of the inducing inputs are `orthogonal` where that is asked for, which takes ten times as long.
@@ -90,7 +81,7 @@ class InducingRoots(NamedTuple):
 
 @torch.no_grad()
 def explicit_features(
-    kernel: Kernel,
+    kernel: Expression,
     explicit: ExplicitFeatures,  # of the kernel
     x: Tensor,
 ) -> FeatureMap:

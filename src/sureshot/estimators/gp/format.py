@@ -16,8 +16,9 @@ from sureshot.estimators.fitted import Format
 from sureshot.estimators.gp.features import FeatureMap, InducingRoots
 from sureshot.estimators.gp.fitted import GPFitted, LeftOutScores, evidence_of
 from sureshot.estimators.gp.member import Member
+from sureshot.estimators.gp.options import own_kernel
 from sureshot.estimators.gp.plan import Plan
-from sureshot.estimators.gp.plan_format import config_of, finite_or_none, or_nan, plan_from_file, plan_to_file, tensors
+from sureshot.estimators.gp.plan_format import finite_or_none, or_nan, plan_from_file, plan_to_file, tensors, written
 from sureshot.estimators.gp.posterior_arrays import IN_ONE_BASIS, pack_posterior, read_posterior
 from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.gp.weight_space import FromRows, WeightSpace
@@ -35,12 +36,10 @@ from sureshot.estimators.stored_rows import (
     spanned_arrays,
     that_predicts,
 )
-from sureshot.kernels import Expression, evaluate, feature_map
-from sureshot.kernels.config import kernel_from_config, kernel_state
+from sureshot.kernels import Expression, evaluate, feature_map, kernel_from_json
 from sureshot.persistence import Artifact, ArtifactError, require, require_header
 
 KIND = "gp_classifier"
-_PREFIX_GIVEN = "given_kernel."
 _PREFIX_POSTERIOR = "posterior."
 _BY_LABEL = ("class_weight", "class_prior")
 """Arguments that may be a dict by label."""
@@ -55,7 +54,7 @@ def _write(parameters: Mapping[str, Any], fitted: GPFitted) -> tuple[dict[str, A
             "a model with kernel='precomputed' cannot be saved: it would not know the kernel of new rows. "
             "Fit with the kernel itself, by name or as a gpytorch kernel."
         )
-    written = [_write_member(member, fitted) for member in fitted.members]
+    parts = [_write_member(member, fitted) for member in fitted.members]
     header = {
         **header_of(fitted),
         "parameters": _json_parameters(parameters),
@@ -65,14 +64,12 @@ def _write(parameters: Mapping[str, Any], fitted: GPFitted) -> tuple[dict[str, A
         "chosen_by": list(fitted.chosen_by),
         "class_weight": by_label_to_json(fitted.class_weight),
         "left_out": None if fitted.left_out is None else asdict(fitted.left_out),
-        "members": [entries for entries, _ in written],
+        "members": [entries for entries, _ in parts],
     }
     arrays: dict[str, Any] = spanned_arrays(fitted.reader) | arrays_of(fitted.rows, None)
     if isinstance(given := parameters["kernel"], Kernel | Expression):
-        given = given.to_gpytorch() if isinstance(given, Expression) else given
-        header["given_kernel"] = config_of(given)
-        arrays |= {_PREFIX_GIVEN + name: value for name, value in kernel_state(given).items()}
-    for place, (_, own) in enumerate(written):
+        header["given_kernel"] = written(own_kernel(given))
+    for place, (_, own) in enumerate(parts):
         arrays |= {_prefix_member(place) + name: value for name, value in own.items()}
     return header, arrays
 
@@ -137,7 +134,7 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], GPFitted]:
     weight_of_class = np.bincount(weighted.y, weighted.weight, minlength=len(classes))
     members = tuple(_read_member(part, rows.x.shape[1], weighted, len(classes)) for part in _parts_of_members(artifact))
     if parameters["kernel"] is None:
-        parameters["kernel"] = _read_given_kernel(artifact, members[0].plan.kernel)
+        parameters["kernel"] = _read_given_kernel(artifact)
     fitted = GPFitted(
         classes=classes,
         columns=read_columns(artifact.header),
@@ -158,13 +155,10 @@ def _read(artifact: Artifact) -> tuple[dict[str, Any], GPFitted]:
     return parameters, that_predicts(artifact.path, lambda: fitted, _means_of_one)
 
 
-def _read_given_kernel(artifact: Artifact, fitted: Kernel) -> Kernel:
-    """The constructor's kernel, an object, as it was given; older files have it as it was fitted only."""
-    config = artifact.header.get("given_kernel")
-    if config is None:
-        return fitted
+def _read_given_kernel(artifact: Artifact) -> Expression:
+    """The constructor's kernel, an object, as it was given."""
     try:
-        return kernel_from_config(config, tensors(artifact.arrays, _PREFIX_GIVEN))
+        return kernel_from_json(artifact.header.get("given_kernel"))
     except ValueError as error:
         raise ArtifactError(f"{artifact.path}: the given kernel is malformed: {error}") from error
 

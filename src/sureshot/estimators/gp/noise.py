@@ -15,7 +15,6 @@ their leave-one-out scores ask for less.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -71,9 +70,9 @@ def with_noise_of_features(
     if level == LEVELS[0]:
         return WithNoise(plan, 1.0, found)
     scale = max(scale, 1e-6)
-    kernel = scaled(copy.deepcopy(plan.kernel), scale)
+    kernel = scaled(plan.kernel, scale)
     model = replace(plan.model, noise=plan.model.noise * level * scale)
-    as_chosen = plan.as_chosen or (float(plan.kernel.raw_outputscale.detach()), plan.model.noise)
+    as_chosen = plan.as_chosen or (float(plan.kernel.outputscale), plan.model.noise)
     return WithNoise(replace(plan, kernel=kernel, model=model, as_chosen=as_chosen), scale, found)
 
 

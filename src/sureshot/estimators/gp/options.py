@@ -12,7 +12,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from sureshot.estimators.gp.conditioning import Model, schemes_for
-from sureshot.estimators.gp.tuning.family_search import LENGTHSCALES, Family, scaled
+from sureshot.estimators.gp.tuning.family_search import LENGTHSCALES, Family
 from sureshot.estimators.rows.precomputed import PrecomputedKernel
 from sureshot.estimators.rows.preprocessing import share_a_unit
 from sureshot.estimators.rows.ranks import Ranks
@@ -20,10 +20,10 @@ from sureshot.estimators.rows.support import Support
 from sureshot.kernels import (
     Expression,
     is_unit_norm,
-    make_kernel,
     natural_lengthscale,
     preset_kernel,
 )
+from sureshot.kernels.dense import as_expression
 from sureshot.kernels.presets import LENGTHSCALE_NAMES, UNIT_SPHERE_NAMES
 from sureshot.likelihoods.base import PredictiveRule
 
@@ -114,11 +114,11 @@ def families_for(
     up all distances. Columns that came standardised have no other sizes to keep.
     """
     if gram is not None:
-        return (Family(lambda _: scaled(PrecomputedKernel(gram), 1.0), (1.0,), ONE_SHOT_TEMPERATURE_ELSEWHERE),)
-    if isinstance(kernel, Expression):
-        kernel = kernel.to_gpytorch()
-    if isinstance(kernel, Kernel):
-        return (Family(lambda _: copy.deepcopy(kernel).double(), (1.0,), ONE_SHOT_TEMPERATURE_ELSEWHERE),)
+        precomputed = PrecomputedKernel(gram)
+        return (Family(lambda _: precomputed, (1.0,), ONE_SHOT_TEMPERATURE_ELSEWHERE),)
+    if isinstance(kernel, Kernel | Expression):
+        given = own_kernel(kernel).to(support.x)
+        return (Family(lambda _: given, (1.0,), ONE_SHOT_TEMPERATURE_ELSEWHERE),)
     x = support.x
     names = automatic_kernels(x) if kernel == "auto" else (kernel,)
     by_column = {RELEVANCE_KERNEL if kernel == "auto" else kernel} & set(LENGTHSCALE_NAMES)
@@ -148,6 +148,13 @@ def directions_for(support: Support, column_scale: Tensor | None) -> tuple[Famil
     if column_scale is None or len(support.y) > support.x.shape[1] or not share_a_unit(column_scale):
         return ()
     return tuple(replace(named_family(name, support), column_weights=column_scale) for name in DIRECTIONS)
+
+
+@torch.no_grad()
+def own_kernel(kernel: Kernel | Expression) -> Expression:
+    """A user's kernel as an expression of its own, which later changes of the given one leave alone."""
+    given = copy.deepcopy(kernel)
+    return as_expression(given.double() if isinstance(given, Kernel) else given.to(torch.float64))
 
 
 def _effective_share(weights: Tensor) -> float:
@@ -181,11 +188,10 @@ def named_family(name: str, support: Support) -> Family:
         }
 
     return Family(
-        lambda relative: make_kernel(name, width, **arguments(relative)).to(x.device),
+        lambda relative: preset_kernel(name, width, **arguments(relative)).to(x.device),
         LENGTHSCALES if has_lengthscale else (1.0,),
         one_shot_temperature(name, support),
         name,
-        expression=lambda relative: preset_kernel(name, width, **arguments(relative)).to(x.device),
     )
 
 

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from typing import Any, cast, get_args
 
 import numpy as np
-from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from sureshot.computing.layout import aligned
@@ -16,11 +15,10 @@ from sureshot.estimators.gp.conditioning import Model, schemes_for
 from sureshot.estimators.gp.plan import Plan, Saying
 from sureshot.estimators.rows.preprocessing import Scaling
 from sureshot.estimators.stored_rows import read_scaling, scaling_arrays
-from sureshot.kernels.config import kernel_config, kernel_from_config, kernel_state
+from sureshot.kernels import Expression, Scale, kernel_from_json
 from sureshot.likelihoods.base import PredictiveRule
 from sureshot.persistence import Artifact, ArtifactError, require_header
 
-_PREFIX_KERNEL = "kernel."
 _ENTRIES: dict[str, Any] = {
     "kernel": dict,
     "model": dict,
@@ -35,7 +33,7 @@ def plan_to_file(plan: Plan) -> tuple[dict[str, Any], dict[str, Any]]:
     """Header entries and arrays; `ArtifactError` for a kernel that needs pickle."""
     entries = {
         "weight": plan.weight,
-        "kernel": config_of(plan.kernel),
+        "kernel": written(plan.kernel),
         "model": asdict(plan.model),
         "predictive": plan.rule,
         "temperature": plan.temperature,
@@ -44,8 +42,7 @@ def plan_to_file(plan: Plan) -> tuple[dict[str, Any], dict[str, Any]]:
         "as_chosen": None if plan.as_chosen is None else list(plan.as_chosen),
         "of_two": None if plan.of_two is None else asdict(plan.of_two),
     }
-    kernel = {_PREFIX_KERNEL + name: value for name, value in kernel_state(plan.kernel).items()}
-    return entries, {**scaling_arrays(plan.scaling), **kernel}
+    return entries, scaling_arrays(plan.scaling)
 
 
 def plan_from_file(
@@ -58,7 +55,9 @@ def plan_from_file(
     if entries["predictive"] not in get_args(PredictiveRule) or not entries["temperature"] > 0:
         raise ArtifactError(f"{part.path}: unknown predictive rule or temperature; save the model again.")
     try:
-        kernel = kernel_from_config(entries["kernel"], tensors(part.arrays, _PREFIX_KERNEL))
+        kernel = kernel_from_json(entries["kernel"])
+        if not isinstance(kernel, Scale):
+            raise ValueError("it has no output scale")
     except ValueError as error:
         raise ArtifactError(f"{part.path}: the kernel is malformed: {error}") from error
     return Plan(
@@ -75,10 +74,10 @@ def plan_from_file(
     )
 
 
-def config_of(kernel: Kernel) -> Mapping[str, Any]:
-    """A kernel's configuration; `ArtifactError` where it has none."""
+def written(kernel: Expression) -> Mapping[str, Any]:
+    """A kernel as JSON; `ArtifactError` where it cannot be."""
     try:
-        return kernel_config(kernel)
+        return kernel.to_json()
     except ValueError as error:
         raise ArtifactError(f"the kernel cannot be saved: {error}") from error
 

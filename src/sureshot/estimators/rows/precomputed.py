@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 import torch
-from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from sureshot.computing.threads import threads_for
 from sureshot.estimators.rows.readers import Reader
 from sureshot.estimators.rows.validation import Columns, check_inputs
+from sureshot.kernels import Expression
+from sureshot.kernels.expression import kernel
+from sureshot.kernels.fields import setting
 
 ROUNDING = 1e-5
 """Of the largest diagonal entry: how far a matrix may be from symmetric, and its eigenvalues below zero."""
@@ -75,16 +77,13 @@ def _check_kernel_matrix(gram: np.ndarray) -> None:
             ) from None
 
 
-class PrecomputedKernel(Kernel):
+@kernel({})
+class PrecomputedKernel(Expression):
     """Looks up ``K[i, j]`` for inputs that are row positions, (N, 1)."""
 
-    gram: Tensor  # (N, N)
+    gram: Tensor = setting(lambda value, _: value)  # (N, N)
+    in_files = False
 
-    def __init__(self, gram: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("gram", gram)
-
-    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """The block (N1, N2), or the diagonal (N1,)."""
+    def values(self, x1: Tensor, x2: Tensor, paired: bool) -> Tensor:
         first, second = x1[..., 0].to(torch.int64), x2[..., 0].to(torch.int64)
-        return self.gram[first, second] if diag else self.gram[first.unsqueeze(-1), second.unsqueeze(-2)]
+        return self.gram[first, second] if paired else self.gram[first.unsqueeze(-1), second.unsqueeze(-2)]

@@ -11,12 +11,11 @@ from scipy.optimize import minimize_scalar
 from sureshot import GPClassifier
 from sureshot.estimators.classes.temperature import TEMPERATURE_SPREAD, fit_rule, plug_in_temperatures, smoothed_score
 from sureshot.estimators.gp.conditioning import Model
-from sureshot.estimators.gp.options import families_for, named_family
+from sureshot.estimators.gp.options import families_for
 from sureshot.estimators.gp.tuning.choose import with_light_ones
 from sureshot.estimators.gp.tuning.family_search import Candidate
 from sureshot.estimators.gp.tuning.stacking import SMALLEST_WEIGHT
 from sureshot.estimators.rows.support import MAX_TUNING_CLASSES, Support, tuning_parts
-from sureshot.kernels import KERNEL_NAMES, evaluate
 from sureshot.likelihoods import Softmax
 
 
@@ -72,18 +71,6 @@ def test_the_normaliser_alone_depends_on_the_temperature() -> None:
     temperatures, pointwise = plug_in_temperatures(Softmax(temperature=0.7), latents, rows, 0.5)
     log_probability = Softmax(temperature=0.7).log_plug_in(latents / temperatures[:, None, None])
     torch.testing.assert_close(pointwise, smoothed_score(log_probability, rows), rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", KERNEL_NAMES)
-def test_the_search_evaluates_the_kernel_that_is_kept(name: str) -> None:
-    rows = support(6, 2)
-    x = rows.x
-    unit = replace(rows, x=x / x.norm(dim=1, keepdim=True))
-    family = named_family(name, unit if name in ("cosine", "unit_rbf") else rows)
-    assert family.expression is not None
-    for lengthscale in family.lengthscales:
-        kept = evaluate(family.build(lengthscale), x)
-        torch.testing.assert_close(evaluate(family.expression(lengthscale), x), kept, rtol=1e-12, atol=1e-12)
 
 
 def test_without_left_out_rows_the_default_temperature_stands() -> None:

@@ -83,8 +83,7 @@ def test_relevance_is_climbed_from_where_the_family_without_it_has_ended() -> No
     support, model = two_rings(), Model("logistic", "laplace")
     family = named_family("rbf", support)
     base = Search(support, 0, family, ("plug_in",), "leave_one_out")
-    assert family.expression is not None
-    learnt = learn_relevance(support, weighted_by(family.expression(1.0)), 0.1)
+    learnt = learn_relevance(support, weighted_by(family.build(1.0)), 0.1)
     weighted = replace(family, relevance=learnt)
     search = Search(support, 1, weighted, ("plug_in",), "leave_one_out", base)
     of_base = base.candidates((model,))

@@ -33,7 +33,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from gpytorch.kernels import Kernel
 from joblib import Parallel, delayed
 from torch import Tensor
 
@@ -60,6 +59,7 @@ from sureshot.estimators.gp.tuning.stacking import (
 from sureshot.estimators.rows.folds import row_folds
 from sureshot.estimators.rows.ranks import Ranks
 from sureshot.estimators.rows.support import FEW_ROWS, MANY_ROWS, Support, tuning_parts
+from sureshot.kernels import Scale
 from sureshot.likelihoods.base import PredictiveRule
 from sureshot.progress import report, stage, tracked
 
@@ -74,7 +74,7 @@ SCREENED = 0.4  # of the time, roughly, that choosing takes has gone by when it 
 class Setting:
     """One complete choice."""
 
-    kernel: Kernel  # with its length-scale and output scale
+    kernel: Scale  # with its length-scale and output scale
     model: Model
     rule: PredictiveRule
     temperature: float  # latents are divided by it before the rule is applied

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from gpytorch.kernels import Kernel, ScaleKernel
 from torch import Tensor
 
 from sureshot.estimators.classes.temperature import fit_rule, log_probability, plug_in_temperatures, smoothed_score
@@ -23,7 +22,7 @@ from sureshot.estimators.gp.tuning.relevance import Relevance
 from sureshot.estimators.rows.ranks import Ranks
 from sureshot.estimators.rows.support import Support
 from sureshot.inference.label_regression import LabelRegressionPath, leave_one_out_path
-from sureshot.kernels import Expression, evaluate
+from sureshot.kernels import Expression, Scale, evaluate
 from sureshot.likelihoods.base import PredictiveRule
 
 LENGTHSCALES = tuple(2.0**k for k in range(-3, 4))  # relative to the kernel's natural length-scale
@@ -61,7 +60,7 @@ class Candidate:
 class Family:
     """A kernel family: builds the kernel at a relative length-scale, with unit output scale."""
 
-    build: Callable[[float], Kernel]
+    build: Callable[[float], Expression]
     lengthscales: tuple[float, ...]  # the lattice; one value for kernels without a length-scale to learn
     default_temperature: float  # of the plug-in rule at the default scales, where the support cannot tell
     name: str = ""  # of the kernel, whatever the columns
@@ -69,8 +68,6 @@ class Family:
     ranks: Ranks | None = None  # takes the place of the columns before the kernel sees them
     per_column: bool = False  # whether columns may be tried with length-scales of their own
     relevance: Relevance | None = None  # which then weighs the columns after all that
-    # As `build`, without GPyTorch's modules: making those takes longer than a small matrix. The search evaluates it.
-    expression: Callable[[float], Expression] | None = None
 
     @property
     def natural_lengthscale(self) -> float:
@@ -308,7 +305,7 @@ class Search:
         if lengthscale not in self._decompositions:
             root = self.support.weight.sqrt()
             with torch.no_grad():
-                kernel = (self.family.expression or self.family.build)(lengthscale)
+                kernel = self.family.build(lengthscale)
                 grams = [evaluate(kernel, view) for view in self.family.views(self.support.x)]
                 self._decompositions[lengthscale] = [
                     tuple(torch.linalg.eigh(root[:, None] * gram * root)) for gram in grams
@@ -328,14 +325,11 @@ class Search:
         return basis[:, kept] * eigenvalues[kept].sqrt() / self.support.weight.sqrt()[:, None]
 
 
-def scaled(kernel: Kernel, output_scale: float) -> Kernel:
-    """The kernel times an output scale, without nesting scale kernels."""
-    if isinstance(kernel, ScaleKernel):
-        kernel.outputscale = kernel.outputscale.detach() * output_scale
-        return kernel
-    wrapped = ScaleKernel(kernel).double()
-    wrapped.outputscale = torch.tensor(output_scale, dtype=torch.float64)  # a float would be rounded to float32
-    return wrapped
+def scaled(kernel: Expression, output_scale: float) -> Scale:
+    """The kernel times an output scale, without nesting scales."""
+    if isinstance(kernel, Scale):
+        return kernel.replace(outputscale=kernel.outputscale * output_scale)
+    return Scale(torch.tensor(output_scale, dtype=torch.float64), kernel)
 
 
 Place = tuple[int, ...]  # on a lattice

@@ -82,7 +82,7 @@ def _setting(support: Support, ranks: Ranks | None, model: Model, least: float) 
     level = float(weights.square().mean().sqrt())
     kernel = Interactions(Matern(0.5, x.new_tensor([1 / level])), x.new_tensor(ORDER))
     return Setting(
-        kernel=scaled(kernel.to_gpytorch(), scale),
+        kernel=scaled(kernel, scale),
         model=replace(model, noise=noise_ratio * scale),
         rule="plug_in",
         temperature=temperature,

@@ -171,10 +171,9 @@ def with_relevance(searches: list[Search], elsewhere: Sequence[Support] = ()) ->
         return []
     base = max(free, key=lambda search: search.best_regression().objective)
     family, support, equal = base.family, base.support, base.best_regression()
-    assert family.expression is not None
     learnt = learn_relevance(
         replace(support, x=family.inputs(support.x)),
-        weighted_by(family.expression(equal.lengthscale)),
+        weighted_by(family.build(equal.lengthscale)),
         equal.model.noise / equal.output_scale,
     )
     distances = {value: abs(math.log(value * learnt.level / equal.lengthscale)) for value in family.lengthscales}
