@@ -9,7 +9,6 @@ name and then renamed, so nothing is ever half-written. One module per command; 
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated
 
 import typer
@@ -56,6 +55,8 @@ for _command in (
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import PackageNotFoundError, version
+
         try:
             found = version("sureshot")
         except PackageNotFoundError:

@@ -12,15 +12,15 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from sureshot.cli.text_tables import text_tables
 from sureshot.cli.wording import as_options
 from sureshot.progress import ProgressLines, reported_to
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No notes and no progress on standard error.")]
@@ -198,6 +198,8 @@ def plain(value: Any) -> Any:
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
     """Print a table for people; columns of numbers are aligned right."""
+    from sureshot.cli.text_tables import text_tables
+
     console = output_console()
     for table in text_tables(columns, rows, console.width, title):
         console.print(table)
@@ -210,6 +212,8 @@ def print_text(text: str) -> None:
 
 def output_console() -> Console:
     """Standard output for people; wide where nothing says how wide, so that a redirected table is not cut."""
+    from rich.console import Console
+
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 160
     return Console(file=sys.stdout, width=width, markup=False, emoji=False, highlight=False)
 
@@ -225,6 +229,9 @@ def progress(description: str, quiet: bool = False) -> Iterator[Callable[[str, f
         with reported_to(lines):
             yield lines
         return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
     with Progress(
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),

@@ -6,7 +6,6 @@ import importlib.util
 import os
 import platform
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import typer
@@ -66,6 +65,8 @@ def examine() -> dict[str, Any]:
 
 
 def _version(name: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version(name)
     except PackageNotFoundError:

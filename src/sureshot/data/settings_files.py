@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from sureshot.data.checks import near
-from sureshot.data.typed_values import typed_value
 
 Section = TypeVar("Section")
 
@@ -32,6 +31,8 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def section(name: str, kind: type[Section], table: Mapping[str, Any]) -> Section:
     """A dataclass from its table, which is called `name` in messages."""
+    from sureshot.data.typed_values import typed_value
+
     hints = get_type_hints(kind)
     known = dataclasses.fields(kind)  # type: ignore[arg-type]
     for key in table:
