@@ -117,7 +117,8 @@ def test_models_that_are_none(files: Path, tmp_path: Path, run: Run, command: st
     (tmp_path / "text").write_text("hello, I am no model")
     (tmp_path / "none").write_bytes(b"")
     (tmp_path / "pickle").write_bytes(b"\x80\x04\x95\x0b\x00\x00\x00\x00\x00\x00\x00\x8c\x02os\x94.")
-    tail = () if command == "predict" else ("-t", "species")
+    tail: tuple[object, ...] = () if command == "predict" else ("-t", "species")
+    tail += ("-o", tmp_path / "new") if command == "update" else ()
     for name in ("half", "text", "none", "pickle"):
         before = (tmp_path / name).read_bytes()
         assert_refused(run(command, tmp_path / name, files / "iris.csv", *tail), name)
@@ -139,8 +140,8 @@ def test_columns_that_are_not_the_models(files: Path, iris: pd.DataFrame, tmp_pa
     result = run("predict", files / "iris.safetensors", tmp_path / "r.csv")
     assert_refused(result, "missing: petal_width (did you mean 'width'?); unexpected: width")
     assert "species" not in result.stderr
-    for command in ("evaluate", "update"):
-        result = run(command, files / "iris.safetensors", tmp_path / "r.csv", "-t", "species")
+    for command, *output in (("evaluate",), ("update", "-o", tmp_path / "new")):
+        result = run(command, files / "iris.safetensors", tmp_path / "r.csv", "-t", "species", *output)
         assert_refused(result, "missing: petal_width (did you mean 'width'?); unexpected: width")
     np.savez(tmp_path / "narrow.npz", X=np.ones((2, 3)))
     assert_refused(run("predict", files / "iris.safetensors", tmp_path / "narrow.npz"), "3 columns, expected 4")
@@ -188,24 +189,24 @@ def test_labels_of_another_kind(files: Path, iris: pd.DataFrame, tmp_path: Path,
     np.savez(tmp_path / "n.npz", X=iris.drop(columns="species").to_numpy(), y=np.arange(75) % 3)
     assert run("fit", tmp_path / "n.npz", "-o", tmp_path / "m", *QUICK).exit_code == 0
     before = (tmp_path / "m").read_bytes()
-    for command in ("evaluate", "update"):
-        result = run(command, tmp_path / "m", files / "iris.npz", "-q")
+    for command, *output in (("evaluate",), ("update", "-o", tmp_path / "new")):
+        result = run(command, tmp_path / "m", files / "iris.npz", "-q", *output)
         assert_refused(result, "the labels are text")
     assert (tmp_path / "m").read_bytes() == before
     result = run("update", files / "iris.safetensors", tmp_path / "n.npz", "-q", "-o", tmp_path / "new")
     assert_refused(result, "the labels are whole numbers")
     numbered = iris.assign(species=np.arange(len(iris)) % 3)
     numbered.to_csv(tmp_path / "n.csv", index=False)
-    for command in ("evaluate", "update"):
-        result = run(command, files / "iris.safetensors", tmp_path / "n.csv", "-t", "species", "-q")
+    for command, *output in (("evaluate",), ("update", "-o", tmp_path / "new")):
+        result = run(command, files / "iris.safetensors", tmp_path / "n.csv", "-t", "species", "-q", *output)
         assert_refused(result, "the labels are numbers")
     assert not (tmp_path / "new").exists()
 
 
 def test_labels_not_named(files: Path, tmp_path: Path, run: Run) -> None:
     assert_refused(run("fit", files / "iris.csv", "-o", tmp_path / "m"), "--target; columns: sepal_length")
-    for command in ("evaluate", "update"):
-        assert_refused(run(command, files / "iris.safetensors", files / "iris.csv"), "--target")
+    for command, *output in (("evaluate",), ("update", "-o", tmp_path / "new")):
+        assert_refused(run(command, files / "iris.safetensors", files / "iris.csv", *output), "--target")
     result = run("evaluate", files / "iris.safetensors", files / "iris.csv", "-t", "Species")
     assert_refused(result, "did you mean 'species'")
 

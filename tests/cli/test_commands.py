@@ -334,7 +334,7 @@ def test_classes_that_come_over_time(run: Run, files: Path, tmp_path: Path) -> N
         refused = run("fit", files / "two.csv", "-t", "species", "-o", model, "--strategy", "session", option, "rbf")
         assert refused.exit_code != 0
         assert words in refused.stderr
-    refused = run("update", model, files / "third.csv", "-t", "species", "--retune")
+    refused = run("update", model, files / "third.csv", "-t", "species", "--retune", "--in-place")
     assert "holds a TreeGPClassifier" in refused.stderr
 
 

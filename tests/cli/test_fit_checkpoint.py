@@ -101,7 +101,7 @@ def test_there_is_nothing_to_tune(run: Run, files: Path, checkpoint: Path, tmp_p
     model = tmp_path / "model.safetensors"
     run("fit", files / "two.csv", "-t", "species", "-o", model, "--checkpoint", checkpoint)
     before = model.read_bytes()
-    result = run("update", model, files / "third.csv", "-t", "species", "--retune")
+    result = run("update", model, files / "third.csv", "-t", "species", "--retune", "--in-place")
     assert result.exit_code == 1
     assert "--retune is for the models of GPClassifier" in result.stderr
     assert "holds a FewShotClassifier" in result.stderr

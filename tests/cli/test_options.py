@@ -9,8 +9,11 @@ import pytest
 
 from sureshot import GPClassifier
 from sureshot.cli import options
+from sureshot.data.few_shot import FEW_SHOT_NAMES
 from sureshot.estimators.gp.conditioning import INFERENCE_NAMES
 from sureshot.estimators.gp.settings import APPROXIMATIONS, OBJECTIVES
+from sureshot.estimators.search.settings import SCHEDULES
+from sureshot.estimators.tree.settings import STRATEGIES
 from sureshot.kernels import KERNEL_NAMES
 from sureshot.likelihoods import LIKELIHOODS
 from sureshot.likelihoods.base import PredictiveRule
@@ -24,13 +27,23 @@ NAMES = {
 }
 
 
-OF_SEARCH = {"grammar": set(GRAMMARS)}
+OTHERS = {
+    "GRAMMARS": set(GRAMMARS),
+    "SCHEDULES": set(SCHEDULES),
+    "STRATEGIES": set(STRATEGIES),
+    "FEW_SHOT_SETS": set(FEW_SHOT_NAMES),
+}
 
 
-@pytest.mark.parametrize("name", NAMES | OF_SEARCH)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_help_names_what_there_is(name: str) -> None:
     stated = get_args(getattr(options, name.title()))[1].help
-    assert sorted(re.findall(r"\w+", stated)) == sorted((NAMES | OF_SEARCH)[name])
+    assert sorted(re.findall(r"\w+", stated)) == sorted(NAMES[name])
+
+
+@pytest.mark.parametrize("names", OTHERS)
+def test_options_take_the_names_that_there_are(names: str) -> None:
+    assert sorted(getattr(options, names).split(", ")) == sorted(OTHERS[names])
 
 
 def test_the_docstring_names_what_there_is() -> None:

@@ -13,8 +13,11 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from typer.main import get_command
 
-SLOW = ("torch", "gpytorch", "sklearn", "sklearn.cluster", "pandas", "scipy", "matplotlib", "sureshot.meta")
+from sureshot.cli import app
+
+SLOW = ("torch", "gpytorch", "sklearn", "sklearn.cluster", "pandas", "scipy", "matplotlib", "sureshot.meta.learners")
 SURESHOT = [sys.executable, "-m", "sureshot"]
 
 
@@ -39,39 +42,101 @@ def imported(folder: Path, *arguments: str) -> set[str]:
     return set(found.stderr.rpartition("imported")[2].split())
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("fit", "iris.docx", "-t", "species", "-o", "m.safetensors"),
-        ("fit", "isir.csv", "-t", "species", "-o", "m.safetensors"),
-        ("fit", "iris.csv", "-t", "species", "-o", "m.csv"),
-        ("predict", "isir.safetensors", "iris.csv"),
-        ("predict", "iris.csv", "iris.safetensors"),
-        ("predict", "iris.safetensors", "isir.csv"),
-        ("predict", "iris.safetensors", "iris.csv", "--join", "--json"),
-        ("evaluate", "iris.safetensors", "iris.docx", "-t", "species"),
-        ("suggest", "no-model.safetensors", "iris.csv"),
-        ("update", "iris.safetensors", "isir.csv", "-t", "species", "-o", "m.safetensors"),
-        ("search", "iris.docx", "-t", "species"),
-        ("sessions", "none.toml"),
-        ("meta-train", "none.toml"),
-    ],
-    ids=" ".join,
-)
-def test_what_can_be_refused_is_refused_before_anything_slow_is_imported(
-    arguments: tuple[str, ...], files: Path, tmp_path: Path
-) -> None:
+OF_TEXT = ("--separator xx", "--encoding nonsense", "--decimal x", "--report iris.csv/x")
+REFUSED = {
+    "demo": ("-o iris.csv", "-o iris.csv/x"),
+    "fit": (
+        *("iris.docx -t species -o m", "isir.csv -t species -o m", "empty.csv -t species -o m"),
+        *("iris.csv -o m.csv", "iris.csv -o folder", "iris.csv -o nowhere/m", "iris.csv -o -"),
+        *(
+            f"iris.csv -t species -o m {wrong}"
+            for wrong in (
+                *(*OF_TEXT, "--kind species", "--kind species=nothing", "--seed -1"),
+                *("--kernel nosuch", "--likelihood nosuch", "--inference nosuch", "--objective nosuch"),
+                *("--standardize nosuch", "--strategy nosuch", "--kernel precomputed"),
+                *("--checkpoint nosuch", "--checkpoint folder", "--checkpoint iris.safetensors"),
+            )
+        ),
+    ),
+    "predict": (
+        *("isir.safetensors iris.csv", "iris.csv iris.safetensors", "folder iris.csv", "no-model iris.csv"),
+        *("iris.safetensors isir.csv", "iris.safetensors iris.docx", "iris.safetensors empty.csv"),
+        *(
+            f"iris.safetensors iris.csv {wrong}"
+            for wrong in (
+                *(*OF_TEXT[:-1], "--join --json", "--reject 5", "--set 2", "--unknown x", "--top 0"),
+                *("-o p.xlsx", "-o folder", "-o nowhere/p.csv", "-o iris.csv"),
+            )
+        ),
+    ),
+    "evaluate": (
+        *("isir.safetensors iris.csv -t species", "iris.safetensors iris.docx -t species"),
+        *(f"iris.safetensors iris.csv -t species {wrong}" for wrong in OF_TEXT),
+    ),
+    "suggest": (
+        *("no-model iris.csv", "iris.safetensors isir.csv", "iris.safetensors iris.csv --join --json"),
+        *(f"iris.safetensors iris.csv {wrong}" for wrong in (*OF_TEXT[:-1], "-n 0", "-o p.xlsx", "-o folder")),
+    ),
+    "update": (
+        *("isir.safetensors iris.csv -t species -o m", "iris.safetensors isir.csv -t species -o m"),
+        *("iris.safetensors", "iris.safetensors iris.csv -t species", "iris.safetensors --forget-rows 1"),
+        *("iris.safetensors iris.csv -t species -o m.csv", "iris.safetensors iris.csv -t species -o m --in-place"),
+        *(f"iris.safetensors iris.csv -t species -o m {wrong}" for wrong in OF_TEXT[:-1]),
+    ),
+    "search": (
+        *("iris.docx -t species", "isir.csv -t species", "iris.csv -t species -o m.csv"),
+        *(
+            f"iris.csv -t species {wrong}"
+            for wrong in (
+                *(*OF_TEXT, "--grammar nosuch", "--schedule nosuch", "--schedule 1,x", "--particles 0"),
+                *("--test isir.csv", "--test iris.csv", "--hold-out .7", "--batches a --batch-size 3"),
+            )
+        ),
+    ),
+    "sessions": ("none.toml", "iris.docx", "folder", "broken.toml", "other.toml -o iris.csv"),
+    "meta-train": ("none.toml", "folder", "broken.toml", "other.toml", "other.toml --set x", "other.toml -o iris.csv"),
+    **dict.fromkeys(
+        ("meta-evaluate", "meta-compare"),
+        (
+            *("nosuch", "folder", "iris.csv", "iris.safetensors", "nosuch --report iris.csv/x"),
+            *("nosuch --split nosuch", "nosuch --corrupted nosuch", "nosuch --on nosuch", "nosuch --option x"),
+            *("nosuch --way 1", "nosuch --shots 0", "nosuch --queries 0", "nosuch --tasks 0", "nosuch --seed -1"),
+        ),
+    ),
+    "doctor": ("nosuch",),
+}
+"""What each command refuses by what it is given."""
+
+
+def test_what_can_be_refused_is_refused_before_anything_slow_is_imported(files: Path, tmp_path: Path) -> None:
     for name in ("iris.csv", "iris.safetensors"):
         shutil.copy(files / name, tmp_path)
-    (tmp_path / "iris.docx").write_bytes(b"PK")
-    (tmp_path / "no-model.safetensors").write_bytes(b"not a model")
-    assert imported(tmp_path, *arguments) == set()
+    (tmp_path / "folder").mkdir()
+    for name, text in (
+        *(("iris.docx", "PK"), ("no-model", "not a model"), ("empty.csv", "")),
+        *(("broken.toml", "a = ["), ("other.toml", "[nosuch]\na = 1\n")),
+    ):
+        (tmp_path / name).write_text(text)
+    code = (
+        "import sys\nfrom sureshot.cli import main\n"
+        "for line in sys.stdin:\n    sys.argv[1:] = line.split()\n"
+        "    try:\n        main()\n    except SystemExit as end:\n        ended = end.code\n"
+        f"    slow = [name for name in {SLOW} if name in sys.modules]\n"
+        "    if slow or ended not in (1, 2):\n        sys.exit(f'{line} ended with {ended}, imported {slow}')\n"
+    )
+    lines = [f"{command} {wrong}\n" for command, every in REFUSED.items() for wrong in every]
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, input="".join(lines), capture_output=True, text=True
+    )
+    assert found.returncode == 0, found.stderr.splitlines()[-2:]
+    assert found.stderr.count("error: ") == len(lines)
+    assert set(REFUSED) == set(get_command(app).commands)
 
 
 def test_a_prediction_imports_only_what_its_model_needs(files: Path) -> None:
     found = imported(files, "predict", "iris.safetensors", "iris.csv", "--quiet")
     assert "torch" in found
-    assert not found & {"matplotlib", "sureshot.meta", "sklearn.cluster"}
+    assert not found & {"matplotlib", "sureshot.meta.learners", "sklearn.cluster"}
 
 
 def test_another_process_predicts_the_same(files: Path, run: Callable[..., Any]) -> None:

@@ -34,16 +34,17 @@ def evaluate(
     """
     with console.guarded(as_json, quiet):
         console.check_folder(report)
+        from sureshot.cli.reading import Reading
+
+        how = Reading.of(separator, encoding, decimal, drop, row_id, None, header, missing, fold_case, sheet)
         from sureshot.cli.model_file import load_model
 
         classifier = load_model(model, data)
         import numpy as np
 
         from sureshot.cli.model import read_for_model
-        from sureshot.cli.reading import Reading
         from sureshot.data.checks import listed
 
-        how = Reading.of(separator, encoding, decimal, drop, row_id, None, header, missing, fold_case, sheet)
         with console.progress(f"reading {data}", quiet):
             table = read_for_model(classifier, data, target, how, with_labels=True)
         from sureshot.cli.row_scores import summarise_rows

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -14,22 +14,41 @@ from sureshot.cli import options
 from sureshot.cli.console import note
 
 if TYPE_CHECKING:
-    from sureshot.data.labelled import FewShotData, LabelledSet
-    from sureshot.meta.episodes import EpisodeProtocol
-    from sureshot.meta.learners.base import Learner
-    from sureshot.meta.training import TrainingConfig
+    from sureshot.data.labelled import FewShotData
+    from sureshot.meta.learners.embedding import EmbeddingLearner
+    from sureshot.meta.protocols import EpisodeProtocol
+    from sureshot.meta.training.checkpoint import Checkpoint
+    from sureshot.meta.training.config import TrainingConfig
 
 USUAL_TASKS = 1000  # of out-of-episode detection and robustness, as in the papers
 
 
 @dataclass(frozen=True)
 class LoadedLearner:
-    """A checkpoint ready to be evaluated."""
+    """A checkpoint to be evaluated, whose learner is built when it is first asked for."""
 
-    path: str
-    learner: Learner
+    checkpoint: Checkpoint
     config: TrainingConfig
-    episodes: int
+
+    @property
+    def path(self) -> str:
+        """The file."""
+        return self.checkpoint.path
+
+    @property
+    def episodes(self) -> int:
+        """How many it was trained on."""
+        return self.checkpoint.episodes
+
+    @property
+    def name(self) -> str:
+        """What kind of learner it is."""
+        return str(self.checkpoint.learner.get("name"))
+
+    @cached_property
+    def learner(self) -> EmbeddingLearner:
+        """In evaluation mode."""
+        return self.checkpoint.build()
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -40,13 +59,12 @@ class LoadedLearner:
 
 
 def load(path: Path) -> LoadedLearner:
-    """The learner of a checkpoint, or of the best checkpoint of a run's folder."""
-    from sureshot.meta.training import TrainingConfig, load_checkpoint
+    """A checkpoint, or the best one of a run's folder."""
+    from sureshot.meta.training.checkpoint import load_checkpoint
+    from sureshot.meta.training.config import TrainingConfig
 
     checkpoint = load_checkpoint(path)
-    return LoadedLearner(
-        checkpoint.path, checkpoint.build(), TrainingConfig.from_dict(checkpoint.config), checkpoint.episodes
-    )
+    return LoadedLearner(checkpoint, TrainingConfig.from_dict(checkpoint.config))
 
 
 @dataclass(frozen=True)
@@ -66,15 +84,25 @@ class EvaluationOptions:
     corrupted: options.Corrupted = "both"
     seed: options.TaskSeed = 0
 
+    def check(self) -> None:
+        """Refuse what is none of the names that there are, or no KEY=VALUE."""
+        options.check_name("--split", self.split, "test, val")
+        options.check_name("--corrupted", self.corrupted, "both, query")
+        if self.on is not None:
+            options.check_name("--on", self.on, options.FEW_SHOT_SETS)
+        for option in self.option or ():
+            _parsed(option)
+
     def prepare(self, loaded: Sequence[LoadedLearner]) -> tuple[FewShotData, dict[str, Any]]:
         """The data, and the arguments of `sureshot.meta.evaluation.evaluate` beside the learner.
 
         What is not given shrinks with the number of tasks. Corruptions are for images, and left out for other data
         unless they were asked for.
         """
-        protocol = self._protocol(loaded)
+        protocol = self.protocol(loaded)
         data = self._load_data(loaded)
-        classes, validation = self._split(data)
+        # Those that a temperature is fitted on are never those that are tested on.
+        classes, validation = (data.test, data.val) if self.split == "test" else (data.val, None)
         note(f"{classes.n_classes} {self.split} classes of {data.description}")
         usual = min(USUAL_TASKS, max(self.tasks, 0))
         corrupted_tasks = usual if data.test.x.dim() == 4 else 0
@@ -90,9 +118,9 @@ class EvaluationOptions:
             "seed": self.seed,
         }
 
-    def _protocol(self, loaded: Sequence[LoadedLearner]) -> EpisodeProtocol:
+    def protocol(self, loaded: Sequence[LoadedLearner]) -> EpisodeProtocol:
         """Way and shots as given, or as in training (the largest of a range), where all checkpoints agree."""
-        from sureshot.meta.episodes import EpisodeProtocol
+        from sureshot.meta.protocols import EpisodeProtocol
 
         trained = [one.config.episodes.to_protocol() for one in loaded]
 
@@ -139,16 +167,6 @@ class EvaluationOptions:
                 )
         return data
 
-    def _split(self, data: FewShotData) -> tuple[LabelledSet, LabelledSet | None]:
-        """The classes to test on, and those to fit a temperature on, which are never the same."""
-        from sureshot.data.checks import near
-
-        if self.split == "test":
-            return data.test, data.val
-        if self.split == "val":
-            return data.val, None
-        raise ValueError(f"--split: expected test or val, got {self.split!r}{near(self.split, ('test', 'val'))}")
-
 
 def with_evaluation_options(command: Callable[..., None]) -> Callable[..., None]:
     """The command with the fields of `EvaluationOptions` as options, in the place of its argument `asked`."""
@@ -163,7 +181,7 @@ def with_evaluation_options(command: Callable[..., None]) -> Callable[..., None]
         whole = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
         parameters += spread if parameter.name == "asked" else whole
 
-    @functools.wraps(command)
+    @wraps(command)
     def spread_command(**given: Any) -> None:
         command(asked=EvaluationOptions(**{one.name: given.pop(one.name) for one in spread}), **given)
 

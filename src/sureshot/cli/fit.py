@@ -59,15 +59,25 @@ def fit(
                 strategy="auto" if checkpoint is None or strategy is None else strategy,
                 kind="auto" if checkpoint is None or not kind else kind[0],
             )
-        check_source(data)
-        from sureshot.cli.model import taught_ids
-        from sureshot.cli.reading import Reading, naming, remark, remark_on_columns
+        from sureshot.cli.reading import Reading
 
         how = Reading.of(separator, encoding, decimal, drop, row_id, kind, header, missing, fold_case, sheet)
+        standardize = standardize.lower()
+        options.check_name("--kernel", kernel, options.KERNELS, precomputed="needs matrices and works in Python only")
+        options.check_name("--likelihood", likelihood, options.LIKELIHOODS)
+        options.check_name("--inference", inference, options.INFERENCES)
+        options.check_name("--objective", objective, options.OBJECTIVES)
+        options.check_name("--standardize", standardize, options.STANDARDIZE)
+        if strategy is not None:
+            options.check_name("--strategy", strategy, options.STRATEGIES)
+        check_source(data)
         if checkpoint is not None:
             from sureshot.meta.training.checkpoint import load_checkpoint
 
             load_checkpoint(checkpoint)  # what is wrong with it comes before what it needs
+        from sureshot.cli.model import taught_ids
+        from sureshot.cli.reading import naming, remark, remark_on_columns
+
         with console.progress(f"reading {data}", quiet):
             table = read_labelled(data, target, checkpoint, how)
         remark(data, table)
@@ -88,11 +98,11 @@ def fit(
             from sureshot.estimators.gp.classifier import GPClassifier
 
             model = GPClassifier(
-                kernel=_kernel(kernel),
+                kernel=kernel,
                 likelihood=likelihood,
                 inference=inference,
                 objective=None if objective == "none" else objective,
-                standardize=_standardize(standardize),
+                standardize="auto" if standardize == "auto" else standardize == "true",
                 ensemble=ensemble,
                 random_state=seed,
                 columns=kinds,
@@ -173,20 +183,6 @@ def _read_images(path: Path, checkpoint: Path | None) -> DataTable:
     return table
 
 
-def _kernel(name: str) -> str:
-    """The name of a kernel, if it is one that can be named here; `precomputed` needs matrices."""
-    from sureshot.data.checks import near
-
-    known = options.KERNELS.split(", ")
-    if name == "precomputed":
-        raise ValueError(
-            f"--kernel precomputed needs matrices and works in Python only; expected one of {options.KERNELS}"
-        )
-    if name not in known:
-        raise ValueError(f"--kernel: expected one of {options.KERNELS}; got {name!r}{near(name, known)}")
-    return name
-
-
 def _check_alone(option: str, **settings: str) -> None:
     """Refuse settings that have no meaning beside an option that says which classifier it is."""
     chosen = [name for name, value in settings.items() if value != "auto"]
@@ -203,13 +199,6 @@ def _left_out(model: IncrementalClassifier) -> dict[str, float | None]:
         nll = None if math.isnan(score) else -score
     accuracies = {name: getattr(model, f"leave_one_out_{name}_", None) for name in ("accuracy", "balanced_accuracy")}
     return {**accuracies, "nll": nll}
-
-
-def _standardize(value: str) -> str | bool:
-    known: dict[str, str | bool] = {"auto": "auto", "true": True, "false": False}
-    if value.lower() not in known:
-        raise ValueError(f"--standardize: expected auto, true or false, got {value!r}")
-    return known[value.lower()]
 
 
 def _print(summary: dict[str, Any]) -> None:

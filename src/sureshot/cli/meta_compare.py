@@ -31,9 +31,13 @@ def meta_compare(
     """
     with console.guarded(as_json, quiet):
         console.check_folder(report)
+        asked.check()
+        loaded = load_named(checkpoints)
+        if reference is not None and reference not in loaded:
+            raise ValueError(f"--reference: expected one of {', '.join(loaded)}; got {reference!r}")
+        asked.protocol(list(loaded.values()))
         from sureshot.meta.evaluation import compare
 
-        loaded = load_named(checkpoints)
         data, arguments = asked.prepare(list(loaded.values()))
         with console.progress("meta-compare", quiet) as update:
             learners = {name: one.learner for name, one in loaded.items()}
@@ -63,11 +67,10 @@ def load_named(arguments: Sequence[str]) -> dict[str, LoadedLearner]:
         named = bool(separator) and not Path(argument).exists()
         given.append((label, Path(rest)) if named else (None, Path(argument)))
     loaded = [(name, path, load(path)) for name, path in given]
-    kinds = [str(one.learner.config["name"]) for name, _, one in loaded if name is None]
+    kinds = [one.name for name, _, one in loaded if name is None]
     found: dict[str, LoadedLearner] = {}
     for name, path, one in loaded:
-        kind = str(one.learner.config["name"])
-        shown = name or (kind if kinds.count(kind) == 1 else _folder(path))
+        shown = name or (one.name if kinds.count(one.name) == 1 else _folder(path))
         if shown in found:
             raise ValueError(f"two checkpoints are called {shown!r}: tell them apart with NAME=CHECKPOINT")
         found[shown] = one

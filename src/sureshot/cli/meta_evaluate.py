@@ -28,9 +28,11 @@ def meta_evaluate(
     """
     with console.guarded(as_json, quiet):
         console.check_folder(report)
+        asked.check()
+        loaded = load(checkpoint)
+        asked.protocol([loaded])
         from sureshot.meta.evaluation import evaluate
 
-        loaded = load(checkpoint)
         data, arguments = asked.prepare([loaded])
         with console.progress("meta-evaluate", quiet) as update:
             found = evaluate(loaded.learner, **arguments, progress=update)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sureshot.cli import console, options
-from sureshot.data.settings_files import read_toml
 
 if TYPE_CHECKING:
     from sureshot.meta.training import TrainingResult
@@ -28,10 +27,11 @@ def meta_train(
     with console.guarded(as_json, quiet or not is_main):
         folder = Path("runs") / config.stem if output is None else output
         console.check_folder(folder)
-        read_toml(config)  # what is no file of settings is refused before anything is imported that takes long
-        from sureshot.meta.training import TrainingConfig, train
+        from sureshot.meta.training.config import TrainingConfig
 
         chosen = TrainingConfig.from_toml(config, settings or ())
+        from sureshot.meta.training import train
+
         console.note(f"{chosen.learner.name} on {chosen.data.name}, {chosen.training.episodes} episodes, into {folder}")
         with console.progress(config.stem, quiet or not is_main) as update:
             result = train(chosen, folder, data_root=data, progress=update, resume=resume)

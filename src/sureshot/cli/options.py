@@ -11,10 +11,33 @@ from typing import Annotated
 
 import typer
 
+from sureshot.data.checks import near
+
 KERNELS = (
     "auto, cosine, linear, rbf, matern12, matern32, matern52, polynomial1, polynomial2, additive_matern32, "
     "interactions_matern32, unit_rbf, unit_matern32"
 )
+LIKELIHOODS = "auto, logistic, one_vs_each, logistic_softmax, gaussian, softmax"
+INFERENCES = "auto, mean_field, gibbs, natural_gradient, laplace"
+OBJECTIVES = "auto, evidence, leave_one_out, none"
+STANDARDIZE = "auto, true, false"
+STRATEGIES = "recommended, shared_root, session, rebuild"
+GRAMMARS = "default, paper"
+SCHEDULES = "logarithmic, linear, once"
+FEW_SHOT_SETS = (
+    "omniglot-lake, omniglot-vinyals, omniglot-choice, omniglot-emnist, miniimagenet, miniimagenet32, cub, "
+    "miniimagenet-cub, cifar-fs, clinc150, folder, embeddings, transfer"
+)
+
+
+def check_name(option: str, name: str, known: str, **elsewhere: str) -> None:
+    """Refuse what is none of the names known (`ValueError`), and say why others cannot be given here."""
+    names = known.split(", ")
+    if name in elsewhere:
+        raise ValueError(f"{option} {name} {elsewhere[name]}; expected one of {known}")
+    if name not in names:
+        raise ValueError(f"{option}: expected one of {known}; got {name!r}{near(name, names)}")
+
 
 LabelledData = Annotated[
     Path,
@@ -97,9 +120,9 @@ ModelFile = Annotated[
     Path, typer.Option("--output", "-o", metavar="MODEL", help="The model file to write (.safetensors).")
 ]
 Kernel = Annotated[str, typer.Option(help=KERNELS + ".")]
-Likelihood = Annotated[str, typer.Option(help="auto, logistic, one_vs_each, logistic_softmax, gaussian, softmax.")]
-Inference = Annotated[str, typer.Option(help="auto, mean_field, gibbs, natural_gradient, laplace.")]
-Objective = Annotated[str, typer.Option(help="auto, evidence, leave_one_out, none.")]
+Likelihood = Annotated[str, typer.Option(help=LIKELIHOODS + ".")]
+Inference = Annotated[str, typer.Option(help=INFERENCES + ".")]
+Objective = Annotated[str, typer.Option(help=OBJECTIVES + ".")]
 Standardize = Annotated[
     str, typer.Option(help="Scale the columns: auto (unless rows are unit-length embeddings), true, false.")
 ]
@@ -120,8 +143,7 @@ Strategy = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="For classes that come over time, in place of all the above (docs/incremental.md): recommended, "
-        "shared_root, session, rebuild.",
+        help=f"For classes that come over time, in place of all the above (docs/incremental.md): {STRATEGIES}.",
     ),
 ]
 FitSeed = Annotated[
@@ -137,7 +159,7 @@ Structure = Annotated[
     str | None,
     typer.Option(metavar="TEXT", help="Keep this structure, such as 'LINEAR + PERIODIC', and learn its parameters."),
 ]
-Grammar = Annotated[str, typer.Option(help="default, paper.")]
+Grammar = Annotated[str, typer.Option(help=GRAMMARS + ".")]
 Window = Annotated[int | None, typer.Option(min=1, help="Keep the latest rows only, so many.")]
 Inducing = Annotated[
     int | None, typer.Option(min=1, help="See kernels through so many inducing inputs: for more than 2,000 rows.")
@@ -154,7 +176,7 @@ Schedule = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="How rows that come together are divided: logarithmic, linear, once, or sizes: 50,100.",
+        help=f"How rows that come together are divided: {SCHEDULES}, or sizes: 50,100.",
     ),
 ]
 Batches = Annotated[
@@ -289,24 +311,30 @@ Reference = Annotated[
     str | None, typer.Option("--reference", metavar="NAME", help="Differences are from this one; else the first.")
 ]
 FewShotData = Annotated[
-    str | None, typer.Option("--on", metavar="NAME", help="The few-shot data set; by default that of the training.")
+    str | None,
+    typer.Option("--on", metavar="NAME", help=f"The data, by default those of the training: {FEW_SHOT_SETS}."),
 ]
 DataOptions = Annotated[
     list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="Of the data set; may be repeated.")
 ]
 Split = Annotated[str, typer.Option("--split", metavar="test|val", help="Whose classes to test on.")]
-Way = Annotated[int | None, typer.Option("--way", help="Classes of a task; by default as in training.")]
-Shots = Annotated[int | None, typer.Option("--shots", help="Labelled rows of each class; by default as in training.")]
-Queries = Annotated[int, typer.Option("--queries", help="Rows of each class to classify.")]
-Tasks = Annotated[int, typer.Option("--tasks", help="Tasks for accuracy and calibration, in 5 batches.")]
+Way = Annotated[int | None, typer.Option("--way", min=2, help="Classes of a task; by default as in training.")]
+Shots = Annotated[
+    int | None, typer.Option("--shots", min=1, help="Labelled rows of each class; by default as in training.")
+]
+Queries = Annotated[int, typer.Option("--queries", min=1, help="Rows of each class to classify.")]
+Tasks = Annotated[int, typer.Option("--tasks", min=1, help="Tasks for accuracy and calibration, in 5 batches.")]
 OutOfEpisode = Annotated[
     int | None,
-    typer.Option("--out-of-episode", help="Tasks for out-of-episode detection, 0 for none; 1000, or all if fewer."),
+    typer.Option(
+        "--out-of-episode", min=0, help="Tasks for out-of-episode detection, 0 for none; 1000, or all if fewer."
+    ),
 ]
 Robustness = Annotated[
-    int | None, typer.Option("--robustness", help="Tasks of corrupted images, 0 for none; 1000, or all if fewer.")
+    int | None,
+    typer.Option("--robustness", min=0, help="Tasks of corrupted images, 0 for none; 1000, or all if fewer."),
 ]
 Corrupted = Annotated[
     str, typer.Option("--corrupted", metavar="both|query", help="Corrupt support and query images, or the query's.")
 ]
-TaskSeed = Annotated[int, typer.Option("--seed", help="Of the tasks.")]
+TaskSeed = Annotated[int, typer.Option("--seed", min=0, help="Of the tasks.")]

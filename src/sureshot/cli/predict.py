@@ -53,13 +53,15 @@ def predict(
         _check_decisions(reject, unknown, coverage)
         if join and as_json:
             raise ValueError("--join writes columns, and --json none: leave one of them out")
+        from sureshot.cli.reading import Reading
+
+        how = Reading.of(separator, encoding, decimal, drop, row_id, None, header, missing, fold_case, sheet)
         from sureshot.cli.model_file import load_model
 
         classifier = load_model(model, data)
         from sureshot.cli.model import as_fitted, read_for_model
-        from sureshot.cli.reading import Beside, Reading
+        from sureshot.cli.reading import Beside
 
-        how = Reading.of(separator, encoding, decimal, drop, row_id, None, header, missing, fold_case, sheet)
         with console.progress(f"reading {data}", quiet):
             table = read_for_model(classifier, data, target, how, with_labels=False)
             wanted = Wanted.of(classifier, proba, top, outlier, reject, unknown, coverage)
@@ -135,10 +137,10 @@ class Piece:
 
 def _check_decisions(reject: float | None, unknown: str | None, coverage: float | None) -> None:
     """Refuse rates that are none before anything is read."""
-    from sureshot.estimators.classes.decisions import check_share
-
     for name, value in (("--reject", reject), ("--set", coverage)):
         if value is not None:
+            from sureshot.estimators.decisions import check_share
+
             check_share(name, value)
     if unknown is not None and reject is None:
         raise ValueError("--unknown names rows that --reject rejects: add --reject 0.05, or leave it out")

@@ -1,8 +1,9 @@
-"""How tables are read, as the options of a command say."""
+"""How tables are read, as the options of a command say; options are refused before anything slow is imported."""
 
 from __future__ import annotations
 
 import csv
+import math
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,20 +11,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-import numpy as np
-import pandas as pd
-
 from sureshot.cli.console import note
-from sureshot.data import DataTable, column_names, load_table
-from sureshot.data.cells import CellError
 from sureshot.data.checks import listed, near
 from sureshot.data.delimited import ANY, STANDARD_INPUT, TextFormat
-from sureshot.data.image_tables import is_image_source
-from sureshot.data.remembered import Remembered, spelt
+from sureshot.data.file_kinds import EXCEL, is_image_source, table_suffix
 from sureshot.data.root import DataError
-from sureshot.data.tables import EXCEL, META_PREFIX, cells_as_written, doubt_of_header, names_rows, table_suffix
 
 if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from sureshot.data import DataTable
+    from sureshot.data.remembered import Remembered
     from sureshot.estimators.base import IncrementalClassifier
 
 KINDS = ("number", "category", "date", "text", "ignore", "day_first", "month_first")
@@ -73,6 +72,8 @@ class Reading:
 
     def check(self, path: Path, target: str | None) -> list[str] | None:
         """Names of the file's columns, or None of arrays and images; `DataError` for one that is dropped in vain."""
+        from sureshot.data.tables import META_PREFIX, column_names, doubt_of_header
+
         ending = None if is_image_source(path) else table_suffix(path)
         if self.text.of_text and ending in (None, ".parquet", ".npz", *EXCEL) and path != STANDARD_INPUT:
             raise DataError(f"{path} is no text: leave --separator, --encoding and --decimal out")
@@ -118,6 +119,8 @@ class Reading:
         **options: Any,
     ) -> DataTable:
         """`sureshot.data.load_table` with these options."""
+        from sureshot.data.tables import load_table
+
         everything = [*ignore, *self.dropped(names)]
         options.setdefault("as_text", [name for name, kind in self.kinds.items() if kind in AS_TEXT])
         options["as_numbers"] = [name for name, kind in self.kinds.items() if kind not in AS_TEXT]
@@ -134,6 +137,10 @@ def names_together(given: Sequence[str], known: Iterable[str]) -> list[str]:
 
 def remark(path: Path, table: DataTable) -> None:
     """Notes about what looks like a mistake in labelled rows: a column that names rows, or says the label of each."""
+    import pandas as pd
+
+    from sureshot.data.tables import names_rows
+
     if isinstance(table.X, pd.DataFrame):
         for name, column in table.X.items():
             if not names_rows(column):
@@ -177,6 +184,8 @@ def remark_on_spelling(path: Path, labels: Iterable[Any], known: Iterable[Any] =
 
 def _folding(pairs: Sequence[Sequence[str]]) -> str:
     """Advice where labels differ in case."""
+    from sureshot.data.remembered import spelt
+
     return ", or give --fold-case" if any(len(set(map(spelt, given))) < len(given) for given in pairs) else ""
 
 
@@ -184,8 +193,10 @@ def _spelt(label: str) -> str | float:
     try:
         value = float(label)
     except ValueError:
+        from sureshot.data.remembered import spelt
+
         return spelt(label)
-    return value if np.isfinite(value) else label
+    return value if math.isfinite(value) else label
 
 
 @dataclass(frozen=True)
@@ -201,6 +212,8 @@ class Beside:
         """Those of a file that has none of the names of the columns to write."""
         if is_image_source(path):
             raise DataError(f"{path}: images have no columns to write beside predictions: leave out --join")
+        from sureshot.data.tables import cells_as_written
+
         cells, found = cells_as_written(path, how.text)
         if taken := [name for name in written if name in cells]:
             raise DataError(f"{path} has a column {taken[0]!r} already: rename it, or leave out --join")
@@ -231,6 +244,8 @@ def written_number(value: float, beside: Beside | None) -> str:
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
     """Errors about cells of a table tell the file that it was read from."""
+    from sureshot.estimators.cells import CellError
+
     try:
         yield
     except CellError as error:
@@ -239,6 +254,8 @@ def naming(path: Path) -> Iterator[None]:
 
 def take(X: Any, rows: np.ndarray) -> Any:
     """Rows of a table, by numbers or by a mask."""
+    import numpy as np
+
     return X[rows] if isinstance(X, np.ndarray) else X.iloc[np.flatnonzero(rows) if rows.dtype == bool else rows]
 
 
@@ -260,6 +277,9 @@ def _kind(text: str) -> tuple[str, str]:
 
 def _copies_of_labels(frame: pd.DataFrame, y: np.ndarray | None) -> list[str]:
     """Columns with one value for each class, which none but its rows have."""
+    import numpy as np
+    import pandas as pd
+
     if y is None or len(y) < MANY_CLASSES:
         return []
     labels = pd.factorize(y)[0]

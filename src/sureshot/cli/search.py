@@ -77,12 +77,16 @@ def search(
                 f"--test is the file of the rows to learn from, {data}: leave it out to score a share of them"
             )
         share = 0.0 if test is not None else HELD_OUT if hold_out is None else hold_out
+        options.check_name("--grammar", grammar, options.GRAMMARS)
+        sizes = _schedule(schedule)
+        from sureshot.cli.reading import Reading
+
+        how = Reading.of(separator, encoding, decimal, drop, row_id, kind, header, missing, fold_case, sheet)
         for path in (data,) if test is None else (data, test):
             check_source(path)
         from sureshot.cli.model import taught_ids
-        from sureshot.cli.reading import Reading, naming, remark, remark_on_columns
+        from sureshot.cli.reading import naming, remark, remark_on_columns
 
-        how = Reading.of(separator, encoding, decimal, drop, row_id, kind, header, missing, fold_case, sheet)
         with console.progress(f"reading {data}", quiet):
             rows = _read(data, target, batches, batch_size, test, share, seed or 0, how)
         remark(data, rows.table)
@@ -101,7 +105,7 @@ def search(
             particles,
             grammar,
             n_rejuvenation="auto" if rejuvenation is None else rejuvenation,
-            schedule=_schedule(schedule),
+            schedule=sizes,
             structure=structure,
             window=window,
             n_inducing=inducing,
@@ -236,7 +240,7 @@ def _batch_of_each_row(data: Path, batches: str, table: DataTable, how: Reading)
 
 
 def _schedule(text: str) -> str | list[int]:
-    if not any(sign.isdigit() for sign in text):
+    if text in options.SCHEDULES.split(", "):
         return text
     try:
         return [int(part) for part in text.split(",")]

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sureshot.cli import console, options
-from sureshot.data.settings_files import read_toml
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -34,6 +33,8 @@ def sessions(
         folder = Path("sessions") / config.stem if output is None else output
         console.check_folder(folder)
         console.check_folder(report)
+        from sureshot.data.settings_files import read_toml
+
         read_toml(config)  # what is no file of settings is refused before anything is imported that takes long
         from sureshot.evaluation.session_config import SessionsConfig
         from sureshot.evaluation.session_study import run_study

@@ -42,14 +42,16 @@ def suggest(
         output = console.text_output(output, as_json, model, pool)
         if join and as_json:
             raise ValueError("--join writes columns, and --json none: leave one of them out")
+        from sureshot.cli.reading import Reading
+
+        how = Reading.of(separator, encoding, decimal, drop, row_id, None, header, missing, fold_case, sheet)
         from sureshot.cli.model_file import load_model
 
         classifier = load_model(model, pool)
         from sureshot.cli.model import as_fitted, read_for_model
-        from sureshot.cli.reading import Beside, Reading, take
+        from sureshot.cli.reading import Beside, take
         from sureshot.estimators.tree.classifier import TreeGPClassifier
 
-        how = Reading.of(separator, encoding, decimal, drop, row_id, None, header, missing, fold_case, sheet)
         with console.progress(f"reading {pool}", quiet):
             table = read_for_model(classifier, pool, target, how, with_labels=False)
             beside = Beside.of(pool, as_fitted(classifier, how), COLUMNS) if join else None

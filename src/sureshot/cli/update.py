@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sureshot.cli import console, options
@@ -56,11 +55,18 @@ def update(
             raise ValueError(f"{model} stays as it is: to replace it, give --in-place, and no --output")
         if output is not None:
             console.check_model_output(output, *([] if data is None else [data]))
+        elif not in_place:  # never over the old one unasked
+            raise ValueError(
+                f"{model} stays as it is: name a file for the new model (--output), or replace it (--in-place)"
+            )
+        from sureshot.cli.reading import Reading
+
+        how = Reading.of(separator, encoding, decimal, drop, row_id, None, header, missing, fold_case, sheet)
         from sureshot.cli.model_file import load_model
 
         classifier = load_model(model, data)
         from sureshot.cli.model import as_known, keeps_ids, read_for_model, taught_ids
-        from sureshot.cli.reading import Reading, remark_on_spelling
+        from sureshot.cli.reading import remark_on_spelling
         from sureshot.data.cells import in_one_way
         from sureshot.data.checks import listed
         from sureshot.data.image_tables import is_image_source
@@ -78,13 +84,12 @@ def update(
             )
         table, ids = None, None
         if data is not None:
-            how = Reading.of(separator, encoding, decimal, drop, row_id, None, header, missing, fold_case, sheet)
             with console.progress(f"reading {data}", quiet):
                 table = read_for_model(classifier, data, target, how, with_labels=True)
             ids = taught_ids(classifier, table, how)
             if row_id is None and keeps_ids(classifier) and not is_image_source(data):
                 console.note(f"{data}: rows without ids (--id) are added, so rows that are sent twice count twice")
-        destination = _destination(model, output, in_place)
+        destination = model if output is None else output
         known = classifier.classes_.tolist()
         if data is not None and table is not None and table.y is not None:
             remark_on_spelling(data, table.y.tolist(), known)
@@ -137,15 +142,6 @@ def update(
                 ("model", summary["model"]),
             ]
             console.print_table(("updated", ""), rows)
-
-
-def _destination(model: Path, output: Path | None, in_place: bool) -> Path:
-    """Where the model goes: never over the old one unasked."""
-    if output is None and not in_place:
-        raise ValueError(
-            f"{model} stays as it is: name a file for the new model (--output), or replace it (--in-place)"
-        )
-    return model if output is None else output
 
 
 def _listed(given: Sequence[str] | None, known: np.ndarray | None) -> list[str]:

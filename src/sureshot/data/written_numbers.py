@@ -7,12 +7,14 @@ number, so are the versions ``3.1`` and ``3.10``.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-import pandas as pd
+if TYPE_CHECKING:
+    import pandas as pd
 
 GROUPED = r"[1-9]\d{0,2}([.\s'’]\d{3})+"
 """A whole number with points, blanks or apostrophes between its thousands, as a pattern; none begins with 0."""
@@ -72,6 +74,8 @@ def with_comma(column: pd.Series) -> pd.Series | None:
 
     Pandas reads the comma, but nothing between thousands. None of other text.
     """
+    import pandas as pd
+
     if not (pd.api.types.is_object_dtype(column.dtype) or pd.api.types.is_string_dtype(column.dtype)):
         return None
     cells = column.dropna()
@@ -82,14 +86,17 @@ def with_comma(column: pd.Series) -> pd.Series | None:
 
 def as_plain_numbers(column: pd.Series, decimal: str) -> pd.Series | None:
     """Text as numbers, NaN where missing; None where a cell is other than digits and the signs between them."""
+    import pandas as pd
+
     text = column if decimal == "," else with_swapped_signs(column)
     checked = with_comma(text)
     if checked is None:
         return None
     plain = [
-        float(_BETWEEN_GROUPS.sub("", cell).replace(",", ".")) if isinstance(cell, str) else np.nan for cell in checked
+        float(_BETWEEN_GROUPS.sub("", cell).replace(",", ".")) if isinstance(cell, str) else math.nan
+        for cell in checked
     ]
-    return pd.Series(plain, column.index, dtype=np.float64, name=column.name)
+    return pd.Series(plain, column.index, dtype="float64", name=column.name)
 
 
 def are_codes(texts: Collection[str]) -> bool:
@@ -130,6 +137,8 @@ def what_is_lost(texts: Iterable[str]) -> str | None:
 
 def as_known(column: pd.Series, known: WayOfWriting, stated: str | None, separator: str | None) -> pd.Series:
     """Text of a known column with its own decimal sign, or numbers where all of it is plain; no text as it is."""
+    import pandas as pd
+
     if not (pd.api.types.is_object_dtype(column.dtype) or pd.api.types.is_string_dtype(column.dtype)):
         return column
     found = stated or decimal_of(column, known, separator)

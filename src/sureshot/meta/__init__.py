@@ -5,8 +5,15 @@
 and `evaluation` says how good they are.
 """
 
-from sureshot.meta.episodes import EpisodeSampler
-from sureshot.meta.protocols import PROTOCOLS, TRAINING_PRESETS, EpisodeProtocol
-from sureshot.meta.tasks import Tasks
+from typing import TYPE_CHECKING
+
+from sureshot.lazy import imported_when_asked_for
+
+if TYPE_CHECKING:
+    from sureshot.meta.episodes import EpisodeSampler
+    from sureshot.meta.protocols import PROTOCOLS, TRAINING_PRESETS, EpisodeProtocol
+    from sureshot.meta.tasks import Tasks
 
 __all__ = ["PROTOCOLS", "TRAINING_PRESETS", "EpisodeProtocol", "EpisodeSampler", "Tasks"]
+
+__getattr__ = imported_when_asked_for(__name__)

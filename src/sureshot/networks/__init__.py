@@ -6,11 +6,17 @@ to the same bits, in several processes if `torchrun` started them. Few-shot lear
 (`sureshot.meta.training`). Nothing here knows of tasks, or reads data.
 """
 
-from sureshot.networks.distributed import Processes, processes
-from sureshot.networks.divergence import DivergedError
-from sureshot.networks.loop import LoopSettings, Trained, train
-from sureshot.networks.trainable import Scores, Trainable, differing_settings, milestones
-from sureshot.progress import Progress
+from typing import TYPE_CHECKING
+
+from sureshot.lazy import imported_when_asked_for
+
+if TYPE_CHECKING:
+    from sureshot.networks.distributed import Processes, processes
+    from sureshot.networks.divergence import DivergedError
+    from sureshot.networks.loop import Trained, train
+    from sureshot.networks.loop_settings import LoopSettings
+    from sureshot.networks.trainable import Scores, Trainable, differing_settings, milestones
+    from sureshot.progress import Progress
 
 __all__ = [
     "DivergedError",
@@ -25,3 +31,5 @@ __all__ = [
     "processes",
     "train",
 ]
+
+__getattr__ = imported_when_asked_for(__name__)

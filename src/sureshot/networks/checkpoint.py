@@ -11,12 +11,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, Any
 
 from sureshot.persistence import Artifact, ArtifactError, load_artifact, require, require_header, save_artifact
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
 
 LAST_NAME = "last.safetensors"
 BEST_NAME = "best.safetensors"
@@ -88,6 +89,8 @@ def restore(checkpoint: Artifact, module: nn.Module) -> None:
     ArtifactError
         If it has another architecture.
     """
+    import torch
+
     state = module.state_dict()
     # What is infinite before training is a constant, the bound of a constraint, and stays as it is.
     learnt = {name: value for name, value in state.items() if bool(torch.isfinite(value).all())}
@@ -114,6 +117,8 @@ def restore_optimiser(checkpoint: Artifact, module: nn.Module, optimiser: torch.
     ArtifactError
         If the checkpoint is one to use, not one to resume from, or is of another optimiser.
     """
+    import torch
+
     arrays, names = checkpoint.arrays, moment_names(optimiser)
     if not names:
         return
@@ -141,6 +146,8 @@ def moment_names(optimiser: torch.optim.Optimizer) -> tuple[str, ...]:
     ValueError
         For an optimiser whose state is not known here.
     """
+    import torch
+
     if type(optimiser) in (torch.optim.Adam, torch.optim.AdamW):
         return ("step", "exp_avg", "exp_avg_sq")
     if type(optimiser) is torch.optim.SGD:
@@ -153,6 +160,8 @@ def moment_names(optimiser: torch.optim.Optimizer) -> tuple[str, ...]:
 
 def carried_of(checkpoint: Artifact, share: slice) -> dict[str, Tensor]:
     """What the step before the checkpoint left for a share of the units; see `Trainable.carried`."""
+    import torch
+
     return {
         name.removeprefix(_CARRIED): torch.from_numpy(value[share])
         for name, value in checkpoint.arrays.items()

@@ -10,15 +10,14 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sureshot.meta.learners.base import Learner
-from sureshot.meta.learners.embedding import EmbeddingLearner
-from sureshot.meta.learners.registry import learner_from_config
 from sureshot.networks import checkpoint as checkpoints
-from sureshot.networks.backbones import backbone_from_config
-from sureshot.networks.checkpoint import best_of
 from sureshot.persistence import Artifact, ArtifactError, load_artifact, require_header
+
+if TYPE_CHECKING:
+    from sureshot.meta.learners.base import Learner
+    from sureshot.meta.learners.embedding import EmbeddingLearner
 
 KIND = "few_shot_learner"
 
@@ -38,6 +37,9 @@ class Checkpoint:
 
     def build(self) -> EmbeddingLearner:
         """The learner, in evaluation mode; `ArtifactError` if configurations and arrays do not make up one."""
+        from sureshot.meta.learners.registry import learner_from_config
+        from sureshot.networks.backbones import backbone_from_config
+
         try:
             learner = learner_from_config(self.learner, backbone_from_config(self.backbone))
         except (ValueError, TypeError, KeyError) as error:
@@ -66,7 +68,7 @@ def parts_of(learner: Learner) -> dict[str, Any]:
 
 def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     """Read a checkpoint, or the best one in the folder of a run; what is wrong with it is an `ArtifactError`."""
-    artifact = load_artifact(best_of(path, "`sureshot meta-train`"))
+    artifact = load_artifact(checkpoints.best_of(path, "`sureshot meta-train`"))
     if artifact.kind != KIND:
         raise ArtifactError(
             f"{artifact.path} is no meta-trained learner (it holds {artifact.kind[:40]!r}): name a checkpoint that "
