@@ -48,7 +48,7 @@ def test_the_scale_is_the_best_for_rows_that_are_left_out_of_their_class() -> No
         return float(-logs[np.arange(len(Y)), Y].sum() + np.log(scale / 16) ** 2 / 8)
 
     best = minimize_scalar(loss, bounds=(0.1, 1000), method="bounded", options={"xatol": 1e-6}).x
-    assert found._known.state.scale == pytest.approx(best, rel=1e-3)
+    assert found._known.state.scale == pytest.approx(best, rel=1e-5)
 
 
 def test_label_regression_that_grew_is_the_regression_on_all_kept_rows() -> None:

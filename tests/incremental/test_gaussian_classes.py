@@ -116,7 +116,7 @@ def test_rows_left_out_of_their_classes_decide_between_first_and_later_ones() ->
     found = GaussianClassesModel.of(COVARIANCES, rows, of_network=True).kinds
     assert expected is not None
     assert found is not None
-    assert found.intercept == pytest.approx(expected.intercept, abs=1e-7)
+    assert found.intercept == pytest.approx(expected.intercept, abs=1e-9)
     assert (found.slope_later, found.slope_first) == pytest.approx((expected.slope_later, expected.slope_first))
     torch.testing.assert_close(found.sharpness, expected.sharpness)
     assert abs(found.intercept - math.log(2 / 4)) > 0.05

@@ -17,6 +17,10 @@ X, Y = load_iris(return_X_y=True)
 ROWS = LabelledRows(np.zeros((5, 1)), np.array([0, 0, 0, 1, 1]), np.array([1.0, 2.0, 1.0, 3.0, 1.0]))
 
 
+OF_MODE = {"rtol": 0, "atol": 1e-7}
+"""Of probabilities by modes that were begun at different places: each ends where its gradient is shorter than 1e-8."""
+
+
 def fixed(**options: Any) -> GPClassifier:
     return GPClassifier(kernel="rbf", objective=None, standardize=False, **options)
 
@@ -97,7 +101,7 @@ def test_limits_are_those_of_all_rows_so_far(tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded.predict_proba(x), model.predict_proba(x))
     whole = fixed(likelihood="softmax", class_weight=None).fit(x, y)
     grown = loaded.partial_fit(x[rest], y[rest])
-    np.testing.assert_allclose(grown.predict_proba(x), whole.predict_proba(x), atol=1e-10)
+    np.testing.assert_allclose(grown.predict_proba(x), whole.predict_proba(x), **OF_MODE)
 
 
 @pytest.mark.parametrize(
@@ -119,9 +123,9 @@ def test_rows_in_any_portions_are_weighted_alike(class_weight: Any, likelihood: 
     parts = fixed(class_weight=class_weight, likelihood=likelihood)
     for part in np.array_split(np.arange(len(rows)), 4):
         parts.partial_fit(X[rows[part]], Y[rows[part]], classes=[0, 1, 2], sample_weight=weight[part])
-    np.testing.assert_allclose(parts.predict_proba(X), whole.predict_proba(X), atol=1e-10)
+    np.testing.assert_allclose(parts.predict_proba(X), whole.predict_proba(X), **OF_MODE)
     whole.save(tmp_path / "model")
     loaded = GPClassifier.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict_proba(X), whole.predict_proba(X))
     again = loaded.partial_fit(X[:4], Y[:4]).predict_proba(X)
-    np.testing.assert_allclose(again, whole.partial_fit(X[:4], Y[:4]).predict_proba(X), atol=1e-10)
+    np.testing.assert_allclose(again, whole.partial_fit(X[:4], Y[:4]).predict_proba(X), **OF_MODE)

@@ -63,7 +63,8 @@ def test_a_corrected_model_is_that_of_the_corrected_rows(name: str) -> None:
     x[[2, 3]], y[20], weight[3] = X[[4, 5]], "versicolor", 1.0
     expected = conditioned(model, x[stays], y[stays], weight[stays])
     model.partial_fit(x[[20, 3, 2]], y[[20, 3, 2]], row_id=IDS[[20, 3, 2]]).forget(rows=IDS[7])
-    np.testing.assert_allclose(model.predict_latent(QUERIES).mean, expected, rtol=1e-8, atol=1e-8)
+    # A mode is begun at that before, and ends where its gradient is shorter than 1e-8; latents are some ten times that.
+    np.testing.assert_allclose(model.predict_latent(QUERIES).mean, expected, rtol=0, atol=1e-6)
     assert model.row_ids_.tolist() == sorted(IDS[stays])
     back = model.partial_fit(X[ROWS], TEXT[ROWS], sample_weight=np.where(np.arange(len(ROWS)) == 3, 2, 1), row_id=IDS)
     for part in ("x", "y", "weight"):

@@ -150,9 +150,12 @@ def test_label_regression_takes_the_scale_of_the_largest_evidence(n_classes: int
     unit = replace(unit, weight=np.ones_like(unit.weight))
     ratio = candidate.model.noise / candidate.output_scale
     best = minimize_scalar(
-        lambda log_scale: -evidence_of_scale(unit, np.exp(log_scale), ratio), bounds=(-12, 12), method="bounded"
+        lambda log_scale: -evidence_of_scale(unit, np.exp(log_scale), ratio),
+        bounds=(-12, 12),
+        method="bounded",
+        options={"xatol": 1e-8},
     )
-    assert candidate.output_scale == pytest.approx(np.exp(best.x), rel=1e-3)
+    assert candidate.output_scale == pytest.approx(np.exp(best.x), rel=1e-5)
 
 
 # Laplace's modes are sought less exactly while settings are compared, and rows of little information left out.
