@@ -29,7 +29,7 @@ WIDTH = 2
 NATURAL = np.sqrt(WIDTH)  # length-scale of the RBF preset
 RBF_TEMPERATURE = 0.45  # of the plug-in rule where labels cannot tell, documented in options
 SPREAD = 0.6  # of its logarithm
-TEMPERATURE_STEP = 1 / 128  # of the grid of logarithms on which it is sought
+OF_PARABOLA = 4e-3  # a sixteenth squared, the step of the parabola at whose vertex a temperature is
 
 
 def rows(n_classes: int, n: int = 11) -> tuple[Array, Array, Array]:
@@ -138,7 +138,7 @@ def test_label_regression_leaves_out_by_refitting(n_classes: int, lengthscale: f
     best = {ratio: best_temperature(unit, "softmax", latents, 1.0) for ratio, latents in left_out.items()}
     ratio = max(best, key=lambda ratio: value(ratio, best[ratio]))
     assert candidate.model.noise / candidate.output_scale == pytest.approx(ratio, rel=1e-12)
-    assert candidate.temperature == pytest.approx(best[ratio], rel=TEMPERATURE_STEP)
+    assert candidate.temperature == pytest.approx(best[ratio], rel=OF_PARABOLA)
     assert candidate.objective == pytest.approx(value(ratio, candidate.temperature), abs=1e-6)
 
 
@@ -201,7 +201,7 @@ def test_the_objective_of_a_candidate(
         if rule == "plug_in":
             means = latents.mean[0].T
             temperature = best_temperature(problem, likelihood, means, tau)
-            assert candidate.temperature == pytest.approx(temperature, rel=TEMPERATURE_STEP)
+            assert candidate.temperature == pytest.approx(temperature, rel=OF_PARABOLA)
             pointwise = plug_in_scores(problem, likelihood, means, tau, candidate.temperature)
         else:
             assert candidate.temperature == 1
@@ -236,7 +236,7 @@ def test_the_classifier_holds_the_scales_that_tuning_found() -> None:
     np.testing.assert_allclose(found.variance, variance, rtol=0, atol=1e-8)
     left_out = brute_force_regression(problem)
     temperature = best_temperature(problem, "softmax", left_out, 1.0)
-    assert model.temperature_ == pytest.approx(temperature, rel=TEMPERATURE_STEP)
+    assert model.temperature_ == pytest.approx(temperature, rel=OF_PARABOLA)
     pointwise = plug_in_scores(problem, "softmax", left_out, 1.0, model.temperature_)
     expected = usable(problem) @ pointwise / usable(problem).sum()
     assert model.leave_one_out_score_ == pytest.approx(expected, abs=1e-6)
