@@ -3,7 +3,9 @@
     python scripts/deliberate_mistakes.py               # all of them
     python scripts/deliberate_mistakes.py --list        # what there is
     python scripts/deliberate_mistakes.py --only gibbs  # those with this in their name, area or file
+    python scripts/deliberate_mistakes.py --change main # those whose file is not as it was in a git revision
     python scripts/deliberate_mistakes.py --jobs 2      # two at a time
+    python scripts/deliberate_mistakes.py --against FILE --write FILE  # what has changed since an earlier run
 
 The mistakes stand in ``scripts/mistakes/*.toml``, a file for each area of the source. An entry has a name, the file, a
 text that occurs in it exactly once, what to put in its place, and the tests that ought to notice: paths, or single
@@ -13,7 +15,8 @@ an entry's text disappear is an error here, so that the table stays true.
 First the named tests must pass on an unchanged copy of the source. Then each mistake gets a copy of its own, in which
 pytest stops at the first failure. *Caught* means that a test failed; tests that pass, that do not finish in time or
 cannot be collected have not caught anything. The exit status is 1 if fewer than 95 % are caught, 2 if the table or the
-unchanged source is at fault.
+unchanged source is at fault. Names of those that were caught are written to a file, one a line, against which a later
+run is compared.
 
 Why not a tool that invents mistakes by itself: those change a sign or a comparison anywhere, mostly in lines where no
 result depends on it. These are the mistakes that people make in this kind of mathematics: a square root forgotten, a
@@ -26,6 +29,7 @@ import argparse
 import multiprocessing
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -108,6 +112,15 @@ def read_tables(folder: Path) -> list[Mistake]:
         if count > 1:
             raise TableError(f"{name}: {count} mistakes have this name")
     return mistakes
+
+
+def changed_since(revision: str) -> set[str]:
+    """Files that are not as they were in a git revision."""
+    command = ["git", "diff", "--name-only", revision, "--"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if found.returncode:
+        raise TableError(found.stderr.strip())
+    return set(found.stdout.splitlines())
 
 
 @contextmanager
@@ -217,10 +230,25 @@ def report(outcomes: Sequence[Outcome]) -> float:
     return 1 - len(missed) / len(outcomes)
 
 
+def caught_names(outcomes: Iterable[Outcome]) -> list[str]:
+    """Of the mistakes that were caught."""
+    return [str(outcome.mistake) for outcome in outcomes if outcome.verdict == CAUGHT]
+
+
+def differences(outcomes: Sequence[Outcome], earlier: Sequence[str]) -> list[str]:
+    """Which mistakes fare otherwise than in an earlier run, which caught those of these names."""
+    caught = caught_names(outcomes)
+    lost = [f"no longer caught: {o.mistake}" for o in outcomes if str(o.mistake) in earlier and o.verdict != CAUGHT]
+    return lost + [f"caught now, not before: {name}" for name in caught if name not in earlier]
+
+
 def main() -> int:
     """Run the command line; the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", default="", metavar="PART", help="mistakes with this in their name, area or file")
+    parser.add_argument("--change", metavar="REV", help="mistakes whose file was changed since a git revision")
+    parser.add_argument("--against", type=Path, metavar="FILE", help="say what differs from those caught in this file")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the names of those that are caught")
     parser.add_argument("--list", action="store_true", help="print the mistakes and stop")
     parser.add_argument("--jobs", type=int, default=1, help="how many at a time (default 1)")
     arguments = parser.parse_args()
@@ -229,6 +257,13 @@ def main() -> int:
         mistakes = [m for m in read_tables(TABLES) if part in f"{m} {m.file}".lower()]
         if not mistakes:
             raise TableError(f"no mistake has {arguments.only!r} in its name, area or file")
+        if arguments.change is not None:
+            changed = changed_since(arguments.change)
+            mistakes = [m for m in mistakes if m.file in changed]
+            if not mistakes:
+                print(f"no file of these mistakes was changed since {arguments.change}")
+                return 0
+        earlier = arguments.against.read_text(encoding="utf-8").splitlines() if arguments.against else None
         for test in sorted({test for m in mistakes for test in m.tests if test not in present(m.tests)}):
             print(f"there is no {test.partition('::')[0]}: its tests are left out", file=sys.stderr)
         if arguments.list:
@@ -247,7 +282,12 @@ def main() -> int:
     except TableError as error:
         print(error, file=sys.stderr)
         return 2
-    return 0 if report(outcomes) >= ENOUGH else 1
+    share = report(outcomes)
+    if earlier is not None:
+        print(f"\nagainst {arguments.against}:", *(differences(outcomes, earlier) or ["no difference"]), sep="\n  ")
+    if arguments.write:
+        arguments.write.write_text("".join(f"{name}\n" for name in caught_names(outcomes)), encoding="utf-8")
+    return 0 if share >= ENOUGH else 1
 
 
 if __name__ == "__main__":
