@@ -46,7 +46,7 @@ TABLES = Path(__file__).resolve().parent / "mistakes"
 COPIED = ("src", "experiments", "tests", "conftest.py", "pyproject.toml")
 ENOUGH = 0.95
 SECONDS = 300.0
-"""A selection of tests takes seconds; this is for one that a mistake keeps from ending."""
+"""For each selection of tests: they take seconds, and this is for one that a mistake keeps from ending."""
 
 NOT_THE_COPY = 99
 
@@ -137,16 +137,16 @@ def copy_of_source() -> Iterator[Path]:
         yield folder
 
 
-def run_tests(folder: Path, tests: Iterable[str]) -> tuple[int | None, str]:
+def run_tests(folder: Path, tests: Sequence[str]) -> tuple[int | None, str]:
     """Pytest's exit status (None if it did not finish in time) and the end of what it said."""
     output = folder / "output.txt"
     process = FORKS.Process(target=pytest_in, args=(folder, list(tests), output))
     process.start()
-    process.join(SECONDS)
+    process.join(SECONDS * len(tests))
     if process.is_alive():
         process.kill()
         process.join()
-        return None, ""
+        return None, "they did not finish in time"
     return process.exitcode, output.read_text(encoding="utf-8", errors="replace")[-3000:]
 
 
