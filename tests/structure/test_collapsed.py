@@ -12,7 +12,8 @@ from torch.nn.functional import logsigmoid
 
 from sureshot.likelihoods.polya_gamma import sample_polya_gamma
 from sureshot.likelihoods.quadrature import log_expected_sigmoid
-from sureshot.structure.collapsed import Collapsed
+from sureshot.structure.collapsed import Collapsed, nearest_root
+from sureshot.structure.whitened import Whitened
 from tests.structure.oracles import F64, positive_definite, seeded
 
 S = torch.tensor([[3.0, 1.5, -0.8], [1.5, 2.0, -1.0], [-0.8, -1.0, 4.0]], dtype=F64)
@@ -168,6 +169,19 @@ def test_huge_amplitudes_of_equal_rows_stop_nothing() -> None:
         latent = latent.refreshed(covariance, seeded(1))
         assert bool(latent.log_likelihood.isfinite().all())
         assert bool(latent.omega.isfinite().all())
+
+
+def test_the_root_of_what_rounding_has_made_indefinite_is_that_of_the_nearest() -> None:
+    """By eigenvalues that are known; whitened latents have a triangle of it, with a positive diagonal."""
+    vectors = torch.linalg.qr(torch.randn(4, 4, generator=seeded(0), dtype=F64))[0]
+    values = torch.tensor([[3.0, 0.5, 1e-3, -1e-9], [2.0, 1.0, 0.5, 0.1]], dtype=F64)
+    covariance = (vectors * values.unsqueeze(-2)) @ vectors.mT
+    root = nearest_root(covariance)
+    torch.testing.assert_close(root @ root.mT, covariance, rtol=0, atol=1e-8)
+    latent, _ = Whitened.empty(2).extended(covariance[:, :0], covariance, seeded(0))
+    torch.testing.assert_close(latent.factor @ latent.factor.mT, covariance, rtol=0, atol=1e-8)
+    assert torch.equal(latent.factor, latent.factor.tril())
+    assert bool((latent.factor.diagonal(dim1=-2, dim2=-1) > 0).all())
 
 
 def test_likelihoods_keep_their_digits_with_huge_amplitudes() -> None:

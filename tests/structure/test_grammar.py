@@ -90,6 +90,8 @@ def test_numbers_of_the_defaults() -> None:
     assert abs(float(sizes.mean()) - 2.85) < 4 * float(sizes.std()) / 4000**0.5
     assert set(GRAMMARS["paper"]["leaves"]) == {"LINEAR", "SQUARED-EXPONENTIAL", "GAMMA-EXPONENTIAL"}
     assert Grammar.preset("paper").p_sum == Grammar.preset("default").p_sum == 5 / 28
+    assert (Grammar.preset("paper").mean_variance, Grammar.preset("paper").scale) == (1, 1)
+    assert (Grammar.preset("default").mean_variance, Grammar.preset("default").scale) == (30, 3)
 
 
 def test_leaves_of_one_column() -> None:
@@ -130,11 +132,21 @@ def test_length_scales_of_columns() -> None:
     k = Structure.parse("SQUARED-EXPONENTIAL x PERIODIC + LINEAR + GAMMA-EXPONENTIAL[1]")
     assert prior.leaf_sizes(k) == [4, 5, 2, 3]
     assert shared.leaf_sizes(k) == [2, 3, 2, 3]
-    z = torch.tensor([0.3, -1.0, 0.5, 2.0], dtype=F64)
+    z = torch.tensor([0.3, 0.4, -1.0, 0.5, 2.0], dtype=F64)
     x = torch.randn(4, 3, generator=seeded(0), dtype=F64)
-    scaled = x / (3**0.5 * z[1:].exp())
-    expected = z[0].exp() * (-0.5 * torch.cdist(scaled, scaled).square()).exp()
-    torch.testing.assert_close(prior.kernel(Structure(("SQUARED-EXPONENTIAL",)), z)(x), expected)
+    lengthscales = 3**0.5 * z[2:].exp()
+    distance = torch.cdist(x / lengthscales, x / lengthscales)
+    sines = (torch.pi * (x.unsqueeze(1) - x) / z[1].exp()).sin()
+    expected = {
+        "SQUARED-EXPONENTIAL": (-0.5 * distance.square()).exp(),
+        "MATERN": (1 + 3**0.5 * distance) * (-(3**0.5) * distance).exp(),
+        "GAMMA-EXPONENTIAL": (-distance.pow(2 * torch.sigmoid(z[1]))).exp(),
+        "PERIODIC": (-2 * (sines / lengthscales).square().sum(-1)).exp(),
+    }
+    assert expected.keys() == {name for name, kind in LEAVES.items() if kind.has_lengthscales}
+    for name, value in expected.items():
+        own = z if LEAVES[name].numbers == 2 else z[[0, 2, 3, 4]]
+        torch.testing.assert_close(prior.kernel(Structure((name,)), own)(x), z[0].exp() * value, rtol=1e-6, atol=1e-7)
 
 
 def test_leaves_by_their_formulas() -> None:
@@ -169,6 +181,11 @@ def test_leaves_by_their_formulas() -> None:
     assert prior.nugget(torch.tensor(-40.0, dtype=F64)).item() == pytest.approx(1e-6)
     wide = KernelPrior(Grammar(amplitude=LogNormal(1.0, 2.0), scale=3), 4)
     torch.testing.assert_close(wide.kernel(Structure(("CONSTANT",)), z[:1])(x)[0, 0], 3 * (1 + 2 * z[0]).exp())
+    short = KernelPrior(Grammar(relative_lengthscale=LogNormal(-0.5, 0.3), scale=1), 4)
+    scaled = distance / (2 * (-0.5 + 0.3 * z[1]).exp())
+    torch.testing.assert_close(
+        short.kernel(Structure(("SQUARED-EXPONENTIAL",)), z[:2])(x), amplitude * (-0.5 * scaled.square()).exp()
+    )
 
 
 @given(structures(largest=6), st.integers(0, 10**6), st.booleans())

@@ -10,7 +10,7 @@ import torch
 from sureshot.kernels.shared_rows import SharedRows
 from sureshot.structure.contrasts import Contrasts
 from sureshot.structure.copies import Copies
-from sureshot.structure.label_regression import LabelRegression, means_left_out
+from sureshot.structure.label_regression import LabelRegression, means_left_out, means_of_queries_without
 from sureshot.structure.rejuvenation_data import Data
 from sureshot.structure.smc import SmcState
 from tests.structure.test_leave_one_out import state_of
@@ -49,9 +49,12 @@ def test_latents_of_many_classes_differ_as_their_contrasts() -> None:
 def test_a_row_left_out_is_a_query_of_the_others(n_classes: int, later: bool) -> None:
     state = state_of(n_classes, later)
     found = means_left_out(state, 1.5, Copies.of(state.x, state.y))
+    queries = means_of_queries_without(state, 1.5, QUERIES, [torch.tensor([row]) for row in range(12)])
     for row in range(12):
         others = without_row(state, row)
-        mean = LabelRegression.of(others, 1.5).means(others, state.x[[row]])[..., 0]
+        regression = LabelRegression.of(others, 1.5)
+        torch.testing.assert_close(queries[..., row], regression.means(others, QUERIES), rtol=1e-6, atol=1e-8)
+        mean = regression.means(others, state.x[[row]])[..., 0]
         mean = mean - mean[:, state.y[[row]]] if n_classes > 2 else mean  # up to what all classes share
         torch.testing.assert_close(found[..., row], mean, rtol=1e-6, atol=1e-8)
 

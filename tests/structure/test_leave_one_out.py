@@ -8,11 +8,12 @@ import torch
 from sureshot.structure.collapsed import Collapsed
 from sureshot.structure.contrasts import Contrasts
 from sureshot.structure.grammar import Grammar, KernelPrior
-from sureshot.structure.leave_one_out import LeftOut, left_out
+from sureshot.structure.leave_one_out import LeftOut, left_out, of_classes
 from sureshot.structure.prediction import averaged_probabilities, class_probabilities, moments
 from sureshot.structure.rejuvenation_data import Data
 from sureshot.structure.removal import without
 from sureshot.structure.smc import SmcSettings, SmcState, smc_step
+from sureshot.structure.without_rows import moments_without
 
 
 def state_of(n_classes: int, later: bool = False, twice: bool = False) -> SmcState:
@@ -68,6 +69,7 @@ def test_a_row_left_out_with_its_copies_is_a_query_of_the_others(n_classes: int,
         for q, p in zip(found_row(found, place), (mean, covariance), strict=True):
             q, p = (less @ part if part.dim() == 3 else less @ part[:, 0] @ less.mT for part in (q, p))
             torch.testing.assert_close(q, p, rtol=1e-6, atol=1e-8)
+        torch.testing.assert_close(of_classes(state, found)[:, place], covariance[:, 0], rtol=1e-6, atol=1e-8)
         plug_in = [
             averaged_probabilities(m, v, uniform, 0.7, "plug_in")
             for m, v in ((mean, covariance), found_row(found, place))
@@ -75,6 +77,19 @@ def test_a_row_left_out_with_its_copies_is_a_query_of_the_others(n_classes: int,
         torch.testing.assert_close(plug_in[1], plug_in[0], rtol=1e-6, atol=1e-8)
         stays = ~torch.isin(torch.arange(12), torch.tensor([row, *copies.get(row, [])]))
         taken_away = without(state, stays).log_weights.exp()
+        torch.testing.assert_close(found.weights[:, place], taken_away, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize(("n_classes", "later"), [(2, False), (3, True)])
+def test_queries_without_rows_are_those_of_a_state_that_never_saw_them(n_classes: int, later: bool) -> None:
+    state, x = state_of(n_classes, later), torch.linspace(-2, 2, 14, dtype=torch.float64).view(7, 2)
+    sets = [torch.tensor(rows) for rows in ([3], [11], [0, 6], [9, 2])]
+    found = moments_without(state, x, sets)
+    for place, rows in enumerate(sets):
+        mean, covariance = moments(without_rows(state, rows.tolist()), x)
+        torch.testing.assert_close(found.mean[..., place], mean, rtol=1e-6, atol=1e-8)
+        torch.testing.assert_close(found.covariance[:, :, place], covariance, rtol=1e-6, atol=1e-8)
+        taken_away = without(state, ~torch.isin(torch.arange(12), rows)).log_weights.exp()
         torch.testing.assert_close(found.weights[:, place], taken_away, rtol=1e-6, atol=1e-9)
 
 

@@ -144,11 +144,17 @@ def test_nothing_is_done_without_contrasts() -> None:
 
 
 def test_rates_are_shares() -> None:
-    particles = Particles.drawn(PRIOR, 20, seeded(0))
+    """A leaf has no operator to be swapped, which is always accepted; one that is drawn anew has other numbers."""
+    particles = Particles.drawn(PRIOR, 20, seeded(0), Structure(("LINEAR",)))
     data = Data.of(PRIOR, X, Contrasts.of_labels(FLIPPED, 2))
     latent = Collapsed.of(torch.full((20, 3), 0.2, dtype=F64), data.covariance(particles))
-    how = Rejuvenation({"replace_subtree": 3, "swap_operator": 0}, 1)
-    _, _, rates = how.sweep(data, particles, latent, seeded(0))
-    assert rates.keys() == {"replace_subtree", "swap_operator"}
-    assert 0 < rates["replace_subtree"] <= 1
-    assert rates["swap_operator"] == 0
+    _, _, rates = Rejuvenation({"swap_operator": 3, "redraw_leaf": 0}, 1).sweep(data, particles, latent, seeded(0))
+    assert rates == {"swap_operator": 1, "redraw_leaf": 0}
+    for how, name in (
+        (Rejuvenation({"redraw_leaf": 1}, 0), "redraw_leaf"),
+        (Rejuvenation({"redraw_leaf": 0}, 0, laplace_moves=1), "laplace"),
+    ):
+        after, _, rates = how.sweep(data, particles, latent, seeded(2))
+        moved = sum(not torch.equal(a, b) for a, b in zip(particles.z, after.z, strict=True))
+        assert 0 < moved < 20
+        assert rates[name] == pytest.approx(moved / 20)

@@ -6,12 +6,17 @@ import math
 
 import pytest
 import torch
+from torch.nn.functional import logsigmoid
 
+from sureshot.gaussian.algebra import times_vector
 from sureshot.structure.collapsed import Collapsed
 from sureshot.structure.grammar import Grammar, KernelPrior
 from sureshot.structure.particles import Particles
+from sureshot.structure.removal import without
+from sureshot.structure.smc import SmcState, extended
 from sureshot.structure.structure import Structure
-from tests.structure.oracles import F64, covariances, draws_and_log_weights, seeded
+from sureshot.structure.whitened import Whitened
+from tests.structure.oracles import F64, covariances, draws_and_log_weights, positive_definite, seeded
 
 PRIOR, KIND = KernelPrior(Grammar(scale=1, mean_variance=1), 1), Structure(("SQUARED-EXPONENTIAL",))
 KERNELS = ((3.0, 1.0, 0.0), (0.0, 2.0, -0.5))  # nugget, amplitude, length-scale
@@ -44,3 +49,22 @@ def test_the_weights_of_never_having_seen_data_lead_from_one_evidence_to_the_oth
         error = math.hypot(float(found.std()) / m**0.5, float(exact.std()) / len(exact) ** 0.5)
         assert error < 0.03 * float(exact.mean())
         assert abs(float(found.mean() - exact.mean())) < 4 * error
+
+
+def test_whitened_latents_that_stay_are_as_they_were_and_others_take_their_probability_with_them() -> None:
+    covariance, kept = positive_definite(3, 6), torch.tensor([True, False, True, True, False, True])
+    latent, taken_in = Whitened.empty(3).extended(covariance[:, :0], covariance, seeded(0))
+    left = covariance[:, kept][:, :, kept]
+    fewer, taken_away = latent.without(kept, covariance, left)
+    torch.testing.assert_close(fewer.factor @ fewer.factor.mT, left)
+    psi, stays = (times_vector(one.factor, one.eta) for one in (latent, fewer))
+    torch.testing.assert_close(stays, psi[:, kept])
+    torch.testing.assert_close(taken_in, logsigmoid(psi))
+    torch.testing.assert_close(taken_away, -logsigmoid(psi[:, ~kept]).sum(-1))
+
+
+def test_of_no_comparisons_the_evidence_is_one() -> None:
+    x, y = torch.tensor([[-1.0], [0.2], [0.9]], dtype=F64), torch.tensor([0, 1, 0])
+    state, _ = extended(SmcState.start(PRIOR, 4, 2, seeded(0)), x, y, 2, seeded(1))
+    assert state.log_evidence < 0
+    assert without(state, y == 0, torch.tensor([True, False])).log_evidence == 0

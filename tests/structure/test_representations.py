@@ -8,13 +8,13 @@ import torch
 
 from sureshot.structure.contrasts import Contrasts
 from sureshot.structure.grammar import Grammar, KernelPrior
-from sureshot.structure.hamiltonian import hamiltonian, log_density_and_slope
+from sureshot.structure.hamiltonian import adapted, hamiltonian, log_density_and_slope
 from sureshot.structure.links import LOGISTIC, PROBIT
 from sureshot.structure.particles import Particles
 from sureshot.structure.prediction import probabilities
 from sureshot.structure.rejuvenation import Rejuvenation
 from sureshot.structure.rejuvenation_data import Data
-from sureshot.structure.smc import SmcSettings, SmcState, smc_step
+from sureshot.structure.smc import SmcSettings, SmcState, extended, smc_step
 from sureshot.structure.structure import Structure
 from sureshot.structure.whitened import Whitened
 
@@ -109,6 +109,34 @@ def test_moves_keep_the_posterior(link):
 def statistics(particles, latent):
     numbers = torch.cat([particles.packed(), latent.eta], -1)
     return torch.cat([numbers, numbers.square(), latent.log_likelihood.unsqueeze(-1)], -1)
+
+
+def test_steps_are_adapted_by_how_far_acceptance_is_from_four_fifths():
+    latent = replace(Whitened.empty(3), step=torch.tensor([0.1, 0.2, 0.3]))
+    longer = adapted(latent, torch.tensor([1.0, 0.8, 0.3])).step
+    torch.testing.assert_close(longer, torch.tensor([0.1 * math.exp(0.2), 0.2, 0.3 * math.exp(-0.5)]))
+
+
+def test_steps_are_adapted_in_the_first_trajectories_only():
+    x, y = rows(6)
+    state = SmcState.start(PRIOR, 4, 2, torch.Generator().manual_seed(0), representation="whitened")
+    state, _ = extended(state, x, y, 2, torch.Generator().manual_seed(1))
+
+    def steps(trajectories, adapting):
+        how = Rejuvenation({}, 0, 0, trajectories=trajectories, adapting=adapting)
+        return how.sweep(state.data, state.particles, state.latent, torch.Generator().manual_seed(2))[1].step
+
+    assert torch.equal(steps(2, 0), state.latent.step)
+    assert torch.equal(steps(3, 1), steps(1, 1))
+    assert not torch.equal(steps(1, 1), state.latent.step)
+
+
+def test_batches_of_whitened_data_have_the_factor_of_all():
+    state = SmcState.start(PRIOR, 5, 2, torch.Generator().manual_seed(0), representation="whitened")
+    x, y = rows(9)
+    for part in (slice(0, 4), slice(4, 9)):
+        state, _ = extended(state, x[part], y[part], 2, torch.Generator().manual_seed(1))
+    torch.testing.assert_close(state.latent.factor, torch.linalg.cholesky(state.data.covariance(state.particles)))
 
 
 def test_probit_has_a_closed_prediction():

@@ -252,6 +252,8 @@ def test_one_class_says_something_one_by_one() -> None:
     assert after.log_evidence < 0
     p = probabilities(after, X[2:4])
     assert bool((p[:, 0] > 0.7).all())
+    two = run(Toy(PRIOR, X[2:4], torch.zeros(2, dtype=torch.int64), 2), [2], 64, 0)
+    assert bool((p[:, 0] > probabilities(two, X[2:4])[:, 0] + 0.05).all())
     alone = SmcState.start(PRIOR, 8, 1, seeded(0))
     alone, info = smc_step(alone, X, torch.zeros(8, dtype=torch.int64), seeded(0), SmcSettings())
     assert alone.log_evidence == 0
@@ -334,9 +336,18 @@ def test_a_sweep_without_moves_or_slices_keeps_the_kernels() -> None:
     assert after.particles.structures == state.particles.structures
     assert torch.equal(after.particles.packed(), state.particles.packed())
     assert not torch.equal(after.latent.omega, state.latent.omega)
-    _, twice = rejuvenated(state, seeded(1), SmcSettings(n_sweeps=2))
-    assert twice.keys() == Rejuvenation().moves.keys()
-    assert all(0 <= rate <= 1 for rate in twice.values())
+
+
+def test_rates_are_shares_of_particles_in_the_mean_over_sweeps() -> None:
+    """Of eleven, which are moved in parts; a leaf has no operator to be swapped, which is always accepted."""
+    leaves = KernelPrior(replace(PRIOR.grammar, max_depth=1), 1)
+    state = extended(started(11, prior=leaves), X, Y, 2, seeded(0))[0]
+    after, once = rejuvenated(state, seeded(0), SmcSettings(Rejuvenation({"redraw_leaf": 1}, 0)))
+    moved = sum(not torch.equal(a, b) for a, b in zip(state.particles.z, after.particles.z, strict=True))
+    assert 0 < moved < 11
+    assert once == {"redraw_leaf": pytest.approx(moved / 11)}
+    _, thrice = rejuvenated(state, seeded(1), SmcSettings(Rejuvenation({"swap_operator": 2}, 0), n_sweeps=3))
+    assert thrice == {"swap_operator": pytest.approx(1)}
 
 
 def test_few_contrasts_are_moved_more_often() -> None:

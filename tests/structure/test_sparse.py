@@ -15,6 +15,7 @@ from sureshot.likelihoods.quadrature import log_expected_sigmoid
 from sureshot.structure.collapsed import Collapsed
 from sureshot.structure.contrasts import Contrasts
 from sureshot.structure.grammar import Grammar, KernelPrior
+from sureshot.structure.inducing import split
 from sureshot.structure.label_regression import LabelRegression, means_left_out
 from sureshot.structure.leave_one_out import left_out
 from sureshot.structure.particles import Particles
@@ -116,6 +117,14 @@ def test_with_few_it_is_that_of_the_covariance_that_they_leave(n_classes: int, l
         prior = own[:, q, None, None] * torch.eye(signs.shape[1], dtype=F64) * (1 if n_classes == 2 else 0.5)
         close(found[0][..., q], mean)
         close(found[1][:, q], prior - solved.mT @ solved)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
+def test_a_kernel_of_one_dimension_has_features_whatever_its_size(scale: float) -> None:
+    line = (scale * X[:, :1] * X[:, 0]).unsqueeze(0)
+    phi, left = split(line[:, :6, :6], line[:, :6], line.diagonal(dim1=-2, dim2=-1))
+    torch.testing.assert_close(phi @ phi.mT, line, rtol=1e-6, atol=1e-6 * scale)
+    assert float(left.max()) < 1e-6 * scale
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

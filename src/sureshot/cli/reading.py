@@ -244,7 +244,7 @@ def written_number(value: float, beside: Beside | None) -> str:
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
     """Errors about cells of a table tell the file that it was read from."""
-    from sureshot.estimators.cells import CellError
+    from sureshot.data.cells import CellError
 
     try:
         yield
