@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
 import scipy.sparse
+import torch
 from sklearn.preprocessing import normalize
 from torch import Tensor
 
 from sureshot import GPClassifier
 from sureshot.data.clinc150 import load_clinc150
 from sureshot.data.root import data_root
+from sureshot.estimators.gp.options import BY_COLUMNS, ONE_SHOT_TEMPERATURE, USUAL_DIRECTIONS, independent_columns
 from sureshot.kernels import Expression, UnitSphere
 
 GROUPS = np.array([0, 1, 0, 1, 1, 0, 1, 0])
@@ -54,6 +57,22 @@ def test_few_rows_are_learnt_by_both_kinds() -> None:
     model = GPClassifier().fit(x, GROUPS[y])
     assert sorted("Cosine" in str(member.kernel) for member in model.members_) == [False, True]
     assert min(member.weight for member in model.members_) > 0.1
+
+
+def test_one_row_of_each_class_makes_less_sure_the_fewer_directions_are_independent() -> None:
+    """Of two rows of each class the labels say how sure to be; two rows in all have a single distance."""
+    generator = np.random.default_rng(0)
+    x = normalize(generator.normal(size=(220, 20)) @ generator.normal(size=(20, 400)))
+    y = np.arange(20)
+    model = GPClassifier().fit(x[:20], y)
+    factor = ONE_SHOT_TEMPERATURE["cosine"]
+    expected = (
+        factor * (independent_columns(torch.from_numpy(x[:20]), torch.from_numpy(y)) / USUAL_DIRECTIONS) ** BY_COLUMNS
+    )
+    assert model.temperature_ == pytest.approx(expected, rel=1e-6)
+    assert expected > 2 * factor
+    assert nll(model, x[20:], generator.integers(0, 20, 200)) < 1.5 * math.log(20)  # 2.1 times as much at the factor
+    assert GPClassifier().fit(x[:2], y[:2]).temperature_ == pytest.approx(factor)
 
 
 def test_many_rows_are_learnt_by_one_setting() -> None:

@@ -192,11 +192,17 @@ def test_columns_that_say_the_same_make_no_one_sure(seed: int) -> None:
 
 def test_independent_columns_are_counted_by_distances() -> None:
     """A chi-squared distance over D normal columns has the mean 2 D and the variance 8 D."""
-    x = torch.from_numpy(np.random.default_rng(0).normal(size=(250, 40)))
-    assert independent_columns(x[:, :10].repeat(1, 30)) == pytest.approx(10, rel=0.15)
-    assert independent_columns(x) == pytest.approx(40, rel=0.15)
-    assert independent_columns(x[:2]) == 40
-    assert independent_columns(x[:1].repeat(5, 1)) == 40  # a mean of zero by a variance of zero
+    x, y = torch.from_numpy(np.random.default_rng(0).normal(size=(250, 40))), torch.arange(250)
+    assert independent_columns(x[:, :10].repeat(1, 30), y) == pytest.approx(10, rel=0.15)
+    assert independent_columns(x, y) == pytest.approx(40, rel=0.15)
+    assert independent_columns(x[:2], y[:2]) == 40
+    assert independent_columns(x[:1].repeat(5, 1), y[:5]) == 40  # a mean of zero by a variance of zero
+
+
+def test_rows_of_one_class_are_not_compared_for_independent_columns() -> None:
+    """However near they are to each other."""
+    x, y = torch.from_numpy(np.random.default_rng(0).normal(size=(125, 40))), torch.arange(125)
+    assert independent_columns(x.repeat(2, 1), y.repeat(2)) == pytest.approx(independent_columns(x, y), rel=0.01)
 
 
 def test_pixels_of_which_one_of_each_class_is_known_keep_their_relative_sizes() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from sureshot.estimators.gp.conditioning import Model, schemes_for
 from sureshot.estimators.gp.tuning.family_search import LENGTHSCALES, Family
@@ -48,7 +49,8 @@ ONE_SHOT_TEMPERATURE = {
 """Factors of `one_shot_temperature`."""
 LEAST_SHARE = 0.5  # of columns of one unit that must count in distances, each by its variance
 EQUAL_SHARE = 0.95  # from which on columns are as good as standardised: of variances that differ by a fifth
-BY_COLUMNS, USUAL_COLUMNS = -0.4, 37  # the power of the number of columns of tables, relative to this one
+BY_COLUMNS = -0.4  # the power of the number of independent columns, relative to the usual one,
+USUAL_COLUMNS, USUAL_DIRECTIONS = 37, 300  # of tables and of embeddings
 MOST_COMPARED = 300  # rows whose distances say how many columns are independent
 ONE_SHOT_TEMPERATURE_ELSEWHERE = 0.5
 INTERCEPT_OF_EMBEDDINGS = 0.1
@@ -203,29 +205,31 @@ def center_of(x: Tensor) -> Tensor:
 def one_shot_temperature(kernel: str | Kernel | Expression, support: Support) -> float:
     """Where the plug-in rule's temperature starts, and stays when no row can be left out.
 
-    The more independent columns a table has, the farther apart its classes lie; that is asked only where nothing else
-    can be. The number of classes of embeddings would say as much of how alike they are, if all tasks were as easy as
-    those that it was measured on. (docs/results/one-shot-defaults.md has both.)
+    The more independent columns there are, the farther apart classes lie; that is asked only where nothing else can be.
+    Two embeddings have a single distance, which says nothing of it. The number of their classes would say as much of
+    how alike they are, if all tasks were as easy as those that it was measured on. (docs/results/one-shot-defaults.md)
     """
     if not isinstance(kernel, str) or kernel not in ONE_SHOT_TEMPERATURE:
         return ONE_SHOT_TEMPERATURE_ELSEWHERE
-    factor = ONE_SHOT_TEMPERATURE[kernel]
-    if kernel in UNIT_SPHERE_NAMES or support.is_telling:
+    factor, directions = ONE_SHOT_TEMPERATURE[kernel], kernel in UNIT_SPHERE_NAMES
+    if support.is_telling or (directions and len(support.y) < 3):
         return factor
-    return float(factor * (independent_columns(support.x) / USUAL_COLUMNS) ** BY_COLUMNS)
+    x, usual = (normalize(support.x), USUAL_DIRECTIONS) if directions else (support.x, USUAL_COLUMNS)
+    return float(factor * (independent_columns(x, support.y) / usual) ** BY_COLUMNS)
 
 
-def independent_columns(x: Tensor) -> float:
+def independent_columns(x: Tensor, y: Tensor) -> float:
     """How many independent normal columns would make distances between rows (N, D) as even as they are, at most D.
 
     Squared distances over so many have a variance of two parts in them of their squared mean. Neighbouring pixels say
-    much the same: ten photographs of 3072 columns are as unevenly far apart as rows of a dozen.
+    much the same: ten photographs of 3072 columns are as unevenly far apart as rows of a dozen. Rows of one class (N,)
+    are nearer to each other, and not compared.
     """
     n_rows, width = x.shape
-    if n_rows < 3:  # a single distance
-        return width
     places = torch.linspace(0, n_rows - 1, min(n_rows, MOST_COMPARED), dtype=torch.float64).round().long()
-    squared = torch.pdist(x[places]).square()
+    squared = torch.pdist(x[places]).square()[torch.pdist(y[places, None].double()) > 0]
+    if len(squared) < 2:
+        return width
     mean, variance = float(squared.mean()), float(squared.var())
     return min(width, 2 * mean**2 / variance) if 0 < variance < math.inf and mean > 0 else width
 
