@@ -38,17 +38,12 @@ from experiments.one_shot_sets import (
 from experiments.uci import load, tables_but
 from sureshot.data.clinc150 import load_clinc150
 from sureshot.estimators.gp.classifier import GPClassifier
-from sureshot.estimators.gp.options import BY_COLUMNS, ONE_SHOT_TEMPERATURE, USUAL_COLUMNS
+from sureshot.estimators.gp.options import ONE_SHOT_TEMPERATURE
 from sureshot.estimators.gp.tuning.family_search import DEFAULT_OUTPUT_SCALE, scaled
 from sureshot.kernels import make_kernel
 from sureshot.metrics import fit_temperature
 
 CLINC = "clinc150 (validation split)"
-IN_USE = {
-    "tables": (ONE_SHOT_TEMPERATURE["rbf"] * USUAL_COLUMNS**-BY_COLUMNS, BY_COLUMNS),
-    "embeddings": (ONE_SHOT_TEMPERATURE["cosine"], 0.0),
-}
-"""Factor and power of columns and of classes."""
 ONE_SETTING = "sureshot, ensemble=False"
 
 
@@ -174,7 +169,7 @@ def formula_sets(
     sets += FewLabelSet.of_intents((way, group) for group in settings.groups for way in settings.ways)
     for number, one in enumerate(sets):
         progress(one.name, 0.5 + 0.5 * number / len(sets))
-        losses, spreads = [], []
+        losses, spreads, in_use = [], [], []
         x, y = one.rows(data_root)
         for seed in settings.seeds:
             train_x, train_y, test_x, test_y = drawn(*one.of_seed(x, y, seed), 1, settings.n_test, seed)
@@ -190,10 +185,11 @@ def formula_sets(
             for method, fitted in methods.items():
                 said = scores(fitted.predict_proba(test_x), test_y, fitted.classes_)
                 scored.append({"data": one.name, "rows": one.kind, "method": method, **said})
+                in_use += [said["nll"]] * (method == ONE_SETTING)
         size = one.way or int((x.std(axis=0) > 0).sum())
         further = math.log(len(np.unique(train_y))), float(np.mean(spreads))
         kind = "embeddings" if one.way else "tables"
-        found.append(OneShotSet(one.name, kind, size, np.mean(losses, axis=0), further))
+        found.append(OneShotSet(one.name, kind, size, np.mean(losses, axis=0), further, float(np.mean(in_use))))
     return found, scored
 
 
@@ -248,13 +244,13 @@ def two_classes(settings: Settings, data_root: Path | None) -> list[Table]:
 def formula_tables(sets: list[OneShotSet]) -> list[Table]:
     """Loss at the best temperature of each set, at the one in use, at one constant and by a formula of other sets."""
     formulas, rows = [], []
-    for kind, in_use in IN_USE.items():
+    for kind in ("tables", "embeddings"):
         own = [part for part in sets if part.kind == kind]
         if len(own) < 3:
             continue
         n_further = min(len(part.further) for part in own)
         factor, power = fitted_formula(own)
-        formulas.append({"rows": kind, "factor": factor, "power": power, "in use": "{:.2f}, {:g}".format(*in_use)})
+        formulas.append({"rows": kind, "factor": factor, "power": power})
         for part in own:
             others = [other for other in own if other is not part]
             constant = float(np.exp(LOGS[np.mean([other.losses for other in others], axis=0).argmin()]))
@@ -263,7 +259,7 @@ def formula_tables(sets: list[OneShotSet]) -> list[Table]:
                     "data": part.data,
                     "best temperature": float(np.exp(LOGS[part.losses.argmin()])),
                     "log loss at it": float(part.losses.min()),
-                    "as in use": part.loss(*in_use),
+                    "as in use": part.in_use,
                     "by a constant of the other sets": part.loss(constant, 0.0),
                     "by a formula of the other sets": part.loss(*fitted_formula(others)),
                     "with classes and spread too": part.loss(*fitted_formula(others, n_further)),
@@ -274,7 +270,7 @@ def formula_tables(sets: list[OneShotSet]) -> list[Table]:
         return []
     means = pd.DataFrame(rows).groupby("rows", sort=False).mean(numeric_only=True).drop(columns="best temperature")
     return [
-        Table("formula", "Factor and power that suit the sets best, and those in use.", pd.DataFrame(formulas)),
+        Table("formula", "Factor and power that suit the sets best.", pd.DataFrame(formulas)),
         Table("formula-means", "Means over the sets.", means.reset_index()),
         Table("formula-sets", "One setting, ensemble=False: a temperature for each set.", pd.DataFrame(rows)),
     ]

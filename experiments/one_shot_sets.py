@@ -29,6 +29,7 @@ class OneShotSet:
     size: float  # classes of embeddings, columns of tables
     losses: Array  # (T,), mean log loss at temperatures exp(LOGS)
     further: tuple[float, ...] = ()  # of the support: logarithm of the number of classes, spread of similarities
+    in_use: float = math.nan  # mean log loss as one setting is in use
 
     def loss(self, factor: float, power: float, *further: float) -> float:
         """At the temperature of a formula: a factor, a power of the size, and slopes by what else is known."""

@@ -28,6 +28,7 @@ _MODULES = {
     "clinc150": "clinc150",
     "uci": "uci",
     "digits": "digits",
+    "few-labels": "few_labels",
     "one-shot-defaults": "one_shot_defaults",
     "seed-spread": "seed_spread",
     "skewed-supports": "skewed_supports",
