@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sureshot.estimators.classifier import GPClassifier
 
 from experiments import embeddings_panel
 from experiments.batch_learners import quiet, scores
@@ -28,6 +27,7 @@ from sureshot.data.cifar import load_cifar10_subset
 from sureshot.data.labelled import LabelledSet
 from sureshot.data.mini_imagenet import load_miniimagenet32
 from sureshot.data.omniglot import load_omniglot
+from sureshot.estimators.gp.classifier import GPClassifier
 
 Array = NDArray[Any]
 Rows = tuple[Array, Array, Array, Array]

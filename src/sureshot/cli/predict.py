@@ -139,7 +139,7 @@ def _check_decisions(reject: float | None, unknown: str | None, coverage: float 
     """Refuse rates that are none before anything is read."""
     for name, value in (("--reject", reject), ("--set", coverage)):
         if value is not None:
-            from sureshot.estimators.decisions import check_share
+            from sureshot.estimators.classes.decisions import check_share
 
             check_share(name, value)
     if unknown is not None and reject is None:
