@@ -40,7 +40,7 @@ from sureshot.data.clinc150 import load_clinc150
 from sureshot.estimators.gp.classifier import GPClassifier
 from sureshot.estimators.gp.options import ONE_SHOT_TEMPERATURE
 from sureshot.estimators.gp.tuning.family_search import DEFAULT_OUTPUT_SCALE, scaled
-from sureshot.kernels import make_kernel
+from sureshot.kernels import preset_kernel
 from sureshot.metrics import fit_temperature
 
 CLINC = "clinc150 (validation split)"
@@ -86,7 +86,7 @@ class Settings:
 
 def best_temperature(kernel: str, x: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray) -> float:
     """The temperature that predicts the test rows best from the training rows at default scales."""
-    fixed = scaled(make_kernel(kernel, x.shape[1]), DEFAULT_OUTPUT_SCALE)
+    fixed = scaled(preset_kernel(kernel, x.shape[1]), DEFAULT_OUTPUT_SCALE)
     model = GPClassifier(kernel=fixed, likelihood="softmax", objective=None).fit(x[train], y[train])
     return fit_temperature(model.predict_latent(x[test]).mean, y[test], classes=model.classes_)
 
