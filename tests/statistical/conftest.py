@@ -1,4 +1,4 @@
-"""Oracles for the samplers: an elliptical slice sampler, a comparison gated on ESS, exact joint draws, wrong samplers.
+"""Oracles for the samplers: an elliptical slice sampler, a comparison gated on ESS, exact joint draws.
 
 Simulation-based calibration and Geweke's test need latents and labels from the joint distribution
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -25,17 +25,15 @@ from torch import Tensor
 from sureshot.gaussian.features import FeaturePrior
 from sureshot.gaussian.gram import GramPrior
 from sureshot.gaussian.prior import Prior
-from sureshot.gaussian.sites import Sites
 from sureshot.inference.diagnostics import effective_sample_size, split_r_hat
-from sureshot.inference.gibbs import draw_latents, run_gibbs
+from sureshot.inference.gibbs import run_gibbs
 from sureshot.inference.one_vs_each.gibbs import run_one_vs_each_gibbs
-from sureshot.inference.one_vs_each.structure import Factorisation, PairPrior, Pairs
+from sureshot.inference.one_vs_each.structure import Factorisation
 from sureshot.likelihoods.base import Likelihood
 from sureshot.likelihoods.gaussian import GaussianLabels
 from sureshot.likelihoods.logistic import Logistic
 from sureshot.likelihoods.logistic_softmax import LogisticSoftmax
 from sureshot.likelihoods.one_vs_each import OneVsEach
-from sureshot.likelihoods.polya_gamma import half_tanh_ratio, sample_polya_gamma
 from sureshot.likelihoods.sites import ConjugateLikelihood
 
 F64 = torch.float64
@@ -116,11 +114,7 @@ def prior_gram(variance: float) -> Tensor:
 
 @dataclass(frozen=True)
 class Classifier:
-    """A model without its data, and its sampler; batches of T data sets are the leading dimension.
-
-    `run` is the library's own sampler unless a fault is named: then it is the same sampler put together from the
-    library's conditional draws, with that fault.
-    """
+    """A model without its data, and its sampler; batches of T data sets are the leading dimension."""
 
     likelihood: Likelihood
     prior: Prior
@@ -184,17 +178,13 @@ class Classifier:
         gumbel = -torch.empty_like(logs).exponential_(generator=generator).log()
         return (logs + gumbel).argmax(-2)
 
-    def run(
-        self, f: Tensor, y: Tensor, n_chains: int, n_sweeps: int, generator: torch.Generator, fault: str | None = None
-    ) -> Tensor:
+    def run(self, f: Tensor, y: Tensor, n_chains: int, n_sweeps: int, generator: torch.Generator) -> Tensor:
         """Latents (sweeps, chains, T, C, N) of chains that start at `f` (T, C, N), after the start.
 
         For one-vs-each only their differences mean anything: the latent of each datum's own class is zero.
         """
         start = (f, torch.zeros_like(f))
         if isinstance(self.likelihood, ConjugateLikelihood):
-            if fault is not None:
-                return self._conjugate_with_fault(f, y, n_chains, n_sweeps, generator, fault)
             trace = run_gibbs(
                 self.prior,
                 self.likelihood,
@@ -208,8 +198,6 @@ class Classifier:
                 start=start,
             ).latents
         else:
-            if fault is not None:
-                return self._one_vs_each_with_fault(f, y, n_chains, n_sweeps, generator, fault)
             data = (self._gram(), self.prior.mean.squeeze(-1), y, self.n_classes)
             drawn = run_one_vs_each_gibbs(
                 *data, n_chains, n_sweeps + 1, self.weight, generator, "all", start, self.factorisation
@@ -221,68 +209,6 @@ class Classifier:
     def _gram(self) -> Tensor:
         assert isinstance(self.prior, GramPrior)
         return self.prior.gram[0]
-
-    def _used_prior(self, fault: str) -> Prior:
-        scale = 1.5 if fault == "one and a half times the variance" else 1.0
-        mean = torch.zeros_like(self.prior.mean) if fault == "no prior mean" else self.prior.mean
-        if isinstance(self.prior, GramPrior):
-            return GramPrior(scale * self.prior.gram, mean)
-        assert isinstance(self.prior, FeaturePrior)
-        return FeaturePrior(scale**0.5 * self.prior.features, mean)
-
-    def _used_counts(self, fault: str) -> Tensor:
-        return (self.counts > 0).to(F64) if fault == "weights as presence" else self.counts
-
-    def _conjugate_with_fault(
-        self, f: Tensor, y: Tensor, n_chains: int, n_sweeps: int, generator: torch.Generator, fault: str
-    ) -> Tensor:
-        likelihood, prior, counts = self.likelihood, self._used_prior(fault), self._used_counts(fault)
-        assert isinstance(likelihood, ConjugateLikelihood)
-        f, sampler, kept = f.expand(n_chains, *f.shape), prior.sampler(), []
-        for _ in range(n_sweeps):
-            if fault == "omega at its expectation":
-                sites = likelihood.expected_sites(f, torch.zeros_like(f), y, counts)
-            else:
-                sites = likelihood.sample_sites(f, y, counts, generator)
-            if fault == "half the shift":
-                sites = Sites(sites.precision, 0.5 * sites.shift)
-            f = draw_latents(prior, sites, generator, sampler)
-            kept.append(f)
-        return torch.stack(kept)
-
-    def _one_vs_each_with_fault(
-        self, f: Tensor, y: Tensor, n_chains: int, n_sweeps: int, generator: torch.Generator, fault: str
-    ) -> Tensor:
-        used, n = self._used_prior(fault), y.shape[-1]
-        assert isinstance(used, GramPrior)
-        pairs = Pairs.of_labels(y, self.n_classes, self._used_counts(fault).expand(y.shape), F64)
-        gram, mean = used.gram.expand(len(y), n, n), used.mean.squeeze(-1).expand(len(y), self.n_classes)
-        prior = PairPrior.of_kernel(gram, mean, pairs, self.factorisation)
-        if fault == "half the shift":
-            prior = replace(prior, pairs=replace(pairs, count=0.5 * pairs.count))
-        if fault == "rivals with the wrong sign":
-            prior = replace(prior, dense=_added_covariance(gram, pairs))
-        differences, kept = pairs.differences(f.unsqueeze(1).expand(-1, n_chains, -1, -1)), []
-        count = pairs.count.unsqueeze(1).expand_as(differences)
-        for _ in range(n_sweeps):
-            if fault == "omega at its expectation":
-                omega = count * half_tanh_ratio(differences**2)
-            else:
-                omega = sample_polya_gamma(count, differences, generator)
-            differences = prior.draw(omega, generator)
-            kept.append(-pairs.to_classes(differences, n).transpose(0, 1))
-        return torch.stack(kept)
-
-
-def _added_covariance(gram: Tensor, pairs: Pairs) -> Tensor:
-    """Covariance (T, M, M) of sums ``f_y + f_c`` in place of differences."""
-    n_classes, rows = pairs.point.shape[1:]
-    rival = torch.arange(n_classes).view(-1, 1).expand(n_classes, rows)
-    identity = torch.eye(n_classes, dtype=F64)
-    coefficients = (identity[pairs.own] + identity[rival]).flatten(1, 2)
-    point = pairs.point.flatten(1)
-    task = torch.arange(len(point)).view(-1, 1, 1)
-    return (coefficients @ coefficients.mT) * gram[task, point.unsqueeze(-1), point.unsqueeze(-2)]
 
 
 def make_classifier(name: str, variance: float, weight: list[float] | None = None) -> Classifier:

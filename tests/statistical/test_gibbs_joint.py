@@ -29,18 +29,17 @@ N_CHAINS = 20_000
 N_ROUNDS = 8
 # Largest of about a hundred standard scores; P(|z| > 4.2) = 2.7e-5 each, and the seeds are fixed.
 LIMIT = 4.2
-CAUGHT = 8
 
 MakeClassifier = Callable[..., Any]
 
 
-def after_rounds(model: Any, seed: int, fault: str | None = None) -> tuple[Tensor, Tensor]:
+def after_rounds(model: Any, seed: int) -> tuple[Tensor, Tensor]:
     """Latents (chains, C, N) and labels (chains, N) after rounds of new labels and one sweep, from an exact start."""
     generator = torch.Generator().manual_seed(seed)
     f, y = model.joint(N_CHAINS, generator)
     for _ in range(N_ROUNDS):
         y = model.labels(f, generator)
-        f = model.run(f, y, 1, 1, generator, fault)[0, 0]
+        f = model.run(f, y, 1, 1, generator)[0, 0]
     return f, y
 
 
@@ -61,9 +60,9 @@ def two_sample_scores(first: Tensor, second: Tensor) -> Tensor:
     return (first.mean(0) - second.mean(0)) / variance.sqrt()
 
 
-def joint_scores(model: Any, fault: str | None = None) -> Tensor:
+def joint_scores(model: Any) -> Tensor:
     reference = model.joint(N_CHAINS, torch.Generator().manual_seed(100))
-    return two_sample_scores(joint_moments(model, *after_rounds(model, 0, fault)), joint_moments(model, *reference))
+    return two_sample_scores(joint_moments(model, *after_rounds(model, 0)), joint_moments(model, *reference))
 
 
 def prior_scores(model: Any, f: Tensor) -> Tensor:
@@ -125,7 +124,7 @@ def test_the_joint_distribution_is_kept(name: str, variance: float, classifier: 
     assert float(joint_scores(classifier(name, variance)).abs().max()) < LIMIT
 
 
-def predicted_scores(model: Any, prior_mean: Tensor) -> Tensor:
+def predicted_scores(model: Any) -> Tensor:
     """Latents (C) of each datum, drawn from what chains predict there, against exact draws; all moments to the second.
 
     Unlike the differences that one-vs-each draws in a sweep, these have the mode that is common to the classes, and
@@ -133,7 +132,7 @@ def predicted_scores(model: Any, prior_mean: Tensor) -> Tensor:
     """
     generator = torch.Generator().manual_seed(1)
     f, y = model.joint(N_CHAINS, generator)
-    gram = model.prior.gram[0]
+    gram, prior_mean = model.prior.gram[0], model.prior.mean.squeeze(-1)
     start = (f, torch.zeros_like(f))
     result = run_one_vs_each_gibbs(gram, prior_mean, y, 3, 1, 3, model.weight, generator, start=start)
     mean, covariance = result.predict_latents(gram, gram.diagonal())  # (1, T, C, Q), (1, T, Q, C, C)
@@ -152,46 +151,4 @@ def predicted_scores(model: Any, prior_mean: Tensor) -> Tensor:
 def test_predicted_one_vs_each_latents_have_the_joint_distribution(
     weight: list[float] | None, classifier: MakeClassifier
 ) -> None:
-    model = classifier("one-vs-each", 25.0, weight)
-    prior_mean = model.prior.mean.squeeze(-1)
-    assert float(predicted_scores(model, prior_mean).abs().max()) < LIMIT
-    assert float(predicted_scores(model, torch.zeros_like(prior_mean)).abs().max()) > CAUGHT
-
-
-FAULTS = ["no prior mean", "half the shift", "omega at its expectation", "weights as presence"]
-FAULTS_OF = {
-    "logistic": FAULTS,
-    "logistic-softmax": FAULTS,
-    "Gaussian labels": [fault for fault in FAULTS if "omega" not in fault],  # which has no auxiliary variables
-    "one-vs-each, dense": [*FAULTS, "rivals with the wrong sign"],
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "fault", "variance"),
-    [(name, fault, 5.0) for name in FAULTS_OF for fault in FAULTS_OF[name]]
-    + [(name, fault, 100.0) for name in ("logistic", "one-vs-each, star") for fault in FAULTS[:3]],
-)
-def test_wrong_sweeps_leave_the_joint_distribution(
-    name: str, fault: str, variance: float, classifier: MakeClassifier
-) -> None:
-    """A sweep without prior mean, with a wrong shift, with omega at its expectation or without weights is rejected.
-
-    So is one with one-vs-each's rivals added, not subtracted, in the covariance that it factorises.
-    """
-    model = classifier(name, variance, [1.0, 3, 2] if fault == "weights as presence" else None)
-    assert float(joint_scores(model, fault).abs().max()) > CAUGHT
-
-
-@pytest.mark.parametrize("name", FAULTS_OF)
-def test_the_parts_of_wrong_sweeps_are_right_without_a_fault(name: str, classifier: MakeClassifier) -> None:
-    assert float(joint_scores(classifier(name, 5.0), "none").abs().max()) < LIMIT
-
-
-def test_wrong_sweeps_leave_the_prior(classifier: MakeClassifier) -> None:
-    """The comparison with the prior can fail as well."""
-    for fault in FAULTS[:3]:
-        model = classifier("logistic", 5.0)
-        f, _ = after_rounds(model, 0, fault)
-        found = float(prior_scores(model, f).abs().max())
-        assert found > CAUGHT, f"{fault} passes with {found:.1f} standard errors"
+    assert float(predicted_scores(classifier("one-vs-each", 25.0, weight)).abs().max()) < LIMIT

@@ -33,8 +33,6 @@ N_DRAWS = 15  # L
 FAST, SLOW = (3000, 3), (700, 15)
 # Level of each test, shared by its quantities (at most 11: Bonferroni). The seeds are fixed.
 LEVEL = 1e-3
-# What wrong samplers must stay below, as far out as 8 standard errors.
-CAUGHT = 1e-15
 
 MakeClassifier = Callable[..., Any]
 
@@ -67,16 +65,15 @@ def ranks(truth: Tensor, drawn: Tensor, generator: torch.Generator) -> Tensor:
     return below + lot.floor().to(torch.int64)
 
 
-def smallest_probability(model: Any, fault: str | None = None) -> float:
+def smallest_probability(model: Any) -> float:
     """Chi-square probability of the counts of ranks: that of the worst quantity, times the number of quantities."""
     generator = torch.Generator().manual_seed(0)
     n_data_sets, thin = FAST if float(model.prior.variance.max()) < 6 else SLOW
     f, y = model.joint(n_data_sets, generator)
-    trace = quantities(model, model.run(f, y, 2, thin * N_DRAWS, generator, fault), y)  # (sweeps, 2, T, Q)
-    if fault in (None, "none"):
-        # Both arms are as long as the chain that ranks are taken in, so they are worth twice as much.
-        size = 0.5 * float(effective_sample_size(trace).median(0).values.min())
-        assert size > N_DRAWS, f"a typical chain is worth only {size:.1f} draws: the test would be blind"
+    trace = quantities(model, model.run(f, y, 2, thin * N_DRAWS, generator), y)  # (sweeps, 2, T, Q)
+    # Both arms are as long as the chain that ranks are taken in, so they are worth twice as much.
+    size = 0.5 * float(effective_sample_size(trace).median(0).values.min())
+    assert size > N_DRAWS, f"a typical chain is worth only {size:.1f} draws: the test would be blind"
     rank = ranks(quantities(model, f, y), trace[thin - 1 :: thin], generator)
     counts = (rank.unsqueeze(-1) == torch.arange(N_DRAWS + 1)).sum(0)  # (Q, L + 1)
     expected = n_data_sets / (N_DRAWS + 1)
@@ -117,34 +114,3 @@ WEIGHTED, LARGE = (25.0, [2.0, 0, 3]), (100.0, None)
 )
 def test_ranks_are_uniform(name: str, variance: float, weight: list[float] | None, classifier: MakeClassifier) -> None:
     assert smallest_probability(classifier(name, variance, weight)) > LEVEL
-
-
-FAULTS = [
-    "no prior mean",
-    "half the shift",
-    "omega at its expectation",
-    "one and a half times the variance",
-    "weights as presence",
-]
-FAULTS_OF = {
-    "logistic": FAULTS,
-    "logistic-softmax": FAULTS,
-    "Gaussian labels": [fault for fault in FAULTS if "omega" not in fault],  # which has no auxiliary variables
-    "one-vs-each, dense": [*FAULTS, "rivals with the wrong sign"],
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "fault", "variance"),
-    [(name, fault, 5.0) for name in FAULTS_OF for fault in FAULTS_OF[name]]
-    + [("one-vs-each, dense", fault, 100.0) for fault in FAULTS[:2]],
-)
-def test_wrong_samplers_are_rejected(name: str, fault: str, variance: float, classifier: MakeClassifier) -> None:
-    """Also a sampler with another prior, without weights, or with one-vs-each's rivals added in its covariance."""
-    model = classifier(name, variance, [2.0, 0, 3] if fault == "weights as presence" else None)
-    assert smallest_probability(model, fault) < CAUGHT
-
-
-@pytest.mark.parametrize("name", FAULTS_OF)
-def test_the_parts_of_wrong_samplers_are_right_without_a_fault(name: str, classifier: MakeClassifier) -> None:
-    assert smallest_probability(classifier(name, 5.0), "none") > LEVEL
