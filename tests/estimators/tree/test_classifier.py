@@ -15,7 +15,8 @@ from sklearn.datasets import load_digits, load_iris
 from sklearn.metrics import log_loss
 
 from sureshot import TreeGPClassifier
-from sureshot.estimators import TREE_PRESETS, answers
+from sureshot.estimators import TREE_PRESETS
+from sureshot.estimators.classes import answers
 from sureshot.incremental.two_covariances import ClassSums, TwoCovariances
 from sureshot.persistence import ArtifactError, load_artifact, save_artifact
 
