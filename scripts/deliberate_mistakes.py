@@ -161,7 +161,7 @@ def pytest_in(folder: Path, tests: list[str], output: Path) -> None:
     os.environ["PYTHONPATH"] = source  # for processes that tests start
     import pytest
 
-    status = pytest.main(["-x", "-q", "--tb=line", *tests])
+    status = pytest.main(["-x", "-q", "--tb=line", "-m", "", *tests])  # slow ones too
     sys.stdout.flush()
     imported = sys.modules.get("sureshot")
     if imported is None or not Path(str(imported.__file__)).is_relative_to(folder):

@@ -82,7 +82,14 @@ def smallest_probability(model: Any) -> float:
 
 
 def labelled(cases: list[tuple[str, float, list[float] | None]]) -> list[Any]:
-    return [pytest.param(*case, id=f"{case[0]}, variance {case[1]:g}, weights {case[2]}") for case in cases]
+    return [
+        pytest.param(
+            *case,
+            id=f"{case[0]}, variance {case[1]:g}, weights {case[2]}",
+            marks=[pytest.mark.slow] * ("softmax" in case[0]),
+        )
+        for case in cases
+    ]
 
 
 WEIGHTED, LARGE = (25.0, [2.0, 0, 3]), (100.0, None)

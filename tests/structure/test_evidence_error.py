@@ -64,6 +64,7 @@ def test_what_is_resampled_away_is_added_up():
     assert expected > 0.01
 
 
+@pytest.mark.slow
 def test_chains_keep_the_posterior():
     plain, chained = ([run(seed, **options)[0] for seed in range(24)] for options in ({}, {"n_chains": 8}))
     for what in (lambda state: state.log_evidence, lambda state: float(probabilities(state, X[:1])[0, 1])):

@@ -80,6 +80,7 @@ class Outcomes:
         return torch.tensor(self._next((weights / weights.sum()).tolist()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MOVES)
 def test_detailed_balance_is_exact(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between all structures of up to five nodes, whatever is drawn on the way."""

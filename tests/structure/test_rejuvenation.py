@@ -79,6 +79,7 @@ WAYS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WAYS)
 def test_the_joint_distribution_is_kept(name: str) -> None:
     n, generator = 1000, seeded(0)

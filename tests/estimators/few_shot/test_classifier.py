@@ -98,6 +98,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow  # without a checkpoint it is GPClassifier(), which is checked beside the others
 @parametrize_with_checks([FewShotClassifier()])
 def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
     check(estimator)
@@ -300,6 +301,7 @@ for path in folder.glob("*.safetensors"):
 """
 
 
+@pytest.mark.slow
 def test_saved_models_predict_the_same_bits_in_a_new_process(
     checkpoints: dict[str, Path | None], tmp_path: Path
 ) -> None:

@@ -86,6 +86,7 @@ def test_the_posterior_s_mode(n: int, noise: float) -> None:
     assert -float(pointwise.sum() + prior) == pytest.approx(loss(np.array([np.log(temperature), found])), abs=1e-8)
 
 
+@pytest.mark.slow
 def test_wrong_labels_are_counted(noisy: GPClassifier) -> None:
     """Wrong ones are nine tenths of random ones."""
     assert noisy.label_noise_ == pytest.approx(WRONG / 0.9, abs=0.05)

@@ -345,6 +345,7 @@ def test_relevance_is_of_the_columns_that_were_given() -> None:
     np.testing.assert_allclose(found, [np.sqrt((each[sources == k] ** 2).mean()) for k in range(5)])
 
 
+@pytest.mark.slow
 def test_names_of_columns_stay_what_they_are(tmp_path: Path) -> None:
     X, y = mixed()
     X = X[["colour", "size"]]

@@ -121,6 +121,7 @@ def test_rows_and_columns_for_which_it_pays() -> None:
     assert not paying(MAX_ROWS, 40)
 
 
+@pytest.mark.slow
 def test_a_table_with_text_is_told_by_values_that_are_nearly_equal(tmp_path: Path) -> None:
     frame, y = parties()
     new, truth = parties(seed=5)
@@ -146,6 +147,7 @@ def test_numbers_are_not_asked() -> None:
     assert not interacts(GPClassifier().fit(frame[["fare", "age"]].to_numpy(), y))
 
 
+@pytest.mark.slow
 def test_copies_that_disagree_are_left_out_one_at_a_time() -> None:
     """Where many of a party look alike its own copies say what becomes of one, and new ones will have some as well."""
 

@@ -354,6 +354,7 @@ def test_rows_of_one_class_and_few_others(others: int) -> None:
     assert np.isfinite(model.predict_proba(X)).all()
 
 
+@pytest.mark.slow
 def test_many_rows_do_not_weigh_weights_learnt_from_them() -> None:
     """No more members are fitted than are kept, and their weights are those of the subset."""
     x, y = planted(2000)
