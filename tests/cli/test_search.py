@@ -19,7 +19,7 @@ from sureshot import KernelSearchClassifier
 from sureshot.cli.reporting import held_out_share
 
 Run = Callable[..., Any]
-QUICK = ("--particles", 3, "--rejuvenation", 1)
+QUICK = ("--particles", 2, "--rejuvenation", 1)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def test_it_says_which_kernels_and_how_good_they_are(moons: Path, tmp_path: Path
 
 def test_the_seed_fixes_it_and_the_other_commands_take_its_model(moons: Path, tmp_path: Path, run: Run) -> None:
     for name, jobs in (("a", ()), ("b", ("--jobs", 2))):
-        options = (*QUICK, "--particles", 10, *jobs)
+        options = (*QUICK, "--particles", 9, *jobs)
         run("search", moons / "plain.csv", "-t", "side", *options, "--seed", 3, "-o", tmp_path / name, "-q")
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     for command in (
@@ -78,6 +78,7 @@ def test_the_seed_fixes_it_and_the_other_commands_take_its_model(moons: Path, tm
     assert "heaviest structure" in (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_stream_by_a_column_and_by_numbers(moons: Path, tmp_path: Path, run: Run) -> None:
     frame = pd.read_csv(moons / "moons.csv").drop(columns="time")
     frame.to_csv(tmp_path / "d.csv", index=False)

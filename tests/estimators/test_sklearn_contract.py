@@ -2,23 +2,25 @@
 
 from typing import Any
 
+import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sureshot import GPClassifier, KernelSearchClassifier, TreeGPClassifier
 
-CHAINS: dict[str, Any] = {"n_chains": 5, "n_sweeps": 5}
 ESTIMATORS = [
     GPClassifier(),
     GPClassifier(likelihood="softmax", kernel="rbf"),
-    GPClassifier(ensemble=True, relevance=True),
     TreeGPClassifier(),
-    TreeGPClassifier(strategy="shared_root", **CHAINS),
-    TreeGPClassifier(strategy="session", **CHAINS),
-    TreeGPClassifier(strategy="rebuild", **CHAINS),
-    KernelSearchClassifier(n_particles=4, n_rejuvenation=1),
+    TreeGPClassifier(strategy="session", n_chains=5, n_sweeps=5),
 ]
 
 
 @parametrize_with_checks(ESTIMATORS)
 def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([KernelSearchClassifier(n_particles=2, n_rejuvenation=1, schedule="once")])
+def test_scikit_learn_checks_of_a_search(estimator: Any, check: Any) -> None:
     check(estimator)

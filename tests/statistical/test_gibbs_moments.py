@@ -122,6 +122,7 @@ def rival_powers(psi: Tensor) -> Tensor:
     return powers(rivals)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factorisation", ["dense", "star"])
 @pytest.mark.parametrize("weight", [None, torch.tensor([1.0, 2, 0, 1], dtype=F64)], ids=["plain", "weighted"])
 def test_one_vs_each_by_slice_sampling(

@@ -29,8 +29,8 @@ N_DRAWS = 7
 def test_evidence_and_posterior_by_importance_sampling(name: str) -> None:
     """The first batch of "threshold" has a single class, "three classes" a third one in the second batch."""
     toy = TOYS[name]
-    summaries = torch.stack([summary(run(toy, SIZES[name], 200, seed)) for seed in range(6)])
-    assert float(summaries[:, 0].std()) < 0.35
+    summaries = torch.stack([summary(run(toy, SIZES[name], 80, seed)) for seed in range(6)])
+    assert float(summaries[:, 0].std()) < 0.55
     assert max(map(abs, scores(summaries, reference(toy)))) < 4
 
 
@@ -39,11 +39,11 @@ def test_one_batch_or_ten_give_the_same_posterior() -> None:
     toy, queries = TOYS["threshold"], torch.tensor([[-1.0], [0.3], [1.1], [3.0]], dtype=F64)
     found = []
     for sizes in ([20], [2] * 10):
-        states = [run(toy, sizes, 100, seed) for seed in range(6)]
+        states = [run(toy, sizes, 40, seed) for seed in range(6)]
         found.append(torch.stack([torch.cat([summary(one), probabilities(one, queries)[:, 1]]) for one in states]))
     error = sum(values.var(0) / len(values) for values in found).sqrt()
     assert float(((found[0].mean(0) - found[1].mean(0)) / error).abs().max()) < 4.5
-    assert float(found[0].std(0)[3:].max()) < 0.1, "or there would be nothing to compare"
+    assert float(found[0].std(0)[3:].max()) < 0.16, "or there would be nothing to compare"
 
 
 def simulated(prior: KernelPrior, x: Tensor, generator: torch.Generator) -> tuple[Particles, Tensor, Tensor]:
@@ -75,7 +75,7 @@ def posterior_draws(state: SmcState, x: Tensor, generator: torch.Generator) -> t
     return state.particles.chosen(places.tolist()), difference[places] + spread[places].sqrt() * noise
 
 
-def smallest_probability(n_data_sets: int = 240) -> float:
+def smallest_probability(n_data_sets: int = 160) -> float:
     """Chi-square probability of the counts of ranks: that of the worst quantity, times the number of quantities."""
     prior = KernelPrior(
         Grammar({"LINEAR": 1.0, "SQUARED-EXPONENTIAL": 1.0, "CONSTANT": 1.0}, max_depth=3, scale=1, mean_variance=1), 1
@@ -108,7 +108,7 @@ def test_predictions_are_calibrated_means() -> None:
     prior, generator = KernelPrior(Grammar(max_depth=3, scale=1, mean_variance=1), 1), seeded(1)
     rows = torch.linspace(-1.5, 1.5, 7, dtype=F64).unsqueeze(-1)
     p, y = [], []
-    for _ in range(150):
+    for _ in range(100):
         _, _, labels = simulated(prior, rows, generator)
         toy = Toy(prior, rows[[0, 2, 3, 5, 6]], labels[[0, 2, 3, 5, 6]], 2)
         p.append(

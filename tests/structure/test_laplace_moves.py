@@ -54,7 +54,7 @@ def particles_of(particles):
 @pytest.mark.parametrize("name", ["replace_subtree", "detach_or_attach"])
 @pytest.mark.parametrize("n_draws", [1, 4])
 def test_the_posterior_is_kept(name, n_draws):
-    data, particles, latent = posterior_draws(20000, 2, WIDE, generator := seeded(0))
+    data, particles, latent = posterior_draws(8000, 2, WIDE, generator := seeded(0))
     before = statistics(particles, latent)
     for _ in range(4):
         particles, latent, count = laplace_move(name, data, particles, latent, generator, n_draws)

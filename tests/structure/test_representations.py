@@ -27,7 +27,7 @@ def rows(n: int, seed: int = 1) -> tuple[torch.Tensor, torch.Tensor]:
     return x, (x[:, 0] + 0.3 * torch.randn(n, generator=generator, dtype=torch.float64) > 0).long()
 
 
-def run(representation, settings, seed, link="logistic", n_particles=48):
+def run(representation, settings, seed, link="logistic", n_particles=24):
     x, y = rows(9)
     generator = torch.Generator().manual_seed(seed)
     state = SmcState.start(PRIOR, n_particles, 2, generator, representation=representation, link=link)
@@ -36,6 +36,7 @@ def run(representation, settings, seed, link="logistic", n_particles=48):
     return state, info
 
 
+@pytest.mark.slow
 def test_representations_agree():
     queries, _ = rows(5, seed=9)
     default, paper = SmcSettings(), SmcSettings(replace(Rejuvenation.preset("paper"), leaps=5))

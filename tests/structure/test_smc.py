@@ -59,10 +59,11 @@ def started(n_particles: int = 16, n_classes: int = 2, prior: KernelPrior = PRIO
     return SmcState.start(prior, n_particles, n_classes, seeded(0))
 
 
+@pytest.mark.slow
 def test_evidence_and_posterior_with_a_class_that_comes_later() -> None:
     """Three batches: two rows of one class, two of another, two of a third."""
     toy = TOYS["three classes"]
-    summaries = torch.stack([summary(run(toy, [2, 2, 2], 100, seed)) for seed in range(8)])
+    summaries = torch.stack([summary(run(toy, [2, 2, 2], 50, seed)) for seed in range(8)])
     assert max(map(abs, scores(summaries, reference(toy)))) < 4
 
 
@@ -78,6 +79,7 @@ def test_the_evidence_of_a_fixed_kernel_varies_little(toy: Toy) -> None:
     assert torch.tensor(found).std().item() < 0.15
 
 
+@pytest.mark.slow
 def test_the_evidence_is_unbiased_whatever_is_cut_and_resampled() -> None:
     """With six particles, which are cut in two of three runs, and resampled; an error of 2 to 3 %.
 

@@ -189,8 +189,8 @@ def test_calibrate_lowers_the_held_out_loss_and_lasts_until_fit() -> None:
 
 def test_predictions_do_not_depend_on_the_batch() -> None:
     X, y, X_test, _ = iris()
-    for likelihood in ("auto", "one_vs_each"):
-        model = GPClassifier(likelihood=likelihood, predictive="integral").fit(X, y)
+    for kernel, likelihood in (("auto", "auto"), ("rbf", "one_vs_each")):
+        model = GPClassifier(kernel, likelihood=likelihood, predictive="integral").fit(X, y)
         whole = model.predict_proba(X_test)
         single = np.concatenate([model.predict_proba(row[None]) for row in X_test[:10]])
         np.testing.assert_allclose(single, whole[:10], rtol=1e-9)
@@ -219,6 +219,7 @@ def test_threads_are_given_back() -> None:
     assert torch.get_num_threads() == before
 
 
+@pytest.mark.slow
 def test_saved_models_predict_the_same_bits_in_a_new_process(tmp_path: Path) -> None:
     X, y, X_test, _ = iris()
     models: dict[str, GPClassifier] = {}

@@ -43,7 +43,10 @@ def same(a: GPClassifier, b: GPClassifier, tolerance: float = 1e-6) -> None:
     assert a.leave_one_out_score_ == pytest.approx(b.leave_one_out_score_, abs=1e-5, nan_ok=True)
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case != "mean field"])
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=[pytest.mark.slow] * (case == "average")) for case in CASES if case != "mean field"],
+)
 def test_one_by_one_is_all_at_once(case: str) -> None:
     fitted = GPClassifier(**CASES[case]).fit(X[FIRST], Y[FIRST])
     once, forwards, backwards = (pickle.loads(pickle.dumps(fitted)) for _ in range(3))
@@ -107,7 +110,7 @@ def test_a_wrong_label_that_is_corrected_leaves_no_trace(tmp_path: Path, calibra
 @pytest.mark.parametrize("inference", ["mean_field", "natural_gradient"])
 def test_so_does_one_of_other_inference(inference: str) -> None:
     rows, labels = X[50:], Y[50:]
-    model = GPClassifier(inference=inference).fit(rows[::2], labels[::2])
+    model = GPClassifier("rbf", inference=inference).fit(rows[::2], labels[::2])
     expected, likelihood = model.predict_proba(rows), model.likelihood_
     for _ in range(2):  # the second update is one of three classes
         model.partial_fit(rows[[1]] + 0.1, [7])

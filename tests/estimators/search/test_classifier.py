@@ -303,11 +303,12 @@ def deviation(first: list[np.ndarray], second: list[np.ndarray]) -> float:
     return float(np.abs(means / errors).max())
 
 
+@pytest.mark.slow
 def test_taken_away_is_as_never_seen_but_for_sampling_error() -> None:
     third = np.concatenate([Y[:30], np.full(10, -1)])
     runs: dict[str, list[np.ndarray]] = {}
     for seed in range(6):
-        fresh = KernelSearchClassifier(32, structure="SQUARED-EXPONENTIAL", standardize=False, random_state=seed)
+        fresh = KernelSearchClassifier(12, structure="SQUARED-EXPONENTIAL", standardize=False, random_state=seed)
         never, removed, forgot = (clone(fresh).fit(X[: len(y)], y) for y in (Y[:30], Y, third))
         runs.setdefault("not yet", []).append(removed.predict_proba(QUERIES)[:, 1])
         removed.remove(X[30:], Y[30:])
