@@ -36,6 +36,7 @@ def moons(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_it_says_which_kernels_and_how_good_they_are(moons: Path, tmp_path: Path, run: Run) -> None:
     arguments = ("search", moons / "plain.csv", "-t", "side", *QUICK, "-o", tmp_path / "m", "--report", tmp_path / "r")
     result = run(*arguments)
@@ -63,6 +64,7 @@ def test_it_says_which_kernels_and_how_good_they_are(moons: Path, tmp_path: Path
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m", "r"]
 
 
+@pytest.mark.slow
 def test_the_seed_fixes_it_and_the_other_commands_take_its_model(moons: Path, tmp_path: Path, run: Run) -> None:
     for name, jobs in (("a", ()), ("b", ("--jobs", 2))):
         options = (*QUICK, "--particles", 9, *jobs)
@@ -289,6 +291,7 @@ def test_too_many_rows_are_refused_at_once(tmp_path: Path, run: Run) -> None:
     assert not (tmp_path / "m").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX systems")
 def test_an_interrupt_in_the_middle_leaves_nothing(moons: Path, tmp_path: Path) -> None:
     pd.read_csv(moons / "plain.csv").assign(one=1).to_csv(tmp_path / "d.csv", index=False)

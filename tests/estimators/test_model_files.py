@@ -79,8 +79,8 @@ def test_a_file_takes_little_more_than_its_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "change"),
     [
-        ("members.0.posterior.coefficients", lambda a: a[:, :2]),
-        ("members.0.posterior.prior_mean", lambda a: a[:2]),
+        ("members.0.coefficients", lambda a: a[:, :2]),
+        ("members.0.prior_mean", lambda a: a[:2]),
     ],
 )
 def test_malformed_arrays(name: str, change: Any, tmp_path: Path) -> None:

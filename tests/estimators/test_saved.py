@@ -66,8 +66,9 @@ def test_what_holds_no_classifier_says_what_it_is(kind: str, message: str, tmp_p
 def test_every_estimator_with_files_of_its_own_is_known() -> None:
     modules = [info.name for info in pkgutil.walk_packages(estimators.__path__, "sureshot.estimators.")]
     found = {kind for module in modules for kind in vars(import_module(module)).values() if isinstance(kind, type)}
-    with_files = {kind for kind in found if issubclass(kind, IncrementalClassifier) and "_format" in vars(kind)}
-    assert {kind._format.kind: f"{kind.__module__}.{kind.__name__}" for kind in with_files} == saved.PLACES
+    with_files = {kind for kind in found if issubclass(kind, IncrementalClassifier) and "_formats" in vars(kind)}
+    places = {form.kind: f"{kind.__module__}.{kind.__name__}" for kind in with_files for form in kind._formats}
+    assert places == saved.PLACES
     with pytest.raises(ArtifactError, match="meta-trained"):
         check_classifier(Artifact("a", CHECKPOINT, "1", {}, {}))
 
@@ -77,13 +78,14 @@ def test_weights_of_members_that_are_none(weights: list[Any], tmp_path: Path) ->
     X, y = load_iris(return_X_y=True)
     GPClassifier().fit(X[::5], y[::5]).save(tmp_path / "model")
     found = load_artifact(tmp_path / "model")
-    members = [{**found.header["members"][0], "weight": weight} for weight in weights]
+    first = found.header["members"][0]
+    members = [{**first, "plan": {**first["plan"], "weight": weight}} for weight in weights]
     arrays = dict(found.arrays)
     for place in range(1, len(weights)):
         own = {name: array for name, array in found.arrays.items() if name.startswith("members.0.")}
         arrays |= {name.replace("members.0.", f"members.{place}."): array for name, array in own.items()}
     save_artifact(tmp_path / "bad", found.kind, {**found.header, "members": members}, arrays)
-    with pytest.raises(ArtifactError, match="the members' weights do not sum to one"):
+    with pytest.raises(ArtifactError, match="weight"):
         load_classifier(tmp_path / "bad")
 
 
@@ -95,7 +97,7 @@ def test_scores_of_left_out_rows_come_back(tmp_path: Path) -> None:
     assert GPClassifier.of_artifact(found).leave_one_out_nll_ == model.leave_one_out_nll_
     for bad in ("text", [1.0], {"accuracy": 1.0}, {"accuracy": None, "balanced_accuracy": 1.0, "nll": 0.0}):
         save_artifact(tmp_path / "bad", found.kind, {**found.header, "left_out": bad}, found.arrays)
-        with pytest.raises(ArtifactError, match="malformed scores of left-out rows"):
+        with pytest.raises(ArtifactError, match="left_out"):
             GPClassifier.load(tmp_path / "bad")
 
 
@@ -128,8 +130,8 @@ def test_a_tree_is_saved_as_it_was_learnt(fitted_with: dict[str, Any], changed: 
     model.set_params(**changed).save(tmp_path / "model")
     loaded = TreeGPClassifier.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
-    usual = {"kernel": "auto" if not fitted_with else "unit_rbf"}
-    assert loaded.get_params() == TreeGPClassifier().get_params() | usual | fitted_with
+    assert loaded.get_params() == model.get_params()
+    assert loaded._fitted.strategy == model._fitted.strategy
 
 
 @pytest.mark.parametrize("weights", [{0: 0.0, 1: 1.0, 2: 1.0}, {0: 10.0, 1: 1.0, 2: 1.0}, "balanced"])

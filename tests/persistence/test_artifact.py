@@ -70,7 +70,7 @@ def _numpy(value: np.ndarray | torch.Tensor) -> np.ndarray:
 def _message(path: Path, kind: str | None = None) -> str:
     """The error of loading `path`, which must be a single line."""
     with pytest.raises(ArtifactError) as caught:
-        load_artifact(path, kind)
+        load_artifact(path, *([] if kind is None else [kind]))
     text = str(caught.value)
     assert "\n" not in text
     assert str(path) in text

@@ -19,7 +19,7 @@ from sureshot.persistence.values import pack, unpack
 class Circle:
     radius: float
 
-    def check(self) -> None:
+    def check_parts(self) -> None:
         if not self.radius > 0:
             raise ValueError("a circle needs a positive radius")
 

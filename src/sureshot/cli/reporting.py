@@ -197,7 +197,6 @@ def _method(model: IncrementalClassifier) -> dict[str, object]:
     from sureshot.estimators.gp.classifier import GPClassifier
     from sureshot.estimators.search.classifier import KernelSearchClassifier
     from sureshot.estimators.tree.classifier import TreeGPClassifier
-    from sureshot.estimators.tree.settings import settings_of
 
     if isinstance(model, GPClassifier | FewShotClassifier) and hasattr(model, "members_"):
         found: dict[str, object] = {
@@ -218,7 +217,7 @@ def _method(model: IncrementalClassifier) -> dict[str, object]:
             found["average of"] = "; ".join(parts)
         return found
     if isinstance(model, TreeGPClassifier):
-        return {"strategy": settings_of(model._fitted.strategy, vars(model))["strategy"], "memory": str(model.memory_)}
+        return {"strategy": model._fitted.strategy_name, "memory": str(model.memory_)}
     if isinstance(model, KernelSearchClassifier):
         mass, structure = model.kernel_posterior_[0]
         return {

@@ -27,12 +27,11 @@ from sureshot.estimators.arguments import ByLabel, Labels, Rows, Weights
 from sureshot.estimators.classes.answers import Answers, class_probabilities
 from sureshot.estimators.classes.calibration import calibrated_temperature
 from sureshot.estimators.classes.class_labels import announced, class_numbers, extend_classes, kept_classes
-from sureshot.estimators.classes.class_prior import adapted_prior, carried_prior, same_prior, stored_prior, usual_prior
+from sureshot.estimators.classes.class_prior import adapted_prior, carried_prior, same_prior, usual_prior
 from sureshot.estimators.classes.class_prior import class_prior as class_prior_of
-from sureshot.estimators.fitted import Fitted, Format, TrainingSet
+from sureshot.estimators.fitted import Fitted, TrainingSet
 from sureshot.estimators.rows.readers import LabelledData, Reader, read_labelled
 from sureshot.estimators.rows.row_ids import RowIds, RowsAsTheyCame, check_known, check_row_ids
-from sureshot.estimators.rows.row_ids_format import ids_from_file, ids_to_file
 from sureshot.estimators.rows.validation import (
     LabelledRows,
     check_targets,
@@ -41,7 +40,7 @@ from sureshot.estimators.rows.validation import (
     merge_rows,
     same_rows,
 )
-from sureshot.estimators.stored_rows import kinds_from_json, kinds_to_json
+from sureshot.estimators.stored import Format, Stored, argument_from_json, from_file, to_file
 from sureshot.kernels import is_unit_norm
 from sureshot.persistence import Artifact, ArtifactError, artifact_of, load_artifact, save_artifact
 from sureshot.progress import ProgressLines, reported_to
@@ -55,7 +54,7 @@ class IncrementalClassifier(Answers):
     columns: Any
     random_state: Any
     verbose: bool
-    _format: ClassVar[Format]
+    _formats: ClassVar[tuple[Format, ...]]
 
     @abstractmethod
     def _reader(self) -> Reader:
@@ -213,20 +212,12 @@ class IncrementalClassifier(Answers):
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model as safetensors with a JSON header; atomic, and loading executes nothing."""
-        save_artifact(path, self._format.kind, *self._contents(self._current().complete))
+        save_artifact(path, *self._contents(self._current().complete))
 
-    def _contents(self, fitted: Fitted) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Header and arrays of a model file."""
-        header, arrays = self._format.write(self._arguments, fitted)
-        prior = None if fitted.class_prior is None else fitted.prior.tolist()
-        names, of_rows = ids_to_file(fitted.row_ids)
-        further = {
-            "class_prior": prior,
-            "row_ids": names,
-            "columns": kinds_to_json(self.columns),
-            "arguments_changed": fitted.arguments != self._by_class,
-        }
-        return header | further, {**arrays, **of_rows}
+    def _contents(self, fitted: Fitted) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
+        """What a model file says it holds, its header and its arrays."""
+        form = next(form for form in self._formats if isinstance(fitted, form.of))
+        return form.kind, *to_file(form, self._arguments, fitted, fitted.arguments != self._by_class)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -234,33 +225,36 @@ class IncrementalClassifier(Answers):
 
         So are variances of a model by inducing inputs that few rows were added to.
         """
-        return cls.of_artifact(load_artifact(path, cls._format.kind))
+        return cls.of_artifact(load_artifact(path, *(form.kind for form in cls._formats)))
 
     @classmethod
     def of_artifact(cls, artifact: Artifact) -> Self:
         """The model in a file that has been read."""
-        parameters, fitted = cls._format.read(artifact)
         model = cls.__new__(cls)
-        parameters["columns"] = kinds_from_json(artifact)
+        stored, fitted = model._restored(artifact)
         for name, argument in {**signature(cls).parameters, **signature(cls._owner()).parameters}.items():
-            setattr(model, name, parameters.get(name, argument.default))
-        model._take_over(artifact, fitted)
+            given = name in stored.arguments
+            setattr(model, name, argument_from_json(stored.arguments[name]) if given else argument.default)
+        model._take_over(stored, fitted)
         return model
 
-    def _take_over(self, artifact: Artifact, fitted: Fitted) -> None:
-        """What was learnt, with what files of all estimators say of it."""
-        try:
-            prior = stored_prior(artifact.header.get("class_prior"), fitted.classes)
-        except ValueError as error:
-            raise ArtifactError(f"{artifact.path}: malformed class prior; save the model again.") from error
-        row_ids = ids_from_file(artifact, fitted.distinct_rows)
-        arguments = "" if artifact.header.get("arguments_changed") else self._by_class
-        self._fitted = replace(fitted, class_prior=prior, row_ids=row_ids, arguments=arguments)
+    def _restored(self, artifact: Artifact) -> tuple[Stored, Fitted]:
+        """What a file holds, and what was learnt."""
+        form = next(form for form in self._formats if form.kind == artifact.kind)
+        stored, fitted = from_file(form, artifact)
+        if set(stored.arguments) != set(self._owner()._get_param_names()) - {"verbose"}:
+            raise ArtifactError(
+                f"{artifact.path}: the arguments are not those of this version of {self._owner().__name__}: fit again."
+            )
+        return stored, fitted
+
+    def _take_over(self, stored: Stored, fitted: Fitted) -> None:
+        self._fitted = replace(fitted, arguments="" if stored.arguments_changed else self._by_class)
 
     @classmethod
     def _owner(cls) -> type[IncrementalClassifier]:
         """The estimator of ours whose constructor has the arguments, of which a subclass may have fewer."""
-        return next(kind for kind in cls.__mro__ if "_format" in vars(kind))
+        return next(kind for kind in cls.__mro__ if "_formats" in vars(kind))
 
     @property
     def _arguments(self) -> dict[str, Any]:
@@ -316,7 +310,7 @@ class IncrementalClassifier(Answers):
             return state
         fitted = self._fitted.complete
         try:
-            return state | {"_fitted": artifact_of(self._format.kind, *self._contents(fitted))}
+            return state | {"_fitted": artifact_of(*self._contents(fitted))}
         except (TypeError, ValueError):
             return state | {"_fitted": fitted}
 
@@ -324,7 +318,7 @@ class IncrementalClassifier(Answers):
         """As it was pickled; on the processor, wherever it was."""
         super().__setstate__(state)
         if isinstance(stored := self.__dict__.get("_fitted"), Artifact):
-            self._take_over(stored, self._format.read(stored)[1])
+            self._take_over(*self._restored(stored))
 
     def __copy__(self) -> Self:
         """The same arguments, and what was learnt, which is a value."""

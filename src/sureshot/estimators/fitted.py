@@ -2,14 +2,13 @@
 
 Everything that an estimator has learnt is one frozen `Fitted`. Learning and updating compute the next one completely,
 and the estimator then takes it over in one assignment; predicting, calibrating, forgetting and saving are written once
-in terms of it. A model file is a `Fitted` and the constructor's arguments, in the estimator's `Format`.
+in terms of it. A model file is made of a `Fitted` and the constructor's arguments (`stored`).
 """
 
 from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
@@ -27,7 +26,6 @@ from sureshot.estimators.rows.readers import Reader
 from sureshot.estimators.rows.row_ids import RowIds
 from sureshot.estimators.rows.validation import Columns, LabelledRows, merge_rows
 from sureshot.kernels import is_unit_norm
-from sureshot.persistence import Artifact
 
 
 @dataclass(frozen=True)
@@ -238,16 +236,3 @@ class Fitted(Predictor):
     @abstractmethod
     def inputs(self, kept: np.ndarray) -> Tensor:
         """What the kernel sees of rows in the form in which the reader keeps them."""
-
-
-@dataclass(frozen=True)
-class Format:
-    """How an estimator's model files are written and read.
-
-    Writing goes from the constructor's arguments and a `Fitted` to the header and the arrays of a file, reading back;
-    there every malformed entry is one `ArtifactError`.
-    """
-
-    kind: str  # what the file says it holds
-    write: Callable[[Mapping[str, Any], Any], tuple[dict[str, Any], dict[str, Any]]]
-    read: Callable[[Artifact], tuple[dict[str, Any], Fitted]]

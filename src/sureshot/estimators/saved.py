@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 PLACES = {
     "gp_classifier": "sureshot.estimators.gp.classifier.GPClassifier",
     "few_shot_classifier": "sureshot.estimators.few_shot.classifier.FewShotClassifier",
+    "few_shot_gp_classifier": "sureshot.estimators.few_shot.classifier.FewShotClassifier",
     "kernel_search_classifier": "sureshot.estimators.search.classifier.KernelSearchClassifier",
     "tree_gp_classifier": "sureshot.estimators.tree.classifier.TreeGPClassifier",
 }

@@ -8,10 +8,12 @@ that has no expression is evaluated by its own ``forward``, one thread at a time
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from gpytorch.kernels import Kernel
 from linear_operator import to_dense
 from torch import Tensor
@@ -46,6 +48,13 @@ def as_expression(kernel: Kernel | Expression) -> Expression:
     if isinstance(kernel, Kernel):
         return Expression.from_gpytorch(kernel)
     raise ValueError(f"kernel must be an Expression or a gpytorch.kernels.Kernel, got {type(kernel).__name__}.")
+
+
+@torch.no_grad()
+def own_kernel(kernel: Kernel | Expression) -> Expression:
+    """A kernel in double precision as an expression of its own, which later changes of the given one leave alone."""
+    given = copy.deepcopy(kernel)
+    return as_expression(given.double() if isinstance(given, Kernel) else given.to(torch.float64))
 
 
 def describe(kernel: Kernel | Expression) -> str:

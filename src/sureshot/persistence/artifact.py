@@ -102,7 +102,7 @@ def save_artifact(
 
 def load_artifact(
     path: str | os.PathLike[str],
-    kind: str | None = None,  # the kind expected; any by default
+    *kinds: str,  # those expected; any if none is said
 ) -> Artifact:
     """Read a model file that `save_artifact` wrote.
 
@@ -119,9 +119,9 @@ def load_artifact(
                     f"{place} is a safetensors file of another program, not a model that sureshot saved."
                 )
             content = _parse(place, text)
-            if kind is not None and content["kind"] != kind:
+            if kinds and content["kind"] not in kinds:
                 raise ArtifactError(
-                    f"{place} holds a model of kind {content['kind'][:40]!r}, expected {kind!r}: "
+                    f"{place} holds a model of kind {content['kind'][:40]!r}, expected {kinds[0]!r}: "
                     "load it with the class that saved it."
                 )
             arrays = {name: np.array(file.get_tensor(name)) for name in sorted(file.keys())}

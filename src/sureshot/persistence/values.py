@@ -3,7 +3,7 @@
 What a model file keeps is a value: a frozen dataclass of numbers, text, arrays and further such values. `pack` takes
 one apart into JSON entries and named arrays, `unpack` puts it together again and checks what the annotations promise:
 types, and that numbers are finite where nothing else is said. What only the value itself can know, such as sizes that
-belong together, its own method ``check()`` says, by a ValueError.
+belong together, its own method ``check_parts()`` says, by a ValueError.
 
 ========================================  ==========================================================================
 annotation                                in the file
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_INTEGERS = (np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32)
 _CLASS = "is a"  # the entry that names the class of a value, where several are possible
 
 
@@ -107,8 +108,9 @@ def _pack_array(value: np.ndarray | Tensor, name: str, arrays: dict[str, np.ndar
 
 def _narrow(array: np.ndarray) -> np.ndarray:
     """In the smallest type that holds it to the last bit: embeddings often are of half precision, pixels whole."""
-    if array.dtype.kind in "iu" and array.size:
-        return array.astype(np.result_type(np.min_scalar_type(array.min()), np.min_scalar_type(array.max())))
+    if array.dtype.kind in "iu":
+        smaller = (dtype for dtype in _INTEGERS if np.dtype(dtype).itemsize < array.dtype.itemsize)
+        return array.astype(next((dtype for dtype in smaller if _fits(array, np.dtype(dtype))), array.dtype))
     if array.dtype.kind == "f":
         for dtype in (np.float16, np.float32):
             with np.errstate(over="ignore"):
@@ -125,7 +127,7 @@ def _unpack_fields(kind: type[T], header: Any, prefix: str, arrays: Mapping[str,
     found = kind(
         **{field.name: _unpack(hints[field.name], header[field.name], prefix + field.name, arrays) for field in stored}
     )
-    check = getattr(found, "check", None)
+    check = getattr(found, "check_parts", None)
     if check is not None:
         check()
     return found

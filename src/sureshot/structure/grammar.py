@@ -112,14 +112,17 @@ class Grammar:
         return cls(**GRAMMARS[name])
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values, for `from_json`."""
-        return asdict(self)
+        """JSON values, for `from_json`; leaves as pairs, as kernels are drawn by their order."""
+        return {**asdict(self), "leaves": [[name, weight] for name, weight in self.leaves.items()]}
 
     @classmethod
     def from_json(cls, values: Any) -> Grammar:
         """What `to_json` wrote; ValueError for anything else."""
         _check_entries("a grammar", values, [item.name for item in fields(cls)])
-        found = dict(values)
+        pairs = values["leaves"]
+        if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+            raise ValueError("the leaves of a grammar are pairs of a name and a weight")
+        found = {**values, "leaves": dict(pairs)}
         for name in (name for name, kind in get_type_hints(cls).items() if kind is LogNormal):
             _check_entries(name, values[name], [item.name for item in fields(LogNormal)])
             try:

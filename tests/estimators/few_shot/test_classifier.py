@@ -567,11 +567,10 @@ def test_a_support_that_does_not_fit_is_refused_before_memory_is_taken(tmp_path:
 @pytest.mark.parametrize(
     ("entry", "value", "message"),
     [
-        ("temperature", -1.0, "malformed temperature"),
-        ("seed", -1, "malformed temperature or seed"),
-        ("default", {"kernel": "cosine"}, "of an earlier version, which did something else without a checkpoint"),
-        ("learner", 3, "'learner' must be of type"),
-        ("classes", {"dtype": "<i8", "values": [0]}, "do not fit the classes"),
+        ("temperature", -1.0, "the temperature must be positive"),
+        ("seed", -1, "malformed seed"),
+        ("learner", 3, "learner must be dict"),
+        ("classes", {"labels": {"dtype": "<i8", "values": [0]}}, "do not fit the classes"),
     ],
 )
 def test_malformed_model_files_are_refused(

@@ -100,10 +100,10 @@ def test_a_wrong_label_that_is_corrected_leaves_no_trace(tmp_path: Path, calibra
         np.testing.assert_allclose(one.predict_proba(rows), expected, atol=1e-6)
     artifact = load_artifact(tmp_path / "model")
     for member in artifact.header["members"]:
-        if member["of_two"] is not None:
-            member["of_two"]["temperature"] = -1.0
+        if member["plan"]["of_two"] is not None:
+            member["plan"]["of_two"]["temperature"] = -1.0
     save_artifact(tmp_path / "wrong", artifact.kind, artifact.header, artifact.arrays)
-    with pytest.raises(ArtifactError, match="malformed choices for two classes"):
+    with pytest.raises(ArtifactError, match="malformed temperature"):
         GPClassifier.load(tmp_path / "wrong")
 
 

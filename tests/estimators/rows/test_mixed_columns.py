@@ -300,7 +300,10 @@ def test_malformed_medians_are_refused(tmp_path: Path) -> None:
     artifact = load_artifact(tmp_path / "m.safetensors", "gp_classifier")
     for medians in ([1.5], [1.5, None], [1.5, True], "1.5", {"a": 1.5, "b": 1.5}):
         save_artifact(
-            tmp_path / "n.safetensors", "gp_classifier", artifact.header | {"medians": medians}, artifact.arrays
+            tmp_path / "n.safetensors",
+            "gp_classifier",
+            {**artifact.header, "reader": {**artifact.header["reader"], "medians": medians}},
+            artifact.arrays,
         )
         with pytest.raises(ArtifactError, match="save the model again"):
             GPClassifier.load(tmp_path / "n.safetensors")
@@ -380,10 +383,10 @@ def test_malformed_encoders_are_refused(tmp_path: Path) -> None:
     X, y = mixed()
     GPClassifier("rbf", "softmax", objective=None).fit(X, y).save(tmp_path / "m.safetensors")
     artifact = load_artifact(tmp_path / "m.safetensors", "gp_classifier")
-    (number,) = [one for one in artifact.header["encoder"] if one["name"] == "size"]
+    (number,) = [one for one in artifact.header["reader"]["encoder"] if one["name"] == "size"]
     for change in ({"median": None}, {"kind": "text"}, {"decimal": ";"}, {"marked": False}, {"more": 1}, {"name": {}}):
         header = json.loads(json.dumps(artifact.header))
-        header["encoder"][3] = number | change
+        header["reader"]["encoder"][3] = number | change
         save_artifact(tmp_path / "n.safetensors", "gp_classifier", header, artifact.arrays)
         with pytest.raises(ArtifactError, match="save the model again"):
             GPClassifier.load(tmp_path / "n.safetensors")
@@ -409,6 +412,7 @@ def tables(draw: st.DrawFn) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(tables())
 def test_any_table_is_learnt_or_refused_in_a_line(X: pd.DataFrame) -> None:

@@ -93,7 +93,7 @@ def test_malformed_columns_in_a_file_are_refused(name: str, tmp_path: Path) -> N
     found = load_artifact(tmp_path / "model.safetensors")
     bad = {f"scaling.{name}": -found.arrays[f"scaling.{name}"]}
     save_artifact(tmp_path / "bad.safetensors", found.kind, found.header, {**found.arrays, **bad})
-    with pytest.raises(ArtifactError, match=f"the {name} of the columns are malformed"):
+    with pytest.raises(ArtifactError, match="malformed"):
         TreeGPClassifier.load(tmp_path / "bad.safetensors")
 
 

@@ -413,6 +413,7 @@ def print_nothing(step: SearchStep) -> None:
         ("structures", [["+", "LINEAR"]] * 4),
         ("structures", [["LINEAR"]] * 3),
         ("settings", {"n_particles": 4}),
+        ("rule", "best"),
         ("steps", [{"n_rows": 3}]),
         ("seed", "one"),
     ],

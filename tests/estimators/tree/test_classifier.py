@@ -239,13 +239,13 @@ def test_presets_are_arguments() -> None:
     assert small.partial_fit(*rows([5], 5)).predict_proba(QUERIES).shape == (30, 5)
 
 
-@pytest.mark.parametrize("change", ["sessions", "within", "basis", "settings", "temperature"])
+@pytest.mark.parametrize("change", ["sessions", "within", "basis", "strategy", "temperature"])
 def test_malformed_files_are_refused(change: str, tmp_path: Path) -> None:
     fitted().save(tmp_path / "model")
     artifact = load_artifact(tmp_path / "model")
     header, arrays = dict(artifact.header), dict(artifact.arrays)
-    if change == "settings":
-        header["settings"] = {**header["settings"], "strategy": "best"}
+    if change == "strategy":
+        header["strategy"] = {"is a": "TreeSessions", "name": "best"}
     elif change == "sessions":
         arrays["sessions"] = arrays["sessions"][:-1]
     elif change == "basis":

@@ -18,7 +18,7 @@ from sureshot.computing.surroundings import undisturbed
 from sureshot.estimators.arguments import ByLabel, RandomState
 from sureshot.estimators.base import IncrementalClassifier
 from sureshot.estimators.few_shot.fitted import FewShotFitted, condition_rows
-from sureshot.estimators.few_shot.format import FEW_SHOT_FORMAT
+from sureshot.estimators.few_shot.format import FEW_SHOT_FORMATS
 from sureshot.estimators.few_shot.inputs import Encoder
 from sureshot.estimators.fitted import Fitted, TrainingSet
 from sureshot.estimators.fitted_attribute import FittedAttribute
@@ -118,7 +118,7 @@ class FewShotClassifier(IncrementalClassifier):
     predictive_ = GPClassifier.predictive_
     members_ = GPClassifier.members_
 
-    _format = FEW_SHOT_FORMAT
+    _formats = FEW_SHOT_FORMATS
 
     def _reader(self) -> Reader:
         if self.checkpoint is None:

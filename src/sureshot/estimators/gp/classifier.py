@@ -227,7 +227,7 @@ class GPClassifier(IncrementalClassifier):
     leave_one_out_nll_ = FittedAttribute("complete.left_out.nll")
     bound_trace_ = FittedAttribute("heaviest.trace")
 
-    _format = GP_FORMAT
+    _formats = (GP_FORMAT,)
 
     def __sklearn_tags__(self) -> Tags:
         """Scikit-learn's tags: a precomputed kernel is pairwise."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import replace
 from typing import Any
@@ -24,7 +23,7 @@ from sureshot.kernels import (
     natural_lengthscale,
     preset_kernel,
 )
-from sureshot.kernels.dense import as_expression
+from sureshot.kernels.dense import own_kernel
 from sureshot.kernels.presets import LENGTHSCALE_NAMES, UNIT_SPHERE_NAMES
 from sureshot.likelihoods.base import PredictiveRule
 
@@ -150,13 +149,6 @@ def directions_for(support: Support, column_scale: Tensor | None) -> tuple[Famil
     if column_scale is None or len(support.y) > support.x.shape[1] or not share_a_unit(column_scale):
         return ()
     return tuple(replace(named_family(name, support), column_weights=column_scale) for name in DIRECTIONS)
-
-
-@torch.no_grad()
-def own_kernel(kernel: Kernel | Expression) -> Expression:
-    """A user's kernel as an expression of its own, which later changes of the given one leave alone."""
-    given = copy.deepcopy(kernel)
-    return as_expression(given.double() if isinstance(given, Kernel) else given.to(torch.float64))
 
 
 def _effective_share(weights: Tensor) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 from sureshot.computing.layout import aligned
 from sureshot.computing.threads import one_thread
 from sureshot.estimators.gp import options
-from sureshot.estimators.gp.conditioning import Model
+from sureshot.estimators.gp.conditioning import Model, schemes_for
 from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.gp.tuning.choose import Setting, tune
 from sureshot.estimators.gp.tuning.family_search import scaled
@@ -47,10 +47,26 @@ class Plan:
     score: float  # mean leave-one-out log probability in nats; NaN where no row could be left out
     weight: float = 1.0  # its share of an average
     least_temperature: float = 0.0  # that with which left-out rows were predicted best when relevance was learnt
-    left_out: Tensor | None = None  # (C, N), probabilities of all rows left out, until it is fitted
+    # (C, N), probabilities of all rows left out, until it is fitted
+    left_out: Tensor | None = field(default=None, metadata={"stored": False})
     # Output scale and noise of label regression as they were chosen, before features or rows asked for more noise.
     as_chosen: tuple[float, float] | None = None
     of_two: Saying | None = None  # what was chosen for two classes, while there are more, which it cannot say
+
+    def check_parts(self) -> None:
+        """ValueError for choices that are none."""
+        if not isinstance(self.kernel, Scale) or self.kernel.outputscale.ndim:
+            raise ValueError("the kernel has no output scale")
+        if not 0 < self.temperature < math.inf or not self.least_temperature >= 0 or not self.weight > 0:
+            raise ValueError("malformed temperature or weight")
+        of_two = self.of_two
+        if of_two is not None and not 0 < of_two.temperature < math.inf:
+            raise ValueError("malformed temperature")
+        if self.as_chosen is not None and not all(0 < number < math.inf for number in self.as_chosen):
+            raise ValueError("malformed output scale and noise")
+        for model in (self.model, *([] if of_two is None else [of_two.model])):
+            if model.inference not in schemes_for(model.likelihood):
+                raise ValueError("malformed likelihood or inference")
 
     @property
     def device(self) -> torch.device:

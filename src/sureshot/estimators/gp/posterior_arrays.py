@@ -15,7 +15,6 @@ from sureshot.computing.threads import one_thread
 from sureshot.gaussian.posterior import Posterior, WithPriorClasses
 from sureshot.gaussian.recomputed import FactorWeightPosterior, SiteWeightPosterior, SoftmaxWeightPosterior
 from sureshot.inference.one_vs_each.posterior import OneVsEachWeightPosterior, restore_chains
-from sureshot.persistence import ArtifactError
 
 _WITH_PRIOR = "_with_prior"
 """Follows the kind of a posterior that classes without rows have joined."""
@@ -76,24 +75,14 @@ def build_posterior(kind: str, features: Tensor, weights: Tensor, arrays: Mappin
         return OneVsEachWeightPosterior.of_chains(features, result, mean, y, row_weight)
 
 
-def read_posterior(
+def check_posterior(
     kind: str,
-    arrays: dict[str, Tensor],  # `Packed.arrays`
+    arrays: Mapping[str, Tensor],  # `Packed.arrays`
     weights: Tensor,  # (S, C, any)
     n_rows: int,
     n_classes: int,
-) -> tuple[str, dict[str, Tensor]]:
-    """Kind and arrays, found to fit together; `ArtifactError` where they do not."""
-    try:
-        _check(kind, arrays, weights, n_rows, n_classes)
-    except (KeyError, ValueError, RuntimeError, IndexError, TypeError) as error:
-        raise ArtifactError(
-            f"the model file's posterior is malformed ({' '.join(str(error).split())[:160]}): save the model again."
-        ) from error
-    return kind, arrays
-
-
-def _check(kind: str, arrays: Mapping[str, Tensor], weights: Tensor, n_rows: int, n_classes: int) -> None:
+) -> None:
+    """ValueError or KeyError for kind and arrays that do not fit together."""
     expected = {1, 2} if n_classes == 2 else {n_classes}
     if weights.ndim != 3 or weights.shape[1] not in expected:
         raise ValueError(f"weights of shape {tuple(weights.shape)} for {n_classes} classes")

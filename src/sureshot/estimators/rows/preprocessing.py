@@ -46,6 +46,30 @@ class Scaling:
     limits: np.ndarray | None = None  # (2, D_kept), least and greatest value of raw inputs: see `limits_of`
     deviations: np.ndarray | None = None  # (D_kept,), standard ones, where `scale` is more: see `with_rare_values`
 
+    def check_parts(self) -> None:
+        """ValueError for parts that do not fit together."""
+        shape = self.kept.shape
+        like = (self.mean, self.scale, self.relevance, self.deviations)
+        if len(shape) != 1 or any(part is not None and part.shape != shape for part in like):
+            raise ValueError("malformed scaling")
+        if (self.kept < 0).any() or not (self.scale > 0).all():
+            raise ValueError("malformed scaling")
+        if (self.relevance is not None and (self.relevance < 0).any()) or (
+            self.deviations is not None and not (self.deviations > 0).all()
+        ):
+            raise ValueError("malformed scaling")
+        if self.limits is not None and (
+            self.limits.shape != (2, *shape) or not (self.limits[0] <= self.limits[1]).all()
+        ):
+            raise ValueError("malformed limits of columns")
+        if self.ranks is not None and len(self.ranks.knots) != len(self.kept):
+            raise ValueError("ranks of other columns")
+
+    def check_columns(self, n_columns: int) -> None:
+        """ValueError if it is of other columns than so many."""
+        if len(self.kept) and self.kept.max() >= n_columns:
+            raise ValueError("the scaling does not fit the columns")
+
     @property
     def of_distances(self) -> Scaling:
         """The map by which rows are near or far: what lies beyond limits is, and so is a rare value."""

@@ -31,6 +31,13 @@ class Ranks:
     knots: np.ndarray  # (D, K), quantiles, not decreasing
     scores: np.ndarray  # (D, K), what becomes of them; the training column gets mean 0 and standard deviation 1
 
+    def check_parts(self) -> None:
+        """ValueError for what is no monotone map."""
+        if self.knots.ndim != 2 or not self.knots.size or self.knots.shape != self.scores.shape:
+            raise ValueError("malformed ranks of columns")
+        if (np.diff(self.knots) < 0).any() or (np.diff(self.scores) < 0).any():
+            raise ValueError("malformed ranks of columns")
+
     @classmethod
     def of(cls, x: np.ndarray, weight: np.ndarray) -> Ranks:
         """The maps for rows (N, D), of which one of weight 2 counts as two."""

@@ -80,10 +80,22 @@ class TableReader(Reader):
 
     encoder: ColumnEncoder | None = None  # None: numbers only
     medians: tuple[float, ...] | None = None  # of a DataFrame's numbers without gaps: what later gaps are
-    kinds: Mapping[Any, str] = field(default_factory=dict)  # of columns, as stated
-    kernel: str | None = None  # "linear", "cosine" or "auto": by which sparse rows may be compared; None: by none
+    kinds: Mapping[Any, str] = field(default_factory=dict, metadata={"stored": False})  # of columns, as stated
+    # "linear", "cosine" or "auto": by which sparse rows may be compared; None: by none
+    kernel: str | None = field(default=None, metadata={"stored": False})
     spanned: SpannedRows | None = None  # of sparse rows
     reading: Remembered | None = None
+
+    def width(self, n_features: int) -> int:
+        """The number of columns in which rows are kept; ValueError if they do not fit so many."""
+        learnt = [] if self.encoder is None else [len(self.encoder.columns)]
+        learnt += [] if self.medians is None else [len(self.medians)]
+        learnt += [] if self.spanned is None else [self.spanned.n_columns]
+        if any(number != n_features for number in learnt):
+            raise ValueError("what was learnt of the columns does not fit them")
+        if self.spanned is not None:
+            return self.spanned.width
+        return n_features if self.encoder is None else len(self.encoder.names)
 
     @classmethod
     def of(cls, columns: Any, kernel: str | None = None) -> TableReader:

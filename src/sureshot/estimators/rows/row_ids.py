@@ -21,6 +21,8 @@ import torch
 from sureshot.data.checks import near
 from sureshot.estimators.rows.validation import MAX_NAMES, LabelledRows, joined_rows, merged_rows
 
+_ROUNDING = 1e-9  # of a row's weight from the sum of what it is made of, relative
+
 
 @dataclass(frozen=True)
 class RowIds:
@@ -30,6 +32,21 @@ class RowIds:
     row: np.ndarray  # (K,) int64, the labelled row that each belongs to
     weight: np.ndarray  # (K,) positive, what each brought to that row's weight
     unnamed: np.ndarray  # (N,) what rows without an id brought
+
+    def check_parts(self) -> None:
+        """ValueError for what are no ids."""
+        names, row, weight = self.names, self.row, self.weight
+        right = names.dtype.kind in "Ui" and len(names) and len(names) == len(row) == len(weight)
+        if not right or row.dtype != np.int64 or row.min() < 0 or row.max() >= len(self.unnamed):
+            raise ValueError("malformed ids of rows")
+        if not ((names[1:] > names[:-1]).all() and (weight > 0).all() and (self.unnamed >= 0).all()):
+            raise ValueError("malformed ids of rows")
+
+    def check_rows(self, rows: LabelledRows) -> None:
+        """ValueError if these are not the rows that the ids belong to."""
+        together = self.unnamed + np.bincount(self.row, self.weight, minlength=len(self.unnamed))
+        if together.shape != rows.weight.shape or (np.abs(together - rows.weight) > _ROUNDING * rows.weight).any():
+            raise ValueError("the ids do not fit the rows")
 
 
 @dataclass(frozen=True)

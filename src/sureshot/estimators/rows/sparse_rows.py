@@ -47,6 +47,14 @@ class SpannedRows:
     exact: bool  # whether V leaves nothing out of labelled rows
     unit: bool  # whether all had length 1, those of zeros apart
 
+    def check_parts(self) -> None:
+        """ValueError for a basis that does not fit the columns."""
+        seen = self.seen
+        if seen.ndim != 1 or self.basis.ndim != 2 or len(self.basis) != len(seen):
+            raise ValueError("what sparse rows span is malformed")
+        if len(seen) and (seen.min() < 0 or seen.max() >= self.n_columns):
+            raise ValueError("what sparse rows span is malformed")
+
     @classmethod
     def of(cls, name: str, X: Any, sample_weight: Any) -> SpannedRows:
         """From the rows of a first fit; those of weight zero teach nothing."""

@@ -12,7 +12,7 @@ import numbers
 import reprlib
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, timedelta
 from functools import cached_property
 from typing import Any
@@ -52,8 +52,18 @@ class LabelledRows:
     x: np.ndarray  # (n, D) float64
     y: np.ndarray  # (n,) int64, positions in the estimator's ``classes_``
     weight: np.ndarray  # (n,) float64, positive
-    copies: np.ndarray | None = None  # (n,) float64, the weights without those of classes, if these are multiplied in
-    singly: bool = False  # whether copies are rows of their own, of which one is left out at a time
+    # (n,) float64, the weights without those of classes, if these are multiplied in
+    copies: np.ndarray | None = field(default=None, metadata={"stored": False})
+    # Whether copies are rows of their own, of which one is left out at a time.
+    singly: bool = field(default=False, metadata={"stored": False})
+
+    def check_parts(self) -> None:
+        """ValueError for what are no labelled rows."""
+        x, y, weight = self.x, self.y, self.weight
+        if x.dtype != np.float64 or x.ndim != 2 or y.dtype != np.int64 or weight.dtype != np.float64:
+            raise ValueError("labelled rows of other types")
+        if not len(x) == len(y) == len(weight) or y.ndim != 1 or weight.ndim != 1 or not (weight > 0).all():
+            raise ValueError("labelled rows that do not fit their labels and weights")
 
     @property
     def of_one(self) -> np.ndarray:
@@ -110,6 +120,12 @@ class Columns:
     n_features: int
     names: np.ndarray | None  # of a DataFrame, if they are text
     others: tuple[Any, ...] | None = None  # of a DataFrame, if some are no text, see `name_to_json`
+
+    def check_parts(self) -> None:
+        """ValueError for names that are not one for each column."""
+        for names in (self.names, self.others):
+            if names is not None and len(names) != self.n_features:
+                raise ValueError("the names do not fit the columns")
 
 
 def validated(name: str, X: Any, columns: Columns | None, **options: Any) -> tuple[np.ndarray, Columns]:

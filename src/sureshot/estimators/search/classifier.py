@@ -167,7 +167,7 @@ class KernelSearchClassifier(IncrementalClassifier):
     predictive_ = FittedAttribute("settled.rule")
     log_evidence_ = FittedAttribute("log_evidence")
 
-    _format = SEARCH_FORMAT
+    _formats = (SEARCH_FORMAT,)
 
     def particle_proba(self, X: Rows) -> np.ndarray:
         """Class probabilities under each kernel alone (M, n, C), in the order of ``particles_``.

@@ -141,7 +141,7 @@ class TreeGPClassifier(IncrementalClassifier):
     memory_ = FittedAttribute("memory")
     tree_ = FittedAttribute("tree")
 
-    _format = TREE_FORMAT
+    _formats = (TREE_FORMAT,)
 
     def fit(
         self,

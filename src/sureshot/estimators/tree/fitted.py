@@ -27,6 +27,7 @@ from sureshot.incremental.gaussian_classes import GaussianClasses
 from sureshot.incremental.method import Memory
 from sureshot.incremental.simulated_sessions import FEWEST_CLASSES, FEWEST_UNSEEN
 from sureshot.incremental.strategy import ClassRows, SessionModel, Strategy
+from sureshot.incremental.tree_sessions import TreeSessions
 from sureshot.tree.class_tree import ClassTree
 
 MOST_COUNTED = 2.0**53
@@ -48,6 +49,11 @@ class TreeFitted(Fitted):
     model: SessionModel
     seed: int
     device: torch.device
+
+    @property
+    def strategy_name(self) -> str:
+        """As the constructor takes it."""
+        return self.strategy.name if isinstance(self.strategy, TreeSessions) else "recommended"
 
     @property
     def tree(self) -> ClassTree:
@@ -204,7 +210,7 @@ def restored(
     scaling: Scaling,
     strategy: Strategy,
     sessions: np.ndarray,
-    shared: Mapping[str, np.ndarray],
+    shared: Mapping[str, Tensor],
     seed: int,
     device: torch.device,
 ) -> TreeFitted:

@@ -1,110 +1,57 @@
-"""`TreeGPClassifier` as a model file: kept rows, sessions, what the first session taught, and nothing of the trees.
-
-The rest is a function of these and a seed, and is computed again on loading.
-"""
+"""What a model file of `TreeGPClassifier` holds: kept rows and what the first session taught, which make the model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
-from sureshot.estimators.fitted import Format, TrainingSet
 from sureshot.estimators.gp.settings import device_for
-from sureshot.estimators.stored_rows import (
-    HEADER,
-    arrays_of,
-    header_of,
-    read_columns,
-    read_rows,
-    read_scaling,
-    reader_of_rows,
-    that_predicts,
-)
+from sureshot.estimators.rows.preprocessing import Scaling
+from sureshot.estimators.stored import Format, Stored
 from sureshot.estimators.tree.fitted import TreeFitted, restored
-from sureshot.estimators.tree.settings import SETTINGS, settings_of, strategy_of
-from sureshot.persistence import Artifact, ArtifactError, require, require_header
-
-KIND = "tree_gp_classifier"
-_PREFIX = "shared."
-_COVARIANCES: dict[str, tuple[int | str | None, ...]] = {
-    "centre": ("K",),
-    "basis": ("K", "R"),
-    "between": ("R",),
-    "within": ("R",),
-    "temperature": (),
-    "tail": (),
-}
-_OF_NETWORK = "of_network"  # there if rows are features of a network
+from sureshot.incremental.gaussian_classes import GaussianClasses
+from sureshot.incremental.tree_sessions import TreeSessions
 
 
-def _write(parameters: Mapping[str, Any], fitted: TreeFitted) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Header and arrays of a fitted estimator."""
-    random_state = parameters["random_state"]
-    header: dict[str, Any] = {
-        **header_of(fitted),
-        "random_state": int(random_state) if isinstance(random_state, int | np.integer) else None,
-        "seed": fitted.seed,
-        "settings": settings_of(fitted.strategy, parameters),
-    }
-    arrays = arrays_of(fitted.rows, fitted.scaling)
-    arrays["sessions"] = fitted.sessions
-    arrays |= {_PREFIX + name: part.cpu().numpy() for name, part in fitted.model.shared.items()}
-    return header, arrays
+@dataclass(frozen=True, kw_only=True)
+class StoredTree(Stored):
+    """See `TreeFitted`."""
+
+    scaling: Scaling
+    strategy: GaussianClasses | TreeSessions
+    sessions: np.ndarray  # (C,) int64
+    shared: dict[str, Tensor]
+    seed: int
+
+    def check_parts(self) -> None:
+        super().check_parts()
+        self.scaling.check_columns(self.rows.x.shape[1])
+        shared, n_columns = self.shared, len(self.scaling.kept)
+        shapes = {"centre": (n_columns,), "basis": (n_columns, len(shared.get("within", ())))}
+        if any(name in shared and shared[name].shape != shape for name, shape in shapes.items()):
+            raise ValueError("malformed covariances")
+        positive = [shared[name] for name in ("temperature", "within") if name in shared]
+        if "temperature" not in shared or not all(bool((part > 0).all()) for part in positive):
+            raise ValueError("malformed temperature or covariances")
+        if bool((shared.get("tail", shared["temperature"]) < 0).any()):
+            raise ValueError("malformed tails")
+        if self.sessions.shape != self.classes.shape or self.sessions.min() < 0 or self.seed < 0:
+            raise ValueError("malformed sessions or seed")
 
 
-def _read(artifact: Artifact) -> tuple[dict[str, Any], TreeFitted]:
-    """The constructor's arguments and what was learnt; every malformed entry is one `ArtifactError`."""
-    header = require_header(artifact, {**HEADER, "random_state": (int, type(None)), "seed": int, "settings": dict})
-    classes, rows = read_rows(artifact, header)
-    if not header["temperature"] > 0 or header["seed"] < 0:
-        raise ArtifactError(f"{artifact.path}: malformed temperature or seed; save the model again.")
-    settings = _settings(artifact, header["settings"])
-    reader = reader_of_rows(artifact, rows)
-    scaling = read_scaling(artifact, rows.x.shape[1])
-    recommended = settings["strategy"] == "recommended"
-    wanted = _COVARIANCES if recommended else {"temperature": ()}
-    if recommended and _PREFIX + _OF_NETWORK in artifact.arrays:
-        wanted = wanted | {_OF_NETWORK: ()}
-    arrays = require(
-        artifact,
-        {"sessions": ("int64", ("C",)), **{_PREFIX + name: ("float64", shape) for name, shape in wanted.items()}},
-        {"C": len(classes), "K": len(scaling.kept)},
+def _own(fitted: TreeFitted) -> dict[str, Any]:
+    own = {name: getattr(fitted, name) for name in ("scaling", "strategy", "sessions", "seed")}
+    return own | {"shared": dict(fitted.model.shared)}
+
+
+def _fitted(stored: StoredTree) -> TreeFitted:
+    device = device_for("auto", len(stored.rows.y))
+    return restored(
+        stored.training, stored.scaling, stored.strategy, stored.sessions, stored.shared, stored.seed, device
     )
-    sessions = arrays.pop("sessions")
-    shared = {name.removeprefix(_PREFIX): part for name, part in arrays.items()}
-    if sessions.min() < 0 or not shared["temperature"] > 0 or (recommended and not _possible(shared)):
-        raise ArtifactError(f"{artifact.path}: malformed sessions or covariances; save the model again.")
-
-    device = device_for("auto", len(rows.y))
-
-    def build() -> TreeFitted:
-        training = TrainingSet(reader, read_columns(artifact.header), classes, rows, None)
-        return restored(training, scaling, strategy_of(settings), sessions, shared, header["seed"], device)
-
-    fitted = that_predicts(artifact.path, build)
-    parameters = {**settings, "random_state": header["random_state"]}
-    calibrated = bool(artifact.header.get("calibrated", False))
-    return parameters, replace(fitted, temperature=header["temperature"], calibrated=calibrated)
 
 
-TREE_FORMAT = Format(KIND, _write, _read)
-
-
-def _possible(covariances: Mapping[str, np.ndarray]) -> bool:
-    return bool((covariances["within"] > 0).all() and covariances["tail"] >= 0)
-
-
-def _settings(artifact: Artifact, values: dict[str, Any]) -> dict[str, Any]:
-    if set(values) != set(SETTINGS):
-        raise ArtifactError(f"{artifact.path}: malformed settings of the strategy; save the model again.")
-    found = {name: float(value) if SETTINGS[name] is float else value for name, value in values.items()}
-    if any(type(found[name]) is not kind for name, kind in SETTINGS.items()):
-        raise ArtifactError(f"{artifact.path}: malformed settings of the strategy; save the model again.")
-    try:
-        strategy_of(found)
-    except (TypeError, ValueError) as error:
-        raise ArtifactError(f"{artifact.path}: {error}") from error
-    return found
+TREE_FORMAT = Format("tree_gp_classifier", TreeFitted, StoredTree, _own, _fitted)

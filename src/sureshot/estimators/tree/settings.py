@@ -22,19 +22,6 @@ from sureshot.incremental.tree_sessions import (
 RECOMMENDED = "recommended"
 STRATEGIES = (RECOMMENDED, *get_args(TreeStrategyName))
 
-SETTINGS: dict[str, type] = {
-    "strategy": str,
-    "n_representatives": int,
-    "kernel": str,
-    "inference": str,
-    "base_scale": float,
-    "novel_scale": float,
-    "n_chains": int,
-    "n_sweeps": int,
-    "construction": str,
-}
-"""The arguments that make a strategy, with their types."""
-
 TREE_PRESETS: dict[str, dict[str, Any]] = {
     "released": {
         "strategy": "shared_root",
@@ -85,18 +72,6 @@ def strategy_of(arguments: Mapping[str, Any]) -> Strategy:
                 f"strategy='recommended' leave {each} on {default!r}."
             )
     return GaussianClasses()
-
-
-def settings_of(strategy: Strategy, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The `SETTINGS` of a strategy: the constructor's arguments if they still stand for it, else the strategy's own."""
-    try:
-        if strategy_of(arguments) == strategy:
-            return {name: kind(arguments[name]) for name, kind in SETTINGS.items()}
-    except (TypeError, ValueError):  # arguments that have been changed to what is none
-        pass
-    tree = strategy if isinstance(strategy, TreeSessions) else TreeSessions()
-    own = {"strategy": tree.name} | {name: getattr(tree, name) for name in SETTINGS if name != "strategy"}
-    return own if tree is strategy else own | {"strategy": RECOMMENDED, "kernel": "auto"}
 
 
 def _scale(name: str, value: Any) -> float:

@@ -307,9 +307,9 @@ def test_the_temperature_is_not_that_of_rows_that_the_weights_have_seen() -> Non
 def test_relevance_that_fits_no_columns(bad: np.ndarray, model: GPClassifier, tmp_path: Path) -> None:
     model.save(tmp_path / "model")
     found = load_artifact(tmp_path / "model")
-    arrays = {**found.arrays, "members.0.scaling.relevance": bad}
+    arrays = {**found.arrays, "members.0.plan.scaling.relevance": bad}
     save_artifact(tmp_path / "bad", found.kind, found.header, arrays)
-    with pytest.raises(ArtifactError, match="relevance"):
+    with pytest.raises(ArtifactError, match=r"malformed scaling|relevance"):
         GPClassifier.load(tmp_path / "bad")
 
 
