@@ -163,7 +163,7 @@ def sampled(model: GPClassifier, likelihood: str, problem: Problem, queries: Arr
     problem = replace(problem, x=rows, y=problem.y[order], weight=problem.weight[order])
     np.testing.assert_array_equal(arrays.get("rows.weight", np.ones(len(rows))), problem.weight)
     if likelihood == "one_vs_each":
-        states = arrays["posterior.omega"][0]  # for each rival class the rows of the other classes, in their order
+        states = arrays["arrays.omega"][0]  # for each rival class the rows of the other classes, in their order
         parts = []
         for state in states:
             omega = np.zeros((problem.n_classes, len(problem.y)))
@@ -172,7 +172,7 @@ def sampled(model: GPClassifier, likelihood: str, problem: Problem, queries: Arr
                 omega[c, against] = state[c, : len(against)]
             parts.append(dense.given_pairs(problem, omega, queries))
         return dense.chains(parts)
-    precision = arrays["posterior.precision"]
+    precision = arrays["arrays.precision"]
     if likelihood == "logistic":
         shifts = [problem.weight * (problem.y - 0.5)[None]] * len(precision)
     else:
@@ -497,7 +497,7 @@ def test_the_bound_of_batches_is_that_of_all_rows(likelihood: str, tmp_path: Pat
     )
     np.testing.assert_allclose(features @ features.T, problem.gram, rtol=0, atol=1e-10)
     weights = member.posterior.weights.numpy()[0]  # (C, R)
-    covariances = np.linalg.inv(arrays["posterior.factors"][0] @ np.swapaxes(arrays["posterior.factors"][0], 1, 2))
+    covariances = np.linalg.inv(arrays["arrays.factors"][0] @ np.swapaxes(arrays["arrays.factors"][0], 1, 2))
     mean = PRIOR_MEAN + weights @ features.T
     variance = np.stack([((features @ v) * features).sum(1) for v in covariances])
     expected = dense.local_bound(likelihood, problem, mean, variance)
