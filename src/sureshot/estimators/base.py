@@ -40,7 +40,7 @@ from sureshot.estimators.rows.validation import (
     merge_rows,
     same_rows,
 )
-from sureshot.estimators.stored import Format, Stored, argument_from_json, from_file, to_file
+from sureshot.estimators.stored import Format, from_file, to_file
 from sureshot.kernels import is_unit_norm
 from sureshot.persistence import Artifact, ArtifactError, artifact_of, load_artifact, save_artifact
 from sureshot.progress import ProgressLines, reported_to
@@ -231,25 +231,25 @@ class IncrementalClassifier(Answers):
     def of_artifact(cls, artifact: Artifact) -> Self:
         """The model in a file that has been read."""
         model = cls.__new__(cls)
-        stored, fitted = model._restored(artifact)
+        arguments, fitted, changed = cls._restored(artifact)
         for name, argument in {**signature(cls).parameters, **signature(cls._owner()).parameters}.items():
-            given = name in stored.arguments
-            setattr(model, name, argument_from_json(stored.arguments[name]) if given else argument.default)
-        model._take_over(stored, fitted)
+            setattr(model, name, arguments.get(name, argument.default))
+        model._take_over(fitted, changed)
         return model
 
-    def _restored(self, artifact: Artifact) -> tuple[Stored, Fitted]:
-        """What a file holds, and what was learnt."""
-        form = next(form for form in self._formats if form.kind == artifact.kind)
-        stored, fitted = from_file(form, artifact)
-        if set(stored.arguments) != set(self._owner()._get_param_names()) - {"verbose"}:
+    @classmethod
+    def _restored(cls, artifact: Artifact) -> tuple[dict[str, Any], Fitted, bool]:
+        """See `from_file`; an `ArtifactError` for other arguments than those of the constructor."""
+        form = next(form for form in cls._formats if form.kind == artifact.kind)
+        arguments, fitted, changed = from_file(form, artifact)
+        if set(arguments) != set(cls._owner()._get_param_names()) - {"verbose"}:
             raise ArtifactError(
-                f"{artifact.path}: the arguments are not those of this version of {self._owner().__name__}: fit again."
+                f"{artifact.path}: the arguments are not those of this version of {cls._owner().__name__}: fit again."
             )
-        return stored, fitted
+        return arguments, fitted, changed
 
-    def _take_over(self, stored: Stored, fitted: Fitted) -> None:
-        self._fitted = replace(fitted, arguments="" if stored.arguments_changed else self._by_class)
+    def _take_over(self, fitted: Fitted, changed: bool) -> None:
+        self._fitted = replace(fitted, arguments="" if changed else self._by_class)
 
     @classmethod
     def _owner(cls) -> type[IncrementalClassifier]:
@@ -318,7 +318,8 @@ class IncrementalClassifier(Answers):
         """As it was pickled; on the processor, wherever it was."""
         super().__setstate__(state)
         if isinstance(stored := self.__dict__.get("_fitted"), Artifact):
-            self._take_over(*self._restored(stored))
+            _, fitted, changed = self._restored(stored)
+            self._take_over(fitted, changed)
 
     def __copy__(self) -> Self:
         """The same arguments, and what was learnt, which is a value."""

@@ -84,31 +84,38 @@ def to_file(
     form: Format, arguments: Mapping[str, Any], fitted: Fitted, arguments_changed: bool
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Header and arrays of a fitted estimator; `ArtifactError` for what no file can hold."""
-    reader = fitted.reader if isinstance(fitted.reader, TableReader) else None
-    stored = form.stored(
-        arguments={name: argument_to_json(name, value) for name, value in arguments.items() if name != "verbose"},
-        classes=fitted.classes,
-        columns=fitted.columns,
-        reader=reader,
-        rows=fitted.rows,
-        temperature=fitted.temperature,
-        calibrated=fitted.calibrated,
-        class_prior=fitted.class_prior,
-        row_ids=fitted.row_ids,
-        arguments_changed=arguments_changed,
-        **form.own(fitted),
-    )
-    return pack(stored)
+    try:
+        stored = form.stored(
+            arguments={name: argument_to_json(name, value) for name, value in arguments.items() if name != "verbose"},
+            classes=fitted.classes,
+            columns=fitted.columns,
+            reader=fitted.reader if isinstance(fitted.reader, TableReader) else None,
+            rows=fitted.rows,
+            temperature=fitted.temperature,
+            calibrated=fitted.calibrated,
+            class_prior=fitted.class_prior,
+            row_ids=fitted.row_ids,
+            arguments_changed=arguments_changed,
+            **form.own(fitted),
+        )
+        return pack(stored)
+    except ArtifactError:
+        raise
+    except ValueError as error:
+        raise ArtifactError(f"the model cannot be saved: {error}") from error
 
 
-def from_file(form: Format, artifact: Artifact) -> tuple[Any, Fitted]:
-    """What a file holds, and what was learnt; an `ArtifactError` for whatever is malformed.
+def from_file(form: Format, artifact: Artifact) -> tuple[dict[str, Any], Fitted, bool]:
+    """The constructor's arguments, what was learnt, and whether arguments have changed since.
+
+    Whatever is malformed is one `ArtifactError`.
 
     The parts are asked for one prediction, so that those that do not fit together are found now, and not at the first
     query of a user.
     """
     stored = unpack(form.stored, artifact.header, artifact.arrays, artifact.path)
     try:
+        arguments = {name: argument_from_json(value) for name, value in stored.arguments.items()}
         fitted = replace(
             form.fitted(stored),
             temperature=stored.temperature,
@@ -130,7 +137,7 @@ def from_file(form: Format, artifact: Artifact) -> tuple[Any, Fitted]:
         ) from error
     if not finite:
         raise ArtifactError(f"{artifact.path}: the model gives probabilities that are not finite; fit it again.")
-    return stored, fitted
+    return arguments, fitted, stored.arguments_changed
 
 
 _BY_NAME, _KERNEL, _GRAMMAR = "by name", "kernel", "grammar"
