@@ -16,7 +16,7 @@ from sureshot import GPClassifier
 from sureshot.data.clinc150 import load_clinc150
 from sureshot.data.root import data_root
 from sureshot.estimators.gp.options import BY_COLUMNS, ONE_SHOT_TEMPERATURE, USUAL_DIRECTIONS, independent_columns
-from sureshot.kernels import Expression, UnitSphere
+from sureshot.kernels import Cosine, Expression, UnitSphere
 
 GROUPS = np.array([0, 1, 0, 1, 1, 0, 1, 0])
 
@@ -86,7 +86,7 @@ def test_many_rows_are_learnt_by_one_setting() -> None:
 
 
 def _centres(kernel: Expression) -> Iterator[Tensor]:
-    if isinstance(kernel, UnitSphere) and kernel.center is not None:
+    if isinstance(kernel, Cosine | UnitSphere) and kernel.center is not None:
         yield kernel.center
     for _, part in kernel._parts():
         yield from _centres(part)

@@ -102,7 +102,6 @@ def test_a_learner_keeps_the_settings_that_it_was_made_with() -> None:
     assert config["options"] == {"pairs_per_row": 3.0}
     config["settings"]["n_steps_prediction"] = 7  # what the preset stood for then
     del config["settings"]["detach_inner"]  # a setting that did not exist then
-    config["settings"]["rivals"] = config["settings"].pop("pairs_per_row")  # and one that had another name
     learner = learner_from_config(config, identity())
     assert isinstance(learner, GaussianProcessLearner)
     assert learner.prediction_inference.pairs_per_row == 3  # type: ignore[attr-defined]
