@@ -291,7 +291,8 @@ def test_numbers_become_those_of_python() -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"leaves": [1]}, r"leaves must be weights by name, .*, got \[1\]"),
+        ({"leaves": [1]}, "the leaves of a grammar are pairs of a name and a weight"),
+        ({"leaves": [["LINAER", 1.0]]}, "no leaf 'LINAER'"),
         ({"nugget": 3}, "nugget must have the entries mean, sd, got 3"),
         ({"nugget": {"mean": 0.0}}, "nugget must have the entries mean, sd, got mean"),
         ({"amplitude": {"mean": "a", "sd": 1.0}}, "amplitude: mean must be a number, got 'a'"),
