@@ -69,7 +69,7 @@ def described(estimator: Any) -> dict[str, Any]:
     found = {name: repr(value) for name, value in arguments.items() if value is not None and name not in beside}
     if isinstance(estimator, KernelSearchClassifier):
         settings = SearchSettings.checked(arguments)
-        found["grammar"] = json.dumps(settings.grammar.to_json())
+        found["grammar"] = json.dumps({**settings.grammar.to_json(), "leaves": dict(settings.grammar.leaves)})
         found["rejuvenation"] = repr(settings.smc(None).rejuvenation)
     return {"class": type(estimator).__name__, **found}
 
