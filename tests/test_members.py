@@ -50,7 +50,7 @@ from dataclasses import replace
 from sureshot.estimators.gp.classifier import GPClassifier
 
 class Renamed(GPClassifier):
-    _format = replace(GPClassifier._format, kind="renamed")
+    _formats = (replace(GPClassifier._formats[0], kind="renamed"),)
 """,
 }
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pkgutil
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +11,7 @@ from gpytorch.kernels import MaternKernel, ScaleKernel
 from sklearn.datasets import load_iris
 
 import sureshot
-from sureshot import estimators
 from sureshot.estimators import saved
-from sureshot.estimators.base import IncrementalClassifier
 from sureshot.estimators.few_shot.classifier import FewShotClassifier
 from sureshot.estimators.gp.classifier import GPClassifier
 from sureshot.estimators.saved import check_classifier, load_classifier
@@ -64,11 +60,7 @@ def test_what_holds_no_classifier_says_what_it_is(kind: str, message: str, tmp_p
 
 
 def test_every_estimator_with_files_of_its_own_is_known() -> None:
-    modules = [info.name for info in pkgutil.walk_packages(estimators.__path__, "sureshot.estimators.")]
-    found = {kind for module in modules for kind in vars(import_module(module)).values() if isinstance(kind, type)}
-    with_files = {kind for kind in found if issubclass(kind, IncrementalClassifier) and "_formats" in vars(kind)}
-    places = {form.kind: f"{kind.__module__}.{kind.__name__}" for kind in with_files for form in kind._formats}
-    assert places == saved.PLACES
+    assert {kind: f"{one.__module__}.{one.__name__}" for kind, one in saved.classifiers().items()} == saved.PLACES
     with pytest.raises(ArtifactError, match="meta-trained"):
         check_classifier(Artifact("a", CHECKPOINT, "1", {}, {}))
 

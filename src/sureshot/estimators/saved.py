@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pkgutil
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -46,7 +47,7 @@ def check_classifier(artifact: Artifact) -> None:
     """Refuse what is no classifier (`ArtifactError`)."""
     if artifact.kind in _OTHERS:
         raise ArtifactError(f"{artifact.path} is {_OTHERS[artifact.kind].format(path=artifact.path)}.")
-    if artifact.kind not in PLACES:
+    if artifact.kind not in PLACES and artifact.kind not in classifiers():
         raise ArtifactError(f"{artifact.path} holds {artifact.kind[:40]!r}, which is no classifier.")
 
 
@@ -56,7 +57,20 @@ def classifier_of(artifact: Artifact) -> IncrementalClassifier:
     return _classifier(artifact.kind).of_artifact(artifact)
 
 
+def classifiers() -> dict[str, type[IncrementalClassifier]]:
+    """Every estimator that has files of its own, by what these say they hold; all modules are imported for it."""
+    from sureshot import estimators
+    from sureshot.estimators.base import IncrementalClassifier
+
+    names = [info.name for info in pkgutil.walk_packages(estimators.__path__, "sureshot.estimators.")]
+    found = {kind for name in names for kind in vars(import_module(name)).values() if isinstance(kind, type)}
+    own = (kind for kind in found if issubclass(kind, IncrementalClassifier) and "_formats" in vars(kind))
+    return {form.kind: kind for kind in own for form in kind._formats}
+
+
 def _classifier(kind: str) -> type[IncrementalClassifier]:
+    if kind not in PLACES:
+        return classifiers()[kind]
     module, name = PLACES[kind].rsplit(".", 1)
     found: type[IncrementalClassifier] = getattr(import_module(module), name)
     return found
