@@ -141,16 +141,17 @@ def from_file(form: Format, artifact: Artifact) -> tuple[dict[str, Any], Fitted,
 
 
 _BY_NAME, _KERNEL, _GRAMMAR = "by name", "kernel", "grammar"
+_OF_A_MACHINE = {"device": "auto", "n_jobs": None}  # a file is read on others
 
 
 def argument_to_json(name: str, value: Any) -> Any:
-    """An argument of a constructor as JSON; a generator's state is left out, and a device is that of the reader."""
+    """An argument of a constructor as JSON; a generator's state is left out, and what suits one machine."""
     if isinstance(value, Kernel | Expression):
         return {_KERNEL: own_kernel(value).to_json()}
     if isinstance(value, np.random.RandomState) or callable(value):
         return None
-    if name == "device":
-        return "auto"
+    if name in _OF_A_MACHINE:
+        return _OF_A_MACHINE[name]
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, Grammar):
