@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sureshot.cli import console, options
-
-if TYPE_CHECKING:
-    pass
 
 
 def evaluate(

@@ -42,8 +42,7 @@ class Remembered:
         """What `to_json` wrote, None for None; ValueError for anything else."""
         if stored is None:
             return None
-        given: dict[str, Any] = {"separator": None, "sheet": None}  # which older files do not have
-        given |= stored if isinstance(stored, dict) else {}
+        given: dict[str, Any] = stored if isinstance(stored, dict) else {}
         right = given.keys() == _TYPES.keys() and all(isinstance(given[name], kind) for name, kind in _TYPES.items())
         texts = [text for value in given.values() if isinstance(value, list) for text in value]
         if not right or not all(isinstance(text, str) for text in texts):

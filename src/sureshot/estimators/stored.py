@@ -128,9 +128,9 @@ def from_file(form: Format, artifact: Artifact) -> tuple[dict[str, Any], Fitted,
         with torch.no_grad():
             probabilities = fitted.probabilities(form.moments(fitted), fitted.temperature)
         finite = bool(probabilities.isfinite().all()) and probabilities.shape == (1, len(fitted.classes))
+    except ArtifactError:
+        raise
     except (RuntimeError, ValueError, AssertionError, IndexError, KeyError, TypeError) as error:
-        if isinstance(error, ArtifactError):
-            raise
         reason = " ".join(str(error).split())[:160]
         raise ArtifactError(
             f"{artifact.path}: the parts of the model do not fit together ({reason}); save the model again."
@@ -140,14 +140,13 @@ def from_file(form: Format, artifact: Artifact) -> tuple[dict[str, Any], Fitted,
     return arguments, fitted, stored.arguments_changed
 
 
-_BY_NAME, _KERNEL, _GRAMMAR = "by name", "kernel", "grammar"
 _OF_A_MACHINE = {"device": "auto", "n_jobs": None}  # a file is read on others
 
 
 def argument_to_json(name: str, value: Any) -> Any:
     """An argument of a constructor as JSON; a generator's state is left out, and what suits one machine."""
     if isinstance(value, Kernel | Expression):
-        return {_KERNEL: own_kernel(value).to_json()}
+        return {"kernel": own_kernel(value).to_json()}
     if isinstance(value, np.random.RandomState) or callable(value):
         return None
     if name in _OF_A_MACHINE:
@@ -155,11 +154,11 @@ def argument_to_json(name: str, value: Any) -> Any:
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, Grammar):
-        return {_GRAMMAR: value.to_json()}
+        return {"grammar": value.to_json()}
     if isinstance(value, pd.Series):
         value = value.to_dict()
     if isinstance(value, Mapping):
-        return {_BY_NAME: [[name_to_json(key), argument_to_json("", one)] for key, one in value.items()]}
+        return {"by name": [[name_to_json(key), argument_to_json("", one)] for key, one in value.items()]}
     if isinstance(value, Tensor):
         value = value.cpu().numpy()
     if isinstance(value, np.ndarray | np.generic):

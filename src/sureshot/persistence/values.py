@@ -62,7 +62,7 @@ def unpack(kind: type[T], header: Mapping[str, Any], arrays: Mapping[str, np.nda
 
 
 def _pack_fields(value: Any, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    hints = _hints(type(value))
+    hints = get_type_hints(type(value))
     return {
         field.name: _pack(hints[field.name], getattr(value, field.name), prefix + field.name, arrays)
         for field in _stored(type(value))
@@ -121,7 +121,7 @@ def _narrow(array: np.ndarray) -> np.ndarray:
 
 
 def _unpack_fields(kind: type[T], header: Any, prefix: str, arrays: Mapping[str, np.ndarray]) -> T:
-    stored, hints = _stored(kind), _hints(kind)
+    stored, hints = _stored(kind), get_type_hints(kind)
     if not isinstance(header, Mapping) or set(header) - {_CLASS} != {field.name for field in stored}:
         raise ValueError(f"{prefix[:-1] or 'the header'} must have the entries {', '.join(f.name for f in stored)}")
     found = kind(
@@ -204,10 +204,6 @@ def _unpack_array(hint: Any, entry: Any, name: str, arrays: Mapping[str, np.ndar
 def _fits(array: np.ndarray, dtype: np.dtype) -> bool:
     bounds = np.iinfo(dtype)
     return not array.size or (int(array.min()) >= bounds.min and int(array.max()) <= bounds.max)
-
-
-def _hints(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind)
 
 
 def _stored(kind: type) -> tuple[Field[Any], ...]:

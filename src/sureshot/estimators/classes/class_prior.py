@@ -92,16 +92,6 @@ def same_prior(first: np.ndarray | None, second: np.ndarray | None) -> bool:
     return bool(np.allclose(first, second, rtol=1e-9, atol=0))
 
 
-def stored_prior(stored: Any, classes: np.ndarray) -> np.ndarray | None:
-    """A prior as a file has it, by the sorted classes, to the last bit; ValueError for what can be none."""
-    checked = class_prior("support" if stored is None else stored, classes)
-    if checked is None or not isinstance(stored, list):
-        return checked
-    rank = np.argsort(np.argsort(classes, kind="stable"))
-    found = np.array(stored, dtype=np.float64)[rank]  # which sums to 1 but for rounding, and so it is to stay
-    return found if np.allclose(found, checked, rtol=1e-9, atol=0) else checked
-
-
 _EXPECTED = "class_prior must be 'auto', 'support', 'uniform', a dict by label or an array of probabilities; got {}."
 
 
