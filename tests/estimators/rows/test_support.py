@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -11,7 +9,7 @@ import torch
 from sureshot import FewShotClassifier, GPClassifier
 from sureshot.estimators.gp.fitting import _inducing_inputs
 from sureshot.estimators.rows.support import Support
-from sureshot.estimators.rows.validation import LabelledRows, merge_rows, weigh_classes
+from sureshot.estimators.rows.validation import LabelledRows, weigh_classes
 
 X = np.array([[0.0], [0.0], [1.0], [2.0], [2.0]])
 ROWS = LabelledRows(X, np.array([0, 1, 0, 0, 1]), np.array([4.0, 1.0, 5.0, 0.5, 2.0]))
@@ -31,16 +29,6 @@ def nll(model: GPClassifier | FewShotClassifier, x: np.ndarray, y: np.ndarray) -
 
 def test_one_copy_is_left_out_where_labels_contradict_each_other() -> None:
     np.testing.assert_array_equal(ROWS.left_out_shares, [1 / 4, 1, 1, 1, 1 / 2])
-
-
-def test_copies_that_often_disagree_are_rows_of_their_own() -> None:
-    assert ROWS.copies_disagree
-    np.testing.assert_array_equal(replace(ROWS, singly=True).left_out_shares, 1 / ROWS.weight.clip(1))
-    x = np.arange(21.0)[:, None]
-    sent_again = merge_rows(np.vstack([x, x, x[:1]]), np.append(np.zeros(42, dtype=np.int64), 1), np.ones(43))
-    assert not sent_again.copies_disagree  # one of 21
-    np.testing.assert_array_equal(sent_again.left_out_shares[sent_again.x[:, 0] > 0], 1)
-    assert not LabelledRows(x, np.zeros(21, dtype=np.int64), np.ones(21)).copies_disagree
 
 
 def test_weights_of_classes_are_no_copies() -> None:

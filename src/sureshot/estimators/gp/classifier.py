@@ -83,8 +83,6 @@ class GPClassifier(IncrementalClassifier):
     relevance : bool or "auto", default="auto"
         Try a length-scale for each column, of the best kernel family: columns of noise then stop to count. They are
         used if they predict left-out rows better that they were learnt without. "auto" does so with ``kernel="auto"``.
-        For a DataFrame with other columns than numbers that has 400 to 1000 distinct rows, all rows learn those of a
-        rough kernel of columns that interact, too, which takes their place if it predicts left-out rows best of all.
         Needs 50 rows that can be left out, 2 to 300 columns, and is nothing for kernels without a length-scale or given
         as objects, for rows of unit length, or for an objective of "evidence" or None.
     class_weight : dict, "auto", "balanced" or None, default="auto"

@@ -76,9 +76,7 @@ def learn(settings: Settings, training: TrainingSet, known: GPFitted | None) -> 
     if known is None:
         matrix = training.checked if settings.precomputed else None
         with stage(0.0, CHOSEN):
-            has_levels = isinstance(training.reader, TableReader) and training.reader.encoder is not None
-            names = training.column_names
-            plans = choose_plans(settings, weighted, n_classes, matrix, names, has_levels=has_levels)
+            plans = choose_plans(settings, weighted, n_classes, matrix, training.column_names)
         with stage(CHOSEN, 1.0):
             fitted = fit_members(settings, plans, weighted, training)
         chosen_by = len(fitted.rows.y), int(np.count_nonzero(fitted.frequencies))
@@ -227,8 +225,7 @@ def _fit_member(
 ) -> tuple[Member, Tensor | None]:
     """A member, and its probabilities (C, N) of the rows if they are left out, where it knows them.
 
-    Relevance has seen these rows, so that predictions of one that is left out would be flattered: they are known where
-    it was learnt without them, too.
+    Relevance has seen these rows, so that predictions of one that is left out would be flattered: it knows none.
     """
     n_rows, width = support.x.shape
     explicit = feature_map(plan.kernel, width)
@@ -239,9 +236,9 @@ def _fit_member(
     by_mode = lean and plan.rule == "plug_in" and plan.model.inference == "laplace"
     most = settings.n_inducing or DEFAULT_INDUCING
     _check_memory(settings, plan, support, most if inducing else finite or n_rows)
-    probabilities, plan = plan.left_out, replace(plan, left_out=None)
+    probabilities = None
     regression = plan.model.likelihood == "gaussian" and plan.rule == "plug_in"
-    looks_for_noise = regression and tuned and not keeps and (inducing or chosen_by_part) and probabilities is None
+    looks_for_noise = regression and tuned and not keeps and (inducing or chosen_by_part)
     if looks_for_noise and not inducing and explicit is None and support.n_able > 0:
         with threads_for(n_rows):
             return _regressed(settings, plan, support)

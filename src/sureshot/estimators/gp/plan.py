@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -17,7 +17,6 @@ from sureshot.estimators.gp.conditioning import Model, schemes_for
 from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.gp.tuning.choose import Setting, tune
 from sureshot.estimators.gp.tuning.family_search import scaled
-from sureshot.estimators.gp.tuning.level_interactions import interacting_settings, may_interact
 from sureshot.estimators.rows.preprocessing import Scaling, fit_scaling, mention_constant, mention_wild
 from sureshot.estimators.rows.ranks import Ranks
 from sureshot.estimators.rows.support import Support
@@ -47,8 +46,6 @@ class Plan:
     score: float  # mean leave-one-out log probability in nats; NaN where no row could be left out
     weight: float = 1.0  # its share of an average
     least_temperature: float = 0.0  # that with which left-out rows were predicted best when relevance was learnt
-    # (C, N), probabilities of all rows left out, until it is fitted
-    left_out: Tensor | None = field(default=None, metadata={"stored": False})
     # Output scale and noise of label regression as they were chosen, before features or rows asked for more noise.
     as_chosen: tuple[float, float] | None = None
     of_two: Saying | None = None  # what was chosen for two classes, while there are more, which it cannot say
@@ -81,8 +78,6 @@ def choose_plans(
     n_classes: int,
     matrix: np.ndarray | None,  # (n, n), the kernel matrix, if it is precomputed; rows are then positions in it
     names: Sequence[str] | None = None,  # of columns (D,), for messages
-    *,
-    has_levels: bool = False,  # whether some columns say which level of a category a row has
 ) -> list[tuple[Plan, Support]]:
     """The plans for labelled rows that are to be averaged, or the only one, all choices made from the rows.
 
@@ -114,8 +109,6 @@ def choose_plans(
         stand_ins = tuple(model.stand_in() for model in models)
         objective = "leave_one_out" if settings.objective == "auto" else settings.objective
         rng = np.random.default_rng(settings.seed)
-        regression = next((model for model in stand_ins if model.likelihood == "gaussian" and "plug_in" in rules), None)
-        free_to = has_levels and settings.averages and settings.weighs_columns and objective != "evidence"
         with one_thread():  # the subset is small by construction
             found = tune(
                 support,
@@ -130,13 +123,6 @@ def choose_plans(
                 embeddings,
                 directions,
             )
-            if free_to and regression is not None and may_interact(support):
-                apart = replace(rows, singly=rows.copies_disagree)
-                asked = Support.of(apart, n_classes, scaling, settings.device)
-                further = interacting_settings(asked, ranks, regression, max(setting.score for setting in found))
-                if further:  # all rows weigh these, and others that they have not taught length-scales
-                    rows, support = apart, asked
-                    found = (*(setting for setting in found if setting.relevance is None), *further)
     plans = [_plan(setting, models[0], scaling) for setting in found]
     return [
         (plan, support if plan.scaling is scaling else Support.of(rows, n_classes, plan.scaling, settings.device))
@@ -157,7 +143,7 @@ def _plan(found: Setting, default: Model, scaling: Scaling) -> Plan:
         scaling = replace(scaling, relevance=found.relevance.cpu().numpy())
     least = 0.0 if found.relevance is None else found.temperature
     choice = found.kernel, model, found.rule, found.temperature, found.score, found.weight
-    return Plan(scaling, *choice, least, found.left_out)
+    return Plan(scaling, *choice, least)
 
 
 def keep_plan(

@@ -42,7 +42,6 @@ ONE_TELLS = 0.8
 Then single rows count as many: three intents with fifty labels beside three with one had a log loss of .49 with the
 limit, .41 without, and .21 so. One of an intent tells .9 of them, one of a group of four intents .4."""
 MOST_COMPARED = 200  # rows of a class
-DISAGREEING = 0.1  # share of rows that came more than once, from which on these are no copies that were sent again
 
 
 @dataclass(frozen=True)
@@ -54,8 +53,6 @@ class LabelledRows:
     weight: np.ndarray  # (n,) float64, positive
     # (n,) float64, the weights without those of classes, if these are multiplied in
     copies: np.ndarray | None = field(default=None, metadata={"stored": False})
-    # Whether copies are rows of their own, of which one is left out at a time.
-    singly: bool = field(default=False, metadata={"stored": False})
 
     def check_parts(self) -> None:
         """ValueError for what are no labelled rows."""
@@ -81,27 +78,12 @@ class LabelledRows:
         contradict it.
         """
         of_one = self.of_one
-        if self.singly or (of_one == 1).all():
+        if (of_one == 1).all():
             return of_one
-        found: np.ndarray = np.where(self._disagree, of_one, 1.0)
-        return found
-
-    @cached_property
-    def _disagree(self) -> np.ndarray:
-        """Whether there is an equal row of another label, (n,)."""
         place = equal_rows(self.x)
-        found: np.ndarray = np.bincount(place)[place] > 1
+        contradicted = np.bincount(place)[place] > 1  # by an equal row of another label
+        found: np.ndarray = np.where(contradicted, of_one, 1.0)
         return found
-
-    @property
-    def copies_disagree(self) -> bool:
-        """Whether so many rows that came more than once have different labels that they were not sent again.
-
-        They are rows of their own then, which have the same few values, as new ones will have.
-        """
-        agree = int((~self._disagree & (self.of_one < 1)).sum())
-        disagree = int(equal_rows(self.x[self._disagree]).max(initial=-1)) + 1
-        return disagree > DISAGREEING * (agree + disagree)
 
     @property
     def evidence(self) -> np.ndarray:

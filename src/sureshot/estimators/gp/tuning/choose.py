@@ -83,7 +83,6 @@ class Setting:
     ranks: Ranks | None = None  # of the chosen family
     relevance: Tensor | None = None  # (D,), of the chosen family
     weight: float = 1.0  # its share of an average
-    left_out: Tensor | None = None  # (C, N), probabilities of all rows by relevance that has not seen them
 
 
 def tune(
