@@ -180,7 +180,7 @@ class IncrementalClassifier(Answers):
         log-normal around what the labelled rows say (of a single setting) or around 1, within a factor of 1.8 as a
         rule: what counts little beside fifty rows, and keeps five from undoing what the labelled rows have taught.
         """
-        fitted = self._current().complete.uncalibrated
+        fitted = self._current().settled.uncalibrated
         blocks = self._blocks(fitted, self._kept(fitted, X))
         codes = class_numbers(fitted.classes, check_targets(y, sum(map(len, blocks))))
         temperature = calibrated_temperature(fitted, blocks, codes)
@@ -212,7 +212,7 @@ class IncrementalClassifier(Answers):
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model as safetensors with a JSON header; atomic, and loading executes nothing."""
-        save_artifact(path, *self._contents(self._current().complete))
+        save_artifact(path, *self._contents(self._current().settled))
 
     def _contents(self, fitted: Fitted) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
         """What a model file says it holds, its header and its arrays."""
@@ -308,7 +308,7 @@ class IncrementalClassifier(Answers):
         state = super().__getstate__()
         if "_fitted" not in state:
             return state
-        fitted = self._fitted.complete
+        fitted = self._fitted.settled
         try:
             return state | {"_fitted": artifact_of(*self._contents(fitted))}
         except (TypeError, ValueError):

@@ -141,11 +141,6 @@ class Fitted(Predictor):
         return self
 
     @property
-    def complete(self) -> Fitted:
-        """The same with all that an update has put off until it is asked for."""
-        return self
-
-    @property
     def uncalibrated(self) -> Self:
         """The same as `calibrate` needs it, with nothing but the temperature to say how sure to be."""
         return self

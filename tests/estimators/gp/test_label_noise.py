@@ -130,9 +130,11 @@ def test_held_out_rows_say_how_sure_to_be(noisy: GPClassifier, tmp_path: Path) -
     assert again.partial_fit(X[400:405], Y[400:405]).label_noise_ == 0
 
 
-def test_an_update_counts_again(noisy: GPClassifier, tmp_path: Path) -> None:
+def test_wrong_labels_are_counted_again_when_settings_are_chosen_anew(noisy: GPClassifier, tmp_path: Path) -> None:
     noisy.save(tmp_path / "model")
-    model = GPClassifier.load(tmp_path / "model").partial_fit(X[300:700], Y[300:700])
+    model = GPClassifier.load(tmp_path / "model").partial_fit(X[300:301], Y[300:301])
+    assert model.label_noise_ == noisy.label_noise_
+    model.partial_fit(X[301:700], Y[301:700], retune=True)
     assert model.label_noise_ < noisy.label_noise_ - 0.05
     p = model.predict_proba(X[800:810])
     assert p.min() >= model.label_noise_ / 10 - 1e-12

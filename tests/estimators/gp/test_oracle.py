@@ -313,7 +313,8 @@ def test_uncertainty(likelihood: str, inference: str, announced: bool, tmp_path:
 
 @pytest.mark.parametrize(("likelihood", "inference"), POSTERIORS)
 def test_log_evidence(likelihood: str, inference: str) -> None:
-    model = fitted(likelihood, inference)
+    x, y, weight = rows_of(likelihood, inference)
+    model = classifier(likelihood, inference, "plug_in").fit(x, y, weight)
     if inference == "gibbs":
         assert np.isnan(model.log_evidence_)
         return

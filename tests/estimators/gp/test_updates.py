@@ -39,8 +39,6 @@ def same(a: GPClassifier, b: GPClassifier, tolerance: float = 1e-6) -> None:
     np.testing.assert_allclose(found.mean, expected.mean, rtol=0, atol=tolerance * scale)
     np.testing.assert_allclose(found.variance, expected.variance, rtol=0, atol=tolerance * expected.variance.max())
     assert a.temperature_ == pytest.approx(b.temperature_, abs=1e-6)
-    assert a.log_evidence_ == pytest.approx(b.log_evidence_, rel=1e-5)
-    assert a.leave_one_out_score_ == pytest.approx(b.leave_one_out_score_, abs=1e-5, nan_ok=True)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +90,7 @@ def test_a_wrong_label_that_is_corrected_leaves_no_trace(tmp_path: Path, calibra
     if calibrated:
         model.calibrate(rows[1::2], labels[1::2])
     expected = model.predict_proba(rows)
-    assert "logistic" in {member.plan.model.likelihood for member in model._fitted.complete.members}
+    assert "logistic" in {member.plan.model.likelihood for member in model._fitted.members}
     model.partial_fit(rows[[4]], ["noo"], row_id=names[[4]])
     model.save(tmp_path / "model")
     for one in (model, GPClassifier.load(tmp_path / "model")):
@@ -120,18 +118,6 @@ def test_so_does_one_of_other_inference(inference: str) -> None:
     np.testing.assert_allclose(model.predict_proba(rows), expected, atol=1e-6)
 
 
-def test_what_was_put_off_is_done_before_anything_is_said_or_stored() -> None:
-    model = GPClassifier(likelihood="softmax", kernel="rbf").fit(X[FIRST], Y[FIRST])
-    model.partial_fit(X[LATER], Y[LATER])
-    assert np.isnan(model._fitted.log_evidence)
-    copied = pickle.loads(pickle.dumps(model))
-    assert copied._fitted.rest is None
-    assert copied.temperature_ == model.temperature_
-    assert np.isfinite([model.log_evidence_, model.leave_one_out_score_]).all()
-    calibrated = model.calibrate(X, Y).temperature_
-    assert model.partial_fit(X[:1], Y[:1]).temperature_ == calibrated
-
-
 def table(n: int, n_classes: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Rows of two columns whose classes overlap."""
     rng = np.random.default_rng(seed)
@@ -149,16 +135,21 @@ FEW: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("case", FEW)
-def test_few_rows_leave_inputs_and_temperatures_and_make_the_posterior_of_all(case: str) -> None:
+def test_rows_of_known_classes_leave_all_choices_and_make_the_posterior_of_all(case: str) -> None:
     x, y = table(320, 2 if case == "logistic" else 3)
     arguments = {"kernel": "rbf", "approximation": "inducing", "n_inducing": 30, **FEW[case]}
     model = GPClassifier(**arguments).fit(x[:300], y[:300])
-    known = model._fitted
-    model.partial_fit(x[300:302], y[300:302]).partial_fit(x[302:303], y[302:303])
+    known, score = model._fitted, model.leave_one_out_score_
+    model.partial_fit(x[300:302], y[300:302]).partial_fit(x[302:], y[302:])
     kept, before = model._fitted, model.predict_proba(x)
-    assert (kept.changes, kept.temperature) == (3, known.temperature)
+    assert (kept.temperature, kept.label_noise, model.leave_one_out_score_) == (
+        known.temperature,
+        known.label_noise,
+        score,
+    )
+    assert not hasattr(model, "leave_one_out_nll_")  # which is of the rows that were fitted
     for mine, other in zip(kept.members, known.members, strict=True):
-        assert mine.plan.temperature == other.plan.temperature
+        assert mine.plan is other.plan
         rows = Support.of(kept.rows, len(kept.classes), mine.plan.scaling, torch.device("cpu"))
         inputs = rows.x
         if arguments["approximation"] == "inducing":
@@ -172,51 +163,47 @@ def test_few_rows_leave_inputs_and_temperatures_and_make_the_posterior_of_all(ca
         found, expected = (part.query(features, features.square().sum(-1)) for part in (mine.posterior, anew))
         for which in (0, 1):
             np.testing.assert_allclose(found[which], expected[which], atol=1e-6)
-    assert np.isfinite([model.log_evidence_, model.leave_one_out_score_, model.leave_one_out_nll_]).all()
-    np.testing.assert_array_equal(model.predict_proba(x), before)
     copied = pickle.loads(pickle.dumps(model))
-    assert (copied._fitted.rest, copied._fitted.changes) == (None, 3)
     np.testing.assert_allclose(copied.predict_proba(x), before, rtol=1e-9)  # with variances made anew, as of a file
-    model.partial_fit(x[303:304], y[303:304])  # the fourth of 304
-    assert model._fitted.changes == 0
 
 
-def test_few_rows_of_a_file_count_with_those_before(tmp_path: Path) -> None:
+def test_an_update_of_a_file_is_that_of_the_model(tmp_path: Path) -> None:
     x, y = table(320)
     model = GPClassifier("rbf", "softmax", approximation="inducing", n_inducing=30).fit(x[:300], y[:300])
     model.partial_fit(x[300:302], y[300:302]).save(tmp_path / "model.safetensors")
     loaded = GPClassifier.load(tmp_path / "model.safetensors")
-    assert loaded._fitted.changes == 2
     for either in (model, loaded):
         either.partial_fit(x[302:303], y[302:303])
-    assert loaded._fitted.changes == 3
     np.testing.assert_allclose(loaded.predict_proba(x), model.predict_proba(x), atol=1e-9)
     np.testing.assert_allclose(loaded.predict_latent(x).variance, model.predict_latent(x).variance, atol=1e-9)
 
 
-def test_corrections_and_calibration_of_few_rows() -> None:
+def test_corrections_keep_what_calibrate_has_set() -> None:
     x, y = table(400)
     model = GPClassifier("rbf", "softmax", approximation="inducing", n_inducing=30)
     model.fit(x, y, row_id=np.arange(400))
-    model.partial_fit(x[:1], (y[:1] + 1) % 3, row_id=[0])
-    assert model._fitted.changes == 2  # one labelled row went, another came
-    model.forget(rows=[7])
-    assert model._fitted.changes == 3
-    score = model.leave_one_out_score_
     calibrated = model.calibrate(x[:20], y[:20]).temperature_
-    assert model.partial_fit(x[:1], y[:1], row_id=[0]).temperature_ == calibrated
-    assert np.isfinite(score)
+    model.partial_fit(x[:1], (y[:1] + 1) % 3, row_id=[0]).forget(rows=[7])
+    assert model.partial_fit(x[400 - 1 :] + 3, [3]).temperature_ == calibrated
 
 
-def test_a_class_that_comes_is_no_small_change() -> None:
+@pytest.mark.parametrize("announced", [False, True])
+def test_a_class_that_comes_is_reached_by_inducing_inputs_and_a_temperature(announced: bool) -> None:
     x, y = table(400)
     model = GPClassifier("rbf", "softmax", approximation="inducing", n_inducing=30).fit(x, y)
-    model.partial_fit(x[:1] + 3, [3])
-    assert model._fitted.changes == 0
-    announced = GPClassifier("rbf", "softmax", approximation="inducing", n_inducing=30).fit(x, y)
-    announced.partial_fit(x[:1], y[:1], classes=[9])
-    announced.partial_fit(x[:1] + 3, [9])  # its first row
-    assert announced._fitted.changes == 0
+    if announced:
+        model.partial_fit(x[:1], y[:1], classes=[9])
+    known = model._fitted
+    rng = np.random.default_rng(1)
+    new = rng.normal(size=(8, 2)) * 0.3 + [9.0, -9.0]  # where no input was
+    model.partial_fit(new, [9] * 8)
+    assert (model.predict(new + 0.01) == 9).all()
+    inducing = model._fitted.heaviest.feature_map.inducing
+    assert inducing is not None
+    assert known.heaviest.feature_map.inducing is not None
+    assert not torch.equal(inducing, known.heaviest.feature_map.inducing)
+    assert model.temperature_ != known.temperature
+    assert np.isfinite([model.log_evidence_, model.leave_one_out_nll_]).all()
 
 
 def test_settings_that_rows_have_outgrown_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

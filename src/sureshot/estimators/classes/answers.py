@@ -64,7 +64,7 @@ class Answers(ClassifierMixin, BaseEstimator):
     classes_ = FittedAttribute("sorted_classes")
     class_prior_ = FittedAttribute("prior")
     temperature_ = FittedAttribute("settled.temperature")
-    log_evidence_ = FittedAttribute("complete.log_evidence")
+    log_evidence_ = FittedAttribute("log_evidence")
     n_features_in_ = FittedAttribute("columns.n_features")
     feature_names_in_ = ColumnNames("columns.names")
     row_ids_ = FittedAttribute("row_ids.names")

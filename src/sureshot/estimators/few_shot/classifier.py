@@ -23,7 +23,7 @@ from sureshot.estimators.few_shot.inputs import Encoder
 from sureshot.estimators.fitted import Fitted, TrainingSet
 from sureshot.estimators.fitted_attribute import FittedAttribute
 from sureshot.estimators.gp.classifier import GPClassifier
-from sureshot.estimators.gp.fitting import learn
+from sureshot.estimators.gp.fitting import fit
 from sureshot.estimators.gp.settings import Settings, device_for
 from sureshot.estimators.rows.mixed_columns import check_kinds
 from sureshot.estimators.rows.readers import Reader, TableReader
@@ -144,4 +144,4 @@ class FewShotClassifier(IncrementalClassifier):
             seed = known.seed if isinstance(known, FewShotFitted) else seed
             return condition_rows(training, training.reader.learner, seed)
         settings = GPClassifier(device=self.device).get_params(deep=False)
-        return learn(Settings.checked(settings, seed, len(training.rows.y)), training, None)
+        return fit(Settings.checked(settings, seed, len(training.rows.y)), training)

@@ -26,9 +26,10 @@ from sureshot.estimators.base import IncrementalClassifier
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.fitted_attribute import FittedAttribute
 from sureshot.estimators.gp.fitted import GPFitted
-from sureshot.estimators.gp.fitting import learn
+from sureshot.estimators.gp.fitting import fit
 from sureshot.estimators.gp.format import GP_FORMAT
 from sureshot.estimators.gp.settings import Settings, is_precomputed
+from sureshot.estimators.gp.updating import update
 from sureshot.estimators.rows.mixed_columns import check_kinds
 from sureshot.estimators.rows.precomputed import MatrixReader
 from sureshot.estimators.rows.readers import Reader, TableReader
@@ -142,13 +143,15 @@ class GPClassifier(IncrementalClassifier):
         The share of labels that are expected to be drawn at random from all classes, as left-out rows have them: of an
         average; 0 of one setting, and after `calibrate`. Twenty per cent of wrong labels among ten classes is .22.
     leave_one_out_score_ : float
-        Mean leave-one-out log probability of the chosen setting, in nats, smoothed as settings are compared by it.
+        Mean leave-one-out log probability of the chosen setting, in nats, smoothed as settings are compared by it, of
+        the rows that chose it.
     leave_one_out_accuracy_, leave_one_out_balanced_accuracy_, leave_one_out_nll_ : float
         How right predictions of each labelled row from all others are, those of the only row of a class not counted. A
         little too good, as settings were chosen by the same rows. Not there for samplers, where a member has learnt
-        length-scales of columns from the row, or after `calibrate`, `set_class_prior` or `adapt_prior`.
+        length-scales of columns from the row, or after `partial_fit`, `calibrate`, `set_class_prior` or `adapt_prior`.
     log_evidence_ : float
-        Exact, Laplace's or a bound, according to the inference; NaN for Gibbs. Of an average that of the heaviest
+        Exact, Laplace's or a bound, according to the inference; NaN for Gibbs, and after an update by Laplace's method
+        or least squares. Of an average that of the heaviest
         member that has one: of embeddings, that is linear in them.
     bound_trace_ : tuple of float
         The evidence bound along the iterations of mean field or natural gradients, else empty.
@@ -212,17 +215,17 @@ class GPClassifier(IncrementalClassifier):
         self.columns = columns
         self.verbose = verbose
 
-    kernel_ = FittedAttribute("settled.kernel")
-    members_ = FittedAttribute("settled.summary")
+    kernel_ = FittedAttribute("kernel")
+    members_ = FittedAttribute("summary")
     feature_relevance_ = FittedAttribute("relevance")
     likelihood_ = FittedAttribute("heaviest.plan.model.likelihood")
     inference_ = FittedAttribute("heaviest.plan.model.inference")
     predictive_ = FittedAttribute("heaviest.plan.rule")
-    label_noise_ = FittedAttribute("settled.label_noise")
-    leave_one_out_score_ = FittedAttribute("complete.score")
-    leave_one_out_accuracy_ = FittedAttribute("complete.left_out.accuracy")
-    leave_one_out_balanced_accuracy_ = FittedAttribute("complete.left_out.balanced_accuracy")
-    leave_one_out_nll_ = FittedAttribute("complete.left_out.nll")
+    label_noise_ = FittedAttribute("label_noise")
+    leave_one_out_score_ = FittedAttribute("score")
+    leave_one_out_accuracy_ = FittedAttribute("left_out.accuracy")
+    leave_one_out_balanced_accuracy_ = FittedAttribute("left_out.balanced_accuracy")
+    leave_one_out_nll_ = FittedAttribute("left_out.nll")
     bound_trace_ = FittedAttribute("heaviest.trace")
 
     _formats = (GP_FORMAT,)
@@ -247,15 +250,16 @@ class GPClassifier(IncrementalClassifier):
         """Add labelled rows, of old or new classes, keeping the kernel's parameters.
 
         The result is the posterior that `fit` on all rows so far would give with these kernel parameters (and this
-        scaling of the columns). Temperature, inducing inputs, and noise and output scale of label regression follow the
-        rows when more than one in a hundred has changed since they were chosen, or classes have; until then they stay.
-        A temperature that `calibrate` has set always does (in proportion to the usual one where settings are chosen
-        anew). An average that fewer than 150 rows have chosen goes on with its heaviest members when there are more.
+        scaling of the columns). Temperature, noise, weights of an average and inducing inputs stay, too, as long as the
+        same classes have rows; where a class comes, or gets its first row, they are found anew. A temperature that
+        `calibrate` has set always stays (in proportion to the usual one where settings are chosen anew). An average
+        that fewer than 150 rows have chosen goes on with its heaviest members when there are more.
+
         With `retune`, or where a row lies so far outside all others that they cannot suit it (a line of the log says
         so), kernel and settings are chosen anew from all rows, but what was learnt of a DataFrame's columns stays
         (levels of categories, medians in place of gaps): rows are kept as numbers, and only a `fit` on all of them sees
-        the cells. Laplace's mode is found from the last one; what needs every row left out (score, evidence, a
-        temperature that follows the rows) is computed when it is first asked for.
+        the cells. Laplace's mode is found from the last one. How well left-out rows are predicted, and the evidence of
+        Laplace's method, are known again when settings are chosen anew.
 
         A first call is a `fit`. `classes` are further ones to make room for; a class without rows predicts from its
         prior. ``classes_`` is sorted after every call.
@@ -288,4 +292,5 @@ class GPClassifier(IncrementalClassifier):
         return MatrixReader()
 
     def _learn(self, training: TrainingSet, known: GPFitted | None, seed: int) -> GPFitted:
-        return learn(Settings.checked(self._arguments, seed, len(training.rows.y)), training, known)
+        settings = Settings.checked(self._arguments, seed, len(training.rows.y))
+        return fit(settings, training) if known is None else update(settings, training, known)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -14,7 +14,6 @@ from torch import Tensor
 
 from sureshot.computing.layout import aligned
 from sureshot.computing.threads import threads_for
-from sureshot.estimators.classes.class_prior import same_prior
 from sureshot.estimators.classes.temperature import log_probability, with_noise
 from sureshot.estimators.classes.uncertainty import entropy
 from sureshot.estimators.fitted import Fitted
@@ -62,8 +61,6 @@ class GPFitted(Fitted):
     weight_of_class: np.ndarray  # (C,), of all its rows, those of `class_weight` multiplied in
     label_noise: float = field(default=0.0, kw_only=True)  # that share; what `calibrate` sees tells better
     left_out: LeftOutScores | None = field(default=None, kw_only=True)  # where probabilities of left-out rows are known
-    rest: Callable[[GPFitted], GPFitted] | None = field(default=None, kw_only=True)  # what was put off; None: nothing
-    changes: int = field(default=0, kw_only=True)  # rows that came or went since all was chosen; see `few_changes`
     chosen_by: tuple[int, int] = field(default=(0, 0), kw_only=True)  # how many rows, of how many classes; 0: unknown
     class_weight: Any = field(default=None, kw_only=True)  # the argument that was learnt with
 
@@ -74,61 +71,25 @@ class GPFitted(Fitted):
         grown = (number / before for number, before in zip(now, self.chosen_by, strict=True) if before)
         return math.floor(math.log2(max([1.0, *grown])))
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether everything that predictions need is there: temperatures stay where few rows have changed."""
-        return self.rest is None or self.changes > 0
-
-    @property
-    def settled(self) -> GPFitted:
-        """See `Fitted.settled`."""
-        return self if self.is_settled else self._with_rest
-
-    @property
-    def complete(self) -> GPFitted:
-        """See `Fitted.complete`."""
-        return self if self.rest is None else self._with_rest
-
-    @cached_property
-    def _with_rest(self) -> GPFitted:
-        assert self.rest is not None
-        found = self.rest(self)
-        if not same_prior(found.class_prior, self.class_prior):  # which was set in between
-            found = replace(found, left_out=None)
-        if not self.changes:
-            stays = {
-                name: getattr(self, name) for name in ("class_prior", "columns", "row_ids", "arguments", "chosen_by")
-            }
-            return replace(found, **stays)
-        members = tuple(
-            replace(mine, plan=scored.plan, log_evidence=scored.log_evidence)
-            for mine, scored in zip(self.members, found.members, strict=True)
-        )  # of the same posteriors: what is predicted stays the same to the last bit
-        return replace(
-            self,
-            members=members,
-            score=found.score,
-            left_out=found.left_out,
-            log_evidence=found.log_evidence,
-            rest=None,
-        )
-
-    def heaviest_members(self, n_rows: int) -> tuple[Member, ...]:
-        """Those that an average of so many rows may have, their weights brought to 1.
+    def for_rows(self, n_rows: int) -> GPFitted:
+        """With the members that an average of so many rows may have, their weights brought to 1.
 
         Fewer than `FEW_ROWS` have chosen many, which more rows would pay for at every update. Of equally heavy ones
         those that stay are taken from all over the list, in which those of a kind stand together.
         """
         most = MOST_OF_SOME if n_rows < SOME_ROWS else most_members(n_rows, n_rows)
         if n_rows < FEW_ROWS or len(self.members) <= most:
-            return self.members
+            return self
         weights = np.array([member.plan.weight for member in self.members])
         least = np.sort(weights)[-most]
         heavier, equal = np.flatnonzero(weights > least), np.flatnonzero(weights == least)
         spread = np.linspace(0, len(equal) - 1, most - len(heavier)).round().astype(int)
         members = [self.members[place] for place in sorted([*heavier.tolist(), *equal[spread].tolist()])]
         total = sum(member.plan.weight for member in members)
-        return tuple(replace(one, plan=replace(one.plan, weight=one.plan.weight / total)) for one in members)
+        kept = tuple(replace(one, plan=replace(one.plan, weight=one.plan.weight / total)) for one in members)
+        # An average's temperature comes on top of its members', a single member's in place of its own.
+        own = kept[0].plan.temperature if len(kept) == 1 else 1.0
+        return replace(self, members=kept, temperature=self.temperature * own)
 
     @property
     def frequencies(self) -> np.ndarray:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -19,34 +17,30 @@ from sureshot.estimators.classes.temperature import (
     fit_average,
     fit_rule,
     log_probability,
-    smoothed_score,
     tempered_average,
 )
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.gp import options
-from sureshot.estimators.gp.conditioning import ONE_FACTOR, condition
-from sureshot.estimators.gp.features import FeatureMap, explicit_features
-from sureshot.estimators.gp.few_changes import Before, befores, changes_kept, known_features, lies_far_outside
+from sureshot.estimators.gp.conditioning import ONE_FACTOR, Conditioned, condition
+from sureshot.estimators.gp.features import FeatureMap, InducingRoots, explicit_features
 from sureshot.estimators.gp.fitted import GPFitted, LeftOutScores, averaged, evidence_of
 from sureshot.estimators.gp.member import Member
-from sureshot.estimators.gp.nearby import weights_near
 from sureshot.estimators.gp.noise import with_noise_of_features
-from sureshot.estimators.gp.plan import Plan, choose_plans, keep_plan
+from sureshot.estimators.gp.plan import Plan, choose_plans
 from sureshot.estimators.gp.posterior_arrays import pack_posterior
 from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.gp.tuning.family_search import TUNING_TOLERANCE
 from sureshot.estimators.gp.tuning.stacking import most_members, stacking_weights
+from sureshot.estimators.gp.warm_start import Start
 from sureshot.estimators.gp.weight_space import FromRows, roots_of, training_features, weight_space
 from sureshot.estimators.rows.folds import by_folds
-from sureshot.estimators.rows.readers import TableReader
+from sureshot.estimators.rows.readers import Reader, TableReader
 from sureshot.estimators.rows.support import MANY_ROWS, Support, is_compared_whole
 from sureshot.estimators.rows.validation import LabelledRows, weigh_classes
 from sureshot.inference.inducing import kmeans_inducing
 from sureshot.inference.label_regression import label_targets
 from sureshot.kernels import feature_map, is_unit_norm
 from sureshot.progress import stage, tracked
-
-logger = logging.getLogger(__name__)
 
 REFITTED_ROWS = 300
 """Of tables of several classes up to which rows are left out by refits: by their sites a softmax of many classes with
@@ -61,46 +55,24 @@ JUDGED = 0.7  # of that for fitting, when many rows have judged what was chosen
 _AT_ONCE = 2**14  # left-out rows whose probabilities are computed together
 
 
-def learn(settings: Settings, training: TrainingSet, known: GPFitted | None) -> GPFitted:
-    """Learn from labelled rows; what is `known` of other rows keeps its settings, unless a row lies far outside."""
-    n_classes = len(training.classes)
-    if isinstance(training.reader, TableReader) and training.reader.spanned is not None:
-        kernel = "cosine" if settings.kernel == "auto" else settings.kernel  # products are all that is known
-        settings = replace(settings, standardize=False, kernel=kernel)  # coordinates are no columns
-    if known is not None:
-        settings = replace(settings, device=known.members[0].plan.device)
-    weighted = weigh_classes(training.rows, settings.class_weight, training.classes, settings.inference)
-    if known is not None and lies_far_outside(known, training.rows):
-        logger.warning("a row lies far outside all rows before: the kernel and its settings were chosen anew")
-        return learn(settings, training, None)
-    if known is None:
-        matrix = training.checked if settings.precomputed else None
-        with stage(0.0, CHOSEN):
-            plans = choose_plans(settings, weighted, n_classes, matrix, training.column_names)
-        with stage(CHOSEN, 1.0):
-            fitted = fit_members(settings, plans, weighted, training)
-        chosen_by = len(fitted.rows.y), int(np.count_nonzero(fitted.frequencies))
-        return fitted if settings.objective is None else replace(fitted, chosen_by=chosen_by)
-    changes = changes_kept(known, training.classes, training.rows, settings.class_weight)
-    known = known.settled if changes else known
-    heaviest = known.heaviest_members(len(training.rows.y))
-    if len(heaviest) < len(known.members):
-        # An average's temperature comes on top of its members', a single member's in place of its own.
-        own = heaviest[0].plan.temperature if len(heaviest) == 1 and known.calibrated else 1.0
-        known, changes = replace(known, members=heaviest, temperature=known.temperature * own), 0
-    plans = [
-        keep_plan(member.plan, settings, weighted, n_classes, known.calibrated, changes > 0) for member in known.members
-    ]
-    temperature = known.temperature if known.calibrated else None
-    found = update_members(settings, plans, weighted, training, temperature, known, changes)
-    found = replace(found, chosen_by=known.chosen_by)
-    if found.outgrown > known.outgrown:
-        logger.warning(
-            "kernel and settings were chosen by %d rows of %d classes, and there are %d of %d now: retune=True (on the "
-            "command line --retune) chooses them anew",
-            *(*found.chosen_by, len(found.rows.y), np.count_nonzero(found.frequencies)),
-        )
-    return found
+def fit(settings: Settings, training: TrainingSet) -> GPFitted:
+    """Choose kernels, scales and models by labelled rows, and find the posteriors."""
+    settings = for_reader(settings, training.reader)
+    rows = weigh_classes(training.rows, settings.class_weight, training.classes, settings.inference)
+    matrix = training.checked if settings.precomputed else None
+    with stage(0.0, CHOSEN):
+        plans = choose_plans(settings, rows, len(training.classes), matrix, training.column_names)
+    with stage(CHOSEN, 1.0):
+        fitted = fit_members(settings, plans, rows, training)
+    chosen_by = len(fitted.rows.y), int(np.count_nonzero(fitted.frequencies))
+    return fitted if settings.objective is None else replace(fitted, chosen_by=chosen_by)
+
+
+def for_reader(settings: Settings, reader: Reader) -> Settings:
+    """The settings for rows that come as coordinates, which are no columns: products are all that is known."""
+    if not (isinstance(reader, TableReader) and reader.spanned is not None):
+        return settings
+    return replace(settings, standardize=False, kernel="cosine" if settings.kernel == "auto" else settings.kernel)
 
 
 def fit_members(
@@ -108,34 +80,23 @@ def fit_members(
     plans: Sequence[tuple[Plan, Support]],  # the heaviest first, each with the rows as its kernel sees them
     rows: LabelledRows,  # the training set's, the weights of their classes multiplied in
     training: TrainingSet,
-    calibrated_temperature: float | None = None,
     known: GPFitted | None = None,  # of other rows, with the same plans: where to look for modes
-    *,
-    keeps: bool = False,  # the temperatures that are known, and inducing inputs
 ) -> GPFitted:
-    """The posteriors for the plans, and the temperatures that suit them."""
-    n_classes, tuned = len(training.classes), settings.objective is not None and calibrated_temperature is None
+    """The posteriors for the plans, and the temperatures that suit them, but for one that `calibrate` has set."""
+    n_classes, calibrated = len(training.classes), known is not None and known.calibrated
+    tuned = settings.objective is not None and not calibrated
     judged = tuned and known is None and _flatter(settings, plans)
     if judged:
         plans = [(plan, support.judged_by_half()) for plan, support in plans]
     embeddings = is_unit_norm(torch.from_numpy(training.rows.x))
     directions = embeddings and len(plans) > 1 and all(plan.model.likelihood != "gaussian" for plan, _ in plans)
+    by_part = not is_compared_whole(plans[0][1])
     members: list[Member] = []
     left_out: list[Tensor | None] = []
-    before = [None] * len(plans) if known is None else befores(known, training.classes, rows, keeps)
-    by_part = not is_compared_whole(plans[0][1])
     with stage(0.0, JUDGED if judged else 1.0):
-        for (plan, support), of_other_rows in tracked(zip(plans, before, strict=True), "fitting", len(plans)):
-            member, probabilities = _fit_member(
-                settings,
-                plan,
-                support,
-                tuned,
-                of_other_rows,
-                keeps,
-                chosen_by_part=by_part,
-                directions=directions,
-            )
+        for place, (plan, support) in enumerate(tracked(plans, "fitting", len(plans))):
+            start = None if known is None else Start(known.members[place], known.classes, training.classes)
+            member, probabilities = _fit_member(settings, plan, support, tuned, start, by_part, directions)
             members.append(member)
             left_out.append(probabilities)
     if known is None and by_part and support.is_telling and not directions:
@@ -146,68 +107,30 @@ def fit_members(
             members = [_with_all_rows(settings, member, rows, n_classes) for member in chosen]
     temperature, noise, score = members[0].plan.temperature, 0.0, members[0].plan.score
     if len(members) > 1:
-        before_both = None if known is None else (known.temperature, known.label_noise)
-        temperature, noise, score = _of_average(members, left_out, support, before_both, keeps=keeps)
-    known_scores = None
+        before = (1.0, 0.0) if known is None else (known.temperature, known.label_noise)
+        temperature, noise, score = _of_average(members, left_out, support, before)
     frequencies = np.bincount(rows.y, rows.weight, minlength=n_classes)
     prior = usual_prior(settings.class_prior, training.classes, frequencies, embeddings)
-    if calibrated_temperature is None:
-        known_scores = _left_out_scores(members, left_out, temperature, noise, support, (frequencies, prior))
+    scores = None
+    if known is not None and calibrated:
+        temperature, noise = known.temperature, 0.0
+    else:
+        scores = _left_out_scores(members, left_out, temperature, noise, support, (frequencies, prior))
     return GPFitted(
         classes=training.classes,
         columns=training.columns,
         reader=training.reader,
         rows=training.rows,
-        temperature=temperature if calibrated_temperature is None else calibrated_temperature,
-        calibrated=calibrated_temperature is not None,
+        temperature=temperature,
+        calibrated=calibrated,
         log_evidence=evidence_of(members),
         members=tuple(members),
         score=score,
         class_prior=prior,
         weight_of_class=frequencies,
         class_weight=settings.class_weight,
-        label_noise=noise if calibrated_temperature is None else 0.0,
-        left_out=known_scores,
-    )
-
-
-def update_members(
-    settings: Settings,
-    plans: Sequence[tuple[Plan, Support]],
-    rows: LabelledRows,
-    training: TrainingSet,
-    calibrated_temperature: float | None,
-    known: GPFitted,
-    changes: int,  # see `few_changes.changes_kept`
-) -> GPFitted:
-    """As `fit_members`, for Laplace's method and label regression put off: what left-out rows say, until it is asked.
-
-    That is scores, the evidence and temperatures, which with many classes or rows cost most of an update. Temperatures
-    and inducing inputs stay where few rows have changed (`few_changes`).
-    """
-    rest = partial(fit_members, settings, plans, rows, training, calibrated_temperature)
-    if not all(plan.model.inference in ONE_FACTOR for plan, _ in plans) or settings.precomputed:
-        return rest(known)
-    keeps = changes > 0
-    members = tuple(
-        _fit_member(settings, plan, support, False, before, keeps, only_mode=True)[0]
-        for (plan, support), before in zip(plans, befores(known, training.classes, rows, keeps), strict=True)
-    )
-    return GPFitted(
-        classes=training.classes,
-        columns=training.columns,
-        reader=training.reader,
-        rows=training.rows,
-        temperature=known.temperature,
-        label_noise=known.label_noise,
-        calibrated=known.calibrated,
-        log_evidence=float("nan"),
-        members=members,
-        score=float("nan"),
-        weight_of_class=np.bincount(rows.y, rows.weight, minlength=len(training.classes)),
-        class_weight=settings.class_weight,
-        rest=partial(rest, keeps=keeps),
-        changes=changes,
+        label_noise=noise,
+        left_out=scores,
     )
 
 
@@ -216,82 +139,109 @@ def _fit_member(
     plan: Plan,
     support: Support,
     tuned: bool,
-    before: Before | None,  # as it is known of other rows
-    keeps: bool,  # its temperature, and inducing inputs
-    *,
-    chosen_by_part: bool = False,  # of the rows
-    directions: bool = False,  # whether it is one of several of embeddings, weighed by label regression
-    only_mode: bool = False,  # what is known of left-out rows stays as it is
+    start: Start | None,
+    by_part: bool,  # whether a part of the rows has chosen the plan
+    directions: bool,  # whether it is one of several of embeddings, weighed by label regression
 ) -> tuple[Member, Tensor | None]:
     """A member, and its probabilities (C, N) of the rows if they are left out, where it knows them.
 
     Relevance has seen these rows, so that predictions of one that is left out would be flattered: it knows none.
     """
-    n_rows, width = support.x.shape
-    explicit = feature_map(plan.kernel, width)
-    finite = None if explicit is None else explicit.rank
-    inducing = _by_inducing_inputs(settings, plan, support)
-    # As many features as rows: refits find their modes in less time than training variances of all classes take.
-    lean = directions and explicit is None and not inducing
-    by_mode = lean and plan.rule == "plug_in" and plan.model.inference == "laplace"
-    most = settings.n_inducing or DEFAULT_INDUCING
-    _check_memory(settings, plan, support, most if inducing else finite or n_rows)
-    probabilities = None
-    regression = plan.model.likelihood == "gaussian" and plan.rule == "plug_in"
-    looks_for_noise = regression and tuned and not keeps and (inducing or chosen_by_part)
-    if looks_for_noise and not inducing and explicit is None and support.n_able > 0:
-        with threads_for(n_rows):
+    explicit = feature_map(plan.kernel, support.x.shape[1]) is not None
+    inducing = by_inducing_inputs(settings, plan, support)
+    check_memory(settings, plan, support)
+    looks_for_noise = plan.model.likelihood == "gaussian" and plan.rule == "plug_in" and tuned and (inducing or by_part)
+    with threads_for(len(support.y)):
+        if looks_for_noise and not inducing and not explicit and support.n_able > 0:
             return _regressed(settings, plan, support)
-    with threads_for(n_rows):
-        known = None if before is None else known_features(before, support.x)
-        if known is not None:
-            features, roots, phi = known
-        else:
-            if inducing:
-                features = FeatureMap(plan.kernel, _inducing_inputs(support, most))
-            elif explicit is not None:
-                features = explicit_features(plan.kernel, explicit, support.x)
-            else:
-                features = FeatureMap(plan.kernel, support.x)
-            roots = roots_of(features, plan.model.searches)
-            phi = training_features(features, support.x, roots)
+        basis = basis_of(settings, plan, support)
         if looks_for_noise:
-            plan, scale, _ = with_noise_of_features(plan, support, phi)
-            if scale != 1:
-                features, phi = replace(features, kernel=plan.kernel), phi * scale**0.5
-                roots = None if roots is None else roots.scaled(scale)
-        conditioned = condition(
-            plan.model,
-            phi,
-            support.y,
-            support.n_classes,
-            support.weight,
-            settings.generator(),
-            only_means=plan.rule == "plug_in",
-            exact=True,
-            near=None if before is None else weights_near(before, features, roots),
-            only_mode=only_mode or by_mode,
-        )
+            plan, basis = _with_noise(plan, support, basis)
+        # As many features as rows: refits find their modes in less time than training variances of all classes take.
+        lean = directions and not explicit and not inducing and plan.rule == "plug_in"
+        by_mode = lean and plan.model.inference == "laplace"
+        found = condition_on(settings, plan, support, basis, start, only_mode=by_mode)
         left_out = None
-        if conditioned.sites is not None and not only_mode:
-            few = explicit is None and not plan.model.one_latent and n_rows <= REFITTED_ROWS and tuned and not keeps
+        if found.sites is not None:
+            few = not explicit and not plan.model.one_latent and len(support.y) <= REFITTED_ROWS and tuned
             few_refitted = few and plan.model.searches and plan.rule == "plug_in"
             by_refits = plan.model.sites_see_labels or by_mode or few_refitted
             left_out = (
-                _refitted(plan, phi, support, conditioned.dual)
+                _refitted(plan, basis.features, support, found.dual)
                 if by_refits
-                else conditioned.leave_one_out(support.left_out)
+                else found.leave_one_out(support.left_out)
             )
         if plan.rule == "plug_in" and tuned and left_out is not None:
-            plan = _with_temperature(settings, plan, support, *left_out, keeps=keeps)
-        if left_out is not None and plan.scaling.relevance is None:
-            probabilities = _said(plan, *left_out, support.n_classes)
-        kind, weights, arrays = pack_posterior(conditioned.posterior)
-        coefficients = aligned(weights if roots is None else weights @ roots.inverse.mT)
-        space = weight_space(kind, arrays, phi, coefficients, roots)
-    mean = aligned(arrays["prior_mean"])
-    evidence, trace = conditioned.log_evidence, conditioned.trace
-    return Member(plan, features, coefficients, mean, space, evidence, trace, settings.precomputed), probabilities
+            plan = _with_temperature(settings, plan, support, *left_out)
+        member = member_of(settings, plan, basis, found)
+    if left_out is None or plan.scaling.relevance is not None:
+        return member, None
+    return member, _class_probabilities(plan, *left_out, support.n_classes)
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What the weights of a member belong to."""
+
+    feature_map: FeatureMap
+    roots: InducingRoots | None  # of inducing inputs
+    features: Tensor  # (N, R), of the labelled rows
+
+
+def basis_of(settings: Settings, plan: Plan, support: Support) -> Basis:
+    """Explicit features of the kernel, or those by inducing inputs, which may be all rows."""
+    explicit = feature_map(plan.kernel, support.x.shape[1])
+    if by_inducing_inputs(settings, plan, support):
+        found = FeatureMap(plan.kernel, _inducing_inputs(support, settings.n_inducing or DEFAULT_INDUCING))
+    elif explicit is not None:
+        found = explicit_features(plan.kernel, explicit, support.x)
+    else:
+        found = FeatureMap(plan.kernel, support.x)
+    roots = roots_of(found, plan.model.searches)
+    return Basis(found, roots, training_features(found, support.x, roots))
+
+
+def condition_on(
+    settings: Settings,
+    plan: Plan,
+    support: Support,
+    basis: Basis,
+    start: Start | None = None,
+    *,
+    only_mode: bool = False,  # what is known of left-out rows stays as it is
+) -> Conditioned:
+    """The posterior of the weights."""
+    return condition(
+        plan.model,
+        basis.features,
+        support.y,
+        support.n_classes,
+        support.weight,
+        settings.generator(),
+        only_means=plan.rule == "plug_in",
+        exact=True,
+        near=None if start is None else start.weights(basis.feature_map, basis.roots),
+        only_mode=only_mode,
+    )
+
+
+def member_of(settings: Settings, plan: Plan, basis: Basis, found: Conditioned) -> Member:
+    """A plan with its posterior, put together as a model file would give it back."""
+    kind, weights, arrays = pack_posterior(found.posterior)
+    roots = basis.roots
+    coefficients = aligned(weights if roots is None else weights @ roots.inverse.mT)
+    space = weight_space(kind, arrays, basis.features, coefficients, roots)
+    mean, precomputed = aligned(arrays["prior_mean"]), settings.precomputed
+    return Member(plan, basis.feature_map, coefficients, mean, space, found.log_evidence, found.trace, precomputed)
+
+
+def _with_noise(plan: Plan, support: Support, basis: Basis) -> tuple[Plan, Basis]:
+    """With the noise that the features ask for, and the output scale that belongs to it."""
+    plan, scale, _ = with_noise_of_features(plan, support, basis.features)
+    if scale == 1:
+        return plan, basis
+    roots = None if basis.roots is None else basis.roots.scaled(scale)
+    return plan, Basis(replace(basis.feature_map, kernel=plan.kernel), roots, basis.features * scale**0.5)
 
 
 @torch.no_grad()
@@ -303,8 +253,10 @@ def _regressed(settings: Settings, plan: Plan, support: Support) -> tuple[Member
     plan, scale, found = with_noise_of_features(plan, support, None)
     assert found is not None
     left_out = found.latent, torch.zeros_like(found.latent)
-    plan = _with_temperature(settings, plan, support, *left_out, keeps=False)
-    probabilities = None if plan.scaling.relevance is not None else _said(plan, *left_out, support.n_classes)
+    plan = _with_temperature(settings, plan, support, *left_out)
+    probabilities = (
+        None if plan.scaling.relevance is not None else _class_probabilities(plan, *left_out, support.n_classes)
+    )
     mean = aligned(label_targets(support.y, support.n_classes, support.weight)[1])
     arrays = {"prior_mean": mean, "precision": (support.weight / plan.model.noise)[None, None]}
     coefficients = aligned(found.dual[None] / scale)
@@ -314,7 +266,7 @@ def _regressed(settings: Settings, plan: Plan, support: Support) -> tuple[Member
     return Member(plan, features, coefficients, mean, space, evidence, (), settings.precomputed), probabilities
 
 
-def _said(plan: Plan, mean: Tensor, variance: Tensor, n_classes: int) -> Tensor:
+def _class_probabilities(plan: Plan, mean: Tensor, variance: Tensor, n_classes: int) -> Tensor:
     """Class probabilities (C, N) by latents of rows."""
     likelihood, t = plan.model.predictive_likelihood(), plan.temperature
     pieces = zip((mean / t).split(_AT_ONCE, 1), (variance / t**2).split(_AT_ONCE, 1), strict=True)
@@ -325,15 +277,17 @@ def _flatter(settings: Settings, plans: Sequence[tuple[Plan, Support]]) -> bool:
     """Whether left-out rows, many of them, lie by inducing inputs that were made of them; see `judged_by_half`."""
     known = all(plan.model.inference in ONE_FACTOR for plan, _ in plans)
     near = MANY_ROWS <= len(plans[0][1].y) <= ROWS_OF_AN_INPUT * (settings.n_inducing or DEFAULT_INDUCING)
-    return known and near and any(_by_inducing_inputs(settings, plan, support) for plan, support in plans)
+    return known and near and any(by_inducing_inputs(settings, plan, support) for plan, support in plans)
 
 
 def _with_all_rows(settings: Settings, member: Member, rows: LabelledRows, n_classes: int) -> Member:
     """What half of the rows have judged, with inducing inputs from all of them; the evidence is that of the former."""
     plan = member.plan
     support = Support.of(rows, n_classes, plan.scaling, plan.device)
-    whole, _ = _fit_member(settings, plan, support, False, None, keeps=True, only_mode=True)
-    return replace(whole, log_evidence=member.log_evidence)
+    with threads_for(len(support.y)):
+        basis = basis_of(settings, plan, support)
+        found = condition_on(settings, plan, support, basis, only_mode=True)
+        return replace(member_of(settings, plan, basis, found), log_evidence=member.log_evidence)
 
 
 def _refitted(plan: Plan, features: Tensor, support: Support, dual: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -383,20 +337,14 @@ def _of_average(
     members: Sequence[Member],
     left_out: Sequence[Tensor | None],
     support: Support,
-    before: tuple[float, float] | None,  # temperature and noise
-    *,
-    keeps: bool,  # these
+    before: tuple[float, float],  # temperature and noise, where members do not know them
 ) -> tuple[float, float, float]:
     """Temperature, label noise and score of an average, by its probabilities of left-out rows if members know them."""
     known = [part for part in left_out if part is not None]
     if len(known) < len(members):
-        return *(before or (1.0, 0.0)), sum(member.plan.weight * member.plan.score for member in members)
+        return *before, sum(member.plan.weight * member.plan.score for member in members)
     p = averaged(members, known)
-    if before is None or not keeps:
-        temperature, noise, pointwise = fit_average(p, support)
-    else:
-        temperature, noise = before
-        pointwise = smoothed_score(log_probability(tempered_average(p, temperature, noise)), support)
+    temperature, noise, pointwise = fit_average(p, support)
     return temperature, noise, float(support.usable @ pointwise / support.usable.sum())
 
 
@@ -426,19 +374,14 @@ def _left_out_scores(
     return LeftOutScores(float(share @ right), float(recall.mean()), -float(share @ of_label))
 
 
-def _with_temperature(
-    settings: Settings, plan: Plan, support: Support, mean: Tensor, variance: Tensor, *, keeps: bool
-) -> Plan:
-    """The plan with the temperature that predicts left-out labels best, by latents (C, N) of rows left out, or its own.
+def _with_temperature(settings: Settings, plan: Plan, support: Support, mean: Tensor, variance: Tensor) -> Plan:
+    """The plan with the temperature that predicts left-out labels best, by latents (C, N) of rows left out.
 
     Relevance has seen these labels, which makes for a smaller one: the temperature that was found without them is kept.
     """
-    likelihood, temperature = plan.model.predictive_likelihood(), plan.temperature
-    if keeps:
-        pointwise = smoothed_score(likelihood.log_plug_in(mean / temperature), support)
-    else:
-        default = options.starting_temperature(settings.kernel, support)
-        temperature, pointwise = fit_rule(likelihood, mean, variance, support, "plug_in", default)
+    likelihood = plan.model.predictive_likelihood()
+    default = options.starting_temperature(settings.kernel, support)
+    temperature, pointwise = fit_rule(likelihood, mean, variance, support, "plug_in", default)
     usable = support.usable
     total = float(usable.sum())
     score = float((usable * pointwise).sum() / total) if total > 0 else plan.score
@@ -447,7 +390,8 @@ def _with_temperature(
     return replace(plan, temperature=temperature, score=score)
 
 
-def _by_inducing_inputs(settings: Settings, plan: Plan, support: Support) -> bool:
+def by_inducing_inputs(settings: Settings, plan: Plan, support: Support) -> bool:
+    """Whether a kernel is approximated by inducing inputs."""
     n_rows, width = support.x.shape
     finite = feature_map(plan.kernel, width) is not None
     return options.use_inducing(settings.approximation, finite, n_rows, EXACT_LIMIT)
@@ -463,10 +407,13 @@ def _inducing_inputs(support: Support, most: int) -> Tensor:
     return kmeans_inducing(support.x, support.y, most // n_present)
 
 
-def _check_memory(settings: Settings, plan: Plan, support: Support, rank: int) -> None:
-    """Refuse before memory is taken, with the estimate and what to try; of so many features, or as many as rows."""
-    n_rows, n_classes = len(support.y), support.n_classes
-    rank = min(n_rows, rank)
+def check_memory(settings: Settings, plan: Plan, support: Support) -> None:
+    """Refuse before memory is taken, with the estimate and what to try."""
+    (n_rows, width), n_classes = support.x.shape, support.n_classes
+    explicit = feature_map(plan.kernel, width)
+    rank = n_rows if explicit is None or explicit.rank is None else min(n_rows, explicit.rank)
+    if by_inducing_inputs(settings, plan, support):
+        rank = min(n_rows, settings.n_inducing or DEFAULT_INDUCING)
     needed, available = 8.0 * plan.model.entries(n_rows, rank, n_classes), memory_budget(settings.memory_limit)
     if needed > available:
         raise MemoryError(

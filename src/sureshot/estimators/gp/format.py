@@ -50,7 +50,6 @@ class StoredGP(Stored):
     score: float
     label_noise: float
     left_out: LeftOutScores | None
-    changes: int
     chosen_by: tuple[int, int]
     class_weight: Any
 
@@ -58,7 +57,7 @@ class StoredGP(Stored):
         super().check_parts()
         if not self.members or abs(sum(member.plan.weight for member in self.members) - 1) > 1e-6:
             raise ValueError("the members' weights do not sum to one")
-        if not 0 <= self.label_noise < 1 or self.changes < 0 or min(self.chosen_by) < 0:
+        if not 0 <= self.label_noise < 1 or min(self.chosen_by) < 0:
             raise ValueError("malformed label noise or numbers of rows")
         for member in self.members:
             member.plan.scaling.check_columns(self.rows.x.shape[1])
@@ -70,7 +69,7 @@ def _own(fitted: GPFitted) -> dict[str, Any]:
             "a model with kernel='precomputed' cannot be saved: it would not know the kernel of new rows. "
             "Fit with the kernel itself, by name or as a gpytorch kernel."
         )
-    own = {name: getattr(fitted, name) for name in ("score", "label_noise", "left_out", "changes", "chosen_by")}
+    own = {name: getattr(fitted, name) for name in ("score", "label_noise", "left_out", "chosen_by")}
     members = tuple(_stored(member, fitted) for member in fitted.members)
     return {**own, "members": members, "class_weight": argument_to_json("class_weight", fitted.class_weight)}
 
@@ -121,7 +120,6 @@ def _fitted(stored: StoredGP) -> GPFitted:
         weight_of_class=np.bincount(weighted.y, weighted.weight, minlength=len(stored.classes)),
         label_noise=stored.label_noise,
         left_out=stored.left_out,
-        changes=stored.changes,
         chosen_by=stored.chosen_by,
         class_weight=class_weight,
     )

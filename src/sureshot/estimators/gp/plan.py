@@ -147,17 +147,16 @@ def _plan(found: Setting, default: Model, scaling: Scaling) -> Plan:
 
 
 def keep_plan(
-    plan: Plan, settings: Settings, rows: LabelledRows, n_classes: int, calibrated: bool, keeps: bool
+    plan: Plan, settings: Settings, rows: LabelledRows, n_classes: int, calibrated: bool
 ) -> tuple[Plan, Support]:
-    """The plan for other labelled rows, and these as its kernel sees them.
+    """The plan for rows of other classes, and these rows as its kernel sees them.
 
     What changes is what another number of classes needs: the likelihood, and unless the temperature is `calibrated` its
-    usual rule, or what was chosen for two classes where there are no more again; and the centre of embeddings, unless
-    these are so few rows more that all else `keeps`.
+    usual rule, or what was chosen for two classes where there are no more again; and the centre of embeddings.
     """
-    if plan.as_chosen is not None and not keeps and not calibrated:
+    if plan.as_chosen is not None and not calibrated:
         plan = _as_chosen(plan, *plan.as_chosen)  # or updates on the way would each add noise
-    if isinstance(settings.kernel, str) and not keeps:
+    if isinstance(settings.kernel, str):
         plan = _recentred(plan, rows)
     support = Support.of(rows, n_classes, plan.scaling, settings.device)
     return _adapted(plan, settings, support, calibrated), support

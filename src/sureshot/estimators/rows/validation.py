@@ -321,15 +321,6 @@ def places_among(known: np.ndarray, x: np.ndarray) -> np.ndarray:
     return found
 
 
-def count_changes(before: LabelledRows, after: LabelledRows) -> int:
-    """How many labelled rows have come, gone, or have another weight."""
-    both = joined_rows(before, after)
-    number, n = equal_rows(np.column_stack([both.x, both.y.astype(np.float64)])), len(before.y)
-    size = number.max(initial=-1) + 1
-    totals = [np.bincount(number[part], both.weight[part], size) for part in (slice(n), slice(n, None))]
-    return int(np.count_nonzero(totals[0] != totals[1]))
-
-
 def _as_bytes(x: np.ndarray) -> np.ndarray:
     """Rows (N, D) as one value each."""
     x = np.ascontiguousarray(x)

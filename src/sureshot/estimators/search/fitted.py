@@ -101,11 +101,6 @@ class SearchFitted(Fitted):
         """See `Fitted.settled`: with the predictive rule, which takes longer to choose than a row to learn."""
         return self if self.has_rule else self._with_rule
 
-    @property
-    def complete(self) -> SearchFitted:
-        """See `Fitted.complete`."""
-        return self.settled
-
     @cached_property
     def _with_rule(self) -> SearchFitted:
         """The rule that suits; the one that there is if `calibrate` has set the temperature."""

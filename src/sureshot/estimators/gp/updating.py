@@ -1,0 +1,145 @@
+"""What is learnt when rows come or go: the posterior of all of them, by settings that were chosen before.
+
+As long as the same classes have rows everything that was chosen stays, until it is chosen anew or calibrated: kernel,
+scaling, temperature, weights of an average, and inducing inputs with the features of known rows. Where a class comes,
+or goes, or gets its first row, kernels and scaling stay, but what labels of that class must have a say in is found
+anew: temperature, noise, and inducing inputs, without which no function would reach it.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from sureshot.computing.threads import threads_for
+from sureshot.estimators.fitted import TrainingSet
+from sureshot.estimators.gp.features import InducingRoots
+from sureshot.estimators.gp.fitted import GPFitted, evidence_of
+from sureshot.estimators.gp.fitting import (
+    Basis,
+    basis_of,
+    check_memory,
+    condition_on,
+    fit,
+    fit_members,
+    for_reader,
+    member_of,
+)
+from sureshot.estimators.gp.leaving import features_of
+from sureshot.estimators.gp.member import Member
+from sureshot.estimators.gp.plan import Plan, keep_plan
+from sureshot.estimators.gp.settings import Settings
+from sureshot.estimators.gp.warm_start import Start
+from sureshot.estimators.gp.weight_space import FromRows, training_features
+from sureshot.estimators.rows.preprocessing import kernel_inputs
+from sureshot.estimators.rows.support import Support
+from sureshot.estimators.rows.validation import LabelledRows, places_among, weigh_classes
+from sureshot.kernels import evaluate
+
+logger = logging.getLogger(__name__)
+
+FAR_OUTSIDE = 1e4
+"""So a linear kernel's row is a hundred times as long as all others. From 1e6 on Newton's steps lose their digits."""
+
+
+def update(settings: Settings, training: TrainingSet, known: GPFitted) -> GPFitted:
+    """Learn from other labelled rows than are `known`, whose settings stay, unless a row lies far outside."""
+    settings = replace(for_reader(settings, training.reader), device=known.members[0].plan.device)
+    if lies_far_outside(known, training.rows):
+        logger.warning("a row lies far outside all rows before: the kernel and its settings were chosen anew")
+        return fit(settings, training)
+    rows = weigh_classes(training.rows, settings.class_weight, training.classes, settings.inference)
+    before, known = known, known.for_rows(len(training.rows.y))
+    if _of_the_same_classes(known, training, settings):
+        found = _with_rows(settings, training, rows, known)
+    else:
+        n_classes = len(training.classes)
+        plans = [keep_plan(member.plan, settings, rows, n_classes, known.calibrated) for member in known.members]
+        found = replace(fit_members(settings, plans, rows, training, known), chosen_by=known.chosen_by)
+    if found.outgrown > before.outgrown:
+        logger.warning(
+            "kernel and settings were chosen by %d rows of %d classes, and there are %d of %d now: retune=True (on the "
+            "command line --retune) chooses them anew",
+            *(*found.chosen_by, len(found.rows.y), np.count_nonzero(found.frequencies)),
+        )
+    return found
+
+
+def _of_the_same_classes(known: GPFitted, training: TrainingSet, settings: Settings) -> bool:
+    """Whether the same classes have rows as before, with weights that follow the same rule."""
+    if not np.array_equal(known.classes, training.classes) or known.class_weight != settings.class_weight:
+        return False
+    return np.array_equal(np.unique(known.rows.y), np.unique(training.rows.y))
+
+
+def _with_rows(settings: Settings, training: TrainingSet, rows: LabelledRows, known: GPFitted) -> GPFitted:
+    """The posteriors of all rows, everything else as it is; scores of left-out rows are not known until a fit."""
+    n_classes = len(training.classes)
+    place = torch.from_numpy(places_among(known.learnt.x, rows.x))
+    members = []
+    for member in known.members:
+        plan = member.plan
+        support = Support.of(rows, n_classes, plan.scaling, plan.device)
+        check_memory(settings, plan, support)
+        with threads_for(len(support.y)), torch.no_grad():
+            basis = _kept_basis(member, support, place) or basis_of(settings, plan, support)
+            start = Start(member, known.classes, training.classes)
+            found = condition_on(settings, plan, support, basis, start, only_mode=True)
+            members.append(member_of(settings, plan, basis, found))
+    return replace(
+        known,
+        rows=training.rows,
+        row_ids=training.row_ids,
+        members=tuple(members),
+        log_evidence=evidence_of(members),
+        weight_of_class=np.bincount(rows.y, rows.weight, minlength=n_classes),
+        left_out=None,
+    )
+
+
+def _kept_basis(member: Member, support: Support, place: torch.Tensor) -> Basis | None:
+    """By inducing inputs that stay, with the features of all rows, of which only new ones are made.
+
+    `place` (N,) says where rows are among those that are known, -1: a new one. None where features are explicit, and
+    where all rows are inducing inputs.
+    """
+    found = member.feature_map
+    if found.inducing is None:
+        return None
+    if isinstance(member.space, FromRows) and len(member.space.inputs) == len(found.inducing):
+        return None  # and none are made for that
+    known, inverse = features_of(member.posterior), member.space.projection
+    if len(found.inducing) == len(known) or inverse is None:
+        return None
+    roots = InducingRoots(inverse, evaluate(found.kernel, found.inducing).detach() @ inverse)
+    place = place.to(known.device)
+    features, new = known[place.clamp_min(0)], place < 0
+    if bool(new.any()):
+        features[new] = training_features(found, support.x[new], roots)
+    return Basis(found, roots, features)
+
+
+@torch.no_grad()
+def lies_far_outside(known: GPFitted, rows: LabelledRows) -> bool:
+    """Whether a row has `FAR_OUTSIDE` times the prior variance of all that are known, so settings cannot suit it.
+
+    A cell a thousand times as large as all others, say, where the kernel is linear or polynomial: it would be all that
+    such a kernel sees. Variances of stationary kernels are the same everywhere.
+    """
+    new = rows.x[places_among(known.rows.x, rows.x) < 0]
+    if not len(new):
+        return False
+
+    def largest(x: np.ndarray, plan: Plan) -> float:
+        return float(evaluate(plan.kernel, kernel_inputs(x, plan.scaling, plan.device), diag=True).max())
+
+    for member in known.members:
+        now = largest(new, member.plan)
+        if now > FAR_OUTSIDE * largest(known.rows.x, member.plan) > 0:
+            told = float(features_of(member.posterior).square().sum(-1).max())  # what features leave out comes on top
+            if now > FAR_OUTSIDE * told:
+                return True
+    return False

@@ -1,0 +1,61 @@
+"""Where to look for the mode for more rows or classes, or fewer: the latent functions of the mode that is known.
+
+They are written down in the basis of the rows that are there: explicit features mean the same whatever the rows, and
+kernel values against an inducing input are the same function as long as it is one. Rows and classes that come have no
+coefficients yet, which is their prior.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sureshot.estimators.gp.features import FeatureMap, InducingRoots
+from sureshot.estimators.gp.member import Member
+
+_LEAST_SHARED = 0.5  # share of the inducing inputs that are known; with fewer the functions would be others
+
+
+@dataclass(frozen=True)
+class Start:
+    """A member as it is known of other rows."""
+
+    member: Member
+    known_classes: np.ndarray  # (K,), of its coefficients
+    classes: np.ndarray  # (C,), of the rows that are there now
+
+    def weights(self, feature_map: FeatureMap, roots: InducingRoots | None) -> Tensor | None:
+        """Weights (C, R) of its latents by another feature map; None where they are not those of a mode."""
+        model, coefficients = self.member.plan.model, self.member.coefficients[0]
+        same_classes = np.array_equal(self.known_classes, self.classes)
+        of_each_class = model.likelihood == "softmax" and len(coefficients) == len(self.known_classes)
+        if model.inference != "laplace" or not (of_each_class or same_classes):
+            return None
+        values = coefficients if same_classes else _of_classes(coefficients, self.known_classes, self.classes)
+        old = self.member.feature_map
+        if roots is None:
+            if old.inducing is not None:
+                return None
+            full = values if old.projection is None else values @ old.projection.mT
+            return full if feature_map.projection is None else full @ feature_map.projection
+        if old.inducing is None or feature_map.inducing is None:
+            return None
+        places = {row.tobytes(): place for place, row in enumerate(old.inducing.cpu().numpy())}
+        found = [places.get(row.tobytes(), -1) for row in feature_map.inducing.cpu().numpy()]
+        place = torch.tensor(found, device=values.device)
+        if float((place >= 0).sum()) < _LEAST_SHARED * len(place):
+            return None
+        return (values[:, place.clamp_min(0)] * (place >= 0)) @ roots.features
+
+
+def _of_classes(values: Tensor, known_classes: np.ndarray, classes: np.ndarray) -> Tensor:
+    """Values (C, R) of the classes, from those of the known ones; zero for the others."""
+    places = {label: place for place, label in enumerate(known_classes.tolist())}
+    found = values.new_zeros(len(classes), values.shape[1])
+    for place, label in enumerate(classes.tolist()):
+        if label in places:
+            found[place] = values[places[label]]
+    return found
