@@ -102,7 +102,7 @@ def test_memory_of_a_fitted_model(benchmark: Any) -> None:
     x = rng.normal(size=(n_classes, n_columns))[y] + rng.normal(size=(n_rows, n_columns))
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     model = benchmark.pedantic(lambda: GPClassifier().fit(x, y), rounds=1, iterations=1)
-    posterior = model._fitted.heaviest.posterior
+    posterior = model._fitted.heaviest.process.posterior
     held = sum(t.numel() * t.element_size() for t in vars(posterior).values() if hasattr(t, "numel"))
     rows = model._fitted.rows
     held += rows.x.nbytes + rows.y.nbytes + rows.weight.nbytes

@@ -152,7 +152,7 @@ def _distance(model: IncrementalClassifier, x: Array) -> Array:
 def _said(model: IncrementalClassifier, x: Array) -> Array:
     fitted = model._fitted
     with torch.no_grad():
-        return np.concatenate([fitted.outlier_scores(block).numpy() for block in model._blocks(fitted, x)])
+        return np.concatenate([fitted.predictor.outlier_scores(block).numpy() for block in model._blocks(fitted, x)])
 
 
 def _doubt(model: IncrementalClassifier, x: Array) -> Array:

@@ -425,7 +425,10 @@ def test_one_layout_on_fitting_and_on_loading(case: str, checkpoints: dict[str, 
     loaded = type(model).load(tmp_path / "model")
     # A file holds no features of labelled rows; they are made of these when they are asked for.
     held, read = (
-        [[vars(member.feature_map), member.coefficients, vars(member.posterior)] for member in each._fitted.members]
+        [
+            [vars(member.process.feature_map), member.process.coefficients, vars(member.process.posterior)]
+            for member in each._fitted.members
+        ]
         if isinstance(each._fitted, GPFitted)
         else vars(each)
         for each in (model, loaded)

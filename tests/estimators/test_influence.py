@@ -53,15 +53,15 @@ def by_row(found: Influence, names: np.ndarray) -> np.ndarray:
 def refitted(model: GPClassifier, queries: np.ndarray, stays: np.ndarray) -> np.ndarray:
     """Probabilities (n, C) by every member's posterior given some of the rows (N,) bool, all settings kept."""
     fitted, n_classes = model._fitted, len(model.classes_)
-    inputs, at = fitted.inputs(queries), torch.from_numpy(stays)
+    inputs, at = fitted.predictor.inputs(queries), torch.from_numpy(stays)
     of_class = fitted.weight_of_class / np.bincount(fitted.rows.y, fitted.rows.weight)
     y, weight = (torch.from_numpy(part)[at] for part in (fitted.rows.y, fitted.rows.weight * of_class[fitted.rows.y]))
     parts = []
     for member in fitted.members:
-        features = leaving.features_of(member.posterior)[at]
+        features = leaving.features_of(member.process.posterior)[at]
         exact = member.plan.model.likelihood == "softmax"
         posterior = condition(member.plan.model, features, y, n_classes, weight, exact=exact).posterior
-        mean, spread = posterior.query(*member.queries(member.values(inputs)))
+        mean, spread = posterior.query(*member.process.queries(member.process.values(inputs)))
         spread = torch.zeros_like(mean) if member.plan.rule == "plug_in" else spread
         temperature = fitted.temperature if len(fitted.members) == 1 else member.plan.temperature
         parts.append(member.probabilities(mean, spread, temperature, n_classes).numpy())
@@ -69,7 +69,7 @@ def refitted(model: GPClassifier, queries: np.ndarray, stays: np.ndarray) -> np.
         return parts[0]
     p = sum(member.plan.weight * part for member, part in zip(fitted.members, parts, strict=True))
     p = p ** (1 / fitted.temperature)
-    p = (1 - fitted.label_noise) * p / p.sum(1, keepdims=True) + fitted.label_noise / n_classes
+    p = (1 - fitted.predictor.label_noise) * p / p.sum(1, keepdims=True) + fitted.predictor.label_noise / n_classes
     p = p * fitted.prior / (fitted.frequencies / fitted.frequencies.sum())
     return p / p.sum(1, keepdims=True)
 
@@ -177,8 +177,8 @@ def test_scales_that_rounding_is_lost_in_do_no_harm() -> None:
 def dense_without(model: GPClassifier, chain: int, row: int | None) -> np.ndarray:
     """Probabilities of QUERIES by one chain's Polya-Gamma variables, from the matrix of all differences of latents."""
     member = model._fitted.heaviest
-    posterior, n_classes = member.posterior, 3
-    values = member.queries(member.values(model._fitted.inputs(QUERIES)))
+    posterior, n_classes = member.process.posterior, 3
+    values = member.process.queries(member.process.values(model._fitted.predictor.inputs(QUERIES)))
     features, queries = leaving.features_of(posterior).numpy(), values.cross[0].numpy()
     y, n = model._fitted.rows.y, len(model._fitted.rows.y)
     pairs = [(i, c) for i in range(n) for c in range(n_classes) if c != y[i] and i != row]
@@ -213,12 +213,12 @@ def test_chains_of_one_vs_each_lose_the_differences_of_a_row(rule: str) -> None:
 def test_chains_of_two_classes_lose_the_site_of_a_row() -> None:
     model = fitted_with_ids(np.minimum(Y, 1), likelihood="logistic", predictive="plug_in", **GIBBS)
     member, rows = model._fitted.heaviest, model._fitted.rows
-    features = leaving.features_of(member.posterior).numpy()
-    queries = member.queries(member.values(model._fitted.inputs(QUERIES))).cross[0].numpy()
+    features = leaving.features_of(member.process.posterior).numpy()
+    queries = member.process.queries(member.process.values(model._fitted.predictor.inputs(QUERIES))).cross[0].numpy()
 
     def refit(_: Any, __: np.ndarray, stays: np.ndarray) -> np.ndarray:
         p = []
-        for omega in member.posterior.precision[:, 0].numpy():
+        for omega in member.process.posterior.precision[:, 0].numpy():
             gram = features[stays] @ features[stays].T + np.diag(1 / omega[stays])
             seen = (rows.weight * (rows.y - 0.5) / omega)[stays]
             p.append(1 / (1 + np.exp(-queries @ features[stays].T @ np.linalg.solve(gram, seen) / model.temperature_)))
@@ -299,7 +299,7 @@ def test_a_search_loses_rows_as_they_are_removed(two: bool, rule: str) -> None:
     y, names = np.minimum(Y, 1 if two else 2), np.arange(len(rows))
     model = KernelSearchClassifier(n_particles=3, n_rejuvenation=0, random_state=0, predictive=rule)
     model.fit(X[rows], y[rows], row_id=names)
-    fitted, queries = model._fitted.settled, model._fitted.inputs(QUERIES)
+    fitted, queries = model._fitted.settled, model._fitted.predictor.inputs(QUERIES)
     assert fitted.rule == rule
 
     def refit(_: Any, __: np.ndarray, stays: np.ndarray) -> np.ndarray:
@@ -307,8 +307,8 @@ def test_a_search_loses_rows_as_they_are_removed(two: bool, rule: str) -> None:
         gone = np.flatnonzero(fitted._merged[1] == row)[:1] if len(row) else row  # one of the copies
         left = torch.ones(len(fitted.rows.y), dtype=torch.bool).index_fill(0, torch.from_numpy(gone), False)
         state = without(fitted.state, left)
-        fewer = replace(fitted, state=state, chosen=fitted.chosen.on(state))
-        return fewer.probabilities(fewer.moments(queries), fewer.temperature).numpy()
+        fewer = replace(fitted, predictor=fitted.predictor.on(state))
+        return fewer.predictor.probabilities(fewer.predictor.moments(queries), fewer.temperature).numpy()
 
     found = by_row(model.influence(QUERIES, n=100), names)
     expected = falls_of_refits(model, QUERIES, refit)

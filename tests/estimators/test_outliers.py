@@ -95,7 +95,7 @@ def test_the_sum_of_two_parts() -> None:
     far = np.mean([distance(X[:2]) for distance in score.distances], axis=0)
     expected = far + (np.maximum(said, score.least) - score.usual.centre) / score.usual.deviation
     np.testing.assert_allclose(score(X[:2], said), expected, rtol=CLOSE)
-    labelled = model._fitted.outlier_scores(model._fitted.inputs(X[TRAIN])).numpy()
+    labelled = model._fitted.predictor.outlier_scores(model._fitted.predictor.inputs(X[TRAIN])).numpy()
     assert score.least == pytest.approx(labelled.min())
     assert score.usual.centre == pytest.approx(np.median(labelled))
 

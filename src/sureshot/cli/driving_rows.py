@@ -83,7 +83,7 @@ def drivers_of(
     probabilities: np.ndarray,  # (n, C)
 ) -> Drivers:
     """Of the wrong answers that are surest, and those that are least sure; nothing where influence is not known."""
-    from sureshot.estimators.fitted import NoInfluence
+    from sureshot.estimators.classes.class_fitted import NoInfluence
 
     sure = probabilities.max(1)
     wrong = np.flatnonzero(model.classes_[probabilities.argmax(1)] != y)

@@ -26,10 +26,11 @@ from sureshot.computing.surroundings import undisturbed
 from sureshot.estimators.arguments import ByLabel, Labels, Rows, Weights
 from sureshot.estimators.classes.answers import Answers, class_probabilities
 from sureshot.estimators.classes.calibration import calibrated_temperature
+from sureshot.estimators.classes.class_fitted import ClassFitted
 from sureshot.estimators.classes.class_labels import announced, class_numbers, extend_classes, kept_classes
 from sureshot.estimators.classes.class_prior import adapted_prior, carried_prior, same_prior, usual_prior
 from sureshot.estimators.classes.class_prior import class_prior as class_prior_of
-from sureshot.estimators.fitted import Fitted, TrainingSet
+from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.rows.readers import LabelledData, Reader, read_labelled
 from sureshot.estimators.rows.row_ids import RowIds, RowsAsTheyCame, check_known, check_row_ids
 from sureshot.estimators.rows.validation import (
@@ -61,7 +62,7 @@ class IncrementalClassifier(Answers):
         """What reads the rows of a first fit."""
 
     @abstractmethod
-    def _learn(self, training: TrainingSet, known: Any, seed: int) -> Fitted:
+    def _learn(self, training: TrainingSet, known: Any, seed: int) -> ClassFitted:
         """Learn from labelled rows; what is `known` of other rows, unless that is None, keeps all its settings."""
 
     def fit(self, X: Rows, y: Labels, sample_weight: Weights | None = None, *, row_id: Labels | None = None) -> Self:
@@ -117,7 +118,7 @@ class IncrementalClassifier(Answers):
     def _extend(
         self, X: Any, y: Any, classes: Any, sample_weight: Any, row_id: Any, keep_settings: bool = True
     ) -> Self:
-        known: Fitted | None = self._fitted if self.__sklearn_is_fitted__() else None
+        known: ClassFitted | None = self._fitted if self.__sklearn_is_fitted__() else None
         reader = self._reader() if known is None else known.reader
         columns = None if known is None else known.columns
         with self._listening():
@@ -140,7 +141,7 @@ class IncrementalClassifier(Answers):
         training = TrainingSet(reader, known.columns, grown, rows, None, row_ids=row_ids)
         return self._commit(training, known, keep_settings)
 
-    def _checked_ids(self, row_id: Any, n_rows: int, known: Fitted | None) -> np.ndarray | None:
+    def _checked_ids(self, row_id: Any, n_rows: int, known: ClassFitted | None) -> np.ndarray | None:
         """Ids of rows, where the estimator keeps rows."""
         return None if row_id is None else check_row_ids(row_id, n_rows, None if known is None else known.row_ids)
 
@@ -153,7 +154,7 @@ class IncrementalClassifier(Answers):
         return self._without(classes, rows)
 
     def _without(self, classes: Any, rows: Any) -> Self:
-        known: Fitted = self._current()
+        known: ClassFitted = self._current()
         if classes is None and rows is None:
             raise ValueError("say what to forget: classes= (labels), or rows= (ids that rows came with).")
         if all(given is None or np.size(given) == 0 for given in (classes, rows)):
@@ -169,7 +170,7 @@ class IncrementalClassifier(Answers):
         training = TrainingSet(known.reader, known.columns, known.classes[stays], left, None, row_ids=row_ids)
         return self._commit(training, known)
 
-    def _known_ids(self, rows: Any, known: Fitted) -> np.ndarray:
+    def _known_ids(self, rows: Any, known: ClassFitted) -> np.ndarray:
         """Ids of rows that the model knows."""
         return check_known(rows, known.row_ids)
 
@@ -214,7 +215,7 @@ class IncrementalClassifier(Answers):
         """Write the fitted model as safetensors with a JSON header; atomic, and loading executes nothing."""
         save_artifact(path, *self._contents(self._current().settled))
 
-    def _contents(self, fitted: Fitted) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
+    def _contents(self, fitted: ClassFitted) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
         """What a model file says it holds, its header and its arrays."""
         form = next(form for form in self._formats if isinstance(fitted, form.of))
         return form.kind, *to_file(form, self._arguments, fitted, fitted.arguments != self._by_class)
@@ -238,7 +239,7 @@ class IncrementalClassifier(Answers):
         return model
 
     @classmethod
-    def _restored(cls, artifact: Artifact) -> tuple[dict[str, Any], Fitted, bool]:
+    def _restored(cls, artifact: Artifact) -> tuple[dict[str, Any], ClassFitted, bool]:
         """See `from_file`; an `ArtifactError` for other arguments than those of the constructor."""
         form = next(form for form in cls._formats if form.kind == artifact.kind)
         arguments, fitted, changed = from_file(form, artifact)
@@ -248,7 +249,7 @@ class IncrementalClassifier(Answers):
             )
         return arguments, fitted, changed
 
-    def _take_over(self, fitted: Fitted, changed: bool) -> None:
+    def _take_over(self, fitted: ClassFitted, changed: bool) -> None:
         self._fitted = replace(fitted, arguments="" if changed else self._by_class)
 
     @classmethod
@@ -261,7 +262,7 @@ class IncrementalClassifier(Answers):
         """The constructor's arguments by name, all that learning knows."""
         return {name: getattr(self, name) for name in self._owner()._get_param_names()}
 
-    def _commit(self, training: TrainingSet, known: Fitted | None, keep_settings: bool = True) -> Self:
+    def _commit(self, training: TrainingSet, known: ClassFitted | None, keep_settings: bool = True) -> Self:
         """Learn with a seed, and take the result over; a random state of the user's moves on only if that succeeds.
 
         A temperature that `calibrate` has set stays even if no other setting does.
@@ -284,7 +285,7 @@ class IncrementalClassifier(Answers):
             given.set_state(drawn.get_state())
         return self
 
-    def _has_set_prior(self, known: Fitted) -> bool:
+    def _has_set_prior(self, known: ClassFitted) -> bool:
         """Whether a fitted model has a prior that is not that of the arguments it was fitted with."""
         if known.arguments != self._by_class:
             return False
@@ -365,6 +366,6 @@ def _random_state(given: Any) -> np.random.RandomState:
         ) from error
 
 
-def _prior_of(fitted: Fitted, stated: Any) -> np.ndarray | None:
+def _prior_of(fitted: ClassFitted, stated: Any) -> np.ndarray | None:
     """Embeddings are rows of unit length."""
     return usual_prior(stated, fitted.classes, fitted.frequencies, is_unit_norm(torch.from_numpy(fitted.rows.x)))

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from sureshot.computing.blocks import AT_ONCE
+from sureshot.estimators.classes.class_fitted import ClassFitted, NoInfluence
 from sureshot.estimators.classes.temperature import log_probability
-from sureshot.estimators.fitted import Fitted, NoInfluence
 from sureshot.estimators.rows.row_ids import RowsAsTheyCame
 
 
@@ -42,7 +42,7 @@ class Influence:
 
 
 def influence_on(
-    fitted: Fitted,
+    fitted: ClassFitted,
     kept: np.ndarray,  # (n, width), queries in the form in which rows are kept
     n_rows: int,
     classes: np.ndarray | None = None,  # (n,), numbers of those to explain; None: of the answers
@@ -51,14 +51,14 @@ def influence_on(
     if len(fitted.classes) < 2:
         raise NoInfluence(f"influence compares two classes; the model knows {fitted.classes.tolist()[0]!r} only.")
     rows = _Entries.of(fitted)
-    inputs, found = fitted.inputs(kept), []
+    inputs, found = fitted.predictor.inputs(kept), []
     total = np.zeros(len(rows.y))
     with torch.no_grad():
         at_once = AT_ONCE // max(1, len(rows.y) * fitted.entries_without)
-        at_once = max(1, min(at_once, fitted.queries_at_once))
+        at_once = max(1, min(at_once, fitted.predictor.queries_at_once))
         for start in range(0, len(inputs), at_once):
             block = inputs[start : start + at_once]
-            p = fitted.answers(fitted.moments(block), fitted.temperature)
+            p = fitted.answers(fitted.predictor.moments(block), fitted.temperature)
             which = p.argmax(1) if classes is None else torch.from_numpy(classes[start : start + at_once]).to(p.device)
             known = log_probability(p.gather(1, which[:, None]))  # (Q, 1)
             falls = (known - _log_probabilities_without(fitted, block, rows, which)).cpu().numpy()
@@ -78,7 +78,7 @@ def influence_on(
     )
 
 
-def _log_probabilities_without(fitted: Fitted, block: Tensor, rows: _Entries, which: Tensor) -> Tensor:
+def _log_probabilities_without(fitted: ClassFitted, block: Tensor, rows: _Entries, which: Tensor) -> Tensor:
     """Of one class for each query, without each of the rows, (Q, E)."""
     p = fitted.probabilities_without(block, rows.place, rows.share)
     p = fitted.under_prior(p.flatten(0, 1)).view_as(p)
@@ -96,7 +96,7 @@ class _Entries:
     share: Tensor  # (E,), of that row's weight
 
     @classmethod
-    def of(cls, fitted: Fitted) -> _Entries:
+    def of(cls, fitted: ClassFitted) -> _Entries:
         rows, ids = fitted.distinct_rows, fitted.row_ids
         came = RowsAsTheyCame.apart(rows, ids)
         if ids is None:

@@ -16,7 +16,8 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from sureshot.estimators.fitted import Fitted, TrainingSet
+from sureshot.estimators.classes.class_fitted import ClassFitted
+from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.rows.mixed_columns import check_kinds, name_from_json, name_to_json
 from sureshot.estimators.rows.readers import TableReader
 from sureshot.estimators.rows.row_ids import RowIds
@@ -70,18 +71,18 @@ class Format:
     """How an estimator's model files are written and read."""
 
     kind: str  # what the file says it holds
-    of: type[Fitted]
+    of: type[ClassFitted]
     stored: type[Stored]
     own: Callable[[Any], dict[str, Any]]  # from a `Fitted` to the fields that `Stored` lacks
-    fitted: Callable[[Any], Fitted]  # back
+    fitted: Callable[[Any], ClassFitted]  # back
     # Moments of a query, by which it is found out whether the parts of a file fit together.
     moments: Callable[[Any], tuple[Tensor, ...]] = field(
-        default=lambda fitted: fitted.moments(fitted.inputs(fitted.rows.x[:1]))
+        default=lambda fitted: fitted.predictor.moments(fitted.predictor.inputs(fitted.rows.x[:1]))
     )
 
 
 def to_file(
-    form: Format, arguments: Mapping[str, Any], fitted: Fitted, arguments_changed: bool
+    form: Format, arguments: Mapping[str, Any], fitted: ClassFitted, arguments_changed: bool
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Header and arrays of a fitted estimator; `ArtifactError` for what no file can hold."""
     try:
@@ -105,7 +106,7 @@ def to_file(
         raise ArtifactError(f"the model cannot be saved: {error}") from error
 
 
-def from_file(form: Format, artifact: Artifact) -> tuple[dict[str, Any], Fitted, bool]:
+def from_file(form: Format, artifact: Artifact) -> tuple[dict[str, Any], ClassFitted, bool]:
     """The constructor's arguments, what was learnt, and whether arguments have changed since.
 
     Whatever is malformed is one `ArtifactError`.
@@ -126,7 +127,7 @@ def from_file(form: Format, artifact: Artifact) -> tuple[dict[str, Any], Fitted,
         if fitted.row_ids is not None:
             fitted.row_ids.check_rows(fitted.distinct_rows)
         with torch.no_grad():
-            probabilities = fitted.probabilities(form.moments(fitted), fitted.temperature)
+            probabilities = fitted.predictor.probabilities(form.moments(fitted), fitted.temperature)
         finite = bool(probabilities.isfinite().all()) and probabilities.shape == (1, len(fitted.classes))
     except ArtifactError:
         raise

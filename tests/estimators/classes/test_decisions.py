@@ -12,7 +12,7 @@ from sklearn.datasets import load_iris
 
 from sureshot import FewShotClassifier
 from sureshot.estimators.classes.decisions import LabelSets, check_share, unknown_label, with_unknown
-from sureshot.estimators.gp.fitted import GPFitted
+from sureshot.estimators.gp.ensemble import Ensemble
 
 X, Y = load_iris(return_X_y=True)
 NAMES = np.array(["setosa", "versicolor", "virginica"])
@@ -38,8 +38,8 @@ def test_rejected_rows_have_small_p_values(model: FewShotClassifier) -> None:
 def test_a_decision_is_what_its_parts_say_at_one_go(model: FewShotClassifier, monkeypatch: pytest.MonkeyPatch) -> None:
     labels, p, scores = model.predict_or_reject(X, 0.2), model.novelty_p_value(X), model.outlier_score(X)
     asked = list[int]()
-    of_rows = GPFitted.outlier_scores
-    monkeypatch.setattr(GPFitted, "outlier_scores", lambda self, q: asked.append(len(q)) or of_rows(self, q))
+    of_rows = Ensemble.outlier_scores
+    monkeypatch.setattr(Ensemble, "outlier_scores", lambda self, q: asked.append(len(q)) or of_rows(self, q))
     found = model.decide(X, 0.2)
     assert sum(asked) == len(X)
     assert found.labels.tolist() == labels.tolist()

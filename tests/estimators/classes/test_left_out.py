@@ -71,7 +71,7 @@ def test_label_regression_equals_regression_without_the_row(arguments: dict[str,
     )
     fitted, (member,) = model._fitted, model._fitted.members
     rows, noise = fitted.rows, member.plan.model.noise
-    features, own = (part[0] for part in member.queries(member.values(fitted.inputs(rows.x))))
+    features, own = (part[0] for part in member.process.queries(member.process.values(fitted.predictor.inputs(rows.x))))
     targets = 2.0 * (rows.y == np.arange(3)[:, None]) - 1
     average = torch.from_numpy((targets * rows.weight).sum(1, keepdims=True) / rows.weight.sum())
     p, said = left_out(model, slice(None))
@@ -162,13 +162,13 @@ def test_searched_kernels_take_a_row_away(arguments: dict[str, Any], n_classes: 
     for place in (int(sizes.argmax()), contradicted[0], 7):
         same = (fitted.rows.x == learnt.x[place]).all(1) & (fitted.rows.y == learnt.y[place])
         gone = np.flatnonzero(same)[: round(sizes[place])]
-        fewer = replace(fitted, state=without(fitted.state, torch.from_numpy(~np.isin(np.arange(len(same)), gone))))
-        queries = fitted.inputs(learnt.x[[place]])
+        fewer = fitted.on(without(fitted.state, torch.from_numpy(~np.isin(np.arange(len(same)), gone))))
+        queries = fitted.predictor.inputs(learnt.x[[place]])
         with torch.no_grad():
-            expected = fewer.probabilities(fewer.moments(queries), 1.0)
+            expected = fewer.predictor.probabilities(fewer.predictor.moments(queries), 1.0)
             rounding = {"rtol": 1e-6} if n_classes == 2 else {"atol": 1e-3}  # of integrals in as many dimensions
             np.testing.assert_allclose(p[[place]], expected, **rounding)
-            np.testing.assert_allclose(said[place], fewer.outlier_scores(queries)[0].item(), rtol=1e-6)
+            np.testing.assert_allclose(said[place], fewer.predictor.outlier_scores(queries)[0].item(), rtol=1e-6)
     assert fitted.usual_outliers.n_rows == len(learnt.y)
 
 

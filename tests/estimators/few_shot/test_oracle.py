@@ -223,7 +223,7 @@ def sampled(case: Case, model: FewShotClassifier, problem: Problem, queries: Arr
     order = [int(np.abs(problem.x - row).sum(1).argmin()) for row in kept]
     assert sorted(order) == list(range(len(problem.y)))
     problem = replace(problem, x=problem.x[order], y=problem.y[order], weight=problem.weight[order])
-    posterior: Any = model._fitted.conditioned.posterior
+    posterior: Any = model._fitted.predictor.posterior
     posterior = getattr(posterior, "inner", posterior)
     if case.likelihood == "one_vs_each":
         states = posterior.result.omega.numpy().reshape(-1, problem.n_classes, len(problem.y))
@@ -296,8 +296,8 @@ def test_outlier_scores(name: str, announced: bool, models: dict[tuple[str, bool
     expected = (problem.diagonal(queries) - 2 * to_class + within[:, None]).min(0)
     expected = expected / problem.diagonal(problem.x).mean()
     model = models[name, announced]
-    inputs = model._fitted.inputs(model._kept(model._fitted, rows_of(CASES[name])[3]))
-    found = model._fitted.outlier_scores(inputs)
+    inputs = model._fitted.predictor.inputs(model._kept(model._fitted, rows_of(CASES[name])[3]))
+    found = model._fitted.predictor.outlier_scores(inputs)
     np.testing.assert_allclose(found, expected, rtol=SINGLE, atol=SINGLE)
 
 

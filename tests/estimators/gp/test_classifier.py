@@ -405,7 +405,7 @@ def test_sampled_covariances_count_in_the_uncertainty() -> None:
     model = fixed(likelihood="one_vs_each", inference="gibbs", n_chains=20, n_sweeps=30).fit(X, y)
     epistemic = model.uncertainty(X_test).epistemic
     fitted = model._fitted.heaviest
-    values = fitted.values(model._fitted.inputs(X_test))
+    values = fitted.values(model._fitted.predictor.inputs(X_test))
     mean, covariance = fitted.posterior.query(*fitted.queries(values))
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(400, *mean.mT.shape, generator=generator, dtype=torch.float64)
@@ -447,7 +447,7 @@ def test_an_announced_class_leaves_the_others_their_covariance() -> None:
     plain = fixed(**options).fit(X, y)
     announced = fixed(**options).partial_fit(X, y, classes=[0, 1, 2, 9])
     before, fitted = plain._fitted.heaviest, announced._fitted.heaviest
-    rows = announced._fitted.inputs(X_test)
+    rows = announced._fitted.predictor.inputs(X_test)
     _, inner = before.posterior.query(*before.queries(before.values(rows)))
     mean, outer = fitted.posterior.query(*fitted.queries(fitted.values(rows)))
     torch.testing.assert_close(outer[..., :3, :3], inner)

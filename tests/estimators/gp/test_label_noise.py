@@ -182,8 +182,8 @@ def test_left_out_rows_are_told_as_new_ones(noisy: GPClassifier) -> None:
     fitted = noisy._fitted
     with torch.no_grad():
         p = fitted.probabilities_left_out()
-        without = replace(fitted, label_noise=0.0).probabilities_left_out()
-    torch.testing.assert_close(p, with_noise(without.mT, fitted.label_noise).mT)
+        without = replace(fitted, predictor=replace(fitted.predictor, label_noise=0.0)).probabilities_left_out()
+    torch.testing.assert_close(p, with_noise(without.mT, fitted.predictor.label_noise).mT)
 
 
 def test_calibrate_after_an_update_drops_it_for_good(noisy: GPClassifier, tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_a_member_of_a_part_s_choice_is_label_regression_by_all_rows() -> None:
     )
     fitted = model._fitted
     member = next(one for one in fitted.members if one.plan.model.likelihood == "gaussian")
-    assert isinstance(member.space, FromRows)
+    assert isinstance(member.process.space, FromRows)
     labelled = fitted.learnt
     support = Support.of(labelled, 2, member.plan.scaling, member.plan.device)
     features = FeatureMap(member.plan.kernel, support.x)
@@ -118,10 +118,14 @@ def test_a_member_with_more_noise_has_the_means_of_its_kernel(problem: tuple[Pla
     member, probabilities = _regressed(settings, plan, support)
     scale, before = (float(one.kernel.outputscale.detach()) for one in (member.plan, plan))
     assert scale != pytest.approx(before)
-    phi = training_features(member.feature_map, support.x, roots_of(member.feature_map, orthogonal=False))
+    phi = training_features(
+        member.process.feature_map, support.x, roots_of(member.process.feature_map, orthogonal=False)
+    )
     exact = condition(member.plan.model, phi, support.y, 2, support.weight)
     assert exact.moments is not None
-    torch.testing.assert_close(member.means(member.feature_map(support.x))[0], exact.moments[0], rtol=1e-7, atol=1e-7)
+    torch.testing.assert_close(
+        member.process.means(member.process.feature_map(support.x))[0], exact.moments[0], rtol=1e-7, atol=1e-7
+    )
     assert member.log_evidence == pytest.approx(exact.log_evidence, rel=1e-9)
     assert probabilities is not None
 

@@ -177,7 +177,9 @@ def sampled(model: GPClassifier, likelihood: str, problem: Problem, queries: Arr
         shifts = [problem.weight * (problem.y - 0.5)[None]] * len(precision)
     else:
         (member,) = model._fitted.members
-        moved = (member.means(member.values(torch.from_numpy(rows))) - member.prior_mean[:, None]).numpy()  # (S, C, N)
+        moved = (
+            member.process.means(member.process.values(torch.from_numpy(rows))) - member.process.prior_mean[:, None]
+        ).numpy()  # (S, C, N)
         moved = moved[:, [0, 2, 3] if moved.shape[1] == 4 else [0, 1, 2]]
         shifts = list(count_shifts(problem, precision, moved))
     return dense.chains([dense.given_sites(problem, state, queries) for state in zip(precision, shifts, strict=True)])
@@ -292,7 +294,7 @@ def test_outlier_scores(likelihood: str, inference: str, announced: bool, tmp_pa
         mean = mean - PRIOR_MEAN
     top = mean.argmax(1)[:, None]
     expected = -np.take_along_axis(mean / np.sqrt(variance), top, 1)[:, 0]
-    found = model._fitted.outlier_scores(torch.from_numpy(QUERIES))
+    found = model._fitted.predictor.outlier_scores(torch.from_numpy(QUERIES))
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance(likelihood, inference))
 
 
@@ -343,7 +345,7 @@ def test_differences_of_latents_do_not_know_the_prior_mean(likelihood: str, infe
     )
     close = 2e-3 if inference == "mean_field" else 1e-7  # mean field stops when means move little for their size
     np.testing.assert_allclose(found.predict_proba(QUERIES), reference.predict_proba(QUERIES), rtol=0, atol=close)
-    scores = (model._fitted.outlier_scores(torch.from_numpy(QUERIES)) for model in (found, reference))
+    scores = (model._fitted.predictor.outlier_scores(torch.from_numpy(QUERIES)) for model in (found, reference))
     np.testing.assert_allclose(*scores, rtol=0, atol=close)
     assert found.log_evidence_ == pytest.approx(reference.log_evidence_, abs=close, nan_ok=inference == "gibbs")
     moved = reference.predict_latent(QUERIES).mean + 7.0
@@ -487,7 +489,7 @@ def test_the_bound_of_batches_is_that_of_all_rows(likelihood: str, tmp_path: Pat
     model.save(tmp_path / "model.safetensors")
     arrays = written(tmp_path / "model.safetensors")
     (member,) = model._fitted.members
-    features = member.posterior.features.numpy()
+    features = member.process.posterior.features.numpy()
     problem = Problem(
         arrays["rows.x"],
         arrays["rows.y"],
@@ -497,7 +499,7 @@ def test_the_bound_of_batches_is_that_of_all_rows(likelihood: str, tmp_path: Pat
         TAU if likelihood == "logistic_softmax" else 1.0,
     )
     np.testing.assert_allclose(features @ features.T, problem.gram, rtol=0, atol=1e-10)
-    weights = member.posterior.weights.numpy()[0]  # (C, R)
+    weights = member.process.posterior.weights.numpy()[0]  # (C, R)
     covariances = np.linalg.inv(arrays["arrays.factors"][0] @ np.swapaxes(arrays["arrays.factors"][0], 1, 2))
     mean = PRIOR_MEAN + weights @ features.T
     variance = np.stack([((features @ v) * features).sum(1) for v in covariances])

@@ -142,9 +142,9 @@ def test_rows_of_known_classes_leave_all_choices_and_make_the_posterior_of_all(c
     known, score = model._fitted, model.leave_one_out_score_
     model.partial_fit(x[300:302], y[300:302]).partial_fit(x[302:], y[302:])
     kept, before = model._fitted, model.predict_proba(x)
-    assert (kept.temperature, kept.label_noise, model.leave_one_out_score_) == (
+    assert (kept.temperature, kept.predictor.label_noise, model.leave_one_out_score_) == (
         known.temperature,
-        known.label_noise,
+        known.predictor.label_noise,
         score,
     )
     assert not hasattr(model, "leave_one_out_nll_")  # which is of the rows that were fitted
@@ -153,14 +153,16 @@ def test_rows_of_known_classes_leave_all_choices_and_make_the_posterior_of_all(c
         rows = Support.of(kept.rows, len(kept.classes), mine.plan.scaling, torch.device("cpu"))
         inputs = rows.x
         if arguments["approximation"] == "inducing":
-            assert mine.feature_map is other.feature_map
-        elif mine.feature_map.inducing is not None:
-            inputs = mine.feature_map.inducing  # all rows
+            assert mine.process.feature_map is other.process.feature_map
+        elif mine.process.feature_map.inducing is not None:
+            inputs = mine.process.feature_map.inducing  # all rows
             torch.testing.assert_close(inputs, rows.x, rtol=0, atol=0)
-        features = training_features(mine.feature_map, inputs, roots_of(mine.feature_map, mine.plan.model.searches))
+        features = training_features(
+            mine.process.feature_map, inputs, roots_of(mine.process.feature_map, mine.plan.model.searches)
+        )
         anew = condition(mine.plan.model, features, rows.y, len(kept.classes), rows.weight, exact=True).posterior
-        np.testing.assert_allclose(features_of(mine.posterior), features, atol=1e-9)
-        found, expected = (part.query(features, features.square().sum(-1)) for part in (mine.posterior, anew))
+        np.testing.assert_allclose(features_of(mine.process.posterior), features, atol=1e-9)
+        found, expected = (part.query(features, features.square().sum(-1)) for part in (mine.process.posterior, anew))
         for which in (0, 1):
             np.testing.assert_allclose(found[which], expected[which], atol=1e-6)
     copied = pickle.loads(pickle.dumps(model))
@@ -198,10 +200,10 @@ def test_a_class_that_comes_is_reached_by_inducing_inputs_and_a_temperature(anno
     new = rng.normal(size=(8, 2)) * 0.3 + [9.0, -9.0]  # where no input was
     model.partial_fit(new, [9] * 8)
     assert (model.predict(new + 0.01) == 9).all()
-    inducing = model._fitted.heaviest.feature_map.inducing
+    inducing = model._fitted.heaviest.process.feature_map.inducing
     assert inducing is not None
-    assert known.heaviest.feature_map.inducing is not None
-    assert not torch.equal(inducing, known.heaviest.feature_map.inducing)
+    assert known.heaviest.process.feature_map.inducing is not None
+    assert not torch.equal(inducing, known.heaviest.process.feature_map.inducing)
     assert model.temperature_ != known.temperature
     assert np.isfinite([model.log_evidence_, model.leave_one_out_nll_]).all()
 

@@ -198,7 +198,7 @@ def test_a_calibrated_rule_stays(tmp_path: Path) -> None:
     for rule in ("plug_in", "stacked"):
         model = made(predictive=rule).fit(X[:30], Y[:30])
         calibrated = model.calibrate(X[:10], Y[:10]).temperature_
-        stack = model._fitted.chosen.stack
+        stack = model._fitted.predictor.chosen.stack
         model.partial_fit(X[30:], Y[30:])
         assert model.temperature_ == calibrated
         if stack is not None:  # its weights stay, too, on the labels of all rows
@@ -239,14 +239,14 @@ def test_an_update_leaves_the_rule_to_who_asks(tmp_path: Path, calibrated: bool)
 
 def test_stacked_latents_are_a_sum_of_two() -> None:
     fitted = made(predictive="stacked").fit(X, Y)._fitted
-    stack, queries = fitted.chosen.stack, torch.from_numpy(QUERIES)
-    assert fitted.chosen.rule == "stacked"
+    stack, queries = fitted.predictor.chosen.stack, torch.from_numpy(QUERIES)
+    assert fitted.predictor.chosen.rule == "stacked"
     assert stack is not None
     posterior, regression = moments(fitted.state, queries)[0], stack.of_labels.means(fitted.state, queries)
     latent = np.einsum(
-        "m,mq->q", fitted.weights, stack.posterior * posterior[:, 0] + stack.regression * regression[:, 0]
+        "m,mq->q", fitted.predictor.weights, stack.posterior * posterior[:, 0] + stack.regression * regression[:, 0]
     )
-    p = fitted.probabilities(fitted.moments(queries), 1.0)
+    p = fitted.predictor.probabilities(fitted.predictor.moments(queries), 1.0)
     np.testing.assert_allclose(p[:, 1], 1 / (1 + np.exp(-latent)), rtol=1e-9)
     three = made(n_particles=2, predictive="stacked").fit(X, np.arange(len(Y)) % 3)
     np.testing.assert_allclose(three.predict_proba(QUERIES).sum(1), 1)

@@ -62,7 +62,7 @@ def test_first_classes_keep_their_sub_tree(strategy: str) -> None:
     model.partial_fit(*rows([15, 13], 5)).partial_fit(*rows([14, 16], 5))
     after, tree = model._fitted.model.posterior, model.tree_
     node = next(k for k in range(tree.n_nodes) if sorted(tree.classes_below(k)) == list(range(12)))
-    inputs = model._fitted.inputs(QUERIES)
+    inputs = model._fitted.predictor.inputs(QUERIES)
     x = inputs / inputs.norm(dim=-1, keepdim=True)
     assert torch.equal(after.log_probabilities(x, below=node), before.log_probabilities(x))
 
@@ -83,10 +83,10 @@ def test_recommended_is_two_covariances_of_scaled_rows() -> None:
     model = fitted().partial_fit(*rows([15], 5))
     covariances = TwoCovariances(**model._fitted.model.shared)
     x, y = (np.concatenate(pair) for pair in zip(rows(range(12), 8), rows([15], 5), strict=True))
-    inputs = model._fitted.inputs(x)
+    inputs = model._fitted.predictor.inputs(x)
     codes = torch.tensor([model.classes_.tolist().index(label) for label in y])
     densities = covariances.densities(ClassSums.of_rows(inputs, codes, 13))
-    queries = model._fitted.inputs(QUERIES)
+    queries = model._fitted.predictor.inputs(QUERIES)
     expected = torch.softmax(covariances.scores(densities, queries), -1)
     np.testing.assert_allclose(model.predict_proba(QUERIES), expected, rtol=1e-9, atol=1e-12)
 
@@ -133,10 +133,10 @@ def test_classes_without_rows_predict_from_the_prior(strategy: str) -> None:
     assert (p[:, [0, 6]] < 1).all()
     if strategy == "recommended":
         np.testing.assert_allclose(p[:, 0], p[:, 6])
-    inputs = model._fitted.inputs(QUERIES)
-    scores = model._fitted.outlier_scores(inputs)  # what the model says
+    inputs = model._fitted.predictor.inputs(QUERIES)
+    scores = model._fitted.predictor.outlier_scores(inputs)  # what the model says
     model.partial_fit(*rows([9], 4))
-    assert bool((model._fitted.outlier_scores(inputs) <= scores + 1e-9).all())
+    assert bool((model._fitted.predictor.outlier_scores(inputs) <= scores + 1e-9).all())
     x, y = rows([*range(1, 6), 9], 10, seed=5)
     assert model.score(x, y) > 0.6
 

@@ -18,11 +18,11 @@ from torch import Tensor
 
 from sureshot.computing.surroundings import undisturbed
 from sureshot.estimators.arguments import Labels, Rows, Weights
+from sureshot.estimators.classes.class_fitted import ClassFitted
 from sureshot.estimators.classes.class_labels import check_kind, class_numbers
 from sureshot.estimators.classes.decisions import Decisions, LabelSets, check_share, unknown_label, with_unknown
 from sureshot.estimators.classes.p_values import ROUNDING
 from sureshot.estimators.classes.suggestions import Suggestions, suggestions
-from sureshot.estimators.fitted import Fitted
 from sureshot.estimators.fitted_attribute import ColumnNames, FittedAttribute
 from sureshot.estimators.gp.settings import check_count
 from sureshot.estimators.influence import Influence, influence_on
@@ -70,7 +70,7 @@ class Answers(ClassifierMixin, BaseEstimator):
     row_ids_ = FittedAttribute("row_ids.names")
     columns_ = FittedAttribute("kinds")
 
-    _fitted: Any  # a Fitted of the estimator's own kind
+    _fitted: Any  # a ClassFitted of the estimator's own kind
 
     def predict(self, X: Rows) -> np.ndarray:
         """The most probable class of each row, (n,)."""
@@ -111,8 +111,8 @@ class Answers(ClassifierMixin, BaseEstimator):
         Gaussian processes give their scores, with variance 0 (a class without rows: minus infinity).
         """
 
-        def latents(fitted: Fitted, queries: Tensor) -> tuple[Tensor, ...]:
-            return tuple(part[:, fitted.places] for part in fitted.latents(queries))
+        def latents(fitted: ClassFitted, queries: Tensor) -> tuple[Tensor, ...]:
+            return tuple(part[:, fitted.places] for part in fitted.predictor.latents(queries))
 
         return LatentPrediction(*self._predict_in_blocks(self._current(), X, latents))
 
@@ -193,10 +193,10 @@ class Answers(ClassifierMixin, BaseEstimator):
         predictive rule is a surer one. Learners that are no Gaussian processes know no epistemic uncertainty.
         """
 
-        def entropies(fitted: Fitted, queries: Tensor) -> tuple[Tensor, ...]:
+        def entropies(fitted: ClassFitted, queries: Tensor) -> tuple[Tensor, ...]:
             if len(fitted.classes) == 1:
                 return (queries.new_zeros(len(queries)),) * 2
-            return fitted.entropies(queries, fitted.temperature)
+            return fitted.predictor.entropies(queries, fitted.temperature)
 
         total, aleatoric = self._predict_in_blocks(self._current(), X, entropies)
         return Uncertainty(total, aleatoric, np.maximum(total - aleatoric, 0))
@@ -240,36 +240,37 @@ class Answers(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return self._fitted.settled
 
-    def _kept(self, fitted: Fitted, X: Any) -> np.ndarray:
+    def _kept(self, fitted: ClassFitted, X: Any) -> np.ndarray:
         """Rows as the reader keeps them."""
         checked, _ = fitted.reader.check(type(self).__name__, X, fitted.columns)
         return fitted.reader.keep(checked, fitting=False)
 
-    def _blocks(self, fitted: Fitted, kept: np.ndarray) -> list[Tensor]:
+    def _blocks(self, fitted: ClassFitted, kept: np.ndarray) -> list[Tensor]:
         """What the kernel sees of rows, in blocks that bound memory."""
-        inputs = fitted.inputs(kept)
-        return list(inputs.split(min(LARGEST_BLOCK, max(1, fitted.queries_at_once))))
+        inputs = fitted.predictor.inputs(kept)
+        return list(inputs.split(min(LARGEST_BLOCK, max(1, fitted.predictor.queries_at_once))))
 
-    def _outlier_scores(self, fitted: Fitted, kept: np.ndarray) -> np.ndarray:
+    def _outlier_scores(self, fitted: ClassFitted, kept: np.ndarray) -> np.ndarray:
         """See `outlier_score`."""
         with torch.no_grad():
-            said = torch.cat([fitted.outlier_scores(block) for block in self._blocks(fitted, kept)]).cpu().numpy()
-            return fitted.outlier_score(kept, said) if fitted.has_distances else said
+            of_blocks = [fitted.predictor.outlier_scores(block) for block in self._blocks(fitted, kept)]
+            of_model = torch.cat(of_blocks).cpu().numpy()
+            return fitted.outlier_score(kept, of_model) if fitted.has_distances else of_model
 
-    def _normalised(self, fitted: Fitted, X: Any) -> np.ndarray:
+    def _normalised(self, fitted: ClassFitted, X: Any) -> np.ndarray:
         """Class probabilities (n, C) that sum to one to the last digit."""
         (p,) = self._predict_in_blocks(fitted, X, class_probabilities)
         found: np.ndarray = p / p.sum(axis=1, keepdims=True)
         return found
 
     def _predict_in_blocks(
-        self, fitted: Fitted, X: Any, predict: Callable[[Fitted, Tensor], tuple[Tensor, ...]]
+        self, fitted: ClassFitted, X: Any, predict: Callable[[ClassFitted, Tensor], tuple[Tensor, ...]]
     ) -> tuple[np.ndarray, ...]:
         """What `predict` gives for every row, as arrays."""
         return self._in_blocks(fitted, self._kept(fitted, X), predict)
 
     def _in_blocks(
-        self, fitted: Fitted, kept: np.ndarray, predict: Callable[[Fitted, Tensor], tuple[Tensor, ...]]
+        self, fitted: ClassFitted, kept: np.ndarray, predict: Callable[[ClassFitted, Tensor], tuple[Tensor, ...]]
     ) -> tuple[np.ndarray, ...]:
         """The same for rows as the reader keeps them."""
         with torch.no_grad():
@@ -277,6 +278,6 @@ class Answers(ClassifierMixin, BaseEstimator):
         return tuple(torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True))
 
 
-def class_probabilities(fitted: Fitted, queries: Tensor) -> tuple[Tensor]:
+def class_probabilities(fitted: ClassFitted, queries: Tensor) -> tuple[Tensor]:
     """Of each of the sorted classes, (Q, C); their sum is 1 to rounding."""
-    return (fitted.answers(fitted.moments(queries), fitted.temperature)[:, fitted.places],)
+    return (fitted.answers(fitted.predictor.moments(queries), fitted.temperature)[:, fitted.places],)

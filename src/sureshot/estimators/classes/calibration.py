@@ -9,15 +9,15 @@ import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
+from sureshot.estimators.classes.class_fitted import ClassFitted
 from sureshot.estimators.classes.temperature import TEMPERATURE_SPREAD
-from sureshot.estimators.fitted import Fitted
 
 MAX_CACHED_MOMENTS = 2**27  # numbers that are kept, 1 GB; the others are computed for every temperature
 
 
 @torch.no_grad()
 def calibrated_temperature(
-    fitted: Fitted,
+    fitted: ClassFitted,
     blocks: list[Tensor],  # of queries, n in all
     codes: np.ndarray,  # (n,), their classes
 ) -> float:
@@ -27,7 +27,7 @@ def calibrated_temperature(
 
     def loss(log_temperature: float) -> float:
         parts = [
-            fitted.answers(fitted.moments(block) if known is None else known, math.exp(log_temperature))
+            fitted.answers(fitted.predictor.moments(block) if known is None else known, math.exp(log_temperature))
             for block, known in zip(blocks, kept, strict=True)
         ]
         chosen = torch.cat(parts).cpu().numpy()[np.arange(len(codes)), codes]
@@ -38,11 +38,11 @@ def calibrated_temperature(
     return math.exp(found.x)
 
 
-def _cached_moments(budget: int, fitted: Fitted, blocks: list[Tensor]) -> list[tuple[Tensor, ...] | None]:
+def _cached_moments(budget: int, fitted: ClassFitted, blocks: list[Tensor]) -> list[tuple[Tensor, ...] | None]:
     """The moments of each block of queries, in about `budget` numbers; None for blocks that find no room."""
     kept: list[tuple[Tensor, ...] | None] = []
     for block in blocks:
-        moments = fitted.moments(block) if budget > 0 else None
+        moments = fitted.predictor.moments(block) if budget > 0 else None
         budget -= sum(part.numel() for part in moments or ())
         kept.append(moments)
     return kept

@@ -1,4 +1,4 @@
-"""What is said of labelled rows, each without itself: what decisions are calibrated by, with no row held out.
+"""Labelled rows, each as the others predict it: what decisions are calibrated by, with no row held out.
 
 A row that comes is one more of the kind that was learnt; so where it stands among labelled rows that are left out says
 how unusual it is: its conformal p-value. Settings and the units of outlier scores are kept as all rows have them; what
@@ -7,7 +7,7 @@ is left out is the row's label and place, in closed form where that is honest, e
 A row of weight w stands for w equal rows. They are left out together, and count once: most often they are one row that
 was weighted, drawn or sent again, of which no row to come will be another copy. Where equal rows have different labels,
 as in a table of few values, one of them is left out, and each counts. A row alone in its class leaves nothing of
-it: what is said then is what is said of a class that is not known, and it does not count. Where every class has one row
+it: it is then predicted as one of a class that is not known, and it does not count. Where every class has one row
 only, all of them count: outlier scores are too large and the probabilities of labels too small, so that too little is
 rejected and sets are too large, never the other way.
 
@@ -16,57 +16,60 @@ References: Vovk, Gammerman & Shafer 2005; Barber, Candes, Ramdas & Tibshirani 2
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
-import torch
 
 from sureshot.estimators.classes.p_values import LeftOut
-from sureshot.estimators.outliers import MOST_LEFT_OUT
+from sureshot.estimators.outliers import MOST_LEFT_OUT, OutlierScore
+from sureshot.estimators.rows.preprocessing import Scaling
 from sureshot.estimators.rows.validation import LabelledRows, equal_rows
-
-if TYPE_CHECKING:
-    from sureshot.estimators.fitted import Fitted
 
 MOST_ROWS = 2000
 """That count; with so many the share of false alarms is known to half a percent."""
 
 
-@torch.no_grad()
-def outlier_scores_left_out(fitted: Fitted) -> LeftOut:
-    """Of the labelled rows, each seen from the others."""
-    rows = fitted.learnt
-    chosen = _counted(rows, len(fitted.classes))
-    scores = fitted.outlier_scores_left_out()[torch.from_numpy(chosen)].cpu().numpy()
-    if fitted.has_distances:
-        scores = _with_distances(fitted, rows, chosen, scores)
+def outlier_scores_left_out(
+    rows: LabelledRows,
+    n_classes: int,
+    of_model: np.ndarray,  # (N,), the model's outlier score of each row without it
+    score: OutlierScore | None,  # with distances, which not all rows have
+    scalings: Callable[[np.ndarray], tuple[Scaling, ...]],  # of other rows
+) -> LeftOut:
+    """Of labelled rows, each seen from the others."""
+    chosen = _counted(rows, n_classes)
+    scores = of_model[chosen]
+    if score is not None:
+        scores = _with_distances(rows, chosen, scores, score, scalings)
     return LeftOut.of(scores, rows.evidence[chosen])
 
 
-def _with_distances(fitted: Fitted, rows: LabelledRows, chosen: np.ndarray, said: np.ndarray) -> np.ndarray:
-    """The outlier scores of the chosen rows (M,), from what the model says of them.
+def _with_distances(
+    rows: LabelledRows,
+    chosen: np.ndarray,
+    of_model: np.ndarray,
+    score: OutlierScore,
+    scalings: Callable[[np.ndarray], tuple[Scaling, ...]],
+) -> np.ndarray:
+    """The outlier scores of the chosen rows (M,), from those of the model.
 
     Few rows are left out of the scales of columns as well: a value that no other row has sets its own scale.
     """
-    score, alone = fitted.outlier_score, _alone(rows)
-    found = score(rows.x[chosen], said, alone[chosen])
+    alone = _alone(rows)
+    found = score(rows.x[chosen], of_model, alone[chosen])
     places = np.unique(equal_rows(rows.x), return_index=True)[1]  # rows count once each
     if 2 < len(places) <= MOST_LEFT_OUT:
         for k in np.flatnonzero(alone[chosen]):
             others = rows.x[places[places != chosen[k]]]
-            away = score.measured_from(others, fitted.scalings(others))
-            found[k] = away(rows.x[chosen[[k]]], said[[k]])[0]
+            away = score.measured_from(others, scalings(others))
+            found[k] = away(rows.x[chosen[[k]]], of_model[[k]])[0]
     return found
 
 
-@torch.no_grad()
-def labels_left_out(fitted: Fitted) -> LeftOut:
-    """Minus the probabilities of the rows' own labels, told by the others."""
-    rows = fitted.learnt
-    chosen = _counted(rows, len(fitted.classes))
-    p = fitted.under_prior(fitted.probabilities_left_out())
-    own = p[torch.from_numpy(chosen), torch.from_numpy(rows.y[chosen])].cpu().numpy()
-    return LeftOut.of(-own, rows.evidence[chosen])
+def labels_left_out(rows: LabelledRows, p: np.ndarray) -> LeftOut:
+    """Minus the probabilities (N, C) of the rows' own labels, by the others."""
+    chosen = _counted(rows, p.shape[1])
+    return LeftOut.of(-p[chosen, rows.y[chosen]], rows.evidence[chosen])
 
 
 def _counted(rows: LabelledRows, n_classes: int) -> np.ndarray:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sureshot.computing.layout import aligned
-from sureshot.estimators.fitted import Fitted
+from sureshot.estimators.classes.class_fitted import ClassFitted
 from sureshot.estimators.rows.validation import equal_rows
 from sureshot.kernels.distances import squared_distances
 
@@ -37,7 +37,7 @@ class Suggestions:
 
 
 def suggestions(
-    fitted: Fitted,
+    fitted: ClassFitted,
     pool: np.ndarray,  # (n, D), as the reader keeps rows
     probabilities: np.ndarray,  # (n, C) of these
     n: int,
@@ -85,14 +85,14 @@ def medoids(
     return np.array(chosen, dtype=np.int64)
 
 
-def _squared(fitted: Fitted, rows: np.ndarray) -> np.ndarray:
+def _squared(fitted: ClassFitted, rows: np.ndarray) -> np.ndarray:
     """Squared distances (m, m) of rows (m, D) under the maps of columns that outlier scores use, their mean."""
     scaled = [aligned(distance.scaling(rows)) for distance in fitted.outlier_score.distances]
     found: np.ndarray = np.mean([squared_distances(x, x).numpy() for x in scaled], axis=0)
     return found
 
 
-def _unlabelled(fitted: Fitted, pool: np.ndarray) -> np.ndarray:
+def _unlabelled(fitted: ClassFitted, pool: np.ndarray) -> np.ndarray:
     """Positions of the rows (n, D) that are no labelled ones, the first of each that repeat, to seven digits.
 
     So a pool that was saved in single precision is told from the rows that were labelled as it was.

@@ -17,10 +17,11 @@ from collections.abc import Mapping
 from sureshot.computing.surroundings import undisturbed
 from sureshot.estimators.arguments import ByLabel, RandomState
 from sureshot.estimators.base import IncrementalClassifier
+from sureshot.estimators.classes.class_fitted import ClassFitted
 from sureshot.estimators.few_shot.fitted import FewShotFitted, condition_rows
 from sureshot.estimators.few_shot.format import FEW_SHOT_FORMATS
 from sureshot.estimators.few_shot.inputs import Encoder
-from sureshot.estimators.fitted import Fitted, TrainingSet
+from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.fitted_attribute import FittedAttribute
 from sureshot.estimators.gp.classifier import GPClassifier
 from sureshot.estimators.gp.fitting import fit
@@ -138,7 +139,7 @@ class FewShotClassifier(IncrementalClassifier):
         reader = self._current().reader
         return reader.shape if isinstance(reader, Encoder) else (self.n_features_in_,)
 
-    def _learn(self, training: TrainingSet, known: Fitted | None, seed: int) -> Fitted:
+    def _learn(self, training: TrainingSet, known: ClassFitted | None, seed: int) -> ClassFitted:
         """Updates of a checkpoint's learner have the seed of the first fit: a sampler's chains are those of `fit`."""
         if isinstance(training.reader, Encoder):
             seed = known.seed if isinstance(known, FewShotFitted) else seed

@@ -13,12 +13,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from sureshot.computing.blocks import AT_ONCE
 from sureshot.computing.memory import in_bytes, memory_budget
+from sureshot.estimators.classes.class_fitted import ClassPredictor
 from sureshot.estimators.classes.uncertainty import entropies, entropy
-from sureshot.estimators.fitted import Predictor
+from sureshot.estimators.rows.preprocessing import kernel_inputs
 from sureshot.estimators.rows.support import Support
 from sureshot.gaussian.algebra import weighted_factor
 from sureshot.gaussian.gram import GramPosterior, GramPrior
@@ -37,14 +40,23 @@ from sureshot.meta.learners.task_inference import TaskProblem
 from sureshot.meta.tasks import TaskRows
 
 
-class ConditionedLearner(Predictor):
+class ConditionedLearner(ClassPredictor):
     """A learner given a support set."""
 
     log_evidence: float
     """Of the support's labels, in nats: exact or a lower bound; NaN where the learner has none."""
 
     entries_per_query: int
-    """Intermediate numbers that a query takes, so that callers can bound memory by asking in blocks."""
+    """Intermediate numbers that a query takes."""
+
+    device: torch.device
+
+    @property
+    def queries_at_once(self) -> int:
+        return 2 * AT_ONCE // self.entries_per_query
+
+    def inputs(self, kept: np.ndarray) -> Tensor:
+        return kernel_inputs(kept, None, self.device)
 
     def outlier_scores_left_out(self, share: Tensor) -> Tensor | None:
         """`outlier_scores` of the support's rows (N,), each without a share (N,) of its weight.
@@ -67,20 +79,25 @@ class GaussianPredictor(ConditionedLearner):
     log_evidence: float
 
     @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        """Where the learner is."""
+        return self.support.device
+
+    @property
     def entries_per_query(self) -> int:  # type: ignore[override]
         """See `ConditionedLearner.entries_per_query`."""
         n_chains = self.learner.prediction_inference.n_chains
         return n_chains * self.n_classes * max(self.support.shape[1], self.n_classes)
 
     def moments(self, query: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Predictor.moments`: those of the latents, with variances of zero for the rule that reads none."""
+        """See `ClassPredictor.moments`: those of the latents, with variances of zero for the rule that reads none."""
         if self.learner.rule == "plug_in":
             mean = self.posterior.query_mean(self._queries(query).cross)
             return mean, torch.zeros_like(mean)
         return self._latents(query)
 
     def probabilities(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
-        """See `Predictor.probabilities`."""
+        """See `ClassPredictor.probabilities`."""
         mean, covariance = moments
         learner = self.learner
         found = class_probabilities(
@@ -89,7 +106,7 @@ class GaussianPredictor(ConditionedLearner):
         return temper(found.squeeze(0).mT, self._own_temperature)
 
     def outlier_scores(self, query: Tensor) -> Tensor:
-        """See `Predictor.outlier_scores`: the squared distance to the nearest class in the kernel's feature space.
+        """See `ClassPredictor.outlier_scores`: the squared distance to the nearest class in the kernel's feature space.
 
         Relative to the kernel's variance at the labelled rows.
         """
@@ -104,13 +121,13 @@ class GaussianPredictor(ConditionedLearner):
         return distances.squeeze(0) / kernel.variance(self.support).mean()
 
     def latents(self, query: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Predictor.latents`; those of the mixture of chains."""
+        """See `ClassPredictor.latents`; those of the mixture of chains."""
         mean, covariance = self._latents(query)
         variance = marginal_variance(mean, covariance).mean(0) + mean.var(0, correction=0)
         return mean.mean(0).squeeze(0).mT, variance.squeeze(0).mT
 
     def entropies(self, query: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-        """See `Predictor.entropies`."""
+        """See `ClassPredictor.entropies`."""
         mean, covariance = self._latents(query)
         likelihood, own_temperature = self.learner.predictive_likelihood, self._own_temperature
 
@@ -163,14 +180,15 @@ class ScorePredictor(ConditionedLearner):
     present: Tensor  # (P,) int64
     n_classes: int
     entries_per_query: int
+    device: torch.device
     log_evidence: float = math.nan
 
     def moments(self, query: Tensor) -> tuple[Tensor, ...]:
-        """See `Predictor.moments`: the learner's own probabilities of the classes with rows, (Q, P)."""
+        """See `ClassPredictor.moments`: the learner's own probabilities of the classes with rows, (Q, P)."""
         return (self.posterior.predict(query.unsqueeze(0)).squeeze(0),)
 
     def probabilities(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
-        """See `Predictor.probabilities`: the learner's own, raised to 1 / temperature and normalised."""
+        """See `ClassPredictor.probabilities`: the learner's own, raised to 1 / temperature and normalised."""
         (own,) = moments
         if temperature != 1:
             own = torch.softmax(own.clamp_min(torch.finfo(own.dtype).tiny).log() / temperature, -1)
@@ -186,16 +204,16 @@ class ScorePredictor(ConditionedLearner):
         return whole
 
     def outlier_scores(self, query: Tensor) -> Tensor:
-        """See `Predictor.outlier_scores`: the learner's own."""
+        """See `ClassPredictor.outlier_scores`: the learner's own."""
         return self.posterior.outlier_score(query.unsqueeze(0)).squeeze(0)
 
     def latents(self, query: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Predictor.latents`; the variances are 0."""
+        """See `ClassPredictor.latents`; the variances are 0."""
         scores = self.scores(query)
         return scores, torch.zeros_like(scores)
 
     def entropies(self, query: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-        """See `Predictor.entropies`; all of the uncertainty is aleatoric."""
+        """See `ClassPredictor.entropies`; all of the uncertainty is aleatoric."""
         total = entropy(self.probabilities(self.moments(query), temperature), -1)
         return total, total
 
@@ -219,7 +237,7 @@ def condition_on(
     x, y = support.x.repeat_interleave(repeats, 0), y.repeat_interleave(repeats)
     sets = TaskRows(x.unsqueeze(0), y.unsqueeze(0), len(present))
     posterior = learner.condition_embedded(sets, generator)
-    return ScorePredictor(posterior, present, support.n_classes, len(x) * max(x.shape[1], len(present)))
+    return ScorePredictor(posterior, present, support.n_classes, len(x) * max(x.shape[1], len(present)), x.device)
 
 
 def _gaussian(

@@ -221,7 +221,7 @@ class GPClassifier(IncrementalClassifier):
     likelihood_ = FittedAttribute("heaviest.plan.model.likelihood")
     inference_ = FittedAttribute("heaviest.plan.model.inference")
     predictive_ = FittedAttribute("heaviest.plan.rule")
-    label_noise_ = FittedAttribute("label_noise")
+    label_noise_ = FittedAttribute("predictor.label_noise")
     leave_one_out_score_ = FittedAttribute("score")
     leave_one_out_accuracy_ = FittedAttribute("left_out.accuracy")
     leave_one_out_balanced_accuracy_ = FittedAttribute("left_out.balanced_accuracy")

@@ -22,12 +22,14 @@ from sureshot.estimators.classes.temperature import (
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.gp import options
 from sureshot.estimators.gp.conditioning import ONE_FACTOR, Conditioned, condition
+from sureshot.estimators.gp.ensemble import Ensemble, averaged
 from sureshot.estimators.gp.features import FeatureMap, InducingRoots, explicit_features
-from sureshot.estimators.gp.fitted import GPFitted, LeftOutScores, averaged, evidence_of
+from sureshot.estimators.gp.fitted import GPFitted, LeftOutScores, evidence_of
 from sureshot.estimators.gp.member import Member
 from sureshot.estimators.gp.noise import with_noise_of_features
 from sureshot.estimators.gp.plan import Plan, choose_plans
 from sureshot.estimators.gp.posterior_arrays import pack_posterior
+from sureshot.estimators.gp.process import GaussianProcess
 from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.gp.tuning.family_search import TUNING_TOLERANCE
 from sureshot.estimators.gp.tuning.stacking import most_members, stacking_weights
@@ -107,7 +109,7 @@ def fit_members(
             members = [_with_all_rows(settings, member, rows, n_classes) for member in chosen]
     temperature, noise, score = members[0].plan.temperature, 0.0, members[0].plan.score
     if len(members) > 1:
-        before = (1.0, 0.0) if known is None else (known.temperature, known.label_noise)
+        before = (1.0, 0.0) if known is None else (known.temperature, known.predictor.label_noise)
         temperature, noise, score = _of_average(members, left_out, support, before)
     frequencies = np.bincount(rows.y, rows.weight, minlength=n_classes)
     prior = usual_prior(settings.class_prior, training.classes, frequencies, embeddings)
@@ -124,12 +126,11 @@ def fit_members(
         temperature=temperature,
         calibrated=calibrated,
         log_evidence=evidence_of(members),
-        members=tuple(members),
+        predictor=Ensemble(tuple(members), n_classes, noise),
         score=score,
         class_prior=prior,
         weight_of_class=frequencies,
         class_weight=settings.class_weight,
-        label_noise=noise,
         left_out=scores,
     )
 
@@ -231,8 +232,9 @@ def member_of(settings: Settings, plan: Plan, basis: Basis, found: Conditioned) 
     roots = basis.roots
     coefficients = aligned(weights if roots is None else weights @ roots.inverse.mT)
     space = weight_space(kind, arrays, basis.features, coefficients, roots)
-    mean, precomputed = aligned(arrays["prior_mean"]), settings.precomputed
-    return Member(plan, basis.feature_map, coefficients, mean, space, found.log_evidence, found.trace, precomputed)
+    scaling = None if settings.precomputed else plan.scaling
+    process = GaussianProcess(scaling, basis.feature_map, coefficients, aligned(arrays["prior_mean"]), space)
+    return Member(plan, process, found.log_evidence, found.trace)
 
 
 def _with_noise(plan: Plan, support: Support, basis: Basis) -> tuple[Plan, Basis]:
@@ -263,7 +265,8 @@ def _regressed(settings: Settings, plan: Plan, support: Support) -> tuple[Member
     features = FeatureMap(plan.kernel, support.x)
     space = FromRows(features, support.x, "site", arrays, coefficients, None, plan.model.searches)
     evidence = found.log_evidence(support.weight, plan.model.noise, scale)
-    return Member(plan, features, coefficients, mean, space, evidence, (), settings.precomputed), probabilities
+    scaling = None if settings.precomputed else plan.scaling
+    return Member(plan, GaussianProcess(scaling, features, coefficients, mean, space), evidence, ()), probabilities
 
 
 def _class_probabilities(plan: Plan, mean: Tensor, variance: Tensor, n_classes: int) -> Tensor:

@@ -14,11 +14,13 @@ import torch
 from torch import Tensor
 
 from sureshot.computing.layout import aligned
+from sureshot.estimators.gp.ensemble import Ensemble
 from sureshot.estimators.gp.features import FeatureMap, InducingRoots
 from sureshot.estimators.gp.fitted import GPFitted, LeftOutScores, evidence_of
 from sureshot.estimators.gp.member import Member
 from sureshot.estimators.gp.plan import Plan
 from sureshot.estimators.gp.posterior_arrays import IN_ONE_BASIS, check_posterior, pack_posterior
+from sureshot.estimators.gp.process import GaussianProcess
 from sureshot.estimators.gp.weight_space import FromRows
 from sureshot.estimators.rows.preprocessing import kernel_inputs
 from sureshot.estimators.rows.validation import LabelledRows, weigh_classes
@@ -69,31 +71,35 @@ def _own(fitted: GPFitted) -> dict[str, Any]:
             "a model with kernel='precomputed' cannot be saved: it would not know the kernel of new rows. "
             "Fit with the kernel itself, by name or as a gpytorch kernel."
         )
-    own = {name: getattr(fitted, name) for name in ("score", "label_noise", "left_out", "chosen_by")}
-    members = tuple(_stored(member, fitted) for member in fitted.members)
-    return {**own, "members": members, "class_weight": argument_to_json("class_weight", fitted.class_weight)}
+    return {
+        **{name: getattr(fitted, name) for name in ("score", "left_out", "chosen_by")},
+        "members": tuple(_stored(member, fitted) for member in fitted.members),
+        "label_noise": fitted.predictor.label_noise,
+        "class_weight": argument_to_json("class_weight", fitted.class_weight),
+    }
 
 
 def _stored(member: Member, fitted: GPFitted) -> StoredMember:
-    space, plan = member.space, member.plan
+    process, plan = member.process, member.plan
+    space = process.space
     if isinstance(space, FromRows):
         kind, arrays = space.kind, dict(space.arrays)
     else:
-        kind, _, arrays = pack_posterior(member.posterior)
+        kind, _, arrays = pack_posterior(process.posterior)
     given_back = {"prior_mean"}
     if kind.startswith("softmax"):
         given_back.add("row_weight")
     if plan.model.likelihood == "gaussian":
         given_back.add("precision")
-    inducing, projection = member.feature_map.inducing, member.feature_map.projection
+    inducing, projection = process.feature_map.inducing, process.feature_map.projection
     if inducing is not None:
         projection = space.projection if kind.startswith(IN_ONE_BASIS) else None
         if torch.equal(inducing, kernel_inputs(fitted.learnt.x, plan.scaling, inducing.device)):
             inducing = None
     return StoredMember(
         plan,
-        member.coefficients,
-        member.prior_mean,
+        process.coefficients,
+        process.prior_mean,
         kind,
         {name: part for name, part in arrays.items() if name not in given_back},
         inducing,
@@ -115,10 +121,9 @@ def _fitted(stored: StoredGP) -> GPFitted:
         temperature=stored.temperature,
         calibrated=stored.calibrated,
         log_evidence=evidence_of(members),
-        members=members,
+        predictor=Ensemble(members, len(stored.classes), stored.label_noise),
         score=stored.score,
         weight_of_class=np.bincount(weighted.y, weighted.weight, minlength=len(stored.classes)),
-        label_noise=stored.label_noise,
         left_out=stored.left_out,
         chosen_by=stored.chosen_by,
         class_weight=class_weight,
@@ -144,16 +149,15 @@ def _member(stored: StoredMember, rows: LabelledRows, n_classes: int) -> Member:
             raise ValueError("it has no projection")
         roots = InducingRoots(stored.projection, evaluate(plan.kernel, inducing).detach() @ stored.projection)
     space = FromRows(found, inputs, stored.posterior, arrays, coefficients, roots, plan.model.searches)
-    return Member(
-        plan, found, coefficients, stored.prior_mean, space, stored.log_evidence, stored.trace, precomputed=False
-    )
+    process = GaussianProcess(plan.scaling, found, coefficients, stored.prior_mean, space)
+    return Member(plan, process, stored.log_evidence, stored.trace)
 
 
 def _means_of_one(fitted: GPFitted) -> tuple[Tensor, ...]:
     """Moments of a row as if variances were zero: variances may take all features of all rows, which is not yet due."""
     found: list[Tensor] = []
     for member in fitted.members:
-        mean = member.means(member.values(torch.ones(1, fitted.rows.x.shape[1], dtype=torch.float64)))
+        mean = member.process.means(member.process.values(torch.ones(1, fitted.rows.x.shape[1], dtype=torch.float64)))
         coupled = member.plan.model.likelihood == "one_vs_each" and member.plan.model.inference == "gibbs"
         found += [
             mean,

@@ -11,77 +11,38 @@ from sureshot.computing.layout import aligned
 from sureshot.estimators.classes.temperature import with_noise
 from sureshot.estimators.classes.uncertainty import average_and_entropy
 from sureshot.estimators.gp.conditioning import STAND_IN, Conditioned, condition, training_likelihood
-from sureshot.estimators.gp.features import FeatureMap
-from sureshot.estimators.gp.leaving import Leaving, leaving
+from sureshot.estimators.gp.leaving import Leaving
 from sureshot.estimators.gp.plan import Plan
 from sureshot.estimators.gp.posterior_arrays import pack_posterior
-from sureshot.estimators.gp.weight_space import Known, WeightSpace
+from sureshot.estimators.gp.process import GaussianProcess
+from sureshot.estimators.gp.weight_space import Known
 from sureshot.estimators.rows.folds import by_folds
-from sureshot.estimators.rows.preprocessing import kernel_inputs
 from sureshot.estimators.rows.support import Support
 from sureshot.estimators.rows.validation import LabelledRows
 from sureshot.gaussian.posterior import LatentMoments, Posterior, leave_one_out
 from sureshot.gaussian.prior import Queries
-from sureshot.kernels import Expression
-from sureshot.kernels.dense import as_expression
 
 _SMALLEST_VARIANCE = 1e-300
 
 
 @dataclass(frozen=True)
 class Member:
-    """What it says of rows (Q, D) as they are kept, or of rows of kernel values if these are precomputed.
+    """A plan, and the Gaussian process that it has made of the labelled rows.
 
     The plan's temperature is the one before `calibrate`.
     """
 
     plan: Plan
-    feature_map: FeatureMap  # what means are linear in
-    coefficients: Tensor  # (S, C, R or M), of the means
-    prior_mean: Tensor  # (C,)
-    space: WeightSpace
+    process: GaussianProcess
     log_evidence: float  # in nats
     trace: tuple[float, ...]  # of the bound, along the iterations of mean field or natural gradients
-    precomputed: bool
 
-    @property
-    def posterior(self) -> Posterior:
-        """Of the weights, as variances need it."""
-        return self.space.posterior
-
-    def values(self, rows: Tensor) -> Queries:
-        """Values of the feature map (1, Q, R or M), and prior variances (1, Q)."""
-        device = self.plan.device
-        inputs = kernel_inputs(rows.numpy(), None if self.precomputed else self.plan.scaling, device)
-        if not self.precomputed:
-            return self.feature_map(inputs)
-        assert self.feature_map.inducing is not None
-        columns = self.feature_map.inducing[:, 0].to(torch.int64)  # merging rows reordered them
-        return self.feature_map.from_cross(inputs[:, columns] * self.plan.kernel.outputscale.detach())
-
-    def means(self, values: Queries) -> Tensor:
-        """Posterior means (S, C, Q)."""
-        return self.prior_mean[:, None] + self.coefficients @ values.cross[0].mT
-
-    def queries(self, values: Queries) -> Queries:
-        """What the posterior is asked by: features (1, Q, R) and prior variances (1, Q)."""
-        if self.space.projection is None:
-            return values
-        features = values.cross @ self.space.projection
-        if not self.precomputed:
-            return Queries(features, values.variance)
-        # A mean stands in for the unknown diagonal, where the features do not explain more.
-        return Queries(features, features.square().sum(-1).maximum(values.variance))
-
-    def moments(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def moments(self, values: Queries) -> tuple[Tensor, Tensor]:
         """Means (S, C, Q) and what the predictive rule needs to know of their spread."""
-        return self._moments(self.values(rows))
-
-    def _moments(self, values: Queries) -> tuple[Tensor, Tensor]:
-        mean = self.means(values)
         if self.plan.rule == "plug_in":
+            mean = self.process.means(values)
             return mean, torch.zeros_like(mean)
-        return mean, self.posterior.query(*self.queries(values)).spread
+        return self.process.moments(values)
 
     def probabilities(self, mean: Tensor, spread: Tensor, temperature: float, n_classes: int) -> Tensor:
         """Class probabilities (Q, C), from moments divided by a temperature."""
@@ -90,14 +51,9 @@ class Member:
         p = p[:, :n_classes]
         return p / p.sum(1, keepdim=True)
 
-    def latents(self, rows: Tensor, n_classes: int) -> tuple[Tensor, Tensor]:
+    def latents(self, values: Queries, n_classes: int) -> tuple[Tensor, Tensor]:
         """Means and variances (Q, C) of the mixture of chains."""
-        return self._latents(self.values(rows), n_classes)
-
-    def _latents(self, values: Queries, n_classes: int) -> tuple[Tensor, Tensor]:
-        means = self.means(values)
-        variance = self.posterior.query_variance(*self.queries(values)).mean(0) + means.var(0, correction=0)
-        mean, variance = self._of_classes(means.mean(0), variance, n_classes)
+        mean, variance = self._of_classes(*self.process.marginals(values), n_classes)
         return mean.mT, variance.mT
 
     def _of_classes(self, mean: Tensor, variance: Tensor, n_classes: int) -> tuple[Tensor, Tensor]:
@@ -106,19 +62,17 @@ class Member:
             return mean, variance
         return torch.cat([-mean / 2, mean / 2])[:n_classes], (variance / 4).expand(2, -1)[:n_classes]
 
-    def outlier_scores(self, rows: Tensor, n_classes: int) -> Tensor:
+    def outlier_scores(self, values: Queries, n_classes: int) -> Tensor:
         """Minus the latent mean of the most likely class in standard deviations, (Q,).
 
         Where only differences of latents matter, a prior mean common to all of them says nothing, and is taken off.
         """
-        return self._outlier_scores(self.values(rows), n_classes)
-
-    def _outlier_scores(self, values: Queries, n_classes: int) -> Tensor:
+        process = self.process
         if self.plan.model.one_latent or self.plan.model.inference == "gibbs":
-            return self._doubt(*(part.mT for part in self._latents(values, n_classes)))
+            return self._doubt(*(part.mT for part in self.latents(values, n_classes)))
         # The variance of one class each is much cheaper than that of all.
-        top, classes = self.means(values)[0].max(0)
-        return self._deviations(top, self.posterior.query_variance(*self.queries(values), classes)[0])
+        top, classes = process.means(values)[0].max(0)
+        return self._deviations(top, process.posterior.query_variance(*process.queries(values), classes)[0])
 
     def _doubt(self, mean: Tensor, variance: Tensor) -> Tensor:
         """The same from moments of all classes (C, Q)."""
@@ -132,7 +86,10 @@ class Member:
     def _with_posterior(self, posterior: Posterior) -> Member:
         """Where the values of rows are features already."""
         _, weights, arrays = pack_posterior(posterior)
-        return replace(self, coefficients=weights, prior_mean=arrays["prior_mean"], space=Known(None, posterior))
+        process = replace(
+            self.process, coefficients=weights, prior_mean=arrays["prior_mean"], space=Known(None, posterior)
+        )
+        return replace(self, process=process)
 
     def left_out(
         self,
@@ -148,7 +105,8 @@ class Member:
         """
         device = self.plan.device
         support, model = Support.of(rows, n_classes, self.plan.scaling, device), self.plan.model
-        values, projection, left = self.feature_map(support.x), self.space.projection, support.left_out
+        process, left = self.process, support.left_out
+        values, projection = process.feature_map(support.x), process.space.projection
         cross = aligned(values.cross if projection is None else values.cross @ projection)
         prior, features = Queries(cross, values.variance), cross[0]
 
@@ -156,14 +114,14 @@ class Member:
             generator = torch.Generator(device=device).manual_seed(0)
             return condition(model, features[at], support.y[at], n_classes, weight, generator)
 
-        def said(stays: Tensor, weight: Tensor, fold: Tensor) -> Tensor:
+        def of_fold(stays: Tensor, weight: Tensor, fold: Tensor) -> Tensor:
             without = self._with_posterior(conditioned(stays, weight).posterior)
             queries = Queries(*(part[:, fold] for part in prior))
-            p = without.probabilities(*without._moments(queries), temperature, n_classes)
-            return torch.cat([p, without._outlier_scores(queries, n_classes).unsqueeze(-1)], -1)
+            p = without.probabilities(*without.moments(queries), temperature, n_classes)
+            return torch.cat([p, without.outlier_scores(queries, n_classes).unsqueeze(-1)], -1)
 
         if model.sites_see_labels or model.inference in STAND_IN:
-            both = by_folds(support.y, support.weight, left, said)
+            both = by_folds(support.y, support.weight, left, of_fold)
             return both[:, :-1], both[:, -1]
         found = conditioned(torch.arange(len(support.y), device=device), support.weight)
         assert found.moments is not None
@@ -174,43 +132,32 @@ class Member:
         return p, self._doubt(*self._of_classes(mean, variance, n_classes))
 
     def average_and_entropy(
-        self, rows: Tensor, temperature: float, n_classes: int, noise: float
+        self, values: Queries, temperature: float, n_classes: int, noise: float
     ) -> tuple[Tensor, Tensor]:
         """Mean probabilities (C, Q) over the whole posterior, and the mean entropy of probabilities (Q,)."""
-        values = self.values(rows)
-        mean, spread = self.means(values), self.posterior.query(*self.queries(values)).spread
         likelihood = self.plan.model.predictive_likelihood()
 
         def probabilities(latents: Tensor) -> Tensor:
             return with_noise(likelihood.plug_in(latents / temperature)[:, :n_classes], noise)
 
-        return average_and_entropy(mean, spread, probabilities)
-
-    def leaving(self, y: Tensor, weight: Tensor, n_classes: int) -> Leaving:
-        """The posterior without each of its labelled rows, with the weights that they were learnt with."""
-        return leaving(self.posterior, self.plan.model, y, weight, n_classes)
+        return average_and_entropy(*self.process.moments(values), probabilities)
 
     def probabilities_without(
         self,
-        rows: Tensor,  # (Q, D)
+        values: Queries,
         without: Leaving,
         place: Tensor,  # (E,)
         share: Tensor,  # (E,)
         temperature: float,
         n_classes: int,
     ) -> Tensor:
-        """Class probabilities (Q, E, C) of rows without each of some labelled ones."""
-        values = self.values(rows)
-        given = LatentMoments(*self._moments(values))
-        mean, spread = without.moments(given, self.queries(values), place, share)
+        """Class probabilities (Q, E, C) without each of some labelled rows."""
+        given = LatentMoments(*self.moments(values))
+        mean, spread = without.moments(given, self.process.queries(values), place, share)
         mean = mean.flatten(-2)
         if self.plan.rule == "plug_in":
             spread = torch.zeros_like(mean)
         spread = spread.flatten(1, 2) if spread.dim() == 5 else spread.reshape(mean.shape)
-        return self.probabilities(mean, spread, temperature, n_classes).unflatten(0, (len(rows), len(place)))
-
-    @property
-    def kernel(self) -> Expression:
-        """The kernel as a value, with the learned scales."""
-        with torch.no_grad():
-            return as_expression(self.plan.kernel)
+        return self.probabilities(mean, spread, temperature, n_classes).unflatten(
+            0, (values.cross.shape[1], len(place))
+        )

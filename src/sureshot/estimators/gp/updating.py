@@ -93,7 +93,7 @@ def _with_rows(settings: Settings, training: TrainingSet, rows: LabelledRows, kn
         known,
         rows=training.rows,
         row_ids=training.row_ids,
-        members=tuple(members),
+        predictor=replace(known.predictor, members=tuple(members)),
         log_evidence=evidence_of(members),
         weight_of_class=np.bincount(rows.y, rows.weight, minlength=n_classes),
         left_out=None,
@@ -106,12 +106,13 @@ def _kept_basis(member: Member, support: Support, place: torch.Tensor) -> Basis 
     `place` (N,) says where rows are among those that are known, -1: a new one. None where features are explicit, and
     where all rows are inducing inputs.
     """
-    found = member.feature_map
+    process = member.process
+    found = process.feature_map
     if found.inducing is None:
         return None
-    if isinstance(member.space, FromRows) and len(member.space.inputs) == len(found.inducing):
+    if isinstance(process.space, FromRows) and len(process.space.inputs) == len(found.inducing):
         return None  # and none are made for that
-    known, inverse = features_of(member.posterior), member.space.projection
+    known, inverse = features_of(process.posterior), process.space.projection
     if len(found.inducing) == len(known) or inverse is None:
         return None
     roots = InducingRoots(inverse, evaluate(found.kernel, found.inducing).detach() @ inverse)
@@ -139,7 +140,7 @@ def lies_far_outside(known: GPFitted, rows: LabelledRows) -> bool:
     for member in known.members:
         now = largest(new, member.plan)
         if now > FAR_OUTSIDE * largest(known.rows.x, member.plan) > 0:
-            told = float(features_of(member.posterior).square().sum(-1).max())  # what features leave out comes on top
-            if now > FAR_OUTSIDE * told:
+            of_features = features_of(member.process.posterior).square().sum(-1).max()  # the rest comes on top
+            if now > FAR_OUTSIDE * float(of_features):
                 return True
     return False

@@ -29,13 +29,13 @@ class Start:
 
     def weights(self, feature_map: FeatureMap, roots: InducingRoots | None) -> Tensor | None:
         """Weights (C, R) of its latents by another feature map; None where they are not those of a mode."""
-        model, coefficients = self.member.plan.model, self.member.coefficients[0]
+        model, coefficients = self.member.plan.model, self.member.process.coefficients[0]
         same_classes = np.array_equal(self.known_classes, self.classes)
         of_each_class = model.likelihood == "softmax" and len(coefficients) == len(self.known_classes)
         if model.inference != "laplace" or not (of_each_class or same_classes):
             return None
         values = coefficients if same_classes else _of_classes(coefficients, self.known_classes, self.classes)
-        old = self.member.feature_map
+        old = self.member.process.feature_map
         if roots is None:
             if old.inducing is not None:
                 return None

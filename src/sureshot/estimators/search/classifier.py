@@ -13,8 +13,9 @@ from sureshot.computing.surroundings import undisturbed
 from sureshot.data.checks import listed
 from sureshot.estimators.arguments import Labels, RandomState, Rows
 from sureshot.estimators.base import IncrementalClassifier
+from sureshot.estimators.classes.class_fitted import ClassFitted
 from sureshot.estimators.classes.class_labels import class_numbers
-from sureshot.estimators.fitted import Fitted, TrainingSet
+from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.fitted_attribute import FittedAttribute
 from sureshot.estimators.gp.settings import check_jobs
 from sureshot.estimators.rows.readers import Reader, TableReader
@@ -177,7 +178,7 @@ class KernelSearchClassifier(IncrementalClassifier):
         """
 
         def particles(fitted: Any, queries: Tensor) -> tuple[Tensor]:
-            return (fitted.particle_probabilities(queries)[..., fitted.places],)
+            return (fitted.predictor.particle_probabilities(queries, fitted.temperature)[..., fitted.places],)
 
         (found,) = self._predict_in_blocks(self._current(), X, particles)
         return found.swapaxes(0, 1)
@@ -214,7 +215,7 @@ class KernelSearchClassifier(IncrementalClassifier):
     def _reader(self) -> Reader:
         return TableReader.of(self.columns)
 
-    def _checked_ids(self, row_id: Any, n_rows: int, known: Fitted | None) -> np.ndarray | None:
+    def _checked_ids(self, row_id: Any, n_rows: int, known: ClassFitted | None) -> np.ndarray | None:
         window = known.settings.window if isinstance(known, SearchFitted) else self.window
         if row_id is not None and window is not None:
             raise ValueError(
@@ -223,7 +224,7 @@ class KernelSearchClassifier(IncrementalClassifier):
             )
         return super()._checked_ids(row_id, n_rows, known)
 
-    def _known_ids(self, rows: Any, known: Fitted) -> np.ndarray:
+    def _known_ids(self, rows: Any, known: ClassFitted) -> np.ndarray:
         if isinstance(known, SearchFitted) and known.settings.window is not None:
             raise ValueError("with a window rows have no ids, so none can be forgotten: forget classes.")
         return super()._known_ids(rows, known)

@@ -7,7 +7,7 @@ Polya-Gamma variables of the particles they make everything else.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,9 +19,9 @@ from torch import Tensor
 from sureshot.computing.blocks import AT_ONCE
 from sureshot.computing.layout import aligned
 from sureshot.computing.threads import one_thread
+from sureshot.estimators.classes.class_fitted import ClassFitted, ClassPredictor, NoInfluence, left_out_by_folds
 from sureshot.estimators.classes.uncertainty import entropy
-from sureshot.estimators.fitted import Fitted, NoInfluence, TrainingSet
-from sureshot.estimators.rows.folds import by_folds
+from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.rows.preprocessing import Scaling, kernel_inputs, within_range
 from sureshot.estimators.rows.validation import LabelledRows, merged_rows
 from sureshot.estimators.search.rule import INTEGRAL, Chosen, SearchRule, chosen_rule
@@ -70,25 +70,180 @@ Callback = Callable[[SearchStep], Any]
 
 
 @dataclass(frozen=True)
-class SearchFitted(Fitted):
-    """See `Fitted`."""
+class SearchPredictor(ClassPredictor):
+    """Particles, and the rule by which their latents become probabilities."""
 
     scaling: Scaling
-    settings: SearchSettings
     state: SmcState
+    chosen: Chosen = INTEGRAL
+
+    @cached_property
+    def weights(self) -> Tensor:
+        """Of the particles (M,)."""
+        return self.state.log_weights.exp()
+
+    @property
+    def n_classes(self) -> int:
+        """Those that have no rows among them."""
+        return self.state.n_classes
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is nothing to tell apart: no rows, or rows of one class."""
+        return not len(self.state.contrasts)
+
+    def on(self, state: SmcState) -> SearchPredictor:
+        """By the same rule, of another state."""
+        return replace(self, state=state, chosen=self.chosen.on(state))
+
+    @property
+    def queries_at_once(self) -> int:
+        state, n_latents = self.state, 1 if self.state.n_classes == 2 else self.state.n_classes
+        data = len(state.contrasts) if state.inducing is None else len(state.inducing) * n_latents
+        per_query = len(state.particles) * (3 * data + n_latents) * n_latents
+        return max(1, AT_ONCE // max(1, per_query))
+
+    def inputs(self, kept: np.ndarray) -> Tensor:
+        return inputs_of(kept, self.scaling)
+
+    def moments(self, queries: Tensor) -> tuple[Tensor, ...]:
+        """Means (M, L, Q), covariances (M, Q, L, L) and the posterior's means (M, L, Q).
+
+        While it waits, probabilities (Q, C).
+        """
+        if self.waits:
+            return (one_class_probabilities(self.state, queries, self.n_classes),)
+        mean, covariance = moments(self.state, queries)
+        return self.chosen.means(self.state, queries, mean), covariance, mean
+
+    def probabilities(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
+        if self.waits:
+            return moments[0]
+        mean, covariance, own = moments
+        return self.chosen.probabilities(mean, covariance, self.weights, temperature, own, self._absent)
+
+    @cached_property
+    def _absent(self) -> Tensor:
+        """Which classes (C,) have no rows."""
+        return torch.bincount(self.state.y, minlength=self.n_classes) == 0
+
+    @property
+    def order(self) -> Tensor:
+        """Places of the particles (M,), heaviest first."""
+        return self.weights.argsort(descending=True, stable=True)
+
+    def particle_probabilities(self, queries: Tensor, temperature: float) -> Tensor:
+        """Class probabilities under each particle (Q, M, C), the heaviest first."""
+        if self.waits:
+            return self.moments(queries)[0].unsqueeze(1).expand(-1, len(self.weights), -1)
+        alone, rule = queries.new_ones(1), self.chosen.of_latents
+        return torch.stack(
+            [
+                averaged_probabilities(mean.unsqueeze(0), covariance.unsqueeze(0), alone, temperature, rule)
+                for mean, covariance in zip(*(part[self.order] for part in self.moments(queries)[:2]), strict=True)
+            ],
+            1,
+        )
+
+    def latents(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        """Those of the mixture of particles."""
+        means, covariance = moments(self.state, queries)
+        variances = covariance.diagonal(dim1=-2, dim2=-1).mT
+        mean = torch.einsum("m,mlq->ql", self.weights, means)
+        spread = torch.einsum("m,mlq->ql", self.weights, variances + (means - mean.mT).square())
+        if self.n_classes == 2:
+            return torch.cat([-mean / 2, mean / 2], -1), (spread / 4).expand(-1, 2)
+        return mean, spread
+
+    def outlier_scores(self, queries: Tensor) -> Tensor:
+        """Which share of the latents' prior variance the data leave unknown."""
+        return unexplained_variance(self.state, queries, moments(self.state, queries)[1])
+
+    def entropies(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        if self.waits:
+            total = entropy(self.probabilities(self.moments(queries), temperature), -1)
+            return total, total if self.n_classes == 1 else self._drawn(queries, 1.0)[1].minimum(total)
+        average, aleatoric = self._drawn(queries, temperature)
+        return entropy(average, 1), aleatoric
+
+    def _drawn(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        """Probabilities (Q, C) by the latents' whole posterior, and the mean entropy (Q,) of what is drawn from it."""
+        means, covariances = moments(self.state, queries)
+        points = standard_normal_points(means.shape[1], _N_POINTS, means.dtype, means.device)
+        average, aleatoric = queries.new_zeros(len(queries), self.n_classes), queries.new_zeros(len(queries))
+        for weight, mean, covariance in zip(self.weights, means, covariances, strict=True):
+            drawn = (mean + displacement(mean, covariance)(points)) / temperature  # (P, L, Q)
+            if mean.shape[0] == 1:
+                second = torch.sigmoid(drawn)
+                p = torch.cat([1 - second, second], 1)
+            else:
+                p = torch.softmax(torch.nn.functional.logsigmoid(drawn.unsqueeze(2) - drawn.unsqueeze(1)).sum(2), 1)
+            average = average + weight * p.mean(0).mT
+            aleatoric = aleatoric + weight * entropy(p, 1).mean(0)
+        return average, aleatoric
+
+    def left_out(self, temperature: float) -> tuple[Tensor, Tensor]:
+        """Probabilities (N, C) and outlier scores (N,) of the rows of the state, each without itself and its copies.
+
+        In closed form, of collapsed latents.
+        """
+        state = self.state
+        with one_thread():
+            out = left_out(state)
+            mean = self.chosen.means_left_out(state, out)
+            p = self.chosen.probabilities(mean, out.covariance, out.weights, temperature, out.mean, self._absent)
+            asked = out.copies.first
+            unexplained = unexplained_variance(state, state.x[asked], of_classes(state, out), out.weights)
+        return p[out.copies.place], unexplained[out.copies.place]
+
+    def probabilities_without(self, queries: Tensor, sets: list[Tensor], temperature: float) -> Tensor:
+        """Class probabilities (Q, E, C) without each of E sets of rows.
+
+        The Polya-Gamma variables of the other rows stay, where kernels are seen.
+        """
+        state = self.state
+        with one_thread():
+            found = moments_without(state, queries, sets)
+            mean = self.chosen.means_without(state, queries, sets, found.mean)
+            p = self.chosen.probabilities(
+                mean.flatten(2),
+                found.covariance.flatten(1, 2),
+                found.weights.repeat(1, len(queries)),
+                temperature,
+                found.mean.flatten(2),
+                self._absent,
+            )
+        return p.unflatten(0, (len(queries), len(sets)))
+
+
+@dataclass(frozen=True)
+class SearchFitted(ClassFitted):
+    """See `ClassFitted`."""
+
+    predictor: SearchPredictor
+    settings: SearchSettings
     steps: tuple[SearchStep, ...]
     seed: int
-    chosen: Chosen = INTEGRAL
-    has_rule: bool = True  # whether `chosen` is that of the state
+    has_rule: bool = True  # whether the predictor's is that of the state
     inducing_for: int = 0  # rows that may come before inducing inputs are chosen anew
-    weights: Tensor = field(init=False)  # (M,)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "weights", self.state.log_weights.exp())
+    @property
+    def state(self) -> SmcState:
+        """Of the particles."""
+        return self.predictor.state
+
+    @property
+    def scaling(self) -> Scaling:
+        """Of columns."""
+        return self.predictor.scaling
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is nothing to tell apart: no rows, or rows of one class."""
+        return self.predictor.waits
 
     @property
     def distinct_rows(self) -> LabelledRows:
-        """See `Fitted.distinct_rows`."""
         return self._merged[0]
 
     @cached_property
@@ -98,7 +253,7 @@ class SearchFitted(Fitted):
 
     @property
     def settled(self) -> SearchFitted:
-        """See `Fitted.settled`: with the predictive rule, which takes longer to choose than a row to learn."""
+        """With the predictive rule, which takes longer to choose than a row to learn."""
         return self if self.has_rule else self._with_rule
 
     @cached_property
@@ -106,19 +261,15 @@ class SearchFitted(Fitted):
         """The rule that suits; the one that there is if `calibrate` has set the temperature."""
         with one_thread(), torch.inference_mode(False):  # weights are chosen by gradients
             if self.calibrated:
-                return replace(self, chosen=self.chosen.on(self.state), has_rule=True)
+                return replace(self, predictor=self.predictor.on(self.state), has_rule=True)
             chosen = chosen_rule(self.state, self.settings.predictive)
-        return replace(self, chosen=chosen, temperature=chosen.temperature, has_rule=True)
+        predictor = replace(self.predictor, chosen=chosen)
+        return replace(self, predictor=predictor, temperature=chosen.temperature, has_rule=True)
 
     @property
     def rule(self) -> SearchRule:
         """How latents become probabilities."""
-        return self.chosen.rule
-
-    @property
-    def waits(self) -> bool:
-        """Whether there is nothing to tell apart: no rows, or rows of one class."""
-        return not len(self.state.contrasts)
+        return self.predictor.chosen.rule
 
     @property
     def log_evidence_error(self) -> float:
@@ -137,20 +288,13 @@ class SearchFitted(Fitted):
         return posterior_of(self.state)
 
     @property
-    def order(self) -> Tensor:
-        """Places of the particles (M,), heaviest first."""
-        return self.weights.argsort(descending=True, stable=True)
-
-    @property
     def particles(self) -> list[WeightedKernel]:
         """All particles, heaviest first."""
-        state, found = self.state, []
-        for i in self.order.tolist():
+        state, weights, found = self.state, self.predictor.weights, []
+        for i in self.predictor.order.tolist():
             structure, z = state.particles.structures[i], state.particles.z[i]
             kernel = state.prior.kernel(structure, z[1:])
-            found.append(
-                WeightedKernel(float(self.weights[i]), str(structure), kernel, float(state.prior.nugget(z[0])))
-            )
+            found.append(WeightedKernel(float(weights[i]), str(structure), kernel, float(state.prior.nugget(z[0]))))
         return found
 
     @property
@@ -158,136 +302,46 @@ class SearchFitted(Fitted):
         """Effective sample sizes after each batch, before resampling."""
         return [size for step in self.steps for size in step.effective_sample_sizes]
 
-    @property
-    def queries_at_once(self) -> int:
-        """See `Fitted.queries_at_once`."""
-        state, n_latents = self.state, 1 if self.state.n_classes == 2 else self.state.n_classes
-        data = len(state.contrasts) if state.inducing is None else len(state.inducing) * n_latents
-        per_query = len(state.particles) * (3 * data + n_latents) * n_latents
-        return max(1, AT_ONCE // max(1, per_query))
-
-    def inputs(self, kept: np.ndarray) -> Tensor:
-        """See `Fitted.inputs`."""
-        return inputs_of(kept, self.scaling)
-
-    def moments(self, queries: Tensor) -> tuple[Tensor, ...]:
-        """See `Predictor.moments`: means (M, L, Q), covariances (M, Q, L, L) and the posterior's means (M, L, Q).
-
-        While it waits, probabilities (Q, C).
-        """
-        if self.waits:
-            return (one_class_probabilities(self.state, queries, len(self.classes)),)
-        mean, covariance = moments(self.state, queries)
-        return self.chosen.means(self.state, queries, mean), covariance, mean
-
-    def probabilities(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
-        """See `Predictor.probabilities`."""
-        if self.waits:
-            return moments[0]
-        mean, covariance, own = moments
-        return self.chosen.probabilities(mean, covariance, self.weights, temperature, own, self._absent)
-
-    @cached_property
-    def _absent(self) -> Tensor:
-        """Which classes (C,) have no rows."""
-        return torch.from_numpy(self.frequencies == 0)
-
     def outlier_scores_left_out(self) -> Tensor:
-        """See `Fitted.outlier_scores_left_out`."""
         return self._left_out[1]
 
     def probabilities_left_out(self) -> Tensor:
-        """See `Fitted.probabilities_left_out`."""
         return self._left_out[0]
 
     @property
     def learnt(self) -> LabelledRows:
-        """See `Fitted.learnt`: a row and its copies are one."""
+        """A row and its copies are one."""
         return self.distinct_rows
 
     @cached_property
     def _left_out(self) -> tuple[Tensor, Tensor]:
-        """Probabilities and outlier scores of the rows of `learnt`.
-
-        Latents that are whitened, and rows of a single class, by folds that are taken away.
-        """
-        state, (learnt, place) = self.state, self._merged
-        with one_thread():
-            if self.waits or isinstance(state.latent, Whitened):
-                of_rows = (learnt.y, learnt.weight, learnt.left_out_shares)
-                y, weight, share = (torch.from_numpy(part) for part in of_rows)
-                both = by_folds(y, weight, share, self._said_without)
-                return both[:, :-1], both[:, -1]
-            out = left_out(state)
-            mean = self.chosen.means_left_out(state, out)
-            p = self.chosen.probabilities(mean, out.covariance, out.weights, self.temperature, out.mean, self._absent)
-            asked = out.copies.first
-            unexplained = unexplained_variance(state, state.x[asked], of_classes(state, out), out.weights)
-        of_learnt = out.copies.place[torch.from_numpy(np.unique(place, return_index=True)[1])]
-        return p[of_learnt], unexplained[of_learnt]
-
-    def _said_without(self, stays: Tensor, weight: Tensor, fold: Tensor) -> Tensor:
-        """Probabilities and outlier scores of a fold's rows, given the others; all of them rows of `learnt`."""
+        """Latents that are whitened, and rows of a single class, by folds that are taken away."""
         learnt, place = self._merged
-        n_stay = np.zeros(len(learnt.y))
-        n_stay[stays] = weight
+        if not self.waits and not isinstance(self.state.latent, Whitened):
+            p, scores = self.predictor.left_out(self.temperature)
+            first = torch.from_numpy(np.unique(place, return_index=True)[1])
+            return p[first], scores[first]
         number = pd.Series(place).groupby(place).cumcount().to_numpy()  # of a row among its copies
-        state = without(self.state, torch.from_numpy(number < n_stay[place]))
-        fewer = replace(self, state=state, chosen=self.chosen.on(state))
-        queries = self.inputs(learnt.x[fold.numpy()])
-        p = fewer.probabilities(fewer.moments(queries), self.temperature)
-        return torch.cat([p, fewer.outlier_scores(queries).unsqueeze(-1)], -1)
 
-    def particle_probabilities(self, queries: Tensor) -> Tensor:
-        """Class probabilities under each particle (Q, M, C), in the order of `particles`."""
-        if self.waits:
-            return self.moments(queries)[0].unsqueeze(1).expand(-1, len(self.weights), -1)
-        alone, rule = queries.new_ones(1), self.chosen.of_latents
-        return torch.stack(
-            [
-                averaged_probabilities(mean.unsqueeze(0), covariance.unsqueeze(0), alone, self.temperature, rule)
-                for mean, covariance in zip(*(part[self.order] for part in self.moments(queries)[:2]), strict=True)
-            ],
-            1,
-        )
+        def without_fold(stays: Tensor, weight: Tensor) -> SearchPredictor:
+            n_stay = np.zeros(len(learnt.y))
+            n_stay[stays] = weight
+            return self.predictor.on(without(self.state, torch.from_numpy(number < n_stay[place])))
 
-    def latents(self, queries: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Predictor.latents`; those of the mixture of particles."""
-        means, covariance = moments(self.state, queries)
-        variances = covariance.diagonal(dim1=-2, dim2=-1).mT
-        mean = torch.einsum("m,mlq->ql", self.weights, means)
-        spread = torch.einsum("m,mlq->ql", self.weights, variances + (means - mean.mT).square())
-        if len(self.classes) == 2:
-            return torch.cat([-mean / 2, mean / 2], -1), (spread / 4).expand(-1, 2)
-        return mean, spread
+        with one_thread():
+            return left_out_by_folds(learnt, without_fold, self.temperature)
 
     @property
     def entries_without(self) -> int:
-        """See `Fitted.entries_without`."""
         return len(self.state.particles) * (1 if self.state.n_classes == 2 else self.state.n_classes**2)
 
     def probabilities_without(self, queries: Tensor, place: Tensor, share: Tensor) -> Tensor:
-        """See `Fitted.probabilities_without`; the Polya-Gamma variables of the other rows stay, where kernels are seen.
-
-        Of a row that stands for several so many leave as make up the share.
-        """
+        """Of a row that stands for several so many leave as make up the share."""
         if self.settings.representation != "collapsed" or self.settings.n_inducing is not None:
             raise NoInfluence("influence is known of searches with representation='collapsed' and without n_inducing.")
         if self.waits:
             raise NoInfluence("influence compares two classes, and a search has nothing to tell apart by rows of one.")
-        state, sets = self.state, self._sets(place, share)
-        with one_thread():
-            found = moments_without(state, queries, sets)
-            mean = self.chosen.means_without(state, queries, sets, found.mean)
-            p = self.chosen.probabilities(
-                mean.flatten(2),
-                found.covariance.flatten(1, 2),
-                found.weights.repeat(1, len(queries)),
-                self.temperature,
-                found.mean.flatten(2),
-                self._absent,
-            )
-        return p.unflatten(0, (len(queries), len(sets)))
+        return self.predictor.probabilities_without(queries, self._sets(place, share), self.temperature)
 
     def _sets(self, place: Tensor, share: Tensor) -> list[Tensor]:
         """Numbers of the rows that leave together; those of one place are not the same while there are others."""
@@ -302,33 +356,9 @@ class SearchFitted(Fitted):
             begins[merged] = begin + count
         return found
 
-    def outlier_scores(self, queries: Tensor) -> Tensor:
-        """See `Predictor.outlier_scores`: which share of the latents' prior variance the data leave unknown."""
-        return unexplained_variance(self.state, queries, moments(self.state, queries)[1])
-
-    def entropies(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-        """See `Predictor.entropies`."""
-        if self.waits:
-            total = entropy(self.probabilities(self.moments(queries), temperature), -1)
-            return total, total if len(self.classes) == 1 else self._drawn(queries, 1.0)[1].minimum(total)
-        average, aleatoric = self._drawn(queries, temperature)
-        return entropy(average, 1), aleatoric
-
-    def _drawn(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-        """Probabilities (Q, C) by the latents' whole posterior, and the mean entropy (Q,) of what is drawn from it."""
-        means, covariances = moments(self.state, queries)
-        points = standard_normal_points(means.shape[1], _N_POINTS, means.dtype, means.device)
-        average, aleatoric = queries.new_zeros(len(queries), len(self.classes)), queries.new_zeros(len(queries))
-        for weight, mean, covariance in zip(self.weights, means, covariances, strict=True):
-            drawn = (mean + displacement(mean, covariance)(points)) / temperature  # (P, L, Q)
-            if mean.shape[0] == 1:
-                second = torch.sigmoid(drawn)
-                p = torch.cat([1 - second, second], 1)
-            else:
-                p = torch.softmax(torch.nn.functional.logsigmoid(drawn.unsqueeze(2) - drawn.unsqueeze(1)).sum(2), 1)
-            average = average + weight * p.mean(0).mT
-            aleatoric = aleatoric + weight * entropy(p, 1).mean(0)
-        return average, aleatoric
+    def on(self, state: SmcState) -> SearchFitted:
+        """With another state, and nothing that follows from it."""
+        return replace(self, predictor=replace(self.predictor, state=state))
 
     def with_state(self, state: SmcState) -> SearchFitted:
         """With another state, everything that follows from its particles computed anew: as it is after loading.
@@ -337,7 +367,7 @@ class SearchFitted(Fitted):
         """
         if len(state.contrasts) or state.inducing is not None:
             state = state.recomputed()
-        return replace(self, state=state, log_evidence=state.log_evidence, has_rule=False)
+        return replace(self.on(state), log_evidence=state.log_evidence, has_rule=False)
 
 
 def fitted_of(
@@ -357,9 +387,8 @@ def fitted_of(
         temperature=1.0,
         calibrated=False,
         log_evidence=state.log_evidence,
-        scaling=scaling,
+        predictor=SearchPredictor(scaling, state),
         settings=settings,
-        state=state,
         steps=steps,
         seed=seed,
     )

@@ -82,7 +82,7 @@ class StoredSearch(Stored):
 
 
 def _own(fitted: SearchFitted) -> dict[str, Any]:
-    state, stack = fitted.state, fitted.chosen.stack
+    state, stack = fitted.state, fitted.predictor.chosen.stack
     contrasts = state.contrasts
     return {
         **{name: getattr(fitted, name) for name in ("settings", "scaling", "seed", "steps", "rule", "inducing_for")},
@@ -127,7 +127,8 @@ def _fitted(stored: StoredSearch) -> SearchFitted:
     fitted = replace(fitted, temperature=stored.temperature, inducing_for=stored.inducing_for).with_state(state)
     stack = stored.stack
     made = None if stack is None else Stack.of(fitted.state, stack.posterior, stack.regression, stack.scale)
-    return replace(fitted, chosen=Chosen(stored.rule, stack=made), has_rule=True)
+    predictor = replace(fitted.predictor, chosen=Chosen(stored.rule, stack=made))
+    return replace(fitted, predictor=predictor, has_rule=True)
 
 
 SEARCH_FORMAT = Format("kernel_search_classifier", SearchFitted, StoredSearch, _own, _fitted)

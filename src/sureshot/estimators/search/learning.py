@@ -171,14 +171,14 @@ def _waiting(
 def _anew(fitted: SearchFitted, n_classes: int) -> SearchFitted:
     """Without rows, and as before there were any: what was learnt of a class alone was learnt by the others."""
     state = _started(fitted.state.prior, fitted.settings, n_classes, fitted.seed)
-    return replace(fitted, state=state, inducing_for=0)
+    return replace(fitted.on(state), inducing_for=0)
 
 
 def _with_rows_of_one_class(fitted: SearchFitted, rows: LabelledRows, x: Tensor, classes: np.ndarray) -> SearchFitted:
     """A state of no comparisons, with rows that wait for a second class."""
     state = replace(fitted.state, x=x, y=torch.from_numpy(rows.y), n_classes=len(classes))
     state, _ = _seen_through(fitted, state, x[:0])
-    return replace(fitted, classes=classes, rows=rows, state=state)
+    return replace(fitted.on(state), classes=classes, rows=rows)
 
 
 def compared(fitted: SearchFitted, training: TrainingSet) -> tuple[np.ndarray, LabelledRows, LabelledRows]:

@@ -17,7 +17,8 @@ from sureshot.computing.surroundings import undisturbed
 from sureshot.estimators.arguments import Labels, RandomState, Rows, Weights
 from sureshot.estimators.base import IncrementalClassifier
 from sureshot.estimators.classes.answers import TopClasses
-from sureshot.estimators.fitted import Fitted, TrainingSet
+from sureshot.estimators.classes.class_fitted import ClassFitted
+from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.fitted_attribute import FittedAttribute
 from sureshot.estimators.gp.settings import check_count, device_for
 from sureshot.estimators.rows.readers import Reader, TableReader
@@ -183,11 +184,11 @@ class TreeGPClassifier(IncrementalClassifier):
         """
         return self._extend(X, y, classes, sample_weight, row_id)
 
-    def _checked_ids(self, row_id: Any, n_rows: int, known: Fitted | None) -> None:
+    def _checked_ids(self, row_id: Any, n_rows: int, known: ClassFitted | None) -> None:
         if row_id is not None:
             raise ValueError(f"row_id: {_KEEPS_MEANS}")
 
-    def _known_ids(self, rows: Any, known: Fitted) -> np.ndarray:
+    def _known_ids(self, rows: Any, known: ClassFitted) -> np.ndarray:
         raise ValueError(f"cannot forget rows: {_KEEPS_MEANS}")
 
     def predict_topk(self, X: Rows, k: int = 5, beam: int | None = None) -> TopClasses:

@@ -18,8 +18,9 @@ from sureshot.computing.blocks import AT_ONCE
 from sureshot.computing.layout import aligned
 from sureshot.computing.memory import memory_budget
 from sureshot.computing.threads import one_thread, threads_for
+from sureshot.estimators.classes.class_fitted import ClassFitted, ClassPredictor, NoInfluence
 from sureshot.estimators.classes.uncertainty import entropies
-from sureshot.estimators.fitted import Fitted, NoInfluence, TrainingSet
+from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.outliers import with_common_scale
 from sureshot.estimators.rows.preprocessing import Scaling, kernel_inputs, scaling_for_sessions, wider_limits
 from sureshot.estimators.rows.validation import LabelledRows, merge_rows
@@ -40,15 +41,58 @@ _NO_ROWS = (
 
 
 @dataclass(frozen=True)
-class TreeFitted(Fitted):
-    """See `Fitted`; ``rows`` are those that are kept."""
+class TreePredictor(ClassPredictor):
+    """A strategy's model, of inputs that are scaled."""
 
     scaling: Scaling
+    model: SessionModel
+    device: torch.device
+
+    @property
+    def queries_at_once(self) -> int:
+        return 2 * AT_ONCE // self.model.entries_per_query
+
+    def inputs(self, kept: np.ndarray) -> Tensor:
+        return kernel_inputs(kept, self.scaling, self.device)
+
+    def moments(self, queries: Tensor) -> tuple[Tensor]:
+        """Log probabilities (Q, C)."""
+        return (self.model.log_probabilities(queries),)
+
+    def probabilities(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
+        return torch.softmax(moments[0] / temperature, -1)
+
+    def latents(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        return self.model.class_latents(queries)
+
+    def outlier_scores(self, queries: Tensor) -> Tensor:
+        return self.model.outlier_scores(queries)
+
+    def entropies(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        mean, variance = self.model.latents(queries)
+        return entropies(
+            mean[None], variance[None], lambda drawn: torch.softmax(self.model.class_logits(drawn) / temperature, 1)
+        )
+
+
+@dataclass(frozen=True)
+class TreeFitted(ClassFitted):
+    """See `ClassFitted`; ``rows`` are those that are kept."""
+
+    predictor: TreePredictor
     strategy: Strategy
     sessions: np.ndarray  # (C,) int64, in which each class came: 0 for those that had rows in the first one
-    model: SessionModel
     seed: int
-    device: torch.device
+
+    @property
+    def model(self) -> SessionModel:
+        """The strategy's."""
+        return self.predictor.model
+
+    @property
+    def scaling(self) -> Scaling:
+        """Of inputs."""
+        return self.predictor.scaling
 
     @property
     def strategy_name(self) -> str:
@@ -71,65 +115,33 @@ class TreeFitted(Fitted):
 
     @property
     def frequencies(self) -> np.ndarray:
-        """See `Fitted.frequencies`: all classes count alike, however many of their rows are kept."""
+        """All classes count alike, however many of their rows are kept."""
         return np.ones(len(self.classes))
 
-    @property
-    def queries_at_once(self) -> int:
-        """See `Fitted.queries_at_once`."""
-        return 2 * AT_ONCE // self.model.entries_per_query
-
-    def inputs(self, kept: np.ndarray) -> Tensor:
-        """See `Fitted.inputs`."""
-        return kernel_inputs(kept, self.scaling, self.device)
-
-    def moments(self, queries: Tensor) -> tuple[Tensor]:
-        """See `Predictor.moments`: log probabilities (Q, C)."""
-        return (self.model.log_probabilities(queries),)
-
-    def probabilities(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
-        """See `Predictor.probabilities`."""
-        return torch.softmax(moments[0] / temperature, -1)
-
-    def latents(self, queries: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Predictor.latents`."""
-        return self.model.class_latents(queries)
-
-    def outlier_scores(self, queries: Tensor) -> Tensor:
-        """See `Predictor.outlier_scores`."""
-        return self.model.outlier_scores(queries)
-
     def probabilities_without(self, queries: Tensor, place: Tensor, share: Tensor) -> Tensor:
-        """See `Fitted.probabilities_without`: refused."""
+        """Refused."""
         raise NoInfluence(
             "TreeGPClassifier keeps means of rows and no rows, so it does not know which of them drove an answer; "
             "GPClassifier and FewShotClassifier do."
         )
 
     def outlier_scores_left_out(self) -> Tensor:
-        """See `Fitted.outlier_scores_left_out`: refused, as a row cannot be taken off a mean."""
+        """Refused, as a row cannot be taken off a mean."""
         raise ValueError(_NO_ROWS)
 
     def probabilities_left_out(self) -> Tensor:
-        """See `Fitted.probabilities_left_out`: refused likewise."""
+        """Refused likewise."""
         raise ValueError(_NO_ROWS)
 
     def scalings(self, x: np.ndarray) -> tuple[Scaling, ...]:
-        """See `Fitted.scalings`: by all rows of the first session, of which those that are kept are means."""
+        """By all rows of the first session, of which those that are kept are means."""
         scaling = self.scaling.of_distances
         return (scaling,) if scaling.deviations is None else with_common_scale(scaling, scaling.deviations)
 
     @property
     def has_directions(self) -> bool:
-        """See `Fitted.has_directions`: of the first session's rows, as means of them are shorter."""
+        """Of the first session's rows, as means of them are shorter."""
         return self.scaling.deviations is None
-
-    def entropies(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-        """See `Predictor.entropies`."""
-        mean, variance = self.model.latents(queries)
-        return entropies(
-            mean[None], variance[None], lambda drawn: torch.softmax(self.model.class_logits(drawn) / temperature, 1)
-        )
 
     def leading(self, queries: Tensor, k: int, beam: int | None) -> tuple[Tensor, Tensor]:
         """Probabilities and numbers of the k most probable classes, each (Q, k); by a search where it is faster.
@@ -137,7 +149,8 @@ class TreeFitted(Fitted):
         Under another class prior all classes are looked at: a beam follows those that are likely without it.
         """
         if self.class_prior is not None:
-            p, order = self.answers(self.moments(queries), self.temperature).sort(dim=1, descending=True, stable=True)
+            p = self.answers(self.predictor.moments(queries), self.temperature)
+            p, order = p.sort(dim=1, descending=True, stable=True)
             return p[:, :k], order[:, :k]
         beam = self.model.usual_beam if beam is None else beam
         few = len(self.classes) <= self.model.classes_for_a_branch * beam
@@ -184,12 +197,12 @@ def later_session(training: TrainingSet, known: TreeFitted) -> TreeFitted:
     labels = training.classes.tolist()
     sessions = np.array([known.sessions[number[label]] if label in number else new for label in labels], dtype=np.int64)
     with one_thread():
-        inputs = _inputs(training.rows, sessions, scaling, known.device)
+        inputs = _inputs(training.rows, sessions, scaling, known.predictor.device)
         rows = _condensed(training.rows, known.strategy.groups(inputs, known.model))
-        kept = _inputs(rows, sessions, scaling, known.device)
+        kept = _inputs(rows, sessions, scaling, known.predictor.device)
     with threads_for(len(rows.y)):
         model = known.strategy.later_session(known.model.shared, kept, known.seed, known.model)
-    return _fitted(training, rows, scaling, known.strategy, sessions, model, known.seed, known.device)
+    return _fitted(training, rows, scaling, known.strategy, sessions, model, known.seed, known.predictor.device)
 
 
 def _limited(training: TrainingSet, scaling: Scaling) -> TrainingSet:
@@ -239,12 +252,10 @@ def _fitted(
         temperature=1.0,
         calibrated=False,
         log_evidence=model.log_evidence,
-        scaling=scaling,
+        predictor=TreePredictor(scaling, model, device),
         strategy=strategy,
         sessions=sessions,
-        model=model,
         seed=seed,
-        device=device,
     )
 
 

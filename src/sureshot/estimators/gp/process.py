@@ -1,0 +1,72 @@
+"""One Gaussian process given labelled rows: a feature map, and a posterior of the weights. It knows no classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sureshot.estimators.gp.features import FeatureMap
+from sureshot.estimators.gp.weight_space import WeightSpace
+from sureshot.estimators.rows.preprocessing import Scaling, kernel_inputs
+from sureshot.gaussian.posterior import LatentMoments, Posterior
+from sureshot.gaussian.prior import Queries
+from sureshot.kernels import Expression, Scale
+from sureshot.kernels.dense import as_expression
+
+
+@dataclass(frozen=True)
+class GaussianProcess:
+    """Answers about rows (Q, D) as they are kept, or about rows of kernel values if these are precomputed."""
+
+    scaling: Scaling | None  # of columns; None: kernel values are precomputed
+    feature_map: FeatureMap  # what means are linear in
+    coefficients: Tensor  # (S, L, R or M), of the means
+    prior_mean: Tensor  # (L,)
+    space: WeightSpace
+
+    @property
+    def posterior(self) -> Posterior:
+        """Of the weights, as variances need it."""
+        return self.space.posterior
+
+    @property
+    def kernel(self) -> Expression:
+        """The kernel as a value, with the learned scales."""
+        with torch.no_grad():
+            return as_expression(self.feature_map.kernel)
+
+    def values(self, rows: Tensor) -> Queries:
+        """Values of the feature map (1, Q, R or M), and prior variances (1, Q)."""
+        inputs, kernel = kernel_inputs(rows.numpy(), self.scaling, self.coefficients.device), self.feature_map.kernel
+        if self.scaling is not None:
+            return self.feature_map(inputs)
+        assert isinstance(kernel, Scale)
+        assert self.feature_map.inducing is not None
+        columns = self.feature_map.inducing[:, 0].to(torch.int64)  # merging rows reordered them
+        return self.feature_map.from_cross(inputs[:, columns] * kernel.outputscale.detach())
+
+    def means(self, values: Queries) -> Tensor:
+        """Posterior means (S, L, Q)."""
+        return self.prior_mean[:, None] + self.coefficients @ values.cross[0].mT
+
+    def queries(self, values: Queries) -> Queries:
+        """What the posterior is asked by: features (1, Q, R) and prior variances (1, Q)."""
+        if self.space.projection is None:
+            return values
+        features = values.cross @ self.space.projection
+        if self.scaling is not None:
+            return Queries(features, values.variance)
+        # A mean stands in for the unknown diagonal, where the features do not explain more.
+        return Queries(features, features.square().sum(-1).maximum(values.variance))
+
+    def moments(self, values: Queries) -> LatentMoments:
+        """Means (S, L, Q), and variances of that shape or covariances (S, Q, L, L)."""
+        return LatentMoments(self.means(values), self.posterior.query(*self.queries(values)).spread)
+
+    def marginals(self, values: Queries) -> tuple[Tensor, Tensor]:
+        """Means and variances (L, Q) of the mixture of chains."""
+        means = self.means(values)
+        variance = self.posterior.query_variance(*self.queries(values)).mean(0) + means.var(0, correction=0)
+        return means.mean(0), variance
