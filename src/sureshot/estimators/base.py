@@ -132,6 +132,10 @@ class IncrementalClassifier(Answers):
             return self._commit(
                 TrainingSet(data.reader, data.columns, grown, rows, data.checked, row_ids=row_ids), None
             )
+        if names is None and known.row_ids is None:
+            new = merge_rows(data.kept, codes, data.weight)
+            training = TrainingSet(reader, known.columns, grown, None, None, known=known, came=new)
+            return self._commit(training, known, keep_settings)
         came, before = _as_they_came(data, codes, names), known.distinct_rows
         rows, row_ids = RowsAsTheyCame.apart(before, known.row_ids).with_rows(came, names).merged()
         nothing_new = len(grown) == len(known.classes) and same_rows(before, rows)

@@ -9,6 +9,7 @@ arguments (`stored`).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,21 +18,33 @@ from sureshot.estimators.outliers import as_they_are, scalings_for
 from sureshot.estimators.rows.preprocessing import Scaling
 from sureshot.estimators.rows.readers import Reader
 from sureshot.estimators.rows.row_ids import RowIds
-from sureshot.estimators.rows.validation import Columns, LabelledRows
+from sureshot.estimators.rows.validation import Columns, LabelledRows, joined_rows, merge_rows
 from sureshot.kernels import is_unit_norm
 
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """What an estimator learns from: all labelled rows that it knows, not only those of the latest call."""
+    """What an estimator learns from: the rows of a call, and what it knows."""
 
     reader: Reader
     columns: Columns
     classes: np.ndarray  # (C,), some may have no row
-    rows: LabelledRows  # as the reader keeps them, with the weights that they came with
+    given: LabelledRows | None  # all rows that there are now; None: those that are `known`, and those that `came`
     checked: np.ndarray | None  # (n, width), X as the first call gave it; None afterwards
     unseen: np.ndarray | None = None  # (N,) bool, rows that the network which made them was not trained on; None: all
     row_ids: RowIds | None = None  # of the rows; None: none has an id
+    known: Fitted | None = None
+    came: LabelledRows | None = None  # equal ones merged
+
+    @cached_property
+    def rows(self) -> LabelledRows:
+        """All labelled rows as the reader keeps them, with the weights that they came with, equal ones merged."""
+        if self.given is not None:
+            return self.given
+        assert self.known is not None
+        assert self.came is not None
+        every = joined_rows(self.known.distinct_rows, self.came)
+        return merge_rows(every.x, every.y, every.weight)
 
     @property
     def column_names(self) -> tuple[str, ...] | None:

@@ -47,10 +47,10 @@ def of_refits(model: IncrementalClassifier, places: list[int]) -> tuple[np.ndarr
     for place in places:
         without = refitted(model, fitted, place, away[place])
         without = replace(without, temperature=fitted.temperature)
-        queries = without.inputs(fitted.rows.x[[place]])
+        queries = without.predictor.inputs(fitted.rows.x[[place]])
         with torch.no_grad():
-            p.append(without.probabilities(without.moments(queries), fitted.temperature)[0].numpy())
-            said.append(without.outlier_scores(queries)[0].item())
+            p.append(without.predictor.probabilities(without.predictor.moments(queries), fitted.temperature)[0].numpy())
+            said.append(without.predictor.outlier_scores(queries)[0].item())
     return np.stack(p), np.array(said)
 
 

@@ -234,17 +234,18 @@ class KernelSearchClassifier(IncrementalClassifier):
 
         The particles know the old rows: they take in what is new among the rows, and let go what is there no more.
         """
-        check_whole(training.rows.weight)
+        check_whole(training.rows.weight if training.came is None else training.came.weight)
         given = SearchSettings.checked(self._arguments)
         settings = given if known is None else known.settings
         if changed := [name for name, value in vars(given).items() if value != getattr(settings, name)]:
             warn(
                 f"{listed(changed)} changed since the first batch, which settled it: that holds from the next fit on",
             )
-        jobs, new = check_jobs(self.n_jobs), training.rows
+        jobs, n_earlier = check_jobs(self.n_jobs), 0
         steps: tuple[SearchStep, ...] = ()
-        n_earlier = 0
-        if known is not None:
+        if known is None:
+            new = training.rows
+        else:
             stays, kept, new = compared(known, training)
             if not known.waits:
                 if len(new.y) or len(training.classes) > len(known.classes):
@@ -258,5 +259,5 @@ class KernelSearchClassifier(IncrementalClassifier):
             seed, steps, n_earlier = known.seed, known.steps, len(kept.y)
             new = joined_rows(kept, new)
         check_size(settings, new.weight.sum(), len(training.classes))
-        first = replace(first_fitted(replace(training, rows=new), settings, seed), steps=steps)
+        first = replace(first_fitted(replace(training, given=new), settings, seed), steps=steps)
         return after(first, new, training.classes, self.callback, jobs, n_earlier).settled

@@ -53,12 +53,13 @@ def first_fitted(training: TrainingSet, settings: SearchSettings, seed: int) -> 
             raise ValueError(f"structure: {error}{varying}") from error
     state = _started(prior, settings, len(training.classes), seed)
     none = part_of(training.rows, slice(0, 0))
-    return fitted_of(replace(training, rows=none), scaling, settings, state, (), seed)
+    return fitted_of(replace(training, given=none), scaling, settings, state, (), seed)
 
 
 def mention_more(training: TrainingSet, new: LabelledRows, known: SearchFitted) -> None:
     """Say of which columns new rows have cells as far out as no others of all rows, and which vary only now."""
-    scaling = fit_scaling(training.rows.x, training.rows.weight, known.settings.standardize)
+    every = joined_rows(known.rows, new)
+    scaling = fit_scaling(every.x, every.weight, known.settings.standardize)
     mention_wild(scaling, new.x, training.column_names)
     late = np.setdiff1d(scaling.kept, known.scaling.kept)
     if len(late):
@@ -184,8 +185,10 @@ def _with_rows_of_one_class(fitted: SearchFitted, rows: LabelledRows, x: Tensor,
 def compared(fitted: SearchFitted, training: TrainingSet) -> tuple[np.ndarray, LabelledRows, LabelledRows]:
     """Which rows (N,) bool are in a training set, these rows as it numbers classes, and which of its rows are new.
 
-    A row of weight w in the training set is w rows here.
+    A row of weight w in the training set is w rows here. Where rows only came, nobody else is looked at.
     """
+    if training.came is not None:
+        return np.ones(len(fitted.rows.y), dtype=bool), fitted.rows, training.came
     number = {label: k for k, label in enumerate(training.classes.tolist())}
     places = np.array([number.get(label, -1) for label in fitted.classes.tolist()])
     known = replace(fitted.rows, y=places[fitted.rows.y])

@@ -215,7 +215,7 @@ def _limited(training: TrainingSet, scaling: Scaling) -> TrainingSet:
     rows = training.rows
     is_one = np.bincount(rows.y, rows.weight, len(training.classes))[rows.y] < 2
     x = np.where(is_one[:, None], rows.x, rows.x.clip(*scaling.limits))
-    return replace(training, rows=replace(rows, x=x))
+    return replace(training, given=replace(rows, x=x))
 
 
 def restored(
