@@ -23,6 +23,7 @@ from typing import Any
 
 import gpytorch.kernels as gk
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from gpytorch.kernels import Kernel
@@ -244,6 +245,31 @@ def test_decisions_and_leading_classes_are_those_of_the_probabilities(case: str,
     np.testing.assert_allclose(
         found.score, 1 - (top.probabilities[:, 0] - top.probabilities[:, 1])[found.rows], atol=1e-6
     )
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_rows_of_each_class_are_counted(case: str, checkpoints: dict[str, Path]) -> None:
+    model, _, labels = fitted(case, checkpoints)
+    came = np.unique(labels[TRAIN], return_counts=True)[1]
+    if isinstance(model, TreeGPClassifier):
+        assert (model.class_count_ > 0).all()
+        assert (model.class_count_ <= came).all()
+    else:
+        np.testing.assert_allclose(model.class_count_, came)
+
+
+@pytest.mark.parametrize("estimator", {case.estimator for case in CASES.values()}, ids=lambda kind: kind.__name__)
+def test_what_makes_numbers_of_columns_can_be_asked_for(estimator: type[IncrementalClassifier]) -> None:
+    colours = np.array(["red", "green", "blue"])[np.arange(len(X)) % 3]
+    frame = pd.DataFrame(X, columns=["a", "b", "c", "d"]).assign(colour=colours)
+    few = {"n_particles": 4} if estimator is KernelSearchClassifier else {}
+    model = estimator(**few).fit(frame[TRAIN], Y[TRAIN])
+    assert model.encoder_.kinds == model.columns_
+    assert model.encoder_(frame[QUERY]).shape == (len(frame[QUERY]), len(model.encoder_.names))
+    np.testing.assert_array_equal(model.encoder_(frame)[:, :4], X)
+    numbers = estimator(**few).fit(frame[TRAIN][["a", "b", "c", "d"]], Y[TRAIN])
+    assert not hasattr(numbers, "encoder_")
+    assert not hasattr(numbers, "reading_")
 
 
 @pytest.mark.parametrize("case", CASES)

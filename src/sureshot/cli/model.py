@@ -24,7 +24,7 @@ from sureshot.data.written_numbers import WayOfWriting
 
 if TYPE_CHECKING:
     from sureshot.estimators.base import IncrementalClassifier
-    from sureshot.estimators.rows.readers import Reader
+    from sureshot.estimators.rows.mixed_columns import ColumnEncoder
 
 _WHOLE_NUMBER = re.compile(r"0|-?[1-9]\d*")  # 007 and 1_0 are text
 
@@ -67,12 +67,11 @@ def read_for_model(
         raise DataError(f"{path}: name the column of labels with --target; columns: {listed(names)}")
     if names is None and not with_labels and target is not None:
         target = None  # the labels of an NPZ file are an array of their own
-    reader = _reader(model)
-    encoder = None if reader is None else reader.encoder
+    encoder: ColumnEncoder | None = getattr(model, "encoder_", None)
     kinds: dict[str, str] = {} if encoder is None else encoder.kinds
     options: dict[str, Any] = {} if encoder is None else {"as_text": encoder.as_written}
-    if reader is not None:
-        options["written"] = _written(reader)
+    if not mixed:  # else what is compared with a model, which knows no way of writing
+        options["written"] = _written(model)
     mixed = mixed or bool(kinds)
     if features is not None and names is not None:  # what is ignored may be missing, or name rows
         there = set(names) - {target, how.row_id, *ignore, *how.dropped(names)}
@@ -85,7 +84,7 @@ def read_for_model(
         features=features,
         text_labels=text_labels,
         mixed=mixed,
-        allow_missing=mixed or model._fitted.reader.fills_gaps,
+        allow_missing=mixed or (features is not None and not hasattr(model, "learner_")),
         **options,
     )
     for name in found:
@@ -99,35 +98,30 @@ def read_for_model(
     X = table.X
     if features is None and isinstance(X, pd.DataFrame):
         X = X.to_numpy()  # a model of bare columns takes them by position
-    if encoder is not None and isinstance(X, pd.DataFrame):
+    elif encoder is not None and isinstance(X, pd.DataFrame):
         X = encoder.with_ignored(X)
     if X.shape[1] != model.n_features_in_:
         hint = ""
         if names is not None and X.shape[1] == model.n_features_in_ + 1:
             hint = " (a column of labels can be named with --target)"
         raise DataError(f"{path} has {X.shape[1]} feature columns, the model wants {model.n_features_in_}{hint}")
-    if kinds:
+    if encoder is not None and isinstance(X, pd.DataFrame):
         with naming(path):  # a cell that is none of its column is an error before anything is written
-            model._kept(model._fitted, X)
+            encoder(X)
     return table._replace(X=X)
 
 
 def as_fitted(model: IncrementalClassifier, how: Reading) -> Reading:
     """Options completed by how the file was read that the model was fitted on."""
-    return how.completed(getattr(_reader(model), "reading", None))
+    return how.completed(getattr(model, "reading_", None))
 
 
-def _reader(model: IncrementalClassifier) -> Reader | None:
-    """What reads rows for a model; scikit-learn's own, as a baseline, have none."""
-    fitted = getattr(model, "_fitted", None)
-    return None if fitted is None else fitted.reader
-
-
-def _written(reader: Reader) -> dict[str, WayOfWriting]:
+def _written(model: IncrementalClassifier) -> dict[str, WayOfWriting]:
     """How numbers were written, by column."""
-    reading: Remembered | None = getattr(reader, "reading", None)
+    reading: Remembered | None = getattr(model, "reading_", None)
+    encoder: ColumnEncoder | None = getattr(model, "encoder_", None)
     comma = () if reading is None else reading.comma
-    known = {} if reader.encoder is None else reader.encoder.written
+    known = {} if encoder is None else encoder.written
     return {**{name: WayOfWriting(",", False) for name in comma}, **known}
 
 

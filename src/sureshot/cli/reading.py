@@ -261,7 +261,7 @@ def take(X: Any, rows: np.ndarray) -> Any:
 
 def remark_on_columns(path: Path, model: IncrementalClassifier) -> None:
     """A note on what was made of columns that are not all numbers without gaps."""
-    encoder = model._fitted.reader.encoder
+    encoder = getattr(model, "encoder_", None)
     if encoder is not None:
         note(f"{path}: {encoder}")
 

@@ -217,7 +217,7 @@ def _method(model: IncrementalClassifier) -> dict[str, object]:
             found["average of"] = "; ".join(parts)
         return found
     if isinstance(model, TreeGPClassifier):
-        return {"strategy": model._fitted.strategy_name, "memory": str(model.memory_)}
+        return {"strategy": model.strategy, "memory": str(model.memory_)}
     if isinstance(model, KernelSearchClassifier):
         mass, structure = model.kernel_posterior_[0]
         return {

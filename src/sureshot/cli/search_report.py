@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -178,7 +177,7 @@ def _pictures(model: KernelSearchClassifier) -> list[Picture]:
             "apart, but it says that the first batches decided much.",
         ),
     ]
-    in_the_plane = model.n_features_in_ == 2 and model._fitted.reader.encoder is None
+    in_the_plane = model.n_features_in_ == 2 and not hasattr(model, "encoder_")
     return pictures + (_maps(model) if in_the_plane and len(model.classes_) > 1 else [])
 
 
@@ -201,11 +200,10 @@ def _leaves(batches: Sequence[dict[str, float]]) -> dict[str, list[float]]:
 
 def _maps(model: KernelSearchClassifier) -> list[Picture]:
     """Of a model of two columns, the average of all particles and the heaviest particle of each heavy structure."""
-    fitted, n_classes = model._fitted, len(model.classes_)
-    kept = replace(fitted.rows, y=np.argsort(fitted.places)[fitted.rows.y])
+    x, y, n_classes = model.X_train_, np.searchsorted(model.classes_, model.y_train_), len(model.classes_)
     named = hasattr(model, "feature_names_in_")
     names = [str(name) for name in model.feature_names_in_] if named else ["first column", "second column"]
-    extent = _extent(kept.x)
+    extent = _extent(x)
 
     def grid(size: int) -> Any:
         across, up = np.meshgrid(np.linspace(*extent[:2], size), np.linspace(*extent[2:], size))
@@ -219,7 +217,7 @@ def _maps(model: KernelSearchClassifier) -> list[Picture]:
     return [
         Picture(
             "What is predicted",
-            class_map(whole, extent, kept.x, kept.y, model.classes_, names),
+            class_map(whole, extent, x, y, model.classes_, names),
             "Class probabilities in the plane of the two columns, with the rows that were learnt",
             "The average over all particles; the paler, the less sure. Lines are at probabilities of 1/4, 1/2 and 3/4, "
             "or where two of several classes are equally probable.",
@@ -230,8 +228,8 @@ def _maps(model: KernelSearchClassifier) -> list[Picture]:
                 alone.reshape(len(shown), _PARTICLE_GRID, _PARTICLE_GRID, n_classes),
                 extent,
                 [f"{mass:.2f} {_short(form)}" for mass, form, _ in shown],
-                kept.x,
-                kept.y,
+                x,
+                y,
             ),
             "The same for a particle of each of the heaviest structures",
             "The heaviest structures, each with its mass and one of its particles; names of leaves are shortened. "

@@ -153,15 +153,12 @@ def _listed(given: Sequence[str] | None, known: np.ndarray | None) -> list[str]:
 
 def _classes_with_rows(model: IncrementalClassifier) -> set[str]:
     """Of a model's classes those of which it has rows."""
-    import numpy as np
-
-    fitted = model._fitted
-    return set(map(str, fitted.classes[np.unique(fitted.distinct_rows.y)].tolist()))
+    return set(map(str, model.classes_[model.class_count_ > 0].tolist()))
 
 
 def _count(model: IncrementalClassifier) -> int:
     """How many rows a model has learnt."""
-    return round(float(model._fitted.distinct_rows.weight.sum()))
+    return round(float(model.class_count_.sum()))
 
 
 def _names(model: IncrementalClassifier) -> set[Any]:

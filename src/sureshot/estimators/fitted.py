@@ -74,6 +74,12 @@ class Fitted:
         return self.rows
 
     @property
+    def class_count(self) -> np.ndarray:
+        """How many labelled rows each of the sorted classes has, (C,), by the sum of their weights as they came."""
+        rows = self.distinct_rows
+        return np.bincount(rows.y, rows.weight, minlength=len(self.classes))[self.places]
+
+    @property
     def kinds(self) -> dict[Any, str] | None:
         """What the columns of a DataFrame were taken for, by name; None where all are numbers."""
         return None if self.reader.encoder is None else self.reader.encoder.kinds

@@ -272,11 +272,11 @@ def test_only_the_latest_rows_are_kept() -> None:
     model = made(window=30)
     for k in range(4):
         model.partial_fit(X[10 * k : 10 * k + 10], Y[10 * k : 10 * k + 10])
-    kept = model._fitted.rows.x
-    assert len(kept) == model.steps_[-1].n_rows == 30
-    assert not (kept[:, None] == X[:10]).all(-1).any()
+    assert model.steps_[-1].n_rows == 30
+    kept = {(*row, label) for row, label in zip(model.X_train_.tolist(), model.y_train_.tolist(), strict=True)}
+    assert kept == {(*row, label) for row, label in zip(X[10:40].tolist(), Y[10:40].tolist(), strict=True)}
     small = made(window=3).fit(X, Y)  # of a call that is larger than the window
-    assert len(small._fitted.rows.y) == 3
+    assert len(small.y_train_) == 3
     assert max(step.n_rows for step in small.steps_) == 3
     assert np.isfinite(small.predict_proba(QUERIES)).all()
 

@@ -68,7 +68,10 @@ class Answers(ClassifierMixin, BaseEstimator):
     n_features_in_ = FittedAttribute("columns.n_features")
     feature_names_in_ = ColumnNames("columns.names")
     row_ids_ = FittedAttribute("row_ids.names")
+    class_count_ = FittedAttribute("class_count")
     columns_ = FittedAttribute("kinds")
+    encoder_ = FittedAttribute("reader.encoder")
+    reading_ = FittedAttribute("reader.reading")
 
     _fitted: Any  # a ClassFitted of the estimator's own kind
 

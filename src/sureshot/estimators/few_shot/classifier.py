@@ -61,6 +61,8 @@ class FewShotClassifier(IncrementalClassifier):
         In sorted order, whenever each came.
     class_prior_ : ndarray (C,)
         How often classes are expected to come; sums to 1.
+    class_count_, columns_, encoder_, reading_
+        Those of `GPClassifier`; with a checkpoint columns are numbers.
     learner_ : Learner
         What is conditioned on the rows: the checkpoint's, in double precision. Not there without one.
     kernel_, likelihood_, inference_, predictive_, members_

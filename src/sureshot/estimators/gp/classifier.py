@@ -126,6 +126,8 @@ class GPClassifier(IncrementalClassifier):
         that of the heaviest member, as are the next three and the evidence.
     likelihood_, inference_, predictive_ : str
         What "auto" became.
+    class_count_ : ndarray (C,)
+        How many rows of each class were learnt, by the sum of their weights; 0 for one that was announced only.
     class_prior_ : ndarray (C,)
         How often classes are expected to come; sums to 1.
     members_ : tuple of EnsembleMember
@@ -137,6 +139,11 @@ class GPClassifier(IncrementalClassifier):
         became several, the root mean square of theirs.
     columns_ : dict
         Kinds of a DataFrame's columns by name, if it has others than numbers, or gaps.
+    encoder_ : ColumnEncoder
+        What makes numbers of such columns: ``encoder_(X)`` are they, ``encoder_.names`` their names, and printed it
+        says what is done. Not there where all columns are numbers.
+    reading_ : Remembered
+        How the file was read that X came from (`sureshot.data.read_table`), of what holds for files like it.
     temperature_ : float
         The latents are divided by it before the predictive rule is applied; of an average, its log probabilities are.
     label_noise_ : float

@@ -84,6 +84,12 @@ class KernelSearchClassifier(IncrementalClassifier):
     ----------
     classes_ : ndarray (C,)
         In sorted order, whenever each came.
+    class_count_, columns_, encoder_, reading_
+        Those of `GPClassifier`.
+    X_train_ : ndarray (N, D)
+        The rows that are kept, as numbers; in a window the latest.
+    y_train_ : ndarray (N,)
+        Their labels.
     kernel_posterior_ : list of (mass, structure)
         Heaviest first; structures in a form in which equal ones look equal.
     particles_ : list of WeightedKernel
@@ -159,6 +165,8 @@ class KernelSearchClassifier(IncrementalClassifier):
         self.columns = columns
         self.verbose = verbose
 
+    X_train_ = FittedAttribute("rows.x")
+    y_train_ = FittedAttribute("labels")
     kernel_posterior_ = FittedAttribute("kernel_posterior")
     particles_ = FittedAttribute("particles")
     ess_history_ = FittedAttribute("ess_history")

@@ -252,6 +252,11 @@ class SearchFitted(ClassFitted):
         return merged_rows(self.rows)
 
     @property
+    def labels(self) -> np.ndarray:
+        """Of the rows, (N,)."""
+        return self.classes[self.rows.y]
+
+    @property
     def settled(self) -> SearchFitted:
         """With the predictive rule, which takes longer to choose than a row to learn."""
         return self if self.has_rule else self._with_rule

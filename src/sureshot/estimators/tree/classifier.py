@@ -71,6 +71,10 @@ class TreeGPClassifier(IncrementalClassifier):
     ----------
     classes_ : ndarray (C,)
         In sorted order, whenever each came.
+    class_count_ : ndarray (C,)
+        For how many rows those stand that are kept of each class.
+    columns_, encoder_, reading_
+        Those of `GPClassifier`.
     memory_ : Memory
         How many numbers are kept for later sessions, for each class and for all together.
     tree_ : ClassTree

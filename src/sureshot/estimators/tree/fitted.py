@@ -28,7 +28,6 @@ from sureshot.incremental.gaussian_classes import GaussianClasses
 from sureshot.incremental.method import Memory
 from sureshot.incremental.simulated_sessions import FEWEST_CLASSES, FEWEST_UNSEEN
 from sureshot.incremental.strategy import ClassRows, SessionModel, Strategy
-from sureshot.incremental.tree_sessions import TreeSessions
 from sureshot.tree.class_tree import ClassTree
 
 MOST_COUNTED = 2.0**53
@@ -93,11 +92,6 @@ class TreeFitted(ClassFitted):
     def scaling(self) -> Scaling:
         """Of inputs."""
         return self.predictor.scaling
-
-    @property
-    def strategy_name(self) -> str:
-        """As the constructor takes it."""
-        return self.strategy.name if isinstance(self.strategy, TreeSessions) else "recommended"
 
     @property
     def tree(self) -> ClassTree:
