@@ -20,7 +20,7 @@ from sureshot.data.image_tables import is_image_source, load_image_table
 from sureshot.data.remembered import Remembered, folded
 from sureshot.data.root import DataError
 from sureshot.data.tables import META_PREFIX, columns_of_classes
-from sureshot.data.written_numbers import WayOfWriting
+from sureshot.data.written_numbers import WayOfWriting, bare_number
 
 if TYPE_CHECKING:
     from sureshot.estimators.base import IncrementalClassifier
@@ -197,22 +197,14 @@ def _instance(labels: np.ndarray) -> str:
     return next((name for name in names if not _WHOLE_NUMBER.fullmatch(name)), names[0])
 
 
-def _all_numbers(labels: np.ndarray) -> bool:
-    """Whether all of some labels, text, are written as numbers."""
-    return bool(len(labels)) and all(map(_is_number, labels.tolist()))
-
-
-def _is_number(label: Any) -> bool:
-    try:
-        return math.isfinite(float(label))
-    except (TypeError, ValueError):
-        return False
+def _is_number(label: str) -> bool:
+    return math.isfinite(math.nan if (number := bare_number(label)) is None else number)
 
 
 def _check_same_kind(path: Path, labels: np.ndarray, classes: np.ndarray) -> None:
     kinds = {"i": "whole numbers", "u": "whole numbers", "f": "numbers", "b": "true or false"}
     given, known = kinds.get(labels.dtype.kind, "text"), kinds.get(classes.dtype.kind, "text")
-    if given == known == "text" and _all_numbers(labels) and not any(map(_is_number, classes.tolist())):
+    if given == known == "text" and all(map(_is_number, labels)) and not any(map(_is_number, classes.tolist())):
         given = "numbers"  # read as text, as the classes are
     if {given, known} <= {"whole numbers", "numbers"} or given == known:
         return

@@ -16,6 +16,7 @@ from sureshot.data.checks import listed, near
 from sureshot.data.delimited import ANY, STANDARD_INPUT, TextFormat
 from sureshot.data.file_kinds import EXCEL, is_image_source, table_suffix
 from sureshot.data.root import DataError
+from sureshot.data.written_numbers import bare_number
 
 if TYPE_CHECKING:
     import numpy as np
@@ -190,13 +191,10 @@ def _folding(pairs: Sequence[Sequence[str]]) -> str:
 
 
 def _spelt(label: str) -> str | float:
-    try:
-        value = float(label)
-    except ValueError:
-        from sureshot.data.remembered import spelt
+    from sureshot.data.remembered import spelt
 
-        return spelt(label)
-    return value if math.isfinite(value) else label
+    number = bare_number(label)
+    return spelt(label) if number is None else number if math.isfinite(number) else label
 
 
 @dataclass(frozen=True)

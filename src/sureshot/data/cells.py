@@ -22,13 +22,12 @@ import numpy as np
 import pandas as pd
 
 from sureshot.data.checks import MISSING, in_one_form
-from sureshot.data.written_numbers import are_codes
+from sureshot.data.written_numbers import DECIMALS, are_codes, number_in
 
 NUMBER, CATEGORY, DATE, TEXT, IGNORE = "number", "category", "date", "text", "ignore"
 DAY_FIRST, MONTH_FIRST = "day_first", "month_first"
 KINDS = (NUMBER, CATEGORY, DATE, TEXT, IGNORE, DAY_FIRST, MONTH_FIRST)
 """What can be stated of a column; the last two are dates."""
-DECIMALS = (".", ",")
 TIMES = ("%H:%M", "%H:%M:%S")
 _DAYS = (
     *("%m/%d/%Y", "%d/%m/%Y", "%m-%d-%Y", "%d-%m-%Y", "%d.%m.%Y", "%Y/%m/%d"),
@@ -46,20 +45,9 @@ NAMED = 3  # texts that cannot be read, in a message
 FEW = 30  # levels; a column of so few is one of categories, whatever most of them look like
 FEWEST_MEASURED, MEASURED = 8, 0.8  # distinct cells and the share of numbers from which few are measurements
 
-_SIGN = r"(?:[$€£¥₹₩₽%]|USD|EUR|GBP|CHF|JPY|CAD|AUD)"
-_BEFORE = re.compile(rf"(?:{_SIGN}\s*)?([+−-]?)\s*(?:{_SIGN}\s*)?", re.IGNORECASE)
-_BEHIND = re.compile(rf"{_SIGN}\Z", re.IGNORECASE)
-_DIGITS = {
-    decimal: re.compile(
-        rf"(?=[{decimal}]?\d)(?:\d+|[1-9]\d{{0,2}}(?:[{other}'’\s]\d{{3}})+)?(?:[{decimal}]\d*)?(?:[eE][+-]?\d+)?"
-    )
-    for decimal, other in (".,", ",.")
-}
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d|(?:1[5-9]|2\d)\d\d-\d\d$")  # 1001-12 is no month, but a product's code
 _ZONE = re.compile(r":\d.*(?:Z|[+-]\d\d(?::?\d\d)?)\s*\Z")  # behind a time of day
-_PLAINLY = re.compile(r"-?\d+(?:\.\d+)?")
 _WHOLE = re.compile(r"-?(?:0|[1-9]\d*)\.0+")
-_GROUPS = {".": re.compile(r"[,'’\s]"), ",": re.compile(r"[.'’\s]")}
 _PLAIN: tuple[type, ...] = (
     *(str, bool, np.bool_, numbers.Real, Decimal),
     *(datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64, pd.Period),
@@ -122,6 +110,11 @@ def as_texts(column: pd.Series) -> np.ndarray:
     return texts
 
 
+def is_numeric(column: pd.Series) -> bool:
+    """Whether cells are numbers or truth values, and no text or objects."""
+    return bool(pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_complex_dtype(column.dtype))
+
+
 def holds_truths(column: pd.Series) -> bool:
     """Whether all cells that are there are truth values."""
     if not is_object(column):
@@ -137,9 +130,7 @@ def as_numbers(column: pd.Series, decimal: str = ".", truths: bool = False) -> n
     kinds, gaps = pd.api.types, gaps_of(column)
     if kinds.is_timedelta64_dtype(column.dtype):
         found = np.asarray(column.to_numpy() / np.timedelta64(1, "D"), dtype=np.float64)
-    elif kinds.is_bool_dtype(column.dtype) or (
-        kinds.is_numeric_dtype(column.dtype) and not kinds.is_complex_dtype(column.dtype)
-    ):
+    elif is_numeric(column):
         found = column.to_numpy(dtype=np.float64, na_value=np.nan)
     elif is_object(column) or isinstance(column.dtype, pd.CategoricalDtype):
         found = _through_distinct(column, gaps, lambda cell: _number_of(cell, decimal, truths))
@@ -221,11 +212,7 @@ def kind_of(column: pd.Series, stated: str | None = None) -> tuple[str, str]:
     if kinds.is_datetime64_any_dtype(column.dtype) or isinstance(column.dtype, pd.PeriodDtype):
         return stated or DATE, FORMATS[0]
     if not is_object(column) and not isinstance(column.dtype, pd.CategoricalDtype):
-        if kinds.is_complex_dtype(column.dtype) or not (
-            kinds.is_numeric_dtype(column.dtype)
-            or kinds.is_bool_dtype(column.dtype)
-            or kinds.is_timedelta64_dtype(column.dtype)
-        ):
+        if not (is_numeric(column) or kinds.is_timedelta64_dtype(column.dtype)):
             raise CellError(
                 f"{named(column)} holds {column.dtype}, expected numbers, text or dates: drop it or convert it"
             )
@@ -318,18 +305,7 @@ def _number_of(cell: Any, decimal: str, truths: bool = False) -> float:
     if isinstance(cell, str):
         if truths and (text := cell.strip().lower()) in _TRUTHS:
             return _TRUTHS[text]
-        if decimal == "." and _PLAINLY.fullmatch(cell):
-            return float(cell)
-        text = cell.strip()
-        before = _BEFORE.match(text)
-        assert before is not None  # nothing at all matches
-        digits = text[before.end() :]
-        behind = _BEHIND.search(digits)
-        digits = digits if behind is None else digits[: behind.start()].rstrip()
-        if not _DIGITS[decimal].fullmatch(digits):
-            return np.nan
-        value = float(_GROUPS[decimal].sub("", digits).replace(",", "."))
-        return value if before[1] in ("", "+") else -value
+        return number_in(cell, decimal)
     if isinstance(cell, datetime.timedelta | np.timedelta64):
         return float(pd.Timedelta(cell) / pd.Timedelta(days=1))
     try:

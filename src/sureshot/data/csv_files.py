@@ -23,7 +23,7 @@ from sureshot.data.checks import ERRORS_OF_CELLS, MISSING
 from sureshot.data.delimited import STANDARD_INPUT, TextFormat, any_column, between_blanks, read_text, standard_input
 from sureshot.data.headers import NO_HEADER, column_names_of, looks_like_data
 from sureshot.data.root import DataError
-from sureshot.data.written_numbers import are_codes, what_is_lost
+from sureshot.data.written_numbers import are_codes, bare_number, what_is_lost
 
 _log = logging.getLogger(__name__)
 
@@ -145,11 +145,8 @@ def read_csv(
     frame = _without_empty_end(frame, path)
     if as_text is None:
         return frame, found
-    numbers = [name for name in (*labels, "") if name in header and pd.api.types.is_numeric_dtype(frame[name].dtype)]
-    as_codes = [name for name in numbers if _has_codes(text, found, header.index(name))]
-    if codes is not None:
-        as_codes += _codes_among(codes, frame, text, layout, gaps, path)
-    if as_codes:
+    named = [name for name in (*labels, "") if name in header and pd.api.types.is_numeric_dtype(frame[name].dtype)]
+    if as_codes := _codes_among(codes, named, frame, text, layout, gaps, path):
         return read_csv(path, kind, labels, [*as_text, *as_codes], found, is_used)
     if may_be_short:
         _mention_short_rows(path, text, found, len(header))
@@ -171,21 +168,27 @@ def _layout(found: TextFormat, header: Sequence[str]) -> dict[str, Any]:
 
 
 def _codes_among(
-    codes: Codes, frame: pd.DataFrame, text: str, layout: dict[str, Any], gaps: Sequence[str], path: Path
+    codes: Codes | None,
+    named: Sequence[str],  # columns of labels and of names of rows, of which one code makes text
+    frame: pd.DataFrame,
+    text: str,
+    layout: dict[str, Any],
+    gaps: Sequence[str],
+    path: Path,
 ) -> list[str]:
     """Columns of numbers that are rather codes, if these are to be set apart; a warning of others that lose text."""
-    doubtful = {name: _may_lose_text(frame[name]) for name in layout["names"] if codes.may_be(name)}
-    names = [name for name, rows in doubtful.items() if rows.any()]
-    if not names:
+    doubtful = {name: _may_lose_text(frame[name]) for name in layout["names"] if codes and codes.may_be(name)}
+    doubtful = {name: rows for name, rows in doubtful.items() if rows.any()}
+    if not doubtful and not named:
         return []
-    cells = pd.read_csv(io.StringIO(text), usecols=names, dtype=str, **layout)[: len(frame)]
-    as_codes = []
-    for name in names:
+    cells = pd.read_csv(io.StringIO(text), usecols=[*doubtful, *named], dtype=str, **layout)[: len(frame)]
+    as_codes = [name for name in named if cells[name].str.strip().str.fullmatch(_CODE, na=False).any()]
+    for name in doubtful:
         texts, numbers = cells[name][doubtful[name]], frame[name][doubtful[name]]
         if not texts.str.fullmatch(_ODD).any() and texts.nunique() <= numbers.nunique():
             continue
         distinct = {cell.strip() for cell in cells[name].unique()}.difference(gaps)
-        if codes.apart and are_codes(distinct):
+        if codes is not None and codes.apart and are_codes(distinct):
             as_codes.append(name)
         elif lost := what_is_lost(sorted(distinct)):
             _log.warning(
@@ -226,15 +229,6 @@ def _too_long(text: str, found: TextFormat, width: int) -> str | None:
     return f"row {place - 1}, counted from 0, has {count}, the header {width}"
 
 
-def _has_codes(text: str, found: TextFormat, place: int) -> bool:
-    """Whether a column of numbers has a code, which is none."""
-    rows = _rows(text, found)
-    try:
-        return any(_CODE.fullmatch(row[place].strip()) for row in rows if len(row) > place)
-    except csv.Error:  # a cell of more than a hundred thousand letters, which pandas reads
-        return False
-
-
 def _check_quotes(path: Path, text: str, found: TextFormat, is_number: Sequence[bool]) -> None:
     """Look for cells that have swallowed rows, between two quotation marks that were part of the text, as of inches.
 
@@ -258,7 +252,7 @@ def _check_quotes(path: Path, text: str, found: TextFormat, is_number: Sequence[
         lines = [[*row[:place], *lines[0]], *lines[1:-1], [*lines[-1], *row[place + 1 :]]]
         if all(len(line) == width for line in lines):
             numbers = [cell for line in lines for cell, is_one in zip(line, is_number, strict=True) if is_one]
-            if all(_says_number(cell, found.decimal) for cell in numbers):
+            if None not in [bare_number(cell, found.decimal) for cell in numbers]:
                 alike.append((number, len(lines)))
     if not alike:
         return
@@ -267,14 +261,6 @@ def _check_quotes(path: Path, text: str, found: TextFormat, is_number: Sequence[
     if any(is_number) and len(alike) == len(inside):
         raise DataError(f"{told}: {_QUOTES}")
     _log.info("%s; if they are: %s", told, _QUOTES)
-
-
-def _says_number(cell: str, decimal: str) -> bool:
-    try:
-        float(cell.replace(decimal, "."))
-    except ValueError:
-        return False
-    return True
 
 
 def _mention_short_rows(path: Path, text: str, found: TextFormat, width: int) -> None:

@@ -19,7 +19,7 @@ import itertools
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import BinaryIO
@@ -28,7 +28,7 @@ from weakref import WeakKeyDictionary
 from sureshot.data.checks import near
 from sureshot.data.file_kinds import STANDARD_INPUT as STANDARD_INPUT
 from sureshot.data.root import DataError
-from sureshot.data.written_numbers import GROUPED
+from sureshot.data.written_numbers import DECIMALS, decimal_among, may_be_grouped
 
 _log = logging.getLogger(__name__)
 
@@ -36,16 +36,10 @@ SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 """By character; the first of those that do equally well is taken."""
 SEPARATOR_NAMES = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|", "space": " "}
 """What can be asked for by name."""
-DECIMALS = (".", ",")
 
 _MARKS = {codecs.BOM_UTF8: "UTF-8", codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16"}
-_WITH_COMMA = re.compile(rf"[+-]?(\d+|{GROUPED})?,\d+([eE][+-]?\d+)?")
-_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3}){2,}")  # two groups at least: one may be a fraction
-_WITH_POINT = re.compile(r"[+-]?\d*\.\d+([eE][+-]?\d+)?")
 _STATED = re.compile(r'"?sep=([^\r\n"])"?\r?\n', re.IGNORECASE)
 _BLANKS = re.compile(r'"[^"]*"|[ \t]*(^|$|\r?\n)[ \t]*|[ \t]+')
-_GROUPS = re.compile(rf"[+-]?{GROUPED}(,\d+)?")
-_BY_COMMAS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
 
 
 @dataclass(frozen=True)
@@ -149,20 +143,19 @@ def read_text(
     def cells() -> Iterator[str]:
         return _cells(lines, separator, is_used, wanted.header)
 
-    decimal = wanted.decimal or ("." if separator == "," else _decimal_of(cells()))
+    decimal = wanted.decimal or ("." if separator == "," else decimal_among(cells()))
     if wanted.encoding is None and encoding == "cp1252":
         _log.info("%s is not UTF-8: read as Western European text (--encoding names another)", name)
     if wanted.separator is None and separator != "," and lines and separator in lines[0]:
         _log.info("%s: cells are separated by %s", name, SEPARATORS[separator])
-    if wanted.decimal is None and decimal == "." and separator != "," and _look_grouped(cells()):
+    if wanted.decimal is None and decimal == "." and separator != "," and may_be_grouped(cells(), "."):
         _log.info(
             "%s: 1.234 is read as 1.234, not as 1234, but where a model knows a column by decimal commas (--decimal , "
             "says that points group digits)",
             name,
         )
     if wanted.decimal is None and decimal == ",":
-        grouped = all(_BY_COMMAS.fullmatch(cell) for cell in cells() if _WITH_COMMA.fullmatch(cell))
-        doubt = ": 1,234 is read as 1.234, not as 1234" if grouped else ""
+        doubt = ": 1,234 is read as 1.234, not as 1234" if may_be_grouped(cells(), ",") else ""
         _log.info("%s: the comma is taken for the decimal sign (--decimal names another)%s", name, doubt)
     return text, replace(wanted, encoding=encoding, separator=separator, decimal=decimal)
 
@@ -246,28 +239,6 @@ def between_blanks(text: str) -> int:
     widths = {len(line.split()) for line in text.splitlines() if line.strip()}
     width = max(widths, default=0)
     return width if width > 1 and widths <= {width, width - 1} else 0
-
-
-def _decimal_of(cells: Iterable[str]) -> str:
-    """A comma if numbers with commas come without numbers with points, those between thousands aside."""
-    has_comma = False
-    for cell in cells:
-        if _WITH_COMMA.fullmatch(cell):
-            has_comma = True
-        elif _THOUSANDS.fullmatch(cell) or (_WITH_POINT.fullmatch(cell) and not _GROUPS.fullmatch(cell)):
-            return "."
-    return "," if has_comma else "."
-
-
-def _look_grouped(cells: Iterable[str]) -> bool:
-    """Whether points may group digits: there are some, and three digits follow on each."""
-    found = False
-    for cell in cells:
-        if _WITH_POINT.fullmatch(cell):
-            if not _GROUPS.fullmatch(cell):
-                return False
-            found = True
-    return found
 
 
 def _cells(lines: Sequence[str], separator: str, is_used: Callable[[str], bool], header: bool | None) -> Iterator[str]:

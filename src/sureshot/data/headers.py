@@ -15,6 +15,7 @@ from pathlib import Path
 from sureshot.data.checks import check_names, in_one_form, listed
 from sureshot.data.delimited import lacks_one, place_name
 from sureshot.data.root import DataError
+from sureshot.data.written_numbers import bare_number
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ def _names_rows(n_names: int, rows: Iterable[Sequence[str]]) -> bool:
 
 def looks_like_data(first: Sequence[str], rows: Iterable[Sequence[str]], missing: frozenset[str]) -> bool:
     """Whether the first line is rather a row than names of columns, by all rows."""
-    numbers = [_number(cell) for cell in first]
+    numbers = [bare_number(cell, ",") for cell in first]
     is_gap = [cell.strip() in missing for cell in first]
     has_numbers, has_text, again = set(), set(), set()
     for row in rows:
@@ -71,7 +72,7 @@ def looks_like_data(first: Sequence[str], rows: Iterable[Sequence[str]], missing
             text = cell.strip()
             if text in missing:
                 continue
-            if _number(text) is None:
+            if bare_number(text, ",") is None:
                 has_text.add(place)
                 if text == named.strip():
                     again.add(place)
@@ -83,11 +84,3 @@ def looks_like_data(first: Sequence[str], rows: Iterable[Sequence[str]], missing
     rising = all(number.is_integer() for number in found) and all(a < b for a, b in itertools.pairwise(found))
     as_data = (0 if rising else len(found)) + len(again)
     return as_data > 0 and 2 * (len(found) + len(again)) >= len(first)
-
-
-def _number(cell: str) -> float | None:
-    """A cell as a number with a point or a comma."""
-    try:
-        return float(cell.replace(",", "."))
-    except ValueError:
-        return None

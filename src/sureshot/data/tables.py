@@ -29,6 +29,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from sureshot.data.cells import is_numeric
 from sureshot.data.checks import check_class_labels, listed, near
 from sureshot.data.csv_files import Codes, header_in_doubt, open_text, read_csv, read_header
 from sureshot.data.delimited import ANY, TextFormat, any_column, no_column
@@ -250,7 +251,7 @@ def cells_as_written(path: str | os.PathLike[str], text: TextFormat = ANY) -> tu
 def names_rows(column: pd.Series) -> bool:
     """Whether a column looks like numbers given to rows: called like it, whole, and no two alike."""
     words = set(re.split(r"[^a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", str(column.name)).lower()))
-    if not words & _NAMES_OF_ROWS or len(column) < 2 or not pd.api.types.is_numeric_dtype(column.dtype):
+    if not words & _NAMES_OF_ROWS or len(column) < 2 or not is_numeric(column):
         return False
     values = column.to_numpy(dtype=np.float64)
     return bool(np.isfinite(values).all() and (values == np.round(values)).all() and len(set(values)) == len(values))
@@ -374,7 +375,8 @@ def _features(
     if not chosen:
         raise DataError(f"{path} has no feature columns beside {listed(sorted(ignore)) or 'the index'}")
     X = frame[chosen]
-    other = [name for name in chosen if not (_is_number(X[name]) or (not mixed and _holds_truths(X[name])))]
+    is_number = {name: is_numeric(X[name]) or X[name].isna().all() for name in chosen}  # an empty column is no text
+    other = [name for name in chosen if not (is_number[name] or (not mixed and _holds_truths(X[name])))]
     if other and not mixed:
         cell = _first_other(X[other[0]])
         advice = "correct the cells, drop the column, or prefix its name with meta_ to leave it out"
@@ -411,17 +413,6 @@ def _check_same_columns(path: Path, present: Sequence[str], wanted: Sequence[str
         )
     if unexpected:
         _log.info("%s: ignored columns that the model does not know: %s", path, listed(unexpected))
-
-
-def _is_number(column: pd.Series) -> bool:
-    kinds = pd.api.types
-    if kinds.is_bool_dtype(column.dtype):
-        return True
-    if kinds.is_complex_dtype(column.dtype):
-        return False
-    if column.isna().all():  # an empty column is missing cells, not text
-        return True
-    return bool(kinds.is_numeric_dtype(column.dtype))
 
 
 def _holds_truths(column: pd.Series) -> bool:

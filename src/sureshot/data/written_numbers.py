@@ -1,8 +1,9 @@
-"""Numbers as text: what separates what in them, and which text a number would not give back.
+"""Numbers as text: which text is one, what separates what in it, and which text a number would not give back.
 
-``1.250`` is a thousand and more in Berlin and one and a quarter in Boston. Cells that can be read in one way only say
-which it is; where all can be read in both, what is known of the column decides. ``007`` and ``7`` are two codes and one
-number, so are the versions ``3.1`` and ``3.10``.
+Whoever reads cells asks here, of a cell, of a column or of a whole file. ``1.250`` is a thousand and more in Berlin and
+one and a quarter in Boston. Cells that can be read in one way only say which it is; where all can be read in both, what
+is known of the column decides. ``007`` and ``7`` are two codes and one number, so are the versions ``3.1`` and
+``3.10``.
 """
 
 from __future__ import annotations
@@ -16,17 +17,28 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pandas as pd
 
-GROUPED = r"[1-9]\d{0,2}([.\s'’]\d{3})+"
-"""A whole number with points, blanks or apostrophes between its thousands, as a pattern; none begins with 0."""
-
-_WITH_COMMA = re.compile(rf"[+-]?(\d+|{GROUPED})(,\d+)?")  # a number where the comma is the decimal sign
-_OF_NUMBERS = re.compile(r"[^\d.,'’\s]")  # what stands beside digits, such as signs and currencies
-_READABLE = {
-    decimal: re.compile(rf"(\d+|[1-9]\d{{0,2}}([{other}'’\s]\d{{3}})+)?([{decimal}]\d*)?")
+DECIMALS = (".", ",")
+_SIGN = r"(?:[$€£¥₹₩₽%]|USD|EUR|GBP|CHF|JPY|CAD|AUD)"
+_BEFORE = re.compile(rf"(?:{_SIGN}\s*)?([+−-]?)\s*(?:{_SIGN}\s*)?", re.IGNORECASE)
+_BEHIND = re.compile(rf"{_SIGN}\Z", re.IGNORECASE)
+_DIGITS = {
+    decimal: re.compile(
+        rf"(?=[{decimal}]?\d)(?:\d+|[1-9]\d{{0,2}}(?:[{other}'’\s]\d{{3}})+)?(?:[{decimal}]\d*)?(?:[eE][+-]?\d+)?"
+    )
     for decimal, other in (".,", ",.")
 }
+_PLAINLY = re.compile(r"-?\d+(?:\.\d+)?")
+_OF_NUMBERS = re.compile(r"[^\d.,'’\s]")  # what stands beside digits, such as signs and currencies
+_BETWEEN = {".": re.compile(r"[,'’\s]"), ",": re.compile(r"[.'’\s]")}
 _GROUPS = {decimal: re.compile(rf"(?<!\d)[1-9]\d{{0,2}}([{other}]\d{{3}})+(?!\d)") for decimal, other in (".,", ",.")}
-_BETWEEN_GROUPS = re.compile(r"[.\s'’]")
+
+_GROUPED = r"[1-9]\d{0,2}([.\s'’]\d{3})+"  # points, blanks or apostrophes between thousands; none begins with 0
+_COMMA_IF_ANY = re.compile(rf"[+-]?(\d+|{_GROUPED})(,\d+)?")  # a number where the comma is the decimal sign
+_WITH_COMMA = re.compile(rf"[+-]?(\d+|{_GROUPED})?,\d+([eE][+-]?\d+)?")
+_WITH_POINT = re.compile(r"[+-]?\d*\.\d+([eE][+-]?\d+)?")
+_BY_POINTS = re.compile(rf"[+-]?{_GROUPED}(,\d+)?")
+_BY_COMMAS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
+_SURELY_BY_COMMAS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3}){2,}")  # two groups at least: one may be a fraction
 _SIGNS_SWAPPED = str.maketrans(".,", ",.")
 _WHOLE = re.compile(r"\d+")
 _PADDED = re.compile(r"0\d+")
@@ -44,6 +56,52 @@ class WayOfWriting:
     grouped: bool  # whether the other sign was between thousands
 
 
+def number_in(text: str, decimal: str) -> float:
+    """The number of a cell, which may have groups of digits, and a currency or per cent beside them; NaN if none."""
+    if decimal == "." and _PLAINLY.fullmatch(text):
+        return float(text)
+    text = text.strip()
+    before = _BEFORE.match(text)
+    assert before is not None  # nothing at all matches
+    digits = text[before.end() :]
+    behind = _BEHIND.search(digits)
+    digits = digits if behind is None else digits[: behind.start()].rstrip()
+    if not _DIGITS[decimal].fullmatch(digits):
+        return math.nan
+    value = float(_BETWEEN[decimal].sub("", digits).replace(",", "."))
+    return value if before[1] in ("", "+") else -value
+
+
+def bare_number(text: str, decimal: str = ".") -> float | None:
+    """The number that a program would write as this text; None if it is none."""
+    try:
+        return float(text.replace(decimal, "."))
+    except ValueError:
+        return None
+
+
+def decimal_among(cells: Iterable[str]) -> str:
+    """Of a file's cells: a comma if numbers with commas come without numbers with points, those by thousands aside."""
+    has_comma = False
+    for cell in cells:
+        if _WITH_COMMA.fullmatch(cell):
+            has_comma = True
+        elif _SURELY_BY_COMMAS.fullmatch(cell) or (_WITH_POINT.fullmatch(cell) and not _BY_POINTS.fullmatch(cell)):
+            return "."
+    return "," if has_comma else "."
+
+
+def may_be_grouped(cells: Iterable[str], decimal: str) -> bool:
+    """Whether what is a decimal sign in a file's cells, where any has one, may group digits: three follow on each."""
+    has_sign, grouped = (_WITH_POINT, _BY_POINTS) if decimal == "." else (_WITH_COMMA, _BY_COMMAS)
+    found = False
+    for cell in filter(has_sign.fullmatch, cells):
+        if not grouped.fullmatch(cell):
+            return False
+        found = True
+    return found
+
+
 def with_swapped_signs(column: pd.Series) -> pd.Series:
     """Text with points for commas and commas for points."""
     return column.astype(object).map(lambda cell: cell.translate(_SIGNS_SWAPPED) if isinstance(cell, str) else cell)
@@ -54,9 +112,9 @@ def decimal_of(column: pd.Series, known: WayOfWriting, separator: str | None) ->
 
     Then a sign that was between thousands is so still, and points are decimal in a file whose cells commas separate.
     """
-    cells = [_OF_NUMBERS.sub("", cell).strip() for cell in column.dropna().unique() if isinstance(cell, str)]
-    cells = [cell for cell in cells if any(sign.isdigit() for sign in cell)]
-    possible = [sign for sign, pattern in _READABLE.items() if all(map(pattern.fullmatch, cells))]
+    cells = [_OF_NUMBERS.sub("", cell) for cell in column.dropna().unique() if isinstance(cell, str)]
+    cells = [cell for cell in cells if any(map(str.isdigit, cell))]
+    possible = [sign for sign in DECIMALS if not any(math.isnan(number_in(cell, sign)) for cell in cells)]
     if len(possible) == 1:
         return possible[0]
     if not possible or known.grouped or known.decimal == ".":
@@ -74,29 +132,16 @@ def with_comma(column: pd.Series) -> pd.Series | None:
 
     Pandas reads the comma, but nothing between thousands. None of other text.
     """
-    import pandas as pd
-
-    if not (pd.api.types.is_object_dtype(column.dtype) or pd.api.types.is_string_dtype(column.dtype)):
-        return None
     cells = column.dropna()
-    if not len(cells) or not all(isinstance(cell, str) and _WITH_COMMA.fullmatch(cell.strip()) for cell in cells):
+    if not len(cells) or not all(isinstance(cell, str) and _COMMA_IF_ANY.fullmatch(cell.strip()) for cell in cells):
         return None
     return column.map(lambda cell: cell.strip() + ("" if "," in cell else ",0"), na_action="ignore")
 
 
 def as_plain_numbers(column: pd.Series, decimal: str) -> pd.Series | None:
     """Text as numbers, NaN where missing; None where a cell is other than digits and the signs between them."""
-    import pandas as pd
-
-    text = column if decimal == "," else with_swapped_signs(column)
-    checked = with_comma(text)
-    if checked is None:
-        return None
-    plain = [
-        float(_BETWEEN_GROUPS.sub("", cell).replace(",", ".")) if isinstance(cell, str) else math.nan
-        for cell in checked
-    ]
-    return pd.Series(plain, column.index, dtype="float64", name=column.name)
+    checked = with_comma(column if decimal == "," else with_swapped_signs(column))
+    return None if checked is None else checked.map(lambda cell: number_in(cell, ","), "ignore").astype("float64")
 
 
 def are_codes(texts: Collection[str]) -> bool:
