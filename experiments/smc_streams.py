@@ -26,7 +26,8 @@ from experiments.batch_learners import (
     quiet,
     river_is_installed,
 )
-from experiments.campaigns.cells import FAILED, run_cells, write_record
+from experiments.campaigns.archive import write_json
+from experiments.campaigns.cells import FAILED, run_cells
 from experiments.campaigns.methods import MethodCell, Record, check_names, described, what_is_missing
 from experiments.experiment import Experiment, Outcome, Picture, Progress, Table, Verdict, configure
 from experiments.figures import line_styles, new_figure, tidy
@@ -292,7 +293,7 @@ def _keep(folder: Path, cell: MethodCell, learner: BatchLearner, batches: list[d
     if cell.method == OURS:
         assert isinstance(learner, Incremental)
         learner.model.save(folder / f"model-{len(batches)}")
-        write_record(folder / "batches.json", {"settings": cell.settings(), "batches": batches})
+        write_json(folder / "batches.json", {"settings": cell.settings(), "batches": batches})
         (folder / f"model-{len(batches) - 1}").unlink(missing_ok=True)
 
 

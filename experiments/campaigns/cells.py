@@ -1,10 +1,10 @@
-"""A cell of a campaign: something that is run once in a folder of its own, and whose result is kept in one file.
+"""A cell of a campaign: something that is run once in a folder of its own, and whose result is one record.
 
-The result's file holds the settings that made it, so that a cell whose settings have changed is run anew.
+The record (`experiments.campaigns.archive`) holds the settings that made it, so that a cell whose settings have changed
+is run anew.
 
-A cell whose training comes to numbers that are not finite has a result, too: a record of the failure, which is
-reported and not tried again until its file and its checkpoints are deleted. All other errors (data that is missing,
-say) end the campaign.
+A cell whose training comes to numbers that are not finite has a record, too, of the failure, which is reported and not
+tried again until it and the checkpoints are deleted. All other errors (data that is missing, say) end the campaign.
 
 A lock on the cell's folder is held while it is being worked on and is released by the operating system if the process
 dies; another process then takes the cell over, where its last checkpoint left it if it writes any.
@@ -12,7 +12,6 @@ dies; another process then takes the cell over, where its last checkpoint left i
 
 from __future__ import annotations
 
-import json
 import logging
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -23,10 +22,10 @@ from typing import Any, TypeVar
 
 import torch
 
+from experiments.campaigns.archive import Record, keep, kept, pack
 from experiments.experiment import Progress, plain_value
 from experiments.tables import hardware_and_versions
 from sureshot.networks import DivergedError
-from sureshot.persistence import written_whole
 from sureshot.progress import within
 
 logger = logging.getLogger(__name__)
@@ -39,7 +38,7 @@ class Cell(ABC):
     """What distinguishes a run from the others of its campaign, and from older runs of itself."""
 
     key: str
-    """Name of the result's file."""
+    """Its name among all of the campaign."""
 
     labels: dict[str, str | int]
     """What distinguishes it in tables."""
@@ -63,17 +62,17 @@ RunCell = Callable[[CellT, Path, Progress], dict[str, Any]]
 """Runs a cell in a folder, from where an earlier try left it; gives what its record says, as JSON values."""
 
 
-def finished(cell: Cell, results: Path) -> dict[str, Any] | None:
+def finished(cell: Cell, results: Path) -> Record | None:
     """The cell's result (or failure), or None if it is not there or was made with other settings.
 
     Raises
     ------
     ValueError
-        If the file is damaged.
+        If a file is damaged.
     """
-    record = _kept(cell, results)
+    record = kept(results, cell.key)
     if record is not None and (reason := cell.stale(record)):
-        logger.info("%s is stale: %s", _path(cell, results), reason)
+        logger.info("%s of %s is stale: %s", cell.key, results, reason)
         return None
     return record
 
@@ -84,38 +83,20 @@ def stale_reason(cell: Cell, results: Path) -> str | None:
     Raises
     ------
     ValueError
-        If the file is damaged.
+        If a file is damaged.
     """
-    record = _kept(cell, results)
+    record = kept(results, cell.key)
     return None if record is None else cell.stale(record)
-
-
-def _path(cell: Cell, results: Path) -> Path:
-    return results / f"{cell.key}.json"
-
-
-def _kept(cell: Cell, results: Path) -> dict[str, Any] | None:
-    """The record under the cell's key, whatever settings made it."""
-    path = _path(cell, results)
-    if not path.is_file():
-        return None
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        record = None
-    if not isinstance(record, dict):
-        raise ValueError(f"{path} is damaged (not a JSON object): delete it to run the cell again")
-    return record
 
 
 def run_cells(
     cells: Sequence[CellT],
-    results: Path,  # a folder, made if need be; so is the next
+    results: Path,  # a folder, made if need be, or the compressed file beside it; checkpoints are always a folder
     checkpoints: Path,
     run: RunCell[CellT],
     progress: Progress,
     run_missing: bool = True,  # False only collects
-) -> list[dict[str, Any]]:
+) -> list[Record]:
     """Run the cells whose results are missing, and return all results and failures that are there afterwards.
 
     A cell that another process is working on is passed over, and looked at once more when the others are done: it is
@@ -141,10 +122,15 @@ def run_cells(
                 if not ours:
                     passed_over.append(cell)
                 elif finished(cell, results) is None:
-                    write_record(_path(cell, results), _record(cell, checkpoints / cell.key, run, tell))
+                    new = _record(cell, checkpoints / cell.key, run, tell)
+                    with _claimed(checkpoints, wait=True):  # not while another process packs
+                        keep(results, new)
         if last_look and passed_over:
             logger.info("another process is working on %s", ", ".join(cell.key for cell in passed_over))
         todo = passed_over
+    if results.is_dir():
+        with _claimed(checkpoints, wait=True):
+            pack(results)
     return [record for cell in cells if (record := finished(cell, results)) is not None]
 
 
@@ -178,8 +164,8 @@ def _record(cell: CellT, folder: Path, run: RunCell[CellT], progress: Progress) 
 
 
 @contextmanager
-def _claimed(folder: Path) -> Iterator[bool]:
-    """Whether this process got the cell; it keeps it until it leaves the block or dies.
+def _claimed(folder: Path, wait: bool = False) -> Iterator[bool]:
+    """Whether this process got the folder (if it waits, it does), which it keeps until it leaves the block or dies.
 
     Raises
     ------
@@ -196,15 +182,8 @@ def _claimed(folder: Path) -> Iterator[bool]:
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "lock", "w", encoding="utf-8") as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             yield False
         else:
             yield True
-
-
-def write_record(path: Path, record: dict[str, Any]) -> None:
-    """Whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with written_whole(path) as temporary:
-        temporary.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")

@@ -16,7 +16,8 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from experiments.campaigns.cells import Cell, write_record
+from experiments.campaigns.archive import write_json
+from experiments.campaigns.cells import Cell
 from experiments.experiment import Progress
 from sureshot.data.few_shot import load_few_shot
 from sureshot.data.labelled import FewShotData
@@ -182,7 +183,7 @@ def _same_training(cell: FewShotCell, folder: Path) -> bool:
             return True
         logger.info("%s is of other settings or another version: %s is trained from the start", last, cell.key)
         last.unlink()
-    write_record(noted, cell.preset_values())
+    write_json(noted, cell.preset_values())
     return False
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from experiments.campaigns.cells import FAILED, finished, write_record
+from experiments.campaigns.archive import keep
+from experiments.campaigns.cells import FAILED, finished
 from experiments.cdkt_switches import DATA, OTHERS, PAPER, VARIANTS, SwitchesConfig, cell_of, run
 
 
@@ -46,7 +47,7 @@ def outcome_of(folder: Path, accuracies: dict[str, float | None]) -> Any:
                 "seconds": 240.0,
             }
         record = {"key": cell.key, "labels": cell.labels, "settings": cell.settings(), **cell.notes(), **scores}
-        write_record(folder / "cdkt-switches" / f"{cell.key}.json", record)
+        keep(folder / "cdkt-switches", record)
         assert finished(cell, folder / "cdkt-switches") is not None
     return run(data_root=None, progress=lambda what, fraction: None, train=False, results=str(folder))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from experiments.campaigns.archive import kept
 from experiments.campaigns.cells import FAILED
 from experiments.campaigns.sessions import SessionCell, paired_differences, run_sessions, study_of
 from experiments.fscil_clinc150 import FscilClinc150Config, campaign_cells, outcome_of, run, verdicts_of
@@ -102,4 +103,4 @@ def test_class_means_on_clinc150(tmp_path: Path) -> None:
     outcome = run(data_root=None, progress=quietly, methods=("nearest class mean",), seeds=(0,), **folders)
     row = outcome.tables[0].frame.iloc[0]
     assert 0.87 < row["accuracy"] < 0.91
-    assert (tmp_path / "cells" / "fscil-clinc150" / "clinc150-nearest-class-mean-seed0.json").is_file()
+    assert kept(tmp_path / "cells" / "fscil-clinc150", "clinc150-nearest-class-mean-seed0") is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from experiments.campaigns.archive import keep, kept
 from experiments.training_budgets import METRICS, learning_curves, paired, run
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "cells"
@@ -41,17 +41,17 @@ def test_a_page_of_results(tmp_path: Path) -> None:
     """The standard result of the repository beside itself under the other budget's settings, with a curve."""
     from experiments.campaigns.images import OMNIGLOT_CHOICE, ImageCampaignConfig
 
-    kept = tmp_path / OMNIGLOT_CHOICE.name
-    kept.mkdir()
     for budget in ("standard", "full"):
         [cell] = OMNIGLOT_CHOICE.cells(ImageCampaignConfig(budget, (LEARNER,), shots=(5,)))
         if budget == "standard":
-            record = json.loads((RESULTS / OMNIGLOT_CHOICE.name / f"{cell.key}.json").read_text(encoding="utf-8"))
+            found = kept(RESULTS / OMNIGLOT_CHOICE.name, cell.key)
+            assert found is not None
+            record = dict(found)
         else:
             curve = [{"episodes": 1000 * k, "accuracy": 0.5 + 0.01 * k, "nll": 1.0} for k in range(1, 41)]
             record |= {"key": cell.key, "labels": cell.labels, "settings": cell.settings()}
             record["training"] = record["training"] | {"validations": curve}
-        (kept / f"{cell.key}.json").write_text(json.dumps(record), encoding="utf-8")
+        keep(tmp_path / OMNIGLOT_CHOICE.name, record)
     outcome = run(
         data_root=None,
         progress=lambda what, fraction: None,

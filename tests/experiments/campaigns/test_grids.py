@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from experiments import clinc150_transfer
+from experiments.campaigns.archive import kept
 from experiments.campaigns.few_shot import FewShotCell
 from experiments.campaigns.grids import (
     budget_episodes,
@@ -157,16 +157,12 @@ COLD = "its preset had another warm_start, covariance_first"
 
 def test_results_that_were_made_still_count() -> None:
     """Settings that made the results in the repository are those of the campaign's cells."""
-    folder = RESULTS / "omniglot-choice"
-    made = {path.stem for path in folder.glob("*.json")}
-    assert "protonet-paper-cosine-5shot-seed0-standard" in made
     cells = by_key("omniglot-choice") | by_key("omniglot-choice", precisions=("float32",))
-    for key in made & set(cells):
-        record = json.loads((folder / f"{key}.json").read_text())
+    made = {key: record for key in cells if (record := kept(RESULTS / OMNIGLOT_CHOICE.name, key)) is not None}
+    assert "protonet-paper-cosine-5shot-seed0-standard" in made
+    for key, record in made.items():
         assert record["labels"] == cells[key].labels
         assert cells[key].stale(record) in (None, COLD if key.startswith("cdkt_") else None), key
-    assert json.loads((folder / "protonet-paper-cosine-5shot-seed0-standard.json").read_text())["key"] in cells
-    assert OMNIGLOT_CHOICE.name == folder.name
 
 
 def test_the_grid_of_embeddings() -> None:
