@@ -167,7 +167,7 @@ def campaign_settings(name: str, budget: str | None, collect: bool, given: Mappi
 def _print(result: ExperimentResult) -> None:
     for table in result.tables:
         if table.published or not table.on_page:
-            continue  # a paper's numbers stand in the page, away from measured ones; long tables are in their files
+            continue  # a paper's numbers stand in the page, away from measured ones; long tables are in the file
         rows = [
             [f"{value:.{table.digits}f}" if isinstance(value, float) else value for value in row]
             for row in table.frame.itertuples(index=False)

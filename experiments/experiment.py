@@ -44,7 +44,7 @@ class Table:
     digits : int
         Digits after the point of floating-point numbers in the written page (files keep all).
     on_page : bool
-        Whether the page shows it; a long table is written to its files only.
+        Whether the page shows it; a long one is in the file for programs only.
     published : bool
         Whether the numbers are a paper's. They go into a section of their own and never beside measured ones.
     """

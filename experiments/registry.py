@@ -126,7 +126,7 @@ def run(
         Folder of the data files; by default what the environment variable ``SURESHOT_DATA`` names. Looked up
         before anything is computed, and only for experiments on real data.
     output : Path
-        Folder to write to: ``<name>.md``, ``<name>.json``, and files in ``tables`` and ``figures``.
+        Folder to write to: ``<name>.md``, ``<name>.json.gz``, and files in ``figures``.
     progress : callable, optional
         ``progress(what, fraction)``.
     **options

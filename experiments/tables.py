@@ -4,8 +4,8 @@ For an experiment ``name`` the output folder gets
 
 * ``name.md``: the page for people, with every measured table, the published numbers in a section of their
   own, the verdicts, the figures, the command, seeds, wall time, versions, and what differs from the paper;
-* ``name.json``: the same for programs, numbers in full precision;
-* ``tables/name-table.csv`` and ``figures/name-figure.png``.
+* ``name.json.gz``: the same for programs, every table in full precision;
+* ``figures/name-figure.png``.
 
 All files are first written beside their destination under a temporary name and moved when every one of them
 is complete, the page last: a run that fails or is killed changes nothing.
@@ -13,6 +13,7 @@ is complete, the page last: a run that fails or is killed changes nothing.
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -26,11 +27,14 @@ import numpy as np
 import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from PIL import Image
 
+from experiments.campaigns.archive import write_compressed
 from experiments.experiment import ExperimentResult, Outcome, Table, Verdict, plain_value
 from sureshot.report.environment import environment
 
 DOTS_PER_INCH = 110
+COLOURS = 128
 
 
 def write_result(outcome: Outcome, *, name: str, output: Path, command: str, wall_seconds: float) -> ExperimentResult:
@@ -53,9 +57,8 @@ def write_result(outcome: Outcome, *, name: str, output: Path, command: str, wal
     OSError
         When the folder cannot be written.
     """
-    tables = {f"tables/{name}-{table.name}.csv": table for table in outcome.tables}
     figures = {f"figures/{name}-{picture.name}.png": picture for picture in outcome.pictures}
-    relative = [f"{name}.md", f"{name}.json", *tables, *figures]
+    relative = [f"{name}.md", f"{name}.json.gz", *figures]
     result = ExperimentResult(
         name=name,
         tables=outcome.tables,
@@ -72,15 +75,11 @@ def write_result(outcome: Outcome, *, name: str, output: Path, command: str, wal
     output.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(dir=output, prefix=f".{name}.", suffix=".part"))
     try:
-        for folder in ("tables", "figures"):
-            (staging / folder).mkdir()
-        for path, table in tables.items():
-            table.frame.to_csv(staging / path, index=False, lineterminator="\n")
+        (staging / "figures").mkdir()
         for path, picture in figures.items():
             _save_figure(picture.figure, staging / path)
-        record = result.as_dict() | {"files": relative}
-        text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
-        (staging / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+        text = json.dumps(result.as_dict() | {"files": relative}, separators=(",", ":"), allow_nan=False)
+        write_compressed(staging / f"{name}.json.gz", text + "\n")
         (staging / f"{name}.md").write_text(render_page(outcome, result), encoding="utf-8")
         for path in reversed(relative):  # the page last
             (output / path).parent.mkdir(exist_ok=True)
@@ -191,6 +190,11 @@ def _setting(value: Any) -> str:
 
 
 def _save_figure(figure: Figure, path: Path) -> None:
-    """PNG without a time stamp or version, so that the same figure is the same file."""
+    """PNG of few colours, as it is small, and without a time stamp, so that the same figure is the same file."""
     FigureCanvasAgg(figure)
-    figure.savefig(path, dpi=DOTS_PER_INCH, facecolor="white", metadata={"Software": None})
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=DOTS_PER_INCH, facecolor="white", metadata={"Software": None})
+    with Image.open(drawn) as image:
+        image.convert("RGB").quantize(COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(
+            path, optimize=True
+        )
