@@ -41,31 +41,16 @@ _OF_A_CLASS = 20  # rows that are used; those after the first session's are quer
 
 @dataclass(frozen=True)
 class BeamSearchConfig:
-    """Settings.
+    """Settings."""
 
-    Attributes
-    ----------
-    sets : tuple of str
-        "clinc150", "omniglot" (with rotations), or "synthetic-" and a number of classes, a multiple of ten.
-    base_classes, base_rows : int
-        Of the first session of "recommended".
-    rows : int
-        Of every other class there, and of every class of the published tree.
-    queries : int
-    beams : tuple of int
-        Widths.
-    columns : int
-        Of synthetic rows, and principal components of characters.
-    seed : int
-    """
-
+    # "clinc150", "omniglot" (with rotations), or "synthetic-" and a number of classes, a multiple of ten
     sets: tuple[str, ...] = ("clinc150", "synthetic-150", "synthetic-1000", "omniglot", "synthetic-10000")
-    base_classes: int = 100
+    base_classes: int = 100  # of the first session of "recommended"
     base_rows: int = 15
-    rows: int = 3
+    rows: int = 3  # of every other class there, and of every class of the published tree
     queries: int = 1000
-    beams: tuple[int, ...] = (16, 32, 64, 128)
-    columns: int = 128
+    beams: tuple[int, ...] = (16, 32, 64, 128)  # widths
+    columns: int = 128  # of synthetic rows, and principal components of characters
     seed: int = 0
 
 

@@ -29,27 +29,15 @@ METRICS = ("accuracy", "nll", "T nll")
 
 @dataclass(frozen=True)
 class Bfloat16Config:
-    """Settings.
-
-    Attributes
-    ----------
-    budget : {"standard", "full"}
-    learners : tuple of str
-    shots : int
-    seeds : tuple of int
-    results, checkpoints : str
-        Folders of the cells' results and checkpoints, as in `ImageCampaignConfig`.
-    train : bool
-        False makes the tables from the results that are there, running nothing.
-    """
+    """Settings."""
 
     budget: str = "standard"
     learners: tuple[str, ...] = ("protonet", "feature_transfer")
     shots: int = 5
     seeds: tuple[int, ...] = (0, 1, 2)
-    results: str = "docs/results/cells"
+    results: str = "docs/results/cells"  # folders of the cells' results and checkpoints, as in `ImageCampaignConfig`
     checkpoints: str = "campaigns"
-    train: bool = True
+    train: bool = True  # False: make the page of what is there
 
 
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:

@@ -22,21 +22,11 @@ SCALED = "logistic regression, C = 100, temperature by CV"
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the comparison.
+    """Settings of the comparison."""
 
-    Attributes
-    ----------
-    shots : tuple of int
-        Labels of each intent.
-    seeds : tuple of int
-        Of the choice of labels.
-    full : bool
-        Whether to fit all 15,000 training rows once, too.
-    """
-
-    shots: tuple[int, ...] = (1, 5, 10)
-    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
-    full: bool = True
+    shots: tuple[int, ...] = (1, 5, 10)  # labels of each intent
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)  # of the choice of labels
+    full: bool = True  # whether to fit all 15,000 training rows once, too
 
 
 def few_shot_split(data: Clinc150, shots: int, seed: int) -> Split:

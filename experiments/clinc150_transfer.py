@@ -38,19 +38,7 @@ WAYS = (5, 75)
 
 @dataclass(frozen=True)
 class Clinc150TransferConfig:
-    """Settings.
-
-    Attributes
-    ----------
-    budget : {"standard", "full"}
-    learners, kernels : tuple of str
-    ways, shots, seeds : tuple of int
-        Ways 5 and 75. A seed fixes the split of the intents, the training and the test tasks.
-    results, checkpoints : str
-        Folders of the cells' results and checkpoints; the campaign has one of its name in each.
-    train : bool
-        False makes the tables from the results that are there, running nothing.
-    """
+    """Settings."""
 
     budget: str = "standard"
     learners: tuple[str, ...] = LEARNER_NAMES
@@ -58,9 +46,10 @@ class Clinc150TransferConfig:
     ways: tuple[int, ...] = WAYS
     shots: tuple[int, ...] = (1, 5)
     seeds: tuple[int, ...] = (0, 1, 2)
+    # folders of the cells' results and checkpoints; the campaign has one of its name in each
     results: str = "docs/results/cells"
     checkpoints: str = "campaigns"
-    train: bool = True
+    train: bool = True  # False: make the page of what is there
 
 
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:

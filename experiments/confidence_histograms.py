@@ -44,24 +44,12 @@ HIGHEST = 10.5  # of the common scale of densities
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the study.
-
-    Attributes
-    ----------
-    n_classes : int
-    means : tuple of float
-        Means of the latents; their variance is one.
-    n_draws : tuple of int
-        Draws for each mean; the papers used 50,000 and 5,000.
-    temperatures : tuple of float
-        Of the softmax and of the logistic-softmax; the first must be 1.
-    seed : int
-    """
+    """Settings of the study."""
 
     n_classes: int = 5
-    means: tuple[float, ...] = (0.0, -5.0)
-    n_draws: tuple[int, ...] = (50_000, 5_000)
-    temperatures: tuple[float, ...] = (1.0, 0.5, 0.2)
+    means: tuple[float, ...] = (0.0, -5.0)  # means of the latents; their variance is one
+    n_draws: tuple[int, ...] = (50_000, 5_000)  # for each mean, as in the papers
+    temperatures: tuple[float, ...] = (1.0, 0.5, 0.2)  # of the softmax and of the logistic-softmax; the first must be 1
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -147,13 +135,10 @@ def run(*, data_root: Path | None = None, progress: Progress, **options: Any) ->
     return Outcome(
         title="Confidence of the likelihoods before any data",
         introduction=(
-            f"Latents of {settings.n_classes} classes are drawn independently from N(mean, 1) and turned "
-            "into "
-            "probabilities by each likelihood, normalised over the classes; the Gaussian likelihood has "
-            "noise "
-            "variance 1. The confidence is the largest probability. The total variation distance is to the "
-            "softmax "
-            "with temperature 1 on the same draws."
+            f"Latents of {settings.n_classes} classes are drawn independently from N(mean, 1) and turned into "
+            "probabilities by each likelihood, normalised over the classes; the Gaussian likelihood has noise variance "
+            "1. The confidence is the largest probability. The total variation distance is to the softmax with "
+            "temperature 1 on the same draws."
         ),
         tables=tuple(tables),
         pictures=tuple(pictures),
@@ -177,8 +162,7 @@ def judge(frames: dict[float, pd.DataFrame]) -> tuple[Verdict, ...]:
         softmax = sure["softmax"]
         verdicts.append(
             Verdict(
-                "logistic-softmax puts little mass on confidence above 0.4 (rule: under 0.25, and under "
-                "half of the "
+                "logistic-softmax puts little mass on confidence above 0.4 (rule: under 0.25, and under half of the "
                 "softmax's)",
                 SNELL,
                 f"share above 0.4: {above['logistic-softmax']:.3f}, softmax {above['softmax']:.3f}",
@@ -188,8 +172,7 @@ def judge(frames: dict[float, pd.DataFrame]) -> tuple[Verdict, ...]:
         for name in ("gaussian", "one-vs-each"):
             verdicts.append(
                 Verdict(
-                    f"the {name} likelihood puts a large mass on confident outputs (rule: share above 0.9 "
-                    "at least "
+                    f"the {name} likelihood puts a large mass on confident outputs (rule: share above 0.9 at least "
                     "twice the softmax's)",
                     SNELL,
                     f"share above 0.9: {sure[name]:.3f}, softmax {softmax:.3f}",
@@ -199,8 +182,7 @@ def judge(frames: dict[float, pd.DataFrame]) -> tuple[Verdict, ...]:
         sharper = frames[0.0].filter(like="logistic-softmax", axis="index")["mean"]
         verdicts.append(
             Verdict(
-                "a lower temperature makes the logistic-softmax more confident (rule: mean confidence rises "
-                "with "
+                "a lower temperature makes the logistic-softmax more confident (rule: mean confidence rises with "
                 "every step down)",
                 f"{KE}, 3.1",
                 "mean confidence " + ", ".join(f"{value:.3f}" for value in sharper),
@@ -211,9 +193,8 @@ def judge(frames: dict[float, pd.DataFrame]) -> tuple[Verdict, ...]:
         distance = frames[-5.0]["total variation to softmax"]
         verdicts.append(
             Verdict(
-                "latents shifted by -5 make the logistic-softmax an accurate approximation of the softmax "
-                "(rule: "
-                "mean total variation under 0.01)",
+                "latents shifted by -5 make the logistic-softmax an accurate approximation of the softmax (rule: mean "
+                "total variation under 0.01)",
                 f"{KE}, theorem 3.2",
                 f"mean total variation {distance['logistic-softmax']:.4f}",
                 bool(distance["logistic-softmax"] < 0.01),
@@ -221,9 +202,8 @@ def judge(frames: dict[float, pd.DataFrame]) -> tuple[Verdict, ...]:
         )
         verdicts.append(
             Verdict(
-                "one-vs-each is not similar to the softmax as a classifier (rule: at least ten times the "
-                "distance "
-                "of the shifted logistic-softmax)",
+                "one-vs-each is not similar to the softmax as a classifier (rule: at least ten times the distance of "
+                "the shifted logistic-softmax)",
                 f"{KE}, appendix VIII",
                 f"mean total variation {distance['one-vs-each']:.4f}",
                 bool(distance["one-vs-each"] > 10 * distance["logistic-softmax"]),
@@ -248,14 +228,12 @@ def summary(frames: dict[float, pd.DataFrame], verdicts: tuple[Verdict, ...]) ->
         gaps = [frame.loc["gaussian", columns] - frame.loc[half, columns] for frame in frames.values()]
         gap = float(np.abs(np.array(gaps, dtype=np.float64)).max())
         sentences.append(
-            "The Gaussian likelihood with noise variance s, normalised over the classes, is algebraically a "
-            "softmax "
+            "The Gaussian likelihood with noise variance s, normalised over the classes, is algebraically a softmax "
             f"with temperature s/2; the two rows differ by {gap:.0e} at most."
         )
     sentences.append(
-        "Confidence before data says how a likelihood starts, not how calibrated its posterior is: output "
-        "scale, "
-        "prior mean and noise move every row."
+        "Confidence before data says how a likelihood starts, not how calibrated its posterior is: output scale, prior "
+        "mean and noise move every row."
     )
     return " ".join(sentences)
 

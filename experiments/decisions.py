@@ -54,33 +54,17 @@ _MIN_TEST = 20  # rows of a class, for its coverage to be stated
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the study.
-
-    Attributes
-    ----------
-    tables, validation : tuple of str
-        Tables that are measured on, and those on which the score of sets is chosen.
-    digits : bool
-        Whether the digits of scikit-learn are among the sets.
-    shots : tuple of int
-        Queries of each intent of CLINC150 to learn from.
-    clinc : bool
-        Whether CLINC150 is among the sets.
-    seeds, clinc_seeds, mapie_seeds : int
-        Draws of rows, on CLINC150, and with MAPIE, which fits six models.
-    n_train, n_test : int
-        Rows of a table at most to learn from, and at most to ask about.
-    """
+    """Settings of the study."""
 
     tables: tuple[str, ...] = TABLES
-    validation: tuple[str, ...] = VALIDATION
-    digits: bool = True
-    shots: tuple[int, ...] = (5, 10)
-    clinc: bool = True
-    seeds: int = 10
+    validation: tuple[str, ...] = VALIDATION  # tables on which the score of sets is chosen
+    digits: bool = True  # whether the digits of scikit-learn are among the sets
+    shots: tuple[int, ...] = (5, 10)  # queries of each intent of CLINC150 to learn from
+    clinc: bool = True  # whether CLINC150 is among the sets
+    seeds: int = 10  # draws of rows
     clinc_seeds: int = 5
-    mapie_seeds: int = 1
-    n_train: int = 150
+    mapie_seeds: int = 1  # it fits six models
+    n_train: int = 150  # rows of a table at most
     n_test: int = 1500
 
 

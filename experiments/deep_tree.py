@@ -83,44 +83,26 @@ _TRAINING = {
 
 @dataclass(frozen=True)
 class DeepTreeConfig:
-    """Settings.
+    """Settings."""
 
-    Attributes
-    ----------
-    budget : {"trial", "standard", "full"}
-        ``full`` is the paper's; ``trial`` shows in minutes on a CPU that everything learns.
-    datasets : tuple of str
-        Of `sureshot.data.train_test.TRAIN_TEST_NAMES`.
-    methods : tuple of {"softmax", "class_tree", "robust_max", "grid_interpolation"}
-    seeds : tuple of int
-        A seed fixes rows kept aside, initial weights, order of rows, tree and inducing points.
-    learning_rate, own_learning_rate : float, optional
-        Of the branches, in place of each method's own; own is that of kernels, Gaussians and inducing points. For the
-        grid searches of the paper, by validation rows.
-    grids : tuple of int
-        Further numbers of points of feature grids, compared in a table of their own with the budget's 64, where a data
-        set and seed has several of them; the paper searches 64, 128 and 256.
-    device : str
-    results, checkpoints : str
-        Folders of the cells' results and checkpoints; the campaign has one of its name in each.
-    beside : tuple of str
-        Further budgets, of whose cells the tables show those that are there.
-    train : bool
-        False makes the tables from the results that are there, running nothing.
-    """
-
+    # ``full`` is the paper's; ``trial`` shows in minutes on a CPU that everything learns ("trial", "standard", "full")
     budget: str = "standard"
-    datasets: tuple[str, ...] = ("cifar10-subset", "omniglot-drawers")
+    datasets: tuple[str, ...] = ("cifar10-subset", "omniglot-drawers")  # of `sureshot.data.train_test.TRAIN_TEST_NAMES`
     methods: tuple[str, ...] = METHODS
+    # A seed fixes rows kept aside, initial weights, order of rows, tree and inducing points
     seeds: tuple[int, ...] = (0,)
+    # of the branches, in place of each method's own, for grid searches; own is that of kernels and inducing points
     learning_rate: float | None = None
     own_learning_rate: float | None = None
+    # further numbers of points of feature grids, compared in a table of their own with the budget's 64, where a data
+    # set and seed has several of them; the paper searches 64, 128 and 256
     grids: tuple[int, ...] = ()
     device: str = "cpu"
+    # folders of the cells' results and checkpoints; the campaign has one of its name in each
     results: str = "docs/results/cells"
     checkpoints: str = "campaigns"
-    beside: tuple[str, ...] = ()
-    train: bool = True
+    beside: tuple[str, ...] = ()  # further budgets, of whose cells the tables show those that are there
+    train: bool = True  # False: make the page of what is there
 
 
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:

@@ -169,27 +169,16 @@ INSTALLED = tuple(name for name in METHODS if name != CATBOOST or find_spec("cat
 
 @dataclass(frozen=True)
 class DefaultsConfig:
-    """Settings.
+    """Settings."""
 
-    Attributes
-    ----------
-    datasets, conditions, methods : tuple of str
-        Of `TABLES` and `EMBEDDINGS`, `CONDITIONS` and `INSTALLED`.
-    seeds : tuple of int
-        Each draws training and test rows, and the dirt.
-    results, checkpoints : str
-        Folders of the cells' results and locks; the campaign has one of its name in each.
-    train : bool
-        False makes the page from the results that are there, running nothing.
-    """
-
-    datasets: tuple[str, ...] = (*TABLES, *EMBEDDINGS)
+    datasets: tuple[str, ...] = (*TABLES, *EMBEDDINGS)  # of `TABLES` and `EMBEDDINGS`, `CONDITIONS` and `INSTALLED`
     conditions: tuple[str, ...] = tuple(CONDITIONS)
     methods: tuple[str, ...] = INSTALLED
-    seeds: tuple[int, ...] = (0, 1, 2)
+    seeds: tuple[int, ...] = (0, 1, 2)  # each draws training and test rows, and the dirt
+    # folders of the cells' results and locks; the campaign has one of its name in each
     results: str = "docs/results/cells"
     checkpoints: str = "campaigns"
-    train: bool = True
+    train: bool = True  # False: make the page of what is there
 
 
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:

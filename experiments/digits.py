@@ -19,17 +19,10 @@ from sureshot.estimators.gp.classifier import GPClassifier
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the comparison.
-
-    Attributes
-    ----------
-    n_train : int
-    seeds : tuple of int
-        Of the split; the test set is the rest of the 1797 digits.
-    """
+    """Settings of the comparison."""
 
     n_train: int = 500
-    seeds: tuple[int, ...] = (0, 1, 2)
+    seeds: tuple[int, ...] = (0, 1, 2)  # of the split; the test set is the rest of the 1797 digits
 
 
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:

@@ -85,29 +85,16 @@ METHODS: dict[str, Callable[[], Any]] = {
 
 @dataclass(frozen=True)
 class PanelConfig:
-    """Settings.
+    """Settings."""
 
-    Attributes
-    ----------
-    datasets, methods : tuple of str
-        Of `SETS` and `METHODS`.
-    shots : tuple of int
-        Labels of each class; classes with fewer rows are left out.
-    seeds : tuple of int
-        Each draws rows to learn from and to test on.
-    results, checkpoints : str
-        Folders of the cells' results and locks; the campaign has one of its name in each.
-    train : bool
-        Whether to run cells that have no result.
-    """
-
-    datasets: tuple[str, ...] = SETS
+    datasets: tuple[str, ...] = SETS  # of `SETS` and `METHODS`
     methods: tuple[str, ...] = tuple(METHODS)
-    shots: tuple[int, ...] = (5, 20)
-    seeds: tuple[int, ...] = (0, 1, 2)
+    shots: tuple[int, ...] = (5, 20)  # labels of each class; classes with fewer rows are left out
+    seeds: tuple[int, ...] = (0, 1, 2)  # each draws rows to learn from and to test on
+    # folders of the cells' results and locks; the campaign has one of its name in each
     results: str = "docs/results/cells"
     checkpoints: str = "campaigns"
-    train: bool = True
+    train: bool = True  # whether to run cells that have no result
 
 
 @dataclass(frozen=True)

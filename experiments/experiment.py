@@ -31,30 +31,15 @@ Config = TypeVar("Config")
 
 @dataclass(frozen=True)
 class Table:
-    """A table with its caption.
+    """A table with its caption."""
 
-    Attributes
-    ----------
-    name : str
-        Short, for the file name: lower case and hyphens.
-    caption : str
-        What the rows and columns are, in markdown.
-    frame : DataFrame
-        Columns become columns; the index is not shown.
-    digits : int
-        Digits after the point of floating-point numbers in the written page (files keep all).
-    on_page : bool
-        Whether the page shows it; a long one is in the file for programs only.
-    published : bool
-        Whether the numbers are a paper's. They go into a section of their own and never beside measured ones.
-    """
-
-    name: str
-    caption: str
-    frame: pd.DataFrame
-    digits: int = 3
+    name: str  # short, for the file name: lower case and hyphens
+    caption: str  # what the rows and columns are, in markdown
+    frame: pd.DataFrame  # columns become columns; the index is not shown
+    digits: int = 3  # digits after the point of floating-point numbers in the written page (files keep all)
+    # whether the numbers are a paper's. They go into a section of their own and never beside measured ones.
     published: bool = False
-    on_page: bool = True
+    on_page: bool = True  # whether the page shows it; a long one is in the file for programs only
 
 
 @dataclass(frozen=True)
@@ -68,55 +53,27 @@ class Picture:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a statement of a paper agrees with what was measured.
+    """Whether a statement of a paper agrees with what was measured."""
 
-    Attributes
-    ----------
-    claim : str
-        The statement, in our words.
-    source : str
-        Paper and section.
-    measured : str
-        The numbers that decide, filled in from the run.
-    holds : bool
-        Computed from the numbers.
-    """
-
-    claim: str
-    source: str
-    measured: str
-    holds: bool
+    claim: str  # the statement, in our words
+    source: str  # paper and section
+    measured: str  # the numbers that decide, filled in from the run
+    holds: bool  # computed from the numbers
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run returns, all in memory.
+    """What a run returns, all in memory."""
 
-    Attributes
-    ----------
-    title, introduction : str
-        The head of the page, and what is measured and how, in markdown.
-    tables : tuple of Table
-    pictures : tuple of Picture
-    verdicts : tuple of Verdict
-    findings : tuple of str
-        Paragraphs in markdown; every number in them is computed.
-    differences : tuple of str
-        What differs from the paper, one sentence each.
-    config : dataclass instance
-        The settings of the run.
-    seeds : tuple of int
-    """
-
-    title: str
+    title: str  # the head of the page, and what is measured and how, in markdown
     introduction: str
     tables: tuple[Table, ...]
-    config: Any
+    config: Any  # the settings of the run
     seeds: tuple[int, ...]
-    findings: tuple[str, ...]
+    findings: tuple[str, ...]  # paragraphs in markdown; every number in them is computed
     pictures: tuple[Picture, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
-    differences: tuple[str, ...] = ()
+    differences: tuple[str, ...] = ()  # what differs from the paper, one sentence each
 
 
 class Run(Protocol):
@@ -141,39 +98,19 @@ class Experiment:
 
 @dataclass(frozen=True)
 class ExperimentResult:
-    """A finished experiment, as written to disk.
-
-    Attributes
-    ----------
-    name : str
-    tables : tuple of Table
-    figures : tuple of Path
-        The picture files.
-    verdicts : tuple of Verdict
-    findings : str
-        Markdown.
-    config : dict
-    seeds : tuple of int
-    wall_seconds : float
-    command : str
-        What repeats the run.
-    environment : dict
-        Versions and hardware.
-    files : tuple of Path
-        Everything written; the page first.
-    """
+    """A finished experiment, as written to disk."""
 
     name: str
     tables: tuple[Table, ...]
-    figures: tuple[Path, ...]
+    figures: tuple[Path, ...]  # the picture files
     verdicts: tuple[Verdict, ...]
-    findings: str
+    findings: str  # Markdown
     config: Mapping[str, Any]
     seeds: tuple[int, ...]
     wall_seconds: float
-    command: str
-    environment: Mapping[str, str | int]
-    files: tuple[Path, ...] = field(default=())
+    command: str  # what repeats the run
+    environment: Mapping[str, str | int]  # versions and hardware
+    files: tuple[Path, ...] = field(default=())  # everything written; the page first
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""

@@ -46,30 +46,16 @@ IMAGES: dict[str, Callable[[Path | None], LabelledSet]] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings.
+    """Settings."""
 
-    Attributes
-    ----------
-    tables, embeddings, images : tuple of str
-        Sets, those of `IMAGES` by their pixels.
-    ways, groups : tuple of int
-        Numbers of classes of intents, and how many intents make one.
-    shots : tuple of int
-        Labels of each class.
-    seeds : tuple of int
-        Of the draws.
-    n_test : int
-        Test rows at most.
-    """
-
-    tables: tuple[str, ...] = TABLES
+    tables: tuple[str, ...] = TABLES  # sets, those of `IMAGES` by their pixels
     embeddings: tuple[str, ...] = embeddings_panel.SETS
     images: tuple[str, ...] = tuple(IMAGES)
-    ways: tuple[int, ...] = (2, 5, 10, 20)
-    groups: tuple[int, ...] = (1, 4)
-    shots: tuple[int, ...] = (1, 2)
-    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
-    n_test: int = 1000
+    ways: tuple[int, ...] = (2, 5, 10, 20)  # numbers of classes of intents
+    groups: tuple[int, ...] = (1, 4)  # intents that make one
+    shots: tuple[int, ...] = (1, 2)  # labels of each class
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)  # of the draws
+    n_test: int = 1000  # test rows at most
 
 
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:

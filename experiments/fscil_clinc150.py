@@ -46,24 +46,14 @@ _SURE_ENOUGH = 0.02  # expected calibration error
 
 @dataclass(frozen=True)
 class FscilClinc150Config:
-    """Settings.
+    """Settings."""
 
-    Attributes
-    ----------
-    methods : tuple of str
-        Rows, of `METHODS`.
-    seeds : tuple of int
-    results, checkpoints : str
-        Folders of the cells' results and locks; the campaign has one of its name in each.
-    train : bool
-        False makes the tables from the results that are there, running nothing.
-    """
-
-    methods: tuple[str, ...] = tuple(METHODS)
+    methods: tuple[str, ...] = tuple(METHODS)  # rows, of `METHODS`
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    # folders of the cells' results and locks; the campaign has one of its name in each
     results: str = "docs/results/cells"
     checkpoints: str = "campaigns"
-    train: bool = True
+    train: bool = True  # False: make the page of what is there
 
 
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:

@@ -86,43 +86,20 @@ _SLIGHT = 0.05  # of a difference in accuracy
 
 @dataclass(frozen=True)
 class StudiesConfig:
-    """Settings.
+    """Settings."""
 
-    Attributes
-    ----------
-    variants : tuple of str
-        Of `VARIANTS`, through the sessions.
-    seeds : tuple of int
-        Of the order of the intents and the shots of the sessions.
-    test_shots : int
-        Test queries of each intent that are asked after each of the sessions.
-    recipes : tuple of str
-        Of `experiments.class_counts.RECIPES`.
-    counts : tuple of int
-        Numbers of classes.
-    count_seeds : tuple of int
-        Of the choice of classes and shots.
-    shots : int
-        Labels of each of these classes.
-    scales : tuple of float
-        Output scales to choose from, by validation accuracy.
-    results, checkpoints : str
-        Folders of the cells' results and locks; the campaign has one of its name in each.
-    train : bool
-        False makes the tables from the results that are there, running nothing.
-    """
-
-    variants: tuple[str, ...] = tuple(VARIANTS)
-    seeds: tuple[int, ...] = (0, 1, 2)
-    test_shots: int = 10
-    recipes: tuple[str, ...] = tuple(RECIPES)
-    counts: tuple[int, ...] = (4, 10, 20, 30, 40, 50, 60)
-    count_seeds: tuple[int, ...] = (0, 1, 2)
-    shots: int = 5
-    scales: tuple[float, ...] = (1.0, 4.0, 9.0, 18.0)
+    variants: tuple[str, ...] = tuple(VARIANTS)  # of `VARIANTS`, through the sessions
+    seeds: tuple[int, ...] = (0, 1, 2)  # of the order of the intents and the shots of the sessions
+    test_shots: int = 10  # test queries of each intent that are asked after each of the sessions
+    recipes: tuple[str, ...] = tuple(RECIPES)  # of `experiments.class_counts.RECIPES`
+    counts: tuple[int, ...] = (4, 10, 20, 30, 40, 50, 60)  # numbers of classes
+    count_seeds: tuple[int, ...] = (0, 1, 2)  # of the choice of classes and shots
+    shots: int = 5  # labels of each of these classes
+    scales: tuple[float, ...] = (1.0, 4.0, 9.0, 18.0)  # output scales to choose from, by validation accuracy
+    # folders of the cells' results and locks; the campaign has one of its name in each
     results: str = "docs/results/cells"
     checkpoints: str = "campaigns"
-    train: bool = True
+    train: bool = True  # False: make the page of what is there
 
 
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:

@@ -52,33 +52,23 @@ Records = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class FscilMiniImageNet32Config:
-    """Settings.
+    """Settings."""
 
-    Attributes
-    ----------
-    budget : {"small", "float32", "trial", "full", "miniimagenet", "cub"}
-        ``full`` and ``cub`` are the paper's trainings, ``miniimagenet`` that at 84 pixels; ``float32`` is the small one
-        for processors without arithmetic in bfloat16; ``trial`` shows in minutes on a CPU that everything runs.
-    methods : tuple of str
-        Rows, of `experiments.photograph_sessions.METHODS`; networks are trained for these only.
-    seeds : tuple of int
-        The first makes the tables of all methods, the others a table of those that have been run with each. A seed
-        fixes rows kept aside, initial weights, order of rows and whatever methods draw; classes, shots and test
-        photographs are those of the lists.
-    device : str
-    results, checkpoints : str
-        Folders of the cells' results and checkpoints; the campaign has one of its name in each.
-    train : bool
-        False makes the tables from the results that are there, running nothing.
-    """
-
+    # ``full`` and ``cub`` are the paper's trainings, ``miniimagenet`` that at 84 pixels; ``float32`` is the small one
+    # for processors without arithmetic in bfloat16; ``trial`` shows in minutes on a CPU that everything runs ("small",
+    # "float32", "trial", "full", "miniimagenet", "cub")
     budget: str = "small"
+    # rows, of `experiments.photograph_sessions.METHODS`; networks are trained for these only
     methods: tuple[str, ...] = METHODS
+    # the first makes the tables of all methods, the others a table of those that have been run with each. A seed fixes
+    # rows kept aside, initial weights, order of rows and whatever methods draw; classes, shots and test photographs are
+    # those of the lists.
     seeds: tuple[int, ...] = (0,)
     device: str = "cpu"
+    # folders of the cells' results and checkpoints; the campaign has one of its name in each
     results: str = "docs/results/cells"
     checkpoints: str = "campaigns"
-    train: bool = True
+    train: bool = True  # False: make the page of what is there
 
 
 class PhotographData:

@@ -36,37 +36,20 @@ BINS = 10
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the study.
+    """Settings of the study."""
 
-    Attributes
-    ----------
-    sizes : tuple of int
-        Training examples per class.
-    n_splits : int
-        Random splits for each size.
-    seed : int
-        Of the generator that draws all splits.
-    batch : int
-        Splits computed at once; sets memory, never the result.
-    n_maps : int
-        Splits whose probability maps are measured; the first is drawn.
-    map_points : int
-        Side of the grid of the probability maps.
-    """
-
-    sizes: tuple[int, ...] = (1, 2, 3, 4, 5, 10, 15, 20, 25, 30)
-    n_splits: int = 200
-    seed: int = 0
-    batch: int = 50
-    n_maps: int = 20
-    map_points: int = 100
+    sizes: tuple[int, ...] = (1, 2, 3, 4, 5, 10, 15, 20, 25, 30)  # training examples per class
+    n_splits: int = 200  # random splits for each size
+    seed: int = 0  # of the generator that draws all splits
+    batch: int = 50  # splits computed at once; sets memory, never the result
+    n_maps: int = 20  # splits whose probability maps are measured; the first is drawn
+    map_points: int = 100  # side of the grid of the probability maps
 
     def __post_init__(self) -> None:
         if self.sizes != tuple(sorted(set(self.sizes))) or self.sizes[0] < 1 or self.sizes[-1] > 49:
             raise ValueError(
-                "sizes must increase and lie between 1 and 49, which leaves one row of each class to test "
-                "on, but "
-                f"they are {list(self.sizes)}"
+                "sizes must increase and lie between 1 and 49, which leaves one row of each class to test on, but they "
+                f"are {list(self.sizes)}"
             )
         for name, value in (("n_splits", self.n_splits), ("batch", self.batch), ("n_maps", self.n_maps)):
             if value < 1:
@@ -165,20 +148,13 @@ def run(*, data_root: Path | None = None, progress: Progress, **options: Any) ->
     return Outcome(
         title="Likelihoods on two features of Iris",
         introduction=(
-            "Sepal length and width of 150 irises, three classes; kernel exp(-d²/2) on the raw features, "
-            "zero mean, "
-            f"nothing tuned. {settings.n_splits} random splits for each training size; the test set is the "
-            "rest. "
-            "`gaussian` is label regression with noise variance 1 and its exact posterior; "
-            "`logistic-softmax` is mean "
-            "field with the negative-multinomial augmentation; `one-vs-each` is mean field jointly over the "
-            "classes; "
-            "`softmax (Laplace)` is the reference that none of the papers' likelihoods has to beat. "
-            "Predictions are "
-            "the normalised likelihood at the posterior mean unless a table says otherwise. Intervals are "
-            "95 % "
-            "intervals of the mean over splits (1.96 standard errors); all splits draw on the same 150 "
-            "flowers, so "
+            "Sepal length and width of 150 irises, three classes; kernel exp(-d²/2) on the raw features, zero mean, "
+            f"nothing tuned. {settings.n_splits} random splits for each training size; the test set is the rest. "
+            "`gaussian` is label regression with noise variance 1 and its exact posterior; `logistic-softmax` is mean "
+            "field with the negative-multinomial augmentation; `one-vs-each` is mean field jointly over the classes; "
+            "`softmax (Laplace)` is the reference that none of the papers' likelihoods has to beat. Predictions are "
+            "the normalised likelihood at the posterior mean unless a table says otherwise. Intervals are 95 % "
+            "intervals of the mean over splits (1.96 standard errors); all splits draw on the same 150 flowers, so "
             "they say how well the splits were averaged, not how another sample of flowers would come out."
         ),
         tables=make_tables(scores, maps),
@@ -186,8 +162,7 @@ def run(*, data_root: Path | None = None, progress: Progress, **options: Any) ->
             Picture("curves", f"{', '.join(METRICS.values())} by training size. {shared}", draw_curves(scores)),
             Picture(
                 "maps",
-                f"Largest class probability, one split with {max(settings.sizes)} examples per class. White "
-                "lines: "
+                f"Largest class probability, one split with {max(settings.sizes)} examples per class. White lines: "
                 "where the predicted class changes; points: the training data.",
                 draw_maps(maps[0]),
             ),
@@ -195,24 +170,18 @@ def run(*, data_root: Path | None = None, progress: Progress, **options: Any) ->
         verdicts=verdicts,
         findings=summary(scores, verdicts),
         differences=(
-            "The paper does not say how the posteriors were computed. Here they are mean field (exact for "
-            "the "
-            "Gaussian likelihood), for which the bound under the softmax model can be computed; a mixture "
-            "of Gibbs "
+            "The paper does not say how the posteriors were computed. Here they are mean field (exact for the "
+            "Gaussian likelihood), for which the bound under the softmax model can be computed; a mixture of Gibbs "
             "chains would need its own density.",
-            "The paper does not say how it bins for the ECE. Here there are 10 equal-width bins over [0, "
-            "1]; the error "
-            "is averaged over splits, and also pooled over all splits, because so few test points in 10 "
-            "bins bias "
-            "the former upwards.",
-            "The rules that turn the paper's sentences into verdicts are ours. For 'warped' boundaries the "
-            "rule is their "
-            "bending, because their length, also in the table, depends on where the classes meet as much as "
-            "on shape.",
+            "The paper does not say how it bins for the ECE. Here there are 10 equal-width bins over [0, 1]; the "
+            "error is averaged over splits, and also pooled over all splits, because so few test points in 10 bins "
+            "bias the former upwards.",
+            "The rules that turn the paper's sentences into verdicts are ours. For 'warped' boundaries the rule is "
+            "their bending, because their length, also in the table, depends on where the classes meet as much as on "
+            "shape.",
             "The paper prints curves without numbers, so there is no published column to compare with.",
             "Added: negative log-likelihood, the integral rule, the softmax Laplace reference, factorised "
-            "one-vs-each, "
-            "the Poisson-gamma augmentation, and logistic-softmax with prior mean -5.",
+            "one-vs-each, the Poisson-gamma augmentation, and logistic-softmax with prior mean -5.",
         ),
         config=settings,
         seeds=(settings.seed,),

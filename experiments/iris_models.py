@@ -35,29 +35,15 @@ MAX_STEPS = 2000
 
 @dataclass(frozen=True)
 class Fit:
-    """A Gaussian posterior of the latents with what the study asks of it.
+    """A Gaussian posterior of the latents with what the study asks of it."""
 
-    Attributes
-    ----------
-    likelihood : Likelihood
-        Turns latents into probabilities.
-    mean : Tensor (S, C, N)
-        At the training inputs.
-    covariance : Tensor
-        Variances (S, C, N), or covariances over the classes (S, N, C, C).
-    kl : Tensor (S,)
-        Divergence from the prior, in nats.
-    converged : Tensor (S,) bool
-    query : callable
-        From the kernel between data and queries (S, N, Q) to mean (S, C, Q) and covariance, in the same
-        form. The kernel has unit variance.
-    """
-
-    likelihood: Likelihood
-    mean: Tensor
-    covariance: Tensor
-    kl: Tensor
+    likelihood: Likelihood  # turns latents into probabilities
+    mean: Tensor  # at the training inputs
+    covariance: Tensor  # variances (S, C, N), or covariances over the classes (S, N, C, C)
+    kl: Tensor  # divergence from the prior, in nats
     converged: Tensor
+    # from the kernel between data and queries (S, N, Q) to mean (S, C, Q) and covariance, in the same form. The kernel
+    # has unit variance.
     query: Callable[[Tensor], tuple[Tensor, Tensor]]
 
 

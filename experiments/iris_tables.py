@@ -35,18 +35,11 @@ class Map(NamedTuple):
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of every split, by size and model, then by metric.
-
-    Attributes
-    ----------
-    sizes : tuple of int
-    models : tuple of str
-    values : dict
-        ``values[size, model][metric]`` is (n_splits,); a pooled metric has one entry.
-    """
+    """Scores of every split, by size and model, then by metric."""
 
     sizes: tuple[int, ...]
     models: tuple[str, ...]
+    # ``values[size, model][metric]`` is (n_splits,); a pooled metric has one entry
     values: dict[tuple[int, str], dict[str, NDArray[np.float64]]]
 
     def mean(self, size: int, model: str, metric: str) -> float:
@@ -96,9 +89,8 @@ def make_tables(scores: Scores, maps: Sequence[Map]) -> tuple[Table, ...]:
         tables.append(Table(metric.replace(" ", "-"), caption, _wide(scores, metric)))
     tables.append(Table("rules", "Plug-in against integral, mean over splits.", _rules(scores)))
     caption = (
-        f"Maps of the largest probability, mean over {len(maps)} splits at {max(scores.sizes)} per class. "
-        "Bending: "
-        "how much longer the boundaries between two classes are than the chords between their ends."
+        f"Maps of the largest probability, mean over {len(maps)} splits at {max(scores.sizes)} per class. Bending: how "
+        "much longer the boundaries between two classes are than the chords between their ends."
     )
     tables.append(Table("maps", caption, map_table(maps)))
     caption = "All means and half widths of 95 % intervals, in long form."
@@ -204,12 +196,10 @@ def judge(scores: Scores, maps: Sequence[Map]) -> tuple[Verdict, ...]:
         second = [size for size in sizes if scores.best(size, metric, rest[size]) == "one-vs-each"]
         verdicts.append(
             Verdict(
-                f"one-vs-each performs well in {name} across the sizes (rule: at four of five sizes no "
-                "other of the "
+                f"one-vs-each performs well in {name} across the sizes (rule: at four of five sizes no other of the "
                 "three is better by more than the paired 95 % interval)",
                 SNELL,
-                f"of {len(sizes)} sizes: best mean at {len(first)}, second at {len(second)}, not beaten "
-                "beyond the "
+                f"of {len(sizes)} sizes: best mean at {len(first)}, second at {len(second)}, not beaten beyond the "
                 f"interval at {len(good)} (per class: {_list(good)})",
                 len(good) >= 0.8 * len(sizes),
             )
@@ -228,8 +218,7 @@ def judge(scores: Scores, maps: Sequence[Map]) -> tuple[Verdict, ...]:
     ahead = [size for size in many if scores.mean(size, "one-vs-each", "ece") < scores.mean(size, "gaussian", "ece")]
     verdicts.append(
         Verdict(
-            "beyond 15 per class one-vs-each has a better ECE than the Gaussian (rule: smaller mean at "
-            "every such "
+            "beyond 15 per class one-vs-each has a better ECE than the Gaussian (rule: smaller mean at every such "
             "size)",
             SNELL,
             "one-vs-each / gaussian: "
@@ -251,8 +240,7 @@ def judge(scores: Scores, maps: Sequence[Map]) -> tuple[Verdict, ...]:
             bool(confidence.idxmin() == "logistic-softmax"),
         ),
         Verdict(
-            "one-vs-each produces larger regions of greater confidence than the others (rule: largest share "
-            "of the "
+            "one-vs-each produces larger regions of greater confidence than the others (rule: largest share of the "
             "map above 0.8)",
             f"{SNELL}, figure 7",
             "share above 0.8 " + _series(sure),
@@ -286,8 +274,7 @@ def summary(scores: Scores, verdicts: tuple[Verdict, ...]) -> tuple[str, ...]:
     }
     nearest = min(gap, key=lambda model: gap[model])
     second = (
-        "Averaged over the sizes, the bound under the softmax model falls short of the Laplace posterior's "
-        "by "
+        "Averaged over the sizes, the bound under the softmax model falls short of the Laplace posterior's by "
         + ", ".join(f"{value:.2f} ({model})" for model, value in sorted(gap.items(), key=lambda item: item[1]))
         + f" nats: the nearest to the softmax posterior is {nearest}."
     )

@@ -42,24 +42,13 @@ KE = "Ke et al. 2023, 3.2"
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the study.
+    """Settings of the study."""
 
-    Attributes
-    ----------
-    clamps : tuple of float
-        Values of the third latent.
-    temperatures : tuple of float
-        The first must be 1.
-    reach : float
-        The grid of the tables covers ``[-reach, reach]`` in both latents; prior mass outside 7 is 5e-12.
-    step : float
-        Of the grid: the resolution of the modes.
-    """
-
-    clamps: tuple[float, ...] = (0.0, -100.0)
-    temperatures: tuple[float, ...] = (1.0, 0.5, 0.2)
+    clamps: tuple[float, ...] = (0.0, -100.0)  # values of the third latent
+    temperatures: tuple[float, ...] = (1.0, 0.5, 0.2)  # the first must be 1
+    # the grid of the tables covers ``[-reach, reach]`` in both latents; prior mass outside 7 is 5e-12
     reach: float = 7.0
-    step: float = 0.02
+    step: float = 0.02  # of the grid: the resolution of the modes
 
     def __post_init__(self) -> None:
         if self.temperatures[0] != 1:
@@ -196,8 +185,7 @@ def run(*, data_root: Path | None = None, progress: Progress, **options: Any) ->
     tables.append(
         Table(
             "squares",
-            "Largest difference between logistic-softmax and softmax of the same temperature, p(y = 1 | f), "
-            "over "
+            "Largest difference between logistic-softmax and softmax of the same temperature, p(y = 1 | f), over "
             "squares of side 2 around f1 = f2 = 5, 0, -1, -3 and -5, third latent at -100.",
             squares,
             digits=4,
@@ -207,16 +195,11 @@ def run(*, data_root: Path | None = None, progress: Progress, **options: Any) ->
     return Outcome(
         title="Likelihoods and posteriors of one observation",
         introduction=(
-            "Three classes and one observation of the first; f1 and f2 are standard normal, f3 is clamped. "
-            "Posteriors "
-            f"are computed on a grid of step {settings.step:g} over [-{settings.reach:g}, "
-            f"{settings.reach:g}] in both "
-            "latents. `area` is the product of the standard deviations along the principal axes, "
-            "`elongation` their "
-            "ratio; `total variation` and `divergence` (KL from the row to the reference, in nats) are to "
-            "the softmax "
-            "posterior of the same temperature. A temperature divides the latents; for the Gaussian "
-            "likelihood it is "
+            "Three classes and one observation of the first; f1 and f2 are standard normal, f3 is clamped. Posteriors "
+            f"are computed on a grid of step {settings.step:g} over [-{settings.reach:g}, {settings.reach:g}] in both "
+            "latents. `area` is the product of the standard deviations along the principal axes, `elongation` their "
+            "ratio; `total variation` and `divergence` (KL from the row to the reference, in nats) are to the softmax "
+            "posterior of the same temperature. A temperature divides the latents; for the Gaussian likelihood it is "
             "the standard deviation of the noise. One-vs-each enters unnormalised, as it does in inference."
         ),
         tables=tuple(tables),
@@ -248,8 +231,7 @@ def judge(frames: dict[float, pd.DataFrame], squares: pd.DataFrame) -> tuple[Ver
         }
         verdicts += [
             Verdict(
-                "the modes of the posteriors are similar (rule: within half a prior standard deviation of "
-                "the "
+                "the modes of the posteriors are similar (rule: within half a prior standard deviation of the "
                 "softmax's)",
                 SNELL,
                 "distance to the softmax's mode: "
@@ -293,24 +275,21 @@ def judge(frames: dict[float, pd.DataFrame], squares: pd.DataFrame) -> tuple[Ver
     near = squares["around -1"]
     verdicts += [
         Verdict(
-            "with both latents a bit below 0, logistic-softmax approximates the softmax at every "
-            "temperature (rule: "
+            "with both latents a bit below 0, logistic-softmax approximates the softmax at every temperature (rule: "
             "largest gap under 0.05 on the square around -1)",
             KE,
             "largest gap " + ", ".join(f"{value:.3f}" for value in near),
             bool((near < 0.05).all()),
         ),
         Verdict(
-            "well below 0 the approximation is accurate at every temperature (rule: largest gap under 0.01 "
-            "on the "
+            "well below 0 the approximation is accurate at every temperature (rule: largest gap under 0.01 on the "
             "square around -5)",
             f"{KE}, theorem 3.2",
             "largest gap " + ", ".join(f"{value:.4f}" for value in low),
             bool((low < 0.01).all()),
         ),
         Verdict(
-            "with both latents positive, logistic-softmax has shapes that the softmax cannot have (rule: "
-            "largest gap "
+            "with both latents positive, logistic-softmax has shapes that the softmax cannot have (rule: largest gap "
             "over 0.25 on the square around 5)",
             KE,
             "largest gap " + ", ".join(f"{value:.3f}" for value in positive),
@@ -334,8 +313,7 @@ def summary(frames: dict[float, pd.DataFrame], verdicts: tuple[Verdict, ...]) ->
         if clamp <= -50:
             gap = others.loc[others["likelihood"] == "one-vs-each", "total variation"].max()
             sentences.append(
-                "There only two classes compete, where one-vs-each and the softmax are the same function: "
-                "their "
+                "There only two classes compete, where one-vs-each and the softmax are the same function: their "
                 f"posteriors differ by {gap:.0e} in total variation."
             )
     return " ".join(sentences)

@@ -116,23 +116,13 @@ INSTALLED = tuple(name for name in METHODS if not name.startswith(CATBOOST) or f
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the comparison.
+    """Settings of the comparison."""
 
-    Attributes
-    ----------
-    datasets, methods : tuple of str
-        Of `SOURCES` and `INSTALLED`.
-    n_folds, n_repeats : int
-        Stratified folds, drawn anew so often.
-    seed : int
-        Of the folds.
-    """
-
-    datasets: tuple[str, ...] = tuple(SOURCES)
+    datasets: tuple[str, ...] = tuple(SOURCES)  # of `SOURCES` and `INSTALLED`
     methods: tuple[str, ...] = INSTALLED
-    n_folds: int = 5
+    n_folds: int = 5  # stratified folds, drawn anew so often
     n_repeats: int = 2
-    seed: int = 0
+    seed: int = 0  # of the folds
 
 
 def load_mixed(name: str, root: Path | None) -> tuple[pd.DataFrame, np.ndarray]:

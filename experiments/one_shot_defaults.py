@@ -49,39 +49,19 @@ ONE_SETTING = "sureshot, ensemble=False"
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the study.
+    """Settings of the study."""
 
-    Attributes
-    ----------
-    datasets : tuple of str
-        Tables with several classes.
-    kernels : tuple of str
-        Compared on the tables; the cosine kernel is for the embeddings.
-    seeds : tuple of int
-        Of the choice of labels.
-    n_test : int
-        Test rows at most.
-    tables : tuple of str
-        For the formula.
-    ways : tuple of int
-        Numbers of classes of embeddings, for the formula.
-    groups : tuple of int
-        Intents that make a class.
-    pairs : tuple of int
-        The same, where there are two classes, for the comparison of rules.
-    shots : tuple of int
-        Rows a class in that comparison.
-    """
-
+    # tables with several classes
     datasets: tuple[str, ...] = ("wine", "iris", "glass", "zoo", "letter", "pendigits", "optdigits", "satimage")
+    # compared on the tables; the cosine kernel is for the embeddings
     kernels: tuple[str, ...] = ("rbf", "linear", "matern12", "matern32")
-    seeds: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6, 7)
-    n_test: int = 1000
-    tables: tuple[str, ...] = tables_but("credit_australian", "ida_breast_cancer", "ida_flare_solar")
-    ways: tuple[int, ...] = (2, 5, 10, 20)
-    groups: tuple[int, ...] = (1, 4)
-    pairs: tuple[int, ...] = (1, 4, 20)
-    shots: tuple[int, ...] = (1, 2, 3, 5, 10, 20)
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6, 7)  # of the choice of labels
+    n_test: int = 1000  # test rows at most
+    tables: tuple[str, ...] = tables_but("credit_australian", "ida_breast_cancer", "ida_flare_solar")  # for the formula
+    ways: tuple[int, ...] = (2, 5, 10, 20)  # numbers of classes of embeddings, for the formula
+    groups: tuple[int, ...] = (1, 4)  # intents that make a class
+    pairs: tuple[int, ...] = (1, 4, 20)  # the same, where there are two classes, for the comparison of rules
+    shots: tuple[int, ...] = (1, 2, 3, 5, 10, 20)  # rows a class in that comparison
 
 
 def best_temperature(kernel: str, x: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray) -> float:

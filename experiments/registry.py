@@ -33,7 +33,6 @@ _MODULES = {
     "seed-spread": "seed_spread",
     "skewed-supports": "skewed_supports",
     "single-defaults": "single_defaults",
-    "sequence-kernel": "sequence_kernel",
     "validation-classes": "validation_classes",
     "shot-temperatures": "shot_temperatures",
     "clinc150-transfer": "clinc150_transfer",

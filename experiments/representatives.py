@@ -60,21 +60,11 @@ _CHAINS, _SWEEPS, _EPOCHS = 10, 10, 10
 
 @dataclass(frozen=True)
 class RepresentativesConfig:
-    """Settings.
+    """Settings."""
 
-    Attributes
-    ----------
-    readings : tuple of str
-        Of `READINGS`.
-    seeds : tuple of int
-        Of the order of the intents and the shots.
-    test_shots : int
-        Test queries of each intent that are asked after each session.
-    """
-
-    readings: tuple[str, ...] = tuple(READINGS)
-    seeds: tuple[int, ...] = (0, 1)
-    test_shots: int = 10
+    readings: tuple[str, ...] = tuple(READINGS)  # of `READINGS`
+    seeds: tuple[int, ...] = (0, 1)  # of the order of the intents and the shots
+    test_shots: int = 10  # test queries of each intent that are asked after each session
 
     def __post_init__(self) -> None:
         for name in self.readings:

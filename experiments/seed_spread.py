@@ -23,27 +23,13 @@ BAR = 0.002  # nats between the best and the worst of the seeds
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the study.
-
-    Attributes
-    ----------
-    tables : tuple of str
-        Tables.
-    n_train : tuple of int
-        Rows to learn from.
-    n_test : int
-        Rows to test on, at most.
-    splits : tuple of int
-        Seeds of the choice of rows.
-    seeds : tuple of int
-        Of the models.
-    """
+    """Settings of the study."""
 
     tables: tuple[str, ...] = ("pendigits", "satimage")
-    n_train: tuple[int, ...] = (1500, 3000)
-    n_test: int = 2000
-    splits: tuple[int, ...] = (0, 1)
-    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    n_train: tuple[int, ...] = (1500, 3000)  # rows to learn from
+    n_test: int = 2000  # rows to test on, at most
+    splits: tuple[int, ...] = (0, 1)  # seeds of the choice of rows
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)  # of the models
 
 
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:

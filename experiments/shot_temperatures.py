@@ -32,29 +32,14 @@ QUERIES = 15
 
 @dataclass(frozen=True)
 class ShotTemperaturesConfig:
-    """Settings.
+    """Settings."""
 
-    Attributes
-    ----------
-    fitted_at : tuple of int
-        Shots that the learner is for.
-    shots : tuple of int
-        Of the test tasks.
-    way : int
-    tasks : int
-        For each test.
-    n_validation : int
-        Classes, of the 75 that are no test classes.
-    seeds : tuple of int
-        Each is a split of the 150 intents.
-    """
-
-    fitted_at: tuple[int, ...] = (1, 5)
-    shots: tuple[int, ...] = (1, 2, 5, 10, 20)
+    fitted_at: tuple[int, ...] = (1, 5)  # shots that the learner is for
+    shots: tuple[int, ...] = (1, 2, 5, 10, 20)  # of the test tasks
     way: int = 5
-    tasks: int = 200
-    n_validation: int = 30
-    seeds: tuple[int, ...] = tuple(range(10))
+    tasks: int = 200  # for each test
+    n_validation: int = 30  # classes, of the 75 that are no test classes
+    seeds: tuple[int, ...] = tuple(range(10))  # each is a split of the 150 intents
 
 
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:

@@ -37,25 +37,13 @@ _N_TEST = 2000
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the study.
+    """Settings of the study."""
 
-    Attributes
-    ----------
-    tables, conditions : tuple of str
-        As in the study of all defaults.
-    ways : tuple of int
-        Numbers of intents.
-    shots : tuple of int
-        Labels of each intent; 0 is between 1 and 20, drawn for each.
-    seeds : tuple of int
-        Of the rows.
-    """
-
-    tables: tuple[str, ...] = TABLES
+    tables: tuple[str, ...] = TABLES  # as in the study of all defaults
     conditions: tuple[str, ...] = ("all rows", "noise columns")
-    ways: tuple[int, ...] = (3, 20, 150)
-    shots: tuple[int, ...] = (5, 20, 0)
-    seeds: tuple[int, ...] = (0, 1)
+    ways: tuple[int, ...] = (3, 20, 150)  # numbers of intents
+    shots: tuple[int, ...] = (5, 20, 0)  # labels of each intent; 0 is between 1 and 20, drawn for each
+    seeds: tuple[int, ...] = (0, 1)  # of the rows
 
 
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:

@@ -39,27 +39,14 @@ GAIN = 0.05  # nats of log loss that more labels may cost before it counts as a 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the study.
+    """Settings of the study."""
 
-    Attributes
-    ----------
-    tables : tuple of str
-        Tables; classes with fewer than 25 rows are left out.
-    ways : tuple of int
-        Numbers of classes that are one intent each.
-    groups : tuple of tuple of int
-        Numbers of classes, and of intents that make one.
-    seeds : tuple of int
-        Of the choice of labels.
-    n_test : int
-        Test rows at most.
-    """
-
+    # tables; classes with fewer than 25 rows are left out
     tables: tuple[str, ...] = tables_but("credit_australian", "ida_breast_cancer", "ida_flare_solar", "zoo")
-    ways: tuple[int, ...] = (2, 5, 20)
-    groups: tuple[tuple[int, int], ...] = ((2, 5), (2, 20), (5, 4))
-    seeds: tuple[int, ...] = (0, 1, 2, 3, 4, 5)
-    n_test: int = 500
+    ways: tuple[int, ...] = (2, 5, 20)  # numbers of classes that are one intent each
+    groups: tuple[tuple[int, int], ...] = ((2, 5), (2, 20), (5, 4))  # numbers of classes, and of intents that make one
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4, 5)  # of the choice of labels
+    n_test: int = 500  # test rows at most
 
 
 def supports(x: np.ndarray, y: np.ndarray, n_test: int, seed: int) -> tuple[dict[str, np.ndarray], np.ndarray]:

@@ -60,28 +60,16 @@ RIVALS = {"LINEAR + PERIODIC": "LINEAR x PERIODIC", "SQUARED-EXPONENTIAL": "LINE
 
 @dataclass(frozen=True)
 class SmcRecoveryConfig:
-    """Settings.
+    """Settings."""
 
-    Attributes
-    ----------
-    structures : tuple of str
-        Of `PLANTED`.
-    seeds : tuple of int
-        Of rows, labels and the search.
-    rows, particles : int
-    results, checkpoints : str
-        Folders of the cells' results and locks; the campaign has one of its name in each.
-    train : bool
-        False makes the page from the results that are there, running nothing.
-    """
-
-    structures: tuple[str, ...] = tuple(PLANTED)
-    seeds: tuple[int, ...] = tuple(range(10))
+    structures: tuple[str, ...] = tuple(PLANTED)  # of `PLANTED`
+    seeds: tuple[int, ...] = tuple(range(10))  # of rows, labels and the search
     rows: int = 400
     particles: int = 32
+    # folders of the cells' results and locks; the campaign has one of its name in each
     results: str = "docs/results/cells"
     checkpoints: str = "campaigns"
-    train: bool = True
+    train: bool = True  # False: make the page of what is there
 
 
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:

@@ -51,33 +51,19 @@ _SCORES = ("accuracy", "nll", "brier")
 
 @dataclass(frozen=True)
 class SmcStreamsConfig:
-    """Settings.
-
-    Attributes
-    ----------
-    streams : tuple of {"elec2", "noaa_weather", "sea"}
-    methods : tuple of str
-    rows, batch : int
-        How many of the first rows, and how many at a time.
-    window, particles : int
-        Of kernel search; the random forest has the same window.
-    seed : int
-    results, checkpoints : str
-        Folders of the cells' results and checkpoints; the campaign has one of its name in each.
-    train : bool
-        False makes the page from the results that are there, running nothing.
-    """
+    """Settings."""
 
     streams: tuple[str, ...] = STREAMS
     methods: tuple[str, ...] = (OURS, *PEERS)
-    rows: int = 5000
+    rows: int = 5000  # the first
     batch: int = 100
-    window: int = 1000
+    window: int = 1000  # of kernel search and of the random forest
     particles: int = 16
     seed: int = 0
+    # folders of the cells' results and checkpoints; the campaign has one of its name in each
     results: str = "docs/results/cells"
     checkpoints: str = "campaigns"
-    train: bool = True
+    train: bool = True  # False: make the page of what is there
 
 
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:

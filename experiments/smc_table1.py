@@ -46,36 +46,21 @@ _HEAVIEST = 5  # structures that a record keeps
 
 @dataclass(frozen=True)
 class SmcTable1Config:
-    """Settings.
-
-    Attributes
-    ----------
-    datasets : tuple of {"ionosphere", "musk1", "heart_cleveland"}
-    protocols : tuple of {"offline", "grouped", "online"}
-        Grouped is offline with molecules kept together, for Musk alone.
-    methods : tuple of str
-        Of `experiments.smc_methods.METHODS`.
-    repeats, folds : tuple of int
-        Of the cross-validation, a repeat draws all ten folds; fewer folds are a sample.
-    seeds : tuple of int
-        Of the online protocol: each draws the held-out rows and the order of the others.
-    particles : int
-    results, checkpoints : str
-        Folders of the cells' results and locks; the campaign has one of its name in each.
-    train : bool
-        False makes the page from the results that are there, running nothing.
-    """
+    """Settings."""
 
     datasets: tuple[str, ...] = DATASETS
+    # grouped is offline with molecules kept together, for Musk alone ("offline", "grouped", "online")
     protocols: tuple[str, ...] = PROTOCOLS
-    methods: tuple[str, ...] = tuple(METHODS)
-    repeats: tuple[int, ...] = (0, 1)
+    methods: tuple[str, ...] = tuple(METHODS)  # of `experiments.smc_methods.METHODS`
+    repeats: tuple[int, ...] = (0, 1)  # of the cross-validation, a repeat draws all ten folds; fewer folds are a sample
     folds: tuple[int, ...] = tuple(range(N_FOLDS))
+    # of the online protocol: each draws the held-out rows and the order of the others
     seeds: tuple[int, ...] = tuple(range(10))
     particles: int = 32
+    # folders of the cells' results and locks; the campaign has one of its name in each
     results: str = "docs/results/cells"
     checkpoints: str = "campaigns"
-    train: bool = True
+    train: bool = True  # False: make the page of what is there
 
 
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:

@@ -37,22 +37,12 @@ _LEVELS = np.linspace(0, 1, 21)
 
 @dataclass(frozen=True)
 class SmcToysConfig:
-    """Settings.
+    """Settings."""
 
-    Attributes
-    ----------
-    rows, test_rows : int
-        Of each set.
-    particles : int
-    grid : int
-        Points of the contours along each axis.
-    seed : int
-    """
-
-    rows: int = 120
+    rows: int = 120  # of each set
     test_rows: int = 1000
     particles: int = 32
-    grid: int = 60
+    grid: int = 60  # points of the contours along each axis
     seed: int = 0
 
 

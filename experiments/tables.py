@@ -174,8 +174,7 @@ def _provenance(result: ExperimentResult) -> str:
         [
             f"- command: `{result.command}`",
             f"- seeds: {', '.join(map(str, result.seeds)) or 'none (nothing is random)'}",
-            f"- wall time: {result.wall_seconds:.1f} s on {found['device']}, {found['processors']} "
-            "processors, "
+            f"- wall time: {result.wall_seconds:.1f} s on {found['device']}, {found['processors']} processors, "
             f"{found['threads']} threads",
             f"- versions: {packages}",
             f"- settings: {config}",

@@ -34,24 +34,14 @@ WORTH = 0.01
 
 @dataclass(frozen=True)
 class TrainingBudgetsConfig:
-    """Settings.
-
-    Attributes
-    ----------
-    learners : tuple of str
-    shots, seeds : tuple of int
-    results, checkpoints : str
-        Folders of the cells' results and checkpoints, as in `ImageCampaignConfig`.
-    train : bool
-        False makes the tables from the results that are there, running nothing.
-    """
+    """Settings."""
 
     learners: tuple[str, ...] = ("ove_mean_field_transfer", "cdkt_ml", "ove_gibbs_ml")
     shots: tuple[int, ...] = (5, 1)
     seeds: tuple[int, ...] = (0,)
-    results: str = "docs/results/cells"
+    results: str = "docs/results/cells"  # folders of the cells' results and checkpoints, as in `ImageCampaignConfig`
     checkpoints: str = "campaigns"
-    train: bool = True
+    train: bool = True  # False: make the page of what is there
 
 
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:

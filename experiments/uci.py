@@ -41,19 +41,7 @@ _UCI_LAYOUT = (
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the comparison.
-
-    Attributes
-    ----------
-    datasets : tuple of str
-    n_folds : int
-    gp_rows : int
-        Training rows at most of scikit-learn's GP and the Dirichlet GP, whose cost grows with their cube.
-    dirichlet : bool
-        Whether to run the Dirichlet GP.
-    seed : int
-        Of the folds.
-    """
+    """Settings of the comparison."""
 
     datasets: tuple[str, ...] = (
         "ionosphere",
@@ -68,9 +56,10 @@ class Settings:
         "satimage",
     )
     n_folds: int = 10
+    # training rows at most of scikit-learn's GP and the Dirichlet GP, whose cost grows with their cube
     gp_rows: int = 1000
-    dirichlet: bool = True
-    seed: int = 0
+    dirichlet: bool = True  # whether to run the Dirichlet GP
+    seed: int = 0  # of the folds
 
 
 def tables_but(*left_out: str) -> tuple[str, ...]:

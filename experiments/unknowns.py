@@ -54,34 +54,16 @@ _SHOTS = 5
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the study.
-
-    Attributes
-    ----------
-    datasets : tuple of str
-        Tables.
-    digits : bool
-        Whether the digits of scikit-learn are among the sets.
-    clinc : int
-        Choices of five queries of each intent of CLINC150 to learn from; 0 leaves it out.
-    left_out : int
-        Classes of a set at most that are left out, one at a time.
-    n_train, n_test : int
-        Rows at most to learn from, and of known and of unknown classes to score.
-    n_far : int
-        Far rows of each kind.
-    seed : int
-        Draws classes and rows.
-    """
+    """Settings of the study."""
 
     datasets: tuple[str, ...] = tables_but("credit_australian")
-    digits: bool = True
-    clinc: int = 2
-    left_out: int = 3
-    n_train: int = 300
+    digits: bool = True  # whether the digits of scikit-learn are among the sets
+    clinc: int = 2  # choices of five queries of each intent of CLINC150 to learn from; 0 leaves it out
+    left_out: int = 3  # classes of a set at most that are left out, one at a time
+    n_train: int = 300  # rows at most
     n_test: int = 500
-    n_far: int = 100
-    seed: int = 0
+    n_far: int = 100  # far rows of each kind
+    seed: int = 0  # draws classes and rows
 
 
 @dataclass(frozen=True)

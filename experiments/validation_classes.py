@@ -34,25 +34,13 @@ N_TEST = 75
 
 @dataclass(frozen=True)
 class ValidationClassesConfig:
-    """Settings.
+    """Settings."""
 
-    Attributes
-    ----------
-    classes : tuple of int
-        Numbers of validation classes, each at least `way` and at most 75.
-    way, shots : int
-        Of the tasks, on both sides.
-    tasks : int
-        For each fit and each test.
-    seeds : tuple of int
-        Each is a split of the 150 intents.
-    """
-
-    classes: tuple[int, ...] = (10, 15, 30, 75)
-    way: int = 10
+    classes: tuple[int, ...] = (10, 15, 30, 75)  # numbers of validation classes, each at least `way` and at most 75
+    way: int = 10  # of the tasks, on both sides
     shots: int = 1
-    tasks: int = 200
-    seeds: tuple[int, ...] = tuple(range(100))
+    tasks: int = 200  # for each fit and each test
+    seeds: tuple[int, ...] = tuple(range(100))  # each is a split of the 150 intents
 
 
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:

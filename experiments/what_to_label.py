@@ -74,35 +74,17 @@ CHOICES: dict[str, Choose] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the study.
-
-    Attributes
-    ----------
-    datasets : tuple of str
-        Tables.
-    digits : bool
-        Whether the digits of scikit-learn are among the pools.
-    clinc : bool
-        Whether 30 intents of CLINC150 are.
-    seeds : tuple of int
-        Of the rows that are pool, test and first labelled.
-    batch, n_batches : int
-        Rows that are labelled at a time, and how often.
-    n_pool, n_test : int
-        Rows at most.
-    likelihood : str
-        Of the classifier; label regression is fitted in a tenth of a second.
-    """
+    """Settings of the study."""
 
     datasets: tuple[str, ...] = ("satimage", "pendigits", "ida_image", "spambase")
-    digits: bool = True
-    clinc: bool = True
-    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
-    batch: int = 20
+    digits: bool = True  # whether the digits of scikit-learn are among the pools
+    clinc: bool = True  # whether 30 intents of CLINC150 are
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)  # of the rows that are pool, test and first labelled
+    batch: int = 20  # rows that are labelled at a time
     n_batches: int = 6
-    n_pool: int = 1500
+    n_pool: int = 1500  # rows at most
     n_test: int = 1000
-    likelihood: str = "gaussian"
+    likelihood: str = "gaussian"  # of the classifier; label regression is fitted in a tenth of a second
 
 
 @dataclass(frozen=True)
@@ -164,13 +146,12 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
             f"{len(pools)} pools of at most {settings.n_pool} rows, {len(settings.seeds)} draws of pool, test rows and "
             f"first labels: two of each class. Then {settings.n_batches} batches of {settings.batch} labels, each "
             "chosen by a classifier of all labels so far. To keep the study short it is `GPClassifier` with one "
-            "setting, "
-            f"`likelihood={settings.likelihood!r}` and `ensemble=False`, on tables with `kernel='matern32'`; at most "
-            f"{settings.n_test} test rows. The margin is that between the two largest probabilities; "
-            f"*{OURS}* is `suggest`: of {CANDIDATES} times as many rows as are wanted, those of smallest margin, the "
-            "medoids; *k-means* takes the rows nearest to its centres in their place. Entropy is that of "
-            "`predict_proba`; the epistemic part of `uncertainty` is the mutual information of label and latents, "
-            "which BALD chooses by. With two classes entropy and margin put rows in the same order."
+            f"setting, `likelihood={settings.likelihood!r}` and `ensemble=False`, on tables with `kernel='matern32'`; "
+            f"at most {settings.n_test} test rows. The margin is that between the two largest probabilities; *{OURS}* "
+            f"is `suggest`: of {CANDIDATES} times as many rows as are wanted, those of smallest margin, the medoids; "
+            "*k-means* takes the rows nearest to its centres in their place. Entropy is that of `predict_proba`; the "
+            "epistemic part of `uncertainty` is the mutual information of label and latents, which BALD chooses by. "
+            "With two classes entropy and margin put rows in the same order."
         ),
         tables=(
             Table(

@@ -33,33 +33,19 @@ from sureshot.meta.protocols import TRAINING_PRESETS
 
 @dataclass(frozen=True)
 class ImageCampaignConfig:
-    """Settings.
+    """Settings."""
 
-    Attributes
-    ----------
-    budget : {"standard", "full"}
-        Training episodes; see `experiments.campaigns.grids`.
-    learners : tuple of str
-    kernels : tuple of str
-        Of the Gaussian processes; the other learners have none and are run once.
-    shots, seeds : tuple of int
-    precisions : tuple of {"float32", "bfloat16"}
-        Of the backbone's arithmetic. Results in any of them are shown; what has none is trained in the first.
-    results, checkpoints : str
-        Folders of the cells' results, and of their checkpoints and logs; each campaign has one of its name in them.
-    train : bool
-        False makes the tables from the results that are there, running nothing.
-    """
-
-    budget: str = "standard"
+    budget: str = "standard"  # training episodes; see `experiments.campaigns.grids` ("standard", "full")
     learners: tuple[str, ...] = LEARNER_NAMES
-    kernels: tuple[str, ...] = ("cosine",)
+    kernels: tuple[str, ...] = ("cosine",)  # of the Gaussian processes; the other learners have none and are run once
     shots: tuple[int, ...] = (5, 1)
     seeds: tuple[int, ...] = (0,)
+    # of the backbone's arithmetic: results in any of them are shown, what has none is trained in the first
     precisions: tuple[str, ...] = ("bfloat16", "float32")
+    # folders of the cells' results, and of their checkpoints and logs; each campaign has one of its name in them
     results: str = "docs/results/cells"
     checkpoints: str = "campaigns"
-    train: bool = True
+    train: bool = True  # False: make the page of what is there
 
 
 class CellSettings(Protocol):
@@ -77,40 +63,20 @@ class CellSettings(Protocol):
 
 @dataclass(frozen=True)
 class ImageCampaign:
-    """Data, and what the papers say about it.
+    """Data, and what the papers say about it."""
 
-    Attributes
-    ----------
-    name : str
-        Of the experiment.
-    title, summary, introduction : str
-        Of the page; one line for the list of experiments; what the classes and images are.
-    data : str
-        One of `sureshot.data.few_shot.FEW_SHOT_NAMES`.
-    data_options : mapping
-    transfer : bool
-        Whether test classes come from another data set.
-    few_rows : bool
-        15 instead of 16 queries of each class in 5-shot training, as a class has 20 rows.
-    published : str, optional
-        The papers' benchmark whose numbers are shown; see `experiments.campaigns.published`.
-    exceptions : str, optional
-        The benchmark of Ke et al. (2023) whose exceptions hold; see `grids.mean_field_exceptions`.
-    differences : tuple of str
-        From the papers, one sentence each.
-    """
-
-    name: str
+    name: str  # of the experiment
     title: str
-    summary: str
-    introduction: str
-    data: str
+    summary: str  # one line for the list of experiments
+    introduction: str  # what the classes and images are
+    data: str  # one of `sureshot.data.few_shot.FEW_SHOT_NAMES`
     data_options: Mapping[str, Any] = field(default_factory=dict)
-    transfer: bool = False
-    few_rows: bool = False
-    published: str | None = None
+    transfer: bool = False  # whether test classes come from another data set
+    few_rows: bool = False  # 15 instead of 16 queries of each class in 5-shot training, as a class has 20 rows
+    published: str | None = None  # the papers' benchmark whose numbers are shown; see `experiments.campaigns.published`
+    # the benchmark of Ke et al. (2023) whose exceptions hold; see `grids.mean_field_exceptions`.
     exceptions: str | None = None
-    differences: tuple[str, ...] = ()
+    differences: tuple[str, ...] = ()  # from the papers, one sentence each
 
     def cell(self, learner: str, *, shots: int, **options: Any) -> FewShotCell:
         """A cell of the campaign's data and protocol; see `image_cell` for the options."""

@@ -23,27 +23,14 @@ BASELINES = tuple(name for name in LEARNER_NAMES if name not in GP_LEARNER_NAMES
 
 @dataclass(frozen=True)
 class Ordering:
-    """A paper's statement that one learner is ahead of another.
+    """A paper's statement that one learner is ahead of another."""
 
-    Attributes
-    ----------
-    ahead, behind : str
-        Learners.
-    metric : str
-        A column of `experiments.campaigns.scores.score_frame`.
-    shots : int
-    source : str
-        Paper and table.
-    benchmarks : tuple of str
-        Where the papers found it and so where it is a claim; everywhere if empty.
-    """
-
-    ahead: str
+    ahead: str  # a learner, as the next
     behind: str
-    metric: str
+    metric: str  # a column of `experiments.campaigns.scores.score_frame`
     shots: int
-    source: str
-    benchmarks: tuple[str, ...] = ()
+    source: str  # paper and table
+    benchmarks: tuple[str, ...] = ()  # where the papers found it and so where it is a claim; everywhere if empty
 
 
 _SNELL, _KE = "Snell & Zemel 2021, tables 1 and 2", "Ke et al. 2023, table 1"
