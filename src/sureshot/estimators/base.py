@@ -30,17 +30,12 @@ from sureshot.estimators.classes.class_fitted import ClassFitted
 from sureshot.estimators.classes.class_labels import announced, class_numbers, extend_classes, kept_classes
 from sureshot.estimators.classes.class_prior import adapted_prior, carried_prior, same_prior, usual_prior
 from sureshot.estimators.classes.class_prior import class_prior as class_prior_of
+from sureshot.estimators.classes.targets import LabelledData, check_targets, read_labelled
 from sureshot.estimators.fitted import TrainingSet
-from sureshot.estimators.rows.readers import LabelledData, Reader, read_labelled
+from sureshot.estimators.rows.labelled_rows import LabelledRows, joined_rows, merge_rows, same_rows
+from sureshot.estimators.rows.readers import Reader
 from sureshot.estimators.rows.row_ids import RowIds, RowsAsTheyCame, check_known, check_row_ids
-from sureshot.estimators.rows.validation import (
-    LabelledRows,
-    check_targets,
-    check_unseen,
-    joined_rows,
-    merge_rows,
-    same_rows,
-)
+from sureshot.estimators.rows.validation import check_unseen
 from sureshot.estimators.stored import Format, from_file, to_file
 from sureshot.kernels import is_unit_norm
 from sureshot.persistence import Artifact, ArtifactError, artifact_of, load_artifact, save_artifact

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from sureshot.estimators.outliers import as_they_are, scalings_for
+from sureshot.estimators.rows.labelled_rows import LabelledRows, joined_rows, merge_rows
 from sureshot.estimators.rows.preprocessing import Scaling
 from sureshot.estimators.rows.readers import Reader
 from sureshot.estimators.rows.row_ids import RowIds
-from sureshot.estimators.rows.validation import Columns, LabelledRows, joined_rows, merge_rows
+from sureshot.estimators.rows.validation import Columns
 from sureshot.kernels import is_unit_norm
 
 
@@ -72,12 +73,6 @@ class Fitted:
     def learnt(self) -> LabelledRows:
         """The rows that something has been learnt from."""
         return self.rows
-
-    @property
-    def class_count(self) -> np.ndarray:
-        """How many labelled rows each of the sorted classes has, (C,), by the sum of their weights as they came."""
-        rows = self.distinct_rows
-        return np.bincount(rows.y, rows.weight, minlength=len(self.classes))[self.places]
 
     @property
     def kinds(self) -> dict[Any, str] | None:

@@ -18,10 +18,11 @@ from torch import Tensor
 
 from sureshot.estimators.classes.class_fitted import ClassFitted
 from sureshot.estimators.fitted import TrainingSet
+from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.mixed_columns import check_kinds, name_from_json, name_to_json
 from sureshot.estimators.rows.readers import TableReader
 from sureshot.estimators.rows.row_ids import RowIds
-from sureshot.estimators.rows.validation import Columns, LabelledRows
+from sureshot.estimators.rows.validation import Columns
 from sureshot.kernels import Expression
 from sureshot.kernels.dense import own_kernel
 from sureshot.persistence import Artifact, ArtifactError

@@ -11,7 +11,8 @@ import pytest
 from sklearn.datasets import load_iris
 
 from sureshot import GPClassifier
-from sureshot.estimators.rows.validation import LabelledRows, weigh_classes
+from sureshot.estimators.classes.class_weights import weigh_classes
+from sureshot.estimators.rows.labelled_rows import LabelledRows
 
 X, Y = load_iris(return_X_y=True)
 ROWS = LabelledRows(np.zeros((5, 1)), np.array([0, 0, 0, 1, 1]), np.array([1.0, 2.0, 1.0, 3.0, 1.0]))

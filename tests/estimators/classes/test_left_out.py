@@ -17,7 +17,7 @@ from sureshot.estimators.base import IncrementalClassifier
 from sureshot.estimators.classes.p_values import LeftOut
 from sureshot.estimators.fitted import Fitted, TrainingSet
 from sureshot.estimators.rows.folds import by_folds
-from sureshot.estimators.rows.validation import LabelledRows
+from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.meta.learners import make_learner
 from sureshot.meta.training.checkpoint import save_checkpoint
 from sureshot.networks.backbones import make_backbone

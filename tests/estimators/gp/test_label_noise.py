@@ -22,9 +22,9 @@ from sureshot.estimators.classes.temperature import (
 )
 from sureshot.estimators.gp.options import named_family
 from sureshot.estimators.gp.tuning.family_search import Search
+from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.preprocessing import fit_scaling
 from sureshot.estimators.rows.support import Support
-from sureshot.estimators.rows.validation import LabelledRows
 
 X, Y = (part[np.random.default_rng(1).permutation(1797)] for part in load_digits(return_X_y=True))
 WRONG = 0.2

@@ -21,8 +21,8 @@ from sklearn.datasets import load_iris
 from sureshot import FewShotClassifier, GPClassifier, KernelSearchClassifier, TreeGPClassifier, kernels
 from sureshot.estimators.base import IncrementalClassifier
 from sureshot.estimators.fitted import TrainingSet
+from sureshot.estimators.rows.labelled_rows import LabelledRows, merge_rows
 from sureshot.estimators.rows.row_ids import RowsAsTheyCame, check_known, check_row_ids
-from sureshot.estimators.rows.validation import LabelledRows, merge_rows
 from sureshot.estimators.saved import load_classifier
 from sureshot.persistence import ArtifactError, load_artifact, save_artifact
 

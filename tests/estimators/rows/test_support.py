@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from sureshot import FewShotClassifier, GPClassifier
+from sureshot.estimators.classes.class_weights import weigh_classes
 from sureshot.estimators.gp.fitting import _inducing_inputs
+from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.support import Support
-from sureshot.estimators.rows.validation import LabelledRows, weigh_classes
 
 X = np.array([[0.0], [0.0], [1.0], [2.0], [2.0]])
 ROWS = LabelledRows(X, np.array([0, 1, 0, 0, 1]), np.array([4.0, 1.0, 5.0, 0.5, 2.0]))

@@ -23,10 +23,11 @@ from sureshot.estimators.classes.class_labels import check_kind, class_numbers
 from sureshot.estimators.classes.decisions import Decisions, LabelSets, check_share, unknown_label, with_unknown
 from sureshot.estimators.classes.p_values import ROUNDING
 from sureshot.estimators.classes.suggestions import Suggestions, suggestions
+from sureshot.estimators.classes.targets import plain_labels
 from sureshot.estimators.fitted_attribute import ColumnNames, FittedAttribute
 from sureshot.estimators.gp.settings import check_count
 from sureshot.estimators.influence import Influence, influence_on
-from sureshot.estimators.rows.validation import check_weights, plain_labels
+from sureshot.estimators.rows.validation import check_weights
 from sureshot.warned import warn
 
 LARGEST_BLOCK = 2048

@@ -23,7 +23,7 @@ from sureshot.estimators.classes.p_values import LeftOut
 from sureshot.estimators.fitted import Fitted
 from sureshot.estimators.outliers import MOST_LEFT_OUT, OutlierScore
 from sureshot.estimators.rows.folds import by_folds
-from sureshot.estimators.rows.validation import LabelledRows, merge_rows
+from sureshot.estimators.rows.labelled_rows import LabelledRows, merge_rows
 
 
 class NoInfluence(ValueError):
@@ -87,6 +87,12 @@ class ClassFitted(Fitted, ABC):
     def frequencies(self) -> np.ndarray:
         """How often each class came, (C,), by the sum of its rows' weights: what probabilities take for granted."""
         return np.bincount(self.rows.y, self.rows.weight, minlength=len(self.classes))
+
+    @property
+    def class_count(self) -> np.ndarray:
+        """How many labelled rows each of the sorted classes has, (C,), by the sum of their weights as they came."""
+        rows = self.distinct_rows
+        return np.bincount(rows.y, rows.weight, minlength=len(self.classes))[self.places]
 
     def with_prior(self, class_prior: np.ndarray | None) -> Self:
         """The same where classes come as another prior (C,) says; None: as among the labelled rows."""

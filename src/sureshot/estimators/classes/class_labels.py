@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from sureshot.data.checks import label_kind
-from sureshot.estimators.rows.validation import MAX_NAMES, check_targets, plain_labels
+from sureshot.estimators.classes.targets import check_targets, plain_labels
+from sureshot.estimators.rows.validation import MAX_NAMES
 
 
 def extend_classes(known: np.ndarray | None, arriving: np.ndarray) -> np.ndarray:

@@ -22,8 +22,8 @@ import numpy as np
 
 from sureshot.estimators.classes.p_values import LeftOut
 from sureshot.estimators.outliers import MOST_LEFT_OUT, OutlierScore
+from sureshot.estimators.rows.labelled_rows import LabelledRows, equal_rows
 from sureshot.estimators.rows.preprocessing import Scaling
-from sureshot.estimators.rows.validation import LabelledRows, equal_rows
 
 MOST_ROWS = 2000
 """That count; with so many the share of false alarms is known to half a percent."""

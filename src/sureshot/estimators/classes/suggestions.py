@@ -18,7 +18,7 @@ import numpy as np
 
 from sureshot.computing.layout import aligned
 from sureshot.estimators.classes.class_fitted import ClassFitted
-from sureshot.estimators.rows.validation import equal_rows
+from sureshot.estimators.rows.labelled_rows import equal_rows
 from sureshot.kernels.distances import squared_distances
 
 CANDIDATES = 10

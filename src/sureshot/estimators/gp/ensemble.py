@@ -15,8 +15,8 @@ from sureshot.estimators.classes.uncertainty import entropy
 from sureshot.estimators.gp.leaving import Leaving
 from sureshot.estimators.gp.member import Member
 from sureshot.estimators.gp.tuning.stacking import MOST_OF_SOME, SOME_ROWS, most_members
+from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.support import FEW_ROWS
-from sureshot.estimators.rows.validation import LabelledRows
 
 
 @dataclass(frozen=True)

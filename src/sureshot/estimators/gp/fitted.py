@@ -18,9 +18,8 @@ from sureshot.estimators.classes.class_fitted import ClassFitted
 from sureshot.estimators.gp.ensemble import Ensemble
 from sureshot.estimators.gp.leaving import Leaving, leaving
 from sureshot.estimators.gp.member import Member
+from sureshot.estimators.rows.labelled_rows import LabelledRows, part_of
 from sureshot.estimators.rows.precomputed import MatrixReader
-from sureshot.estimators.rows.row_ids import part_of
-from sureshot.estimators.rows.validation import LabelledRows
 from sureshot.kernels import Expression
 from sureshot.likelihoods.base import PredictiveRule
 

@@ -13,6 +13,7 @@ from sureshot.computing.layout import aligned
 from sureshot.computing.memory import in_bytes, memory_budget
 from sureshot.computing.threads import threads_for
 from sureshot.estimators.classes.class_prior import under_prior, usual_prior
+from sureshot.estimators.classes.class_weights import weigh_classes
 from sureshot.estimators.classes.temperature import (
     fit_average,
     fit_rule,
@@ -36,9 +37,9 @@ from sureshot.estimators.gp.tuning.stacking import most_members, stacking_weight
 from sureshot.estimators.gp.warm_start import Start
 from sureshot.estimators.gp.weight_space import FromRows, roots_of, training_features, weight_space
 from sureshot.estimators.rows.folds import by_folds
+from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.readers import Reader, TableReader
 from sureshot.estimators.rows.support import MANY_ROWS, Support, is_compared_whole
-from sureshot.estimators.rows.validation import LabelledRows, weigh_classes
 from sureshot.inference.inducing import kmeans_inducing
 from sureshot.inference.label_regression import label_targets
 from sureshot.kernels import feature_map, is_unit_norm

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from sureshot.computing.layout import aligned
+from sureshot.estimators.classes.class_weights import weigh_classes
 from sureshot.estimators.gp.ensemble import Ensemble
 from sureshot.estimators.gp.features import FeatureMap, InducingRoots
 from sureshot.estimators.gp.fitted import GPFitted, LeftOutScores, evidence_of
@@ -22,8 +23,8 @@ from sureshot.estimators.gp.plan import Plan
 from sureshot.estimators.gp.posterior_arrays import IN_ONE_BASIS, check_posterior, pack_posterior
 from sureshot.estimators.gp.process import GaussianProcess
 from sureshot.estimators.gp.weight_space import FromRows
+from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.preprocessing import kernel_inputs
-from sureshot.estimators.rows.validation import LabelledRows, weigh_classes
 from sureshot.estimators.stored import Format, Stored, argument_from_json, argument_to_json
 from sureshot.kernels import evaluate, feature_map
 from sureshot.persistence import ArtifactError

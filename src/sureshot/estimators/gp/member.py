@@ -17,8 +17,8 @@ from sureshot.estimators.gp.posterior_arrays import pack_posterior
 from sureshot.estimators.gp.process import GaussianProcess
 from sureshot.estimators.gp.weight_space import Known
 from sureshot.estimators.rows.folds import by_folds
+from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.support import Support
-from sureshot.estimators.rows.validation import LabelledRows
 from sureshot.gaussian.posterior import LatentMoments, Posterior, leave_one_out
 from sureshot.gaussian.prior import Queries
 

@@ -17,10 +17,10 @@ from sureshot.estimators.gp.conditioning import Model, schemes_for
 from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.gp.tuning.choose import Setting, tune
 from sureshot.estimators.gp.tuning.family_search import scaled
+from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.preprocessing import Scaling, fit_scaling, mention_constant, mention_wild
 from sureshot.estimators.rows.ranks import Ranks
 from sureshot.estimators.rows.support import Support
-from sureshot.estimators.rows.validation import LabelledRows
 from sureshot.kernels import Scale
 from sureshot.likelihoods.base import PredictiveRule
 

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from sureshot.computing.threads import threads_for
+from sureshot.estimators.classes.class_weights import weigh_classes
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.gp.features import InducingRoots
 from sureshot.estimators.gp.fitted import GPFitted, evidence_of
@@ -34,9 +35,9 @@ from sureshot.estimators.gp.plan import Plan, keep_plan
 from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.gp.warm_start import Start
 from sureshot.estimators.gp.weight_space import FromRows, training_features
+from sureshot.estimators.rows.labelled_rows import LabelledRows, places_among
 from sureshot.estimators.rows.preprocessing import kernel_inputs
 from sureshot.estimators.rows.support import Support
-from sureshot.estimators.rows.validation import LabelledRows, places_among, weigh_classes
 from sureshot.kernels import evaluate
 
 logger = logging.getLogger(__name__)

@@ -24,14 +24,7 @@ from sureshot.data.remembered import Remembered
 from sureshot.estimators.rows.column_kinds import median_of
 from sureshot.estimators.rows.mixed_columns import ColumnEncoder, check_kinds, has_mixed_columns
 from sureshot.estimators.rows.sparse_rows import ADVICE, SpannedRows, checked_sparse
-from sureshot.estimators.rows.validation import (
-    Columns,
-    check_inputs,
-    check_targets,
-    check_weights,
-    of_pandas,
-    validated,
-)
+from sureshot.estimators.rows.validation import Columns, check_inputs, check_weights, of_pandas, validated
 from sureshot.warned import warn
 
 
@@ -273,36 +266,3 @@ _KNOWN = (
     *(pd.api.types.is_numeric_dtype, pd.api.types.is_bool_dtype),
     *(pd.api.types.is_datetime64_any_dtype, pd.api.types.is_string_dtype),
 )
-
-
-@dataclass(frozen=True)
-class LabelledData:
-    """Rows, labels and weights as they came, checked."""
-
-    reader: Reader  # which has learnt what it takes to read further ones
-    checked: np.ndarray  # (n, width)
-    kept: np.ndarray  # (m, width), without those of weight zero
-    labels: np.ndarray  # (m,)
-    weight: np.ndarray  # (m,), positive
-    columns: Columns
-    counted: np.ndarray  # (n,) bool, the rows that are kept
-    weightless: bool  # whether a class of y has weight zero in all its rows
-
-
-def read_labelled(
-    reader: Reader, name: str, columns: Columns | None, X: Any, y: Any, sample_weight: Any
-) -> LabelledData:
-    """Check rows with their labels and weights; rows of weight zero are left out.
-
-    Without known columns these are the rows of a first fit.
-    """
-    reader = reader.taught(X, sample_weight) if columns is None else reader
-    checked, found = reader.check(name, X, columns)
-    labels = check_targets(y, len(checked))
-    weight = check_weights(sample_weight, checked)
-    counted = weight > 0
-    if columns is not None and isinstance(X, pd.DataFrame) and isinstance(reader, TableReader):
-        reader.check_filled(X, counted)
-    kept = reader.keep(checked, fitting=True)[counted]
-    weightless = len(np.unique(labels)) > len(np.unique(labels[counted]))
-    return LabelledData(reader, checked, kept, labels[counted], weight[counted], found, counted, weightless)

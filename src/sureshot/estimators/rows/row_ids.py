@@ -19,7 +19,8 @@ import pandas as pd
 import torch
 
 from sureshot.data.checks import near
-from sureshot.estimators.rows.validation import MAX_NAMES, LabelledRows, joined_rows, merged_rows
+from sureshot.estimators.rows.labelled_rows import LabelledRows, joined_rows, merged_rows, part_of
+from sureshot.estimators.rows.validation import MAX_NAMES
 
 _ROUNDING = 1e-9  # of a row's weight from the sum of what it is made of, relative
 
@@ -144,11 +145,6 @@ def check_known(rows: Any, known: RowIds | None) -> np.ndarray:
             f"It knows {len(known.names)} ids, for example {_some(known.names.tolist()[:3])}."
         )
     return names
-
-
-def part_of(rows: LabelledRows, which: Any) -> LabelledRows:
-    """Some of the rows, by numbers, a slice or a mask."""
-    return LabelledRows(rows.x[which], rows.y[which], rows.weight[which])
 
 
 def _as_names(given: Any, argument: str) -> np.ndarray:

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from sureshot.computing.layout import aligned
 from sureshot.estimators.rows.folds import row_folds
+from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.preprocessing import Scaling, kernel_inputs
-from sureshot.estimators.rows.validation import LabelledRows
 
 FEW_ROWS = 50  # that can be left out: fewer prefer no kernel
 MANY_ROWS = 2000  # from which on the seed of the part that compares kernels must not decide

@@ -1,98 +1,25 @@
-"""What becomes of inputs, labels and weights before an estimator computes: they are checked, merged, weighed by class.
+"""Inputs and weights, checked before an estimator computes.
 
-Messages name the argument, what was expected, what came and what to try. Rows of weight zero are dropped (in
-`readers`), and rows that repeat (same inputs, same label) are merged into one row with their summed weight, so that
-integer weights equal repeated rows exactly. Merged rows are kept in a canonical order: the fitted model does not depend
-on the order in which rows arrive.
+Messages name the argument, what was expected, what came and what to try. Rows of weight zero are dropped.
 """
 
 from __future__ import annotations
 
-import numbers
 import reprlib
-import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import date, timedelta
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from sklearn.base import BaseEstimator
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
+from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from sureshot.data.checks import listed
 from sureshot.estimators.rows.mixed_columns import name_to_json
-from sureshot.kernels import is_unit_norm
 
 MAX_NAMES = 5
 MOST_WEIGHT = 1e15  # of a row; from 1e16 on, others lose their digits beside it
-BESIDE_SINGLE_ROWS = 3.0
-"""Rows as which a class of embeddings counts at most where half of the classes have one, which says little of these.
-
-One with twenty labels would draw to it all that is like none of the single ones, and be sure of it: groups of twenty
-intents had a log loss of 1.9, and .9 with this limit. Where classes have a second row that gain is small, and with more
-the limit takes away what the rows say."""
-ONE_TELLS = 0.8
-"""The share of a class's rows that any one of them tells from single rows from which on one row says enough.
-
-Then single rows count as many: three intents with fifty labels beside three with one had a log loss of .49 with the
-limit, .41 without, and .21 so. One of an intent tells .9 of them, one of a group of four intents .4."""
-MOST_COMPARED = 200  # rows of a class
-
-
-@dataclass(frozen=True)
-class LabelledRows:
-    """Distinct labelled rows with their weights."""
-
-    x: np.ndarray  # (n, D) float64
-    y: np.ndarray  # (n,) int64, positions in the estimator's ``classes_``
-    weight: np.ndarray  # (n,) float64, positive
-    # (n,) float64, the weights without those of classes, if these are multiplied in
-    copies: np.ndarray | None = field(default=None, metadata={"stored": False})
-
-    def check_parts(self) -> None:
-        """ValueError for what are no labelled rows."""
-        x, y, weight = self.x, self.y, self.weight
-        if x.dtype != np.float64 or x.ndim != 2 or y.dtype != np.int64 or weight.dtype != np.float64:
-            raise ValueError("labelled rows of other types")
-        if not len(x) == len(y) == len(weight) or y.ndim != 1 or weight.ndim != 1 or not (weight > 0).all():
-            raise ValueError("labelled rows that do not fit their labels and weights")
-
-    @property
-    def of_one(self) -> np.ndarray:
-        """The share (n,) of its weight that one of the rows has which a row stands for."""
-        found: np.ndarray = 1 / np.maximum(self.weight if self.copies is None else self.copies, 1)
-        return found
-
-    @cached_property
-    def left_out_shares(self) -> np.ndarray:
-        """Of its weight, (n,), that is left out of a row when the others are asked what they say of it.
-
-        All of it, as copies tell nothing new where they are the same row sent again, drawn again or weighted, and
-        settings that know every copy again would be chosen. But where equal rows have different labels, as in a table
-        of few values, only one of the copies: without all of them the row would be told by nothing but the labels that
-        contradict it.
-        """
-        of_one = self.of_one
-        if (of_one == 1).all():
-            return of_one
-        place = equal_rows(self.x)
-        contradicted = np.bincount(place)[place] > 1  # by an equal row of another label
-        found: np.ndarray = np.where(contradicted, of_one, 1.0)
-        return found
-
-    @property
-    def evidence(self) -> np.ndarray:
-        """As how many observations (n,) rows count when they are left out: once, where that is with all their copies.
-
-        Forty rows of weight 100 are no four thousand answers, which would outweigh all that is usual.
-        """
-        found: np.ndarray = self.weight * self.of_one / self.left_out_shares
-        return found
 
 
 @dataclass(frozen=True)
@@ -187,68 +114,6 @@ def check_inputs(
     return checked, found
 
 
-def check_targets(y: Any, n_rows: int) -> np.ndarray:
-    """Labels as a one-dimensional array without missing values."""
-    if isinstance(y, torch.Tensor):
-        y = as_array(y)
-    if isinstance(y, np.ma.MaskedArray) and np.any(np.ma.getmaskarray(y)):
-        raise ValueError("y contains missing labels (it is masked): drop those rows or give them a label.")
-    if y is None:
-        raise ValueError("requires y to be passed, but the target y is None: give one label for each row of X.")
-    labels = plain_labels(column_or_1d(plain_labels(y), warn=True))
-    if len(labels) != n_rows:
-        raise ValueError(
-            f"X and y have inconsistent numbers of rows: X has {n_rows}, y has {len(labels)}. Give one label a row."
-        )
-    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        raise ValueError("Input y contains NaN or infinity: drop those rows or give them a label.")
-    if labels.dtype.kind == "O" and len({type(value) for value in labels}) > 1:
-        kinds = sorted({type(value).__name__ for value in labels})
-        if not all(isinstance(value, str) for value in labels) and "str" in kinds:
-            raise TypeError(f"y mixes label types {kinds}: use one type, for example y.astype(str).")
-    if labels.dtype.kind == "O" and len(odd := [label for label in labels.tolist() if not _can_be_label(label)]):
-        raise ValueError(
-            f"y holds {reprlib.repr(odd[0])} ({type(odd[0]).__name__}), but labels are text, truth values or numbers "
-            "of at most 64 bits: name the classes by text, as in [str(label) for label in y]."
-        )
-    if labels.dtype.kind in "mM" or any(isinstance(label, date | timedelta) for label in labels[:1]):
-        raise TypeError("y has dates or times: labels are text, numbers or truth values; use y.astype(str).")
-    with warnings.catch_warnings():  # few rows for each class are what the estimators are for
-        warnings.filterwarnings("ignore", message="The number of unique classes is greater than 50%")
-        check_classification_targets(labels)
-    return labels
-
-
-def plain_labels(y: Any) -> Any:
-    """Labels of pandas' own types, or objects, as NumPy's: whole numbers stay whole, truth values stay such.
-
-    ValueError if any is missing. What has no type to tell stays as it is.
-    """
-    dtype = getattr(y, "dtype", None)
-    if isinstance(dtype, np.dtypes.StringDType):
-        return np.asarray(y).astype(object).astype(str)
-    if isinstance(y, list | tuple) and any(isinstance(label, str) for label in y):
-        y = np.array(y, dtype=object)  # without a type that would make text of what is missing
-        dtype = y.dtype
-    if not isinstance(y, pd.Series | pd.Index | pd.api.extensions.ExtensionArray) and dtype != np.dtype(object):
-        return y
-    if np.any(pd.isna(y)):
-        raise ValueError("y contains missing labels: drop those rows or give them a label.")
-    if (isinstance(dtype, np.dtype) and dtype.kind != "O") or isinstance(dtype, pd.CategoricalDtype):
-        return np.asarray(y)
-    cells = np.asarray(y, dtype=object)
-    if cells.ndim != 1 or not len(cells) or any(isinstance(cell, str) for cell in cells):
-        return cells
-    found = np.array(cells.tolist())
-    return found if found.shape == cells.shape else cells
-
-
-def _can_be_label(label: Any) -> bool:
-    """Dates and times have an error of their own."""
-    whole = isinstance(label, numbers.Integral) and not -(2**63) <= int(label) < 2**64
-    return isinstance(label, str | bytes | numbers.Real | date | timedelta) and not whole
-
-
 def check_weights(sample_weight: Any, x: np.ndarray | pd.DataFrame) -> np.ndarray:
     """Weights of rows as finite, non-negative floats with at least one positive."""
     if isinstance(sample_weight, torch.Tensor):
@@ -291,141 +156,6 @@ def check_unseen(unseen: Any, n_rows: int) -> np.ndarray:
     return mask
 
 
-def merge_rows(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> LabelledRows:
-    """Merge equal labelled rows of positive weight, sort canonically."""
-    return merged_rows(LabelledRows(x, y, weight))[0]
-
-
-def merged_rows(rows: LabelledRows) -> tuple[LabelledRows, np.ndarray]:
-    """As `merge_rows`, and where each row has gone, (n,) int64."""
-    x = rows.x + 0.0  # turns -0.0 into 0.0
-    keyed = _as_bytes(np.column_stack([x, rows.y.astype(np.float64)]))
-    _, first, inverse = np.unique(keyed, return_index=True, return_inverse=True)
-    place = inverse.ravel()
-    merged = np.bincount(place, weights=rows.weight, minlength=len(first))
-    return LabelledRows(x[first], rows.y[first].astype(np.int64), merged), place
-
-
-def equal_rows(x: np.ndarray) -> np.ndarray:
-    """Numbers (N,) of rows, equal for equal rows."""
-    found: np.ndarray = np.unique(_as_bytes(x + 0.0), return_inverse=True)[1].ravel()
-    return found
-
-
-def places_among(known: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Where rows (n, D) are among known ones (m, D), (n,) int64; -1 where they are not."""
-    number = equal_rows(np.concatenate([known, x]))
-    place = np.full(number.max(initial=-1) + 1, -1)
-    place[number[: len(known)]] = np.arange(len(known))
-    found: np.ndarray = place[number[len(known) :]]
-    return found
-
-
-def _as_bytes(x: np.ndarray) -> np.ndarray:
-    """Rows (N, D) as one value each."""
-    x = np.ascontiguousarray(x)
-    return x.view(np.dtype((np.void, x.dtype.itemsize * x.shape[1]))).ravel()
-
-
-def joined_rows(old: LabelledRows, new: LabelledRows) -> LabelledRows:
-    """One after the other."""
-    pairs = ((old.x, new.x), (old.y, new.y), (old.weight, new.weight))
-    x, y, weight = (np.concatenate(pair) for pair in pairs)
-    return LabelledRows(x, y, weight)
-
-
-def same_rows(rows: LabelledRows, others: LabelledRows) -> bool:
-    """Whether merged rows are the same."""
-    return all(
-        np.array_equal(mine, other)
-        for mine, other in ((rows.y, others.y), (rows.weight, others.weight), (rows.x, others.x))
-    )
-
-
-def weigh_classes(
-    rows: LabelledRows,  # with the weights that they came with
-    class_weight: Any,  # a dict by label, "auto", "balanced" or None
-    classes: np.ndarray,  # (C,)
-    inference: str,  # weights stay whole where it samples
-) -> LabelledRows:
-    """The rows with the weights of their classes multiplied in; rows of a class of weight zero are left out.
-
-    "balanced" gives every class that has rows the same total weight and keeps the sum of all weights. It counts a row
-    of weight 2 as two rows. "auto" leaves them as they are, but of embeddings, half of whose classes
-    have one row, all classes count as the largest, or none as more than `BESIDE_SINGLE_ROWS`.
-    """
-    if class_weight is None:
-        return rows
-    totals = np.bincount(rows.y, rows.weight, minlength=len(classes))
-    if isinstance(class_weight, str) and class_weight == "auto":
-        if inference == "gibbs" or not _outweighs_single_rows(rows, totals):
-            return rows
-        if _told_by_one(rows, totals) >= ONE_TELLS:
-            of_class = totals.max() / np.where(totals > 0, totals, 1.0)
-        else:
-            of_class = BESIDE_SINGLE_ROWS / totals.clip(BESIDE_SINGLE_ROWS)
-    elif isinstance(class_weight, str) and class_weight == "balanced":
-        of_class = rows.weight.sum() / (np.count_nonzero(totals) * np.where(totals > 0, totals, 1.0))
-    else:
-        of_class = _stated_weights(class_weight, classes)
-    if not (np.isfinite(of_class).all() and (of_class >= 0).all()):
-        raise ValueError(f"class_weight must hold finite numbers that are not negative; got {class_weight!r}.")
-    weight = rows.weight * of_class[rows.y]
-    counted = weight > 0
-    if not counted.any():
-        raise ValueError(f"class_weight leaves no row: every class that has rows has weight 0 in {class_weight!r}.")
-    return LabelledRows(rows.x[counted], rows.y[counted], weight[counted], rows.weight[counted])
-
-
-def _outweighs_single_rows(
-    rows: LabelledRows,
-    totals: np.ndarray,  # (C,), weights of the classes
-) -> bool:
-    """Whether rows are embeddings, half of whose classes have one, and another has many."""
-    single = totals[totals > 0] <= 1
-    many = totals.max() > BESIDE_SINGLE_ROWS
-    return bool(many and 2 * single.sum() >= len(single) and is_unit_norm(torch.from_numpy(rows.x)))
-
-
-def _told_by_one(
-    rows: LabelledRows,  # embeddings
-    totals: np.ndarray,  # (C,), weights of the classes
-) -> float:
-    """Which share of the rows of large classes any other row of their class is nearer to than all single rows are."""
-    singles = rows.x[totals[rows.y] <= 1]
-    shares = []
-    for label in np.flatnonzero(totals > BESIDE_SINGLE_ROWS):
-        own = rows.x[rows.y == label]
-        own = own[np.unique(np.linspace(0, len(own) - 1, MOST_COMPARED).astype(np.int64))]
-        nearer = own @ own.T > (own @ singles.T).max(1, keepdims=True)
-        if len(own) > 1:
-            shares.append((nearer.sum() - nearer.diagonal().sum()) / (len(own) * (len(own) - 1)))
-    return float(np.mean(shares)) if shares else 0.0
-
-
-def _stated_weights(
-    class_weight: Mapping[Any, Any],  # by label
-    classes: np.ndarray,  # (C,)
-) -> np.ndarray:
-    """The weight of each class (C,), 1 where none is stated.
-
-    Weights of labels that are no classes are for classes to come, and an error where a class has no weight: then a
-    label is misspelt.
-    """
-    labels = classes.tolist()
-    unknown = [label for label in class_weight if label not in labels]
-    unweighted = [label for label in labels if label not in class_weight]
-    if unknown and unweighted:
-        raise ValueError(
-            f"class_weight has weights for {_shorten(list(map(repr, unknown)))}, which y does not have, and none for "
-            f"{_shorten(list(map(repr, unweighted)))}: name the labels as y does, 1 for those that keep their weight."
-        )
-    try:
-        return np.array([float(class_weight.get(label, 1.0)) for label in labels])
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"class_weight must hold numbers; got {class_weight!r}.") from error
-
-
 def _check_columns_numeric(frame: pd.DataFrame, only_numbers: bool) -> None:
     if not frame.shape[1]:
         raise ValueError(
@@ -434,7 +164,7 @@ def _check_columns_numeric(frame: pd.DataFrame, only_numbers: bool) -> None:
     pairs = zip(frame.columns, frame.dtypes, strict=True)
     if complex_ones := [str(name) for name, dtype in pairs if pd.api.types.is_complex_dtype(dtype)]:
         raise ValueError(
-            f"Complex data not supported: columns {_shorten(complex_ones)} hold complex numbers; make two columns of "
+            f"Complex data not supported: columns {shorten(complex_ones)} hold complex numbers; make two columns of "
             "each, of the real and of the imaginary parts."
         )
     bad = [
@@ -444,7 +174,7 @@ def _check_columns_numeric(frame: pd.DataFrame, only_numbers: bool) -> None:
     ]
     if bad:
         raise ValueError(
-            f"X has non-numeric columns {_shorten(bad)} where only numbers can be used: "
+            f"X has non-numeric columns {shorten(bad)} where only numbers can be used: "
             + (
                 "correct the cells, or encode the columns first."
                 if only_numbers
@@ -491,10 +221,11 @@ def _check_finite(x: np.ndarray, original: Any, only_numbers: bool) -> None:
             else:
                 advice += "fit on a DataFrame, which may have gaps"
         raise ValueError(
-            f"Input X contains {problem} in {int(mask.any(axis=1).sum())} rows, columns {_shorten(names)}: {advice}."
+            f"Input X contains {problem} in {int(mask.any(axis=1).sum())} rows, columns {shorten(names)}: {advice}."
         )
 
 
-def _shorten(names: list[str]) -> str:
+def shorten(names: list[str]) -> str:
+    """The first names, and how many more there are."""
     shown = ", ".join(names[:MAX_NAMES])
     return f"[{shown}]" if len(names) <= MAX_NAMES else f"[{shown}, and {len(names) - MAX_NAMES} more]"

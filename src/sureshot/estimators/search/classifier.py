@@ -15,12 +15,13 @@ from sureshot.estimators.arguments import Labels, RandomState, Rows
 from sureshot.estimators.base import IncrementalClassifier
 from sureshot.estimators.classes.class_fitted import ClassFitted
 from sureshot.estimators.classes.class_labels import class_numbers
+from sureshot.estimators.classes.targets import check_targets
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.fitted_attribute import FittedAttribute
 from sureshot.estimators.gp.settings import check_jobs
+from sureshot.estimators.rows.labelled_rows import joined_rows, part_of
 from sureshot.estimators.rows.readers import Reader, TableReader
-from sureshot.estimators.rows.row_ids import RowsAsTheyCame, part_of
-from sureshot.estimators.rows.validation import check_targets, joined_rows
+from sureshot.estimators.rows.row_ids import RowsAsTheyCame
 from sureshot.estimators.search.fitted import Callback, SearchFitted, SearchStep
 from sureshot.estimators.search.format import SEARCH_FORMAT
 from sureshot.estimators.search.learning import after, check_whole, compared, first_fitted, less, mention_more

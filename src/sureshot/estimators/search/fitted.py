@@ -22,8 +22,8 @@ from sureshot.computing.threads import one_thread
 from sureshot.estimators.classes.class_fitted import ClassFitted, ClassPredictor, NoInfluence, left_out_by_folds
 from sureshot.estimators.classes.uncertainty import entropy
 from sureshot.estimators.fitted import TrainingSet
+from sureshot.estimators.rows.labelled_rows import LabelledRows, merged_rows
 from sureshot.estimators.rows.preprocessing import Scaling, kernel_inputs, within_range
-from sureshot.estimators.rows.validation import LabelledRows, merged_rows
 from sureshot.estimators.search.rule import INTEGRAL, Chosen, SearchRule, chosen_rule
 from sureshot.estimators.search.settings import SearchSettings
 from sureshot.kernels import Expression

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from sureshot.computing.threads import one_thread
 from sureshot.estimators.fitted import TrainingSet
+from sureshot.estimators.rows.labelled_rows import LabelledRows, joined_rows, merged_rows, part_of
 from sureshot.estimators.rows.preprocessing import (
     columns_called,
     fit_scaling,
@@ -17,8 +18,6 @@ from sureshot.estimators.rows.preprocessing import (
     mention_wild,
     with_rare_values,
 )
-from sureshot.estimators.rows.row_ids import part_of
-from sureshot.estimators.rows.validation import LabelledRows, joined_rows, merged_rows
 from sureshot.estimators.search.fitted import Callback, SearchFitted, SearchStep, fitted_of, inputs_of, posterior_of
 from sureshot.estimators.search.settings import SearchSettings
 from sureshot.inference.inducing import kmeans_inducing

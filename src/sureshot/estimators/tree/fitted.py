@@ -22,8 +22,8 @@ from sureshot.estimators.classes.class_fitted import ClassFitted, ClassPredictor
 from sureshot.estimators.classes.uncertainty import entropies
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.outliers import with_common_scale
+from sureshot.estimators.rows.labelled_rows import LabelledRows, merge_rows
 from sureshot.estimators.rows.preprocessing import Scaling, kernel_inputs, scaling_for_sessions, wider_limits
-from sureshot.estimators.rows.validation import LabelledRows, merge_rows
 from sureshot.incremental.gaussian_classes import GaussianClasses
 from sureshot.incremental.method import Memory
 from sureshot.incremental.simulated_sessions import FEWEST_CLASSES, FEWEST_UNSEEN

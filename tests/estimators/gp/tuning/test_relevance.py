@@ -37,8 +37,8 @@ from sureshot.estimators.gp.tuning.relevance import (
 )
 from sureshot.estimators.gp.tuning.stacking import MOST_MEMBERS
 from sureshot.estimators.rows.folds import row_folds
+from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.support import Support
-from sureshot.estimators.rows.validation import LabelledRows
 from sureshot.kernels import preset_kernel
 from sureshot.persistence import ArtifactError, load_artifact, save_artifact
 

@@ -1,0 +1,121 @@
+"""Labelled rows with weights, equal ones merged.
+
+Rows that repeat (same inputs, same label) are merged into one row with their summed weight, so that integer weights
+equal repeated rows exactly. Merged rows are kept in a canonical order: the fitted model does not depend on the order in
+which rows arrive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class LabelledRows:
+    """Distinct labelled rows with their weights."""
+
+    x: np.ndarray  # (n, D) float64
+    y: np.ndarray  # (n,) int64, positions in the estimator's ``classes_``
+    weight: np.ndarray  # (n,) float64, positive
+    # (n,) float64, the weights without those of classes, if these are multiplied in
+    copies: np.ndarray | None = field(default=None, metadata={"stored": False})
+
+    def check_parts(self) -> None:
+        """ValueError for what are no labelled rows."""
+        x, y, weight = self.x, self.y, self.weight
+        if x.dtype != np.float64 or x.ndim != 2 or y.dtype != np.int64 or weight.dtype != np.float64:
+            raise ValueError("labelled rows of other types")
+        if not len(x) == len(y) == len(weight) or y.ndim != 1 or weight.ndim != 1 or not (weight > 0).all():
+            raise ValueError("labelled rows that do not fit their labels and weights")
+
+    @property
+    def of_one(self) -> np.ndarray:
+        """The share (n,) of its weight that one of the rows has which a row stands for."""
+        found: np.ndarray = 1 / np.maximum(self.weight if self.copies is None else self.copies, 1)
+        return found
+
+    @cached_property
+    def left_out_shares(self) -> np.ndarray:
+        """Of its weight, (n,), that is left out of a row when the others are asked what they say of it.
+
+        All of it, as copies tell nothing new where they are the same row sent again, drawn again or weighted, and
+        settings that know every copy again would be chosen. But where equal rows have different labels, as in a table
+        of few values, only one of the copies: without all of them the row would be told by nothing but the labels that
+        contradict it.
+        """
+        of_one = self.of_one
+        if (of_one == 1).all():
+            return of_one
+        place = equal_rows(self.x)
+        contradicted = np.bincount(place)[place] > 1  # by an equal row of another label
+        found: np.ndarray = np.where(contradicted, of_one, 1.0)
+        return found
+
+    @property
+    def evidence(self) -> np.ndarray:
+        """As how many observations (n,) rows count when they are left out: once, where that is with all their copies.
+
+        Forty rows of weight 100 are no four thousand answers, which would outweigh all that is usual.
+        """
+        found: np.ndarray = self.weight * self.of_one / self.left_out_shares
+        return found
+
+
+def merge_rows(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> LabelledRows:
+    """Merge equal labelled rows of positive weight, sort canonically."""
+    return merged_rows(LabelledRows(x, y, weight))[0]
+
+
+def merged_rows(rows: LabelledRows) -> tuple[LabelledRows, np.ndarray]:
+    """As `merge_rows`, and where each row has gone, (n,) int64."""
+    x = rows.x + 0.0  # turns -0.0 into 0.0
+    keyed = _as_bytes(np.column_stack([x, rows.y.astype(np.float64)]))
+    _, first, inverse = np.unique(keyed, return_index=True, return_inverse=True)
+    place = inverse.ravel()
+    merged = np.bincount(place, weights=rows.weight, minlength=len(first))
+    return LabelledRows(x[first], rows.y[first].astype(np.int64), merged), place
+
+
+def equal_rows(x: np.ndarray) -> np.ndarray:
+    """Numbers (N,) of rows, equal for equal rows."""
+    found: np.ndarray = np.unique(_as_bytes(x + 0.0), return_inverse=True)[1].ravel()
+    return found
+
+
+def places_among(known: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Where rows (n, D) are among known ones (m, D), (n,) int64; -1 where they are not."""
+    number = equal_rows(np.concatenate([known, x]))
+    place = np.full(number.max(initial=-1) + 1, -1)
+    place[number[: len(known)]] = np.arange(len(known))
+    found: np.ndarray = place[number[len(known) :]]
+    return found
+
+
+def _as_bytes(x: np.ndarray) -> np.ndarray:
+    """Rows (N, D) as one value each."""
+    x = np.ascontiguousarray(x)
+    return x.view(np.dtype((np.void, x.dtype.itemsize * x.shape[1]))).ravel()
+
+
+def joined_rows(old: LabelledRows, new: LabelledRows) -> LabelledRows:
+    """One after the other."""
+    pairs = ((old.x, new.x), (old.y, new.y), (old.weight, new.weight))
+    x, y, weight = (np.concatenate(pair) for pair in pairs)
+    return LabelledRows(x, y, weight)
+
+
+def same_rows(rows: LabelledRows, others: LabelledRows) -> bool:
+    """Whether merged rows are the same."""
+    return all(
+        np.array_equal(mine, other)
+        for mine, other in ((rows.y, others.y), (rows.weight, others.weight), (rows.x, others.x))
+    )
+
+
+def part_of(rows: LabelledRows, which: Any) -> LabelledRows:
+    """Some of the rows, by numbers, a slice or a mask."""
+    return LabelledRows(rows.x[which], rows.y[which], rows.weight[which])
