@@ -404,13 +404,12 @@ def test_sampled_covariances_count_in_the_uncertainty() -> None:
     X, y, X_test, _ = iris()
     model = fixed(likelihood="one_vs_each", inference="gibbs", n_chains=20, n_sweeps=30).fit(X, y)
     epistemic = model.uncertainty(X_test).epistemic
-    fitted = model._fitted.heaviest
-    values = fitted.values(model._fitted.predictor.inputs(X_test))
-    mean, covariance = fitted.posterior.query(*fitted.queries(values))
+    process = model._fitted.heaviest.process
+    mean, covariance = process.moments(process.values(model._fitted.predictor.inputs(X_test)))
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(400, *mean.mT.shape, generator=generator, dtype=torch.float64)
     drawn = mean.mT + (torch.linalg.cholesky(covariance) @ noise.unsqueeze(-1)).squeeze(-1)  # (400, S, Q, C)
-    p = fitted.plan.model.predictive_likelihood().plug_in(drawn.mT).flatten(0, 1).mT  # (draws, Q, C)
+    p = model._fitted.heaviest.plan.model.predictive_likelihood().plug_in(drawn.mT).flatten(0, 1).mT  # (draws, Q, C)
     expected = torch.special.entr(p.mean(0)).sum(-1) - torch.special.entr(p).sum(-1).mean(0)
     np.testing.assert_allclose(epistemic, expected.numpy(), atol=0.01)
 
@@ -448,8 +447,8 @@ def test_an_announced_class_leaves_the_others_their_covariance() -> None:
     announced = fixed(**options).partial_fit(X, y, classes=[0, 1, 2, 9])
     before, fitted = plain._fitted.heaviest, announced._fitted.heaviest
     rows = announced._fitted.predictor.inputs(X_test)
-    _, inner = before.posterior.query(*before.queries(before.values(rows)))
-    mean, outer = fitted.posterior.query(*fitted.queries(fitted.values(rows)))
+    _, inner = before.process.moments(before.process.values(rows))
+    mean, outer = fitted.process.moments(fitted.process.values(rows))
     torch.testing.assert_close(outer[..., :3, :3], inner)
     expected = fitted.plan.model.predictive_likelihood().predict_mixture(mean, outer, "expected_log")
     np.testing.assert_allclose(announced.predict_proba(X_test), expected.mT.numpy(), atol=1e-10)

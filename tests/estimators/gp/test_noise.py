@@ -106,7 +106,7 @@ def test_a_member_of_a_part_s_choice_is_label_regression_by_all_rows() -> None:
     values = features(torch.from_numpy(member.plan.scaling(queries.numpy())))
     assert roots is not None
     expected = exact.posterior.query(values.cross @ roots.inverse, values.variance)
-    mean, variance = member.latents(queries, 2)
+    mean, variance = member.latents(member.process.values(queries), 2)
     torch.testing.assert_close(mean, expected.mean[0].mT, rtol=1e-7, atol=1e-7)
     torch.testing.assert_close(variance, expected.spread[0].mT, rtol=1e-6, atol=1e-7)
 

@@ -202,7 +202,7 @@ def test_a_calibrated_rule_stays(tmp_path: Path) -> None:
         model.partial_fit(X[30:], Y[30:])
         assert model.temperature_ == calibrated
         if stack is not None:  # its weights stay, too, on the labels of all rows
-            now = model._current().chosen.stack
+            now = model._current().predictor.chosen.stack
             assert (now.posterior, now.regression, now.of_labels.scale) == (
                 stack.posterior,
                 stack.regression,
