@@ -44,7 +44,7 @@ def test_a_row_more_beside_a_refit(benchmark: Any, one_thread: None, n_classes: 
 
 
 @pytest.mark.benchmark(timer=time.process_time)
-@pytest.mark.parametrize("likelihood", ["gaussian", "softmax", "logistic"])
+@pytest.mark.parametrize("likelihood", ["least_squares", "softmax", "logistic"])
 def test_a_row_more_of_many_beside_the_fit(benchmark: Any, one_thread: None, likelihood: str) -> None:
     """15,000 rows of ten columns by 1000 inducing inputs, and the prediction behind the update."""
     n = 15_000

@@ -28,7 +28,7 @@ NAME = "fscil-clinc150"
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "nearest class mean": ("nearest_class_mean", {}),
     "nearest class mean, scale 16": ("nearest_class_mean", {"scale": 16.0}),
-    "label regression": ("label_regression", {}),
+    "least squares": ("least_squares", {}),
     "streaming LDA": ("streaming_lda", {}),
     "empirical Bayes": ("empirical_bayes", {}),
     "gp, 5 rows a class": ("gp", {"rows_per_class": 5}),
@@ -147,7 +147,7 @@ def verdicts_of(study: SessionStudy) -> tuple[Verdict, ...]:
             "nearest class mean",
             "what base classes say about new ones is worth more than their means",
         ),
-        ("label regression", "nearest class mean", "label regression knows more than class means"),
+        ("least squares", "nearest class mean", "least squares knows more than class means"),
         ("gp, 5 rows a class", "gp, all rows", "as many rows of old classes as of new ones are better than all rows"),
         ("tree, shared root", "nearest class mean", "a tree over classes beats class means"),
         ("tree, recommended", "empirical Bayes", "the recommended tree beats the empirical-Bayes classifier"),

@@ -150,7 +150,7 @@ def run(*, data_root: Path | None = None, progress: Progress, **options: Any) ->
         introduction=(
             "Sepal length and width of 150 irises, three classes; kernel exp(-d²/2) on the raw features, zero mean, "
             f"nothing tuned. {settings.n_splits} random splits for each training size; the test set is the rest. "
-            "`gaussian` is label regression with noise variance 1 and its exact posterior; `logistic-softmax` is mean "
+            "`gaussian` is least squares with noise variance 1 and its exact posterior; `logistic-softmax` is mean "
             "field with the negative-multinomial augmentation; `one-vs-each` is mean field jointly over the classes; "
             "`softmax (Laplace)` is the reference that none of the papers' likelihoods has to beat. Predictions are "
             "the normalised likelihood at the posterior mean unless a table says otherwise. Intervals are 95 % "

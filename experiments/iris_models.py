@@ -55,7 +55,7 @@ def squared_exponential(x: Tensor, other: Tensor) -> Tensor:
 def independent_classes(
     gram: Tensor, y: Tensor, n_classes: int, likelihood: ClassSites, prior_mean: float = 0.0
 ) -> Fit:
-    """Mean field that factorises over the classes; exact for label regression.
+    """Mean field that factorises over the classes; exact for least squares.
 
     Parameters
     ----------

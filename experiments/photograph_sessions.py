@@ -118,7 +118,7 @@ UNTOLD = ", told nothing"
 FROZEN: dict[str, tuple[str, dict[str, Any], str]] = {
     "nearest class mean": ("nearest_class_mean", {}, "softmax"),
     "decoupled cosine": ("nearest_class_mean", {"scale": 16.0}, "softmax"),
-    "label regression": ("label_regression", {}, "softmax"),
+    "least squares": ("least_squares", {}, "softmax"),
     "streaming LDA": ("streaming_lda", {}, "softmax"),
     "empirical Bayes": ("empirical_bayes", {}, "softmax"),
     "gp, 5 rows a class": ("gp", {"rows_per_class": 5}, "softmax"),

@@ -84,7 +84,7 @@ class Settings:
     n_batches: int = 6
     n_pool: int = 1500  # rows at most
     n_test: int = 1000
-    likelihood: str = "gaussian"  # of the classifier; label regression is fitted in a tenth of a second
+    likelihood: str = "least_squares"  # of the classifier; least squares is fitted in a tenth of a second
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ TOLERANCE = 1e-8
 SCHEMES = {
     "logistic": ("laplace", "mean_field", "gibbs", "natural_gradient"),
     "softmax": ("laplace",),
-    "gaussian": ("auto",),
+    "least_squares": ("auto",),
     "one_vs_each": ("mean_field", "gibbs", "natural_gradient"),
     "logistic_softmax": ("mean_field", "gibbs", "natural_gradient"),
 }

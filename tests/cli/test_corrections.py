@@ -105,7 +105,7 @@ def test_rows_and_classes_are_forgotten(named: Path, tmp_path: Path, run: Run) -
 
 def test_numbers_of_python_are_found_by_text(iris: pd.DataFrame, tmp_path: Path, run: Run) -> None:
     X, y = iris.drop(columns="species"), iris["species"].astype("category").cat.codes.to_numpy()
-    GPClassifier(kernel="rbf", likelihood="gaussian").fit(X, y, row_id=np.arange(75)).save(tmp_path / "m")
+    GPClassifier(kernel="rbf", likelihood="least_squares").fit(X, y, row_id=np.arange(75)).save(tmp_path / "m")
     X.head(3).assign(label=y[:3], id=[0, 1, 90]).to_csv(tmp_path / "more.csv", index=False)
     options = ("-t", "label", "--id", "id", "--forget-rows", "70", "--forget-classes", "2", "-o", tmp_path / "n")
     result = run("update", tmp_path / "m", tmp_path / "more.csv", *options, "--json")

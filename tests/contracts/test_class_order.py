@@ -34,7 +34,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "average": GPClassifier,
     "softmax": lambda: GPClassifier("rbf", "softmax", objective=None),
     "one-vs-each by Gibbs": lambda: GPClassifier("rbf", "one_vs_each", "gibbs", objective=None, **CHAINS),
-    "least squares": lambda: GPClassifier("rbf", "gaussian"),
+    "least squares": lambda: GPClassifier("rbf", "least_squares"),
     "few-shot": FewShotClassifier,
     "sessions": TreeGPClassifier,
     "tree of sessions": lambda: TreeGPClassifier("session", **CHAINS),

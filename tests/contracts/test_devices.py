@@ -27,7 +27,7 @@ from sureshot.incremental.gaussian_classes import GaussianClassesModel
 from sureshot.incremental.strategy import ClassRows
 from sureshot.incremental.two_covariances import TwoCovariances
 from sureshot.inference.gibbs import GibbsState, gibbs_step
-from sureshot.inference.label_regression import leave_one_out_path, regression_log_evidence, regression_sites
+from sureshot.inference.least_squares import leave_one_out_path, regression_log_evidence, regression_sites
 from sureshot.inference.mean_field import initial_posterior, mean_field_step
 from sureshot.inference.natural_gradient import InducingBatch, InducingPrior, natural_gradient_step, prior_state
 from sureshot.inference.objectives import evidence_bound
@@ -100,7 +100,7 @@ GAUSSIAN: dict[str, Callable[[], object]] = {
     ),
     "from sites": lambda: SiteWeightPosterior(full(N, R), full(1, C, R), full(C), full(1, C, N)).query_mean(full(Q, R)),
     "of softmax": lambda: SoftmaxWeightPosterior(full(N, R), full(1, C, R), full(C), full(N), 1.0).precision,
-    "label regression": lambda: gram().condition(regression_sites(gram(), labels(), C, full(N), 0.1)).mean,
+    "least squares": lambda: gram().condition(regression_sites(gram(), labels(), C, full(N), 0.1)).mean,
     "its evidence": lambda: regression_log_evidence(gram(), labels(), C, full(N), 0.1),
     "its path": lambda: leave_one_out_path(full(N), full(N, N), labels(), C, full(N), full(2), full(N)).latent,
     "pairs of classes": lambda: (pairwise_gram(full(N, N), labels(), C), pairwise_mean(full(C), labels(), C)),

@@ -55,7 +55,7 @@ GP_CASES: dict[str, dict[str, Any]] = {
     "kernel of GPyTorch": {"kernel": gk.ScaleKernel(gk.RQKernel() * gk.PeriodicKernel()) + gk.LinearKernel()},
     "columns as they are": {"kernel": "matern32", "standardize": False},
     "inducing": {"kernel": "matern12", "approximation": "inducing", "n_inducing": 9},
-    "regression": {"likelihood": "gaussian"},
+    "regression": {"likelihood": "least_squares"},
     "logistic-softmax by mean field": {"likelihood": "logistic_softmax", "kernel": "rbf", "predictive": "integral"},
     "logistic-softmax by Gibbs": {"likelihood": "logistic_softmax", "inference": "gibbs", "kernel": "rbf", **CHAINS},
     "one-vs-each by mean field": {"likelihood": "one_vs_each", "kernel": "rbf", "predictive": "expected_log"},

@@ -27,7 +27,7 @@ NETWORK: dict[str, Any] = {
 }
 CASES: dict[str, dict[str, Any]] = {
     "empirical_bayes": {},
-    "label_regression": {"rows_per_class": 4},
+    "least_squares": {"rows_per_class": 4},
     "nearest_class_mean": {},
     "streaming_lda": {"shrinkage": 0.1},
     "fine_tuning": {**NETWORK, "later": {"epochs": 20, "learning_rate": 0.1}},
@@ -197,8 +197,8 @@ def test_a_copy_learns_on_its_own(name: str) -> None:
         ("nearest_class_mean", {"scale": 0.0}),
         ("streaming_lda", {"shrinkage": 0.0}),
         ("streaming_lda", {"temperature": -1.0}),
-        ("label_regression", {"rows_per_class": 0}),
-        ("label_regression", {"noise": float("inf")}),
+        ("least_squares", {"rows_per_class": 0}),
+        ("least_squares", {"noise": float("inf")}),
         ("empirical_bayes", {"shrinkage": 1.5}),
         ("icarl", {"n_exemplars": 0}),
         ("podnet", {"n_exemplars": 0}),
@@ -217,8 +217,8 @@ def test_options_out_of_range_are_named(name: str, options: dict[str, float]) ->
 def test_unknown_names_and_options_are_refused_with_the_nearest() -> None:
     with pytest.raises(ValueError, match=r"no method called 'streaming_ldaa' \(did you mean 'streaming_lda'\?\)"):
         make_method("streaming_ldaa")
-    with pytest.raises(ValueError, match="label_regression has no option 'rows'"):
-        make_method("label_regression", rows=3)
+    with pytest.raises(ValueError, match="least_squares has no option 'rows'"):
+        make_method("least_squares", rows=3)
     with pytest.raises(ValueError, match="icarl has no option 'exemplars'"):
         make_method("icarl", exemplars=3)
 

@@ -1,7 +1,7 @@
 """The contract of every inference scheme: by every kind of prior, one table or a batch of tasks, against brute force.
 
 `PRIORS` are the representations: add a prior by adding a line. A scheme is a test by `every_prior` that says what dense
-algebra in function space finds in its place: `test_label_regression` is the shortest. It stands in `CHECKED` by the
+algebra in function space finds in its place: `test_least_squares` is the shortest. It stands in `CHECKED` by the
 name that estimators know it by.
 """
 
@@ -17,7 +17,7 @@ from torch import Tensor
 from sureshot.estimators.gp.conditioning import INFERENCE_NAMES
 from sureshot.gaussian import FeaturePrior, GramPrior, Prior, SitePosterior, Sites
 from sureshot.inference.gibbs import run_gibbs
-from sureshot.inference.label_regression import regression_log_evidence, regression_sites
+from sureshot.inference.least_squares import regression_log_evidence, regression_sites
 from sureshot.inference.mean_field import fit_mean_field
 from sureshot.inference.natural_gradient import fit_natural_gradient
 from sureshot.inference.objectives import fisher_surrogate, leave_one_out_log_likelihood
@@ -85,7 +85,7 @@ LIKELIHOODS: dict[str, MeanFieldLikelihood] = {
     "logistic": Logistic(),
     "one_vs_each": OneVsEach(),
     "logistic_softmax": LogisticSoftmax(0.7),
-    "gaussian": GaussianLabels(0.5),
+    "least_squares": GaussianLabels(0.5),
 }
 every_likelihood = pytest.mark.parametrize("name", LIKELIHOODS)
 
@@ -161,8 +161,8 @@ def test_tasks_do_not_know_of_each_other(prior: str, name: str) -> None:
 
 
 @every_prior
-def test_label_regression(prior: str) -> None:
-    problem, y, _ = problem_of(prior, "gaussian")
+def test_least_squares(prior: str) -> None:
+    problem, y, _ = problem_of(prior, "least_squares")
     noise = 0.5
     posterior = problem.prior.condition(regression_sites(problem.prior, y, 3, WEIGHT, noise))
     evidence = regression_log_evidence(problem.prior, y, 3, WEIGHT, noise)
@@ -232,9 +232,9 @@ def test_gibbs_sampling(prior: str) -> None:
 
 @every_prior
 def test_leave_one_out(prior: str) -> None:
-    """Exact where the sites do not depend on the other rows: label regression."""
-    problem, y, _ = problem_of(prior, "gaussian")
-    likelihood = LIKELIHOODS["gaussian"]
+    """Exact where the sites do not depend on the other rows: least squares."""
+    problem, y, _ = problem_of(prior, "least_squares")
+    likelihood = LIKELIHOODS["least_squares"]
     ones = torch.ones(T, N, dtype=F64)
     posterior = problem.prior.condition(regression_sites(problem.prior, y, 3, ones, 0.5))
     assert isinstance(posterior, SitePosterior)

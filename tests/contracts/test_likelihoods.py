@@ -46,7 +46,7 @@ CASES = [
     Case("logistic_softmax", LogisticSoftmax(), 3),
     Case("logistic_softmax_tau", LogisticSoftmax(0.5), 3),
     Case("logistic_softmax_poisson", LogisticSoftmax(0.5, "poisson_gamma"), 3),
-    Case("gaussian", GaussianLabels(1.0), 3, normalised=False),
+    Case("least_squares", GaussianLabels(1.0), 3, normalised=False),
     Case("softmax", Softmax(0.7), 3),
 ]
 MEAN_FIELD = [case for case in CASES if isinstance(case.likelihood, MeanFieldLikelihood)]
@@ -410,7 +410,7 @@ def test_sampled_sites_reproduce_the_likelihood(case: Case, weight: float) -> No
     assert bool(((weights.mean(0).log() - expected).abs() < 5 * error + 1e-10).all())
 
 
-@each([case for case in CONJUGATE if case.likelihood.name != "gaussian"])
+@each([case for case in CONJUGATE if case.likelihood.name != "least_squares"])
 def test_sampling_sites_refuses_fractional_weights_with_advice(case: Case) -> None:
     with pytest.raises(ValueError, match=r"mean_field"):
         conjugate(case).sample_sites(

@@ -65,7 +65,7 @@ class Problem:
     tau : float
         Temperature of the likelihood.
     noise : float
-        Variance of label regression.
+        Variance of least squares.
     prior_variance : callable, optional
         Of queries, where it is not the kernel's own diagonal (inducing inputs).
     classes : int, optional
@@ -337,10 +337,10 @@ def local_bound(likelihood: str, problem: Problem, mean: Array, variance: Array)
     return float(value)
 
 
-# Label regression.
+# Least squares.
 
 
-def label_regression(problem: Problem, queries: Array, a: Array | None = None) -> tuple[Latents, float]:
+def least_squares(problem: Problem, queries: Array, a: Array | None = None) -> tuple[Latents, float]:
     """Regression on -1/+1 of every class with prior means (C,), by default the targets' weighted means; its evidence.
 
     A row of weight s is s rows: a factor ``N(t; f, noise)^s``, which is ``N(t; f, noise / s)`` times what f does not

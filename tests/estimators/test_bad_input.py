@@ -70,7 +70,7 @@ def test_bad_data_is_named(x: Any, y: Any, error: type[Exception], message: str)
         ({"likelihood": "probit"}, "likelihood must be one of"),
         ({"inference": "hmc"}, "inference must be one of"),
         ({"likelihood": "softmax", "inference": "gibbs"}, "does not work with likelihood='softmax'"),
-        ({"likelihood": "gaussian", "inference": "gibbs"}, "exact posterior"),
+        ({"likelihood": "least_squares", "inference": "gibbs"}, "exact posterior"),
         ({"objective": "loo"}, "objective must be one of"),
         ({"approximation": "sparse"}, "approximation must be one of"),
         ({"predictive": "map"}, "predictive must be one of"),
@@ -269,7 +269,7 @@ LABELS = st.sampled_from(["int", "negative", "str", "bool", "float"])
     ),
     kind=LABELS,
     n_classes=st.integers(2, 6),
-    likelihood=st.sampled_from(["auto", "softmax", "gaussian", "one_vs_each", "logistic_softmax"]),
+    likelihood=st.sampled_from(["auto", "softmax", "least_squares", "one_vs_each", "logistic_softmax"]),
 )
 def test_whatever_fits_gives_probabilities(x: np.ndarray, kind: str, n_classes: int, likelihood: str) -> None:
     codes = np.arange(len(x)) % n_classes

@@ -100,8 +100,8 @@ def fitted_with_ids(y: np.ndarray = Y, **settings: Any) -> GPClassifier:
     ],
     ids=["one", "weights of classes", "inducing inputs", "an average under a class prior"],
 )
-def test_label_regression_without_a_row_is_exact(settings: dict[str, Any]) -> None:
-    model = fitted_with_ids(likelihood="gaussian", **settings)
+def test_least_squares_without_a_row_is_exact(settings: dict[str, Any]) -> None:
+    model = fitted_with_ids(likelihood="least_squares", **settings)
     assert (len(model.members_) > 1) == ("ensemble" in settings)
     found = model.influence(QUERIES, n=100)
     expected = falls_of_refits(model, QUERIES)
@@ -112,8 +112,8 @@ def test_label_regression_without_a_row_is_exact(settings: dict[str, Any]) -> No
     np.testing.assert_allclose(found.log_probabilities, np.log(p.max(1)), atol=1e-12)
 
 
-def test_label_regression_without_a_row_is_that_of_the_dense_formula() -> None:
-    model = GPClassifier(kernel="rbf", likelihood="gaussian").fit(X[ROWS], Y[ROWS], row_id=ROWS)
+def test_least_squares_without_a_row_is_that_of_the_dense_formula() -> None:
+    model = GPClassifier(kernel="rbf", likelihood="least_squares").fit(X[ROWS], Y[ROWS], row_id=ROWS)
     member = model._fitted.heaviest
     scaling, noise, temperature = member.plan.scaling, member.plan.model.noise, model.temperature_
     with torch.no_grad():
@@ -240,7 +240,7 @@ def test_rows_speak_most_for_their_own_class(settings: dict[str, Any]) -> None:
 
 def test_equal_rows_leave_together_unless_they_have_ids() -> None:
     rows = [0, 60, 120, 0, 0]
-    settings: dict[str, Any] = {"kernel": "rbf", "likelihood": "gaussian"}
+    settings: dict[str, Any] = {"kernel": "rbf", "likelihood": "least_squares"}
     named = GPClassifier(**settings).fit(X[rows], TEXT[rows], row_id=list("abcde"))
     nameless = GPClassifier(**settings).fit(X[rows], TEXT[rows])
     one, all_three = (model.influence(QUERIES, n=9, y=TEXT[3::11]) for model in (named, nameless))
@@ -348,7 +348,7 @@ def test_columns_that_repeat_each_other_do_no_harm() -> None:
     rng = np.random.default_rng(0)
     level = rng.integers(3, size=40)
     x = np.column_stack([np.eye(3)[level], 1 - np.eye(3)[level], rng.normal(size=40)])
-    for likelihood in ("gaussian", "logistic"):
+    for likelihood in ("least_squares", "logistic"):
         model = GPClassifier(kernel="linear", likelihood=likelihood).fit(x, (level == 0).astype(int))
         found = model.influence(x, n=40)
         assert np.isfinite(found.proponents.falls).all()

@@ -21,7 +21,7 @@ TRAIN, TWO = slice(None, None, 5), Y < 2
 CASES: dict[str, tuple[dict[str, Any], bool]] = {  # arguments, whether of two classes
     "average": ({}, False),
     "logistic": ({"kernel": "rbf", "likelihood": "logistic", "predictive": "integral"}, True),
-    "regression": ({"kernel": "rbf", "likelihood": "gaussian", "predictive": "integral"}, False),
+    "regression": ({"kernel": "rbf", "likelihood": "least_squares", "predictive": "integral"}, False),
     "softmax": ({"kernel": "rbf", "likelihood": "softmax", "predictive": "integral"}, False),
     "explicit": ({"kernel": "linear"}, False),
     "inducing": ({"kernel": "rbf", "approximation": "inducing", "n_inducing": 9}, False),

@@ -124,7 +124,7 @@ def test_methods_on_digits(name: str) -> None:
     network = {"backbone": {"name": "linear"}, "base": {"epochs": 20, "batch_size": 16, "learning_rate": 0.03}}
     options: dict[str, Any] = dict.fromkeys(TRAINED, network).get(name, {})
     if name == "gp":
-        options = {"kernel": "unit_rbf", "likelihood": "gaussian", "objective": None}
+        options = {"kernel": "unit_rbf", "likelihood": "least_squares", "objective": None}
     heard: list[float] = []
     method, sessions = make_method(name, **options), load_sessions("digits", base_shots=20)
     found = evaluate_sessions(method, sessions, lambda what, fraction: heard.append(fraction))
@@ -186,7 +186,7 @@ def test_the_recommended_tree_is_told_what_the_network_has_not_learnt() -> None:
     assert found["recommended", True, False] == found["recommended", False, True] == plain
     assert found["recommended", True, True] != plain
     assert len({loss for (strategy, *_), loss in found.items() if strategy == "shared_root"}) == 1
-    for name in ("nearest_class_mean", "label_regression"):
+    for name in ("nearest_class_mean", "least_squares"):
         assert evaluate_sessions(make_method(name), replace(sessions, unseen=mask)).last.accuracy > 0
 
 
@@ -217,7 +217,7 @@ def test_names_and_options_are_checked() -> None:
         ("gp", {"kernel": "cosin"}, r"kernel must be one of .*; got 'cosin' \(did you mean 'cosine'"),
         ("gp", {"kernel": "precomputed"}, "a precomputed kernel does not go with sessions"),
         ("gp", {"objective": "margin"}, "objective must be one of"),
-        ("gp", {"likelihood": "gaussian", "inference": "gibbs"}, "inference='gibbs' does not apply"),
+        ("gp", {"likelihood": "least_squares", "inference": "gibbs"}, "inference='gibbs' does not apply"),
         ("gp", {"likelihood": "one_vs_each", "inference": "laplace"}, "does not work with likelihood='one_vs_each'"),
         ("gp", {"inference": "gibbs", "objective": "evidence"}, "does not work with inference='gibbs'"),
         ("gp", {"rows_per_class": 0}, "rows_per_class must be at least 1"),

@@ -31,7 +31,7 @@ def test_statements_are_computed_and_hold_at_the_papers_size():
     found = outcome(n_draws=(20_000, 5_000))
     assert [verdict.holds for verdict in found.verdicts] == [True] * 6
     frame = {table.name: table.frame.set_index("likelihood") for table in found.tables}["mean-0"]
-    # Algebra: label regression with unit noise, normalised, is a softmax of twice the latents.
+    # Algebra: least squares with unit noise, normalised, is a softmax of twice the latents.
     np.testing.assert_allclose(frame.loc["gaussian", "mean"], frame.loc["softmax, temperature 0.5", "mean"], rtol=1e-12)
 
 

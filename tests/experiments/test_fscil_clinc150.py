@@ -80,13 +80,13 @@ def test_verdicts_are_of_paired_differences() -> None:
 
 
 def test_the_page_names_what_is_missing_and_what_failed() -> None:
-    settings = FscilClinc150Config(methods=("nearest class mean", "label regression"), seeds=(0,))
+    settings = FscilClinc150Config(methods=("nearest class mean", "least squares"), seeds=(0,))
     cells = campaign_cells(settings)
     there = {**record("nearest class mean", 0, 0.8), "key": cells[0].key}
     outcome = outcome_of([there], cells, settings)
-    assert outcome.findings[-1] == "Without a result yet: clinc150-label-regression-seed0."
+    assert outcome.findings[-1] == "Without a result yet: clinc150-least-squares-seed0."
     outcome = outcome_of([there, {"key": cells[1].key, "labels": {}, FAILED: "x"}], cells, settings)
-    assert outcome.findings[-1] == "Failed: clinc150-label-regression-seed0."
+    assert outcome.findings[-1] == "Failed: clinc150-least-squares-seed0."
     assert [table.name for table in outcome.tables][:3] == ["last-session", "base-and-novel", "probabilities"]
 
 

@@ -22,7 +22,7 @@ def test_two_rows_of_each_class_are_labelled_first() -> None:
 @pytest.mark.parametrize("name", CHOICES)
 def test_a_batch_is_of_different_rows(name: str) -> None:
     x, y = load_iris(return_X_y=True)
-    model = GPClassifier("matern32", "gaussian").fit(x[::15], y[::15])
+    model = GPClassifier("matern32", "least_squares").fit(x[::15], y[::15])
     rest = np.setdiff1d(np.arange(150), np.arange(0, 150, 15))
     found = CHOICES[name](model, x[rest], 6, np.random.default_rng(0))
     assert len(set(np.asarray(found).tolist())) == len(found) == 6

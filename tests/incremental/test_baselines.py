@@ -51,8 +51,8 @@ def test_the_scale_is_the_best_for_rows_that_are_left_out_of_their_class() -> No
     assert found._known.state.scale == pytest.approx(best, rel=1e-5)
 
 
-def test_label_regression_that_grew_is_the_regression_on_all_kept_rows() -> None:
-    found = make_baseline("label_regression", rows_per_class=6, lengthscale=0.8, noise=0.2)
+def test_least_squares_that_grew_is_the_regression_on_all_kept_rows() -> None:
+    found = make_baseline("least_squares", rows_per_class=6, lengthscale=0.8, noise=0.2)
     found.fit(X, Y).partial_fit(NEW_X, NEW_Y)
     x, y = np.concatenate([X, NEW_X[NEW_Y == 4]]), np.concatenate([Y, [4] * 4])  # class 0 had its six rows already
 
@@ -67,7 +67,7 @@ def test_label_regression_that_grew_is_the_regression_on_all_kept_rows() -> None
 
 
 def test_rows_are_bounded_and_the_others_choose_the_temperature() -> None:
-    found = make_baseline("label_regression", rows_per_class=2).fit(X, Y)
+    found = make_baseline("least_squares", rows_per_class=2).fit(X, Y)
     state = found._known.state
     assert torch.bincount(state.y).tolist() == [2, 2, 2, 2]
     assert state.temperature != 0.1

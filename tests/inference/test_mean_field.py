@@ -30,7 +30,7 @@ LIKELIHOODS = [
     pytest.param(OneVsEach(), 3, id="one_vs_each"),
     pytest.param(LogisticSoftmax(), 3, id="logistic_softmax"),
     pytest.param(LogisticSoftmax(temperature=0.5), 3, id="logistic_softmax_cold"),
-    pytest.param(GaussianLabels(noise=0.3), 3, id="gaussian"),
+    pytest.param(GaussianLabels(noise=0.3), 3, id="least_squares"),
 ]
 
 

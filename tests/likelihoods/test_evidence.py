@@ -30,7 +30,7 @@ CASES = [
     Case("logistic_softmax", LogisticSoftmax(), 2),
     Case("logistic_softmax_tau", LogisticSoftmax(0.5), 3),
     Case("logistic_softmax_poisson", LogisticSoftmax(0.5, "poisson_gamma"), 3),
-    Case("gaussian", GaussianLabels(1.0), 3),
+    Case("least_squares", GaussianLabels(1.0), 3),
 ]
 
 
@@ -76,7 +76,7 @@ def test_bound_is_below_the_brute_force_evidence(case: Case, prior_mean: float, 
         assert error < 0.05
         assert bound < exact + 5 * error
         # A bound that is far too low would hide mistakes; the Gaussian's is exact.
-        if case.likelihood.name == "gaussian":
+        if case.likelihood.name == "least_squares":
             assert abs(bound - exact) < 1e-8
         elif scale < 1:
             assert bound > exact - (1.0 if "poisson" in case.label else 0.5)

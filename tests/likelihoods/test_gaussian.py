@@ -1,4 +1,4 @@
-"""Label regression: everything is exact, so everything is compared with dense Gaussian algebra."""
+"""Least squares: everything is exact, so everything is compared with dense Gaussian algebra."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import pytest
 from sureshot.likelihoods import LIKELIHOODS, LogisticSoftmax, get_likelihood
 
 
-@pytest.mark.parametrize("name", ["logistic", "one_vs_each", "logistic_softmax", "gaussian", "softmax"])
+@pytest.mark.parametrize("name", ["logistic", "one_vs_each", "logistic_softmax", "least_squares", "softmax"])
 def test_every_public_name(name: str) -> None:
     likelihood = get_likelihood(name)
     assert isinstance(likelihood, LIKELIHOODS[name])

@@ -16,7 +16,7 @@ from sureshot.structure.collapsed import Collapsed
 from sureshot.structure.contrasts import Contrasts
 from sureshot.structure.grammar import Grammar, KernelPrior
 from sureshot.structure.inducing import split
-from sureshot.structure.label_regression import LabelRegression, means_left_out
+from sureshot.structure.least_squares import LeastSquaresMeans, means_left_out
 from sureshot.structure.leave_one_out import left_out
 from sureshot.structure.particles import Particles
 from sureshot.structure.prediction import distance_from_rows, distances_left_out, moments
@@ -90,7 +90,7 @@ def test_with_all_rows_it_is_the_collapsed_representation(n_classes: int, later:
         for one, other in zip(differences(*found), differences(*expected), strict=True):
             close(one, other)
     for found, expected in (
-        [LabelRegression.of(one, 1.5).means(one, QUERIES) for one in (state, exact)],
+        [LeastSquaresMeans.of(one, 1.5).means(one, QUERIES) for one in (state, exact)],
         [means_left_out(one, 1.5, out.copies) for one in (state, exact)],
     ):
         assert found.shape == expected.shape

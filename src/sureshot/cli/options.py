@@ -17,7 +17,7 @@ KERNELS = (
     "auto, cosine, linear, rbf, matern12, matern32, matern52, polynomial1, polynomial2, additive_matern32, "
     "interactions_matern32, unit_rbf, unit_matern32"
 )
-LIKELIHOODS = "auto, logistic, one_vs_each, logistic_softmax, gaussian, softmax"
+LIKELIHOODS = "auto, logistic, one_vs_each, logistic_softmax, least_squares, softmax"
 INFERENCES = "auto, mean_field, gibbs, natural_gradient, laplace"
 OBJECTIVES = "auto, evidence, leave_one_out, none"
 STANDARDIZE = "auto, true, false"

@@ -8,7 +8,7 @@ batched one, and memory stays at one block. Under a softmax most rows carry next
 (probability near 0 or 1); those that together carry less than a stated amount are left out of a class's block.
 
 ==========================  ==================================================================
-`SiteWeightPosterior`       site precisions are stored (mean field, Gibbs, label regression)
+`SiteWeightPosterior`       site precisions are stored (mean field, Gibbs, least squares)
 `SoftmaxWeightPosterior`    site precisions follow from the mode (Laplace): nothing is stored
 `FactorWeightPosterior`     one factor for each class (natural gradients with few inducing inputs)
 ==========================  ==================================================================

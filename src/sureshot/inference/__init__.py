@@ -1,1 +1,1 @@
-"""From a likelihood and a prior to a posterior: mean field, Gibbs, Laplace, natural gradients, label regression."""
+"""From a likelihood and a prior to a posterior: mean field, Gibbs, Laplace, natural gradients, least squares."""

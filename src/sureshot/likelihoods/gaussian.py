@@ -1,4 +1,4 @@
-"""Gaussian likelihoods: of real targets, and of labels as -1/+1 targets (label regression).
+"""Gaussian likelihoods: of real targets, and of labels as -1/+1 targets (least squares).
 
 Every class is a regression on targets ``t = +1`` (its own data) and ``-1`` (the others) with the same
 noise, so the posterior is exact and in closed form: the sites need no auxiliary variables and no iteration.
@@ -69,13 +69,13 @@ def _targets(y: Tensor, like: Tensor) -> Tensor:
 
 
 class GaussianLabels(AuxiliariesAtOptimum, ConjugateLikelihood, ClassSites):
-    """Label regression: ``t_c ~ N(f_c, noise)`` with targets -1/+1 for each class.
+    """Least squares: ``t_c ~ N(f_c, noise)`` with targets -1/+1 for each class.
 
     ``noise`` is a variance, as in `GaussianNoise`. The default leaves a small-sample posterior enough doubt; learn it
     from the evidence, which is exact here.
     """
 
-    name = "gaussian"
+    name = "least_squares"
 
     def __init__(self, noise: float | Tensor = 0.1) -> None:
         self._regression = GaussianNoise(noise)

@@ -114,7 +114,7 @@ def test_impossible_weights_are_named(weights: dict[int, float], message: str) -
 
 
 @pytest.mark.parametrize("class_weight", ["balanced", {0: 0.5, 1: 3.0, 2: 1.0}, {0: 0.0, 1: 1.0, 2: 1.0}])
-@pytest.mark.parametrize("likelihood", ["softmax", "gaussian", "one_vs_each"])
+@pytest.mark.parametrize("likelihood", ["softmax", "least_squares", "one_vs_each"])
 def test_rows_in_any_portions_are_weighted_alike(class_weight: Any, likelihood: str, tmp_path: Path) -> None:
     rows = np.concatenate([np.arange(0, 50, 3), np.arange(50, 100, 6), np.arange(100, 150, 12)])
     rows = np.random.default_rng(0).permutation(rows)

@@ -62,11 +62,11 @@ def left_out(model: IncrementalClassifier, places: list[int] | slice) -> tuple[n
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("arguments", [{"kernel": "rbf"}, {"kernel": "linear"}, {"kernel": "rbf", "n_inducing": 9}])
-def test_label_regression_equals_regression_without_the_row(arguments: dict[str, Any], weighted: bool) -> None:
+def test_least_squares_equals_regression_without_the_row(arguments: dict[str, Any], weighted: bool) -> None:
     """By dense algebra, the row taken off; the prior mean, that of all targets, is a setting."""
     weight = np.where(np.arange(len(X[TRAIN])) % 3, 1.0, 2.0) if weighted else None
     approximation = "inducing" if "n_inducing" in arguments else "exact"
-    model = GPClassifier(likelihood="gaussian", approximation=approximation, **arguments).fit(
+    model = GPClassifier(likelihood="least_squares", approximation=approximation, **arguments).fit(
         X[TRAIN], Y[TRAIN], weight
     )
     fitted, (member,) = model._fitted, model._fitted.members

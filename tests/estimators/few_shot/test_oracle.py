@@ -138,9 +138,9 @@ CASES = {
             "rule": "expected_log",
         },
     ),
-    "label regression": Case(
+    "least squares": Case(
         dense.rbf(1.25, 2.0),
-        "gaussian",
+        "least_squares",
         "plug_in",
         "logistic_softmax",
         prior_mean=-0.5,
@@ -201,9 +201,9 @@ def expected_latents(case: Case, model: FewShotClassifier, announced: bool) -> t
     evidence = np.nan
     if case.samples:
         latents = sampled(case, model, problem, queries)
-    elif case.likelihood == "gaussian":
+    elif case.likelihood == "least_squares":
         means = np.full(problem.n_classes, case.prior_mean)
-        latents, evidence = dense.label_regression(problem, queries, means)
+        latents, evidence = dense.least_squares(problem, queries, means)
     else:
         share = 1.0 if case.pairs_per_row is None else case.pairs_per_row / (problem.n_classes - 1)
         shared = replace(problem, weight=share * problem.weight)

@@ -25,7 +25,7 @@ from sureshot import GPClassifier, kernels
 COMBINATIONS = [
     ("auto", "auto"),
     ("softmax", "laplace"),
-    ("gaussian", "auto"),
+    ("least_squares", "auto"),
     ("one_vs_each", "mean_field"),
     ("one_vs_each", "gibbs"),
     ("one_vs_each", "natural_gradient"),
@@ -54,7 +54,7 @@ def test_every_likelihood_and_inference_learns_iris(likelihood: str, inference: 
     probabilities = model.predict_proba(X_test)
     assert log_loss(y_test, probabilities) < 0.55
     assert model.score(X_test, y_test) > 0.8
-    assert model.inference_ == ("exact" if model.likelihood_ == "gaussian" else model.inference_)
+    assert model.inference_ == ("exact" if model.likelihood_ == "least_squares" else model.inference_)
     latent = model.predict_latent(X_test[:4])
     assert latent.mean.shape == latent.variance.shape == (4, 3)
     assert (latent.variance >= 0).all()
@@ -155,7 +155,7 @@ def test_forgetting_a_class_is_never_having_seen_it() -> None:
         model.forget([0, 2])
 
 
-@pytest.mark.parametrize("likelihood", ["auto", "gaussian", "one_vs_each", "logistic_softmax"])
+@pytest.mark.parametrize("likelihood", ["auto", "least_squares", "one_vs_each", "logistic_softmax"])
 def test_weights_are_copies_of_rows(likelihood: str) -> None:
     X, y, X_test, _ = iris()
     weight = np.random.default_rng(1).integers(0, 4, len(y))
@@ -454,7 +454,7 @@ def test_an_announced_class_leaves_the_others_their_covariance() -> None:
     np.testing.assert_allclose(announced.predict_proba(X_test), expected.mT.numpy(), atol=1e-10)
 
 
-@pytest.mark.parametrize("likelihood", ["auto", "gaussian", "one_vs_each"])
+@pytest.mark.parametrize("likelihood", ["auto", "least_squares", "one_vs_each"])
 @pytest.mark.parametrize(
     "kernel",
     [kernels.RBF(1.5), kernels.Linear(), kernels.RBF(1.0) + kernels.Linear(), gpytorch.kernels.RBFKernel()],
@@ -485,7 +485,9 @@ def test_an_update_does_not_depend_on_what_was_done_before_it(settings: dict[str
 
     def begun() -> GPClassifier:
         return (
-            GPClassifier("rbf", likelihood="gaussian", **settings).fit(X[:30], y[:30]).partial_fit(X[30:430], y[30:430])
+            GPClassifier("rbf", likelihood="least_squares", **settings)
+            .fit(X[:30], y[:30])
+            .partial_fit(X[30:430], y[30:430])
         )
 
     plain, pickled, saved, one_more = begun(), pickle.loads(pickle.dumps(begun())), begun(), begun()
@@ -499,7 +501,7 @@ def test_an_update_does_not_depend_on_what_was_done_before_it(settings: dict[str
 
 def test_noise_is_that_of_the_rows_whatever_classes_came_and_went() -> None:
     X, y, _ = noisy_rows()
-    settings = {"likelihood": "gaussian", "n_inducing": 40, "approximation": "inducing"}
+    settings = {"likelihood": "least_squares", "n_inducing": 40, "approximation": "inducing"}
     begun, other = (GPClassifier("rbf", **settings).fit(X[:30], y[:30]) for _ in range(2))
     begun.partial_fit(X[30:430], y[30:430]).partial_fit(X[430:432] + 3, [7, 7]).forget(7)
     other.partial_fit(X[30:430], y[30:430], classes=[9]).forget(9)
@@ -510,7 +512,7 @@ def test_noise_is_that_of_the_rows_whatever_classes_came_and_went() -> None:
 
 def test_the_kernel_that_is_shown_is_the_one_that_predicts(tmp_path: Path) -> None:
     X, y, _ = noisy_rows()
-    model = GPClassifier("rbf", likelihood="gaussian").fit(X[:30], y[:30]).partial_fit(X[30:430], y[30:430])
+    model = GPClassifier("rbf", likelihood="least_squares").fit(X[:30], y[:30]).partial_fit(X[30:430], y[30:430])
     model.save(tmp_path / "m")
     loaded = GPClassifier.load(tmp_path / "m")
     assert str(model.kernel_) == str(loaded.kernel_) == str(model._fitted.kernel)

@@ -171,17 +171,17 @@ def intents(n_intents: int, shots: int, seed: int) -> tuple[np.ndarray, np.ndarr
 
 @pytest.mark.real_data
 @pytest.mark.parametrize(("n_intents", "seed"), [(40, 20), (90, 27)])
-def test_label_regression_is_not_chosen_by_some_of_the_intents(n_intents: int, seed: int) -> None:
+def test_least_squares_is_not_chosen_by_some_of_the_intents(n_intents: int, seed: int) -> None:
     """By thirty intents with two labels it is ahead by more than two standard errors here, by all it is far behind."""
     model = GPClassifier().fit(*intents(n_intents, 2, seed)[:2])
     assert model.members_[0].likelihood == "softmax"
 
 
 @pytest.mark.real_data
-def test_label_regression_by_as_many_rows_as_columns() -> None:
+def test_least_squares_by_as_many_rows_as_columns() -> None:
     """What sixty rows say of its noise, which they can do without, is too little by far (2.7 nats)."""
     x, y, test_x, test_y = intents(150, 2, 7)
-    assert nll(GPClassifier(likelihood="gaussian").fit(x, y), test_x, test_y) < 1.5
+    assert nll(GPClassifier(likelihood="least_squares").fit(x, y), test_x, test_y) < 1.5
 
 
 @pytest.mark.real_data

@@ -283,7 +283,7 @@ def test_interactions_learn_what_two_columns_say_together() -> None:
     assert scores["interactions_matern32"] > 0.85
 
 
-@pytest.mark.parametrize("likelihood", ["auto", "gaussian", "one_vs_each", "logistic_softmax"])
+@pytest.mark.parametrize("likelihood", ["auto", "least_squares", "one_vs_each", "logistic_softmax"])
 def test_fewer_rows_choose_nothing_but_temperatures(likelihood: str) -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(14, 4)), np.arange(14) % 2

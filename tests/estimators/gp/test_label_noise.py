@@ -150,7 +150,7 @@ UNIT = X / np.linalg.norm(X, axis=1, keepdims=True)  # rows that only their dire
 def test_embeddings_are_averaged_where_labels_look_wrong() -> None:
     """With them one setting bends after wrong labels."""
     model = GPClassifier().fit(UNIT[:300], spoilt(Y[:300], WRONG, 0))
-    assert "gaussian" in {member.likelihood for member in model.members_}
+    assert "least_squares" in {member.likelihood for member in model.members_}
     assert model.label_noise_ == pytest.approx(WRONG / 0.9, abs=0.05)
     assert model.score(UNIT[400:1200], Y[400:1200]) > 0.93
     one = GPClassifier(ensemble=False).fit(UNIT[:300], spoilt(Y[:300], WRONG, 0))
@@ -158,7 +158,7 @@ def test_embeddings_are_averaged_where_labels_look_wrong() -> None:
     assert scores[0] < scores[1] - 0.1
 
 
-@pytest.mark.parametrize(("rows", "likelihoods"), [(50, ["softmax", "softmax"]), (300, ["gaussian"])])
+@pytest.mark.parametrize(("rows", "likelihoods"), [(50, ["softmax", "softmax"]), (300, ["least_squares"])])
 def test_embeddings_whose_labels_look_right_have_two_kernels_or_the_one_that_is_clearly_ahead(
     rows: int, likelihoods: list[str]
 ) -> None:

@@ -1,4 +1,4 @@
-"""Label regression where features are fewer than rows."""
+"""Least squares where features are fewer than rows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def plan_of(model: GPClassifier) -> Plan:
 @pytest.fixture
 def problem() -> tuple[Plan, Support, FeatureMap]:
     X, y = rows()
-    model = GPClassifier("matern12", "gaussian", approximation="inducing", n_inducing=FEATURES).fit(X, y)
+    model = GPClassifier("matern12", "least_squares", approximation="inducing", n_inducing=FEATURES).fit(X, y)
     ones = torch.ones(N, dtype=torch.float64)
     plan = plan_of(model)
     x = torch.from_numpy(plan.scaling(X))
@@ -86,14 +86,14 @@ def test_levels_of_as_many_features_as_rows_are_tried_upwards(problem: tuple[Pla
     torch.testing.assert_close(of_the_kernel.found.dual, found.dual)
 
 
-def test_a_member_of_a_part_s_choice_is_label_regression_by_all_rows() -> None:
+def test_a_member_of_a_part_s_choice_is_least_squares_by_all_rows() -> None:
     """Means, evidence and what is made of rows later are those of its kernel and noise."""
     X, y = rows()
     model = GPClassifier(random_state=0).fit(
         *(np.concatenate([part, more]) for part, more in zip((X, y), rows(1), strict=True))
     )
     fitted = model._fitted
-    member = next(one for one in fitted.members if one.plan.model.likelihood == "gaussian")
+    member = next(one for one in fitted.members if one.plan.model.likelihood == "least_squares")
     assert isinstance(member.process.space, FromRows)
     labelled = fitted.learnt
     support = Support.of(labelled, 2, member.plan.scaling, member.plan.device)

@@ -32,7 +32,7 @@ INFERENCES = {
     "softmax": ("laplace",),
     "one_vs_each": ("mean_field", "gibbs", "natural_gradient"),
     "logistic_softmax": ("mean_field", "gibbs", "natural_gradient"),
-    "gaussian": ("exact",),
+    "least_squares": ("exact",),
 }
 RULES = ("integral", "expected_log", "plug_in")
 POSTERIORS = [(likelihood, inference) for likelihood, schemes in INFERENCES.items() for inference in schemes]
@@ -127,8 +127,8 @@ def problem_of(likelihood: str, inference: str) -> Problem:
 
 def deterministic(likelihood: str, inference: str, problem: Problem, queries: Array) -> tuple[Latents, float]:
     """Latents at queries, and the log evidence or its bound."""
-    if likelihood == "gaussian":
-        return dense.label_regression(problem, queries)
+    if likelihood == "least_squares":
+        return dense.least_squares(problem, queries)
     if inference == "laplace":
         mode, sites = dense.softmax_mode(problem) if likelihood == "softmax" else dense.logistic_mode(problem)
         logs = dense.class_logs(likelihood, mode.T, problem.tau)
@@ -208,7 +208,7 @@ def expected_latents(
         found, _ = deterministic(likelihood, inference, problem, queries)
     if not announced:
         return found
-    if likelihood == "gaussian":  # every row says -1 of a class that has none: targets, not labels, are the data
+    if likelihood == "least_squares":  # every row says -1 of a class that has none: targets, not labels, are the data
         return found.joined(ANNOUNCED, -1.0, found.covariance[0, :, 0, 0])
     return found.joined(ANNOUNCED, PRIOR_MEAN, problem.diagonal(queries))
 
@@ -220,7 +220,7 @@ def both(mean: Array, variance: Array) -> tuple[Array, Array]:
 
 def library_probabilities(likelihood: str, rule: str, latents: Latents, tau: float) -> Array:
     """By the library's predictive rule, which `test_probabilities` compares with Gauss-Hermite grids."""
-    name = "softmax" if likelihood == "gaussian" else likelihood
+    name = "softmax" if likelihood == "least_squares" else likelihood
     with_temperature = name in ("softmax", "logistic_softmax")
     rules = get_likelihood(name, temperature=tau) if with_temperature else get_likelihood(name)
     found = rules.predict(torch.from_numpy(latents.mean), torch.from_numpy(latents.covariance), rule)
@@ -353,7 +353,7 @@ def test_differences_of_latents_do_not_know_the_prior_mean(likelihood: str, infe
 
 
 @pytest.mark.parametrize(
-    ("likelihood", "inference"), [p for p in POSTERIORS if p[0] != "gaussian" and p[1] == "laplace"]
+    ("likelihood", "inference"), [p for p in POSTERIORS if p[0] != "least_squares" and p[1] == "laplace"]
 )
 def test_rows_of_a_single_class_are_of_this_rather_than_of_one_without_rows(likelihood: str, inference: str) -> None:
     x, _, weight = rows_of(likelihood, inference)
@@ -367,7 +367,7 @@ def test_rows_of_a_single_class_are_of_this_rather_than_of_one_without_rows(like
 
 
 @pytest.mark.parametrize(
-    ("likelihood", "inference"), [p for p in POSTERIORS if p[0] != "gaussian" and p[1] != "laplace"]
+    ("likelihood", "inference"), [p for p in POSTERIORS if p[0] != "least_squares" and p[1] != "laplace"]
 )
 def test_rows_of_a_single_class_compare_nothing(likelihood: str, inference: str) -> None:
     """All latents keep their prior; the classes are equally probable, unless two share one latent."""
@@ -429,7 +429,7 @@ FEATURES = {  # the kernel of each name, and columns such that it has fewer or m
 @pytest.mark.parametrize("name", FEATURES)
 @pytest.mark.parametrize("standardize", [False, True])
 @pytest.mark.parametrize(
-    ("likelihood", "inference"), [("logistic", "laplace"), ("one_vs_each", "mean_field"), ("gaussian", "exact")]
+    ("likelihood", "inference"), [("logistic", "laplace"), ("one_vs_each", "mean_field"), ("least_squares", "exact")]
 )
 def test_kernels_by_name_on_scaled_columns(likelihood: str, inference: str, name: str, standardize: bool) -> None:
     """Explicit features, rotated onto the rows' span where there are more of them than rows, give the kernel itself."""
@@ -467,14 +467,14 @@ def test_a_precomputed_kernel_is_the_kernel() -> None:
 
 @pytest.mark.parametrize("class_weight", [{0: 2.2, 2: 0.5, 3: 1.3}, "balanced"])
 def test_class_weights_multiply_those_of_the_rows(class_weight: Any) -> None:
-    problem = problem_of("gaussian", "exact")
-    x, y, weight = rows_of("gaussian", "exact")
+    problem = problem_of("least_squares", "exact")
+    x, y, weight = rows_of("least_squares", "exact")
     sizes = np.bincount(problem.y, weight)  # a row of weight 2 is two rows
     factors = (
         weight.sum() / (len(sizes) * sizes) if class_weight == "balanced" else np.array(list(class_weight.values()))
     )
-    model = classifier("gaussian", "exact", class_weight=class_weight).fit(x, y, sample_weight=weight)
-    latents, _ = dense.label_regression(replace(problem, weight=weight * factors[problem.y]), QUERIES)
+    model = classifier("least_squares", "exact", class_weight=class_weight).fit(x, y, sample_weight=weight)
+    latents, _ = dense.least_squares(replace(problem, weight=weight * factors[problem.y]), QUERIES)
     np.testing.assert_allclose(model.predict_latent(QUERIES).mean, latents.moments()[0], rtol=0, atol=1e-10)
 
 

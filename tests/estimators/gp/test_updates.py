@@ -127,7 +127,7 @@ def table(n: int, n_classes: int = 3, seed: int = 0) -> tuple[np.ndarray, np.nda
 
 FEW: dict[str, dict[str, Any]] = {
     "softmax": {"likelihood": "softmax"},
-    "regression": {"likelihood": "gaussian"},
+    "regression": {"likelihood": "least_squares"},
     "logistic": {"likelihood": "logistic"},
     "exact": {"likelihood": "softmax", "approximation": "exact"},
     "average": {"kernel": "auto", "approximation": "auto"},

@@ -33,7 +33,7 @@ IDS = np.array([f"flower {k}" for k in ROWS])
 RBF = 9.0 * kernels.RBF(0.8)
 
 MODELS: dict[str, IncrementalClassifier] = {
-    "regression": GPClassifier(kernel="rbf", likelihood="gaussian"),
+    "regression": GPClassifier(kernel="rbf", likelihood="least_squares"),
     "average": GPClassifier(),
     "balanced": GPClassifier(kernel="linear", class_weight="balanced"),
     "inducing": GPClassifier(kernel=RBF, objective=None, approximation="inducing", n_inducing=9),

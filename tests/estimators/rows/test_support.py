@@ -39,7 +39,7 @@ def test_weights_of_classes_are_no_copies() -> None:
     np.testing.assert_array_equal(half.left_out_shares, [1, 1])
 
 
-@pytest.mark.parametrize("options", [{}, {"ensemble": False}, {"likelihood": "gaussian"}])
+@pytest.mark.parametrize("options", [{}, {"ensemble": False}, {"likelihood": "least_squares"}])
 def test_a_table_of_few_values_is_predicted_by_its_frequencies(options: dict[str, object]) -> None:
     x, y = table_of_few_values(400, 0)
     test_x, test_y = table_of_few_values(20_000, 1)
@@ -83,7 +83,7 @@ def test_rows_that_judge_make_no_inducing_inputs() -> None:
     assert torch.bincount(support.y[support.judges], minlength=3).tolist() == [500, 500, 0]
     assert torch.equal(support.usable > 0, support.judges)
     assert len(_inducing_inputs(support, 2400)) == 1001  # 800 of a class at most
-    model = GPClassifier(kernel="rbf", approximation="inducing", n_inducing=2400, likelihood="gaussian").fit(x, y)
+    model = GPClassifier(kernel="rbf", approximation="inducing", n_inducing=2400, likelihood="least_squares").fit(x, y)
     (member,) = model._fitted.members
     assert len(member.process.feature_map.inducing) == 1601  # when half of the rows have judged, all are learnt from
     assert np.isfinite(model.log_evidence_)

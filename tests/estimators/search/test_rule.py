@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import minimize
 
 from sureshot.estimators.search.rule import SCALES, chosen_rule
-from sureshot.structure.label_regression import means_left_out
+from sureshot.structure.least_squares import means_left_out
 from sureshot.structure.leave_one_out import left_out
 from tests.structure.test_leave_one_out import state_of
 

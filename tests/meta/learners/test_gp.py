@@ -122,7 +122,7 @@ def test_the_plug_in_rule_asks_for_means_alone(name: str, learning: bool) -> Non
 
 @pytest.mark.parametrize("padded", [False, True])
 def test_a_marginal_loss_is_in_nats_for_each_row_of_support_and_query(padded: bool) -> None:
-    """Label regression, whose evidence is that of dense Gaussians."""
+    """Least squares, whose evidence is that of dense Gaussians."""
     found = learner("dkt", kernel="linear", noise=0.3, outputscale=2.0, prior_mean=0.25)
     x, y = normal(1, 9, D), torch.tensor([[0, 1, 2, 2, 1, 0, 0, 1, 2]])
     mask = torch.tensor([[True, True, False, True]]) if padded else None

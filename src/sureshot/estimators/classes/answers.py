@@ -221,7 +221,7 @@ class Answers(ClassifierMixin, BaseEstimator):
         """The n labelled rows that spoke most for each answer, and the n that spoke most against it.
 
         By how much the log probability of the answer, or of the class in y (n,) in its place, falls if the row is left
-        out and all settings stay. In closed form: exact for label regression, else a step towards the posterior without
+        out and all settings stay. In closed form: exact for least squares, else a step towards the posterior without
         the row. Equal rows are left out together, but rows with ids (`row_id`) are named one by one. With the true
         labels as y, ``together`` has first the rows that mislead most: a wrong label is most likely there. A ValueError
         refuses models that are no Gaussian processes, or keep no rows.

@@ -71,7 +71,7 @@ class FewShotClassifier(IncrementalClassifier):
         The latents are divided by it (of an average, its log probabilities). With a checkpoint 1 until `calibrate` sets
         it, without one what predicts left-out labels best.
     log_evidence_ : float
-        Of the labels, in nats: a lower bound for mean field, exact for label regression, Laplace's without a
+        Of the labels, in nats: a lower bound for mean field, exact for least squares, Laplace's without a
         checkpoint, 0 if fewer than two classes have rows, NaN for learners that sample and those that are no Gaussian
         processes.
     n_features_in_, feature_names_in_

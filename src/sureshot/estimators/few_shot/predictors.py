@@ -277,7 +277,7 @@ def _whole(weight: Tensor, who: str) -> Tensor:
         first = float(weight[weight != weight.round()][0])
         raise ValueError(
             f"sample_weight must be whole numbers for this checkpoint, but it has {first:g}: {who} takes rows, not "
-            "shares of rows. Use a checkpoint of a mean-field or label-regression learner for real weights."
+            "shares of rows. Use a checkpoint of a mean-field or least-squares learner for real weights."
         )
     return weight.round().to(torch.int64)
 

@@ -52,8 +52,8 @@ class GPClassifier(IncrementalClassifier):
         "unit_rbf", "unit_matern32", "precomputed" (X is the kernel matrix). A kernel object keeps its parameters, and
         its overall scale is learned.
     likelihood : str, default="auto"
-        "logistic" (two classes), "softmax", "one_vs_each", "logistic_softmax", "gaussian" (label regression). "auto"
-        compares logistic or softmax with label regression.
+        "logistic" (two classes), "softmax", "one_vs_each", "logistic_softmax", "least_squares" (of -1/+1 targets).
+        "auto" compares logistic or softmax with least squares.
     inference : str, default="auto"
         "laplace", "mean_field", "gibbs", "natural_gradient". "auto" takes Laplace for logistic and softmax, mean field
         for the others.

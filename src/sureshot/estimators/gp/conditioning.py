@@ -1,6 +1,6 @@
 """From features and labels to a posterior, by whichever likelihood and inference were asked for.
 
-The estimators hold no linear algebra: they call `condition`, which hands the same features to label regression,
+The estimators hold no linear algebra: they call `condition`, which hands the same features to least squares,
 Laplace, mean field, Gibbs or natural gradients and returns a posterior over their weights.
 
 Classes without a single row take no part in the inference: their latents keep the prior, and they join the
@@ -22,8 +22,8 @@ from sureshot.gaussian.posterior import Posterior, WithPriorClasses, leave_one_o
 from sureshot.gaussian.recomputed import FactorWeightPosterior, SiteWeightPosterior, weight_precision_factor
 from sureshot.gaussian.sites import Sites
 from sureshot.inference.gibbs import run_gibbs
-from sureshot.inference.label_regression import label_targets, regression_log_evidence, regression_sites
 from sureshot.inference.laplace import fit_logistic_laplace, fit_softmax_laplace
+from sureshot.inference.least_squares import label_targets, regression_log_evidence, regression_sites
 from sureshot.inference.mean_field import fit_mean_field
 from sureshot.inference.natural_gradient import fit_natural_gradient
 from sureshot.inference.one_vs_each.posterior import sample_one_vs_each
@@ -46,7 +46,7 @@ class Model:
 
     likelihood: str
     inference: str  # one of `schemes_for` the likelihood
-    noise: float = 1.0  # variance, of label regression
+    noise: float = 1.0  # variance, of least squares
     likelihood_temperature: float = 1.0  # divides the latents inside softmax and logistic-softmax likelihoods
     prior_mean: float = 0.0
     n_chains: int = 20  # for Gibbs sampling
@@ -55,10 +55,10 @@ class Model:
     def predictive_likelihood(self) -> Likelihood:
         """The likelihood that turns latents into probabilities.
 
-        Label regression has no categorical likelihood of its own; its latents pass through a softmax whose
+        Least squares has no categorical likelihood of its own; its latents pass through a softmax whose
         temperature is chosen on leave-one-out predictions.
         """
-        return get_likelihood("softmax") if self.likelihood == "gaussian" else training_likelihood(self)
+        return get_likelihood("softmax") if self.likelihood == "least_squares" else training_likelihood(self)
 
     @property
     def one_latent(self) -> bool:
@@ -78,7 +78,7 @@ class Model:
     @property
     def searches(self) -> bool:
         """Whether the posterior is sought step by step, which takes fewer steps by orthogonal features."""
-        return self.likelihood != "gaussian"
+        return self.likelihood != "least_squares"
 
     def stand_in(self) -> Model:
         """The model whose leave-one-out predictions choose the settings."""
@@ -124,7 +124,7 @@ def _parameters(kind: type[Likelihood]) -> frozenset[str]:
 def schemes_for(likelihood: str) -> tuple[str, ...]:
     """Inference schemes of a likelihood, the default first, which follow from what it gives; none for another name.
 
-    Laplace's approximation is written for the two likelihoods whose curvature it knows, and label regression needs no
+    Laplace's approximation is written for the two likelihoods whose curvature it knows, and least squares needs no
     scheme, since its posterior is exact. One-vs-each gives sites of pairs of classes, for a sampler of its own.
     """
     if likelihood not in LIKELIHOODS:
@@ -158,7 +158,7 @@ def condition(
     only_mode: bool = False,  # of `ONE_FACTOR`: variances at the training rows and the evidence are left NaN
 ) -> Conditioned:
     """The posterior of the weights given labelled features."""
-    if model.likelihood == "gaussian":
+    if model.likelihood == "least_squares":
         return (_regression_weights if only_mode else _regress)(features, y, n_classes, weight, model.noise)
     counts = torch.bincount(y, minlength=n_classes)
     present = counts.nonzero().squeeze(-1)
@@ -250,7 +250,7 @@ def _condition_present(
 
 
 def _regress(features: Tensor, y: Tensor, n_classes: int, weight: Tensor, noise: float) -> Conditioned:
-    """Label regression with the weighted mean of the targets as prior mean."""
+    """Least squares with the weighted mean of the targets as prior mean."""
     prior = FeaturePrior(features.unsqueeze(0), label_targets(y, n_classes, weight)[1].unsqueeze(-1))
     posterior = prior.condition(regression_sites(prior, y, n_classes, weight, noise))
     evidence = regression_log_evidence(prior, y, n_classes, weight, noise, posterior=posterior)

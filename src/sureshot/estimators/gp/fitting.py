@@ -41,7 +41,7 @@ from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.readers import Reader, TableReader
 from sureshot.estimators.rows.support import MANY_ROWS, Support, is_compared_whole
 from sureshot.inference.inducing import kmeans_inducing
-from sureshot.inference.label_regression import label_targets
+from sureshot.inference.least_squares import label_targets
 from sureshot.kernels import feature_map, is_unit_norm
 from sureshot.progress import stage, tracked
 
@@ -92,7 +92,7 @@ def fit_members(
     if judged:
         plans = [(plan, support.judged_by_half()) for plan, support in plans]
     embeddings = is_unit_norm(torch.from_numpy(training.rows.x))
-    directions = embeddings and len(plans) > 1 and all(plan.model.likelihood != "gaussian" for plan, _ in plans)
+    directions = embeddings and len(plans) > 1 and all(plan.model.likelihood != "least_squares" for plan, _ in plans)
     by_part = not is_compared_whole(plans[0][1])
     members: list[Member] = []
     left_out: list[Tensor | None] = []
@@ -143,7 +143,7 @@ def _fit_member(
     tuned: bool,
     start: Start | None,
     by_part: bool,  # whether a part of the rows has chosen the plan
-    directions: bool,  # whether it is one of several of embeddings, weighed by label regression
+    directions: bool,  # whether it is one of several of embeddings, weighed by least squares
 ) -> tuple[Member, Tensor | None]:
     """A member, and its probabilities (C, N) of the rows if they are left out, where it knows them.
 
@@ -152,7 +152,9 @@ def _fit_member(
     explicit = feature_map(plan.kernel, support.x.shape[1]) is not None
     inducing = by_inducing_inputs(settings, plan, support)
     check_memory(settings, plan, support)
-    looks_for_noise = plan.model.likelihood == "gaussian" and plan.rule == "plug_in" and tuned and (inducing or by_part)
+    looks_for_noise = (
+        plan.model.likelihood == "least_squares" and plan.rule == "plug_in" and tuned and (inducing or by_part)
+    )
     with threads_for(len(support.y)):
         if looks_for_noise and not inducing and not explicit and support.n_able > 0:
             return _regressed(settings, plan, support)
@@ -249,7 +251,7 @@ def _with_noise(plan: Plan, support: Support, basis: Basis) -> tuple[Plan, Basis
 
 @torch.no_grad()
 def _regressed(settings: Settings, plan: Plan, support: Support) -> tuple[Member, Tensor | None]:
-    """As `_fit_member` for label regression by a kernel that is exact for the rows, with noise that is to be found.
+    """As `_fit_member` for least squares by a kernel that is exact for the rows, with noise that is to be found.
 
     One factor says all that is asked of it now. Features are made when it is first asked for more than means.
     """

@@ -90,7 +90,7 @@ def _stored(member: Member, fitted: GPFitted) -> StoredMember:
     given_back = {"prior_mean"}
     if kind.startswith("softmax"):
         given_back.add("row_weight")
-    if plan.model.likelihood == "gaussian":
+    if plan.model.likelihood == "least_squares":
         given_back.add("precision")
     inducing, projection = process.feature_map.inducing, process.feature_map.projection
     if inducing is not None:
@@ -139,7 +139,7 @@ def _member(stored: StoredMember, rows: LabelledRows, n_classes: int) -> Member:
         inducing = inputs
     found = FeatureMap(plan.kernel, inducing, stored.projection if inducing is None else None)
     arrays = {**stored.arrays, "prior_mean": stored.prior_mean}
-    if plan.model.likelihood == "gaussian":
+    if plan.model.likelihood == "least_squares":
         arrays["precision"] = (aligned(rows.weight) / plan.model.noise).expand(len(coefficients), 1, -1)
     if stored.posterior.startswith("softmax"):
         arrays["row_weight"] = aligned(rows.weight)

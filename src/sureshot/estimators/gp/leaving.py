@@ -28,7 +28,7 @@ from sureshot.gaussian.recomputed import (
     WeightPosterior,
 )
 from sureshot.gaussian.without_rows import RowSites, beside_prior_classes, moments_without
-from sureshot.inference.label_regression import label_targets
+from sureshot.inference.least_squares import label_targets
 from sureshot.inference.one_vs_each.posterior import OneVsEachWeightPosterior
 from sureshot.inference.one_vs_each.without_rows import moments_without as pair_moments_without
 from sureshot.inference.softmax_without_rows import SoftmaxStep, entries_of_step
@@ -81,7 +81,7 @@ def leaving(
     if bool(posterior.weights.any()):  # else nothing was told apart
         pull = pull + _least(posterior.features, posterior.weights - pull @ posterior.features)
     sites = SiteWeightPosterior(posterior.features, posterior.weights, posterior.prior_mean, precision)
-    centre = Centre(y, weight) if model.likelihood == "gaussian" else None
+    centre = Centre(y, weight) if model.likelihood == "least_squares" else None
     step, (n_rows, rank) = None, posterior.features.shape
     if isinstance(posterior, SoftmaxWeightPosterior) and entries_of_step(n_rows, rank, n_classes) <= AT_ONCE:
         step = SoftmaxStep.of(posterior, y)
@@ -90,7 +90,7 @@ def leaving(
 
 @dataclass(frozen=True)
 class Centre:
-    """What the prior means of label regression are made of, the weighted means of the targets."""
+    """What the prior means of least squares are made of, the weighted means of the targets."""
 
     y: Tensor  # (N,)
     weight: Tensor  # (N,)
@@ -211,7 +211,7 @@ def _sites(
     if isinstance(posterior, SoftmaxWeightPosterior):
         error = one_hot(y, n_classes, mean.dtype) - torch.softmax(mean / posterior.temperature, 1)
         return posterior.precision, posterior.row_weight * error / posterior.temperature
-    if model.likelihood == "gaussian":
+    if model.likelihood == "least_squares":
         assert isinstance(posterior, SiteWeightPosterior)
         return posterior.precision, posterior.precision * (2 * one_hot(y, n_classes, mean.dtype) - 1 - mean)
     if isinstance(likelihood, Logistic) and isinstance(posterior, SiteWeightPosterior):

@@ -99,7 +99,7 @@ class Member:
     ) -> tuple[Tensor, Tensor]:
         """Class probabilities (N, C) and `outlier_scores` (N,) of labelled rows, each without itself.
 
-        In closed form by the sites of Laplace's method and of label regression, for which it is exact but for the prior
+        In closed form by the sites of Laplace's method and of least squares, for which it is exact but for the prior
         mean: the frequency of each class, the row's own label among them. Mean field over several classes makes sites
         of means that have seen the label; these and samplers are asked by folds.
         """

@@ -1,4 +1,4 @@
-"""The noise of label regression where features are fewer than rows, or rows more than it was chosen by.
+"""The noise of least squares where features are fewer than rows, or rows more than it was chosen by.
 
 A setting's noise is chosen where every row has features of its own: rows that can be told apart well want next to none.
 By fewer features many rows look alike, and what these cannot tell is noise, too: with the noise of the choice left-out
@@ -27,8 +27,8 @@ from sureshot.estimators.classes.temperature import plug_in_temperatures
 from sureshot.estimators.gp.plan import Plan
 from sureshot.estimators.gp.tuning.family_search import scaled
 from sureshot.estimators.rows.support import Support, asked_rows
-from sureshot.inference.label_regression import (
-    FactoredRegression,
+from sureshot.inference.least_squares import (
+    FactoredLeastSquares,
     leave_one_out_by_factors,
     leave_one_out_path_by_features,
 )
@@ -43,11 +43,11 @@ class WithNoise(NamedTuple):
 
     plan: Plan
     scale: float  # what its output scale is multiplied by
-    found: FactoredRegression | None  # of a kernel that is exact for the rows, before the scale
+    found: FactoredLeastSquares | None  # of a kernel that is exact for the rows, before the scale
 
 
 def with_noise_of_features(
-    plan: Plan,  # of label regression, by the plug-in rule
+    plan: Plan,  # of least squares, by the plug-in rule
     support: Support,
     features: Tensor | None,  # (N, R), under the plan's kernel; by default the kernel itself
 ) -> WithNoise:
@@ -79,7 +79,7 @@ def with_noise_of_features(
 @torch.no_grad()
 def _left_out_by_level(
     plan: Plan, support: Support, features: Tensor | None, rows: Tensor
-) -> Iterator[tuple[float, Tensor, float, FactoredRegression | None]]:
+) -> Iterator[tuple[float, Tensor, float, FactoredLeastSquares | None]]:
     """Each level with latent means (C, M) of the rows (M,), left out, and the output scale that suits.
 
     The kernel itself, or as many features as there are rows, takes a factor for each level, and levels that nobody asks

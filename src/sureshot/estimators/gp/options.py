@@ -69,14 +69,15 @@ def models_for(likelihood: str, inference: str, n_classes: int, **settings: Any)
         if inference in ("auto", "laplace"):
             name = "logistic" if n_classes <= 2 else "softmax"
             default = Model(name, "laplace", **settings)
-            return (default,) if inference == "laplace" else (default, Model("gaussian", "exact", **settings))
+            return (default,) if inference == "laplace" else (default, Model("least_squares", "exact", **settings))
         return (Model("logistic" if n_classes <= 2 else "one_vs_each", inference, **settings),)
-    if likelihood == "gaussian":
+    if likelihood == "least_squares":
         if inference not in ("auto", "laplace"):
             raise ValueError(
-                f"likelihood='gaussian' has an exact posterior, so inference={inference!r} does not apply: use 'auto'."
+                "likelihood='least_squares' has an exact posterior, so "
+                f"inference={inference!r} does not apply: use 'auto'."
             )
-        return (Model("gaussian", "exact", **settings),)
+        return (Model("least_squares", "exact", **settings),)
     schemes = schemes_for(likelihood)
     if inference == "auto":
         return (Model(likelihood, schemes[0], **settings),)

@@ -46,7 +46,7 @@ class Plan:
     score: float  # mean leave-one-out log probability in nats; NaN where no row could be left out
     weight: float = 1.0  # its share of an average
     least_temperature: float = 0.0  # that with which left-out rows were predicted best when relevance was learnt
-    # Output scale and noise of label regression as they were chosen, before features or rows asked for more noise.
+    # Output scale and noise of least squares as they were chosen, before features or rows asked for more noise.
     as_chosen: tuple[float, float] | None = None
     of_two: Saying | None = None  # what was chosen for two classes, while there are more, which it cannot say
 
@@ -103,7 +103,7 @@ def choose_plans(
     )
     directions = options.directions_for(support, column_scale) if settings.averages else ()
     if settings.objective is None:
-        rule = "plug_in" if models[0].likelihood == "gaussian" and "plug_in" in rules else rules[0]
+        rule = "plug_in" if models[0].likelihood == "least_squares" and "plug_in" in rules else rules[0]
         found: tuple[Setting, ...] = (Setting(scaled(families[0].build(1.0), 1.0), models[0], rule, 1.0, math.nan),)
     else:
         stand_ins = tuple(model.stand_in() for model in models)

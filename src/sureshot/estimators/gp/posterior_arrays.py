@@ -1,7 +1,7 @@
 """Posteriors as named arrays and back, for model files.
 
 What follows from the labelled rows is not among the arrays: the features of these rows, and where precisions are those
-of label regression or of a softmax, the weights of the rows.
+of least squares or of a softmax, the weights of the rows.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class Support:
         """With one half of the rows as evidence, and the other to make inducing inputs of.
 
         A row with an inducing input nearby is told apart better than a new one will be, even if its label is left out.
-        That flatters smooth kernels and little noise most: of 3000 rows of satimage, left out, label regression had a
+        That flatters smooth kernels and little noise most: of 3000 rows of satimage, left out, least squares had a
         log loss of .234 with a Matern kernel and .266 with a rougher one, of new rows .249 and .252.
         """
         several = torch.bincount(self.y, minlength=self.n_classes)[self.y] > 1

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from sureshot.estimators.classes.temperature import TEMPERATURE_SPREAD
 from sureshot.likelihoods.base import PredictiveRule
-from sureshot.structure.label_regression import LabelRegression, means_left_out, means_of_queries_without
+from sureshot.structure.least_squares import LeastSquaresMeans, means_left_out, means_of_queries_without
 from sureshot.structure.leave_one_out import LeftOut, left_out
 from sureshot.structure.prediction import averaged_probabilities
 from sureshot.structure.smc import SmcState
@@ -45,12 +45,12 @@ class Stack:
 
     posterior: float  # weights
     regression: float
-    of_labels: LabelRegression
+    of_labels: LeastSquaresMeans
 
     @classmethod
     def of(cls, state: SmcState, posterior: float, regression: float, scale: float) -> Stack:
         """With the regression on the labels of a state."""
-        return cls(posterior, regression, LabelRegression.of(state, scale))
+        return cls(posterior, regression, LeastSquaresMeans.of(state, scale))
 
 
 @dataclass(frozen=True)

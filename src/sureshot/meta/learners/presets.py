@@ -37,8 +37,8 @@ from sureshot.meta.learners.task_kernel import Scale
 Preset = Literal["recommended", "paper", "released-code"]
 PRESETS: tuple[str, ...] = get_args(Preset)
 
-InferenceName = Literal["mean_field", "gibbs", "label_regression"]
-LikelihoodName = Literal["one_vs_each", "logistic_softmax", "gaussian"]
+InferenceName = Literal["mean_field", "gibbs", "exact"]
+LikelihoodName = Literal["one_vs_each", "logistic_softmax", "least_squares"]
 PredictiveLikelihood = Literal["own", "softmax", "logistic_softmax"]
 
 
@@ -87,7 +87,7 @@ class GaussianProcessSettings:
     lengthscale: float | None = None
     per_class_kernel: bool = False
     scale: Scale = "exp"  # see `TaskKernel`
-    noise: float = 0.1  # variance, of label regression
+    noise: float = 0.1  # variance, of least squares
     # Batch normalisation of the embeddings, so that kernels of directions see them around their mean; a layer that ends
     # in ReLU gives embeddings with positive cosines, which training may draw together.
     batch_norm: bool = False
@@ -109,8 +109,8 @@ _CDKT = {
     "temperature": 0.2,
 }
 _DKT = {
-    "likelihood": "gaussian",
-    "inference": "label_regression",
+    "likelihood": "least_squares",
+    "inference": "exact",
     "objective": "marginal",
     "scale": "double_softplus",
     "per_class_kernel": True,
@@ -172,8 +172,8 @@ _RECOMMENDED: dict[str, dict[str, Any]] = {
     },
     "cdkt_pl": {"likelihood": "logistic_softmax", "objective": "predictive", "outputscale": 25.0, "prior_mean": -5.0},
     "dkt": {
-        "likelihood": "gaussian",
-        "inference": "label_regression",
+        "likelihood": "least_squares",
+        "inference": "exact",
         "objective": "marginal",
         "rule": "plug_in",
         "predictive_likelihood": "logistic_softmax",
@@ -199,15 +199,15 @@ _BELONGS_TO: dict[str, dict[str, tuple[str, ...]]] = {
     "n_sweeps": {"inference": ("gibbs",)},
     "n_sweeps_prediction": {"inference": ("gibbs",)},
     "start": {"inference": ("gibbs",)},
-    "noise": {"inference": ("label_regression",)},
+    "noise": {"inference": ("exact",)},
     "training_rule": {"objective": ("predictive",)},
     "predictive_split": {"objective": ("predictive",)},
     "n_base_classes": {"objective": ("base_classes",)},
     # Training by base classes leaves the kernel and the prior as they are; one-vs-each has latents' differences only.
     "learn_outputscale": {"objective": ("marginal", "predictive")},
-    "learn_prior_mean": {"objective": ("marginal", "predictive"), "likelihood": ("logistic_softmax", "gaussian")},
-    "prior_mean": {"likelihood": ("logistic_softmax", "gaussian")},
-    "prediction_prior_mean": {"likelihood": ("logistic_softmax", "gaussian")},
+    "learn_prior_mean": {"objective": ("marginal", "predictive"), "likelihood": ("logistic_softmax", "least_squares")},
+    "prior_mean": {"likelihood": ("logistic_softmax", "least_squares")},
+    "prediction_prior_mean": {"likelihood": ("logistic_softmax", "least_squares")},
 }
 
 GP_LEARNER_NAMES: tuple[str, ...] = tuple(_RECOMMENDED)

@@ -23,7 +23,7 @@ from sureshot.meta.baselines.heads import LinearHead
 from sureshot.meta.baselines.transfer import TransferLearner
 from sureshot.meta.learners.embedding import EmbeddingLearner
 from sureshot.meta.learners.gp import GaussianProcessLearner
-from sureshot.meta.learners.label_regression import LabelRegression
+from sureshot.meta.learners.least_squares import TaskLeastSquares
 from sureshot.meta.learners.logistic_softmax_gibbs import LogisticSoftmaxGibbs
 from sureshot.meta.learners.mean_field import RELEASED_SHAPES, MeanField
 from sureshot.meta.learners.one_vs_each_gibbs import OneVsEachGibbs
@@ -175,8 +175,8 @@ def _gaussian_process(
 
 def _inference(settings: GaussianProcessSettings) -> tuple[TaskInference, TaskInference]:
     """The inference for training and the one for use."""
-    if settings.inference == "label_regression":
-        regression = LabelRegression(settings.noise)
+    if settings.inference == "exact":
+        regression = TaskLeastSquares(settings.noise)
         return regression, regression
     if settings.inference == "mean_field":
         likelihood: ClassSites = OneVsEach(settings.normalisation)

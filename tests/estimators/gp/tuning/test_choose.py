@@ -128,7 +128,7 @@ def test_further_parts_are_of_other_rows_of_the_same_classes() -> None:
 
 def test_groups_without_weight_go_along_for_all_rows_to_weigh() -> None:
     model, usable = Model("softmax", "laplace"), torch.ones(3).double()
-    regression = replace(model, likelihood="gaussian")
+    regression = replace(model, likelihood="least_squares")
 
     def of(family: int, model: Model, score: float, objective: float = 0.0) -> Candidate:
         return Candidate(family, 1.0, 1.0, model, "plug_in", 1.0, usable * score, objective)

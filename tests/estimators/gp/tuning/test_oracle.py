@@ -1,6 +1,6 @@
 """What tuning maximises, against dense matrices: leave-one-out by brute force, priors, noise and output scales.
 
-Label regression is fitted again without each row; other inferences keep the sites of the other rows and condition on
+Least squares is fitted again without each row; other inferences keep the sites of the other rows and condition on
 them again, which is what their leave-one-out approximation means.
 """
 
@@ -101,7 +101,7 @@ def brute_force_regression(problem: Problem) -> Array:
     """Means (N, C) at each row of the regression on the others; the targets' means stay those of all rows."""
     means = (2 * problem.one_hot - 1) @ problem.weight / problem.weight.sum()
     refits = [
-        dense.label_regression(dense.without(problem, n, weight), problem.x[n : n + 1], means)[0]
+        dense.least_squares(dense.without(problem, n, weight), problem.x[n : n + 1], means)[0]
         for n, weight in enumerate(left_out(problem))
     ]
     return np.array([latents.mean[0, :, 0] for latents in refits])
@@ -111,7 +111,7 @@ def evidence_of_scale(problem: Problem, scale: float, ratio: float) -> float:
     """Log evidence of the targets with kernel and noise multiplied by a scale."""
     unit = problem.kernel
     scaled = replace(problem, kernel=lambda a, b: scale * unit(a, b), noise=ratio * scale)
-    return dense.label_regression(scaled, problem.x)[1]
+    return dense.least_squares(scaled, problem.x)[1]
 
 
 def search(n_classes: int, rules: tuple[str, ...], objective: str = "leave_one_out", weighted: bool = True) -> Search:
@@ -125,10 +125,10 @@ def search(n_classes: int, rules: tuple[str, ...], objective: str = "leave_one_o
 
 @pytest.mark.parametrize("n_classes", [2, 4])
 @pytest.mark.parametrize("lengthscale", [0.5, 1.0, 4.0])
-def test_label_regression_leaves_out_by_refitting(n_classes: int, lengthscale: float) -> None:
+def test_least_squares_leaves_out_by_refitting(n_classes: int, lengthscale: float) -> None:
     """The best of all noise levels: the sum over left-out rows plus the length-scale's log prior, its temperature."""
     unit = problem_of(n_classes, lengthscale, 1.0)
-    candidate = search(n_classes, ("plug_in",))._regress(Model("gaussian", "exact"), lengthscale)
+    candidate = search(n_classes, ("plug_in",))._regress(Model("least_squares", "exact"), lengthscale)
     left_out = {ratio: brute_force_regression(replace(unit, noise=ratio)) for ratio in family_search.NOISE_RATIOS}
 
     def value(ratio: float, temperature: float) -> float:
@@ -143,9 +143,9 @@ def test_label_regression_leaves_out_by_refitting(n_classes: int, lengthscale: f
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
-def test_label_regression_takes_the_scale_of_the_largest_evidence(n_classes: int) -> None:
+def test_least_squares_takes_the_scale_of_the_largest_evidence(n_classes: int) -> None:
     """For rows of weight one: whether a weight is so many rows or so much less noise is another matter."""
-    candidate = search(n_classes, ("plug_in",), weighted=False)._regress(Model("gaussian", "exact"), 1.0)
+    candidate = search(n_classes, ("plug_in",), weighted=False)._regress(Model("least_squares", "exact"), 1.0)
     unit = problem_of(n_classes, 1.0, 1.0)
     unit = replace(unit, weight=np.ones_like(unit.weight))
     ratio = candidate.model.noise / candidate.output_scale
@@ -222,15 +222,15 @@ def predicted(likelihood: str, rule: str, latents: Latents, tau: float) -> Array
 def test_the_classifier_holds_the_scales_that_tuning_found() -> None:
     """Fitting tunes and then conditions: length-scale, output scale and noise reach the posterior as scored."""
     x, y, weight = rows(4)
-    model = GPClassifier(kernel="rbf", likelihood="gaussian", standardize=False).fit(x, y, sample_weight=weight)
-    candidates = search(4, ("plug_in",)).label_regression(Model("gaussian", "exact"))
+    model = GPClassifier(kernel="rbf", likelihood="least_squares", standardize=False).fit(x, y, sample_weight=weight)
+    candidates = search(4, ("plug_in",)).least_squares(Model("least_squares", "exact"))
     best = max(candidates, key=lambda candidate: candidate.objective)
     found = model.kernel_.parameters
     assert found["base_kernel.kernels.0.lengthscale"].item() == pytest.approx(best.lengthscale * NATURAL)
     assert found["outputscale"].item() == pytest.approx(best.output_scale)
     problem = replace(problem_of(4, best.lengthscale, best.output_scale), noise=best.model.noise)
     queries = np.random.default_rng(0).standard_normal((5, WIDTH))
-    mean, variance = dense.label_regression(problem, queries)[0].moments()
+    mean, variance = dense.least_squares(problem, queries)[0].moments()
     found = model.predict_latent(queries)
     np.testing.assert_allclose(found.mean, mean, rtol=0, atol=1e-8)
     np.testing.assert_allclose(found.variance, variance, rtol=0, atol=1e-8)

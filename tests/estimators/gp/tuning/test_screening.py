@@ -60,10 +60,10 @@ def test_a_family_far_behind_at_first_is_tried_at_no_other_length_scale() -> Non
     blind = Search(smooth.support, 4, replace(tiny.family, column_weights=weights), tiny.rules, tiny.objective)
     compared = [smooth, rough, flat, blind]
     assert screened(compared, 2, None) == [smooth, rough]
-    assert [len(one.label_regression(Model("gaussian", "exact"))) for one in compared[2:]] == [1, 1]
-    assert min(len(one.label_regression(Model("gaussian", "exact"))) for one in compared[:2]) > 1
+    assert [len(one.least_squares(Model("least_squares", "exact"))) for one in compared[2:]] == [1, 1]
+    assert min(len(one.least_squares(Model("least_squares", "exact"))) for one in compared[:2]) > 1
     alone = Search(smooth.support, 4, blind.family, tiny.rules, tiny.objective)
-    assert len(alone.label_regression(Model("gaussian", "exact"))) > 1
+    assert len(alone.least_squares(Model("least_squares", "exact"))) > 1
 
 
 def test_few_rows_leave_no_family_behind() -> None:

@@ -3,22 +3,22 @@
 Every candidate is scored by its leave-one-out log predictive probability of the labels it was given, plus a weak
 log prior that decides where the labels cannot (one example per class). Two kinds of candidates compete:
 
-* label regression: closed-form leave-one-out latents for a whole path of noise levels from one eigendecomposition
+* least squares: closed-form leave-one-out latents for a whole path of noise levels from one eigendecomposition
   for each length-scale, these tried uphill from the natural one; its probabilities are a softmax at a fitted
   temperature;
-* the logistic or softmax likelihood by Laplace's method, for the kernel families that label regression ranks highest
+* the logistic or softmax likelihood by Laplace's method, for the kernel families that least squares ranks highest
   and that are not far behind, walked uphill on a lattice of length-scale and output scale from the length-scale that it
   likes best.
 
 With `relevance` the best family is tried with a length-scale for each column, too, if that pays. The best of each
 family and likelihood are averaged, with weights by what they say of left-out labels (`stacking`), the families that are
-not climbed by label regression alone. Tables of few rows have every family by every rule at its natural scales beside
+not climbed by least squares alone. Tables of few rows have every family by every rule at its natural scales beside
 these (`Search.untuned`), and with very few they have nothing else: what ten rows prefer is luck. Embeddings have an
 average of two kernels (`of_directions`).
 Where one is to be chosen, a candidate other than the default (Laplace with the default rule) must win by more than two
 standard errors of the paired difference in log probability; otherwise the more stable default is kept. (One standard
 error is the usual rule, Breiman et al. 1984, but the winner here is the best of many.) Where only some classes are
-compared, label regression cannot win: classes hide each other from it, the more of them the more. By 30 of 150 intents
+compared, least squares cannot win: classes hide each other from it, the more of them the more. By 30 of 150 intents
 it was chosen now and then, and told new queries of all 150 worse (.909 by .960 right of 100 labels each).
 
 Large supports are tuned on a stratified subset; weights of an average and temperature are then found by all rows. These
@@ -88,7 +88,7 @@ class Setting:
 def tune(
     support: Support,
     families: tuple[Family, ...],
-    models: tuple[Model, ...],  # the default first; a label-regression model may follow
+    models: tuple[Model, ...],  # the default first; a least-squares model may follow
     rules: tuple[PredictiveRule, ...],  # the default first
     objective: str,  # "leave_one_out" or "evidence"
     rng: np.random.Generator,  # chooses the subset of a large support
@@ -101,7 +101,7 @@ def tune(
     """The best setting for a support, or several to be averaged, the heaviest first.
 
     An average needs more than one family. Where labels of left-out embeddings look wrong, all kernels
-    and label regression are averaged, else two kernels (`of_directions`), unless label regression by a kernel that
+    and least squares are averaged, else two kernels (`of_directions`), unless least squares by a kernel that
     bends is clearly ahead. Of more than `AVERAGED_ROWS` there is one setting: such a kernel has as many features as
     there are rows.
     """
@@ -149,9 +149,9 @@ def tune(
         # All rows cannot weigh a family with relevance, which has been learnt from them; the subset's weights stay.
         final = subset is support or any(family.relevance is not None for family in families)
         if final or not varied:
-            for model in (model for model in models if model.likelihood == "gaussian" and "plug_in" in rules):
+            for model in (model for model in models if model.likelihood == "least_squares" and "plug_in" in rules):
                 for search in (search for search in searches if search not in climbing):
-                    candidates += search.label_regression(model)
+                    candidates += search.least_squares(model)
         most = (most_members if final else most_candidates)(len(support.y), subset.n_able)
         weighted = averaged(candidates, subset, most, untuned)
         if varied and not final:
@@ -162,7 +162,7 @@ def tune(
             weighted = [*weighted, *of_directions(beside, models[0], subset)]
             weighted = sorted(((0.5 * weight, one) for weight, one in weighted), key=lambda pair: pair[0], reverse=True)
     else:
-        if subset.n_classes < len(support.y.unique()):  # which flatters label regression
+        if subset.n_classes < len(support.y.unique()):  # which flatters least squares
             candidates = [one for one in candidates if one.model.likelihood == models[0].likelihood]
         best: dict[tuple[str, str], Candidate] = {}
         for candidate in candidates:
@@ -171,7 +171,7 @@ def tune(
                 best[key] = candidate
         default = best[(models[0].likelihood, _first(rules, models[0]))]
         weighted = [(1.0, choose(list(best.values()), default, usable, objective))]
-        if of_two and weighted[0][1].model.likelihood != "gaussian":
+        if of_two and weighted[0][1].model.likelihood != "least_squares":
             weighted = of_directions(searches, models[0], subset)
     return _settings(weighted, families, usable)
 
@@ -211,7 +211,7 @@ def averaged(
 def of_directions(searches: list[Search], model: Model, support: Support) -> list[tuple[float, Candidate]]:
     """A candidate by the first kernel of embeddings, which is linear in them, and one by the best other kernel.
 
-    The first is climbed, and the other, whose diagonal is the same, takes its output scale. Label regression weighs
+    The first is climbed, and the other, whose diagonal is the same, takes its output scale. Least squares weighs
     them: what it says of left-out rows is exact, while by the sites of Laplace's method a kernel that bends seems the
     worse, the fewer the rows of a class. Where rows of a few classes would have to choose the other, there is none.
     """
@@ -221,7 +221,7 @@ def of_directions(searches: list[Search], model: Model, support: Support) -> lis
         return [(1.0, climbed)]
     bent = max(searches[1:], key=lambda search: search.best_regression().objective)
     found = [climbed, _best(bent.at(model, bent.best_lengthscale(), climbed.output_scale))]
-    regressed = [search.label_regression(Model("gaussian", "exact")) for search in (first, bent)]
+    regressed = [search.least_squares(Model("least_squares", "exact")) for search in (first, bent)]
     scores = cross_fitted(regressed, support.usable, row_folds(support.y))
     weights = stacking_weights(scores, support.usable, most_members(len(support.y), support.n_able))
     weighted = [pair for pair in zip(weights.tolist(), found, strict=True) if pair[0] > 0]
@@ -275,4 +275,4 @@ def _settings(
 
 
 def _first(rules: tuple[PredictiveRule, ...], model: Model) -> PredictiveRule:
-    return "plug_in" if model.likelihood == "gaussian" and "plug_in" in rules else rules[0]
+    return "plug_in" if model.likelihood == "least_squares" and "plug_in" in rules else rules[0]

@@ -1,9 +1,9 @@
 """One kernel family's settings, scored by what they say of left-out rows.
 
-Label regression has closed-form leave-one-out latents for a whole path of noise levels from one eigendecomposition for
+Least squares has closed-form leave-one-out latents for a whole path of noise levels from one eigendecomposition for
 each length-scale, these tried uphill from the natural one; its probabilities are a softmax at a fitted temperature.
 Under another likelihood the search walks uphill on a lattice of length-scale and output scale, by Laplace's method or
-mean field, from the length-scale that label regression likes best.
+mean field, from the length-scale that least squares likes best.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sureshot.estimators.gp.conditioning import Model, condition
 from sureshot.estimators.gp.tuning.relevance import Relevance
 from sureshot.estimators.rows.ranks import Ranks
 from sureshot.estimators.rows.support import Support
-from sureshot.inference.label_regression import LabelRegressionPath, leave_one_out_path
+from sureshot.inference.least_squares import LeaveOneOutPath, leave_one_out_path
 from sureshot.kernels import Expression, Scale, evaluate
 from sureshot.likelihoods.base import PredictiveRule
 
@@ -117,16 +117,16 @@ class Search:
         """Everything this family has to offer; with relevance beginning from what was found without it, if anything."""
         found: list[Candidate] = []
         for model in models:
-            if model.likelihood != "gaussian":
+            if model.likelihood != "least_squares":
                 found += self.climb(model, *self._start(model, of_base))
             elif "plug_in" in self.rules:
-                found += self.label_regression(model)
+                found += self.least_squares(model)
             else:
                 found += [self._regress(model, value, self.rules[0]) for value in self.family.lengthscales]
         return found
 
     def best_lengthscale(self) -> float:
-        """Where label regression predicts best: the start of the climb."""
+        """Where least squares predicts best: the start of the climb."""
         if len(self.family.lengthscales) == 1 or not self.support.is_telling:
             return self.family.natural_lengthscale
         return self.best_regression().lengthscale
@@ -139,25 +139,25 @@ class Search:
         return best.lengthscale / self.family.relevance.level, best.output_scale
 
     def best_regression(self) -> Candidate:
-        """Where label regression predicts best."""
-        return max(self.label_regression(Model("gaussian", "exact")), key=lambda candidate: candidate.objective)
+        """Where least squares predicts best."""
+        return max(self.least_squares(Model("least_squares", "exact")), key=lambda candidate: candidate.objective)
 
     def regressed(self) -> Tensor:
-        """Class probabilities (C, N) of rows that are left out by the best label regression."""
+        """Class probabilities (C, N) of rows that are left out by the best least squares."""
         best = self.best_regression()
         paths = self._paths(best.lengthscale, self.support.x.new_tensor([best.model.noise / best.output_scale]))
         latent = self._by_rows([path.latent for path in paths])[0]
         return best.model.predictive_likelihood().plug_in(latent / best.temperature)[: self.support.n_classes]
 
     def regressed_elsewhere(self, support: Support) -> Tensor:
-        """Log probabilities (N,) of other rows by the best label regression at its scales."""
+        """Log probabilities (N,) of other rows by the best least squares at its scales."""
         best, family = self.best_regression(), self.family
         if family.relevance is not None:
             family = replace(family, relevance=family.relevance.elsewhere(len(support.y)))
         search = Search(support, self.index, family, self.rules, self.objective)
         return search._regress(best.model, best.lengthscale, ratios=(best.model.noise / best.output_scale,)).pointwise
 
-    def label_regression(self, model: Model) -> list[Candidate]:
+    def least_squares(self, model: Model) -> list[Candidate]:
         """The best noise level at each length-scale on the way uphill from the natural one, by the plug-in rule.
 
         The score has one peak as a rule: of 792 searches on tables nine would have ended higher, by 0.05 to 2.6 nats.
@@ -170,11 +170,13 @@ class Search:
         return list(self._regressions.values())
 
     def natural_regression(self) -> Candidate:
-        """Label regression at the natural length-scale, where the way uphill begins."""
-        return self._regression(Model("gaussian", "exact"), _nearest(self.family.lengthscales, DEFAULT_LENGTHSCALE))
+        """Least squares at the natural length-scale, where the way uphill begins."""
+        return self._regression(
+            Model("least_squares", "exact"), _nearest(self.family.lengthscales, DEFAULT_LENGTHSCALE)
+        )
 
     def stay(self) -> None:
-        """Have no other length-scale tried by label regression than those that were."""
+        """Have no other length-scale tried by least squares than those that were."""
         self._has_climbed = True
 
     def _regression(self, model: Model, place: int) -> Candidate:
@@ -285,8 +287,8 @@ class Search:
             float(values[best]),
         )
 
-    def _paths(self, lengthscale: float, ratios: Tensor) -> list[LabelRegressionPath]:
-        """Of label regression, for every view of the rows."""
+    def _paths(self, lengthscale: float, ratios: Tensor) -> list[LeaveOneOutPath]:
+        """Of least squares, for every view of the rows."""
         support = self.support
         return [
             leave_one_out_path(*decomposition, support.y, support.n_classes, support.weight, ratios, support.left_out)

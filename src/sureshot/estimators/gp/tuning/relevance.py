@@ -1,6 +1,6 @@
 """One length-scale for each column: weights of columns, learnt from the support, under which noise stops to count.
 
-The logarithms of the weights climb the leave-one-out log density of label regression, whose gradient is in closed
+The logarithms of the weights climb the leave-one-out log density of least squares, whose gradient is in closed
 form, from the best kernel with one length-scale. A normal prior shrinks them towards that kernel, whose strength is
 chosen of a few.
 
@@ -26,7 +26,7 @@ from torch import Tensor
 
 from sureshot.estimators.rows.folds import row_folds
 from sureshot.estimators.rows.support import Support
-from sureshot.inference.label_regression import leave_one_out_residuals
+from sureshot.inference.least_squares import leave_one_out_residuals
 from sureshot.kernels import Expression, evaluate, is_unit_norm
 
 MIN_ROWS = 50  # that can be left out: with fewer, gains are not told from luck

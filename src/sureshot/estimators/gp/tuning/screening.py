@@ -1,6 +1,6 @@
 """Which kernel families are worth a search under the likelihood, and when one setting beats another.
 
-Label regression is cheap and ranks kernels much as the likelihood does.
+Least squares is cheap and ranks kernels much as the likelihood does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sureshot.estimators.classes.temperature import fit_average, log_probability
 from sureshot.estimators.gp.tuning.family_search import NOISE_RATIOS, Candidate, Search
 from sureshot.estimators.gp.tuning.relevance import MIN_GAIN, can_be_learnt, is_gain, learn_relevance, weighted_by
 from sureshot.estimators.rows.support import Support, asked_rows
-from sureshot.inference.label_regression import leave_one_out_path_by_features
+from sureshot.inference.least_squares import leave_one_out_path_by_features
 from sureshot.kernels import feature_map
 from sureshot.likelihoods.softmax import Softmax
 from sureshot.progress import stage, tracked
@@ -40,7 +40,7 @@ def screened(
     elsewhere: Sequence[Support] = (),  # further parts of the rows
     varied: bool = False,
 ) -> list[Search]:
-    """The families worth a climb: the best few by label regression, which is cheap and ranks kernels much alike.
+    """The families worth a climb: the best few by least squares, which is cheap and ranks kernels much alike.
 
     Further parts of the rows have their say on all families that are not left far behind: by one part in five of 3000
     rows of satimage its seed decided which kernels saw ranks, whose log loss with all rows is .239 to .279, or columns
@@ -83,7 +83,7 @@ def screened(
 
 
 def promising(searches: list[Search]) -> list[Search]:
-    """Those that label regression does not leave far behind the best of them."""
+    """Those that least squares does not leave far behind the best of them."""
     usable = searches[0].support.usable
     if len(searches) == 1 or not searches[0].support.is_telling:
         return searches
@@ -92,7 +92,7 @@ def promising(searches: list[Search]) -> list[Search]:
 
 
 def linear_or_bent(searches: list[Search]) -> list[Search]:
-    """The first family of embeddings, and the best other one if it is far ahead by label regression.
+    """The first family of embeddings, and the best other one if it is far ahead by least squares.
 
     A kernel that is linear in embeddings tells intents apart as well as any, and has explicit features, no more than
     columns. It cannot tell classes that are groups of intents. Measured on CLINC150: of intents the others were ahead
@@ -111,7 +111,7 @@ def labels_look_random(
     support: Support,
     bent: bool,  # whether a kernel that bends is far ahead, see `linear_or_bent`
 ) -> bool:
-    """Whether some labels of embeddings have nothing to do with their rows, by what label regression says.
+    """Whether some labels of embeddings have nothing to do with their rows, by what least squares says.
 
     A kernel that is linear in embeddings is asked for all rows of the support, which it has features for, unless it is
     left behind; one that bends is asked for the rows that kernels are compared by. Measured on
@@ -153,14 +153,14 @@ def _by_features(search: Search, support: Support) -> tuple[Tensor, Support] | N
 def preferred(found: list[list[Candidate]], usable: Tensor) -> list[Candidate]:
     """The candidates of the first family, or those of the other one if they are clearly better under the likelihood.
 
-    Label regression may be ahead for no other reason than that a class between others is hidden from it.
+    Least squares may be ahead for no other reason than that a class between others is hidden from it.
     """
     best = [max(candidates, key=lambda candidate: candidate.objective) for candidates in found]
     return found[1] if len(found) > 1 and beats(best[1], best[0], usable) else found[0]
 
 
 def with_relevance(searches: list[Search], elsewhere: Sequence[Support] = ()) -> list[Search]:
-    """A further search with a length-scale for each column, if it leaves all others behind in label regression.
+    """A further search with a length-scale for each column, if it leaves all others behind in least squares.
 
     Which family the columns' length-scales are learnt by hardly matters: of those that may, the best. Further parts of
     the rows, which had no part in learning them, have their say on the gain, which must be clear then: it is paid for

@@ -30,14 +30,14 @@ _OMEGA = 0.25
 
 
 @dataclass(frozen=True)
-class LabelRegression:
+class LeastSquaresMeans:
     """Of each particle, on the labels of a state."""
 
     scale: float  # by which inputs are multiplied
     dual: Tensor  # (M, N, L), by what the kernels of a query with the rows are multiplied; or (M, m, L), its features
 
     @classmethod
-    def of(cls, state: SmcState, scale: float) -> LabelRegression:
+    def of(cls, state: SmcState, scale: float) -> LeastSquaresMeans:
         """On all labels."""
         if state.inducing is not None:
             return cls(scale, torch.cat([_weights(one) for one in _each(state, scale)]))

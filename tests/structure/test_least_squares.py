@@ -10,7 +10,7 @@ import torch
 from sureshot.kernels.shared_rows import SharedRows
 from sureshot.structure.contrasts import Contrasts
 from sureshot.structure.copies import Copies
-from sureshot.structure.label_regression import LabelRegression, means_left_out, means_of_queries_without
+from sureshot.structure.least_squares import LeastSquaresMeans, means_left_out, means_of_queries_without
 from sureshot.structure.rejuvenation_data import Data
 from sureshot.structure.smc import SmcState
 from tests.structure.test_leave_one_out import state_of
@@ -21,7 +21,7 @@ QUERIES = torch.linspace(-2, 2, 14, dtype=torch.float64).view(7, 2)
 @pytest.mark.parametrize("scale", [1.0, 2.0])
 def test_two_classes_are_plus_and_minus_two_with_noise_of_variance_four(scale: float) -> None:
     state = state_of(2)
-    found = LabelRegression.of(state, scale).means(state, QUERIES)
+    found = LeastSquaresMeans.of(state, scale).means(state, QUERIES)
     x = scale * state.x
     gram, cross = (state.particles.grams(state.prior, SharedRows(x, other)) for other in (x, scale * QUERIES))
     noise = 4 + state.particles.nuggets(state.prior)
@@ -32,7 +32,7 @@ def test_two_classes_are_plus_and_minus_two_with_noise_of_variance_four(scale: f
 
 def test_latents_of_many_classes_differ_as_their_contrasts() -> None:
     state = state_of(3)
-    found = LabelRegression.of(state, 1.5).means(state, QUERIES)
+    found = LeastSquaresMeans.of(state, 1.5).means(state, QUERIES)
     assert found.shape == (5, 3, 7)
     contrasts = state.contrasts
     covariance = Data.of(state.prior, 1.5 * state.x, contrasts).covariance(state.particles)
@@ -52,7 +52,7 @@ def test_a_row_left_out_is_a_query_of_the_others(n_classes: int, later: bool) ->
     queries = means_of_queries_without(state, 1.5, QUERIES, [torch.tensor([row]) for row in range(12)])
     for row in range(12):
         others = without_row(state, row)
-        regression = LabelRegression.of(others, 1.5)
+        regression = LeastSquaresMeans.of(others, 1.5)
         torch.testing.assert_close(queries[..., row], regression.means(others, QUERIES), rtol=1e-6, atol=1e-8)
         mean = regression.means(others, state.x[[row]])[..., 0]
         mean = mean - mean[:, state.y[[row]]] if n_classes > 2 else mean  # up to what all classes share

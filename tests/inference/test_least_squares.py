@@ -1,4 +1,4 @@
-"""Label regression against plain Gaussian-process regression."""
+"""Least squares against plain Gaussian-process regression."""
 
 import math
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sureshot.gaussian.features import FeaturePosterior, FeaturePrior
-from sureshot.inference.label_regression import (
+from sureshot.inference.least_squares import (
     label_targets,
     leave_one_out_by_factors,
     leave_one_out_path,

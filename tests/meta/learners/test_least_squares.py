@@ -14,12 +14,12 @@ from sureshot.gaussian.gram import GramPrior
 from sureshot.inference.objectives import evidence_bound
 from sureshot.likelihoods.logistic_softmax import LogisticSoftmax
 from sureshot.meta.learners.absent_classes import ABSENT_MEAN
-from sureshot.meta.learners.label_regression import LabelRegression
+from sureshot.meta.learners.least_squares import TaskLeastSquares
 from sureshot.meta.learners.task_inference import TaskProblem
 
 T, C, N, Q = 2, 3, 6, 4
 Y = torch.tensor([[0, 1, 2, 0, 1, 2], [2, 2, 0, 1, 1, 1]])
-RULE = LabelRegression(0.3)
+RULE = TaskLeastSquares(0.3)
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -105,7 +105,7 @@ def test_gradients_by_finite_differences(classes: int) -> None:
 
     def outputs(phi: Tensor, mean: Tensor, noise: Tensor) -> tuple[Tensor, ...]:
         gram, cross, diagonal = blocks(phi)
-        prior, rule = GramPrior(gram, mean), LabelRegression(noise)
+        prior, rule = GramPrior(gram, mean), TaskLeastSquares(noise)
         moments = rule.posterior(TaskProblem(prior, Y, C), generator())[0].query(cross, diagonal)
         return rule.evidence(TaskProblem(prior, Y, C), generator())[0], *moments
 
@@ -183,4 +183,4 @@ def test_released_probabilities_are_normalised_sigmoids() -> None:
 @pytest.mark.parametrize("noise", [0.0, -1.0, float("nan")])
 def test_noise_must_be_positive(noise: float) -> None:
     with pytest.raises(ValueError, match="noise must be a positive number"):
-        LabelRegression(noise)
+        TaskLeastSquares(noise)

@@ -1,4 +1,4 @@
-"""Incremental label regression: a Gaussian process on -1/+1 targets; rows are appended, nothing is factorised again.
+"""Incremental least squares: a Gaussian process on -1/+1 targets; rows are appended, nothing is factorised again.
 
 All classes share one kernel matrix, so one Cholesky factor serves them: a new row borders it in O(N^2)
 (`sureshot.gaussian.append`), a new class is one more right-hand side. The prior mean is -1, "not this class", so rows
@@ -44,10 +44,10 @@ class Regression(NamedTuple):
     temperature: float
 
 
-class LabelRegression(Baseline[Regression]):
+class IncrementalLeastSquares(Baseline[Regression]):
     """One regression for each class, one factor for all."""
 
-    name = "label_regression"
+    name = "least_squares"
 
     def __init__(
         self,

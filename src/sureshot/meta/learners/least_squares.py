@@ -1,4 +1,4 @@
-"""Label regression for a batch of tasks: deep kernel transfer.
+"""Least squares for a batch of tasks: deep kernel transfer.
 
 Every class is a Gaussian-process regression on targets +1 (its rows) and -1 (the others), all with the same noise.
 Evidence and posterior are exact and in closed form: one Cholesky factor for a task whose classes share a kernel, one
@@ -23,14 +23,14 @@ from torch import Tensor
 from sureshot.computing.blocks import entries_by_kernel_matrix
 from sureshot.gaussian.gram import GramPosterior
 from sureshot.gaussian.sites import Sites
-from sureshot.inference.label_regression import regression_log_evidence, regression_sites
+from sureshot.inference.least_squares import regression_log_evidence, regression_sites
 from sureshot.likelihoods.gaussian import GaussianLabels
 from sureshot.meta.learners.absent_classes import present_classes
 from sureshot.meta.learners.task_inference import TaskInference, TaskProblem, TaskState
 
 
 @dataclass(frozen=True)
-class LabelRegression(TaskInference):
+class TaskLeastSquares(TaskInference):
     """Gaussian likelihood on -1/+1 targets."""
 
     noise: float | Tensor = 0.1  # variance, as published; a tensor may carry a gradient

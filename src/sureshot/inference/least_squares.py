@@ -1,4 +1,4 @@
-"""Label regression: Gaussian-process regression on -1/+1 targets, one regression for each class.
+"""Least squares: Gaussian-process regression on -1/+1 targets, one regression for each class.
 
 Everything is exact and in closed form, by any prior and for any batch: `regression_sites`. Classes that share a kernel
 share one factorisation. Two uses differ in the prior mean: deep kernel transfer keeps that of its learner;
@@ -89,7 +89,7 @@ def regression_log_evidence(
 
 
 @dataclass(frozen=True)
-class LabelRegressionPath:
+class LeaveOneOutPath:
     """Leave-one-out latents along a path of noise levels, from one eigendecomposition."""
 
     latent: Tensor  # (L, C, N), leave-one-out means at each noise level
@@ -105,7 +105,7 @@ def leave_one_out_path(
     weight: Tensor,  # (N,)
     noise_ratios: Tensor,  # (L,), noise variance divided by output scale
     share: Tensor,  # (N,), of its weight that is left out of a row
-) -> LabelRegressionPath:
+) -> LeaveOneOutPath:
     """Leave-one-out latents of every datum for many ratios of noise to output scale at once."""
     targets, mean = label_targets(y, n_classes, weight)
     root = weight.sqrt()
@@ -117,8 +117,8 @@ def leave_one_out_path(
 
 
 @dataclass(frozen=True)
-class FactoredRegression:
-    """Label regression at one noise level, and what it says of rows left out."""
+class FactoredLeastSquares:
+    """Least squares at one noise level, and what it says of rows left out."""
 
     latent: Tensor  # (C, N), leave-one-out means
     scale: float  # the output scale that maximises the evidence at that ratio of noise to output scale
@@ -139,7 +139,7 @@ def leave_one_out_by_factors(
     weight: Tensor,  # (N,)
     noise_ratios: Tensor,  # (L,), noise variance divided by output scale
     share: Tensor,  # (N,), of its weight that is left out of a row
-) -> Iterator[FactoredRegression]:
+) -> Iterator[FactoredLeastSquares]:
     """As `leave_one_out_path`, a ratio at a time, by a Cholesky factor: each takes a fifth of an eigendecomposition."""
     targets, mean = label_targets(y, n_classes, weight)
     root = weight.sqrt()
@@ -154,7 +154,7 @@ def leave_one_out_by_factors(
         path = _by_inverses(targets, scaled, weight, ratio, share, solved[None], inverse.diagonal()[None])
         log_det = 2 * factor.diagonal().log().sum() - len(root) * ratio.log()
         fit = (scaled * solved).sum()
-        yield FactoredRegression(path.latent[0], float(path.scale), solved * root, float(fit), float(log_det))
+        yield FactoredLeastSquares(path.latent[0], float(path.scale), solved * root, float(fit), float(log_det))
 
 
 def _by_inverses(
@@ -165,11 +165,11 @@ def _by_inverses(
     share: Tensor,  # (N,)
     solved: Tensor,  # (L, C, N), ``B^-1`` times the scaled ones, with ``B = S^1/2 K S^1/2 + r I``
     diagonal: Tensor,  # (L, N), of ``B^-1``
-) -> LabelRegressionPath:
+) -> LeaveOneOutPath:
     scale = (scaled * solved).sum((-2, -1)) / (weight.sum() * len(targets))
     noise = noise_ratios[:, None]
     residual, variance = _without(noise.unsqueeze(1) * solved, noise * diagonal, share)
-    return LabelRegressionPath(targets - residual / weight.sqrt(), scale[:, None] * noise * variance / weight, scale)
+    return LeaveOneOutPath(targets - residual / weight.sqrt(), scale[:, None] * noise * variance / weight, scale)
 
 
 def leave_one_out_path_by_features(
@@ -180,7 +180,7 @@ def leave_one_out_path_by_features(
     noise_ratios: Tensor,  # (L,), noise variance divided by output scale
     share: Tensor,  # (N,), of its weight that is left out of a row
     rows: Tensor,  # (M,), those to leave out
-) -> LabelRegressionPath:
+) -> LeaveOneOutPath:
     """As `leave_one_out_path` for some of the rows, (L, C, M) and (L, M): all rows are learnt from.
 
     In O(N R min(N, R)).
@@ -197,7 +197,7 @@ def leave_one_out_path_by_features(
     scale = (scaled.square().sum() - (along.square() * gain[:, None, :]).sum((-2, -1))) / noise_ratios
     scale = scale / (weight.sum() * n_classes)
     residual, variance = _without(residual, unknown, share[rows])
-    return LabelRegressionPath(
+    return LeaveOneOutPath(
         targets[:, rows] - residual / root[rows],
         (scale * noise_ratios)[:, None] * variance / weight[rows],
         scale,
