@@ -100,9 +100,9 @@ GAUSSIAN: dict[str, Callable[[], object]] = {
     ),
     "from sites": lambda: SiteWeightPosterior(full(N, R), full(1, C, R), full(C), full(1, C, N)).query_mean(full(Q, R)),
     "of softmax": lambda: SoftmaxWeightPosterior(full(N, R), full(1, C, R), full(C), full(N), 1.0).precision,
-    "least squares": lambda: gram().condition(regression_sites(gram(), labels(), C, full(N), 0.1)).mean,
-    "its evidence": lambda: regression_log_evidence(gram(), labels(), C, full(N), 0.1),
-    "its path": lambda: leave_one_out_path(full(N), full(N, N), labels(), C, full(N), full(2), full(N)).latent,
+    "least squares": lambda: gram().condition(regression_sites(full(C, N), full(N), 0.1)).mean,
+    "its evidence": lambda: regression_log_evidence(gram(), full(C, N), full(N), 0.1),
+    "its path": lambda: leave_one_out_path(full(N), full(N, N), full(C, N), full(C), full(N), full(2), full(N)).latent,
     "pairs of classes": lambda: (pairwise_gram(full(N, N), labels(), C), pairwise_mean(full(C), labels(), C)),
     "one-vs-each": lambda: (
         PairPrior.of_kernel(

@@ -22,6 +22,7 @@ from sureshot.inference.mean_field import fit_mean_field
 from sureshot.inference.natural_gradient import fit_natural_gradient
 from sureshot.inference.objectives import fisher_surrogate, leave_one_out_log_likelihood
 from sureshot.likelihoods import GaussianLabels, GaussianNoise, Logistic, LogisticSoftmax, OneVsEach
+from sureshot.likelihoods.gaussian import signed_labels
 from sureshot.likelihoods.sites import ConjugateLikelihood, MeanFieldLikelihood
 
 F64 = torch.float64
@@ -163,9 +164,9 @@ def test_tasks_do_not_know_of_each_other(prior: str, name: str) -> None:
 @every_prior
 def test_least_squares(prior: str) -> None:
     problem, y, _ = problem_of(prior, "least_squares")
-    noise = 0.5
-    posterior = problem.prior.condition(regression_sites(problem.prior, y, 3, WEIGHT, noise))
-    evidence = regression_log_evidence(problem.prior, y, 3, WEIGHT, noise)
+    targets, noise = signed_labels(y, 3, F64), 0.5
+    posterior = problem.prior.condition(regression_sites(targets, WEIGHT, noise))
+    evidence = regression_log_evidence(problem.prior, targets, WEIGHT, noise).sum(-1)
     for t in range(T):
         rows = torch.arange(N).repeat_interleave(WEIGHT[t].long())  # a row of weight 2 is two rows
         total = torch.zeros((), dtype=F64)
@@ -236,7 +237,7 @@ def test_leave_one_out(prior: str) -> None:
     problem, y, _ = problem_of(prior, "least_squares")
     likelihood = LIKELIHOODS["least_squares"]
     ones = torch.ones(T, N, dtype=F64)
-    posterior = problem.prior.condition(regression_sites(problem.prior, y, 3, ones, 0.5))
+    posterior = problem.prior.condition(regression_sites(signed_labels(y, 3, F64), ones, 0.5))
     assert isinstance(posterior, SitePosterior)
     total = leave_one_out_log_likelihood(posterior, likelihood, y)
     expected = torch.zeros(T, dtype=F64)
@@ -244,7 +245,7 @@ def test_leave_one_out(prior: str) -> None:
         for n in range(N):
             kept = ones[t].clone()
             kept[n] = 0
-            without = problem.task(t).condition(regression_sites(problem.task(t), y[t], 3, kept, 0.5))
+            without = problem.task(t).condition(regression_sites(signed_labels(y[t], 3, F64), kept, 0.5))
             p = likelihood.integral(without.mean[:, n : n + 1], without.variance[:, n : n + 1])
             expected[t] += p[y[t, n], 0].log()
     torch.testing.assert_close(total, expected, **CLOSE)

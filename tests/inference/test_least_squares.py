@@ -7,7 +7,6 @@ import torch
 
 from sureshot.gaussian.features import FeaturePosterior, FeaturePrior
 from sureshot.inference.least_squares import (
-    label_targets,
     leave_one_out_by_factors,
     leave_one_out_path,
     leave_one_out_path_by_features,
@@ -15,6 +14,7 @@ from sureshot.inference.least_squares import (
     regression_log_evidence,
     regression_sites,
 )
+from sureshot.likelihoods.gaussian import label_targets
 
 
 def problem() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -25,17 +25,29 @@ def problem() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return features, y, weight
 
 
+def of_labels(y: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Targets, prior means and weights of three classes."""
+    return *label_targets(y, 3, weight), weight
+
+
+def real_targets() -> tuple[torch.Tensor, torch.Tensor]:
+    """Two of each row, and prior means of which neither is the mean."""
+    targets = torch.randn(2, 9, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    return targets, torch.tensor([0.4, -1.0], dtype=torch.float64)
+
+
 def regressed(
     features: torch.Tensor, y: torch.Tensor, weight: torch.Tensor, noise: float
 ) -> tuple[FeaturePosterior, torch.Tensor]:
     """Posterior and log evidence with the targets' means as prior means."""
     n_classes = int(y.max()) + 1
-    prior = FeaturePrior(features.unsqueeze(0), label_targets(y, n_classes, weight)[1].unsqueeze(-1))
-    posterior = prior.condition(regression_sites(prior, y, n_classes, weight, noise))
-    evidence = regression_log_evidence(prior, y, n_classes, weight, noise)
-    of_posterior = regression_log_evidence(prior, y, n_classes, weight, noise, posterior=posterior)
+    targets, mean = label_targets(y, n_classes, weight)
+    prior = FeaturePrior(features.unsqueeze(0), mean.unsqueeze(-1))
+    posterior = prior.condition(regression_sites(targets, weight, noise))
+    evidence = regression_log_evidence(prior, targets, weight, noise)
+    of_posterior = regression_log_evidence(prior, targets, weight, noise, posterior)
     torch.testing.assert_close(of_posterior, evidence, rtol=1e-10, atol=1e-10)
-    return posterior, evidence
+    return posterior, evidence.sum()
 
 
 def eigen(gram: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -71,20 +83,20 @@ def test_weights_are_copies() -> None:
     torch.testing.assert_close(fitted.weights, copies.weights)
     ratio = torch.tensor([0.3], dtype=torch.float64)
     gram = features @ features.mT
-    merged = leave_one_out_path(*eigen(gram, weight), y, 3, weight, ratio, 1 / weight)
+    merged = leave_one_out_path(*eigen(gram, weight), *of_labels(y, weight), ratio, 1 / weight)
     ones = torch.ones(16, dtype=torch.float64)
-    apart = leave_one_out_path(*eigen(gram[rows][:, rows], ones), y[rows], 3, ones, ratio, ones)
+    apart = leave_one_out_path(*eigen(gram[rows][:, rows], ones), *of_labels(y[rows], ones), ratio, ones)
     torch.testing.assert_close(merged.scale, apart.scale)
     torch.testing.assert_close(merged.latent[..., rows], apart.latent)
     torch.testing.assert_close(merged.variance[..., rows], apart.variance)
 
 
 def test_leave_one_out_path_is_regression_without_the_datum() -> None:
-    features, y, weight = problem()
+    features, _, weight = problem()
+    targets, mean = real_targets()
     gram = features @ features.mT
     ratios = torch.tensor([0.03, 0.3], dtype=torch.float64)
-    path = leave_one_out_path(*eigen(gram, weight), y, 3, weight, ratios, torch.ones_like(weight))
-    targets, mean = label_targets(y, 3, weight)
+    path = leave_one_out_path(*eigen(gram, weight), targets, mean, weight, ratios, torch.ones_like(weight))
     for k, ratio in enumerate(ratios):
         for i in range(9):
             kept = torch.arange(9) != i
@@ -93,29 +105,30 @@ def test_leave_one_out_path_is_regression_without_the_datum() -> None:
             torch.testing.assert_close(path.latent[k, :, i], mean + gram[i, kept] @ alpha)
             variance = gram[i, i] - gram[i, kept] @ torch.linalg.solve(noisy, gram[kept, i])
             torch.testing.assert_close(path.variance[k, i], path.scale[k] * variance)
-        cavity, _ = regressed(features, y, weight, float(ratio))[0].leave_one_out()
+        prior = FeaturePrior(features.unsqueeze(0), mean.unsqueeze(-1))
+        cavity, _ = prior.condition(regression_sites(targets, weight, ratio)).leave_one_out()
         torch.testing.assert_close(cavity, path.latent[k])
 
 
 @pytest.mark.parametrize("width", [4, 9, 20])
 def test_the_path_by_features_is_the_same(width: int) -> None:
-    _, y, weight = problem()
+    _, _, weight = problem()
     features = torch.randn(9, width, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     ratios = torch.tensor([1e-3, 0.3, 20.0], dtype=torch.float64)
     rows, share = torch.tensor([0, 3, 8]), torch.linspace(0.2, 1, 9, dtype=torch.float64)
-    whole = leave_one_out_path(*eigen(features @ features.mT, weight), y, 3, weight, ratios, share)
-    some = leave_one_out_path_by_features(features, y, 3, weight, ratios, share, rows)
+    whole = leave_one_out_path(*eigen(features @ features.mT, weight), *real_targets(), weight, ratios, share)
+    some = leave_one_out_path_by_features(features, *real_targets(), weight, ratios, share, rows)
     torch.testing.assert_close(some.latent, whole.latent[..., rows], rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(some.variance, whole.variance[:, rows], rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(some.scale, whole.scale, rtol=1e-10, atol=0)
 
 
 def test_the_path_by_factors_is_the_same() -> None:
-    features, y, weight = problem()
+    features, _, weight = problem()
     gram, share = features @ features.mT, torch.linspace(0.2, 1, 9, dtype=torch.float64)
     ratios = torch.tensor([1e-3, 0.3, 20.0], dtype=torch.float64)
-    whole = leave_one_out_path(*eigen(gram, weight), y, 3, weight, ratios, share)
-    by_factors = list(leave_one_out_by_factors(gram, y, 3, weight, ratios, share))
+    whole = leave_one_out_path(*eigen(gram, weight), *real_targets(), weight, ratios, share)
+    by_factors = list(leave_one_out_by_factors(gram, *real_targets(), weight, ratios, share))
     torch.testing.assert_close(torch.stack([one.latent for one in by_factors]), whole.latent, rtol=1e-10, atol=1e-10)
     assert [one.scale for one in by_factors] == pytest.approx(whole.scale.tolist(), rel=1e-10)
 
@@ -125,7 +138,7 @@ def test_a_factor_knows_the_posterior_at_any_output_scale(scale: float) -> None:
     features, y, weight = problem()
     ratio = 0.3
     (found,) = leave_one_out_by_factors(
-        features @ features.mT, y, 3, weight, torch.tensor([ratio], dtype=torch.float64), torch.ones_like(weight)
+        features @ features.mT, *of_labels(y, weight), torch.tensor([ratio], dtype=torch.float64), torch.ones(9)
     )
     posterior, evidence = regressed(scale**0.5 * features, y, weight, ratio * scale)
     assert found.log_evidence(weight, ratio * scale, scale) == pytest.approx(float(evidence), rel=1e-10)
@@ -138,7 +151,7 @@ def test_the_path_s_scale_maximises_the_evidence() -> None:
     ratio = 0.3
     decomposition = eigen(features @ features.mT, weight)
     ratios = torch.tensor([ratio], dtype=torch.float64)
-    best = float(leave_one_out_path(*decomposition, y, 3, weight, ratios, torch.ones_like(weight)).scale)
+    best = float(leave_one_out_path(*decomposition, *of_labels(y, weight), ratios, torch.ones_like(weight)).scale)
 
     def evidence(scale: float) -> float:
         return float(regressed(scale**0.5 * features, y, weight, ratio * scale)[1])
@@ -161,8 +174,8 @@ def test_residuals_are_those_of_the_path() -> None:
     gram = features @ features.mT
     ratio = torch.tensor(0.3, dtype=torch.float64)
     share = torch.linspace(0.2, 1, 9, dtype=torch.float64)
-    path = leave_one_out_path(*eigen(gram, weight), y, 3, weight, ratio[None], share)
-    residual, variance = leave_one_out_residuals(gram, ratio, y, 3, weight, share)
+    path = leave_one_out_path(*eigen(gram, weight), *of_labels(y, weight), ratio[None], share)
+    residual, variance = leave_one_out_residuals(gram, ratio, *of_labels(y, weight), share)
     torch.testing.assert_close(residual, label_targets(y, 3, weight)[0] - path.latent[0])
     torch.testing.assert_close(variance, path.variance[0] / path.scale + ratio)
 
@@ -173,6 +186,6 @@ def test_gradients_of_residuals() -> None:
     share = torch.linspace(0.2, 1, 9, dtype=torch.float64)
 
     def residuals(features: torch.Tensor, ratio: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return leave_one_out_residuals(features @ features.mT, ratio, y, 3, weight, share)
+        return leave_one_out_residuals(features @ features.mT, ratio, *of_labels(y, weight), share)
 
     assert torch.autograd.gradcheck(residuals, (features.requires_grad_(), ratio), atol=1e-7)

@@ -1,9 +1,9 @@
-"""Least squares: Gaussian-process regression on -1/+1 targets, one regression for each class.
+"""Least squares: Gaussian-process regression on real targets, P of each row, with one noise.
 
-Everything is exact and in closed form, by any prior and for any batch: `regression_sites`. Classes that share a kernel
-share one factorisation. Two uses differ in the prior mean: deep kernel transfer keeps that of its learner;
-`GPClassifier` centres the targets on their weighted mean, ``2 n_c / n - 1`` for class c, so that far from all data a
-class falls back to its frequency, and a class without rows to -1 (`label_targets`).
+Everything is exact and in closed form, by any prior and for any batch: `regression_sites`. Targets that share a kernel
+share one factorisation. Least-squares classification has a target for each class, +1 for its rows and -1 for the
+others, and two uses differ in the prior mean: deep kernel transfer keeps that of its learner, `GPClassifier` takes the
+targets' weighted mean (`sureshot.likelihoods.gaussian.label_targets`).
 
 Leave-one-out latents are closed-form too, so kernels can be compared at the cost of one eigendecomposition each:
 `leave_one_out_path`, or `leave_one_out_path_by_features` of many rows that have few features, and at a few noise levels
@@ -28,90 +28,64 @@ from sureshot.computing.blocks import blocks
 from sureshot.gaussian.posterior import SitePosterior
 from sureshot.gaussian.prior import Prior
 from sureshot.gaussian.sites import Sites
-from sureshot.likelihoods.auxiliary import one_hot
-
-
-def label_targets(y: Tensor, n_classes: int, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Targets -1/+1 (..., C, N) of labels (..., N), and their weighted means (..., C)."""
-    targets = 2 * one_hot(y, n_classes, weight.dtype) - 1
-    return targets, (targets * weight.unsqueeze(-2)).sum(-1) / weight.sum(-1, keepdim=True)
 
 
 def regression_sites(
-    prior: Prior,  # mean scalar or (..., C, 1)
-    y: Tensor,  # (..., N)
-    n_classes: int,
+    targets: Tensor,  # (..., P, N)
     weight: Tensor | None,  # (..., N), a row of weight s is s equal ones; one by default
     noise: float | Tensor,  # variance
-    present: Tensor | None = None,  # (..., C) bool, False for a class that has no regression
 ) -> Sites:
-    """The exact sites: precision ``s / noise`` (..., 1, N), shared by the classes, and shift (..., C, N).
-
-    The targets of a class that is not present are its prior mean, which says nothing of the latents' means.
-    """
-    dtype = prior.variance.dtype
-    counts = torch.ones_like(y, dtype=dtype) if weight is None else weight.to(dtype)
+    """The exact sites: precision ``s / noise`` (..., 1, N), shared by the targets, and shift (..., P, N)."""
+    counts = torch.ones_like(targets[..., 0, :]) if weight is None else weight.to(targets.dtype)
     precision = (counts / noise).unsqueeze(-2)
-    targets = 2 * one_hot(y, n_classes, dtype) - 1
-    if present is not None:
-        targets = torch.where(present.unsqueeze(-1), targets, prior.mean)
     return Sites(precision, precision * targets)
 
 
 def regression_log_evidence(
-    prior: Prior,
-    y: Tensor,
-    n_classes: int,
+    prior: Prior,  # mean scalar or (..., P, 1)
+    targets: Tensor,  # this and the following as in `regression_sites`
     weight: Tensor | None,
     noise: float | Tensor,
-    present: Tensor | None = None,
     posterior: SitePosterior | None = None,  # given these sites, where it is at hand: nothing is factorised again
 ) -> Tensor:
-    """Exact log evidence of the targets, summed over the classes that are present, (...); as `regression_sites`.
+    """Exact log evidence of each of the P targets, (..., P).
 
     A row of weight 2 is two observations, each with a normaliser of its own.
     """
-    sites = regression_sites(prior, y, n_classes, weight, noise, present)
-    dtype = sites.shift.dtype
-    targets = 2 * one_hot(y, n_classes, dtype) - 1
+    precision, _ = regression_sites(targets, weight, noise)
     residual = targets - prior.mean
-    if present is not None:
-        residual = residual.masked_fill(~present.unsqueeze(-1), 0)
-    rows = y.shape[-1] if weight is None else weight.sum(-1, keepdim=True)
-    variance = torch.as_tensor(noise, dtype=dtype, device=residual.device)
+    rows = targets.shape[-1] if weight is None else weight.sum(-1, keepdim=True)
+    variance = torch.as_tensor(noise, dtype=targets.dtype, device=targets.device)
     if posterior is None:
-        density = prior.log_density(residual, sites.precision)
+        density = prior.log_density(residual, precision)
     else:  # (K + W^-1)^-1 (t - a) = W (t - m)
-        fit = (sites.precision * residual * (residual + prior.mean - posterior.mean)).sum(-1)
-        density = -0.5 * (fit + posterior.log_det)
-    values = density - 0.5 * rows * (2 * math.pi * variance).log()
-    return (values if present is None else values * present).sum(-1)
+        density = -0.5 * ((precision * residual * (targets - posterior.mean)).sum(-1) + posterior.log_det)
+    return density - 0.5 * rows * (2 * math.pi * variance).log()
 
 
 @dataclass(frozen=True)
 class LeaveOneOutPath:
     """Leave-one-out latents along a path of noise levels, from one eigendecomposition."""
 
-    latent: Tensor  # (L, C, N), leave-one-out means at each noise level
-    variance: Tensor  # (L, N), of the latents, without noise, the same for all classes
+    latent: Tensor  # (L, P, N), leave-one-out means at each noise level
+    variance: Tensor  # (L, N), of the latents, without noise, the same for all targets
     scale: Tensor  # (L,), the output scale that maximises the evidence at that ratio of noise to output scale
 
 
 def leave_one_out_path(
     eigenvalues: Tensor,  # (N,), of ``S^1/2 K S^1/2`` with S the weights and K the kernel matrix at unit output scale
     basis: Tensor,  # (N, N), its eigenvectors
-    y: Tensor,  # (N,)
-    n_classes: int,
+    targets: Tensor,  # (P, N)
+    mean: Tensor,  # (P,), prior means
     weight: Tensor,  # (N,)
     noise_ratios: Tensor,  # (L,), noise variance divided by output scale
     share: Tensor,  # (N,), of its weight that is left out of a row
 ) -> LeaveOneOutPath:
     """Leave-one-out latents of every datum for many ratios of noise to output scale at once."""
-    targets, mean = label_targets(y, n_classes, weight)
     root = weight.sqrt()
-    scaled = (targets - mean[:, None]) * root  # (C, N)
+    scaled = (targets - mean[:, None]) * root  # (P, N)
     gain = 1 / (eigenvalues.clamp_min(0) + noise_ratios[:, None])  # (L, N)
-    solved = ((scaled @ basis) * gain[:, None, :]) @ basis.mT  # (L, C, N)
+    solved = ((scaled @ basis) * gain[:, None, :]) @ basis.mT  # (L, P, N)
     diagonal = gain @ basis.square().mT  # (L, N)
     return _by_inverses(targets, scaled, weight, noise_ratios, share, solved, diagonal)
 
@@ -120,11 +94,11 @@ def leave_one_out_path(
 class FactoredLeastSquares:
     """Least squares at one noise level, and what it says of rows left out."""
 
-    latent: Tensor  # (C, N), leave-one-out means
+    latent: Tensor  # (P, N), leave-one-out means
     scale: float  # the output scale that maximises the evidence at that ratio of noise to output scale
-    dual: Tensor  # (C, N), ``K^-1 (f - a)`` at the mean, of the kernel at unit output scale
-    fit: float  # ``(t - a)' (K + N)^-1 (t - a)`` at unit output scale, of all classes
-    log_det: float  # ``log|I + K N^-1|`` of one class
+    dual: Tensor  # (P, N), ``K^-1 (f - a)`` at the mean, of the kernel at unit output scale
+    fit: float  # ``(t - a)' (K + N)^-1 (t - a)`` at unit output scale, of all targets
+    log_det: float  # ``log|I + K N^-1|`` of one target
 
     def log_evidence(self, weight: Tensor, noise: float, output_scale: float) -> float:
         """In nats, as `regression_log_evidence`, at an output scale and the noise that belongs to it."""
@@ -134,14 +108,13 @@ class FactoredLeastSquares:
 
 def leave_one_out_by_factors(
     gram: Tensor,  # (N, N), K at unit output scale
-    y: Tensor,  # (N,)
-    n_classes: int,
+    targets: Tensor,  # (P, N)
+    mean: Tensor,  # (P,), prior means
     weight: Tensor,  # (N,)
     noise_ratios: Tensor,  # (L,), noise variance divided by output scale
     share: Tensor,  # (N,), of its weight that is left out of a row
 ) -> Iterator[FactoredLeastSquares]:
     """As `leave_one_out_path`, a ratio at a time, by a Cholesky factor: each takes a fifth of an eigendecomposition."""
-    targets, mean = label_targets(y, n_classes, weight)
     root = weight.sqrt()
     scaled = (targets - mean[:, None]) * root
     weighted = root[:, None] * gram * root
@@ -158,12 +131,12 @@ def leave_one_out_by_factors(
 
 
 def _by_inverses(
-    targets: Tensor,  # (C, N)
-    scaled: Tensor,  # (C, N), less their means, by the roots of the weights
+    targets: Tensor,  # (P, N)
+    scaled: Tensor,  # (P, N), less their means, by the roots of the weights
     weight: Tensor,  # (N,)
     noise_ratios: Tensor,  # (L,)
     share: Tensor,  # (N,)
-    solved: Tensor,  # (L, C, N), ``B^-1`` times the scaled ones, with ``B = S^1/2 K S^1/2 + r I``
+    solved: Tensor,  # (L, P, N), ``B^-1`` times the scaled ones, with ``B = S^1/2 K S^1/2 + r I``
     diagonal: Tensor,  # (L, N), of ``B^-1``
 ) -> LeaveOneOutPath:
     scale = (scaled * solved).sum((-2, -1)) / (weight.sum() * len(targets))
@@ -174,28 +147,27 @@ def _by_inverses(
 
 def leave_one_out_path_by_features(
     features: Tensor,  # (N, R), ``K = Phi Phi'`` at unit output scale
-    y: Tensor,  # (N,)
-    n_classes: int,
+    targets: Tensor,  # (P, N)
+    mean: Tensor,  # (P,), prior means
     weight: Tensor,  # (N,)
     noise_ratios: Tensor,  # (L,), noise variance divided by output scale
     share: Tensor,  # (N,), of its weight that is left out of a row
     rows: Tensor,  # (M,), those to leave out
 ) -> LeaveOneOutPath:
-    """As `leave_one_out_path` for some of the rows, (L, C, M) and (L, M): all rows are learnt from.
+    """As `leave_one_out_path` for some of the rows, (L, P, M) and (L, M): all rows are learnt from.
 
     In O(N R min(N, R)).
     """
-    targets, mean = label_targets(y, n_classes, weight)
     root = weight.sqrt()
-    scaled = (targets - mean[:, None]) * root  # (C, N)
+    scaled = (targets - mean[:, None]) * root  # (P, N)
     eigenvalues, vectors = _directions(features, weight)
     gain = 1 / (eigenvalues.clamp_min(0) + noise_ratios[:, None])  # (L, R)
-    along = ((scaled * root) @ features) @ vectors  # (C, R), of the targets
+    along = ((scaled * root) @ features) @ vectors  # (P, R), of the targets
     left_out = features[rows] @ vectors  # (M, R)
-    residual = scaled[:, rows] - root[rows] * ((along * gain[:, None, :]) @ left_out.mT)  # (L, C, M)
+    residual = scaled[:, rows] - root[rows] * ((along * gain[:, None, :]) @ left_out.mT)  # (L, P, M)
     unknown = 1 - weight[rows] * (gain @ left_out.square().mT)  # (L, M)
     scale = (scaled.square().sum() - (along.square() * gain[:, None, :]).sum((-2, -1))) / noise_ratios
-    scale = scale / (weight.sum() * n_classes)
+    scale = scale / (weight.sum() * len(targets))
     residual, variance = _without(residual, unknown, share[rows])
     return LeaveOneOutPath(
         targets[:, rows] - residual / root[rows],
@@ -222,16 +194,15 @@ def _directions(features: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
 def leave_one_out_residuals(
     gram: Tensor,  # (N, N), K at unit output scale
     noise_ratio: Tensor,  # (), noise variance divided by output scale
-    y: Tensor,  # (N,)
-    n_classes: int,
+    targets: Tensor,  # (P, N)
+    mean: Tensor,  # (P,), prior means
     weight: Tensor,  # (N,)
     share: Tensor,  # (N,), of its weight that is left out of a row
 ) -> tuple[Tensor, Tensor]:
-    """Targets less their leave-one-out means (C, N), and their variance (N,) in units of the output scale.
+    """Targets less their leave-one-out means (P, N), and their variance (N,) in units of the output scale.
 
     Differentiable once in kernel matrix and noise, by one factor and one inverse.
     """
-    targets, mean = label_targets(y, n_classes, weight)
     root = weight.sqrt()
     noisy = root[:, None] * gram * root + torch.diag(noise_ratio.expand_as(root))
     solved, diagonal = _Solved.apply(noisy, (targets - mean[:, None]) * root)
@@ -240,7 +211,7 @@ def leave_one_out_residuals(
 
 
 def _without(residual: Tensor, unknown: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
-    """Residuals (..., C, N) and latent variances (..., N) of rows, without a share (N,) of each row's own site.
+    """Residuals (..., P, N) and latent variances (..., N) of rows, without a share (N,) of each row's own site.
 
     In units of the row's noise, from what they are given all rows: the residuals, and one less the variances.
     """
@@ -249,7 +220,7 @@ def _without(residual: Tensor, unknown: Tensor, share: Tensor) -> tuple[Tensor, 
 
 
 class _Solved(torch.autograd.Function):
-    """``B^-1 t`` (C, N) of vectors t, and the diagonal (N,) of ``B^-1``; ``d B^-1 = - B^-1 dB B^-1``."""
+    """``B^-1 t`` (P, N) of vectors t, and the diagonal (N,) of ``B^-1``; ``d B^-1 = - B^-1 dB B^-1``."""
 
     @staticmethod
     def forward(ctx: Any, matrix: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Gaussian likelihoods: of real targets, and of labels as -1/+1 targets (least squares).
+"""Gaussian likelihoods: of real targets, and of labels as -1/+1 targets (least-squares classification).
 
 Every class is a regression on targets ``t = +1`` (its own data) and ``-1`` (the others) with the same
 noise, so the posterior is exact and in closed form: the sites need no auxiliary variables and no iteration.
@@ -68,8 +68,23 @@ def _targets(y: Tensor, like: Tensor) -> Tensor:
     return y if y.dim() >= 2 and y.shape[-2:] == like.shape[-2:] else y.unsqueeze(-2)
 
 
+def signed_labels(y: Tensor, n_classes: int, dtype: torch.dtype) -> Tensor:
+    """Targets (..., C, N) of labels (..., N): +1 of the label, -1 of the other classes."""
+    return 2 * one_hot(y, n_classes, dtype) - 1
+
+
+def label_targets(y: Tensor, n_classes: int, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """`signed_labels` (..., C, N) of weighted rows, and their means (..., C).
+
+    The mean of class c is ``2 n_c / n - 1``: as a prior mean it lets a class fall back to its frequency far from all
+    data, and one without rows to -1.
+    """
+    targets = signed_labels(y, n_classes, weight.dtype)
+    return targets, (targets * weight.unsqueeze(-2)).sum(-1) / weight.sum(-1, keepdim=True)
+
+
 class GaussianLabels(AuxiliariesAtOptimum, ConjugateLikelihood, ClassSites):
-    """Least squares: ``t_c ~ N(f_c, noise)`` with targets -1/+1 for each class.
+    """Least-squares classification: ``t_c ~ N(f_c, noise)`` with targets -1/+1 for each class.
 
     ``noise`` is a variance, as in `GaussianNoise`. The default leaves a small-sample posterior enough doubt; learn it
     from the evidence, which is exact here.
@@ -121,4 +136,4 @@ class GaussianLabels(AuxiliariesAtOptimum, ConjugateLikelihood, ClassSites):
 
     @staticmethod
     def _targets(y: Tensor, like: Tensor) -> Tensor:
-        return 2 * one_hot(y, like.shape[-2], like.dtype) - 1
+        return signed_labels(y, like.shape[-2], like.dtype)

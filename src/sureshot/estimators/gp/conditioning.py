@@ -23,12 +23,13 @@ from sureshot.gaussian.recomputed import FactorWeightPosterior, SiteWeightPoster
 from sureshot.gaussian.sites import Sites
 from sureshot.inference.gibbs import run_gibbs
 from sureshot.inference.laplace import fit_logistic_laplace, fit_softmax_laplace
-from sureshot.inference.least_squares import label_targets, regression_log_evidence, regression_sites
+from sureshot.inference.least_squares import regression_log_evidence, regression_sites
 from sureshot.inference.mean_field import fit_mean_field
 from sureshot.inference.natural_gradient import fit_natural_gradient
 from sureshot.inference.one_vs_each.posterior import sample_one_vs_each
 from sureshot.likelihoods import LIKELIHOODS, GaussianLabels, Logistic, OneVsEach, Softmax, get_likelihood
 from sureshot.likelihoods.base import Likelihood
+from sureshot.likelihoods.gaussian import label_targets
 from sureshot.likelihoods.sites import ConjugateLikelihood, MeanFieldLikelihood
 
 INFERENCE_NAMES = ("laplace", "mean_field", "gibbs", "natural_gradient")
@@ -251,16 +252,17 @@ def _condition_present(
 
 def _regress(features: Tensor, y: Tensor, n_classes: int, weight: Tensor, noise: float) -> Conditioned:
     """Least squares with the weighted mean of the targets as prior mean."""
-    prior = FeaturePrior(features.unsqueeze(0), label_targets(y, n_classes, weight)[1].unsqueeze(-1))
-    posterior = prior.condition(regression_sites(prior, y, n_classes, weight, noise))
-    evidence = regression_log_evidence(prior, y, n_classes, weight, noise, posterior=posterior)
-    return _recomputed(features, posterior, float(evidence))
+    targets, mean = label_targets(y, n_classes, weight)
+    prior = FeaturePrior(features.unsqueeze(0), mean.unsqueeze(-1))
+    posterior = prior.condition(regression_sites(targets, weight, noise))
+    evidence = regression_log_evidence(prior, targets, weight, noise, posterior)
+    return _recomputed(features, posterior, float(evidence.sum()))
 
 
 def _regression_weights(features: Tensor, y: Tensor, n_classes: int, weight: Tensor, noise: float) -> Conditioned:
     """As `_regress`, with one factorisation and no other visit to all rows."""
-    mean = label_targets(y, n_classes, weight)[1].unsqueeze(-1)
-    sites = regression_sites(FeaturePrior(features.unsqueeze(0), mean), y, n_classes, weight, noise)
+    targets, prior_mean = label_targets(y, n_classes, weight)
+    sites, mean = regression_sites(targets, weight, noise), prior_mean.unsqueeze(-1)
     factor = weight_precision_factor(features, sites.precision[0])
     projected = (sites.shift - sites.precision * mean) @ features  # (C, R)
     weights = torch.cholesky_solve(projected.mT, factor).mT

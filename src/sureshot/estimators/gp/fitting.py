@@ -41,7 +41,6 @@ from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.readers import Reader, TableReader
 from sureshot.estimators.rows.support import MANY_ROWS, Support, is_compared_whole
 from sureshot.inference.inducing import kmeans_inducing
-from sureshot.inference.least_squares import label_targets
 from sureshot.kernels import feature_map, is_unit_norm
 from sureshot.progress import stage, tracked
 
@@ -262,7 +261,7 @@ def _regressed(settings: Settings, plan: Plan, support: Support) -> tuple[Member
     probabilities = (
         None if plan.scaling.relevance is not None else _class_probabilities(plan, *left_out, support.n_classes)
     )
-    mean = aligned(label_targets(support.y, support.n_classes, support.weight)[1])
+    mean = aligned(support.targets[1])
     arrays = {"prior_mean": mean, "precision": (support.weight / plan.model.noise)[None, None]}
     coefficients = aligned(found.dual[None] / scale)
     features = FeatureMap(plan.kernel, support.x)

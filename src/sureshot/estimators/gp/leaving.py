@@ -28,12 +28,12 @@ from sureshot.gaussian.recomputed import (
     WeightPosterior,
 )
 from sureshot.gaussian.without_rows import RowSites, beside_prior_classes, moments_without
-from sureshot.inference.least_squares import label_targets
 from sureshot.inference.one_vs_each.posterior import OneVsEachWeightPosterior
 from sureshot.inference.one_vs_each.without_rows import moments_without as pair_moments_without
 from sureshot.inference.softmax_without_rows import SoftmaxStep, entries_of_step
 from sureshot.likelihoods import Logistic
 from sureshot.likelihoods.auxiliary import one_hot
+from sureshot.likelihoods.gaussian import label_targets, signed_labels
 from sureshot.likelihoods.sites import MeanFieldLikelihood
 
 _NEGLIGIBLE = 1e-10  # of the largest singular value of the features
@@ -213,7 +213,7 @@ def _sites(
         return posterior.precision, posterior.row_weight * error / posterior.temperature
     if model.likelihood == "least_squares":
         assert isinstance(posterior, SiteWeightPosterior)
-        return posterior.precision, posterior.precision * (2 * one_hot(y, n_classes, mean.dtype) - 1 - mean)
+        return posterior.precision, posterior.precision * (signed_labels(y, n_classes, mean.dtype) - mean)
     if isinstance(likelihood, Logistic) and isinstance(posterior, SiteWeightPosterior):
         if model.inference == "laplace":
             return posterior.precision, weight * (y - torch.sigmoid(mean))

@@ -85,13 +85,13 @@ def _left_out_by_level(
     The kernel itself, or as many features as there are rows, takes a factor for each level, and levels that nobody asks
     for are not computed.
     """
-    labels = support.y, support.n_classes, support.weight
+    targets = *support.targets, support.weight
     noise = support.x.new_tensor([plan.model.noise * level for level in LEVELS])
     if features is None or len(features) == features.shape[1]:
-        levels = leave_one_out_by_factors(evaluate(plan.kernel, support.x), *labels, noise, support.left_out)
+        levels = leave_one_out_by_factors(evaluate(plan.kernel, support.x), *targets, noise, support.left_out)
         for level, found in zip(LEVELS, levels, strict=True):
             yield level, found.latent[:, rows], found.scale, found
         return
-    path = leave_one_out_path_by_features(features, *labels, noise, support.left_out, rows)
+    path = leave_one_out_path_by_features(features, *targets, noise, support.left_out, rows)
     for level, latent, scale in zip(LEVELS, path.latent, path.scale.tolist(), strict=True):
         yield level, latent, scale, None

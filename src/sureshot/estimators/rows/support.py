@@ -13,6 +13,7 @@ from sureshot.computing.layout import aligned
 from sureshot.estimators.rows.folds import row_folds
 from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.preprocessing import Scaling, kernel_inputs
+from sureshot.likelihoods.gaussian import label_targets
 
 FEW_ROWS = 50  # that can be left out: fewer prefer no kernel
 MANY_ROWS = 2000  # from which on the seed of the part that compares kernels must not decide
@@ -46,6 +47,11 @@ class Support:
         of_rows = (rows.y, rows.weight, rows.left_out_shares, rows.evidence)
         y, weight, left_out, evidence = (aligned(part, device) for part in of_rows)
         return cls(x, y, weight, n_classes, left_out, evidence)
+
+    @cached_property
+    def targets(self) -> tuple[Tensor, Tensor]:
+        """Of least squares, (C, N), and their prior means (C,)."""
+        return label_targets(self.y, self.n_classes, self.weight)
 
     def part(self, rows: Tensor) -> Support:
         """Some of the rows (M,)."""

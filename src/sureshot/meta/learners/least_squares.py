@@ -24,7 +24,7 @@ from sureshot.computing.blocks import entries_by_kernel_matrix
 from sureshot.gaussian.gram import GramPosterior
 from sureshot.gaussian.sites import Sites
 from sureshot.inference.least_squares import regression_log_evidence, regression_sites
-from sureshot.likelihoods.gaussian import GaussianLabels
+from sureshot.likelihoods.gaussian import GaussianLabels, signed_labels
 from sureshot.meta.learners.absent_classes import present_classes
 from sureshot.meta.learners.task_inference import TaskInference, TaskProblem, TaskState
 
@@ -47,13 +47,15 @@ class TaskLeastSquares(TaskInference):
         self, problem: TaskProblem, generator: torch.Generator, start: TaskState | None = None
     ) -> tuple[Tensor, None]:
         """Exact log evidence of the targets, summed over the classes, (T,); an absent class contributes nothing."""
-        return regression_log_evidence(*problem, self.noise, _present(problem)), None
+        targets, present = _targets(problem)
+        evidence = regression_log_evidence(problem.prior, targets, problem.weight, self.noise)
+        return (evidence * present).sum(-1), None
 
     def posterior(
         self, problem: TaskProblem, generator: torch.Generator, start: TaskState | None = None
     ) -> tuple[GramPosterior, None]:
         """The exact posterior; see `TaskInference.posterior`. The mean of an absent class stays at its prior."""
-        sites = regression_sites(*problem, self.noise, _present(problem))
+        sites = regression_sites(_targets(problem)[0], problem.weight, self.noise)
         return problem.prior.condition(Sites(*(part.unsqueeze(0) for part in sites))), None
 
     def condition_alone(self, problem: TaskProblem, generator: torch.Generator) -> tuple[GramPosterior, float]:
@@ -67,6 +69,9 @@ class TaskLeastSquares(TaskInference):
         return entries_by_kernel_matrix(n_rows, n_kernels)
 
 
-def _present(problem: TaskProblem) -> Tensor:
-    """Which classes are real, (T, C)."""
-    return present_classes(problem.prior.mean).expand(len(problem.y), problem.n_classes, 1).squeeze(-1)
+def _targets(problem: TaskProblem) -> tuple[Tensor, Tensor]:
+    """Targets (T, C, N), and which classes are real (T, C): for the others their prior mean, which moves no latent."""
+    prior, y, n_classes, _ = problem
+    present = present_classes(prior.mean).expand(len(y), n_classes, 1)
+    targets = torch.where(present, signed_labels(y, n_classes, prior.gram.dtype), prior.mean)
+    return targets, present.squeeze(-1)

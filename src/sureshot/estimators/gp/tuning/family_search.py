@@ -143,14 +143,14 @@ class Search:
         return max(self.least_squares(Model("least_squares", "exact")), key=lambda candidate: candidate.objective)
 
     def regressed(self) -> Tensor:
-        """Class probabilities (C, N) of rows that are left out by the best least squares."""
+        """Class probabilities (C, N) of rows that are left out by the best regression."""
         best = self.best_regression()
         paths = self._paths(best.lengthscale, self.support.x.new_tensor([best.model.noise / best.output_scale]))
         latent = self._by_rows([path.latent for path in paths])[0]
         return best.model.predictive_likelihood().plug_in(latent / best.temperature)[: self.support.n_classes]
 
     def regressed_elsewhere(self, support: Support) -> Tensor:
-        """Log probabilities (N,) of other rows by the best least squares at its scales."""
+        """Log probabilities (N,) of other rows by the best regression at its scales."""
         best, family = self.best_regression(), self.family
         if family.relevance is not None:
             family = replace(family, relevance=family.relevance.elsewhere(len(support.y)))
@@ -291,7 +291,7 @@ class Search:
         """Of least squares, for every view of the rows."""
         support = self.support
         return [
-            leave_one_out_path(*decomposition, support.y, support.n_classes, support.weight, ratios, support.left_out)
+            leave_one_out_path(*decomposition, *support.targets, support.weight, ratios, support.left_out)
             for decomposition in self._decomposition(lengthscale)
         ]
 

@@ -190,7 +190,7 @@ def _of_left_out_folds(support: Support, gram: Gram, points: list[np.ndarray], f
 
 def _residuals(support: Support, gram: Gram, point: Tensor) -> tuple[Tensor, Tensor]:
     kernel, noise = gram(point[:-1]), point[-1].exp()
-    return leave_one_out_residuals(kernel, noise, support.y, support.n_classes, support.weight, support.left_out)
+    return leave_one_out_residuals(kernel, noise, *support.targets, support.weight, support.left_out)
 
 
 def _density(residual: Tensor, variance: Tensor, usable: Tensor) -> Tensor:

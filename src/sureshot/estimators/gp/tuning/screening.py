@@ -138,8 +138,7 @@ def _by_features(search: Search, support: Support) -> tuple[Tensor, Support] | N
     with torch.no_grad():
         path = leave_one_out_path_by_features(
             features(search.family.inputs(support.x)),
-            support.y,
-            support.n_classes,
+            *support.targets,
             support.weight,
             support.x.new_tensor(NOISE_RATIOS[::2]),
             support.left_out,
