@@ -21,6 +21,7 @@ from sureshot.cli.fit import fit
 from sureshot.cli.meta_compare import meta_compare
 from sureshot.cli.meta_evaluate import meta_evaluate
 from sureshot.cli.meta_train import meta_train
+from sureshot.cli.options import spread
 from sureshot.cli.predict import predict
 from sureshot.cli.search import search
 from sureshot.cli.sessions import sessions
@@ -50,7 +51,7 @@ for _command in (
     meta_compare,
     doctor,
 ):
-    app.command()(_command)
+    app.command()(spread(_command))
 
 
 def _print_version(wanted: bool) -> None:

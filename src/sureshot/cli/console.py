@@ -176,9 +176,10 @@ def _discard_output() -> None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - stays open until the process ends
 
 
-def print_json(value: Any) -> None:
-    """Print a value as JSON; NumPy scalars and arrays become plain numbers, and NaN becomes null."""
-    sys.stdout.write(json.dumps(plain(value), allow_nan=False) + "\n")
+def print_json(value: Any, path: Path | None = None, indent: int | None = None) -> None:
+    """Print a value as JSON, or write it; NumPy scalars and arrays become plain numbers, and NaN becomes null."""
+    with output_text(path) as stream:
+        stream.write(json.dumps(plain(value), indent=indent, allow_nan=False) + "\n")
 
 
 def plain(value: Any) -> Any:

@@ -10,17 +10,10 @@ from sureshot.cli import console, options
 def evaluate(
     model: options.Model,
     data: options.LabelledData,
+    *,
     target: options.Target = None,
     report: options.ReportFolder = None,
-    drop: options.Drop = None,
-    row_id: options.RowId = None,
-    separator: options.Separator = None,
-    encoding: options.Encoding = None,
-    decimal: options.Decimal = None,
-    header: options.Header = None,
-    missing: options.Missing = None,
-    fold_case: options.FoldCase = False,
-    sheet: options.Sheet = None,
+    files: options.Files,
     quiet: console.QuietOption = False,
     as_json: console.JsonOption = False,
 ) -> None:
@@ -33,7 +26,7 @@ def evaluate(
         console.check_folder(report)
         from sureshot.cli.reading import Reading
 
-        how = Reading.of(separator, encoding, decimal, drop, row_id, None, header, missing, fold_case, sheet)
+        how = Reading.of(files)
         from sureshot.cli.model_file import load_model
 
         classifier = load_model(model, data)

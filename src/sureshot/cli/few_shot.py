@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import cached_property, wraps
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 from sureshot.cli import options
 from sureshot.cli.console import note
@@ -166,27 +165,6 @@ class EvaluationOptions:
                     "test on data like that of the training"
                 )
         return data
-
-
-def with_evaluation_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the fields of `EvaluationOptions` as options, in the place of its argument `asked`."""
-    hints = get_type_hints(EvaluationOptions, include_extras=True)
-    spread = [
-        inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=hints[one.name])
-        for one in fields(EvaluationOptions)
-    ]
-    signature = inspect.signature(command, eval_str=True)
-    parameters: list[inspect.Parameter] = []
-    for parameter in signature.parameters.values():
-        whole = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
-        parameters += spread if parameter.name == "asked" else whole
-
-    @wraps(command)
-    def spread_command(**given: Any) -> None:
-        command(asked=EvaluationOptions(**{one.name: given.pop(one.name) for one in spread}), **given)
-
-    spread_command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    return spread_command
 
 
 def _sets(name: str, options: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,28 +17,23 @@ if TYPE_CHECKING:
     from sureshot.estimators.base import IncrementalClassifier
 
 
+_NAMES = {
+    "kernel": options.KERNELS,
+    "likelihood": options.LIKELIHOODS,
+    "inference": options.INFERENCES,
+    "objective": options.OBJECTIVES,
+    "standardize": options.STANDARDIZE,
+}
+"""What settings of the default classifier may be called."""
+
+
 def fit(
     data: options.LabelledData,
+    *,
     output: options.ModelFile,
     target: options.Target = None,
-    kernel: options.Kernel = "auto",
-    likelihood: options.Likelihood = "auto",
-    inference: options.Inference = "auto",
-    objective: options.Objective = "auto",
-    standardize: options.Standardize = "auto",
-    ensemble: options.Ensemble = True,
-    checkpoint: options.Run = None,
-    strategy: options.Strategy = None,
-    seed: options.FitSeed = None,
-    drop: options.Drop = None,
-    row_id: options.RowId = None,
-    separator: options.Separator = None,
-    encoding: options.Encoding = None,
-    decimal: options.Decimal = None,
-    header: options.Header = None,
-    missing: options.Missing = None,
-    fold_case: options.FoldCase = False,
-    sheet: options.Sheet = None,
+    asked: options.Classifier,
+    files: options.Files,
     kind: options.Kind = None,
     report: options.ReportFolder = None,
     quiet: console.QuietOption = False,
@@ -47,66 +43,27 @@ def fit(
     with console.guarded(as_json, quiet):
         console.check_model_output(output, data)
         console.check_folder(report)
-        if checkpoint is not None or strategy is not None:
-            _check_alone(
-                "--checkpoint" if checkpoint is not None else "--strategy",
-                kernel=kernel,
-                likelihood=likelihood,
-                inference=inference,
-                objective=objective,
-                standardize=standardize,
-                ensemble="auto" if ensemble else "false",
-                strategy="auto" if checkpoint is None or strategy is None else strategy,
-                kind="auto" if checkpoint is None or not kind else kind[0],
-            )
+        _check_alone(asked, kind)
         from sureshot.cli.reading import Reading
 
-        how = Reading.of(separator, encoding, decimal, drop, row_id, kind, header, missing, fold_case, sheet)
-        standardize = standardize.lower()
-        options.check_name("--kernel", kernel, options.KERNELS, precomputed="needs matrices and works in Python only")
-        options.check_name("--likelihood", likelihood, options.LIKELIHOODS)
-        options.check_name("--inference", inference, options.INFERENCES)
-        options.check_name("--objective", objective, options.OBJECTIVES)
-        options.check_name("--standardize", standardize, options.STANDARDIZE)
-        if strategy is not None:
-            options.check_name("--strategy", strategy, options.STRATEGIES)
+        how = Reading.of(files, kind)
+        asked = replace(asked, standardize=asked.standardize.lower())
+        _check_names(asked)
         check_source(data)
-        if checkpoint is not None:
+        if asked.checkpoint is not None:
             from sureshot.meta.training.checkpoint import load_checkpoint
 
-            load_checkpoint(checkpoint)  # what is wrong with it comes before what it needs
+            load_checkpoint(asked.checkpoint)  # what is wrong with it comes before what it needs
         from sureshot.cli.model import taught_ids
         from sureshot.cli.reading import naming, remark, remark_on_columns
 
         with console.progress(f"reading {data}", quiet):
-            table = read_labelled(data, target, checkpoint, how)
+            table = read_labelled(data, target, asked.checkpoint, how)
         remark(data, table)
         assert table.y is not None
         from sureshot.cli.reporting import facts
 
-        kinds = dict(how.kinds) or "auto"
-        model: IncrementalClassifier
-        if checkpoint is not None:
-            from sureshot.estimators.few_shot.classifier import FewShotClassifier
-
-            model = FewShotClassifier(checkpoint, seed)
-        elif strategy is not None:
-            from sureshot.estimators.tree.classifier import TreeGPClassifier
-
-            model = TreeGPClassifier(strategy, random_state=seed, columns=kinds)
-        else:
-            from sureshot.estimators.gp.classifier import GPClassifier
-
-            model = GPClassifier(
-                kernel=kernel,
-                likelihood=likelihood,
-                inference=inference,
-                objective=None if objective == "none" else objective,
-                standardize="auto" if standardize == "auto" else standardize == "true",
-                ensemble=ensemble,
-                random_state=seed,
-                columns=kinds,
-            )
+        model = _unfitted(asked, how)
         start = time.perf_counter()
         with console.progress(f"fitting {len(table.y)} rows", quiet), naming(data):
             model.fit(table.X, table.y, row_id=taught_ids(model, table, how))
@@ -183,12 +140,51 @@ def _read_images(path: Path, checkpoint: Path | None) -> DataTable:
     return table
 
 
-def _check_alone(option: str, **settings: str) -> None:
+def _check_alone(asked: options.Classifier, kind: list[str] | None) -> None:
     """Refuse settings that have no meaning beside an option that says which classifier it is."""
-    chosen = [name for name, value in settings.items() if value != "auto"]
+    if asked.checkpoint is None and asked.strategy is None:
+        return
+    chosen = [name for name in _NAMES if getattr(asked, name) != "auto"] + ["ensemble"] * (not asked.ensemble)
+    option, why = "--strategy", "it is for the default classifier"
+    if asked.checkpoint is not None:
+        option, why = "--checkpoint", "the learner was trained with its own"
+        chosen += ["strategy"] * (asked.strategy is not None) + ["kind"] * bool(kind)
     if chosen:
-        why = "the learner was trained with its own" if option == "--checkpoint" else "it is for the default classifier"
         raise ValueError(f"--{chosen[0]} and {option} exclude each other: {why}")
+
+
+def _check_names(asked: options.Classifier) -> None:
+    """Refuse names of nothing that there is."""
+    for name, known in _NAMES.items():
+        elsewhere = {"precomputed": "needs matrices and works in Python only"} if name == "kernel" else {}
+        options.check_name(f"--{name}", getattr(asked, name), known, **elsewhere)
+    if asked.strategy is not None:
+        options.check_name("--strategy", asked.strategy, options.STRATEGIES)
+
+
+def _unfitted(asked: options.Classifier, how: Reading) -> IncrementalClassifier:
+    """The classifier that is asked for."""
+    kinds = dict(how.kinds) or "auto"
+    if asked.checkpoint is not None:
+        from sureshot.estimators.few_shot.classifier import FewShotClassifier
+
+        return FewShotClassifier(asked.checkpoint, asked.seed)
+    if asked.strategy is not None:
+        from sureshot.estimators.tree.classifier import TreeGPClassifier
+
+        return TreeGPClassifier(asked.strategy, random_state=asked.seed, columns=kinds)
+    from sureshot.estimators.gp.classifier import GPClassifier
+
+    return GPClassifier(
+        kernel=asked.kernel,
+        likelihood=asked.likelihood,
+        inference=asked.inference,
+        objective=None if asked.objective == "none" else asked.objective,
+        standardize="auto" if asked.standardize == "auto" else asked.standardize == "true",
+        ensemble=asked.ensemble,
+        random_state=asked.seed,
+        columns=kinds,
+    )
 
 
 def _left_out(model: IncrementalClassifier) -> dict[str, float | None]:

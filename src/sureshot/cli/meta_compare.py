@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sureshot.cli import console, options
-from sureshot.cli.few_shot import EvaluationOptions, LoadedLearner, load, with_evaluation_options
+from sureshot.cli.few_shot import EvaluationOptions, LoadedLearner, load
 
 if TYPE_CHECKING:
     from sureshot.cli.comparison_tables import Cell, ComparisonTable
 
 
-@with_evaluation_options
 def meta_compare(
     checkpoints: options.NamedCheckpoints,
     *,

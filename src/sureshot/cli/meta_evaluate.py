@@ -6,16 +6,16 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from sureshot.cli import console, options
-from sureshot.cli.few_shot import EvaluationOptions, load, with_evaluation_options
+from sureshot.cli.few_shot import EvaluationOptions, load
 
 if TYPE_CHECKING:
     from sureshot.meta.evaluation import Evaluation
     from sureshot.meta.evaluation.estimate import Estimate
 
 
-@with_evaluation_options
 def meta_evaluate(
     checkpoint: options.Checkpoint,
+    *,
     asked: EvaluationOptions,
     report: options.ReportFolder = None,
     quiet: console.QuietOption = False,

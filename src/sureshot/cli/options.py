@@ -1,13 +1,20 @@
 """The arguments and options of the commands, each once: a command lists names and defaults only.
 
+Options that travel together are the fields of a frozen dataclass. A command takes one as an argument, and people give
+its fields (`spread`).
+
 Names of kernels, likelihoods, schemes and objectives are written out, since asking for them imports torch;
 `tests/cli/test_options.py` says where they differ from those that there are.
 """
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -104,6 +111,23 @@ Kind = Annotated[
         help="What a column holds, if not what it looks like: number, category, date, text, ignore; may be repeated.",
     ),
 ]
+
+
+@dataclass(frozen=True)
+class Files:
+    """How files of rows are read."""
+
+    drop: Drop = None
+    row_id: RowId = None
+    separator: Separator = None
+    encoding: Encoding = None
+    decimal: Decimal = None
+    header: Header = None
+    missing: Missing = None
+    fold_case: FoldCase = False
+    sheet: Sheet = None
+
+
 ReportFolder = Annotated[
     Path | None, typer.Option("--report", metavar="FOLDER", help="Write an HTML report to this folder.")
 ]
@@ -152,6 +176,22 @@ FitSeed = Annotated[
         min=0, help="Fixes everything that is random, as random_state= in Python; it is fixed if not given, too."
     ),
 ]
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """Which classifier is fitted, and how."""
+
+    kernel: Kernel = "auto"
+    likelihood: Likelihood = "auto"
+    inference: Inference = "auto"
+    objective: Objective = "auto"
+    standardize: Standardize = "auto"
+    ensemble: Ensemble = True
+    checkpoint: Run = None
+    strategy: Strategy = None
+    seed: FitSeed = None
+
 
 # search
 Particles = Annotated[int, typer.Option("--particles", min=1, help="How many kernels at a time.")]
@@ -203,6 +243,30 @@ OptionalModelFile = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="MODEL", help="Save the model to this file (.safetensors).")
 ]
 
+
+@dataclass(frozen=True)
+class Search:
+    """How kernels are searched."""
+
+    particles: Particles = 32
+    structure: Structure = None
+    grammar: Grammar = "default"
+    window: Window = None
+    inducing: Inducing = None
+    rejuvenation: Rejuvenation = None
+    schedule: Schedule = "logarithmic"
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Which rows are learnt together, and which are asked about."""
+
+    batches: Batches = None
+    batch_size: BatchSize = None
+    test: TestFile = None
+    hold_out: HoldOut = None
+
+
 # predict, suggest and update
 Rows = Annotated[
     Path,
@@ -236,6 +300,20 @@ Coverage = Annotated[
         help="Add a set of classes that holds the true one so often, on average over rows like those learnt: 0.9, say.",
     ),
 ]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What is said of each row beside its class."""
+
+    proba: Probabilities = False
+    top: Top = None
+    outlier: OutlierScore = False
+    reject: Reject = None
+    unknown: Unknown = None
+    coverage: Coverage = None
+
+
 Join = Annotated[bool, typer.Option("--join", help="Write the columns of the file beside the predictions.")]
 IgnoredTarget = Annotated[
     str | None, typer.Option("--target", "-t", metavar="COLUMN", help="A column of labels in the file, to be left out.")
@@ -338,3 +416,29 @@ Corrupted = Annotated[
     str, typer.Option("--corrupted", metavar="both|query", help="Corrupt support and query images, or the query's.")
 ]
 TaskSeed = Annotated[int, typer.Option("--seed", min=0, help="Of the tasks.")]
+
+
+def spread(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the fields of its groups of options, which are dataclasses, in the place of these arguments."""
+    signature = inspect.signature(command, eval_str=True)
+    groups: dict[str, Any] = {
+        name: one.annotation for name, one in signature.parameters.items() if is_dataclass(one.annotation)
+    }
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in signature.parameters.items():
+        whole = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
+        parameters += _fields(groups[name]) if name in groups else whole
+
+    @wraps(command)
+    def spread_command(**given: Any) -> None:
+        made = {name: kind(**{one.name: given.pop(one.name) for one in fields(kind)}) for name, kind in groups.items()}
+        command(**made, **given)
+
+    spread_command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return spread_command
+
+
+def _fields(group: Any) -> list[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return [inspect.Parameter(one.name, kind, default=one.default, annotation=hints[one.name]) for one in fields(group)]

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sureshot.cli import console, options
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from sureshot.cli.reading import Beside
     from sureshot.data import DataTable
     from sureshot.estimators.base import IncrementalClassifier
-    from sureshot.estimators.classes.answers import TopClasses
 
 SEPARATOR = "|"  # of the labels of a set
 CHUNK = 4096  # rows held with all their probabilities at once; predictions do not depend on it
@@ -26,23 +21,11 @@ CHUNK = 4096  # rows held with all their probabilities at once; predictions do n
 def predict(
     model: options.Model,
     data: options.Rows,
-    proba: options.Probabilities = False,
-    top: options.Top = None,
-    outlier: options.OutlierScore = False,
-    reject: options.Reject = None,
-    unknown: options.Unknown = None,
-    coverage: options.Coverage = None,
+    *,
+    asked: options.Answers,
     target: options.IgnoredTarget = None,
     join: options.Join = False,
-    drop: options.Drop = None,
-    row_id: options.RowId = None,
-    separator: options.Separator = None,
-    encoding: options.Encoding = None,
-    decimal: options.Decimal = None,
-    header: options.Header = None,
-    missing: options.Missing = None,
-    fold_case: options.FoldCase = False,
-    sheet: options.Sheet = None,
+    files: options.Files,
     output: options.PredictionsFile = None,
     quiet: console.QuietOption = False,
     as_json: console.JsonOption = False,
@@ -50,99 +33,45 @@ def predict(
     """Predict the class of each row, as CSV: row (or its --id), prediction, probabilities, outlier, p_value, set."""
     with console.guarded(as_json, quiet):
         output = console.text_output(output, as_json, model, data)
-        _check_decisions(reject, unknown, coverage)
+        _check(asked)
         if join and as_json:
             raise ValueError("--join writes columns, and --json none: leave one of them out")
         from sureshot.cli.reading import Reading
 
-        how = Reading.of(separator, encoding, decimal, drop, row_id, None, header, missing, fold_case, sheet)
+        how = Reading.of(files)
         from sureshot.cli.model_file import load_model
 
         classifier = load_model(model, data)
         from sureshot.cli.model import as_fitted, read_for_model
-        from sureshot.cli.reading import Beside
+        from sureshot.cli.reading import Beside, write_rows
 
         with console.progress(f"reading {data}", quiet):
             table = read_for_model(classifier, data, target, how, with_labels=False)
-            wanted = Wanted.of(classifier, proba, top, outlier, reject, unknown, coverage)
-            if coverage is not None and not as_json:
-                _check_separable(wanted.labels)
-            beside = Beside.of(data, as_fitted(classifier, how), wanted.columns) if join else None
+            labels = classifier.classes_.tolist()
+            unknown = _name_of_rejected(classifier, asked)
+            columns = _columns(labels, asked)
+            if asked.coverage is not None and not as_json:
+                _check_separable(labels)
+            beside = Beside.of(data, as_fitted(classifier, how), columns) if join else None
         with console.progress(f"predicting {len(table.row_ids)} rows", quiet) as update:
-            pieces = _predictions(classifier, table, wanted, update)
+            rows = _answers(classifier, table, asked, unknown, update)
+            first = list(itertools.islice(rows, 1))  # what is refused is refused before anything is written
+            rows = itertools.chain(first, rows)
             if as_json:
-                _write_json(wanted, pieces, output)
+                _write_json(labels, rows, output)
             else:
-                first = "row" if row_id is None else row_id
-                _write_csv(wanted, pieces, output, first, beside)
+                cells = (_cells(row, beside) for row in rows)
+                write_rows(output, beside, files.row_id, table.row_ids, columns, cells)
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What is written of each row beside its class."""
-
-    labels: list[Any]  # of the model's classes
-    proba: bool
-    top: int | None  # at most as many as there are classes
-    outlier: bool
-    reject: float | None  # the share of false alarms
-    unknown: str | int  # what rejected rows are called, a number if the classes are numbers and it is written as one
-    coverage: float | None  # of sets
-
-    @classmethod
-    def of(
-        cls,
-        model: IncrementalClassifier,
-        proba: bool,
-        top: int | None,
-        outlier: bool,
-        reject: float | None,
-        unknown: str | None,
-        coverage: float | None,
-    ) -> Wanted:
-        """Of so many classes as the model has."""
-        from sureshot.cli.model import as_known
-
-        labels = model.classes_.tolist()
-        top = None if top is None else min(top, len(labels))
-        unknown = "unknown" if unknown is None else unknown
-        if reject is not None and unknown in map(str, labels):
-            raise ValueError(f"{unknown!r} is a class of the model: give rejected rows another name with --unknown")
-        return cls(labels, proba, top, outlier, reject, as_known([unknown], model.classes_).tolist()[0], coverage)
-
-    @property
-    def columns(self) -> list[str]:
-        """Names of the columns of a row, its class first."""
-        found = ["prediction"]
-        if self.proba:
-            found += [f"probability_{label}" for label in self.labels]
-        for place in range(1, 1 + (self.top or 0)):
-            found += [f"class_{place}", f"probability_of_class_{place}"]
-        last = {"outlier": self.outlier, "p_value": self.reject is not None, "set": self.coverage is not None}
-        return found + [name for name, is_wanted in last.items() if is_wanted]
-
-
-@dataclass(frozen=True)
-class Piece:
-    """Some rows, and what is written of them."""
-
-    rows: list[Any]  # their names
-    predicted: list[Any]
-    p: np.ndarray | None  # (n, C)
-    top: TopClasses | None
-    outlier: np.ndarray | None  # (n,)
-    p_value: np.ndarray | None  # (n,)
-    sets: list[list[Any]] | None
-
-
-def _check_decisions(reject: float | None, unknown: str | None, coverage: float | None) -> None:
+def _check(asked: options.Answers) -> None:
     """Refuse rates that are none before anything is read."""
-    for name, value in (("--reject", reject), ("--set", coverage)):
+    for name, value in (("--reject", asked.reject), ("--set", asked.coverage)):
         if value is not None:
             from sureshot.estimators.classes.decisions import check_share
 
             check_share(name, value)
-    if unknown is not None and reject is None:
+    if asked.unknown is not None and asked.reject is None:
         raise ValueError("--unknown names rows that --reject rejects: add --reject 0.05, or leave it out")
 
 
@@ -153,88 +82,69 @@ def _check_separable(labels: list[Any]) -> None:
             raise ValueError(f"--set parts labels by {SEPARATOR}, which {label!r} has in it: use --json")
 
 
-def _predictions(model: IncrementalClassifier, table: DataTable, wanted: Wanted, update: Any) -> Iterator[Piece]:
-    """A piece of the rows at a time."""
-    n = len(table.row_ids)
+def _name_of_rejected(model: IncrementalClassifier, asked: options.Answers) -> str | int:
+    """What rejected rows are called: a number, if the classes are numbers and it is written as one."""
+    from sureshot.cli.model import as_known
+
+    name = "unknown" if asked.unknown is None else asked.unknown
+    if asked.reject is not None and name in map(str, model.classes_.tolist()):
+        raise ValueError(f"{name!r} is a class of the model: give rejected rows another name with --unknown")
+    known: str | int = as_known([name], model.classes_).tolist()[0]
+    return known
+
+
+def _columns(labels: list[Any], asked: options.Answers) -> list[str]:
+    """Names of the columns of a row, its class first."""
+    found = ["prediction", *(f"probability_{label}" for label in (labels if asked.proba else ()))]
+    for place in range(1, 1 + min(asked.top or 0, len(labels))):
+        found += [f"class_{place}", f"probability_of_class_{place}"]
+    last = {"outlier": asked.outlier, "p_value": asked.reject is not None, "set": asked.coverage is not None}
+    return found + [name for name, is_wanted in last.items() if is_wanted]
+
+
+def _answers(
+    model: IncrementalClassifier, table: DataTable, asked: options.Answers, unknown: str | int, update: Any
+) -> Iterator[dict[str, Any]]:
+    """What is said of each row, by name; so many rows are asked about at a time."""
+    n, labels = len(table.row_ids), [str(label) for label in model.classes_.tolist()]
     for start in range(0, n, CHUNK):
         X = table.X[start : start + CHUNK]
-        decided = None if wanted.reject is None else model.decide(X, wanted.reject, wanted.unknown)
-        outlier = None
-        if wanted.outlier:
-            outlier = model.outlier_score(X) if decided is None else decided.outlier_scores
-        yield Piece(
-            table.row_ids[start : start + CHUNK].tolist(),
-            (model.predict(X) if decided is None else decided.labels).tolist(),
-            model.predict_proba(X) if wanted.proba else None,
-            None if wanted.top is None else model.predict_topk(X, wanted.top),
-            outlier,
-            None if decided is None else decided.p_values,
-            None if wanted.coverage is None else model.predict_set(X, wanted.coverage).tolist(),
-        )
+        decided = None if asked.reject is None else model.decide(X, asked.reject, unknown)
+        said: dict[str, Any] = {"row": table.row_ids[start : start + CHUNK].tolist()}
+        said["prediction"] = (model.predict(X) if decided is None else decided.labels).tolist()
+        if asked.proba:
+            said["probabilities"] = (dict(zip(labels, p.tolist(), strict=True)) for p in model.predict_proba(X))
+        if asked.top is not None:
+            top = model.predict_topk(X, min(asked.top, len(labels)))
+            pairs = zip(top.labels.tolist(), top.probabilities.tolist(), strict=True)
+            said["top"] = ([{"class": k, "probability": p} for k, p in zip(*pair, strict=True)] for pair in pairs)
+        if asked.outlier:
+            said["outlier"] = (model.outlier_score(X) if decided is None else decided.outlier_scores).tolist()
+        if decided is not None:
+            said["p_value"] = decided.p_values.tolist()
+        if asked.coverage is not None:
+            said["set"] = model.predict_set(X, asked.coverage).tolist()
+        yield from (dict(zip(said, row, strict=True)) for row in zip(*said.values(), strict=True))
         update(f"predicting {n} rows", min(1.0, (start + CHUNK) / n))
 
 
-def _begun(pieces: Iterator[Piece]) -> Iterator[Piece]:
-    """The same with the first computed: what is refused is refused before anything is written."""
-    return itertools.chain(list(itertools.islice(pieces, 1)), pieces)
+def _cells(said: dict[str, Any], beside: Beside | None) -> list[Any]:
+    """What is said of a row, in the order of `_columns`."""
+    from sureshot.cli.reading import written_number
+
+    cells = [said["prediction"], *(written_number(p, beside) for p in said.get("probabilities", {}).values())]
+    for one in said.get("top", ()):
+        cells += [one["class"], written_number(one["probability"], beside)]
+    cells += [written_number(said[name], beside) for name in ("outlier", "p_value") if name in said]
+    return cells + [SEPARATOR.join(map(str, said["set"]))] if "set" in said else cells
 
 
-def _write_csv(
-    wanted: Wanted,
-    pieces: Iterator[Piece],
-    output: Path | None,
-    first: str,  # the column of the rows' names
-    beside: Beside | None,  # columns in its place
-) -> None:
-    from sureshot.cli.reading import table_writer, written_number
-
-    known = [first] if beside is None else list(beside.cells.columns)
-    number = partial(written_number, beside=beside)
-    pieces = _begun(pieces)
-    with console.output_text(output) as stream:
-        writer = table_writer(stream, beside, output)
-        writer.writerow([*known, *wanted.columns])
-        written = None if beside is None else beside.rows()
-        for piece in pieces:
-            for i, row in enumerate(piece.rows):
-                cells = [*([row] if written is None else next(written)), piece.predicted[i]]
-                if piece.p is not None:
-                    cells += map(number, piece.p[i])
-                if piece.top is not None:
-                    for label, value in zip(piece.top.labels[i].tolist(), piece.top.probabilities[i], strict=True):
-                        cells += [label, number(value)]
-                if piece.outlier is not None:
-                    cells.append(number(piece.outlier[i]))
-                if piece.p_value is not None:
-                    cells.append(number(piece.p_value[i]))
-                if piece.sets is not None:
-                    cells.append(SEPARATOR.join(map(str, piece.sets[i])))
-                writer.writerow(cells)
-
-
-def _write_json(wanted: Wanted, pieces: Iterator[Piece], output: Path | None) -> None:
+def _write_json(labels: list[Any], rows: Iterator[dict[str, Any]], output: Path | None) -> None:
     """One JSON document, a row on each line so that it can be written as it is computed."""
     import json
 
-    labels = [str(label) for label in wanted.labels]
-    pieces = _begun(pieces)
     with console.output_text(output) as stream:
-        stream.write('{"classes": ' + json.dumps(console.plain(wanted.labels)) + ', "rows": [')
-        separator = "\n"
-        for piece in pieces:
-            for i, row in enumerate(piece.rows):
-                item: dict[str, Any] = {"row": row, "prediction": piece.predicted[i]}
-                if piece.p is not None:
-                    item["probabilities"] = dict(zip(labels, piece.p[i].tolist(), strict=True))
-                if piece.top is not None:
-                    pairs = zip(piece.top.labels[i].tolist(), piece.top.probabilities[i].tolist(), strict=True)
-                    item["top"] = [{"class": label, "probability": value} for label, value in pairs]
-                if piece.outlier is not None:
-                    item["outlier"] = float(piece.outlier[i])
-                if piece.p_value is not None:
-                    item["p_value"] = float(piece.p_value[i])
-                if piece.sets is not None:
-                    item["set"] = piece.sets[i]
-                stream.write(separator + json.dumps(console.plain(item), allow_nan=False))
-                separator = ",\n"
+        stream.write('{"classes": ' + json.dumps(console.plain(labels)) + ', "rows": [')
+        for number, row in enumerate(rows):
+            stream.write((",\n" if number else "\n") + json.dumps(console.plain(row), allow_nan=False))
         stream.write("\n]}\n")

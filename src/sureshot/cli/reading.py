@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
-from sureshot.cli.console import note
+from sureshot.cli.console import note, output_text
 from sureshot.data.checks import listed, near
 from sureshot.data.delimited import ANY, STANDARD_INPUT, TextFormat
 from sureshot.data.file_kinds import EXCEL, is_image_source, table_suffix
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
+    from sureshot.cli.options import Files
     from sureshot.data import DataTable
     from sureshot.data.remembered import Remembered
     from sureshot.estimators.base import IncrementalClassifier
@@ -44,26 +45,16 @@ class Reading:
     fold_case: bool = False  # whether labels that differ in case only are one class
 
     @classmethod
-    def of(
-        cls,
-        separator: str | None,
-        encoding: str | None,
-        decimal: str | None,
-        drop: Sequence[str] | None,
-        row_id: str | None,
-        kind: Sequence[str] | None = None,
-        header: bool | None = None,
-        missing: Sequence[str] | None = None,
-        fold_case: bool = False,
-        sheet: str | None = None,
-    ) -> Reading:
+    def of(cls, files: Files, kind: Sequence[str] | None = None) -> Reading:
         """From what was given on the command line; names of columns may stand together, with commas between them."""
         kinds: dict[str, str] = {}
         for name, one in map(_kind, kind or ()):
             if kinds.setdefault(name, one) != one:
                 raise ValueError(f"--kind: {name!r} cannot be {kinds[name]} and {one}: state one of them")
-        text = TextFormat.checked(encoding, separator, decimal, header, missing, sheet)
-        return cls(text, tuple(drop or ()), row_id, kinds, fold_case)
+        text = TextFormat.checked(
+            files.encoding, files.separator, files.decimal, files.header, files.missing, files.sheet
+        )
+        return cls(text, tuple(files.drop or ()), files.row_id, kinds, files.fold_case)
 
     def completed(self, known: Remembered | None) -> Reading:
         """With what holds for the files of a model."""
@@ -226,11 +217,28 @@ class Beside:
             yield tuple("" if gap else cell for cell, gap in zip(row, gaps, strict=True))
 
 
-def table_writer(stream: TextIO, beside: Beside | None, path: Path | None) -> Any:
-    """A writer of lines of cells, parted as the file's name says, or as those beside are, else by commas."""
+def write_rows(
+    path: Path | None,
+    beside: Beside | None,
+    row_id: str | None,  # the column that names rows
+    names: np.ndarray,  # of all rows of the file
+    columns: Sequence[str],
+    cells: Iterable[Sequence[Any]],  # of these columns, row by row
+    which: Any = slice(None),  # numbers of the rows that are written
+) -> None:
+    """Write cells behind the names of rows, or beside the columns of their file, parted as the file's name says.
+
+    Else they are parted as those beside are, or by commas.
+    """
     by_tabs = path is not None and table_suffix(path) == ".tsv"
     separator = "," if beside is None else beside.separator
-    return csv.writer(stream, lineterminator="\n", delimiter="\t" if by_tabs else separator)
+    known = ((name,) for name in names[which].tolist()) if beside is None else beside.rows(which)
+    first = ["row" if row_id is None else row_id] if beside is None else beside.cells.columns
+    with output_text(path) as stream:
+        writer = csv.writer(stream, lineterminator="\n", delimiter="\t" if by_tabs else separator)
+        writer.writerow([*first, *columns])
+        for row, others in zip(known, cells, strict=True):
+            writer.writerow([*row, *others])
 
 
 def written_number(value: float, beside: Beside | None) -> str:

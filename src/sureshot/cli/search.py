@@ -31,29 +31,13 @@ HELD_OUT = 0.2
 
 def search(
     data: options.LabelledData,
+    *,
     target: options.Target = None,
-    particles: options.Particles = 32,
-    structure: options.Structure = None,
-    grammar: options.Grammar = "default",
-    window: options.Window = None,
-    inducing: options.Inducing = None,
-    rejuvenation: options.Rejuvenation = None,
-    schedule: options.Schedule = "logarithmic",
-    batches: options.Batches = None,
-    batch_size: options.BatchSize = None,
-    test: options.TestFile = None,
-    hold_out: options.HoldOut = None,
+    asked: options.Search,
+    taken: options.Parts,
     seed: options.FitSeed = None,
     jobs: options.SearchJobs = None,
-    drop: options.Drop = None,
-    row_id: options.RowId = None,
-    separator: options.Separator = None,
-    encoding: options.Encoding = None,
-    decimal: options.Decimal = None,
-    header: options.Header = None,
-    missing: options.Missing = None,
-    fold_case: options.FoldCase = False,
-    sheet: options.Sheet = None,
+    files: options.Files,
     kind: options.Kind = None,
     output: options.OptionalModelFile = None,
     report: options.ReportFolder = None,
@@ -68,47 +52,39 @@ def search(
         if output is not None:
             console.check_model_output(output, data)
         console.check_folder(report)
-        if batches is not None and batch_size is not None:
-            raise ValueError("--batches and --batch-size exclude each other: either a column or a number divides rows")
-        if test is not None and hold_out is not None:
-            raise ValueError("--test and --hold-out exclude each other: scores are of a file's rows, or of a share")
-        if test is not None and test.resolve() == data.resolve():
-            raise ValueError(
-                f"--test is the file of the rows to learn from, {data}: leave it out to score a share of them"
-            )
-        share = 0.0 if test is not None else HELD_OUT if hold_out is None else hold_out
-        options.check_name("--grammar", grammar, options.GRAMMARS)
-        sizes = _schedule(schedule)
+        _check_parts(taken, data)
+        options.check_name("--grammar", asked.grammar, options.GRAMMARS)
+        sizes = _schedule(asked.schedule)
         from sureshot.cli.reading import Reading
 
-        how = Reading.of(separator, encoding, decimal, drop, row_id, kind, header, missing, fold_case, sheet)
-        for path in (data,) if test is None else (data, test):
+        how = Reading.of(files, kind)
+        for path in (data,) if taken.test is None else (data, taken.test):
             check_source(path)
         from sureshot.cli.model import taught_ids
         from sureshot.cli.reading import naming, remark, remark_on_columns
 
         with console.progress(f"reading {data}", quiet):
-            rows = _read(data, target, batches, batch_size, test, share, seed or 0, how)
+            rows = _read(data, target, taken, seed or 0, how)
         remark(data, rows.table)
         from sureshot.cli.reading import take
         from sureshot.cli.reporting import facts
         from sureshot.estimators.search.classifier import KernelSearchClassifier
         from sureshot.evaluation.streams import BatchScores, evaluate_batch
 
-        if window is not None and not rows.streamed and len(rows.parts[0]) > window:
+        if asked.window is not None and not rows.streamed and len(rows.parts[0]) > asked.window:
             console.note(
-                f"{window} of {len(rows.parts[0])} rows are drawn: --batches or --batch-size take {data.name} as a "
-                "stream of all rows"
+                f"{asked.window} of {len(rows.parts[0])} rows are drawn: --batches or --batch-size take {data.name} as "
+                "a stream of all rows"
             )
         assert rows.table.y is not None
         model = KernelSearchClassifier(
-            particles,
-            grammar,
-            n_rejuvenation="auto" if rejuvenation is None else rejuvenation,
+            asked.particles,
+            asked.grammar,
+            n_rejuvenation="auto" if asked.rejuvenation is None else asked.rejuvenation,
             schedule=sizes,
-            structure=structure,
-            window=window,
-            n_inducing=inducing,
+            structure=asked.structure,
+            window=asked.window,
+            n_inducing=asked.inducing,
             random_state=seed,
             n_jobs=jobs,
             columns=dict(how.kinds) or "auto",
@@ -128,7 +104,7 @@ def search(
         summary: dict[str, Any] = {
             "rows": sum(map(len, rows.parts)),
             "kept": model.steps_[-1].n_rows,
-            "held_out": 0 if rows.test is None or test is not None else len(rows.test.row_ids),
+            "held_out": 0 if rows.test is None or taken.test is not None else len(rows.test.row_ids),
             "features": int(model.n_features_in_),
             "classes": model.classes_.tolist(),
             "settings": facts(model),
@@ -172,16 +148,17 @@ def evidence_for_each_label(model: KernelSearchClassifier) -> float | None:
     return math.exp(model.log_evidence_ / last.n_rows) if says else None
 
 
-def _read(
-    data: Path,
-    target: str | None,
-    batches: str | None,
-    batch_size: int | None,
-    test: Path | None,
-    hold_out: float,
-    seed: int,
-    how: Reading,
-) -> Rows:
+def _check_parts(taken: options.Parts, data: Path) -> None:
+    """Refuse options that say two things of one matter."""
+    if taken.batches is not None and taken.batch_size is not None:
+        raise ValueError("--batches and --batch-size exclude each other: either a column or a number divides rows")
+    if taken.test is not None and taken.hold_out is not None:
+        raise ValueError("--test and --hold-out exclude each other: scores are of a file's rows, or of a share")
+    if taken.test is not None and taken.test.resolve() == data.resolve():
+        raise ValueError(f"--test is the file of the rows to learn from, {data}: leave it out to score a share of them")
+
+
+def _read(data: Path, target: str | None, taken: options.Parts, seed: int, how: Reading) -> Rows:
     """Everything that is read from files, checked before anything is learnt."""
     import numpy as np
     from sklearn.dummy import DummyClassifier
@@ -191,6 +168,8 @@ def _read(
     from sureshot.cli.reading import take
     from sureshot.cli.reporting import held_out_share
 
+    batches, test = taken.batches, taken.test
+    hold_out = 0.0 if test is not None else HELD_OUT if taken.hold_out is None else taken.hold_out
     if batches is not None and batches == target:
         raise ValueError(f"--batches and --target name the same column, {target}")
     table = read_labelled(data, target, None, how, batches)
@@ -198,8 +177,8 @@ def _read(
     part = np.zeros(len(table.y), dtype=np.int64)
     if batches is not None:
         part = _batch_of_each_row(data, batches, table, how)
-    elif batch_size is not None:
-        part = np.arange(len(table.y)) // batch_size
+    elif taken.batch_size is not None:
+        part = np.arange(len(table.y)) // taken.batch_size
     learnt = np.ones(len(table.y), dtype=bool)
     if hold_out > 0:
         learnt = ~held_out_share(table.y, hold_out, np.random.default_rng(seed), part)
@@ -216,7 +195,7 @@ def _read(
         judged = table._replace(X=take(table.X, ~learnt), y=table.y[~learnt], row_ids=table.row_ids[~learnt])
     elif hold_out > 0:
         console.note("every class has one row, so none can be held out: there are no scores")
-    return Rows(parts, table, judged, baseline, batches is not None or batch_size is not None)
+    return Rows(parts, table, judged, baseline, (batches, taken.batch_size) != (None, None))
 
 
 def _batch_of_each_row(data: Path, batches: str, table: DataTable, how: Reading) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,8 +48,7 @@ def sessions(
         with console.told_anyway(lambda: _print(study), as_json):
             page = write_sessions_page(study, chosen, report or folder, console.command_line())
             found = {"config": chosen.as_dict(), **study.as_dict(), "report": str(page)}
-            with console.output_text(folder / "sessions.json") as stream:
-                stream.write(json.dumps(console.plain(found), indent=1, allow_nan=False) + "\n")
+            console.print_json(found, folder / "sessions.json", indent=1)
             for name, table in TABLES.items():
                 with console.output_text(folder / name) as stream:
                     getattr(study, table)().to_csv(stream, index=False, lineterminator="\n")

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sureshot.cli import console, options
-
-if TYPE_CHECKING:
-    from sureshot.cli.reading import Beside
 
 COLUMNS = ("prediction", "probability", "runner_up", "probability_of_runner_up")
 
@@ -17,18 +12,11 @@ COLUMNS = ("prediction", "probability", "runner_up", "probability_of_runner_up")
 def suggest(
     model: options.Model,
     pool: options.Pool,
+    *,
     number: options.Number = 20,
     target: options.IgnoredTarget = None,
     join: options.Join = False,
-    drop: options.Drop = None,
-    row_id: options.RowId = None,
-    separator: options.Separator = None,
-    encoding: options.Encoding = None,
-    decimal: options.Decimal = None,
-    header: options.Header = None,
-    missing: options.Missing = None,
-    fold_case: options.FoldCase = False,
-    sheet: options.Sheet = None,
+    files: options.Files,
     output: options.PredictionsFile = None,
     quiet: console.QuietOption = False,
     as_json: console.JsonOption = False,
@@ -44,12 +32,12 @@ def suggest(
             raise ValueError("--join writes columns, and --json none: leave one of them out")
         from sureshot.cli.reading import Reading
 
-        how = Reading.of(separator, encoding, decimal, drop, row_id, None, header, missing, fold_case, sheet)
+        how = Reading.of(files)
         from sureshot.cli.model_file import load_model
 
         classifier = load_model(model, pool)
         from sureshot.cli.model import as_fitted, read_for_model
-        from sureshot.cli.reading import Beside, take
+        from sureshot.cli.reading import Beside, take, write_rows, written_number
         from sureshot.estimators.tree.classifier import TreeGPClassifier
 
         with console.progress(f"reading {pool}", quiet):
@@ -74,30 +62,7 @@ def suggest(
                 {"row": name, **dict(zip(COLUMNS, guess, strict=True)), "score": score}
                 for name, guess, score in zip(names, guesses, found.score.tolist(), strict=True)
             ]
-            _write_json({"pool": len(table.row_ids), "rows": rows}, output)
+            console.print_json({"pool": len(table.row_ids), "rows": rows}, output)
         else:
-            known = [(name,) for name in names] if beside is None else beside.rows(found.rows)
-            _write_csv("row" if row_id is None else row_id, known, guesses, beside, output)
-
-
-def _write_csv(
-    first: str,  # the column of the rows' names
-    known: Iterable[tuple[Any, ...]],  # these, or what stands in their place
-    guesses: list[list[Any]],
-    beside: Beside | None,  # columns in that place
-    output: Path | None,
-) -> None:
-    from sureshot.cli.reading import table_writer, written_number
-
-    with console.output_text(output) as stream:
-        writer = table_writer(stream, beside, output)
-        writer.writerow([*([first] if beside is None else beside.cells.columns), *COLUMNS])
-        for cells, (label, p, other, q) in zip(known, guesses, strict=True):
-            writer.writerow([*cells, label, written_number(p, beside), other, written_number(q, beside)])
-
-
-def _write_json(found: dict[str, Any], output: Path | None) -> None:
-    import json
-
-    with console.output_text(output) as stream:
-        stream.write(json.dumps(console.plain(found), allow_nan=False) + "\n")
+            cells = [(one, written_number(p, beside), two, written_number(q, beside)) for one, p, two, q in guesses]
+            write_rows(output, beside, files.row_id, table.row_ids, COLUMNS, cells, found.rows)

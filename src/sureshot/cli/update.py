@@ -18,21 +18,14 @@ if TYPE_CHECKING:
 def update(
     model: options.Model,
     data: options.MoreLabelledData = None,
+    *,
     target: options.Target = None,
     output: options.UpdatedModelFile = None,
     in_place: options.InPlace = False,
     retune: options.Retune = False,
     forget_rows: options.ForgetRows = None,
     forget_classes: options.ForgetClasses = None,
-    drop: options.Drop = None,
-    row_id: options.RowId = None,
-    separator: options.Separator = None,
-    encoding: options.Encoding = None,
-    decimal: options.Decimal = None,
-    header: options.Header = None,
-    missing: options.Missing = None,
-    fold_case: options.FoldCase = False,
-    sheet: options.Sheet = None,
+    files: options.Files,
     quiet: console.QuietOption = False,
     as_json: console.JsonOption = False,
 ) -> None:
@@ -44,11 +37,11 @@ def update(
     with console.guarded(as_json, quiet):
         if in_place and output is not None:
             raise ValueError("--in-place and --output exclude each other: write to one place")
-        given = {"--target": target, "--retune": retune, "--drop": drop, "--id": row_id, "--separator": separator}
-        given |= {"--encoding": encoding, "--decimal": decimal, "--missing": missing, "--fold-case": fold_case}
-        given |= {"--header": header is not None, "--sheet": sheet}
-        if data is None and (idle := [name for name, value in given.items() if value]):
-            raise ValueError(f"{idle[0]} is about rows to add, and there are none: name their file, or leave it out")
+        given = {"target": target, "retune": retune or None, **vars(files)}
+        idle = [name for name, value in given.items() if value not in (getattr(options.Files, name, None), [])]
+        if data is None and idle:
+            option = {"row_id": "id", "fold_case": "fold-case"}.get(idle[0], idle[0])
+            raise ValueError(f"--{option} is about rows to add, and there are none: name their file, or leave it out")
         if data is None and not (forget_rows or forget_classes):
             raise ValueError("name a file of labelled rows to add, or what to forget (--forget-rows, --forget-classes)")
         if output is not None and output.exists() and model.exists() and output.samefile(model):
@@ -61,7 +54,7 @@ def update(
             )
         from sureshot.cli.reading import Reading
 
-        how = Reading.of(separator, encoding, decimal, drop, row_id, None, header, missing, fold_case, sheet)
+        how = Reading.of(files)
         from sureshot.cli.model_file import load_model
 
         classifier = load_model(model, data)
@@ -87,7 +80,7 @@ def update(
             with console.progress(f"reading {data}", quiet):
                 table = read_for_model(classifier, data, target, how, with_labels=True)
             ids = taught_ids(classifier, table, how)
-            if row_id is None and keeps_ids(classifier) and not is_image_source(data):
+            if files.row_id is None and keeps_ids(classifier) and not is_image_source(data):
                 console.note(f"{data}: rows without ids (--id) are added, so rows that are sent twice count twice")
         destination = model if output is None else output
         known = classifier.classes_.tolist()
