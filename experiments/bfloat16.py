@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 from scipy import stats
 
-from experiments.campaigns.cells import FAILED
+from experiments.campaigns.cells import FAILED, CampaignConfig
 from experiments.campaigns.few_shot import data_loader
 from experiments.campaigns.grids import check_budget, check_learners
 from experiments.campaigns.images import OMNIGLOT_CHOICE, ImageCampaignConfig
@@ -28,16 +28,13 @@ METRICS = ("accuracy", "nll", "T nll")
 
 
 @dataclass(frozen=True)
-class Bfloat16Config:
+class Bfloat16Config(CampaignConfig):
     """Settings."""
 
     budget: str = "standard"
     learners: tuple[str, ...] = ("protonet", "feature_transfer")
     shots: int = 5
     seeds: tuple[int, ...] = (0, 1, 2)
-    results: str = "docs/results/cells"  # folders of the cells' results and checkpoints, as in `ImageCampaignConfig`
-    checkpoints: str = "campaigns"
-    train: bool = True  # False: make the page of what is there
 
 
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:

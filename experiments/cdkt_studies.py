@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 from matplotlib.figure import Figure
 
-from experiments.campaigns.cells import FAILED
+from experiments.campaigns.cells import FAILED, CampaignConfig
 from experiments.campaigns.few_shot import FewShotCell, data_loader
 from experiments.campaigns.grids import check_budget
 from experiments.campaigns.images import MINIIMAGENET32
@@ -52,7 +52,7 @@ STUDIES = (
 
 
 @dataclass(frozen=True)
-class StudiesConfig:
+class StudiesConfig(CampaignConfig):
     """Settings; those of the same names are those of `ImageCampaignConfig`."""
 
     budget: str = "standard"
@@ -60,9 +60,6 @@ class StudiesConfig:
     studies: tuple[str, ...] = tuple(study.name for study in STUDIES)
     seeds: tuple[int, ...] = (0,)
     precision: str = "bfloat16"
-    results: str = "docs/results/cells"
-    checkpoints: str = "campaigns"
-    train: bool = True
 
 
 def change_of(study: Study, value: Any, base: str) -> tuple[str, Mapping[str, Any]] | None:

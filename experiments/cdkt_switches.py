@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.campaigns.cells import FAILED, run_cells
+from experiments.campaigns.cells import FAILED, CampaignConfig
 from experiments.campaigns.few_shot import FewShotCell, Load, data_loader, train_cell
 from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
 from sureshot.meta.evaluation import evaluate
@@ -67,16 +67,13 @@ OTHERS = {
 
 
 @dataclass(frozen=True)
-class SwitchesConfig:
+class SwitchesConfig(CampaignConfig):
     """Settings; `results` and `checkpoints` are folders, as in `ImageCampaignConfig`."""
 
     data: tuple[str, ...] = tuple(DATA)
     variants: tuple[str, ...] = (*VARIANTS, *OTHERS)
     episodes: int = 2000
     seeds: tuple[int, ...] = (0,)
-    results: str = "docs/results/cells"
-    checkpoints: str = "campaigns"
-    train: bool = True
 
 
 def cell_of(data: str, variant: str, episodes: int, seed: int) -> FewShotCell:
@@ -137,9 +134,8 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
         for variant in settings.variants
         for seed in settings.seeds
     ]
-    results, checkpoints = (Path(folder) / NAME for folder in (settings.results, settings.checkpoints))
     run_one = partial(run_cell, data_loader(data_root))
-    records = run_cells(cells, results, checkpoints, run_one, progress, settings.train)
+    records = settings.records(NAME, cells, run_one, progress)
     frame = pd.DataFrame([row_of(record) for record in records])
     if frame.empty:
         raise ValueError("no training has a result yet, so there is nothing to compare")

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from experiments.campaigns.cells import run_cells
+from experiments.campaigns.cells import CampaignConfig
 from experiments.campaigns.few_shot import Examination, FewShotCell, data_loader, run_few_shot
 from experiments.campaigns.grids import (
     KERNELS,
@@ -37,7 +37,7 @@ WAYS = (5, 75)
 
 
 @dataclass(frozen=True)
-class Clinc150TransferConfig:
+class Clinc150TransferConfig(CampaignConfig):
     """Settings."""
 
     budget: str = "standard"
@@ -46,10 +46,6 @@ class Clinc150TransferConfig:
     ways: tuple[int, ...] = WAYS
     shots: tuple[int, ...] = (1, 5)
     seeds: tuple[int, ...] = (0, 1, 2)
-    # folders of the cells' results and checkpoints; the campaign has one of its name in each
-    results: str = "docs/results/cells"
-    checkpoints: str = "campaigns"
-    train: bool = True  # False: make the page of what is there
 
 
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:
@@ -61,9 +57,8 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
     if not set(settings.ways) <= set(WAYS):
         raise ValueError(f"ways must be of {list(WAYS)}, got {list(settings.ways)}")
     cells = campaign_cells(settings)
-    results, checkpoints = Path(settings.results) / NAME, Path(settings.checkpoints) / NAME
     run_cell = partial(run_few_shot, data_loader(data_root))
-    records = run_cells(cells, results, checkpoints, run_cell, progress, settings.train)
+    records = settings.records(NAME, cells, run_cell, progress)
     return campaign_outcome(
         title="Few-shot learning on sentence embeddings: 75 intents teach, 75 others test",
         introduction=(
@@ -75,7 +70,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
         ),
         records=records,
         cells=cells,
-        results=results,
+        results=Path(settings.results) / NAME,
         settings=settings,
         seeds=settings.seeds,
         published=None,

@@ -18,7 +18,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.campaigns.cells import FAILED, computed_on, run_cells
+from experiments.campaigns.cells import FAILED, CampaignConfig, computed_on
 from experiments.campaigns.deep import STAGE, DeepCell, run_deep
 from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
 from sureshot.data.train_test import TRAIN_TEST_NAMES, load_train_test
@@ -82,7 +82,7 @@ _TRAINING = {
 
 
 @dataclass(frozen=True)
-class DeepTreeConfig:
+class DeepTreeConfig(CampaignConfig):
     """Settings."""
 
     # ``full`` is the paper's; ``trial`` shows in minutes on a CPU that everything learns ("trial", "standard", "full")
@@ -98,11 +98,7 @@ class DeepTreeConfig:
     # set and seed has several of them; the paper searches 64, 128 and 256
     grids: tuple[int, ...] = ()
     device: str = "cpu"
-    # folders of the cells' results and checkpoints; the campaign has one of its name in each
-    results: str = "docs/results/cells"
-    checkpoints: str = "campaigns"
     beside: tuple[str, ...] = ()  # further budgets, of whose cells the tables show those that are there
-    train: bool = True  # False: make the page of what is there
 
 
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:
@@ -116,7 +112,6 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
     ):
         if unknown := [value for value in values if value not in known]:
             raise ValueError(f"{name}: {unknown[0]!r} is unknown; choose of {', '.join(known)}")
-    results, checkpoints = Path(settings.results) / NAME, Path(settings.checkpoints) / NAME
     load = lru_cache(maxsize=1)(partial(load_train_test, root=data_root))
     run_cell = partial(run_deep, load, settings.device)
 
@@ -124,7 +119,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
         def tell(what: str, fraction: float) -> None:
             progress(what, begin + (end - begin) * fraction)
 
-        return run_cells(cells, results, checkpoints, run_cell, tell, train and settings.train)
+        return settings.records(NAME, cells, run_cell, tell, train)
 
     stages = stage_cells(settings)
     records = run_some(stages, 0.0, 0.2)

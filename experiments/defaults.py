@@ -29,7 +29,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from experiments.batch_learners import quiet, scores
-from experiments.campaigns.cells import run_cells
+from experiments.campaigns.cells import CampaignConfig
 from experiments.campaigns.methods import MethodCell, check_names, described
 from experiments.defaults_report import EMBEDDINGS, OURS, SINGLE, outcome_of
 from experiments.experiment import Experiment, Outcome, Progress, configure
@@ -168,25 +168,20 @@ INSTALLED = tuple(name for name in METHODS if name != CATBOOST or find_spec("cat
 
 
 @dataclass(frozen=True)
-class DefaultsConfig:
+class DefaultsConfig(CampaignConfig):
     """Settings."""
 
     datasets: tuple[str, ...] = (*TABLES, *EMBEDDINGS)  # of `TABLES` and `EMBEDDINGS`, `CONDITIONS` and `INSTALLED`
     conditions: tuple[str, ...] = tuple(CONDITIONS)
     methods: tuple[str, ...] = INSTALLED
     seeds: tuple[int, ...] = (0, 1, 2)  # each draws training and test rows, and the dirt
-    # folders of the cells' results and locks; the campaign has one of its name in each
-    results: str = "docs/results/cells"
-    checkpoints: str = "campaigns"
-    train: bool = True  # False: make the page of what is there
 
 
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:
     """Run the missing cells, and make the page of all that are there."""
     settings = configure(DefaultsConfig, options)
     cells = campaign_cells(settings)
-    results, checkpoints = Path(settings.results) / NAME, Path(settings.checkpoints) / NAME
-    records = run_cells(cells, results, checkpoints, partial(run_cell, data_root), progress, settings.train)
+    records = settings.records(NAME, cells, partial(run_cell, data_root), progress)
     return outcome_of(records, cells, settings)
 
 

@@ -22,7 +22,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.preprocessing import normalize
 
 from experiments.batch_learners import quiet, scores
-from experiments.campaigns.cells import FAILED, run_cells
+from experiments.campaigns.cells import FAILED, CampaignConfig
 from experiments.campaigns.methods import MethodCell, Record, check_names, described, what_is_missing
 from experiments.defaults import tuned_svm
 from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
@@ -84,17 +84,13 @@ METHODS: dict[str, Callable[[], Any]] = {
 
 
 @dataclass(frozen=True)
-class PanelConfig:
+class PanelConfig(CampaignConfig):
     """Settings."""
 
     datasets: tuple[str, ...] = SETS  # of `SETS` and `METHODS`
     methods: tuple[str, ...] = tuple(METHODS)
     shots: tuple[int, ...] = (5, 20)  # labels of each class; classes with fewer rows are left out
     seeds: tuple[int, ...] = (0, 1, 2)  # each draws rows to learn from and to test on
-    # folders of the cells' results and locks; the campaign has one of its name in each
-    results: str = "docs/results/cells"
-    checkpoints: str = "campaigns"
-    train: bool = True  # whether to run cells that have no result
 
 
 @dataclass(frozen=True)
@@ -143,8 +139,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
         for data in settings.datasets
         for method in settings.methods
     ]
-    results, checkpoints = Path(settings.results) / NAME, Path(settings.checkpoints) / NAME
-    records = run_cells(cells, results, checkpoints, partial(run_cell, data_root), progress, settings.train)
+    records = settings.records(NAME, cells, partial(run_cell, data_root), progress)
     return outcome_of(records, cells, settings)
 
 

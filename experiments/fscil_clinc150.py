@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments.campaigns.cells import run_cells, unfinished
+from experiments.campaigns.cells import CampaignConfig, unfinished
 from experiments.campaigns.sessions import SessionCell, paired_differences, run_sessions, study_of
 from experiments.experiment import Experiment, Outcome, Picture, Progress, Table, Verdict, configure
 from sureshot.data.checks import near
@@ -45,23 +45,18 @@ _SURE_ENOUGH = 0.02  # expected calibration error
 
 
 @dataclass(frozen=True)
-class FscilClinc150Config:
+class FscilClinc150Config(CampaignConfig):
     """Settings."""
 
     methods: tuple[str, ...] = tuple(METHODS)  # rows, of `METHODS`
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
-    # folders of the cells' results and locks; the campaign has one of its name in each
-    results: str = "docs/results/cells"
-    checkpoints: str = "campaigns"
-    train: bool = True  # False: make the page of what is there
 
 
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:
     """Run the missing cells, and make the tables of all that are there."""
     settings = configure(FscilClinc150Config, options)
     cells = campaign_cells(settings)
-    results, checkpoints = Path(settings.results) / NAME, Path(settings.checkpoints) / NAME
-    records = run_cells(cells, results, checkpoints, partial(run_sessions, data_root), progress, settings.train)
+    records = settings.records(NAME, cells, partial(run_sessions, data_root), progress)
     return outcome_of(records, cells, settings)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from experiments.campaigns.cells import FAILED, run_cells, unfinished
+from experiments.campaigns.cells import FAILED, CampaignConfig, unfinished
 from experiments.campaigns.sessions import SessionCell, paired_differences, run_sessions, study_of
 from experiments.class_counts import (
     RECIPES,
@@ -85,7 +85,7 @@ _SLIGHT = 0.05  # of a difference in accuracy
 
 
 @dataclass(frozen=True)
-class StudiesConfig:
+class StudiesConfig(CampaignConfig):
     """Settings."""
 
     variants: tuple[str, ...] = tuple(VARIANTS)  # of `VARIANTS`, through the sessions
@@ -96,10 +96,6 @@ class StudiesConfig:
     count_seeds: tuple[int, ...] = (0, 1, 2)  # of the choice of classes and shots
     shots: int = 5  # labels of each of these classes
     scales: tuple[float, ...] = (1.0, 4.0, 9.0, 18.0)  # output scales to choose from, by validation accuracy
-    # folders of the cells' results and locks; the campaign has one of its name in each
-    results: str = "docs/results/cells"
-    checkpoints: str = "campaigns"
-    train: bool = True  # False: make the page of what is there
 
 
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:
@@ -109,10 +105,9 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
         for name in chosen:
             if name not in known:
                 raise ValueError(f"there is no {kind} {name!r}{near(name, known)}; {kind}s: {'; '.join(known)}")
-    results, checkpoints = Path(settings.results) / NAME, Path(settings.checkpoints) / NAME
     counting, arriving = count_cells(settings), session_cells(settings)
-    counted = run_cells(counting, results, checkpoints, partial(run_counts, data_root), progress, settings.train)
-    arrived = run_cells(arriving, results, checkpoints, partial(run_sessions, data_root), progress, settings.train)
+    counted = settings.records(NAME, counting, partial(run_counts, data_root), progress)
+    arrived = settings.records(NAME, arriving, partial(run_sessions, data_root), progress)
     return outcome_of(counted, arrived, counting, arriving, settings)
 
 

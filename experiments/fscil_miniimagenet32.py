@@ -19,7 +19,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.campaigns.cells import FAILED, CellT, RunCell, computed_on, run_cells, unfinished
+from experiments.campaigns.cells import FAILED, CampaignConfig, CellT, RunCell, computed_on, unfinished
 from experiments.campaigns.deep import DeepCell, run_deep
 from experiments.campaigns.sessions import NetworkSessions, run_network_sessions, study_of
 from experiments.experiment import Experiment, Outcome, Picture, Progress, Table, Verdict, configure
@@ -51,7 +51,7 @@ Records = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class FscilMiniImageNet32Config:
+class FscilMiniImageNet32Config(CampaignConfig):
     """Settings."""
 
     # ``full`` and ``cub`` are the paper's trainings, ``miniimagenet`` that at 84 pixels; ``float32`` is the small one
@@ -65,10 +65,6 @@ class FscilMiniImageNet32Config:
     # those of the lists.
     seeds: tuple[int, ...] = (0,)
     device: str = "cpu"
-    # folders of the cells' results and checkpoints; the campaign has one of its name in each
-    results: str = "docs/results/cells"
-    checkpoints: str = "campaigns"
-    train: bool = True  # False: make the page of what is there
 
 
 class PhotographData:
@@ -97,7 +93,6 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
         for value in values:
             if value not in known:
                 raise ValueError(f"there is no {what} {value!r}{near(value, known)}; {what}s: {'; '.join(known)}")
-    results, checkpoints = Path(settings.results) / NAME, Path(settings.checkpoints) / NAME
     data = PhotographData(settings.budget, data_root)
     train = partial(run_deep, data.train_test, settings.device)
     teach = partial(run_network_sessions, NetworkSessions(data.sessions, settings.device), settings.device)
@@ -110,7 +105,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
             progress(what, begin + (end - begin) * fraction)
 
         ready = [cell for cell in cells if (first := _before(cell)) is None or FAILED not in found.get(first, _NONE)]
-        records = run_cells(ready, results, checkpoints, run_cell, tell, settings.train)
+        records = settings.records(NAME, ready, run_cell, tell)
         found.update({record["key"]: record for record in records})
         return records
 

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments.campaigns.cells import FAILED, run_cells
+from experiments.campaigns.cells import FAILED, CampaignConfig
 from experiments.campaigns.methods import MethodCell, Record, check_names, described, what_is_missing
 from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
 from experiments.smc_methods import OURS, Context, search
@@ -59,26 +59,21 @@ RIVALS = {"LINEAR + PERIODIC": "LINEAR x PERIODIC", "SQUARED-EXPONENTIAL": "LINE
 
 
 @dataclass(frozen=True)
-class SmcRecoveryConfig:
+class SmcRecoveryConfig(CampaignConfig):
     """Settings."""
 
     structures: tuple[str, ...] = tuple(PLANTED)  # of `PLANTED`
     seeds: tuple[int, ...] = tuple(range(10))  # of rows, labels and the search
     rows: int = 400
     particles: int = 32
-    # folders of the cells' results and locks; the campaign has one of its name in each
-    results: str = "docs/results/cells"
-    checkpoints: str = "campaigns"
-    train: bool = True  # False: make the page of what is there
 
 
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:
     """Run the missing cells, and make the page of all that are there."""
     settings = configure(SmcRecoveryConfig, options)
     cells = campaign_cells(settings)
-    results, checkpoints = Path(settings.results) / NAME, Path(settings.checkpoints) / NAME
     run_one = partial(run_cell, settings)
-    return outcome_of(run_cells(cells, results, checkpoints, run_one, progress, settings.train), cells, settings)
+    return outcome_of(settings.records(NAME, cells, run_one, progress), cells, settings)
 
 
 def campaign_cells(settings: SmcRecoveryConfig) -> list[MethodCell]:

@@ -27,7 +27,7 @@ from experiments.batch_learners import (
     river_is_installed,
 )
 from experiments.campaigns.archive import write_json
-from experiments.campaigns.cells import FAILED, run_cells
+from experiments.campaigns.cells import FAILED, CampaignConfig
 from experiments.campaigns.methods import MethodCell, Record, check_names, described, what_is_missing
 from experiments.experiment import Experiment, Outcome, Picture, Progress, Table, Verdict, configure
 from experiments.figures import line_styles, new_figure, tidy
@@ -50,7 +50,7 @@ _SCORES = ("accuracy", "nll", "brier")
 
 
 @dataclass(frozen=True)
-class SmcStreamsConfig:
+class SmcStreamsConfig(CampaignConfig):
     """Settings."""
 
     streams: tuple[str, ...] = STREAMS
@@ -60,20 +60,15 @@ class SmcStreamsConfig:
     window: int = 1000  # of kernel search and of the random forest
     particles: int = 16
     seed: int = 0
-    # folders of the cells' results and checkpoints; the campaign has one of its name in each
-    results: str = "docs/results/cells"
-    checkpoints: str = "campaigns"
-    train: bool = True  # False: make the page of what is there
 
 
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:
     """Run the missing cells, and make the page of all that are there."""
     settings = configure(SmcStreamsConfig, options)
     cells = campaign_cells(settings)
-    results, checkpoints = Path(settings.results) / NAME, Path(settings.checkpoints) / NAME
     runnable = [cell for cell in cells if cell.method != ADAPTIVE or river_is_installed() or not settings.train]
     run_one = partial(run_cell, data_root, settings)
-    return outcome_of(run_cells(runnable, results, checkpoints, run_one, progress, settings.train), cells, settings)
+    return outcome_of(settings.records(NAME, runnable, run_one, progress), cells, settings)
 
 
 def campaign_cells(settings: SmcStreamsConfig) -> list[MethodCell]:

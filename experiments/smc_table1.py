@@ -26,7 +26,7 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, train
 from sklearn.preprocessing import StandardScaler
 
 from experiments.batch_learners import quiet, scores
-from experiments.campaigns.cells import run_cells
+from experiments.campaigns.cells import CampaignConfig
 from experiments.campaigns.methods import MethodCell, check_names, described
 from experiments.experiment import Experiment, Outcome, Progress, configure
 from experiments.smc_methods import METHODS, Context
@@ -45,7 +45,7 @@ _HEAVIEST = 5  # structures that a record keeps
 
 
 @dataclass(frozen=True)
-class SmcTable1Config:
+class SmcTable1Config(CampaignConfig):
     """Settings."""
 
     datasets: tuple[str, ...] = DATASETS
@@ -57,19 +57,14 @@ class SmcTable1Config:
     # of the online protocol: each draws the held-out rows and the order of the others
     seeds: tuple[int, ...] = tuple(range(10))
     particles: int = 32
-    # folders of the cells' results and locks; the campaign has one of its name in each
-    results: str = "docs/results/cells"
-    checkpoints: str = "campaigns"
-    train: bool = True  # False: make the page of what is there
 
 
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:
     """Run the missing cells, and make the page of all that are there."""
     settings = configure(SmcTable1Config, options)
     cells = campaign_cells(settings)
-    results, checkpoints = Path(settings.results) / NAME, Path(settings.checkpoints) / NAME
     run_one = partial(run_cell, data_root, settings.particles)
-    return outcome_of(run_cells(cells, results, checkpoints, run_one, progress, settings.train), cells, settings)
+    return outcome_of(settings.records(NAME, cells, run_one, progress), cells, settings)
 
 
 def campaign_cells(settings: SmcTable1Config) -> list[MethodCell]:

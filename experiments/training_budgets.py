@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
-from experiments.campaigns.cells import FAILED
+from experiments.campaigns.cells import FAILED, CampaignConfig
 from experiments.campaigns.few_shot import data_loader
 from experiments.campaigns.grids import BUDGETS, check_learners
 from experiments.campaigns.images import OMNIGLOT_CHOICE, ImageCampaignConfig
@@ -33,15 +33,12 @@ WORTH = 0.01
 
 
 @dataclass(frozen=True)
-class TrainingBudgetsConfig:
+class TrainingBudgetsConfig(CampaignConfig):
     """Settings."""
 
     learners: tuple[str, ...] = ("ove_mean_field_transfer", "cdkt_ml", "ove_gibbs_ml")
     shots: tuple[int, ...] = (5, 1)
     seeds: tuple[int, ...] = (0,)
-    results: str = "docs/results/cells"  # folders of the cells' results and checkpoints, as in `ImageCampaignConfig`
-    checkpoints: str = "campaigns"
-    train: bool = True  # False: make the page of what is there
 
 
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:

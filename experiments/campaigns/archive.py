@@ -39,6 +39,12 @@ def kept(results: Path, key: str) -> Record | None:
         return _packed(archive_of(results)).get(key)
 
 
+def all_kept(results: Path) -> dict[str, Record]:
+    """All records by key; see `kept`."""
+    added = {record["key"]: record for record in map(_read, sorted(results.glob("*.json")))}
+    return {**_packed(archive_of(results)), **added}
+
+
 def keep(results: Path, record: Record) -> None:
     """Write a record under its ``key``, beside the compressed file."""
     write_json(results / f"{record['key']}.json", record)
@@ -49,12 +55,11 @@ def pack(results: Path) -> None:
     paths = sorted(results.glob("*.json"))
     if not paths:
         return
-    archive = archive_of(results)
-    records = {**_packed(archive), **{record["key"]: record for record in map(_read, paths)}}
+    records = all_kept(results)
     lines = [
         json.dumps(records[key], sort_keys=True, separators=(",", ":"), allow_nan=False) for key in sorted(records)
     ]
-    write_compressed(archive, "\n".join(lines) + "\n")
+    write_compressed(archive_of(results), "\n".join(lines) + "\n")
     for path in paths:
         path.unlink()
     if not any(results.iterdir()):

@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -132,6 +133,23 @@ def run_cells(
         with _claimed(checkpoints, wait=True):
             pack(results)
     return [record for cell in cells if (record := finished(cell, results)) is not None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CampaignConfig:
+    """What the settings of every campaign have: where it keeps what, and whether missing cells are run."""
+
+    # folders of the cells' records, and of checkpoints, logs and locks; each campaign has its name in them
+    results: str = "docs/results/cells"
+    checkpoints: str = "campaigns"
+    train: bool = True  # False: make the page of what is there
+
+    def records(
+        self, name: str, cells: Sequence[CellT], run: RunCell[CellT], progress: Progress, train: bool = True
+    ) -> list[Record]:
+        """See `run_cells`, in the folders of a campaign; nothing is run without `train`, either."""
+        results, checkpoints = Path(self.results) / name, Path(self.checkpoints) / name
+        return run_cells(cells, results, checkpoints, run, progress, self.train and train)
 
 
 def unfinished(records: Sequence[Mapping[str, Any]], cells: Sequence[Cell]) -> list[str]:

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from experiments.campaigns.cells import finished, run_cells
+from experiments.campaigns.cells import CampaignConfig, finished
 from experiments.campaigns.few_shot import FewShotCell, Load, data_loader, run_few_shot
 from experiments.campaigns.grids import (
     MEAN_FIELD,
@@ -32,7 +32,7 @@ from sureshot.meta.protocols import TRAINING_PRESETS
 
 
 @dataclass(frozen=True)
-class ImageCampaignConfig:
+class ImageCampaignConfig(CampaignConfig):
     """Settings."""
 
     budget: str = "standard"  # training episodes; see `experiments.campaigns.grids` ("standard", "full")
@@ -42,23 +42,6 @@ class ImageCampaignConfig:
     seeds: tuple[int, ...] = (0,)
     # of the backbone's arithmetic: results in any of them are shown, what has none is trained in the first
     precisions: tuple[str, ...] = ("bfloat16", "float32")
-    # folders of the cells' results, and of their checkpoints and logs; each campaign has one of its name in them
-    results: str = "docs/results/cells"
-    checkpoints: str = "campaigns"
-    train: bool = True  # False: make the page of what is there
-
-
-class CellSettings(Protocol):
-    """Of any experiment that runs cells of a campaign: those of `ImageCampaignConfig` that say where and whether."""
-
-    @property
-    def results(self) -> str: ...
-
-    @property
-    def checkpoints(self) -> str: ...
-
-    @property
-    def train(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -119,11 +102,10 @@ class ImageCampaign:
         return grid + beside
 
     def records(
-        self, cells: Sequence[FewShotCell], settings: CellSettings, load: Load, progress: Progress
+        self, cells: Sequence[FewShotCell], settings: CampaignConfig, load: Load, progress: Progress
     ) -> list[dict[str, Any]]:
         """Run those cells that have no result, if wanted, and collect the results of all that have one."""
-        results, checkpoints = (Path(folder) / self.name for folder in (settings.results, settings.checkpoints))
-        return run_cells(cells, results, checkpoints, partial(run_few_shot, load), progress, settings.train)
+        return settings.records(self.name, cells, partial(run_few_shot, load), progress)
 
     def run(self, *, load: Load, progress: Progress, **options: Any) -> Outcome:
         """Run the missing cells, and make the tables of all that are there.

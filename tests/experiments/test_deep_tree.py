@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 import torch
 
 from experiments import deep_tree
+from experiments.campaigns.archive import all_kept
 from experiments.campaigns.deep import scores
 from experiments.deep_tree import METHODS, Budget, DeepTreeConfig, branch_cell, run, score_frame, stage_cell, verdicts
 from sureshot.data import LabelledSet
@@ -51,18 +51,17 @@ def test_a_campaign_to_the_end(tiny: dict[str, Any], tmp_path: Path) -> None:
     assert outcome.findings == ("5 of 5 cells have a result.",)
     assert len(outcome.verdicts) == 1
     assert told == sorted(told)
-    files = sorted((tmp_path / "results" / "deep-tree").iterdir())
-    assert [path.stem for path in files] == sorted(f"cifar10-subset-{name}-seed0-trial" for name in ("stage", *METHODS))
-    before = [path.read_bytes() for path in files]
+    records = all_kept(tmp_path / "results" / "deep-tree")
+    assert list(records) == sorted(f"cifar10-subset-{name}-seed0-trial" for name in ("stage", *METHODS))
     again = run(data_root=None, progress=lambda what, fraction: None, train=False, **tiny)
-    assert [path.read_bytes() for path in files] == before
+    assert all_kept(tmp_path / "results" / "deep-tree") == records
     pd.testing.assert_frame_equal(again.tables[0].frame, frame)
     other = {**tiny, "budget": "other", "beside": ("trial",), "train": False}
     beside = run(data_root=None, progress=lambda what, fraction: None, **other)
     pd.testing.assert_frame_equal(beside.tables[0].frame, frame)
     assert beside.findings[0] == "0 of 5 cells have a result."
-    record = json.loads(files[0].read_text())
-    assert record["settings"]["stage"]["method"] == "softmax stage"
+    first, *_ = records.values()
+    assert first["settings"]["stage"]["method"] == "softmax stage"
 
 
 def test_grids_of_several_sizes(tiny: dict[str, Any]) -> None:

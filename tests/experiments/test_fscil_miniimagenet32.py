@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from experiments import fscil_miniimagenet32, photograph_sessions
+from experiments.campaigns.archive import all_kept
 from experiments.campaigns.cells import FAILED
 from experiments.campaigns.sessions import NetworkSessions, SessionCell, study_of
 from experiments.fscil_miniimagenet32 import METHODS, candidate_frame, other_seeds, run, verdicts_of
@@ -89,10 +90,9 @@ def test_a_campaign_to_the_end(tiny: dict[str, Any], tmp_path: Path) -> None:
     assert tables["published"].published
     assert [picture.name for picture in outcome.pictures] == ["curves", "matrices"]
     assert not any("Without a result" in line for line in outcome.findings)
-    files = sorted((tmp_path / "results" / "fscil-miniimagenet32").iterdir())
-    before = [path.read_bytes() for path in files]
+    records = all_kept(tmp_path / "results" / "fscil-miniimagenet32")
     again = run(data_root=None, progress=quietly, train=False, **tiny)
-    assert [path.read_bytes() for path in files] == before
+    assert all_kept(tmp_path / "results" / "fscil-miniimagenet32") == records
     assert [table.name for table in again.tables] == [table.name for table in outcome.tables]
 
 
