@@ -146,13 +146,7 @@ _PICTURE = (
 
 
 def chosen(settings: StudiesConfig) -> tuple[Study, ...]:
-    """The studies that are asked for.
-
-    Raises
-    ------
-    ValueError
-        For an unknown name of a study or preset.
-    """
+    """The studies that are asked for."""
     known = {study.name: study for study in STUDIES}
     for what, names, among in (("study", settings.studies, known), ("preset", settings.bases, BASES)):
         for name in names:

@@ -104,13 +104,7 @@ def main() -> None:
 
 
 def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
-    """``KEY=VALUE`` pairs with the values read as JSON (lists as tuples), or else as text.
-
-    Raises
-    ------
-    ValueError
-        If one has no ``=``, or a key comes twice.
-    """
+    """``KEY=VALUE`` pairs with the values read as JSON (lists as tuples), or else as text."""
     found: dict[str, Any] = {}
     for setting in settings:
         key, separator, text = setting.partition("=")
@@ -130,22 +124,7 @@ def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
 
 
 def campaign_settings(name: str, budget: str | None, collect: bool, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that ``--budget`` and ``--collect`` stand for.
-
-    Parameters
-    ----------
-    name : str
-        Of the experiment.
-    budget : str, optional
-    collect : bool
-    given : mapping
-        Settings from ``--set``.
-
-    Raises
-    ------
-    ValueError
-        If the experiment is unknown or no campaign, the budget is unknown, or ``--set`` says the same.
-    """
+    """The settings that ``--budget`` and ``--collect`` stand for; ValueError if ``--set`` says the same."""
     chosen: dict[str, tuple[str, Any]] = {}
     if budget is not None:
         chosen["budget"] = ("--budget", budget)

@@ -75,19 +75,7 @@ def likelihoods(temperatures: tuple[float, ...]) -> dict[str, Likelihood]:
 
 
 def confidence_table(latents: Tensor, rows: dict[str, Likelihood]) -> tuple[pd.DataFrame, dict[str, Tensor]]:
-    """Summary of the confidence under each likelihood, and the confidences themselves.
-
-    Parameters
-    ----------
-    latents : Tensor (C, n)
-    rows : dict
-        Likelihoods by name.
-
-    Returns
-    -------
-    frame : DataFrame
-    confidence : dict of Tensor (n,)
-    """
+    """Summary of the confidence under each likelihood, and the confidences (n,) themselves."""
     n = latents.shape[-1]
     reference = rows["softmax"].plug_in(latents)
     records, confidences = [], {}

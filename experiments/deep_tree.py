@@ -200,13 +200,7 @@ def outcome(
     settings: DeepTreeConfig,
     of_grids: Sequence[dict[str, Any]] = (),  # records of further numbers of points
 ) -> Outcome:
-    """The page, of what is there.
-
-    Raises
-    ------
-    ValueError
-        If no cell has scores.
-    """
+    """The page, of what is there."""
     scored, of_sizes = ([record for record in part if FAILED not in record] for part in (records, of_grids))
     if not scored:
         raise ValueError("no cell of this campaign has a result yet, so there is no table to make")

@@ -47,13 +47,7 @@ _AIM = "this project's aim"
 
 
 class NearestClassMean(ClassifierMixin, BaseEstimator):
-    """A softmax of cosines between rows and the means of classes.
-
-    Parameters
-    ----------
-    factor : float
-        Of the cosines.
-    """
+    """A softmax of cosines, times a factor, between rows and the means of classes."""
 
     def __init__(self, factor: float = 20.0) -> None:
         self.factor = factor

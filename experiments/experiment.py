@@ -157,13 +157,7 @@ def plain_value(value: Any) -> Any:
 
 
 def configure(config: type[Config], options: Mapping[str, Any]) -> Config:
-    """The settings of an experiment with some defaults replaced.
-
-    Raises
-    ------
-    ValueError
-        For an option that the experiment does not have, a value of another type than annotated, or an empty list.
-    """
+    """The settings of an experiment with some defaults replaced."""
     hints = get_type_hints(config)
     unknown = sorted(set(options) - set(hints))
     if unknown:

@@ -55,16 +55,7 @@ def squared_exponential(x: Tensor, other: Tensor) -> Tensor:
 def independent_classes(
     gram: Tensor, y: Tensor, n_classes: int, likelihood: ClassSites, prior_mean: float = 0.0
 ) -> Fit:
-    """Mean field that factorises over the classes; exact for least squares.
-
-    Parameters
-    ----------
-    gram : Tensor (S, N, N)
-    y : Tensor (S, N)
-    n_classes : int
-    likelihood : ClassSites
-    prior_mean : float
-    """
+    """Mean field that factorises over the classes; exact for least squares."""
     prior = GramPrior(gram.unsqueeze(-3), gram.new_tensor(prior_mean))
     found = fit_mean_field(prior, likelihood, y, n_classes=n_classes, max_steps=MAX_STEPS)
     posterior = found.posterior
@@ -148,15 +139,6 @@ def expected_log_softmax(mean: Tensor, covariance: Tensor, y: Tensor, n_nodes: i
 
     ``log softmax(f)_y = -log(1 + sum over c != y of exp(f_c - f_y))`` depends on C - 1 differences only, so a
     product rule of Gauss and Hermite needs ``n_nodes^(C - 1)`` points.
-
-    Parameters
-    ----------
-    mean : Tensor (..., C, N)
-    covariance : Tensor
-        Variances (..., C, N) or covariances over the classes (..., N, C, C).
-    y : Tensor (..., N)
-    n_nodes : int
-        Nodes in each dimension.
     """
     full = covariance if is_full_covariance(mean, covariance) else torch.diag_embed(covariance.mT)
     differences = pairwise_differences(y, mean.shape[-2], mean.dtype)  # (..., N, C - 1, C)

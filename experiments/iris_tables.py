@@ -164,15 +164,7 @@ def map_table(maps: Sequence[Map]) -> pd.DataFrame:
 def boundary(
     first: NDArray[np.float64], second: NDArray[np.float64], probabilities: NDArray[np.float64]
 ) -> tuple[float, float]:
-    """Length of the boundaries between the two likeliest classes, and of the chords between their ends.
-
-    Parameters
-    ----------
-    first, second : ndarray (P,)
-        Grid along the two features.
-    probabilities : ndarray (C, P, P)
-        First feature along rows.
-    """
+    """Length of the boundaries between the two likeliest classes, and of the chords between their ends."""
     arcs = chords = 0.0
     for a, b in combinations(range(probabilities.shape[0]), 2):
         others = np.delete(probabilities, (a, b), 0).max(0, initial=0.0)

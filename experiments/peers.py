@@ -26,12 +26,8 @@ from sklearn.svm import SVC
 class DirichletGP(ClassifierMixin, BaseEstimator):
     """GPyTorch's Dirichlet-based Gaussian-process classifier (Milios et al. 2018), as in its documentation.
 
-    Parameters
-    ----------
-    n_steps : int
-        Adam steps (rate 0.1) on the marginal likelihood of noise, mean, output scale and length-scale.
-    n_samples : int
-        Posterior draws that the class probabilities average over.
+    Adam (rate 0.1) on the marginal likelihood of noise, mean, output scale and length-scale; probabilities average over
+    posterior draws.
     """
 
     def __init__(self, n_steps: int = 100, n_samples: int = 256) -> None:

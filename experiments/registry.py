@@ -21,44 +21,44 @@ from sureshot.data.root import data_root as find_data_root
 
 logger = logging.getLogger(__name__)
 
-_MODULES = {
-    "confidence-histograms": "confidence_histograms",
-    "likelihood-contours": "likelihood_contours",
-    "iris": "iris",
-    "clinc150": "clinc150",
-    "uci": "uci",
-    "digits": "digits",
-    "few-labels": "few_labels",
-    "one-shot-defaults": "one_shot_defaults",
-    "seed-spread": "seed_spread",
-    "skewed-supports": "skewed_supports",
-    "single-defaults": "single_defaults",
-    "validation-classes": "validation_classes",
-    "shot-temperatures": "shot_temperatures",
-    "clinc150-transfer": "clinc150_transfer",
-    "fscil-clinc150": "fscil_clinc150",
-    "fscil-clinc150-studies": "fscil_clinc150_studies",
-    "bfloat16": "bfloat16",
-    "training-budgets": "training_budgets",
-    "cdkt-switches": "cdkt_switches",
-    "cdkt-studies": "cdkt_studies",
-    "cdkt-bound": "cdkt_bound",
-    "deep-tree": "deep_tree",
-    "fscil-miniimagenet32": "fscil_miniimagenet32",
-    "beam-search": "beam_search",
-    "representatives": "representatives",
-    "smc-table1": "smc_table1",
-    "smc-toys": "smc_toys",
-    "smc-streams": "smc_streams",
-    "smc-recovery": "smc_recovery",
-    "defaults": "defaults",
-    "embeddings-panel": "embeddings_panel",
-    "unknowns": "unknowns",
-    "decisions": "decisions",
-    "what-to-label": "what_to_label",
-    "mixed-tables": "mixed_tables",
-}
-"""Modules with one experiment, ``EXPERIMENT``."""
+_MODULES = (
+    "confidence-histograms",
+    "likelihood-contours",
+    "iris",
+    "clinc150",
+    "uci",
+    "digits",
+    "few-labels",
+    "one-shot-defaults",
+    "seed-spread",
+    "skewed-supports",
+    "single-defaults",
+    "validation-classes",
+    "shot-temperatures",
+    "clinc150-transfer",
+    "fscil-clinc150",
+    "fscil-clinc150-studies",
+    "bfloat16",
+    "training-budgets",
+    "cdkt-switches",
+    "cdkt-studies",
+    "cdkt-bound",
+    "deep-tree",
+    "fscil-miniimagenet32",
+    "beam-search",
+    "representatives",
+    "smc-table1",
+    "smc-toys",
+    "smc-streams",
+    "smc-recovery",
+    "defaults",
+    "embeddings-panel",
+    "unknowns",
+    "decisions",
+    "what-to-label",
+    "mixed-tables",
+)
+"""Experiments of the modules of their names, each its ``EXPERIMENT``."""
 
 _IMAGE_CAMPAIGNS = ("omniglot-choice", "omniglot-emnist", "cub", "miniimagenet", "miniimagenet-cub", "miniimagenet32")
 """Experiments of `experiments.campaigns.images`."""
@@ -89,15 +89,9 @@ def names() -> dict[str, str]:
 
 
 def get_experiment(name: str) -> Experiment:
-    """The experiment of that name.
-
-    Raises
-    ------
-    ValueError
-        For another name.
-    """
+    """The experiment of that name."""
     if name in _MODULES:
-        experiment = import_module(f"experiments.{_MODULES[name]}").EXPERIMENT
+        experiment = import_module(f"experiments.{name.replace('-', '_')}").EXPERIMENT
     elif name in _IMAGE_CAMPAIGNS:
         experiment = import_module("experiments.campaigns.images").EXPERIMENTS[name]
     else:
@@ -115,26 +109,10 @@ def run(
     progress: Progress | None = None,
     **options: Any,
 ) -> ExperimentResult:
-    """Run an experiment and write its page, tables and figures.
+    """Run an experiment and write its page, tables and figures to the folder `output`.
 
-    Parameters
-    ----------
-    name : str
-        One of `names`.
-    data_root : Path, optional
-        Folder of the data files; by default what the environment variable ``SURESHOT_DATA`` names. Looked up
-        before anything is computed, and only for experiments on real data.
-    output : Path
-        Folder to write to: ``<name>.md``, ``<name>.json.gz``, and files in ``figures``.
-    progress : callable, optional
-        ``progress(what, fraction)``.
-    **options
-        Settings of the experiment that replace its defaults, for instance fewer repetitions.
-
-    Raises
-    ------
-    ValueError
-        For an unknown name or option, or a data root that is needed and not there.
+    The data root (by default that of ``SURESHOT_DATA``) is looked up before anything is computed, and only for
+    experiments on real data. Options replace defaults of the experiment's settings.
     """
     experiment = get_experiment(name)
     reads_data = experiment.needs_data and options.get("train", True)  # a campaign that only collects reads none

@@ -38,25 +38,7 @@ COLOURS = 128
 
 
 def write_result(outcome: Outcome, *, name: str, output: Path, command: str, wall_seconds: float) -> ExperimentResult:
-    """Write everything under `output`, whole or not at all, and return what was written.
-
-    Parameters
-    ----------
-    outcome : Outcome
-    name : str
-        Of the experiment; every file name begins with it.
-    output : Path
-        Made if it is not there.
-    command : str
-        What repeats the run.
-    wall_seconds : float
-        How long it took.
-
-    Raises
-    ------
-    OSError
-        When the folder cannot be written.
-    """
+    """Write everything under `output`, whole or not at all, and return what was written."""
     figures = {f"figures/{name}-{picture.name}.png": picture for picture in outcome.pictures}
     relative = [f"{name}.md", f"{name}.json.gz", *figures]
     result = ExperimentResult(

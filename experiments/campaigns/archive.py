@@ -25,13 +25,7 @@ def archive_of(results: Path) -> Path:
 
 
 def kept(results: Path, key: str) -> Record | None:
-    """The record under a key, or None if there is none.
-
-    Raises
-    ------
-    ValueError
-        If it, or the compressed file, is damaged.
-    """
+    """The record under a key, or None if there is none."""
     path = results / f"{key}.json"
     try:
         return _read(path)

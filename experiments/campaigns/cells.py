@@ -64,13 +64,7 @@ RunCell = Callable[[CellT, Path, Progress], dict[str, Any]]
 
 
 def finished(cell: Cell, results: Path) -> Record | None:
-    """The cell's result (or failure), or None if it is not there or was made with other settings.
-
-    Raises
-    ------
-    ValueError
-        If a file is damaged.
-    """
+    """The cell's result (or failure), or None if it is not there or was made with other settings."""
     record = kept(results, cell.key)
     if record is not None and (reason := cell.stale(record)):
         logger.info("%s of %s is stale: %s", cell.key, results, reason)
@@ -79,13 +73,7 @@ def finished(cell: Cell, results: Path) -> Record | None:
 
 
 def stale_reason(cell: Cell, results: Path) -> str | None:
-    """Why the result that is there is not the cell's any more; None if it is, or there is none.
-
-    Raises
-    ------
-    ValueError
-        If a file is damaged.
-    """
+    """Why the result that is there is not the cell's any more; None if it is, or there is none."""
     record = kept(results, cell.key)
     return None if record is None else cell.stale(record)
 
@@ -100,13 +88,10 @@ def run_cells(
 ) -> list[Record]:
     """Run the cells whose results are missing, and return all results and failures that are there afterwards.
 
+    A damaged file is found before anything is run (ValueError).
+
     A cell that another process is working on is passed over, and looked at once more when the others are done: it is
     then finished, still being worked on, or ours to take over.
-
-    Raises
-    ------
-    ValueError
-        If a result's file is damaged (found before anything is run), or settings and data do not fit.
     """
     todo = [cell for cell in cells if finished(cell, results) is None] if run_missing else []
     if todo:
@@ -183,13 +168,7 @@ def _record(cell: CellT, folder: Path, run: RunCell[CellT], progress: Progress) 
 
 @contextmanager
 def _claimed(folder: Path, wait: bool = False) -> Iterator[bool]:
-    """Whether this process got the folder (if it waits, it does), which it keeps until it leaves the block or dies.
-
-    Raises
-    ------
-    OSError
-        Where the operating system has no such locks (Windows).
-    """
+    """Whether this process got the folder (if it waits, it does), which it keeps until it leaves the block or dies."""
     try:
         import fcntl
     except ImportError:

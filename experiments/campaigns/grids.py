@@ -56,13 +56,7 @@ def check_budget(budget: str) -> None:
 
 
 def budget_episodes(budget: str, shots: int) -> int:
-    """Training episodes.
-
-    Raises
-    ------
-    ValueError
-        For an unknown budget, or a number of shots for which none was published.
-    """
+    """Training episodes."""
     check_budget(budget)
     episodes = BUDGETS[budget]
     if shots not in episodes:
@@ -73,24 +67,11 @@ def budget_episodes(budget: str, shots: int) -> int:
 def mean_field_exceptions(
     benchmark: str | None, learner: str, shots: int, tempered: bool = True
 ) -> tuple[bool, dict[str, Any]]:
-    """What Ke et al. (2023) did differently for single cells of a benchmark.
+    """What Ke et al. (2023) did differently for single cells of a benchmark; nothing for other learners than theirs.
 
-    Parameters
-    ----------
-    benchmark : {"cub", "miniimagenet", "miniimagenet-cub"} or None
-        None, or another learner than theirs, has no exceptions.
-    learner : str
-    shots : int
-    tempered : bool
-        Whether its temperature is below 1.
-
-    Returns
-    -------
-    bool
-        Whether it was trained for 800 "epochs": always by predictive likelihood, by marginal likelihood in transfer if
-        tempered.
-    dict
-        Options of the learner: temperature 0.5 instead of 0.2 at five shots by predictive likelihood, but for CUB.
+    Whether it was trained for 800 "epochs": always by predictive likelihood, by marginal likelihood in transfer if
+    tempered (temperature below 1). And options of the learner: temperature 0.5 instead of 0.2 at five shots by
+    predictive likelihood, but for CUB.
     """
     if benchmark is None or learner not in MEAN_FIELD:
         return False, {}
@@ -142,25 +123,9 @@ def image_cell(
 ) -> FewShotCell:
     """A 5-way cell on images with Conv4, as in the papers.
 
-    Parameters
-    ----------
-    data, learner, kernel : str
-    shots, seed : int
-    budget : str
-    preset : str, optional
-        `preset_of` by default.
-    transfer : bool
-        Whether test classes come from another data set; the logistic-softmax by mean field with predictive
-        likelihood then predicts with prior mean -5, as published.
-    benchmark : str, optional
-        Of Ke et al.: whose `mean_field_exceptions` hold (under the papers' presets), and where calibration errors are
-        reported by their procedure as well.
-    queries : int
-        Of each class in training.
-    precision : str
-    data_options : dict, optional
-    change : (str, mapping), optional
-        Options of the learner that replace what it would have otherwise, and their name in keys and tables.
+    In transfer the logistic-softmax by mean field with predictive likelihood predicts with prior mean -5, as published.
+    On a benchmark of Ke et al. their `mean_field_exceptions` hold (under the papers' presets), and calibration errors
+    are reported by their procedure as well.
     """
     kernel = _kernel_of(learner, kernel)
     chosen = preset or preset_of(learner)

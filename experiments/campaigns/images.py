@@ -108,21 +108,7 @@ class ImageCampaign:
         return settings.records(self.name, cells, partial(run_few_shot, load), progress)
 
     def run(self, *, load: Load, progress: Progress, **options: Any) -> Outcome:
-        """Run the missing cells, and make the tables of all that are there.
-
-        Parameters
-        ----------
-        load : callable
-            Few-shot data by name and options.
-        progress : callable
-        **options
-            Settings that replace the defaults of `ImageCampaignConfig`.
-
-        Raises
-        ------
-        ValueError
-            For an unknown setting, budget, learner or kernel, or if no cell has a result.
-        """
+        """Run the missing cells, and make the tables of all that are there."""
         settings = configure(ImageCampaignConfig, options)
         check_budget(settings.budget)
         check_learners(settings.learners)

@@ -41,15 +41,7 @@ _VARIANTS = {"none": "as they are", "temperature": "one temperature"}
 
 
 def campaign_pictures(records: Sequence[Record], recommended: str) -> tuple[Picture, ...]:
-    """All figures for which there are results.
-
-    Parameters
-    ----------
-    records : sequence of mappings
-        Of cells with scores.
-    recommended : str
-        The learner to point out.
-    """
+    """All figures for which there are results, with the recommended learner pointed out."""
     records = [record for record in records if _in_pictures(record["labels"])] or records
     summary, robustness = averaged(score_frame(records)), robustness_frame(records)
     kernel = "cosine" if (summary["kernel"] == "cosine").any() else str(summary["kernel"].iloc[0])

@@ -41,13 +41,7 @@ _BENCHMARKS = {
 
 
 def published_tables(benchmark: str | None) -> tuple[Table, ...]:
-    """The papers' accuracies on a benchmark, or nothing for None.
-
-    Raises
-    ------
-    ValueError
-        For an unknown benchmark.
-    """
+    """The papers' accuracies on a benchmark, or nothing for None."""
     if benchmark is None:
         return ()
     if benchmark not in _BENCHMARKS:

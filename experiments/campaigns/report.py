@@ -41,30 +41,7 @@ def campaign_outcome(
     differences: tuple[str, ...],
     recommended: str,
 ) -> Outcome:
-    """The outcome of a campaign as far as it has been run.
-
-    Parameters
-    ----------
-    title, introduction : str
-    records : sequence of mappings
-        What `experiments.campaigns.cells.run_cells` gave.
-    cells : sequence of Cell
-        All of the campaign.
-    results : Path
-        The folder of their results.
-    settings : dataclass instance
-    seeds : tuple of int
-    published : str, optional
-        The papers' benchmark.
-    differences : tuple of str
-    recommended : str
-        The learner that this project recommends here, whose aims are checked.
-
-    Raises
-    ------
-    ValueError
-        If no cell has scores.
-    """
+    """The outcome of a campaign as far as it has been run; ValueError if no cell has scores."""
     scored = [record for record in records if FAILED not in record]
     if not scored:
         raise ValueError("no cell of this campaign has a result yet, so there is no table to make")

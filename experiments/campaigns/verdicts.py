@@ -89,15 +89,7 @@ _COMPARED = {
 
 
 def paper_verdicts(frame: pd.DataFrame, benchmark: str | None) -> list[Verdict]:
-    """The papers' orderings, gains and lowest errors, as far as their sides have results.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        As `score_frame` gives it.
-    benchmark : str or None
-        The papers' benchmark that the campaign repeats or stands in for.
-    """
+    """Orderings, gains and lowest errors of the papers' benchmark, as far as their sides have results."""
     comparable = frame[(frame["preset"] == "paper") & (frame["kernel"] == "cosine")]
     found = []
     for ordering in ORDERINGS:
