@@ -186,9 +186,8 @@ def outcome_of(
             "Fewer draws than the paper's ten runs, of the sessions as of the 4 to 60 classes, so standard errors are "
             f"rough; {settings.test_shots} test queries of each class in sessions; 10 chains where its code has 30.",
             "The first session's tree sees the representatives, as rows that count once; the paper's inducing inputs "
-            "stand for all rows (what that is worth: [representatives](representatives.md)). Its kernel is not "
-            "learnt (length-scale 1, output scale 4), and probabilities are divided by a temperature, which the paper "
-            "has not.",
+            "stand for all rows. Its kernel is not learnt (length-scale 1, output scale 4), and probabilities are "
+            "divided by a temperature, which the paper has not.",
             "The 4 to 60 classes have 5 labels each instead of about 30, and variational inference is mean field, "
             "without inducing points.",
             "One-vs-each has as many chains as the others; the paper's had memory for 10 with 8 classes and 3 with 10.",

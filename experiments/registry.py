@@ -46,7 +46,6 @@ _MODULES = (
     "deep-tree",
     "fscil-miniimagenet32",
     "beam-search",
-    "representatives",
     "smc-table1",
     "smc-toys",
     "smc-streams",
