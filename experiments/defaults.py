@@ -33,7 +33,7 @@ from experiments.campaigns.cells import CampaignConfig
 from experiments.campaigns.methods import MethodCell, check_names, described
 from experiments.defaults_report import EMBEDDINGS, OURS, SINGLE, outcome_of
 from experiments.experiment import Experiment, Outcome, Progress, configure
-from experiments.intents import grouped
+from experiments.few_label_sets import grouped
 from experiments.peers import random_forest
 from experiments.uci import TABLES, load
 from sureshot.data.clinc150 import load_clinc150

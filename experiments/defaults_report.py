@@ -15,7 +15,7 @@ import pandas as pd
 from experiments.campaigns.cells import FAILED, Cell
 from experiments.campaigns.methods import Record, paired, what_is_missing
 from experiments.experiment import Outcome, Table, Verdict
-from experiments.intents import named
+from experiments.few_label_sets import named
 
 OURS, SINGLE = "sureshot", "sureshot, one setting"
 DIRTY = ("heavy tails", "wild cells", "noise columns")

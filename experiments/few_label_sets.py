@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from experiments.intents import grouped, named
 from experiments.uci import load
 from sureshot.data.clinc150 import load_clinc150
 from sureshot.demo.peers import logistic_regression
@@ -56,3 +55,28 @@ class FewLabelSet:
     def of_seed(self, x: Array, y: Array, seed: int) -> tuple[Array, Array]:
         """Of all rows those of the classes that the seed draws."""
         return grouped(x, y, self.way, self.size, seed) if self.way else (x, y)
+
+
+def grouped(x: Array, y: Array, way: int, size: int, seed: int) -> tuple[Array, Array]:
+    """Rows of classes that the seed draws, so many of them together as one of `way` classes."""
+    n_classes = int(y.max()) + 1
+    chosen = np.random.default_rng(seed).choice(n_classes, way * size, replace=False)
+    number = np.full(n_classes, -1)
+    number[chosen] = np.arange(way * size) % way
+    among = number[y] >= 0
+    return x[among], number[y[among]]
+
+
+def named(way: int, size: int) -> str:
+    """What such a set is called."""
+    return f"{way} intents" if size == 1 else f"{way} groups of {size} intents"
+
+
+def drawn(x: Array, y: Array, shots: int, n_test: int, seed: int) -> tuple[Array, Array, Array, Array]:
+    """Rows to learn from with labels, others to test on with theirs, at most `n_test`; of classes that have enough."""
+    generator = np.random.default_rng(seed)
+    classes, counts = np.unique(y, return_counts=True)
+    parts = [generator.permutation(np.flatnonzero(y == label)) for label in classes[counts >= shots + 2]]
+    train = np.concatenate([part[:shots] for part in parts])
+    test = generator.permutation(np.concatenate([part[shots:] for part in parts]))[:n_test]
+    return x[train], y[train], x[test], y[test]

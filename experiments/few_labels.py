@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from experiments import embeddings_panel
 from experiments.batch_learners import quiet, scores
 from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
-from experiments.few_label_sets import FewLabelSet
-from experiments.one_shot_sets import drawn
+from experiments.few_label_sets import FewLabelSet, drawn
 from experiments.uci import TABLES
 from sureshot.data.choice import load_choice
 from sureshot.data.cifar import load_cifar10_subset

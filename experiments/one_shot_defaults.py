@@ -4,10 +4,9 @@ For each data set and kernel, one row of every class trains the softmax GP at th
 predicts other rows best is recorded. `GPClassifier` takes the geometric mean over the sets as its default temperature
 and their spread as the width of its prior.
 
-Can the support say more? A formula of the number of columns (tables) or classes (embeddings) is fitted to the mean log
-loss of one such setting over sets, and judged on sets that it has not seen. Classes of embeddings are intents, which
-are easy to tell, or groups of them, which are not. What the defaults make of the same draws, which of a table average
-all kernels at their temperatures, is beside it, and beside logistic regression.
+On tables and on embeddings, whose classes are intents, which are easy to tell, or groups of them, which are not, the
+temperature that one such setting wants stands beside what it loses at the one in use; and what the defaults make of the
+same draws, which of a table average all kernels at their temperatures, beside logistic regression.
 
 Two classes of embeddings can be predicted by the integral over the latent, or by the plug-in rule with a temperature:
 both from one row a class on.
@@ -22,21 +21,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import log_softmax
 
 from experiments.batch_learners import quiet, scores
 from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
-from experiments.few_label_sets import LOGISTIC, OURS, FewLabelSet
-from experiments.intents import grouped, named
-from experiments.one_shot_sets import (
-    LOGS,
-    OneShotSet,
-    drawn,
-    fitted_formula,
-    losses_by_temperature,
-    spread_of_similarities,
-)
+from experiments.few_label_sets import LOGISTIC, OURS, FewLabelSet, drawn, grouped, named
 from experiments.uci import load, tables_but
 from sureshot.data.clinc150 import load_clinc150
+from sureshot.estimators.base import IncrementalClassifier
 from sureshot.estimators.gp.classifier import GPClassifier
 from sureshot.estimators.gp.options import ONE_SHOT_TEMPERATURE
 from sureshot.estimators.gp.tuning.family_search import DEFAULT_OUTPUT_SCALE, scaled
@@ -45,6 +37,7 @@ from sureshot.metrics import fit_temperature
 
 CLINC = "clinc150 (validation split)"
 ONE_SETTING = "sureshot, ensemble=False"
+LOGS = np.linspace(-4, 3, 71)  # of temperatures that are tried
 
 
 @dataclass(frozen=True)
@@ -57,8 +50,8 @@ class Settings:
     kernels: tuple[str, ...] = ("rbf", "linear", "matern12", "matern32")
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6, 7)  # of the choice of labels
     n_test: int = 1000  # test rows at most
-    tables: tuple[str, ...] = tables_but("credit_australian", "ida_breast_cancer", "ida_flare_solar")  # for the formula
-    ways: tuple[int, ...] = (2, 5, 10, 20)  # numbers of classes of embeddings, for the formula
+    tables: tuple[str, ...] = tables_but("credit_australian", "ida_breast_cancer", "ida_flare_solar")
+    ways: tuple[int, ...] = (2, 5, 10, 20)  # numbers of classes of embeddings
     groups: tuple[int, ...] = (1, 4)  # intents that make a class
     pairs: tuple[int, ...] = (1, 4, 20)  # the same, where there are two classes, for the comparison of rules
     shots: tuple[int, ...] = (1, 2, 3, 5, 10, 20)  # rows a class in that comparison
@@ -112,7 +105,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
     spread = float(means.drop(columns=["cosine"], errors="ignore").std().mean())
     far = summary[np.abs(np.log(summary["geometric mean"] / summary["default in use"])) > math.log(1.5)]
     agree = "all within a factor of 1.5 of" if far.empty else f"not all ({', '.join(far['kernel'])}) within 1.5 of"
-    sets, scored = formula_sets(settings, data_root, progress)
+    wanted, scored = scored_sets(settings, data_root, progress)
     return Outcome(
         title="Temperature at one label for each class",
         introduction=(
@@ -123,7 +116,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
         tables=(
             Table("by-set", "Best temperature on each set.", by_set),
             Table("summary", "Over the sets.", summary),
-            *formula_tables(sets),
+            Table("temperatures", "One setting, ensemble=False: a temperature for each set.", pd.DataFrame(wanted)),
             *score_tables(scored),
             *two_classes(settings, data_root),
         ),
@@ -139,17 +132,24 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
     )
 
 
-def formula_sets(
+def losses_by_temperature(model: IncrementalClassifier, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Mean log loss (T,) by `LOGS` of temperatures that divide the latents."""
+    latents, truth = model.predict_latent(x).mean, np.searchsorted(model.classes_, y)
+    logs = [log_softmax(latents / math.exp(value), axis=1)[np.arange(len(y)), truth] for value in LOGS]
+    return -np.maximum(logs, math.log(1e-6)).mean(1)
+
+
+def scored_sets(
     settings: Settings, data_root: Path | None, progress: Progress
-) -> tuple[list[OneShotSet], list[dict[str, Any]]]:
-    """What one setting needs at one label on every table, and on intents and groups of them; scores of all methods."""
-    found: list[OneShotSet] = []
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """What temperature every table, intents and groups of them want of one setting; scores of all methods."""
+    wanted: list[dict[str, Any]] = []
     scored: list[dict[str, Any]] = []
     sets = [FewLabelSet(name) for name in settings.tables]
     sets += FewLabelSet.of_intents((way, group) for group in settings.groups for way in settings.ways)
     for number, one in enumerate(sets):
         progress(one.name, 0.5 + 0.5 * number / len(sets))
-        losses, spreads, in_use = [], [], []
+        losses, in_use = [], []
         x, y = one.rows(data_root)
         for seed in settings.seeds:
             train_x, train_y, test_x, test_y = drawn(*one.of_seed(x, y, seed), 1, settings.n_test, seed)
@@ -161,16 +161,14 @@ def formula_sets(
                     LOGISTIC: one.peer().fit(train_x, train_y),
                 }
             losses.append(losses_by_temperature(model, test_x, test_y))
-            spreads.append(spread_of_similarities(train_x))
             for method, fitted in methods.items():
                 said = scores(fitted.predict_proba(test_x), test_y, fitted.classes_)
                 scored.append({"data": one.name, "rows": one.kind, "method": method, **said})
                 in_use += [said["nll"]] * (method == ONE_SETTING)
-        size = one.way or int((x.std(axis=0) > 0).sum())
-        further = math.log(len(np.unique(train_y))), float(np.mean(spreads))
-        kind = "embeddings" if one.way else "tables"
-        found.append(OneShotSet(one.name, kind, size, np.mean(losses, axis=0), further, float(np.mean(in_use))))
-    return found, scored
+        mean = np.mean(losses, axis=0)
+        best = {"best temperature": float(np.exp(LOGS[mean.argmin()])), "log loss at it": float(mean.min())}
+        wanted.append({"data": one.name, **best, "as in use": float(np.mean(in_use))})
+    return wanted, scored
 
 
 def score_tables(scored: list[dict[str, Any]]) -> list[Table]:
@@ -219,41 +217,6 @@ def two_classes(settings: Settings, data_root: Path | None) -> list[Table]:
             rows.append({"data": named(2, group), "rows a class": shots, "integral": integral, "default": default})
     caption = "Two classes of embeddings, log loss in nats: by the integral over the latent, and by default."
     return [Table("two-classes", caption, pd.DataFrame(rows))] if rows else []
-
-
-def formula_tables(sets: list[OneShotSet]) -> list[Table]:
-    """Loss at the best temperature of each set, at the one in use, at one constant and by a formula of other sets."""
-    formulas, rows = [], []
-    for kind in ("tables", "embeddings"):
-        own = [part for part in sets if part.kind == kind]
-        if len(own) < 3:
-            continue
-        n_further = min(len(part.further) for part in own)
-        factor, power = fitted_formula(own)
-        formulas.append({"rows": kind, "factor": factor, "power": power})
-        for part in own:
-            others = [other for other in own if other is not part]
-            constant = float(np.exp(LOGS[np.mean([other.losses for other in others], axis=0).argmin()]))
-            rows.append(
-                {
-                    "data": part.data,
-                    "best temperature": float(np.exp(LOGS[part.losses.argmin()])),
-                    "log loss at it": float(part.losses.min()),
-                    "as in use": part.in_use,
-                    "by a constant of the other sets": part.loss(constant, 0.0),
-                    "by a formula of the other sets": part.loss(*fitted_formula(others)),
-                    "with classes and spread too": part.loss(*fitted_formula(others, n_further)),
-                    "rows": kind,
-                }
-            )
-    if not rows:
-        return []
-    means = pd.DataFrame(rows).groupby("rows", sort=False).mean(numeric_only=True).drop(columns="best temperature")
-    return [
-        Table("formula", "Factor and power that suit the sets best.", pd.DataFrame(formulas)),
-        Table("formula-means", "Means over the sets.", means.reset_index()),
-        Table("formula-sets", "One setting, ensemble=False: a temperature for each set.", pd.DataFrame(rows)),
-    ]
 
 
 EXPERIMENT = Experiment("one-shot-defaults", "The temperature that suits one label for each class", True, run)

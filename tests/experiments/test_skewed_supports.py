@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments import skewed_supports
-from experiments.intents import grouped
+from experiments.few_label_sets import grouped
 from experiments.skewed_supports import ONE_EACH, SUPPORTS, supports
 from sureshot import GPClassifier
 from sureshot.data.clinc150 import load_clinc150
