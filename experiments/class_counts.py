@@ -8,7 +8,6 @@ scale that a table shows is the one with the best validation accuracy.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from experiments.campaigns.cells import Cell
+from experiments.campaigns.cells import Cell, json_values
 from experiments.experiment import Progress, Table, Verdict
 from experiments.figures import COLOURS, GREY, new_figure, tidy
 from sureshot.data.class_splits import shuffled
@@ -97,16 +96,7 @@ class CountCell(Cell):
 
     def settings(self) -> dict[str, Any]:
         """Everything that determines the result."""
-        found: dict[str, Any] = json.loads(json.dumps({**asdict(self), "recipe": asdict(RECIPES[self.method])}))
-        return found
-
-    def notes(self) -> dict[str, Any]:
-        """Nothing."""
-        return {}
-
-    def stale(self, record: Mapping[str, Any]) -> str | None:
-        """Other settings."""
-        return None if record.get("settings") == self.settings() else "it was made with other settings"
+        return json_values({**asdict(self), "recipe": asdict(RECIPES[self.method])})
 
 
 @dataclass(frozen=True)

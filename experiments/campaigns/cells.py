@@ -12,6 +12,7 @@ dies; another process then takes the cell over, where its last checkpoint left i
 
 from __future__ import annotations
 
+import json
 import logging
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -48,13 +49,13 @@ class Cell(ABC):
     def settings(self) -> dict[str, Any]:
         """Everything that determines the result, as JSON values."""
 
-    @abstractmethod
     def notes(self) -> dict[str, Any]:
         """What is recorded beside the settings, by name, as JSON values: what they stood for."""
+        return {}
 
-    @abstractmethod
     def stale(self, record: Mapping[str, Any]) -> str | None:
         """Why a record is not the result of this cell as it is now; None if it is."""
+        return None if record.get("settings") == self.settings() else "it was made with other settings"
 
 
 CellT = TypeVar("CellT", bound=Cell)
@@ -135,6 +136,12 @@ class CampaignConfig:
         """See `run_cells`, in the folders of a campaign; nothing is run without `train`, either."""
         results, checkpoints = Path(self.results) / name, Path(self.checkpoints) / name
         return run_cells(cells, results, checkpoints, run, progress, self.train and train)
+
+
+def json_values(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """As a record gives them back: tuples as lists."""
+    found: dict[str, Any] = json.loads(json.dumps(settings))
+    return found
 
 
 def unfinished(records: Sequence[Mapping[str, Any]], cells: Sequence[Cell]) -> list[str]:

@@ -6,7 +6,6 @@ branch is run once its stage has a result.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from experiments.campaigns.cells import Cell
+from experiments.campaigns.cells import Cell, json_values
 from experiments.experiment import Progress
 from sureshot.data.train_test import TrainTestData
 from sureshot.deep import (
@@ -78,16 +77,7 @@ class DeepCell(Cell):
             "validation": self.validation,
             "stage": None if self.stage is None else self.stage.settings(),
         }
-        found: dict[str, Any] = json.loads(json.dumps(own))
-        return found
-
-    def notes(self) -> dict[str, Any]:
-        """Nothing beside the settings."""
-        return {}
-
-    def stale(self, record: Mapping[str, Any]) -> str | None:
-        """Other settings."""
-        return None if record.get("settings") == self.settings() else "it was made with other settings"
+        return json_values(own)
 
 
 def run_deep(

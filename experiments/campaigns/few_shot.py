@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.campaigns.archive import write_json
-from experiments.campaigns.cells import Cell
+from experiments.campaigns.cells import Cell, json_values
 from experiments.experiment import Progress
 from sureshot.data.few_shot import load_few_shot
 from sureshot.data.labelled import FewShotData
@@ -61,12 +61,8 @@ class FewShotCell(Cell):
 
     def settings(self) -> dict[str, Any]:
         """Everything that determines the result, as JSON values."""
-        found: dict[str, Any] = json.loads(
-            json.dumps(
-                {"training": self.training.as_dict(), "examinations": [asdict(part) for part in self.examinations]}
-            )
-        )
-        return found
+        examinations = [asdict(part) for part in self.examinations]
+        return json_values({"training": self.training.as_dict(), "examinations": examinations})
 
     def notes(self) -> dict[str, Any]:
         """What the learner's preset stands for."""
@@ -78,8 +74,7 @@ class FewShotCell(Cell):
         if learner.name not in GP_LEARNER_NAMES:
             return {}
         values = gaussian_process_settings(learner.name, learner.preset, **learner.options)
-        found: dict[str, Any] = json.loads(json.dumps(asdict(values)))
-        return found
+        return json_values(asdict(values))
 
     def stale(self, record: Mapping[str, Any]) -> str | None:
         """Other settings, or another meaning of the preset."""

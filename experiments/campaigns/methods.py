@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments.campaigns.cells import FAILED, Cell
+from experiments.campaigns.cells import FAILED, Cell, json_values
 from sureshot.data.checks import near
 from sureshot.estimators import KernelSearchClassifier
 from sureshot.estimators.search.settings import SearchSettings
@@ -45,18 +45,7 @@ class MethodCell(Cell):
 
     def settings(self) -> dict[str, Any]:
         """Everything that determines the result."""
-        found: dict[str, Any] = json.loads(
-            json.dumps({**self.labels, "estimator": dict(self.estimator), **self.further})
-        )
-        return found
-
-    def notes(self) -> dict[str, Any]:
-        """Nothing."""
-        return {}
-
-    def stale(self, record: Record) -> str | None:
-        """Other settings."""
-        return None if record.get("settings") == self.settings() else "it was made with other settings"
+        return json_values({**self.labels, "estimator": dict(self.estimator), **self.further})
 
 
 def described(estimator: Any) -> dict[str, Any]:

@@ -7,7 +7,6 @@ checkpoint, methods that train a network begin with it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 import pandas as pd
 import torch
 
-from experiments.campaigns.cells import FAILED, Cell
+from experiments.campaigns.cells import FAILED, Cell, json_values
 from experiments.campaigns.deep import DeepCell
 from experiments.experiment import Progress
 from sureshot.deep import held_out_rows
@@ -68,16 +67,7 @@ class SessionCell(Cell):
         }
         if self.network is not None:
             own |= {"network": self.network.settings(), "aside_only": self.aside_only}
-        found: dict[str, Any] = json.loads(json.dumps(own))
-        return found
-
-    def notes(self) -> dict[str, Any]:
-        """Nothing."""
-        return {}
-
-    def stale(self, record: Record) -> str | None:
-        """Other settings."""
-        return None if record.get("settings") == self.settings() else "it was made with other settings"
+        return json_values(own)
 
 
 def run_sessions(root: Path | None, cell: SessionCell, folder: Path, progress: Progress) -> dict[str, Any]:
