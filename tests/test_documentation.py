@@ -23,11 +23,12 @@ RUNS = (
 )
 """Pages whose Python needs no files of the reader's; the blocks of a page share their names."""
 
+LONG = ("docs/few-shot.md", "docs/structure-discovery.md")
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 
 @pytest.mark.filterwarnings("ignore:ignored .* constant columns:UserWarning")
-@pytest.mark.parametrize("page", RUNS)
+@pytest.mark.parametrize("page", [pytest.param(page, marks=[pytest.mark.slow] * (page in LONG)) for page in RUNS])
 def test_python_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     text = (ROOT / page).read_text(encoding="utf-8")

@@ -260,7 +260,7 @@ def test_kernel_matrices_may_be_rounded_and_of_low_rank() -> None:
 LABELS = st.sampled_from(["int", "negative", "str", "bool", "float"])
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(
     x=hnp.arrays(
         st.sampled_from([np.float64, np.float32, np.int64]),

@@ -78,7 +78,7 @@ def test_zeros_have_no_direction_among_means_of_directions() -> None:
     assert model.outlier_score(np.zeros((1, 64)))[0] > model.outlier_score(x[800:]).max()
 
 
-@settings(max_examples=10)
+@settings(max_examples=4)
 @given(order=st.permutations(range(30)))
 def test_the_order_of_rows_does_not_count(order: list[int]) -> None:
     rows = np.arange(150)[TRAIN][order]

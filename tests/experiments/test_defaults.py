@@ -133,6 +133,7 @@ def test_embeddings_have_a_table_of_their_own(tmp_path: Path) -> None:
     assert not [table.name for table in one.tables if table.frame.empty]
 
 
+@pytest.mark.slow
 @pytest.mark.real_data
 def test_a_peer_that_cannot_be_fitted_has_no_scores(tmp_path: Path) -> None:
     """Wrong labels leave too few rows of a class for calibration by three folds."""

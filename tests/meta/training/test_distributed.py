@@ -91,6 +91,7 @@ def run_two(program: str, folder: Path, settings: dict[str, Any]) -> None:
         assert codes == [0, 0], "\n".join(log.read() for log in logs)
 
 
+@pytest.mark.slow
 @needs_gloo
 def test_two_processes_have_the_gradients_of_one(
     configure: Callable[..., TrainingConfig], data: FewShotData, tmp_path: Path
@@ -126,6 +127,7 @@ def test_two_processes_have_the_gradients_of_one(
     load_learner(tmp_path / "run")
 
 
+@pytest.mark.slow
 @needs_gloo
 def test_each_process_carries_its_own_tasks_over(
     configure: Callable[..., TrainingConfig], data: FewShotData, tmp_path: Path
@@ -146,6 +148,7 @@ def test_each_process_carries_its_own_tasks_over(
     assert read_log(tmp_path / "run")[-1]["episodes"] == 21
 
 
+@pytest.mark.slow
 @needs_gloo
 def test_what_is_fitted_to_validation_classes_is_not_averaged(tmp_path: Path) -> None:
     """Only one process validates; the checkpoint to resume from, which averages buffers, has what it fitted."""
