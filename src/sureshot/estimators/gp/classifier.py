@@ -80,7 +80,8 @@ class GPClassifier(IncrementalClassifier):
         than 150 rows have families with nothing chosen but their temperature beside these, fewer than 50 eight members
         and every family on ranks as well, fewer than 15 such families alone. More than 5000 rows have fewer than five,
         and from 12,501 on there is one. Up to 1000 rows of unit length have two, by kernels of directions, and more
-        have one unless labels look wrong. False chooses one setting, as is done for a named kernel.
+        have one unless labels look wrong; the former see more
+        of what varies if left-out rows clearly gain by it. False chooses one setting, as is done for a named kernel.
     relevance : bool or "auto", default="auto"
         Try a length-scale for each column, of the best kernel family: columns of noise then stop to count. They are
         used if they predict left-out rows better that they were learnt without. "auto" does so with ``kernel="auto"``.

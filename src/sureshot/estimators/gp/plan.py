@@ -15,7 +15,8 @@ from sureshot.computing.threads import one_thread
 from sureshot.estimators.gp import options
 from sureshot.estimators.gp.conditioning import Model, schemes_for
 from sureshot.estimators.gp.settings import Settings
-from sureshot.estimators.gp.tuning.choose import Setting, tune
+from sureshot.estimators.gp.tuning.choose import AVERAGED_ROWS, Setting, tune
+from sureshot.estimators.gp.tuning.emphasis import clear_emphasis
 from sureshot.estimators.gp.tuning.family_search import scaled
 from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.preprocessing import Scaling, fit_scaling, mention_constant, mention_wild
@@ -90,6 +91,11 @@ def choose_plans(
     angles = options.compares_angles(settings.kernel, support.x)
     rules = options.rules_for(settings.predictive, models[0], angles)
     embeddings = angles and settings.kernel == "auto"
+    by_rows = settings.objective not in (None, "evidence")
+    if embeddings and settings.averages and by_rows and len(rows.y) <= AVERAGED_ROWS:
+        with one_thread():
+            scaling = replace(scaling, emphasis=clear_emphasis(support))
+        support = Support.of(rows, n_classes, scaling, settings.device)
     free = settings.standardize == "auto" and bool((scaling.scale != 1).any())
     ranks = _ranks(support) if free and settings.averages else None
     column_scale = aligned(scaling.scale, settings.device) if free else None

@@ -154,8 +154,12 @@ class Search:
         best, family = self.best_regression(), self.family
         if family.relevance is not None:
             family = replace(family, relevance=family.relevance.elsewhere(len(support.y)))
-        search = Search(support, self.index, family, self.rules, self.objective)
-        return search._regress(best.model, best.lengthscale, ratios=(best.model.noise / best.output_scale,)).pointwise
+        return Search(support, self.index, family, self.rules, self.objective).regressed_like(best)
+
+    def regressed_like(self, other: Candidate) -> Tensor:
+        """Log probabilities (N,) of left-out rows by label regression at the scales of another."""
+        ratio = other.model.noise / other.output_scale
+        return self._regress(other.model, other.lengthscale, ratios=(ratio,)).pointwise
 
     def least_squares(self, model: Model) -> list[Candidate]:
         """The best noise level at each length-scale on the way uphill from the natural one, by the plug-in rule.

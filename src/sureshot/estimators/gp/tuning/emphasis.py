@@ -1,0 +1,65 @@
+"""Whether embeddings are seen with an emphasis on the directions along which they vary, by what left-out rows say.
+
+It gains on intents, and loses as much where two classes differ in what varies little (junk among messages). Label
+regression says which, by an even average of a kernel that is linear in embeddings and one that bends. A map that has
+seen a row makes the row's own direction count more, which no query's does. So a row is asked of a map without its fold
+(cross-fitting), and predicted by all other rows as that map shows them.
+
+Length-scales are the natural ones: they and all else are chosen afterwards, from rows as they are seen then.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from sureshot.estimators.gp import options
+from sureshot.estimators.gp.tuning.family_search import Search
+from sureshot.estimators.gp.tuning.relevance import is_gain
+from sureshot.estimators.rows.emphasis import Emphasis
+from sureshot.estimators.rows.folds import FOLDS, row_folds
+from sureshot.estimators.rows.support import FEW_ROWS, Support
+
+MIN_GAIN = 3.0  # standard errors of a gain from which on directions count more
+KERNELS = ("cosine", "unit_rbf")
+
+
+def clear_emphasis(support: Support) -> Emphasis | None:
+    """By all rows of a support, embeddings; None where left-out rows do not clearly gain by it, or are few."""
+    if support.n_able < FEW_ROWS:
+        return None
+    plain = _searches(support)
+    found = [search.natural_regression() for search in plain]
+    folds, before = row_folds(support.y), average_of([candidate.pointwise for candidate in found])
+    after = torch.empty_like(before)
+    for fold in range(FOLDS):
+        inside = folds == fold
+        seen = _seen_by(emphasis_of(support, ~inside), support)
+        after[inside] = average_of([b.regressed_like(c) for b, c in zip(_searches(seen), found, strict=True)])[inside]
+    return emphasis_of(support) if is_gain(after - before, support.usable, MIN_GAIN) else None
+
+
+def emphasis_of(support: Support, rows: Tensor | None = None) -> Emphasis:
+    """By some rows, a mask (N,), or all; how many rows a class has is that of all."""
+    per_class = float(support.weight.sum()) / len(support.y.unique())
+    part = support if rows is None else support.part(rows)
+    return Emphasis.of(part.x.cpu().numpy(), part.weight.cpu().numpy(), per_class)
+
+
+def _searches(support: Support) -> list[Search]:
+    """Of a kernel that is linear in embeddings and one that bends."""
+    families = [options.named_family(name, support) for name in KERNELS]
+    return [Search(support, k, family, ("plug_in",), "leave_one_out") for k, family in enumerate(families)]
+
+
+def average_of(scores: Sequence[Tensor]) -> Tensor:
+    """Log probabilities (N,) of an even average."""
+    return torch.stack(list(scores)).logsumexp(0) - math.log(len(scores))
+
+
+def _seen_by(emphasis: Emphasis, support: Support) -> Support:
+    return replace(support, x=torch.from_numpy(emphasis(support.x.cpu().numpy())).to(support.x))

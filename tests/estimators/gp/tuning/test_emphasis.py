@@ -1,0 +1,89 @@
+"""When embeddings are seen with an emphasis: by left-out rows, each asked of a map that has not seen it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.preprocessing import normalize
+
+from sureshot import GPClassifier
+from sureshot.estimators.gp.tuning.emphasis import average_of, clear_emphasis, emphasis_of
+from sureshot.estimators.rows.emphasis import Emphasis
+from sureshot.estimators.rows.support import Support
+from sureshot.persistence import ArtifactError, load_artifact, save_artifact
+
+
+def rows(n: int, varies: float, noise: float = 0.3, width: int = 42) -> tuple[np.ndarray, np.ndarray]:
+    """Of twenty classes by four columns, beside two in which all rows vary so much, and columns of noise."""
+    generator = np.random.default_rng(0)
+    y = np.arange(n) % 20
+    x = noise * generator.normal(size=(n, width))
+    x[:, :4] += np.random.default_rng(7).normal(size=(20, 4))[y]
+    x[:, 4:6] += varies * generator.normal(size=(n, 2))
+    return normalize(x), y
+
+
+def support_of(x: np.ndarray, y: np.ndarray) -> Support:
+    ones = torch.ones(len(y), dtype=torch.float64)
+    return Support(torch.from_numpy(x), torch.from_numpy(y), ones, int(y.max()) + 1, ones, ones)
+
+
+def emphasis_in(model: GPClassifier) -> Emphasis | None:
+    found = [member.plan.scaling.emphasis for member in model._fitted.members]
+    assert all(one is found[0] for one in found)
+    return found[0]
+
+
+def test_it_is_used_where_what_varies_tells_classes_apart() -> None:
+    x, y = rows(100, 0.0)
+    found = clear_emphasis(support_of(x, y))
+    assert found is not None
+    np.testing.assert_allclose(found(x), Emphasis.of(x, np.ones(100), 5.0)(x), atol=1e-12)
+    assert clear_emphasis(support_of(*rows(100, 4.0))) is None
+    assert clear_emphasis(support_of(x[:49], y[:49])) is None
+
+
+def test_a_row_is_asked_of_a_map_without_it() -> None:
+    """Four rows of a class in 200 columns: its own noise counts more in a map that has seen it (2.3 errors)."""
+    assert clear_emphasis(support_of(*rows(80, 0.0, 0.7, 200))) is not None
+
+
+def test_a_part_of_the_rows_learns_a_map_for_as_many_rows_of_a_class() -> None:
+    x, y = rows(100, 0.0)
+    seen = torch.arange(100) < 60
+    expected = Emphasis.of(x[:60], np.ones(60), 5.0)
+    np.testing.assert_allclose(emphasis_of(support_of(x, y), seen)(x), expected(x), atol=1e-12)
+
+
+def test_an_even_average() -> None:
+    said = average_of([torch.tensor([0.2, 0.9]).log(), torch.tensor([0.4, 0.1]).log()])
+    torch.testing.assert_close(said.exp(), torch.tensor([0.3, 0.5]))
+
+
+def test_a_model_keeps_it(tmp_path: Path) -> None:
+    """In updates and from a file."""
+    x, y = rows(140, 0.0)
+    model = GPClassifier().fit(x[:100], y[:100])
+    found = emphasis_in(model)
+    assert found is not None
+    model.save(tmp_path / "model")
+    loaded = GPClassifier.load(tmp_path / "model")
+    np.testing.assert_allclose(loaded.predict_proba(x[100:]), model.predict_proba(x[100:]), atol=1e-12)
+    for one in (model, loaded):
+        one.partial_fit(x[100:120], y[100:120])
+    kept = emphasis_in(model)
+    assert kept is found
+    np.testing.assert_allclose(loaded.predict_proba(x[120:]), model.predict_proba(x[120:]), atol=1e-9)
+    artifact = load_artifact(tmp_path / "model")
+    arrays = {name: -part if name.endswith("emphasis.gain") else part for name, part in artifact.arrays.items()}
+    save_artifact(tmp_path / "bad", artifact.kind, artifact.header, arrays)
+    with pytest.raises(ArtifactError, match="malformed directions of embeddings"):
+        GPClassifier.load(tmp_path / "bad")
+
+
+@pytest.mark.parametrize("arguments", [{"kernel": "cosine"}, {"ensemble": False}, {"objective": "evidence"}])
+def test_where_rows_stay_as_they_are(arguments: dict[str, object]) -> None:
+    assert emphasis_in(GPClassifier(**arguments).fit(*rows(100, 0.0))) is None  # type: ignore[arg-type]
