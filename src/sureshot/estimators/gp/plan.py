@@ -16,8 +16,8 @@ from sureshot.estimators.gp import options
 from sureshot.estimators.gp.conditioning import Model, schemes_for
 from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.gp.tuning.choose import AVERAGED_ROWS, Setting, tune
-from sureshot.estimators.gp.tuning.emphasis import clear_emphasis
 from sureshot.estimators.gp.tuning.family_search import scaled
+from sureshot.estimators.gp.tuning.spectral import clear_spectral_scaling
 from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.preprocessing import Scaling, fit_scaling, mention_constant, mention_wild
 from sureshot.estimators.rows.ranks import Ranks
@@ -94,7 +94,7 @@ def choose_plans(
     by_rows = settings.objective not in (None, "evidence")
     if embeddings and settings.averages and by_rows and len(rows.y) <= AVERAGED_ROWS:
         with one_thread():
-            scaling = replace(scaling, emphasis=clear_emphasis(support))
+            scaling = replace(scaling, spectral=clear_spectral_scaling(support))
         support = Support.of(rows, n_classes, scaling, settings.device)
     free = settings.standardize == "auto" and bool((scaling.scale != 1).any())
     ranks = _ranks(support) if free and settings.averages else None

@@ -16,8 +16,8 @@ import torch
 
 from sureshot.computing.layout import aligned
 from sureshot.data.checks import listed
-from sureshot.estimators.rows.emphasis import Emphasis
 from sureshot.estimators.rows.ranks import Ranks
+from sureshot.estimators.rows.spectral_scaling import SpectralScaling
 from sureshot.kernels import is_unit_norm
 from sureshot.warned import warn
 
@@ -39,7 +39,7 @@ COMMENSURATE_COLUMNS = 8
 class Scaling:
     """A fixed map of the columns: affine, then what `Ranks` has learnt of standardised columns, then factors.
 
-    Of embeddings, which stay as they are, some directions may count more (`Emphasis`).
+    Of embeddings, which stay as they are, some directions may count more (`SpectralScaling`).
     """
 
     kept: np.ndarray  # (D_kept,) int64, the columns that vary
@@ -49,7 +49,7 @@ class Scaling:
     relevance: np.ndarray | None = None  # (D_kept,), mean square 1
     limits: np.ndarray | None = None  # (2, D_kept), least and greatest value of raw inputs: see `limits_of`
     deviations: np.ndarray | None = None  # (D_kept,), standard ones, where `scale` is more: see `with_rare_values`
-    emphasis: Emphasis | None = None
+    spectral: SpectralScaling | None = None
 
     def check_parts(self) -> None:
         """ValueError for parts that do not fit together."""
@@ -69,7 +69,7 @@ class Scaling:
             raise ValueError("malformed limits of columns")
         if self.ranks is not None and len(self.ranks.knots) != len(self.kept):
             raise ValueError("ranks of other columns")
-        if self.emphasis is not None and len(self.emphasis.basis) != len(self.kept):
+        if self.spectral is not None and len(self.spectral.basis) != len(self.kept):
             raise ValueError("directions of other columns")
 
     def check_columns(self, n_columns: int) -> None:
@@ -88,7 +88,7 @@ class Scaling:
         with np.errstate(over="ignore"):
             scaled = within_range((kept - self.mean) / self.scale)
         mapped = scaled if self.ranks is None else self.ranks(scaled)
-        mapped = mapped if self.emphasis is None else self.emphasis(mapped)
+        mapped = mapped if self.spectral is None else self.spectral(mapped)
         return mapped if self.relevance is None else mapped * self.relevance
 
     def weighted(self, weights: np.ndarray) -> Scaling:

@@ -1,4 +1,4 @@
-"""When embeddings are seen with an emphasis: by left-out rows, each asked of a map that has not seen it."""
+"""When embeddings are seen through a spectral scaling: by left-out rows, each asked of a map that has not seen it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 from sklearn.preprocessing import normalize
 
 from sureshot import GPClassifier
-from sureshot.estimators.gp.tuning.emphasis import average_of, clear_emphasis, emphasis_of
-from sureshot.estimators.rows.emphasis import Emphasis
+from sureshot.estimators.gp.tuning.spectral import average_of, clear_spectral_scaling, spectral_scaling_of
+from sureshot.estimators.rows.spectral_scaling import SpectralScaling
 from sureshot.estimators.rows.support import Support
 from sureshot.persistence import ArtifactError, load_artifact, save_artifact
 
@@ -31,31 +31,31 @@ def support_of(x: np.ndarray, y: np.ndarray) -> Support:
     return Support(torch.from_numpy(x), torch.from_numpy(y), ones, int(y.max()) + 1, ones, ones)
 
 
-def emphasis_in(model: GPClassifier) -> Emphasis | None:
-    found = [member.plan.scaling.emphasis for member in model._fitted.members]
+def spectral_of(model: GPClassifier) -> SpectralScaling | None:
+    found = [member.plan.scaling.spectral for member in model._fitted.members]
     assert all(one is found[0] for one in found)
     return found[0]
 
 
 def test_it_is_used_where_what_varies_tells_classes_apart() -> None:
     x, y = rows(100, 0.0)
-    found = clear_emphasis(support_of(x, y))
+    found = clear_spectral_scaling(support_of(x, y))
     assert found is not None
-    np.testing.assert_allclose(found(x), Emphasis.of(x, np.ones(100), 5.0)(x), atol=1e-12)
-    assert clear_emphasis(support_of(*rows(100, 4.0))) is None
-    assert clear_emphasis(support_of(x[:49], y[:49])) is None
+    np.testing.assert_allclose(found(x), SpectralScaling.of(x, np.ones(100), 5.0)(x), atol=1e-12)
+    assert clear_spectral_scaling(support_of(*rows(100, 4.0))) is None
+    assert clear_spectral_scaling(support_of(x[:49], y[:49])) is None
 
 
 def test_a_row_is_asked_of_a_map_without_it() -> None:
     """Four rows of a class in 200 columns: its own noise counts more in a map that has seen it (2.3 errors)."""
-    assert clear_emphasis(support_of(*rows(80, 0.0, 0.7, 200))) is not None
+    assert clear_spectral_scaling(support_of(*rows(80, 0.0, 0.7, 200))) is not None
 
 
 def test_a_part_of_the_rows_learns_a_map_for_as_many_rows_of_a_class() -> None:
     x, y = rows(100, 0.0)
     seen = torch.arange(100) < 60
-    expected = Emphasis.of(x[:60], np.ones(60), 5.0)
-    np.testing.assert_allclose(emphasis_of(support_of(x, y), seen)(x), expected(x), atol=1e-12)
+    expected = SpectralScaling.of(x[:60], np.ones(60), 5.0)
+    np.testing.assert_allclose(spectral_scaling_of(support_of(x, y), seen)(x), expected(x), atol=1e-12)
 
 
 def test_an_even_average() -> None:
@@ -67,18 +67,18 @@ def test_a_model_keeps_it(tmp_path: Path) -> None:
     """In updates and from a file."""
     x, y = rows(140, 0.0)
     model = GPClassifier().fit(x[:100], y[:100])
-    found = emphasis_in(model)
+    found = spectral_of(model)
     assert found is not None
     model.save(tmp_path / "model")
     loaded = GPClassifier.load(tmp_path / "model")
     np.testing.assert_allclose(loaded.predict_proba(x[100:]), model.predict_proba(x[100:]), atol=1e-12)
     for one in (model, loaded):
         one.partial_fit(x[100:120], y[100:120])
-    kept = emphasis_in(model)
+    kept = spectral_of(model)
     assert kept is found
     np.testing.assert_allclose(loaded.predict_proba(x[120:]), model.predict_proba(x[120:]), atol=1e-9)
     artifact = load_artifact(tmp_path / "model")
-    arrays = {name: -part if name.endswith("emphasis.gain") else part for name, part in artifact.arrays.items()}
+    arrays = {name: -part if name.endswith("spectral.gain") else part for name, part in artifact.arrays.items()}
     save_artifact(tmp_path / "bad", artifact.kind, artifact.header, arrays)
     with pytest.raises(ArtifactError, match="malformed directions of embeddings"):
         GPClassifier.load(tmp_path / "bad")
@@ -86,4 +86,4 @@ def test_a_model_keeps_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [{"kernel": "cosine"}, {"ensemble": False}, {"objective": "evidence"}])
 def test_where_rows_stay_as_they_are(arguments: dict[str, object]) -> None:
-    assert emphasis_in(GPClassifier(**arguments).fit(*rows(100, 0.0))) is None  # type: ignore[arg-type]
+    assert spectral_of(GPClassifier(**arguments).fit(*rows(100, 0.0))) is None  # type: ignore[arg-type]

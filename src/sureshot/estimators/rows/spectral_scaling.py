@@ -20,7 +20,7 @@ _LEAST_GAIN = 1.01  # below it a direction is left as it is
 
 
 @dataclass(frozen=True)
-class Emphasis:
+class SpectralScaling:
     """A linear map of rows, each of which then gets its length again."""
 
     basis: np.ndarray  # (D, R), orthonormal columns
@@ -32,7 +32,7 @@ class Emphasis:
             raise ValueError("malformed directions of embeddings")
 
     @classmethod
-    def of(cls, x: np.ndarray, weight: np.ndarray, per_class: float) -> Emphasis:
+    def of(cls, x: np.ndarray, weight: np.ndarray, per_class: float) -> SpectralScaling:
         """From rows (N, D) of which one of weight 2 counts as two, so many of them of each class."""
         centred = (x - np.average(x, axis=0, weights=weight)) * np.sqrt(weight / weight.sum())[:, None]
         _, roots, directions = np.linalg.svd(centred, full_matrices=False)

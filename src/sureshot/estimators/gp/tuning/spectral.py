@@ -1,4 +1,4 @@
-"""Whether embeddings are seen with an emphasis on the directions along which they vary, by what left-out rows say.
+"""Whether embeddings are seen through a spectral scaling: if left-out rows gain by it.
 
 It gains on intents, and loses as much where two classes differ in what varies little (junk among messages). Label
 regression says which, by an even average of a kernel that is linear in embeddings and one that bends. A map that has
@@ -20,15 +20,15 @@ from torch import Tensor
 from sureshot.estimators.gp import options
 from sureshot.estimators.gp.tuning.family_search import Search
 from sureshot.estimators.gp.tuning.relevance import is_gain
-from sureshot.estimators.rows.emphasis import Emphasis
 from sureshot.estimators.rows.folds import FOLDS, row_folds
+from sureshot.estimators.rows.spectral_scaling import SpectralScaling
 from sureshot.estimators.rows.support import FEW_ROWS, Support
 
 MIN_GAIN = 3.0  # standard errors of a gain from which on directions count more
 KERNELS = ("cosine", "unit_rbf")
 
 
-def clear_emphasis(support: Support) -> Emphasis | None:
+def clear_spectral_scaling(support: Support) -> SpectralScaling | None:
     """By all rows of a support, embeddings; None where left-out rows do not clearly gain by it, or are few."""
     if support.n_able < FEW_ROWS:
         return None
@@ -38,16 +38,16 @@ def clear_emphasis(support: Support) -> Emphasis | None:
     after = torch.empty_like(before)
     for fold in range(FOLDS):
         inside = folds == fold
-        seen = _seen_by(emphasis_of(support, ~inside), support)
+        seen = _seen_by(spectral_scaling_of(support, ~inside), support)
         after[inside] = average_of([b.regressed_like(c) for b, c in zip(_searches(seen), found, strict=True)])[inside]
-    return emphasis_of(support) if is_gain(after - before, support.usable, MIN_GAIN) else None
+    return spectral_scaling_of(support) if is_gain(after - before, support.usable, MIN_GAIN) else None
 
 
-def emphasis_of(support: Support, rows: Tensor | None = None) -> Emphasis:
+def spectral_scaling_of(support: Support, rows: Tensor | None = None) -> SpectralScaling:
     """By some rows, a mask (N,), or all; how many rows a class has is that of all."""
     per_class = float(support.weight.sum()) / len(support.y.unique())
     part = support if rows is None else support.part(rows)
-    return Emphasis.of(part.x.cpu().numpy(), part.weight.cpu().numpy(), per_class)
+    return SpectralScaling.of(part.x.cpu().numpy(), part.weight.cpu().numpy(), per_class)
 
 
 def _searches(support: Support) -> list[Search]:
@@ -61,5 +61,5 @@ def average_of(scores: Sequence[Tensor]) -> Tensor:
     return torch.stack(list(scores)).logsumexp(0) - math.log(len(scores))
 
 
-def _seen_by(emphasis: Emphasis, support: Support) -> Support:
-    return replace(support, x=torch.from_numpy(emphasis(support.x.cpu().numpy())).to(support.x))
+def _seen_by(spectral: SpectralScaling, support: Support) -> Support:
+    return replace(support, x=torch.from_numpy(spectral(support.x.cpu().numpy())).to(support.x))
