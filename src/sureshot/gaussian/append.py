@@ -10,6 +10,7 @@ Reference: Rasmussen & Williams 2006, chapter 3, for B; Golub & Van Loan 2013, s
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -75,13 +76,13 @@ def _back_substituted(factor: Tensor, values: Tensor) -> Tensor:
 
 def _with_last(values: Tensor, last: Tensor) -> Tensor:
     """(..., N) with one more entry (...)."""
-    batch = torch.broadcast_shapes(values.shape[:-1], last.shape)
+    batch = np.broadcast_shapes(values.shape[:-1], last.shape)
     return torch.cat([values.expand(*batch, -1), last.expand(batch).unsqueeze(-1)], -1)
 
 
 def _bordered(matrix: Tensor, column: Tensor, row: Tensor, corner: Tensor) -> Tensor:
     """(..., N, N) with one more column (..., N), row (..., N) and their corner (...)."""
-    batch = torch.broadcast_shapes(matrix.shape[:-2], column.shape[:-1], row.shape[:-1], corner.shape)
+    batch = np.broadcast_shapes(matrix.shape[:-2], column.shape[:-1], row.shape[:-1], corner.shape)
     n = matrix.shape[-1]
     wide = torch.cat([matrix.expand(*batch, n, n), column.expand(*batch, n).unsqueeze(-1)], -1)
     return torch.cat([wide, _with_last(row.expand(*batch, n), corner).unsqueeze(-2)], -2)

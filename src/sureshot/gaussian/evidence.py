@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -49,7 +50,7 @@ def site_log_evidence(
         )
     prior_mean = torch.as_tensor(mean, dtype=gram.dtype, device=gram.device)
     sizes = (gram.shape[:-2], precision.shape[:-1], shift.shape[:-1], prior_mean.shape[:-1])
-    batch = torch.broadcast_shapes(*sizes)
+    batch = np.broadcast_shapes(*sizes)
     a, w, b = (part.expand(*batch, n) for part in (prior_mean, precision, shift))
     value: Tensor = _SiteLogEvidence.apply(gram, a, w, b)
     return value

@@ -23,6 +23,7 @@ import logging
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -109,7 +110,7 @@ def run_gibbs(
         require_counts(weight)
     n_latents = likelihood.n_latents(classes)
     variance = prior.variance
-    batch = torch.broadcast_shapes(variance.shape[:-2], y.shape[:-1])
+    batch = np.broadcast_shapes(variance.shape[:-2], y.shape[:-1])
     sampler = prior.sampler()
     shape = torch.Size((n_chains, *batch, n_latents))
     if start is None:

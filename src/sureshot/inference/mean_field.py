@@ -26,6 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -99,7 +100,7 @@ class JointPosterior(Posterior):
 def initial_posterior(prior: Prior, likelihood: MeanFieldLikelihood, y: Tensor, n_classes: int) -> SitePosterior:
     """The prior as a posterior without observations: the deterministic start ``m = a``, ``Sigma = K``."""
     variance = prior.variance
-    batch = torch.broadcast_shapes(variance.shape[:-2], prior.mean.shape[:-2], y.shape[:-1])
+    batch = np.broadcast_shapes(variance.shape[:-2], prior.mean.shape[:-2], y.shape[:-1])
     zeros = variance.new_zeros(*batch, likelihood.n_latents(n_classes), y.shape[-1])
     return prior.condition(Sites(zeros, zeros))
 

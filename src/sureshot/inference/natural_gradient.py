@@ -25,6 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -226,7 +227,7 @@ def fit_natural_gradient(
 
     with torch.no_grad():
         prior = InducingPrior.whitened(rank, features.dtype, features.device)
-        leading = torch.broadcast_shapes(features.shape[:-3], y.shape[:-1], offset.shape[:-2])
+        leading = np.broadcast_shapes(features.shape[:-3], y.shape[:-1], offset.shape[:-2])
         state = prior_state(prior, torch.Size([*leading, likelihood.n_latents(classes)]))
         trace: list[Tensor] = []
         for _ in range(n_epochs):

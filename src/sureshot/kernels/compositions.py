@@ -11,6 +11,7 @@ from functools import reduce
 from operator import add, mul
 
 import gpytorch.kernels as gk
+import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -46,7 +47,7 @@ class Sum(Expression):
         known = [features for term in self.kernels if (features := term.features(x)) is not None]
         if len(known) < len(self.kernels):
             return None
-        batch = torch.broadcast_shapes(*(features.shape[:-1] for features in known))
+        batch = np.broadcast_shapes(*(features.shape[:-1] for features in known))
         return torch.cat([features.expand(*batch, features.shape[-1]) for features in known], dim=-1)
 
     def __str__(self) -> str:

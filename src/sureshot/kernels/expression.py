@@ -29,6 +29,7 @@ from dataclasses import fields as dataclass_fields
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 import gpytorch.kernels as gk
+import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -200,7 +201,7 @@ class Expression(ABC):
                     options["ard_num_dims"] = value.shape[-1]
                 values[name] = value.unsqueeze(-2) if role.kind == "columns" else value[(..., *[None] * role.trailing)]
         if batches:
-            options["batch_shape"] = torch.broadcast_shapes(*batches)
+            options["batch_shape"] = np.broadcast_shapes(*batches)
         return set_values(kind(*(part.to_gpytorch() for _, part in self._parts()), **options), **values)
 
     @classmethod

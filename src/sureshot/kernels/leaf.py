@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -51,7 +52,7 @@ class Stationary(Leaf):
             first = x1 / lengthscale
             return self.of_squared_distance(squared_distances(first, first if x2 is x1 else x2 / lengthscale))
         if x2 is x1:
-            squared = x1.new_zeros(torch.broadcast_shapes(x1.shape[:-1], lengthscale.shape[:-1]))
+            squared = x1.new_zeros(np.broadcast_shapes(x1.shape[:-1], lengthscale.shape[:-1]))
         else:
             squared = ((x1 - x2) / lengthscale).square().sum(-1)
         return self.of_squared_distance(squared.unsqueeze(-1)).squeeze(-1)

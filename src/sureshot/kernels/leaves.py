@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 
 import gpytorch.kernels as gk
+import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -215,7 +216,7 @@ class Constant(Leaf):
     constant: Tensor = scalar(default=1.0)
 
     def values(self, x1: Tensor, x2: Tensor, paired: bool) -> Tensor:
-        batch = torch.broadcast_shapes(self.constant.shape, x1.shape[:-2], x2.shape[:-2])
+        batch = np.broadcast_shapes(self.constant.shape, x1.shape[:-2], x2.shape[:-2])
         return broadcast_over_pairs(self.constant, paired).expand(
             *batch, x1.shape[-2], *(() if paired else x2.shape[-2:-1])
         )

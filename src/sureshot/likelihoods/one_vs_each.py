@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from typing import Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
@@ -153,7 +154,7 @@ class OneVsEach(AuxiliariesAtOptimum, ClassSites):
     def to_pairs(f: Tensor, y: Tensor) -> Tensor:
         """Differences ``f_y - f_c``, (..., N (C - 1)), in the order of `sureshot.likelihoods.pairwise`."""
         others = other_classes(y, f.shape[-2])  # (..., N, C - 1)
-        batch = torch.broadcast_shapes(f.shape[:-2], y.shape[:-1])
+        batch = np.broadcast_shapes(f.shape[:-2], y.shape[:-1])
         values = f.mT.expand(*batch, *f.mT.shape[-2:])
         label = values.gather(-1, y.unsqueeze(-1).expand(*batch, y.shape[-1], 1))
         return (label - values.gather(-1, others.expand(*batch, *others.shape[-2:]))).flatten(-2)

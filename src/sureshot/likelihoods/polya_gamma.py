@@ -41,6 +41,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -207,7 +208,7 @@ def sample_polya_gamma(
             "check the latent values it was computed from."
         )
     counts = _checked_counts(h, z.device)
-    shape = torch.broadcast_shapes(counts.shape, z.shape)
+    shape = np.broadcast_shapes(counts.shape, z.shape)
     flat = z.expand(shape).reshape(-1)
     smallest, largest = (int(limit) for limit in counts.aminmax()) if flat.numel() else (0, 0)
     if smallest == largest == 1:

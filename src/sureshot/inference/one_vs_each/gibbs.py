@@ -16,6 +16,7 @@ import logging
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -130,7 +131,7 @@ def run_one_vs_each_gibbs(
     """
     _check(Kxx, y, n_classes, n_chains, n_sweeps, factorisation)
     check_weight(y, weight)
-    batch = torch.broadcast_shapes(Kxx.shape[:-2], y.shape[:-1])
+    batch = np.broadcast_shapes(Kxx.shape[:-2], y.shape[:-1])
     n = y.shape[-1]
     tasks = batch.numel()
     labels = y.expand(*batch, n).reshape(tasks, n)
