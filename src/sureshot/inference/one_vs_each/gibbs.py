@@ -131,7 +131,7 @@ def run_one_vs_each_gibbs(
     """
     _check(Kxx, y, n_classes, n_chains, n_sweeps, factorisation)
     check_weight(y, weight)
-    batch = np.broadcast_shapes(Kxx.shape[:-2], y.shape[:-1])
+    batch = torch.Size(np.broadcast_shapes(Kxx.shape[:-2], y.shape[:-1]))
     n = y.shape[-1]
     tasks = batch.numel()
     labels = y.expand(*batch, n).reshape(tasks, n)
