@@ -63,8 +63,8 @@ def test_mistakes_are_one_line(tmp_path: Path, run: Run, monkeypatch: pytest.Mon
         (("irsi", *output), "did you mean 'iris'"),
         ((), "--list"),
         (("iris", "--set", "oops", *output), "KEY=VALUE"),
-        (("uci", *output), "SURESHOT_DATA"),
-        (("uci", "--data", tmp_path / "gone", *output), "does not exist"),
+        (("unknowns", *output), "SURESHOT_DATA"),
+        (("unknowns", "--data", tmp_path / "gone", *output), "does not exist"),
     ):
         result = run(*arguments)
         assert result.exit_code == 1
