@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from experiments.campaigns.cells import Cell, json_values
+from experiments.campaigns.sessions import gap_between, wide
 from experiments.experiment import Progress, Table, Verdict
 from experiments.figures import COLOURS, GREY, new_figure, tidy
 from sureshot.data.class_splits import shuffled
@@ -248,13 +249,6 @@ def count_tables(scores: pd.DataFrame, frame: pd.DataFrame, shots: int) -> tuple
     )
 
 
-def wide(means: pd.DataFrame, columns: str, values: str) -> pd.DataFrame:
-    """Methods in their order, a column for each number of classes or scale."""
-    wide = means.pivot(index="method", columns=columns, values=values).loc[list(dict.fromkeys(means["method"]))]
-    wide.columns = pd.Index([f"{column:g}" for column in wide.columns])
-    return wide.reset_index()
-
-
 def count_picture(frame: pd.DataFrame) -> Figure:
     """Accuracy against the number of classes: models; Gibbs and mean field; numbers of chains."""
     plugged = frame[frame["rule"] == "plug_in"]
@@ -309,27 +303,17 @@ def count_verdicts(frame: pd.DataFrame) -> tuple[Verdict, ...]:
         ("more chains are better", f"{SOURCE} D.1", "tree, 20 chains", "tree, 1 chain"),
     )
     found = []
+    last, first = (plugged[plugged["classes"] == n] for n in (most, least))
     for claim, source, method, other in claims:
-        gap = _gap(plugged, method, other, most)
-        if gap is not None:
-            said = f"{method} less {other}, {most} classes: {100 * gap[0]:.1f} ± {100 * gap[1]:.1f} points"
-            found.append(Verdict(claim, source, said, gap[0] > _DECISIVE * gap[1]))
-    few, many = (_gap(plugged, "tree", "tree, mean field", n) for n in (least, most))
+        if gap := gap_between(last, "accuracy", method, other):
+            said = f"{method} less {other}, {most} classes: {gap}"
+            found.append(Verdict(claim, source, said, gap.mean > _DECISIVE * gap.error))
+    few, many = (gap_between(part, "accuracy", "tree", "tree, mean field") for part in (first, last))
     if few and many:
-        said = f"{100 * few[0]:.1f} points with {least} classes, {100 * many[0]:.1f} with {most}"
+        said = f"{100 * few.mean:.1f} points with {least} classes, {100 * many.mean:.1f} with {most}"
         claim = "the gap between Gibbs sampling and variational inference grows with the number of classes"
-        found.append(Verdict(claim, f"{SOURCE} D.1", said, many[0] > few[0]))
-    rest = _gap(plugged, "tree, 20 chains", "tree, 4 chains", most)
-    if rest:
-        said = f"20 chains less 4, {most} classes: {100 * rest[0]:.1f} ± {100 * rest[1]:.1f} points"
-        found.append(Verdict("beyond four chains the difference is marginal", f"{SOURCE} D.1", said, rest[0] < 0.01))
+        found.append(Verdict(claim, f"{SOURCE} D.1", said, many.mean > few.mean))
+    if rest := gap_between(last, "accuracy", "tree, 20 chains", "tree, 4 chains"):
+        said = f"20 chains less 4, {most} classes: {rest}"
+        found.append(Verdict("beyond four chains the difference is marginal", f"{SOURCE} D.1", said, rest.mean < 0.01))
     return tuple(found)
-
-
-def _gap(plugged: pd.DataFrame, method: str, other: str, n_classes: int) -> tuple[float, float] | None:
-    """Mean and standard error over the seeds that both have of how far a method is ahead."""
-    wide = plugged[plugged["classes"] == n_classes].pivot(index="seed", columns="method", values="accuracy")
-    if method not in wide or other not in wide:
-        return None
-    gap = (wide[method] - wide[other]).dropna()
-    return (float(gap.mean()), float(gap.std(ddof=1) / np.sqrt(len(gap)))) if len(gap) > 1 else None

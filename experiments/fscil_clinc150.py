@@ -13,11 +13,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from experiments.campaigns.cells import CampaignConfig, unfinished
-from experiments.campaigns.sessions import SessionCell, paired_differences, run_sessions, study_of
+from experiments.campaigns.sessions import (
+    SessionCell,
+    best_and_surest,
+    cost_of,
+    gap_between,
+    run_sessions,
+    study_of,
+    wide,
+)
 from experiments.experiment import Experiment, Outcome, Picture, Progress, Table, Verdict, configure
 from sureshot.data.checks import near
 from sureshot.evaluation.session_study import SessionStudy, averaged
@@ -107,26 +114,24 @@ def tables_of(study: SessionStudy) -> tuple[Table, ...]:
     frame = averaged(study.summary(), ["method"])
     frame.insert(1, "seeds", [len(study.evaluations[method]) for method in frame["method"]])
     by_session = averaged(study.by_session(), ["method", "session"])
-    wide = by_session.pivot(index="method", columns="session", values="accuracy").loc[list(study.evaluations)]
-    wide.columns = pd.Index([str(session) for session in wide.columns])
     known = _columns(frame, "accuracy", "average_accuracy", "performance_drop", "forgetting")
     shares = _columns(frame, "base_accuracy", "novel_accuracy", "harmonic_mean")
     sure = _columns(frame, "nll", "ece", "brier", "out_of_scope_auroc")
-    cost = frame[["method", "numbers_per_class", "shared_numbers", "learn_seconds", "predict_seconds"]]
-    cost = cost.rename(columns=lambda name: name.replace("_", " "))
     errors = "Columns ending in se are standard errors over the seeds."
     return (
         Table("last-session", f"After the last session, among all 150 intents. {errors}", known),
         Table("base-and-novel", f"The same, of base and of novel intents' queries. {errors}", shares),
         Table("probabilities", f"After the last session, without any validation data. {errors}", sure),
         Table(
-            "sessions", "Accuracy after each session, 0 is the base session; means over the seeds.", wide.reset_index()
+            "sessions",
+            "Accuracy after each session, 0 is the base session; means over the seeds.",
+            wide(by_session, "session", "accuracy"),
         ),
         Table(
             "cost",
             "Numbers kept after the last session, for a class and shared by all; seconds to learn all sessions, and to "
             "predict 4500 queries after the last.",
-            cost,
+            cost_of(frame),
             digits=2,
         ),
         Table("by-session", "All scores after each session.", by_session, on_page=False),
@@ -147,15 +152,13 @@ def verdicts_of(study: SessionStudy) -> tuple[Verdict, ...]:
         ("tree, shared root", "nearest class mean", "a tree over classes beats class means"),
         ("tree, recommended", "empirical Bayes", "the recommended tree beats the empirical-Bayes classifier"),
     )
-    found = []
+    found, summary = [], study.summary()
     for method, other, claim in pairs:
-        gap = paired_differences(study, "accuracy", method, other)
-        if len(gap) > 1:
-            mean, error = float(gap.mean()), float(gap.std(ddof=1) / np.sqrt(len(gap)))
-            measured = f"{method} less {other}: {100 * mean:.1f} ± {100 * error:.1f} points, {len(gap)} seeds"
+        if gap := gap_between(summary, "accuracy", method, other):
+            measured = f"{method} less {other}: {gap}, {gap.seeds} seeds"
             source = "GP-Tree (Achituve et al. 2021)" if method == "tree, shared root" else "expected here"
-            found.append(Verdict(claim, source, measured, mean > _DECISIVE * error))
-    rows = averaged(study.summary(), ["method"]).to_dict("records")
+            found.append(Verdict(claim, source, measured, gap.mean > _DECISIVE * gap.error))
+    rows = averaged(summary, ["method"]).to_dict("records")
     surest = min(rows, key=lambda row: row["ece"])
     calibrated = [row for row in rows if row["ece"] <= _SURE_ENOUGH]
     measured = f"{surest['method']} {surest['ece']:.3f}; {len(calibrated)} of {len(rows)} methods"
@@ -165,12 +168,7 @@ def verdicts_of(study: SessionStudy) -> tuple[Verdict, ...]:
 
 def _findings(study: SessionStudy, records: list[dict[str, Any]], cells: list[SessionCell]) -> tuple[str, ...]:
     rows = averaged(study.summary(), ["method"]).to_dict("records")
-    best, surest = max(rows, key=lambda row: row["accuracy"]), min(rows, key=lambda row: row["nll"])
-    lines = [
-        f"After the last session {best['method']} is right about {best['accuracy']:.1%} of the queries (base intents "
-        f"{best['base_accuracy']:.1%}, novel {best['novel_accuracy']:.1%}). The lowest negative log-likelihood is that "
-        f"of {surest['method']}, {surest['nll']:.3f} nats at an expected calibration error of {surest['ece']:.3f}."
-    ]
+    lines = [best_and_surest(rows, "queries", "intents")]
     detecting = [row for row in rows if row["out_of_scope_auroc"] == row["out_of_scope_auroc"]]  # no NaN
     if detecting:
         first = max(detecting, key=lambda row: row["out_of_scope_auroc"])

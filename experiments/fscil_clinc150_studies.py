@@ -18,7 +18,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from experiments.campaigns.cells import FAILED, CampaignConfig, unfinished
-from experiments.campaigns.sessions import SessionCell, paired_differences, run_sessions, study_of
+from experiments.campaigns.sessions import SessionCell, gap_between, run_sessions, study_of, wide
 from experiments.class_counts import (
     RECIPES,
     CountCell,
@@ -28,7 +28,6 @@ from experiments.class_counts import (
     count_tables,
     count_verdicts,
     run_counts,
-    wide,
 )
 from experiments.experiment import Experiment, Outcome, Picture, Progress, Table, Verdict, configure
 from experiments.figures import new_figure, tidy
@@ -198,7 +197,8 @@ def outcome_of(
 
 def session_tables(study: SessionStudy) -> list[Table]:
     """One for each study, and all scores."""
-    after_all = averaged(study.summary(), ["method"]).set_index("method")
+    summary = study.summary()
+    after_all = averaged(summary, ["method"]).set_index("method")
     sessions = study.by_session()
     first = averaged(sessions[sessions["session"] == 0], ["method"]).set_index("method")
     tables = []
@@ -208,7 +208,7 @@ def session_tables(study: SessionStudy) -> list[Table]:
             if method not in after_all.index:
                 continue
             last = after_all.loc[method]
-            mean, error = _gap(study, "accuracy", method, PUBLISHED) or (np.nan, np.nan)
+            gap = None if method == PUBLISHED else gap_between(summary, "accuracy", method, PUBLISHED)
             rows.append(
                 {
                     "variant": method,
@@ -216,8 +216,8 @@ def session_tables(study: SessionStudy) -> list[Table]:
                     **{f"first {column}": first.loc[method, column] for column in ("accuracy", "nll", "ece")},
                     "accuracy": last["accuracy"],
                     "accuracy se": last["accuracy s.e."],
-                    "less shared root": mean if method != PUBLISHED else np.nan,
-                    "less shared root se": error if method != PUBLISHED else np.nan,
+                    "less shared root": gap.mean if gap else np.nan,
+                    "less shared root se": gap.error if gap else np.nan,
                     **{
                         column.replace("_", " "): last[column]
                         for column in ("base_accuracy", "novel_accuracy", "average_accuracy", "forgetting")
@@ -237,13 +237,7 @@ def session_tables(study: SessionStudy) -> list[Table]:
         shown = "Accuracy" if column == "accuracy" else "Average forgetting"
         caption = f"{shown} after each session, 0 is the first; means over the seeds."
         tables.append(Table(f"sessions-{column}", caption, wide(by_session, "session", column)))
-    return [*tables, Table("by-seed", "All scores of each seed.", study.summary(), on_page=False)]
-
-
-def _gap(study: SessionStudy, column: str, method: str, other: str) -> tuple[float, float] | None:
-    """Mean of the differences by seed, and its standard error; None with fewer than two seeds."""
-    gap = paired_differences(study, column, method, other)
-    return (float(gap.mean()), float(gap.std(ddof=1) / np.sqrt(len(gap)))) if len(gap) > 1 else None
+    return [*tables, Table("by-seed", "All scores of each seed.", summary, on_page=False)]
 
 
 def _first(study: SessionStudy) -> SessionStudy:
@@ -257,10 +251,6 @@ def _first(study: SessionStudy) -> SessionStudy:
     )
 
 
-def _points(gap: tuple[float, float]) -> str:
-    return f"{100 * gap[0]:.1f} ± {100 * gap[1]:.1f} points"
-
-
 def session_verdicts(study: SessionStudy) -> list[Verdict]:
     """What the supplement says, as far as both sides have results of two seeds or more."""
     found = []
@@ -272,32 +262,32 @@ def session_verdicts(study: SessionStudy) -> list[Verdict]:
         ("the RBF kernel is ahead of the linear kernel", _SUPPLEMENT, "linear"),
         ("Gibbs sampling suits new classes better than mean field", "GP-Tree, supplement D.1", "mean field"),
     )
+    summary = study.summary()
     for claim, source, method in claims:
-        gap = _gap(study, "accuracy", method, PUBLISHED)
-        if gap:
-            said = f"{method} less {PUBLISHED}, last session: {_points(gap)}"
-            found.append(Verdict(claim, source, said, -gap[0] > _DECISIVE * gap[1]))
-    few = [_gap(part, "accuracy", "1 representative", PUBLISHED) for part in (_first(study), study)]
-    if few[0] and few[1]:
-        said = f"1 representative less 5: first session {_points(few[0])}, last {_points(few[1])}"
-        slight = -_SLIGHT < few[1][0] < -_DECISIVE * few[1][1]
+        if gap := gap_between(summary, "accuracy", method, PUBLISHED):
+            said = f"{method} less {PUBLISHED}, last session: {gap}"
+            found.append(Verdict(claim, source, said, -gap.mean > _DECISIVE * gap.error))
+    first, last = (
+        gap_between(part.summary(), "accuracy", "1 representative", PUBLISHED) for part in (_first(study), study)
+    )
+    if first and last:
+        said = f"1 representative less 5: first session {first}, last {last}"
+        slight = -_SLIGHT < last.mean < -_DECISIVE * last.error
         found.append(Verdict("fewer representatives are slightly worse", _SUPPLEMENT, said, slight))
-        found.append(
-            Verdict("fewer representatives cost more in later sessions", _SUPPLEMENT, said, few[1][0] < few[0][0])
-        )
-    parts = [_gap(study, f"{part}_accuracy", PUBLISHED, "linear") for part in ("base", "novel")]
-    if parts[0] and parts[1]:
-        said = f"{PUBLISHED} less linear: novel {_points(parts[1])}, base {_points(parts[0])}"
-        holds = parts[1][0] > max(parts[0][0], _DECISIVE * parts[1][1])
+        claim = "fewer representatives cost more in later sessions"
+        found.append(Verdict(claim, _SUPPLEMENT, said, last.mean < first.mean))
+    base, novel = (gap_between(summary, f"{part}_accuracy", PUBLISHED, "linear") for part in ("base", "novel"))
+    if base and novel:
+        said = f"{PUBLISHED} less linear: novel {novel}, base {base}"
         claim = "the RBF kernel's lead over the linear kernel is on new classes above all"
+        holds = novel.mean > max(base.mean, _DECISIVE * novel.error)
         found.append(Verdict(claim, _SUPPLEMENT, said, holds))
-    rest = _gap(study, "accuracy", "20 chains", "4 chains")
-    if rest:
-        said = f"20 chains less 4, last session: {_points(rest)}"
+    if rest := gap_between(summary, "accuracy", "20 chains", "4 chains"):
+        said = f"20 chains less 4, last session: {rest}"
         claim = "beyond four chains the difference is marginal"
-        found.append(Verdict(claim, "GP-Tree, supplement D.1", said, rest[0] < 0.01))
+        found.append(Verdict(claim, "GP-Tree, supplement D.1", said, rest.mean < 0.01))
     forgotten = {
-        str(row["method"]): float(row["forgetting"]) for row in averaged(study.summary(), ["method"]).to_dict("records")
+        str(row["method"]): float(row["forgetting"]) for row in averaged(summary, ["method"]).to_dict("records")
     }
     if PUBLISHED in forgotten:
         shown = [name for name in (PUBLISHED, "nearest class mean") if name in forgotten]

@@ -21,7 +21,14 @@ import pandas as pd
 
 from experiments.campaigns.cells import FAILED, CampaignConfig, CellT, RunCell, computed_on, unfinished
 from experiments.campaigns.deep import DeepCell, run_deep
-from experiments.campaigns.sessions import NetworkSessions, run_network_sessions, study_of
+from experiments.campaigns.sessions import (
+    NetworkSessions,
+    best_and_surest,
+    cost_of,
+    run_network_sessions,
+    study_of,
+    wide,
+)
 from experiments.experiment import Experiment, Outcome, Picture, Progress, Table, Verdict, configure
 from experiments.photograph_sessions import (
     ASIDE,
@@ -229,19 +236,20 @@ def session_tables(study: SessionStudy) -> list[Table]:
     """After the last session; by session; what methods cost; everything."""
     frame = averaged(study.summary(), ["method"])
     by_session = averaged(study.by_session(), ["method", "session"])
-    wide = by_session.pivot(index="method", columns="session", values="accuracy").loc[list(study.evaluations)]
-    wide.columns = pd.Index([str(session) for session in wide.columns])
 
     def part(*columns: str) -> pd.DataFrame:
         return frame[["method", *columns]].rename(columns=lambda name: name.replace("_", " "))
 
     known = ("accuracy", "average_accuracy", "performance_drop", "base_accuracy", "novel_accuracy", "harmonic_mean")
-    cost = part("numbers_per_class", "shared_numbers", "learn_seconds", "predict_seconds")
     return [
         Table("last-session", _LAST, part(*known, "forgetting")),
         Table("probabilities", "Probabilities after the last session, as they are.", part("nll", "ece", "brier")),
-        Table("sessions", "Accuracy after each session, 0 is the base session.", wide.reset_index()),
-        Table("cost", _COST, cost, digits=2),
+        Table(
+            "sessions",
+            "Accuracy after each session, 0 is the base session.",
+            wide(by_session, "session", "accuracy"),
+        ),
+        Table("cost", _COST, cost_of(frame), digits=2),
         Table("by-session", "All scores after each session.", by_session, on_page=False),
         Table("by-seed", "All scores of each seed.", study.summary(), on_page=False),
     ]
@@ -306,13 +314,7 @@ def _findings(study: SessionStudy) -> list[str]:
     rows = _last_scores(study)
     if not rows:
         return []
-    best, surest = max(rows, key=lambda row: row["accuracy"]), min(rows, key=lambda row: row["nll"])
-    lines = [
-        f"After the last session {best['method']} is right about {best['accuracy']:.1%} of the photographs (base "
-        f"classes {best['base_accuracy']:.1%}, novel {best['novel_accuracy']:.1%}). The lowest negative log-likelihood "
-        f"is that of {surest['method']}, {surest['nll']:.3f} nats at an expected calibration error of "
-        f"{surest['ece']:.3f}."
-    ]
+    lines = [best_and_surest(rows, "photographs", "classes")]
     by_name = {row["method"]: row for row in rows}
     for name in by_name:
         if name + ASIDE in by_name:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import torch
@@ -143,9 +143,46 @@ def study_of(records: Sequence[Record], description: str) -> SessionStudy:
     return SessionStudy(description, found)
 
 
-def paired_differences(study: SessionStudy, column: str, method: str, other: str) -> pd.Series:
-    """What a method has more than another in a column of the summary, by the seeds that both have."""
-    frame = study.summary().pivot(index="seed", columns="method", values=column)
-    if method not in frame or other not in frame:
-        return pd.Series(dtype=float)
-    return (frame[method] - frame[other]).dropna()
+class Gap(NamedTuple):
+    """What a method has more than another, by seeds that both have."""
+
+    mean: float
+    error: float  # its standard error
+    seeds: int
+
+    def __str__(self) -> str:
+        """In points."""
+        return f"{100 * self.mean:.1f} ± {100 * self.error:.1f} points"
+
+
+def gap_between(frame: pd.DataFrame, column: str, method: str, other: str) -> Gap | None:
+    """In a column of rows with their method and seed; None with fewer than two seeds."""
+    wide = frame.pivot(index="seed", columns="method", values=column)
+    if method not in wide or other not in wide:
+        return None
+    gap = (wide[method] - wide[other]).dropna()
+    error = float(gap.std(ddof=1) / len(gap) ** 0.5)
+    return Gap(float(gap.mean()), error, len(gap)) if len(gap) > 1 else None
+
+
+def wide(means: pd.DataFrame, columns: str, values: str) -> pd.DataFrame:
+    """Methods in their order, a column for each session, number of classes or scale."""
+    found = means.pivot(index="method", columns=columns, values=values).loc[list(dict.fromkeys(means["method"]))]
+    found.columns = pd.Index([f"{column:g}" for column in found.columns])
+    return found.reset_index()
+
+
+def cost_of(frame: pd.DataFrame) -> pd.DataFrame:
+    """What methods keep, and how long they take."""
+    columns = ["method", "numbers_per_class", "shared_numbers", "learn_seconds", "predict_seconds"]
+    return frame[columns].rename(columns=lambda name: name.replace("_", " "))
+
+
+def best_and_surest(rows: Sequence[Mapping[Any, Any]], things: str, kind: str) -> str:
+    """In a sentence, after the last session."""
+    best, surest = max(rows, key=lambda row: row["accuracy"]), min(rows, key=lambda row: row["nll"])
+    return (
+        f"After the last session {best['method']} is right about {best['accuracy']:.1%} of the {things} (base {kind} "
+        f"{best['base_accuracy']:.1%}, novel {best['novel_accuracy']:.1%}). The lowest negative log-likelihood is that "
+        f"of {surest['method']}, {surest['nll']:.3f} nats at an expected calibration error of {surest['ece']:.3f}."
+    )

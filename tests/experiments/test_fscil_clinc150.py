@@ -9,7 +9,7 @@ import pytest
 
 from experiments.campaigns.archive import kept
 from experiments.campaigns.cells import FAILED
-from experiments.campaigns.sessions import SessionCell, paired_differences, run_sessions, study_of
+from experiments.campaigns.sessions import SessionCell, gap_between, run_sessions, study_of
 from experiments.fscil_clinc150 import FscilClinc150Config, campaign_cells, outcome_of, run, verdicts_of
 
 
@@ -63,10 +63,10 @@ def test_verdicts_are_of_paired_differences() -> None:
     accuracies = {"empirical Bayes": (0.90, 0.92, 0.91), "nearest class mean": (0.89, 0.90, 0.88)}
     records = [record(name, seed, a) for name, row in accuracies.items() for seed, a in enumerate(row)]
     study = study_of(records, "")
-    assert paired_differences(study, "accuracy", "empirical Bayes", "nearest class mean").tolist() == pytest.approx(
-        [0.01, 0.02, 0.03]
-    )
-    assert paired_differences(study, "accuracy", "empirical Bayes", "tree, rebuild").empty
+    gap = gap_between(study.summary(), "accuracy", "empirical Bayes", "nearest class mean")
+    assert gap is not None
+    assert (gap.mean, gap.error, gap.seeds) == (pytest.approx(0.02), pytest.approx(0.01 / 3**0.5), 3)
+    assert gap_between(study.summary(), "accuracy", "empirical Bayes", "tree, rebuild") is None
     first, sure = verdicts_of(study)
     assert first.measured == "empirical Bayes less nearest class mean: 2.0 ± 0.6 points, 3 seeds"
     assert first.holds
