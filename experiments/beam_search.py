@@ -1,10 +1,6 @@
 """The most probable of very many classes: beam search in the tree of classes, beside looking at all of them.
 
-Two strategies of `TreeGPClassifier`, "recommended" after a first session of some classes, and a published tree of all
-classes by mean field, are asked for the five most probable classes of rows that they have not seen: by a look at all
-classes, by searches along beams, and by `predict_topk`, which chooses between the two. Sets of 150 to 10,000 classes:
-sentence embeddings, handwritten characters in four directions, and synthetic ones in groups of ten, whose three sizes
-say how costs grow.
+Synthetic classes lie in groups of ten; their three sizes say how costs grow.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""What the evidence bound of CDKT rewards: embeddings that tell classes apart, or embeddings that are all alike.
+"""What the evidence bound of CDKT (Ke et al. 2023) rewards: embeddings that tell classes apart, or that are all alike.
 
-The logistic-softmax learner by mean field (Ke et al. 2023) trains its network by the evidence bound of a task. Here the
-bound itself is looked at, without any training: its value for embeddings of four kinds, and its derivative along two
-directions, *drawing all embeddings together* and *moving the means of the classes apart*. Beside it stands the
-derivative of the evidence itself, by Fisher's identity from long Gibbs chains.
+Its value for embeddings of four kinds, and its derivative along *drawing all embeddings together* and *moving the means
+of the classes apart*, beside that of the evidence itself, by Fisher's identity from long Gibbs chains.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """CDKT's own studies: its temperature, its steps, the gradient through them, its prior mean in use.
 
-The logistic-softmax learner by mean field and marginal likelihood (Ke et al. 2023) at one shot on mini-ImageNet at 32
-pixels, with one thing changed at a time: around the settings of its paper, and around ours, under which it learns there
-(see `experiments.cdkt_switches`). The cells are kept with those of the campaign `miniimagenet32`, which has three of
-them.
+One thing is changed at a time, around the settings of its paper (Ke et al. 2023) and around ours. The cells are kept
+with those of the campaign `miniimagenet32`, which has three of them.
 """
 
 from __future__ import annotations

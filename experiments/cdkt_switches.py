@@ -1,9 +1,6 @@
 """Which part of CDKT's training matters: every switch on and off around the paper's preset, on validation classes.
 
-The logistic-softmax learner by mean field (Ke et al. 2023) is trained 5-way 5-shot by marginal likelihood for 2000
-episodes with the settings of its paper, and with one of them changed at a time; deep kernel transfer is trained beside
-it as the yardstick. Nothing is chosen by the results, and no test class is looked at: scores are those of validation
-tasks, at the end of the training.
+Nothing is chosen by the results, and no test class is looked at.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Few labels of 4 to 60 classes: a class tree beside one-vs-each and logistic-softmax, all by a few steps of Gibbs.
 
-The part of `fscil-clinc150-studies` that repeats supplement C.1 and D.1 of GP-Tree: one linear kernel on unit vectors
-times an output scale, a step of Gibbs sampling from chains that begin in the prior, predictions at the means of the
-latents. A cell is one method through all numbers of classes and all scales, with one draw of classes and shots; the
-scale that a table shows is the one with the best validation accuracy.
+The part of `fscil-clinc150-studies` that repeats supplement C.1 and D.1 of GP-Tree. A cell is one method through all
+numbers of classes and all scales, with one draw of classes and shots.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Few-shot learners on sentence embeddings: meta-trained on 75 intents, tested on the 75 others.
 
-What base classes teach a practitioner with frozen embeddings: a projection, the scale of the latents, a temperature.
-All learners and all kernels at 5-way; at 75-way (all test intents at once) those learners whose inference is
-deterministic, with the cosine kernel, trained on tasks of thirty intents. A campaign (see
-`experiments.campaigns`); each cell takes seconds to minutes.
+All learners and all kernels at 5-way; at 75-way (all test intents at once) those whose inference is deterministic, with
+the cosine kernel, trained on tasks of thirty intents. A campaign whose cells take seconds to minutes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """``python -m experiments NAME``: the studies behind ``docs/results``, each by its name.
 
-Campaigns, studies of many cells that take hours, have two options of their own: how much training a cell gets, and
-making the tables of what is there without running anything. Output, errors and exit statuses are those of every command
-of ``sureshot`` (`sureshot.cli.console`); imports of torch and of the experiments stay inside the functions.
+Output, errors and exit statuses are those of every command of ``sureshot`` (`sureshot.cli.console`); imports of torch
+and of the experiments stay inside the functions.
 """
 
 from __future__ import annotations

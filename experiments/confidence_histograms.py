@@ -1,14 +1,6 @@
-"""How sure is each likelihood before it has seen any data?
+"""How sure is each likelihood before it has seen any data? Its largest probability, for normal latents.
 
-Draw the latents of C classes independently from a Gaussian, turn them into class probabilities with each
-likelihood, and look at the largest one. What comes out is the prior over confidence that a Gaussian process
-with unit variance starts from; its mean is set to 0 in one study and to -5 in another.
-
-All likelihoods see the same draws. Besides the distribution of the confidence, the mean total variation
-distance to the softmax on the same latents says how well a likelihood approximates it.
-
-References: Snell & Zemel 2021, appendix F.1 and figure 4; Ke et al. 2023, theorem 3.2 and appendix VIII,
-figure 1.
+References: Snell & Zemel 2021, appendix F.1 and figure 4; Ke et al. 2023, theorem 3.2 and appendix VIII, figure 1.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """False alarms at the rate that was asked for, and sets of labels, calibrated by labelled rows that are left out.
 
-A share of each set is learnt from, the rest is asked about. Where there are three classes or more one of them is left
-out of training, another one for every seed, and its rows are the unknown ones; on CLINC150 all intents are known, and
-out-of-scope queries are unknown. The test part chooses nothing: which score makes the smallest sets was chosen on other
-tables and on CLINC150's validation queries. MAPIE belongs to the benchmark environment only; where it is not installed
-its rows are missing, and the page says so.
+The test part chooses nothing: which score makes the smallest sets was chosen on other tables and on CLINC150's
+validation queries. MAPIE belongs to the benchmark environment only; where it is not installed its rows are missing.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """What the defaults are worth: 25 tables and three sets of embeddings, clean and dirty, large and small, beside peers.
 
-A campaign of one cell for each set and method, which meets every condition and seed. A condition says which rows are
-learned from, and what is done to them: columns with heavy tails, cells a hundred times too large, columns of noise,
-labels that are wrong, a class that is rare. Test rows have the same dirt, but for wrong labels. Gaps are filled and
-columns standardised by the training rows; ours gets columns unscaled. Embeddings meet the
-conditions that leave them embeddings.
+A campaign of one cell for each set and method, which meets every condition and seed. Test rows have the same dirt as
+training rows, but for wrong labels. Embeddings meet the conditions that leave them embeddings.
 
     python -m experiments defaults --data FOLDER --set 'datasets=["glass"]' --set 'seeds=[0]'
 """

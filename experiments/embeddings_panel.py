@@ -1,10 +1,6 @@
 """Few labels on frozen embeddings: 13 sets of texts and images by four encoders, and CLINC150, beside peers.
 
 A campaign of one cell for each set and method, which meets both numbers of labels (CLINC150 the lower) and all draws.
-Rows of texts have unit length; those of images are as the encoder gives them, of which peers, ours by a named kernel
-among them, get directions. Test rows keep the frequencies of their classes.
-
-    python -m experiments embeddings-panel --data FOLDER --set 'datasets=["sms_spam"]'
 """
 
 from __future__ import annotations

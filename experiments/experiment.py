@@ -1,13 +1,10 @@
 """What an experiment is and what it returns.
 
-A module of this package defines a frozen dataclass of settings, a function ``run(data_root, progress,
-**settings)`` that returns an `Outcome`, and an object ``EXPERIMENT``. Nothing in it touches the disk except
-to read data: the tables and figures of an `Outcome` live in memory, and `experiments.tables`
-writes them together.
+A module defines a frozen dataclass of settings, a function ``run(data_root, progress, **settings)`` that returns an
+`Outcome`, and an object ``EXPERIMENT``. It touches the disk only to read data; `experiments.tables` writes the outcome.
 
-Numbers in the findings come from the run. A statement of a paper is a `Verdict`: what was claimed, what was
-measured, and whether the measured numbers agree by a rule that the code states. Nothing about the outcome
-is typed in by hand, so a changed library changes its verdicts.
+Nothing about the outcome is typed in by hand: numbers in the findings come from the run, and a `Verdict` says whether a
+statement holds by a rule that the code states.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Classes that arrive in sessions, on frozen sentence embeddings: every method of `sureshot sessions`, five seeds.
 
-CLINC150: a base session of 100 intents with all 100 queries each, then ten sessions of five intents with five queries
-each. The seed draws the order of the intents and the shots; all methods meet the same. There are no validation data:
-temperatures come from the base session, or from what the model itself says of its rows. A campaign (see
-`experiments.campaigns`) of one cell for each method and seed.
+There are no validation data: temperatures come from the base session, or from what the model itself says of its rows.
+A campaign of one cell for each method and seed.
 """
 
 from __future__ import annotations

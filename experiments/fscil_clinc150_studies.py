@@ -1,9 +1,7 @@
 """Studies of the published class trees: construction, representatives, kernels, inference, chains, number of classes.
 
-The supplement of GP-Tree asks these questions of photographs of birds and a trained network; here they are asked of
-frozen sentence embeddings. A campaign of two kinds of cells: a variant of the tree through the sessions of CLINC150
-(as in `experiments.fscil_clinc150`), and a classifier of 4 to 60 classes with a few labels each
-(`experiments.class_counts`).
+The questions of GP-Tree's supplement. A campaign of two kinds of cells: a variant of the tree through the sessions of
+CLINC150, and a classifier of 4 to 60 classes with a few labels each (`experiments.class_counts`).
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
 """Gaussian, logistic-softmax and one-vs-each on two features of Iris, from 1 to 30 examples per class.
 
-The first two features (sepal length and width) of Fisher's 150 irises, three classes that overlap. The
-kernel is fixed, ``exp(-d^2 / 2)`` on the raw features with a zero mean, so that nothing is tuned and only
-the likelihoods differ. For every size, 200 random splits; the test set is everything not trained on. Splits
-are nested (a larger training set contains the smaller one of the same split) and shared by all likelihoods,
-so that differences are paired.
-
-Predictions are the normalised likelihood at the posterior mean of the latents, as in the paper; the
-integral over the latents is reported beside it.
+The kernel is fixed, ``exp(-d^2 / 2)`` on the raw features with a zero mean, so that only the likelihoods differ. Splits
+are nested (a larger training set contains the smaller one of the same split) and shared by all likelihoods, so that
+differences are paired.
 
 References: Snell & Zemel 2021, appendix F.3, figures 7 and 8; Fisher 1936.
 """

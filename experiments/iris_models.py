@@ -1,12 +1,8 @@
 """The posteriors that the Iris study compares, and their evidence bound under the softmax model.
 
-Every posterior is a Gaussian over the latents, so each can be asked how good an approximation of the
-*softmax* posterior it is: ``E_q[log softmax(f)] - KL(q || prior)``, the evidence bound with the softmax
-likelihood, is at most the softmax model's log evidence, and larger means closer (Snell & Zemel 2021,
-appendix F.3). The divergence comes from the shared Gaussian algebra; the expectation is over the C latents
-of one datum at a time, by a fixed quasi-Monte-Carlo point set.
-
-Splits are the leading dimension of every tensor.
+Every posterior is a Gaussian over the latents, so each can be asked how good an approximation of the *softmax*
+posterior it is: ``E_q[log softmax(f)] - KL(q || prior)``, which is at most the softmax model's log evidence (Snell &
+Zemel 2021, appendix F.3). Splits are the leading dimension of every tensor.
 """
 
 from __future__ import annotations

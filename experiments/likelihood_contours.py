@@ -1,12 +1,6 @@
-"""The likelihoods as functions of two latents, and the posteriors of one observation.
+"""The likelihoods as functions of two latents, and the posteriors of one observation, on a grid without inference.
 
-Three classes, one observation of the first. The latents of the first two classes have standard normal
-priors; the third is clamped, at 0 (so it competes) or at -100 (so it does not). On a fine grid over the two
-free latents the posterior is the prior times the likelihood, normalised: no inference is involved, so the
-differences between the tables' rows are the likelihoods' alone.
-
-A temperature tau divides the latents of softmax, logistic-softmax and one-vs-each; for the Gaussian
-likelihood, whose scale is its noise, it is the noise's standard deviation.
+Three classes; the third latent is clamped, at 0 (so it competes) or at -100 (so it does not).
 
 References: Snell & Zemel 2021, appendix F.2, figures 5 and 6; Ke et al. 2023, section 3.2, figure 2.
 """

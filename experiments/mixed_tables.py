@@ -1,9 +1,4 @@
-"""Tables with text and gaps as people have them: the encoder of the estimators beside the peers' usual ways.
-
-Repeated stratified folds; whatever is learnt of columns (levels, medians, scales) is learnt from a fold's training
-rows. Peers see text as one-hot columns with gaps as a level, or as categories where they take these as they are, and
-numbers with the median and an indicator in place of gaps.
-"""
+"""Tables with text and gaps as people have them: the encoder of the estimators beside the peers' usual ways."""
 
 from __future__ import annotations
 

@@ -1,15 +1,8 @@
 """What temperature suits one label for each class? The default prior where the support itself cannot tell.
 
-For each data set and kernel, one row of every class trains the softmax GP at the default scales; the temperature that
-predicts other rows best is recorded. `GPClassifier` takes the geometric mean over the sets as its default temperature
-and their spread as the width of its prior.
-
-On tables and on embeddings, whose classes are intents, which are easy to tell, or groups of them, which are not, the
-temperature that one such setting wants stands beside what it loses at the one in use; and what the defaults make of the
-same draws, which of a table average all kernels at their temperatures, beside logistic regression.
-
-Two classes of embeddings can be predicted by the integral over the latent, or by the plug-in rule with a temperature:
-both from one row a class on.
+`GPClassifier` takes the geometric mean of the best temperatures over the sets as its default, and their spread as the
+width of its prior. Beside it: what the temperature in use costs on further sets, what the defaults make of the same
+draws, and two classes of embeddings by the integral over the latent and by the plug-in rule.
 """
 
 from __future__ import annotations

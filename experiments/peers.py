@@ -1,9 +1,4 @@
-"""Further classifiers that sureshot is measured beside; the first ones are in `sureshot.demo.peers`.
-
-Peers are well-kept implementations with the settings that their users would take: scikit-learn's with standardised
-inputs where the data is a table, GPyTorch's Dirichlet GP with its kernel learned by the marginal likelihood.
-`sureshot.demo.comparison` measures them all.
-"""
+"""Further classifiers that sureshot is measured beside; the first ones are in `sureshot.demo.peers`."""
 
 from __future__ import annotations
 

@@ -1,11 +1,8 @@
 """A rehearsal of sessions among the base classes: where settings of later sessions are chosen.
 
-Methods that train their network in sessions have learning rates and weights of penalties, which must not be chosen on
-test photographs, and novel classes have no rows but their shots. So some base classes play the novel ones: a network is
-trained on the others, and sessions bring a few rows of each: nearly as many sessions as will come, as what is forgotten
-in each adds up (two were too few: penalties that lost a third of the base classes' accuracy in two sessions, and won a
-little on new ones, lost nine tenths in eight). Base classes are asked about by the rows that the
-campaign keeps aside, novel ones by all their rows that were not shown.
+Settings must not be chosen on test photographs, and novel classes have no rows but their shots. So some base classes
+play the novel ones: a network is trained on the others, and nearly as many sessions as will come bring a few rows of
+each (two sessions were too few: what is forgotten in each adds up).
 """
 
 from __future__ import annotations

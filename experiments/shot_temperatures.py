@@ -1,9 +1,4 @@
-"""How a temperature depends on the number of shots.
-
-A learner fits its temperature on validation tasks of the shots that it is trained for, and of a second number of them,
-and takes a power of the shots in between and beyond. Here it is used at other numbers of shots, with that power and
-without it. As in `experiments.validation_classes` nothing is trained.
-"""
+"""How a temperature depends on the number of shots; as in `experiments.validation_classes` nothing is trained."""
 
 from __future__ import annotations
 

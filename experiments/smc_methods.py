@@ -1,12 +1,8 @@
 """The methods that structure discovery is measured beside: those of its paper, and the ones that it left out.
 
-The paper's two Gaussian processes with a structure that is given are run by our sampler, as in the paper, and predict
-by averaging over their latents, as Gaussian-process classifiers do: what is chosen by rows left out is ours. Naive
-Bayes, passive-aggressive learning and stochastic gradients (of the logistic loss) are scikit-learn's as they come, the
-random forest has 500 trees. An SVM, scikit-learn's RBF Gaussian process and `GPClassifier` are ours to add.
-
-Probabilities of the SVM, and offline of passive-aggressive learning and stochastic gradients, are Platt's sigmoids
-fitted on five folds of the training rows. Online, passive-aggressive learning has none.
+The paper's two Gaussian processes with a structure that is given are run by our sampler and predict by averaging over
+their latents, as in the paper. Probabilities of the SVM, and offline of passive-aggressive learning and stochastic
+gradients, are Platt's sigmoids fitted on five folds of the training rows; online, passive-aggressive learning has none.
 """
 
 from __future__ import annotations

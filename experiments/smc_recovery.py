@@ -1,13 +1,8 @@
 """Is a structure found that made the labels? Logits are a fixed function of one column that a structure stands for.
 
-A campaign of one cell for each planted function and seed. What counts as found is a posterior mass above one half on
-the structure or an equivalent. Structures are equivalent that have one canonical form (`sureshot.structure.canonical`)
-once two things are left out that labels do not show: a constant that is added, as the mean of the latents is in every
-model, and how smooth a bump is, so that MATERN and GAMMA-EXPONENTIAL count as SQUARED-EXPONENTIAL.
-
-A second search of each cell keeps the planted structure. If its evidence times the structure's prior probability is
-well above the evidence of the free search, then this has come to the posterior late or not at all: the sampler's fault,
-not that of the data.
+Structures are equivalent that have one canonical form (`sureshot.structure.canonical`) once two things are left out
+that labels do not show: a constant that is added, and how smooth a bump is. A second search of each cell keeps the
+planted structure: evidence well above that of the free search is the sampler's fault, not that of the data.
 
 Further cells keep a rival that holds the planted structure as a limit. LINEAR has an offset and PERIODIC a mean, so
 that ``(a + b x x') (c + k)`` with a large beside b, and c beside k, is a sum of the two for all that labels say.

@@ -1,9 +1,7 @@
 """Structure discovery on streams: the first rows of three time-ordered tables, each batch asked before it is learnt.
 
-Prequential: a batch of rows is predicted, scored, then learnt; the first is learnt only. Kernel search and the random
-forest, which is fitted anew to each batch, know the rows of the window alone; naive Bayes, stochastic gradients,
-passive-aggressive learning and river's adaptive random forest (if it is installed) know what they have made of all rows
-so far. A campaign of one cell for each stream and method; that of ours, which takes long, goes on where it was killed.
+Kernel search and the random forest, which is fitted anew to each batch, know the rows of the window alone; the others
+know what they have made of all rows so far. A cell of ours, which takes long, goes on where it was killed.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
 """Structure discovery on three small tables, offline and online, beside nine other methods.
 
-The table of Huang & Wang (2025), section 4.2, by protocols that it leaves open. A campaign, of one cell
-for each set, method and fold, or seed and first class; `experiments.smc_table1_report` makes its page.
-
-Offline: stratified ten-fold cross-validation, two repeats; for Musk also with the conformations of a molecule kept
-together. Online: a third of the rows is held out; the first batch is a tenth of the others, of one class only, then the
-rest comes in four mixed batches, and after each of the five the held-out rows are asked.
+The table of Huang & Wang (2025), section 4.2, by protocols that it leaves open. A campaign, of one cell for each set,
+method and fold, or seed and first class; `experiments.smc_table1_report` makes its page.
 
     python -m experiments smc-table1 --data FOLDER --set 'datasets=["ionosphere"]' --set 'folds=[0, 1]'
 """

@@ -1,8 +1,7 @@
 """Structure discovery on toy sets in the plane: how it adapts its kernels, what its particles are, a shift of pattern.
 
-Figures 1 to 3 of Huang & Wang (2025): contours of our posterior beside those of Gaussian processes whose structure is
-given, on four sets; the mixture and its heaviest particles on a set that a line separates; and XOR of which the lower
-half comes first, so that a line will do until the upper half arrives.
+Figures 1 to 3 of Huang & Wang (2025); XOR comes with its lower half first, so that a line will do until the upper half
+arrives.
 """
 
 from __future__ import annotations

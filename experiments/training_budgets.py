@@ -1,9 +1,6 @@
 """Does a quarter of the papers' training do? Learners of `omniglot-choice` trained for both budgets.
 
-Learning rates do not change in training, so the shorter training is the first quarter of the longer one: same first
-weights, same tasks, on the same machine to the last bit. The cells are shared with `omniglot-choice`. Learning curves
-are the scores on validation tasks that choose the checkpoint; what a longer training is worth is judged on the test
-tasks, which are the same for both.
+Learning rates do not change in training, so the shorter training is the first quarter of the longer one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Which outlier score tells rows of unknown classes, and rows far from everything, on tables, pixels and embeddings?
 
-A class is left out of training and its rows are the unknown ones: every class of a set in turn, three at most. Leaving
-out one of two classes leaves one, of which estimators must have a score too. Out-of-scope queries of CLINC150 belong to
-no intent by themselves. Far rows are rows of known classes with one column far off, and rows far off in a random
-direction. Larger scores are less like any class.
+Leaving out one of two classes leaves one, of which estimators must have a score too. Larger scores are less like any
+class.
 """
 
 from __future__ import annotations

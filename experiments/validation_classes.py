@@ -1,8 +1,7 @@
 """How many validation classes does a temperature need?
 
-A temperature is fitted on tasks of validation classes and used on tasks of others. Here nothing else separates the
-two: the recommended learner for embeddings as it is before training, one support row for each class, and classes that
-are validation or test by chance. What remains is which classes happen to be there.
+Nothing but chance separates validation and test classes here, and the learner is as it is before training. What remains
+is which classes happen to be there.
 """
 
 from __future__ import annotations

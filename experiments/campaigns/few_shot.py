@@ -1,9 +1,8 @@
 """Cells of few-shot learners: train one, evaluate its best checkpoint on test classes.
 
-A new setting of `TrainingConfig` is a change, whatever its default: results that were made without it are stale. What
-the learner's preset stood for is recorded beside the settings; a value that the preset gives another one now is a
-change, too. A switch that presets or examinations did not have then had its default. If only its examinations have
-changed, a cell is not trained again.
+A new setting of `TrainingConfig` makes results stale, whatever its default, and so does another value of a preset's
+switch; one that presets or examinations did not have then had its default. If only examinations changed, a cell is not
+trained again.
 """
 
 from __future__ import annotations

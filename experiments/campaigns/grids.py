@@ -1,11 +1,8 @@
 """The cells of the few-shot campaigns.
 
-The published budget is 60,000 training episodes at one shot and 40,000 at five, one episode for each step of Adam;
-``full`` is that, ``standard`` a quarter of it. Learning rates are the papers': 1e-3 for the network; for the kernel
-1e-3 (one-vs-each and its comparison by Gibbs) or 1e-4 (deep kernel transfer, the logistic-softmax by mean field).
-
-Ke et al. (2023, section 5.1) made exceptions for the logistic-softmax by mean field, which `image_cell` follows on
-their three benchmarks and which `mean_field_exceptions` lists.
+Budgets are the published number of training episodes (``full``) or a quarter of it (``standard``), one episode for each
+step of Adam; learning rates are the papers', of the kernel's parameters 1e-4 for deep kernel transfer and the
+logistic-softmax by mean field, else 1e-3.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Few-shot learners on images: one campaign for each benchmark of the papers, and for those of the data at hand.
 
-A campaign compares fourteen learners at one and five shots, 5-way, with Conv4 and the cosine kernel, under the
-published protocol: accuracy, calibration, out-of-episode detection and robustness, every learner on the same tasks.
 What distinguishes two campaigns is their data and what the papers say about it, so each is an `ImageCampaign` and
 nothing else. To add one, define it here and name it in `experiments.registry`.
 """

@@ -1,10 +1,8 @@
 """What a campaign decides: this project's aims, and orderings that the papers found, on the cells that have results.
 
-An ordering of the papers is compared under the papers' presets with the cosine kernel; it holds if the measured
-difference has its sign; of a gain in accuracy, if it is at least as large as published; of the lowest error, if no
-learner of the papers has a lower one. The standard error beside the difference says how much that is worth: between
-seeds, paired, where there are several; else that of the test tasks of two learners as if they were not the same tasks,
-which is larger than that of the paired difference. A difference of less than two standard errors is called noise.
+Orderings are compared under the papers' presets with the cosine kernel. The standard error beside a difference is that
+between seeds, paired, where there are several; else that of the test tasks of two learners as if they were not the
+same tasks, which is larger. Less than two standard errors are called noise.
 """
 
 from __future__ import annotations
