@@ -33,7 +33,6 @@ _MODULES = (
     "skewed-supports",
     "single-defaults",
     "validation-classes",
-    "shot-temperatures",
     "clinc150-transfer",
     "fscil-clinc150",
     "fscil-clinc150-studies",
