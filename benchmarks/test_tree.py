@@ -30,12 +30,12 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from sureshot import TreeGPClassifier
+from sureshot.approximations.inducing_inputs import kmeans_inducing
 from sureshot.gaussian import Queries
 from sureshot.incremental.class_beam import DEFAULT_BEAM
 from sureshot.incremental.gaussian_classes import GaussianClassesModel
 from sureshot.incremental.strategy import ClassRows, most_probable
 from sureshot.incremental.two_covariances import TwoCovariances
-from sureshot.inference.inducing import kmeans_inducing
 from sureshot.kernels.leaves import RBF
 from sureshot.kernels.unit_sphere import unit_rows
 from sureshot.tree import (

@@ -15,9 +15,9 @@ from sureshot.kernels import (
     ScaledPolynomialKernel,
     UnitSphereKernel,
     evaluate,
-    feature_map,
     make_kernel,
 )
+from sureshot.kernels.dense import as_expression
 
 WIDTH = 4
 
@@ -140,15 +140,15 @@ def test_batches_of_parameters_equal_their_members(name: str) -> None:
     x = _rows(6)
     gram = evaluate(together, x)
     assert gram.shape == (3, 6, 6)
-    explicit = feature_map(together)
+    features = as_expression(together).features(x)
     for member in range(3):
         alone = make_kernel(name, WIDTH)
         with torch.no_grad():
             for own, shared in zip(alone.parameters(), together.parameters(), strict=True):
                 own.copy_(shared[member])
         torch.testing.assert_close(gram[member], evaluate(alone, x), rtol=1e-12, atol=1e-12)
-        if explicit is not None:
-            torch.testing.assert_close(explicit(x)[member], feature_map(alone)(x), rtol=1e-12, atol=1e-12)
+        if features is not None:
+            torch.testing.assert_close(features[member], as_expression(alone).features(x), rtol=1e-12, atol=1e-12)
 
 
 @everywhere
@@ -194,15 +194,15 @@ def test_gradients_stay_finite_with_equal_rows(build: Callable[[], Kernel]) -> N
 @everywhere
 def test_features_reproduce_the_matrix(build: Callable[[], Kernel]) -> None:
     kernel, x, z = _kernel(build), _rows(2, 9), _rows(5, seed=1)
-    explicit = feature_map(kernel, WIDTH)
-    if explicit is None:
+    kernel = as_expression(kernel)
+    phi = kernel.features(x)
+    if phi is None:
         # Then the rank must really be beyond any small number of features: full on as many rows as one likes.
         assert torch.linalg.matrix_rank(evaluate(kernel, _rows(16))) == 16
         return
-    phi = explicit(x)
-    assert phi.shape == (2, 9, explicit.rank)
+    assert phi.shape == (2, 9, kernel.rank(WIDTH))
     torch.testing.assert_close(phi @ phi.mT, evaluate(kernel, x), rtol=0, atol=1e-12)
-    torch.testing.assert_close(phi @ explicit(z).mT, evaluate(kernel, x, z), rtol=0, atol=1e-12)
+    torch.testing.assert_close(phi @ kernel.features(z).mT, evaluate(kernel, x, z), rtol=0, atol=1e-12)
 
 
 @everywhere

@@ -10,7 +10,18 @@ import pytest
 import sureshot
 
 FOLDER = Path(sureshot.__file__).parent / "incremental"
-BELOW = {"computing", "gaussian", "kernels", "likelihoods", "inference", "tree", "metrics", "data", "incremental"}
+BELOW = {
+    "computing",
+    "gaussian",
+    "approximations",
+    "kernels",
+    "likelihoods",
+    "inference",
+    "tree",
+    "metrics",
+    "data",
+    "incremental",
+}
 BELOW |= {"members", "progress"}
 NETWORKS = {"deep", "networks", "persistence"}
 

@@ -23,9 +23,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from sureshot.approximations.inducing_inputs import kmeans_inducing
 from sureshot.deep.base import DeepClassifier, Predictor, check_every_class, check_positive
 from sureshot.gaussian.prior import Queries
-from sureshot.inference.inducing import kmeans_inducing
 from sureshot.inference.natural_gradient import NaturalGradientState
 from sureshot.networks.backbones import Backbone, backbone_from_config
 from sureshot.tree import ClassTree, build_tree, class_prototypes

@@ -23,9 +23,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from sureshot.approximations.inducing_inputs import kmeans_inducing
 from sureshot.deep.base import Predictor, check_every_class, check_positive
 from sureshot.deep.growing import GrowingClassifier
-from sureshot.inference.inducing import kmeans_inducing
 from sureshot.networks.backbones import Backbone, backbone_from_config
 
 

@@ -6,14 +6,12 @@
 * `make_kernel` gives a preset (`KERNEL_NAMES`) as a GPyTorch kernel, `preset_kernel` as an expression; any GPyTorch
   kernel works wherever a kernel is accepted.
 * `evaluate` gives a kernel's matrix as a plain, exactly symmetric tensor, `describe` its formula.
-* `feature_map` gives explicit features when the kernel has finite rank.
 * `Expression.to_json` and `kernel_from_json` turn an expression into data and back.
 """
 
 from sureshot.kernels.compositions import Additive, Columns, Interactions, Product, Scale, Sum, UnitSphere
 from sureshot.kernels.dense import GPyTorchKernel, describe, evaluate
 from sureshot.kernels.expression import KINDS, Expression, kernel_from_json
-from sureshot.kernels.features import ExplicitFeatures, feature_map
 from sureshot.kernels.gpytorch_kernels import (
     BrownianKernel,
     CenteredLinearKernel,
@@ -53,7 +51,6 @@ __all__ = [
     "Constant",
     "Cosine",
     "CosineKernel",
-    "ExplicitFeatures",
     "Expression",
     "FirstOrderAdditiveKernel",
     "GPyTorchKernel",
@@ -74,7 +71,6 @@ __all__ = [
     "UnitSphereKernel",
     "describe",
     "evaluate",
-    "feature_map",
     "is_unit_norm",
     "kernel_from_json",
     "make_kernel",

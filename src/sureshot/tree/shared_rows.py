@@ -17,11 +17,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from sureshot.approximations.inducing_inputs import kmeans_inducing
 from sureshot.gaussian.features import FeaturePrior
 from sureshot.gaussian.gram import GramPrior
 from sureshot.gaussian.prior import Queries
 from sureshot.gaussian.ragged import Bucket
-from sureshot.inference.inducing import kmeans_inducing
 from sureshot.kernels.expression import Expression
 from sureshot.tree.class_tree import ClassTree
 from sureshot.tree.shared_kernel import PairedQueries, SharedFeatures, SharedKernel

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from sureshot.computing.threads import threads_for
 from sureshot.gaussian.prior import Queries
-from sureshot.kernels import ExplicitFeatures, Expression, evaluate, feature_map
+from sureshot.kernels import Expression, evaluate
 
 # Eigenvalues below this fraction of the largest carry no information in float64.
 RANK_TOLERANCE = 1e-12
@@ -37,9 +37,8 @@ class FeatureMap:
     def __call__(self, x: Tensor) -> Queries:
         """What the prior says of inputs (Q, D): features (1, Q, R or M) and prior variances (1, Q)."""
         if self.inducing is None:
-            explicit = feature_map(self.kernel, x.shape[-1])
-            assert explicit is not None
-            full = explicit(x)
+            full = self.kernel.features(x)
+            assert full is not None
             features = full if self.projection is None else full @ self.projection
             return Queries(features.unsqueeze(0), full.square().sum(-1).unsqueeze(0))
         # The inducing inputs first: they set the kernel's origin, so a query's features do not depend on its batch.
@@ -80,13 +79,10 @@ class InducingRoots(NamedTuple):
 
 
 @torch.no_grad()
-def explicit_features(
-    kernel: Expression,
-    explicit: ExplicitFeatures,  # of the kernel
-    x: Tensor,
-) -> FeatureMap:
+def explicit_features(kernel: Expression, x: Tensor) -> FeatureMap:
     """The exact map of a finite-rank kernel, rotated onto the data's span when that is smaller."""
-    full = explicit(x)
+    full = kernel.features(x)
+    assert full is not None
     n, rank = full.shape
     if rank <= n:
         return FeatureMap(kernel, None, None)

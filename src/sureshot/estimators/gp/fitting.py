@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sureshot.approximations.explicit import finite_rank
+from sureshot.approximations.inducing_inputs import kmeans_inducing
 from sureshot.computing.layout import aligned
 from sureshot.computing.memory import in_bytes, memory_budget
 from sureshot.computing.threads import threads_for
@@ -40,8 +42,7 @@ from sureshot.estimators.rows.folds import by_folds
 from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.readers import Reader, TableReader
 from sureshot.estimators.rows.support import MANY_ROWS, Support, is_compared_whole
-from sureshot.inference.inducing import kmeans_inducing
-from sureshot.kernels import feature_map, is_unit_norm
+from sureshot.kernels import is_unit_norm
 from sureshot.progress import stage, tracked
 
 REFITTED_ROWS = 300
@@ -148,7 +149,7 @@ def _fit_member(
 
     Relevance has seen these rows, so that predictions of one that is left out would be flattered: it knows none.
     """
-    explicit = feature_map(plan.kernel, support.x.shape[1]) is not None
+    explicit = finite_rank(plan.kernel, support.x.shape[1]) is not None
     inducing = by_inducing_inputs(settings, plan, support)
     check_memory(settings, plan, support)
     looks_for_noise = (
@@ -193,11 +194,10 @@ class Basis:
 
 def basis_of(settings: Settings, plan: Plan, support: Support) -> Basis:
     """Explicit features of the kernel, or those by inducing inputs, which may be all rows."""
-    explicit = feature_map(plan.kernel, support.x.shape[1])
     if by_inducing_inputs(settings, plan, support):
         found = FeatureMap(plan.kernel, _inducing_inputs(support, settings.n_inducing or DEFAULT_INDUCING))
-    elif explicit is not None:
-        found = explicit_features(plan.kernel, explicit, support.x)
+    elif finite_rank(plan.kernel, support.x.shape[1]) is not None:
+        found = explicit_features(plan.kernel, support.x)
     else:
         found = FeatureMap(plan.kernel, support.x)
     roots = roots_of(found, plan.model.searches)
@@ -398,7 +398,7 @@ def _with_temperature(settings: Settings, plan: Plan, support: Support, mean: Te
 def by_inducing_inputs(settings: Settings, plan: Plan, support: Support) -> bool:
     """Whether a kernel is approximated by inducing inputs."""
     n_rows, width = support.x.shape
-    finite = feature_map(plan.kernel, width) is not None
+    finite = finite_rank(plan.kernel, width) is not None
     return options.use_inducing(settings.approximation, finite, n_rows, EXACT_LIMIT)
 
 
@@ -415,8 +415,7 @@ def _inducing_inputs(support: Support, most: int) -> Tensor:
 def check_memory(settings: Settings, plan: Plan, support: Support) -> None:
     """Refuse before memory is taken, with the estimate and what to try."""
     (n_rows, width), n_classes = support.x.shape, support.n_classes
-    explicit = feature_map(plan.kernel, width)
-    rank = n_rows if explicit is None or explicit.rank is None else min(n_rows, explicit.rank)
+    rank = min(n_rows, finite_rank(plan.kernel, width) or n_rows)
     if by_inducing_inputs(settings, plan, support):
         rank = min(n_rows, settings.n_inducing or DEFAULT_INDUCING)
     needed, available = 8.0 * plan.model.entries(n_rows, rank, n_classes), memory_budget(settings.memory_limit)

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sureshot.approximations.explicit import finite_rank
 from sureshot.computing.layout import aligned
 from sureshot.estimators.classes.class_weights import weigh_classes
 from sureshot.estimators.gp.ensemble import Ensemble
@@ -26,7 +27,7 @@ from sureshot.estimators.gp.weight_space import FromRows
 from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.preprocessing import kernel_inputs
 from sureshot.estimators.stored import Format, Stored, argument_from_json, argument_to_json
-from sureshot.kernels import evaluate, feature_map
+from sureshot.kernels import evaluate
 from sureshot.persistence import ArtifactError
 
 
@@ -135,7 +136,7 @@ def _member(stored: StoredMember, rows: LabelledRows, n_classes: int) -> Member:
     """With the rows of the file, the weights of their classes multiplied in."""
     plan, coefficients, inducing = stored.plan, stored.coefficients, stored.inducing
     inputs = kernel_inputs(rows.x, plan.scaling, torch.device("cpu"))
-    if inducing is None and feature_map(plan.kernel, inputs.shape[1]) is None:
+    if inducing is None and finite_rank(plan.kernel, inputs.shape[1]) is None:
         inducing = inputs
     found = FeatureMap(plan.kernel, inducing, stored.projection if inducing is None else None)
     arrays = {**stored.arrays, "prior_mean": stored.prior_mean}

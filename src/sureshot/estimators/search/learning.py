@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sureshot.approximations.inducing_inputs import kmeans_inducing
 from sureshot.computing.threads import one_thread
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.rows.labelled_rows import LabelledRows, joined_rows, merged_rows, part_of
@@ -20,7 +21,6 @@ from sureshot.estimators.rows.preprocessing import (
 )
 from sureshot.estimators.search.fitted import Callback, SearchFitted, SearchStep, fitted_of, inputs_of, posterior_of
 from sureshot.estimators.search.settings import SearchSettings
-from sureshot.inference.inducing import kmeans_inducing
 from sureshot.networks.seeds import generator_for
 from sureshot.progress import report
 from sureshot.structure.grammar import KernelPrior

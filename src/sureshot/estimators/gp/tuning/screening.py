@@ -13,12 +13,12 @@ import torch
 from joblib import Parallel, delayed
 from torch import Tensor
 
+from sureshot.approximations.explicit import finite_rank
 from sureshot.estimators.classes.temperature import fit_average, log_probability, plug_in_temperatures
 from sureshot.estimators.gp.tuning.family_search import NOISE_RATIOS, Candidate, Search
 from sureshot.estimators.gp.tuning.relevance import MIN_GAIN, can_be_learnt, is_gain, learn_relevance, weighted_by
 from sureshot.estimators.rows.support import Support, asked_rows
 from sureshot.inference.least_squares import leave_one_out_path_by_features
-from sureshot.kernels import feature_map
 from sureshot.likelihoods.softmax import Softmax
 from sureshot.progress import stage, tracked
 
@@ -131,13 +131,14 @@ def labels_look_random(
 def _by_features(search: Search, support: Support) -> tuple[Tensor, Support] | None:
     """Class probabilities (C, M) of rows of a whole support, left out, and these; None of a kernel without features."""
     kernel = search.family.build(search.best_lengthscale())
-    features = feature_map(kernel, support.x.shape[1])
     rows, asked = asked_rows(support, MOST_ASKED)
-    if features is None or not len(rows):
+    if finite_rank(kernel, support.x.shape[1]) is None or not len(rows):
         return None
     with torch.no_grad():
+        features = kernel.features(search.family.inputs(support.x))
+        assert features is not None
         path = leave_one_out_path_by_features(
-            features(search.family.inputs(support.x)),
+            features,
             *support.targets,
             support.weight,
             support.x.new_tensor(NOISE_RATIOS[::2]),

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sureshot.inference.inducing import kmeans_inducing
+from sureshot.approximations.inducing_inputs import kmeans_inducing
 
 
 def normal(*shape, seed):

@@ -1,0 +1,1 @@
+"""From a kernel and rows to a prior of latents: exact, or by fewer numbers than pairs of rows."""
