@@ -454,7 +454,7 @@ def test_one_layout_on_fitting_and_on_loading(case: str, checkpoints: dict[str, 
         each.predict_proba(rows[:2])
     held, read = (
         [
-            [vars(member.process.feature_map), member.process.coefficients, vars(member.process.posterior)]
+            [vars(member.process.approximation), member.process.coefficients, vars(member.process.posterior)]
             for member in each._fitted.members
         ]
         if isinstance(each._fitted, GPFitted)
@@ -466,7 +466,7 @@ def test_one_layout_on_fitting_and_on_loading(case: str, checkpoints: dict[str, 
     assert [(t.shape, t.stride(), t.dtype) for t in held] == [(t.shape, t.stride(), t.dtype) for t in read]
     if isinstance(model._fitted, GPFitted):
         fits = [member.process for member in (*model._fitted.members, *loaded._fitted.members)]
-        parts = [vars(part) for fitted in fits for part in (fitted.feature_map, fitted.posterior)]
+        parts = [vars(part) for fitted in fits for part in (fitted.approximation, fitted.posterior)]
         parts += [{"coefficients": fitted.coefficients} for fitted in fits]
         for tensor in (value for part in parts for value in part.values() if isinstance(value, torch.Tensor)):
             assert tensor.is_contiguous()

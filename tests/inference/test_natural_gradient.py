@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal, kl_divergence
 
-from sureshot.estimators.gp.features import inducing_roots
+from sureshot.approximations.exact import Roots
 from sureshot.gaussian.features import FeaturePrior
 from sureshot.gaussian.gram import GramPrior
 from sureshot.inference.mean_field import fit_mean_field, initial_posterior, mean_field_step
@@ -134,7 +134,7 @@ def test_inducing_values_equal_the_published_update():
 def test_whitened_and_inducing_values_are_the_same_approximation():
     Kxz, Kzz, k, residual, a, y = inducing_problem()
     direct, white = InducingPrior.inducing_values(Kzz, a), InducingPrior.whitened(R, torch.float64)
-    features = Kxz @ inducing_roots(Kzz).inverse
+    features = Kxz @ Roots.of(Kzz).inverse
     batches = [
         InducingBatch(k, residual.unsqueeze(0), a - (k @ a.expand(R)), y),
         InducingBatch(features, residual.unsqueeze(0), a, y),
@@ -159,10 +159,10 @@ def test_inducing_inputs_at_the_data_give_the_exact_fixed_point():
     gram = torch.exp(-0.5 * torch.cdist(x, x) ** 2) * 2
     mean = torch.tensor(0.2, dtype=torch.float64)
     exact = fit_mean_field(GramPrior(gram.unsqueeze(0), mean), Logistic(), y, tolerance=1e-10)
-    fit = fit_natural_gradient(gram @ inducing_roots(gram).inverse, Logistic(), y, prior_mean=mean, n_epochs=60)
+    fit = fit_natural_gradient(gram @ Roots.of(gram).inverse, Logistic(), y, prior_mean=mean, n_epochs=60)
     torch.testing.assert_close(fit.bound, exact.bound, rtol=1e-7, atol=1e-7)
     torch.testing.assert_close(
-        fit.query(gram @ inducing_roots(gram).inverse, gram.diagonal())[0], exact.posterior.mean, rtol=1e-6, atol=1e-6
+        fit.query(gram @ Roots.of(gram).inverse, gram.diagonal())[0], exact.posterior.mean, rtol=1e-6, atol=1e-6
     )
 
 
@@ -170,7 +170,7 @@ def test_bound_rises_and_stays_below_the_exact_one():
     """Full batches: monotone; an inducing approximation cannot beat the bound with all inducing inputs."""
     Kxz, Kzz, _, residual, a, y = inducing_problem()
     fit = fit_natural_gradient(
-        Kxz @ inducing_roots(Kzz).inverse, Logistic(), y, prior_mean=a, residual=residual.unsqueeze(0), n_epochs=15
+        Kxz @ Roots.of(Kzz).inverse, Logistic(), y, prior_mean=a, residual=residual.unsqueeze(0), n_epochs=15
     )
     assert bool((fit.bound_trace.diff() >= -1e-10).all())
     x = normal(N, 2, seed=1)

@@ -7,10 +7,47 @@ from the matrix, exactly.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sureshot.approximations.base import Finite
+from sureshot.approximations.exact import ROUNDING
+from sureshot.gaussian.prior import Queries
 from sureshot.kernels.expression import Expression
 
 MOST_FEATURES = 4097
 """Of a linear kernel with an intercept up to 4096 columns, of degree 2 up to 88; beyond, features do not pay."""
+
+
+@dataclass(frozen=True)
+class Explicit(Finite):
+    """By the features of a kernel that has a `finite_rank`, which are values already."""
+
+    basis: Tensor | None = None  # (R_full, R), of the directions that rows have; None for all
+    projection = None
+
+    @classmethod
+    def of(cls, kernel: Expression, x: Tensor) -> Explicit:
+        """Exact for rows (N, D), turned into the directions that they have where those are fewer."""
+        full = cls(kernel).features(x)
+        if full.shape[1] <= len(full):
+            return cls(kernel)
+        _, singular, right = torch.linalg.svd(full, full_matrices=False)
+        shares = singular.square() / singular.square().sum()
+        return cls(kernel, right[shares > ROUNDING * torch.finfo(full.dtype).eps].mT.contiguous())
+
+    def values(self, x: Tensor) -> Queries:
+        """See `Finite.values`."""
+        full = self.kernel.features(x)
+        assert full is not None
+        features = full if self.basis is None else full @ self.basis
+        return Queries(features.contiguous(), full.square().sum(-1))
+
+    def weights(self, coefficients: Tensor) -> Tensor:
+        """See `Finite.weights`."""
+        return coefficients
 
 
 def finite_rank(

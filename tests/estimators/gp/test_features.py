@@ -73,7 +73,7 @@ def test_fewer_inducing_inputs_than_classes() -> None:
     X, y = load_digits(return_X_y=True)
     model = GPClassifier(kernel="rbf", approximation="inducing", n_inducing=3, objective=None).fit(X[:100], y[:100])
     (member,) = model._fitted.members
-    assert len(member.process.feature_map.inducing) == 3
+    assert len(member.process.approximation.inputs) == 3
 
 
 @pytest.mark.parametrize("make", [GPClassifier, FewShotClassifier])

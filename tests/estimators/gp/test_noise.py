@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from sureshot import GPClassifier
+from sureshot.approximations.inducing import Inducing
 from sureshot.estimators.classes.temperature import fit_rule
 from sureshot.estimators.gp.conditioning import condition
-from sureshot.estimators.gp.features import FeatureMap
 from sureshot.estimators.gp.fitting import _of_average, _regressed
 from sureshot.estimators.gp.noise import LEVELS, with_noise_of_features
 from sureshot.estimators.gp.plan import Plan
 from sureshot.estimators.gp.settings import Settings
-from sureshot.estimators.gp.weight_space import FromRows, roots_of, training_features
+from sureshot.estimators.gp.weight_space import FromRows
 from sureshot.estimators.rows.support import Support
 
 N, FEATURES = 300, 40
@@ -35,18 +35,22 @@ def plan_of(model: GPClassifier) -> Plan:
 
 
 @pytest.fixture
-def problem() -> tuple[Plan, Support, FeatureMap]:
+def problem() -> tuple[Plan, Support, Inducing]:
     X, y = rows()
     model = GPClassifier("matern12", "least_squares", approximation="inducing", n_inducing=FEATURES).fit(X, y)
     ones = torch.ones(N, dtype=torch.float64)
     plan = plan_of(model)
     x = torch.from_numpy(plan.scaling(X))
-    return plan, Support(x, torch.from_numpy(y), ones, 2, ones, ones), FeatureMap(plan.kernel, x[:FEATURES])
+    return (
+        plan,
+        Support(x, torch.from_numpy(y), ones, 2, ones, ones),
+        Inducing(plan.kernel, x[:FEATURES], orthogonal=True),
+    )
 
 
-def test_the_best_level_is_found(problem: tuple[Plan, Support, FeatureMap]) -> None:
+def test_the_best_level_is_found(problem: tuple[Plan, Support, Inducing]) -> None:
     plan, support, features = problem
-    phi = training_features(features, support.x, roots_of(features, orthogonal=True))
+    phi = features.features(support.x)
 
     def score(noise: float) -> float:
         model = replace(plan.model, noise=noise)
@@ -65,10 +69,9 @@ def test_the_best_level_is_found(problem: tuple[Plan, Support, FeatureMap]) -> N
     assert again == (found, 1.0, None)  # what is enough is left alone
 
 
-def test_levels_of_as_many_features_as_rows_are_tried_upwards(problem: tuple[Plan, Support, FeatureMap]) -> None:
+def test_levels_of_as_many_features_as_rows_are_tried_upwards(problem: tuple[Plan, Support, Inducing]) -> None:
     plan, support, _ = problem
-    every = FeatureMap(plan.kernel, support.x)
-    phi = training_features(every, support.x, roots_of(every, orthogonal=True))
+    phi = Inducing(plan.kernel, support.x, orthogonal=True).features(support.x)
     assert phi.shape == (N, N)
     by_factors, scale, found = with_noise_of_features(plan, support, phi)
     wider = torch.cat([phi, torch.zeros(N, 1, dtype=phi.dtype)], 1)  # as many directions, by the whole path
@@ -97,56 +100,49 @@ def test_a_member_of_a_part_s_choice_is_least_squares_by_all_rows() -> None:
     assert isinstance(member.process.space, FromRows)
     labelled = fitted.learnt
     support = Support.of(labelled, 2, member.plan.scaling, member.plan.device)
-    features = FeatureMap(member.plan.kernel, support.x)
-    roots = roots_of(features, orthogonal=True)
-    phi = training_features(features, support.x, roots)
-    exact = condition(member.plan.model, phi, support.y, 2, support.weight)
+    features = Inducing(member.plan.kernel, support.x, orthogonal=True)
+    exact = condition(member.plan.model, features.features(support.x), support.y, 2, support.weight)
     assert member.log_evidence == pytest.approx(exact.log_evidence, rel=1e-9)
     queries = torch.from_numpy(np.random.default_rng(2).uniform(-2, 2, size=(7, 2)))
-    values = features(torch.from_numpy(member.plan.scaling(queries.numpy())))
-    assert roots is not None
-    expected = exact.posterior.query(values.cross @ roots.inverse, values.variance)
+    asked = features.queries(torch.from_numpy(member.plan.scaling(queries.numpy())).unsqueeze(0))
+    expected = exact.posterior.query(*asked)
     mean, variance = member.latents(member.process.values(queries), 2)
     torch.testing.assert_close(mean, expected.mean[0].mT, rtol=1e-7, atol=1e-7)
     torch.testing.assert_close(variance, expected.spread[0].mT, rtol=1e-6, atol=1e-7)
 
 
-def test_a_member_with_more_noise_has_the_means_of_its_kernel(problem: tuple[Plan, Support, FeatureMap]) -> None:
+def test_a_member_with_more_noise_has_the_means_of_its_kernel(problem: tuple[Plan, Support, Inducing]) -> None:
     """Coefficients are those of the output scale that suits the noise."""
     plan, support, _ = problem
     settings = Settings.checked(GPClassifier("matern12").get_params(deep=False), 0, N)
     member, probabilities = _regressed(settings, plan, support)
     scale, before = (float(one.kernel.outputscale.detach()) for one in (member.plan, plan))
     assert scale != pytest.approx(before)
-    phi = training_features(
-        member.process.feature_map, support.x, roots_of(member.process.feature_map, orthogonal=False)
-    )
-    exact = condition(member.plan.model, phi, support.y, 2, support.weight)
+    features = member.process.approximation
+    exact = condition(member.plan.model, features.features(support.x), support.y, 2, support.weight)
     assert exact.moments is not None
-    torch.testing.assert_close(
-        member.process.means(member.process.feature_map(support.x))[0], exact.moments[0], rtol=1e-7, atol=1e-7
-    )
+    values = features.values(support.x.unsqueeze(0))
+    torch.testing.assert_close(member.process.means(values)[0], exact.moments[0], rtol=1e-7, atol=1e-7)
     assert member.log_evidence == pytest.approx(exact.log_evidence, rel=1e-9)
     assert probabilities is not None
 
 
-def test_a_kernel_of_another_scale_has_these_roots(problem: tuple[Plan, Support, FeatureMap]) -> None:
+def test_a_kernel_of_another_scale_has_these_roots(problem: tuple[Plan, Support, Inducing]) -> None:
     plan, support, features = problem
-    phi = training_features(features, support.x, roots_of(features, orthogonal=True))
+    phi = features.features(support.x)
     found, scale, _ = with_noise_of_features(plan, support, phi)
-    larger, roots = FeatureMap(found.kernel, features.inducing), roots_of(features, orthogonal=True)
-    assert roots is not None
     assert scale != 1
-    expected = training_features(larger, support.x, roots.scaled(scale))
+    scaled = features.scaled(found.kernel, scale)
+    expected = scaled.features(support.x)
     torch.testing.assert_close(phi * scale**0.5, expected, rtol=1e-10, atol=1e-10)
-    exact, scaled = roots_of(larger, orthogonal=True), roots.scaled(scale)
-    assert exact is not None
-    torch.testing.assert_close(exact.features @ exact.features.mT, scaled.features @ scaled.features.mT)
+    exact = features.with_kernel(found.kernel)
+    assert exact.kernel == scaled.kernel
+    torch.testing.assert_close(*(part.roots.features @ part.roots.features.mT for part in (exact, scaled)))
     torch.testing.assert_close(phi @ phi.mT * scale, expected @ expected.mT)
 
 
 def test_an_average_whose_members_do_not_know_left_out_rows_keeps_its_temperature(
-    problem: tuple[Plan, Support, FeatureMap],
+    problem: tuple[Plan, Support, Inducing],
 ) -> None:
     plan, support, _ = problem
     members = [SimpleNamespace(plan=plan)] * 2

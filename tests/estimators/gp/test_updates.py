@@ -13,9 +13,9 @@ from sklearn.base import clone
 from sklearn.datasets import load_iris
 
 from sureshot import GPClassifier
+from sureshot.approximations.inducing import Inducing
 from sureshot.estimators.gp.conditioning import condition
 from sureshot.estimators.gp.leaving import features_of
-from sureshot.estimators.gp.weight_space import roots_of, training_features
 from sureshot.estimators.rows.support import Support
 from sureshot.persistence import ArtifactError, load_artifact, save_artifact
 
@@ -153,13 +153,11 @@ def test_rows_of_known_classes_leave_all_choices_and_make_the_posterior_of_all(c
         rows = Support.of(kept.rows, len(kept.classes), mine.plan.scaling, torch.device("cpu"))
         inputs = rows.x
         if arguments["approximation"] == "inducing":
-            assert mine.process.feature_map is other.process.feature_map
-        elif mine.process.feature_map.inducing is not None:
-            inputs = mine.process.feature_map.inducing  # all rows
+            assert mine.process.approximation is other.process.approximation
+        elif isinstance(mine.process.approximation, Inducing):
+            inputs = mine.process.approximation.inputs  # all rows
             torch.testing.assert_close(inputs, rows.x, rtol=0, atol=0)
-        features = training_features(
-            mine.process.feature_map, inputs, roots_of(mine.process.feature_map, mine.plan.model.searches)
-        )
+        features = mine.process.approximation.features(inputs)
         anew = condition(mine.plan.model, features, rows.y, len(kept.classes), rows.weight, exact=True).posterior
         np.testing.assert_allclose(features_of(mine.process.posterior), features, atol=1e-9)
         found, expected = (part.query(features, features.square().sum(-1)) for part in (mine.process.posterior, anew))
@@ -200,10 +198,10 @@ def test_a_class_that_comes_is_reached_by_inducing_inputs_and_a_temperature(anno
     new = rng.normal(size=(8, 2)) * 0.3 + [9.0, -9.0]  # where no input was
     model.partial_fit(new, [9] * 8)
     assert (model.predict(new + 0.01) == 9).all()
-    inducing = model._fitted.heaviest.process.feature_map.inducing
-    assert inducing is not None
-    assert known.heaviest.process.feature_map.inducing is not None
-    assert not torch.equal(inducing, known.heaviest.process.feature_map.inducing)
+    now, before = (fitted.heaviest.process.approximation for fitted in (model._fitted, known))
+    assert isinstance(now, Inducing)
+    assert isinstance(before, Inducing)
+    assert not torch.equal(now.inputs, before.inputs)
     assert model.temperature_ != known.temperature
     assert np.isfinite([model.log_evidence_, model.leave_one_out_nll_]).all()
 

@@ -85,5 +85,5 @@ def test_rows_that_judge_make_no_inducing_inputs() -> None:
     assert len(_inducing_inputs(support, 2400)) == 1001  # 800 of a class at most
     model = GPClassifier(kernel="rbf", approximation="inducing", n_inducing=2400, likelihood="least_squares").fit(x, y)
     (member,) = model._fitted.members
-    assert len(member.process.feature_map.inducing) == 1601  # when half of the rows have judged, all are learnt from
+    assert len(member.process.approximation.inputs) == 1601  # when half of the rows have judged, all are learnt from
     assert np.isfinite(model.log_evidence_)

@@ -9,7 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sureshot.approximations.explicit import finite_rank
+from sureshot.approximations.base import Finite
+from sureshot.approximations.explicit import Explicit, finite_rank
+from sureshot.approximations.inducing import Inducing
 from sureshot.approximations.inducing_inputs import kmeans_inducing
 from sureshot.computing.layout import aligned
 from sureshot.computing.memory import in_bytes, memory_budget
@@ -26,7 +28,6 @@ from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.gp import options
 from sureshot.estimators.gp.conditioning import ONE_FACTOR, Conditioned, condition
 from sureshot.estimators.gp.ensemble import Ensemble, averaged
-from sureshot.estimators.gp.features import FeatureMap, InducingRoots, explicit_features
 from sureshot.estimators.gp.fitted import GPFitted, LeftOutScores, evidence_of
 from sureshot.estimators.gp.member import Member
 from sureshot.estimators.gp.noise import with_noise_of_features
@@ -37,7 +38,7 @@ from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.gp.tuning.family_search import TUNING_TOLERANCE
 from sureshot.estimators.gp.tuning.stacking import most_members, stacking_weights
 from sureshot.estimators.gp.warm_start import Start
-from sureshot.estimators.gp.weight_space import FromRows, roots_of, training_features, weight_space
+from sureshot.estimators.gp.weight_space import FromRows, weight_space
 from sureshot.estimators.rows.folds import by_folds
 from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.readers import Reader, TableReader
@@ -187,21 +188,22 @@ def _fit_member(
 class Basis:
     """What the weights of a member belong to."""
 
-    feature_map: FeatureMap
-    roots: InducingRoots | None  # of inducing inputs
+    approximation: Finite
     features: Tensor  # (N, R), of the labelled rows
 
 
+@torch.no_grad()
 def basis_of(settings: Settings, plan: Plan, support: Support) -> Basis:
     """Explicit features of the kernel, or those by inducing inputs, which may be all rows."""
+    found: Finite
     if by_inducing_inputs(settings, plan, support):
-        found = FeatureMap(plan.kernel, _inducing_inputs(support, settings.n_inducing or DEFAULT_INDUCING))
+        inputs = _inducing_inputs(support, settings.n_inducing or DEFAULT_INDUCING)
+        found = Inducing(plan.kernel, inputs, plan.model.searches)
     elif finite_rank(plan.kernel, support.x.shape[1]) is not None:
-        found = explicit_features(plan.kernel, support.x)
+        found = Explicit.of(plan.kernel, support.x)
     else:
-        found = FeatureMap(plan.kernel, support.x)
-    roots = roots_of(found, plan.model.searches)
-    return Basis(found, roots, training_features(found, support.x, roots))
+        found = Inducing(plan.kernel, support.x, plan.model.searches)
+    return Basis(found, found.features(support.x))
 
 
 def condition_on(
@@ -223,7 +225,7 @@ def condition_on(
         settings.generator(),
         only_means=plan.rule == "plug_in",
         exact=True,
-        near=None if start is None else start.weights(basis.feature_map, basis.roots),
+        near=None if start is None else start.weights(basis.approximation),
         only_mode=only_mode,
     )
 
@@ -231,11 +233,10 @@ def condition_on(
 def member_of(settings: Settings, plan: Plan, basis: Basis, found: Conditioned) -> Member:
     """A plan with its posterior, put together as a model file would give it back."""
     kind, weights, arrays = pack_posterior(found.posterior)
-    roots = basis.roots
-    coefficients = aligned(weights if roots is None else weights @ roots.inverse.mT)
-    space = weight_space(kind, arrays, basis.features, coefficients, roots)
+    coefficients = aligned(basis.approximation.coefficients(weights))
+    space = weight_space(kind, arrays, basis.features, coefficients, basis.approximation)
     scaling = None if settings.precomputed else plan.scaling
-    process = GaussianProcess(scaling, basis.feature_map, coefficients, aligned(arrays["prior_mean"]), space)
+    process = GaussianProcess(scaling, basis.approximation, coefficients, aligned(arrays["prior_mean"]), space)
     return Member(plan, process, found.log_evidence, found.trace)
 
 
@@ -244,8 +245,7 @@ def _with_noise(plan: Plan, support: Support, basis: Basis) -> tuple[Plan, Basis
     plan, scale, _ = with_noise_of_features(plan, support, basis.features)
     if scale == 1:
         return plan, basis
-    roots = None if basis.roots is None else basis.roots.scaled(scale)
-    return plan, Basis(replace(basis.feature_map, kernel=plan.kernel), roots, basis.features * scale**0.5)
+    return plan, Basis(basis.approximation.scaled(plan.kernel, scale), basis.features * scale**0.5)
 
 
 @torch.no_grad()
@@ -264,8 +264,8 @@ def _regressed(settings: Settings, plan: Plan, support: Support) -> tuple[Member
     mean = aligned(support.targets[1])
     arrays = {"prior_mean": mean, "precision": (support.weight / plan.model.noise)[None, None]}
     coefficients = aligned(found.dual[None] / scale)
-    features = FeatureMap(plan.kernel, support.x)
-    space = FromRows(features, support.x, "site", arrays, coefficients, None, plan.model.searches)
+    features = Inducing(plan.kernel, support.x, plan.model.searches)
+    space = FromRows(features, support.x, "site", arrays, coefficients)
     evidence = found.log_evidence(support.weight, plan.model.noise, scale)
     scaling = None if settings.precomputed else plan.scaling
     return Member(plan, GaussianProcess(scaling, features, coefficients, mean, space), evidence, ()), probabilities

@@ -13,11 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sureshot.approximations.explicit import finite_rank
+from sureshot.approximations.base import Finite
+from sureshot.approximations.exact import Roots
+from sureshot.approximations.explicit import Explicit, finite_rank
+from sureshot.approximations.inducing import Inducing
 from sureshot.computing.layout import aligned
 from sureshot.estimators.classes.class_weights import weigh_classes
 from sureshot.estimators.gp.ensemble import Ensemble
-from sureshot.estimators.gp.features import FeatureMap, InducingRoots
 from sureshot.estimators.gp.fitted import GPFitted, LeftOutScores, evidence_of
 from sureshot.estimators.gp.member import Member
 from sureshot.estimators.gp.plan import Plan
@@ -27,7 +29,6 @@ from sureshot.estimators.gp.weight_space import FromRows
 from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.preprocessing import kernel_inputs
 from sureshot.estimators.stored import Format, Stored, argument_from_json, argument_to_json
-from sureshot.kernels import evaluate
 from sureshot.persistence import ArtifactError
 
 
@@ -93,9 +94,10 @@ def _stored(member: Member, fitted: GPFitted) -> StoredMember:
         given_back.add("row_weight")
     if plan.model.likelihood == "least_squares":
         given_back.add("precision")
-    inducing, projection = process.feature_map.inducing, process.feature_map.projection
-    if inducing is not None:
-        projection = space.projection if kind.startswith(IN_ONE_BASIS) else None
+    found, inducing = process.approximation, None
+    projection = found.basis if isinstance(found, Explicit) else None
+    if isinstance(found, Inducing):
+        inducing, projection = found.inputs, found.projection if kind.startswith(IN_ONE_BASIS) else None
         if torch.equal(inducing, kernel_inputs(fitted.learnt.x, plan.scaling, inducing.device)):
             inducing = None
     return StoredMember(
@@ -138,19 +140,21 @@ def _member(stored: StoredMember, rows: LabelledRows, n_classes: int) -> Member:
     inputs = kernel_inputs(rows.x, plan.scaling, torch.device("cpu"))
     if inducing is None and finite_rank(plan.kernel, inputs.shape[1]) is None:
         inducing = inputs
-    found = FeatureMap(plan.kernel, inducing, stored.projection if inducing is None else None)
     arrays = {**stored.arrays, "prior_mean": stored.prior_mean}
     if plan.model.likelihood == "least_squares":
         arrays["precision"] = (aligned(rows.weight) / plan.model.noise).expand(len(coefficients), 1, -1)
     if stored.posterior.startswith("softmax"):
         arrays["row_weight"] = aligned(rows.weight)
     check_posterior(stored.posterior, arrays, coefficients, len(rows.y), n_classes)
-    roots = None
-    if inducing is not None and stored.posterior.startswith(IN_ONE_BASIS):
-        if stored.projection is None:
-            raise ValueError("it has no projection")
-        roots = InducingRoots(stored.projection, evaluate(plan.kernel, inducing).detach() @ stored.projection)
-    space = FromRows(found, inputs, stored.posterior, arrays, coefficients, roots, plan.model.searches)
+    found: Finite = Explicit(plan.kernel, stored.projection)
+    if inducing is not None:
+        roots = None
+        if stored.posterior.startswith(IN_ONE_BASIS):
+            if stored.projection is None:
+                raise ValueError("it has no projection")
+            roots = Roots(stored.projection, plan.kernel(inducing) @ stored.projection)
+        found = Inducing(plan.kernel, inducing, plan.model.searches, known=roots)
+    space = FromRows(found, inputs, stored.posterior, arrays, coefficients)
     process = GaussianProcess(plan.scaling, found, coefficients, stored.prior_mean, space)
     return Member(plan, process, stored.log_evidence, stored.trace)
 

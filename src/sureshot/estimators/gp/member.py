@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from sureshot.computing.layout import aligned
+from sureshot.approximations.explicit import Explicit
+from sureshot.approximations.inducing import unexplained
 from sureshot.estimators.classes.temperature import with_noise
 from sureshot.estimators.classes.uncertainty import average_and_entropy
 from sureshot.estimators.gp.conditioning import STAND_IN, Conditioned, condition, training_likelihood
@@ -87,7 +88,11 @@ class Member:
         """Where the values of rows are features already."""
         _, weights, arrays = pack_posterior(posterior)
         process = replace(
-            self.process, coefficients=weights, prior_mean=arrays["prior_mean"], space=Known(None, posterior)
+            self.process,
+            approximation=Explicit(self.process.kernel),
+            coefficients=weights,
+            prior_mean=arrays["prior_mean"],
+            space=Known(posterior),
         )
         return replace(self, process=process)
 
@@ -106,9 +111,9 @@ class Member:
         device = self.plan.device
         support, model = Support.of(rows, n_classes, self.plan.scaling, device), self.plan.model
         process, left = self.process, support.left_out
-        values, projection = process.feature_map(support.x), process.space.projection
-        cross = aligned(values.cross if projection is None else values.cross @ projection)
-        prior, features = Queries(cross, values.variance), cross[0]
+        with torch.no_grad():
+            features, variance = process.approximation.queries(support.x)
+        prior = Queries(features.unsqueeze(0), variance.unsqueeze(0))
 
         def conditioned(at: Tensor, weight: Tensor) -> Conditioned:
             generator = torch.Generator(device=device).manual_seed(0)
@@ -127,7 +132,7 @@ class Member:
         assert found.moments is not None
         assert found.sites is not None
         mean, variance = leave_one_out(*found.moments, *(left * part for part in found.sites))
-        variance = variance + (prior.variance[0] - features.square().sum(-1)).clamp_min(0)
+        variance = variance + unexplained(prior.variance[0], features)
         p = self.probabilities(mean[None], variance[None], temperature, n_classes)
         return p, self._doubt(*self._of_classes(mean, variance, n_classes))
 

@@ -1,4 +1,4 @@
-"""One Gaussian process given labelled rows: a feature map, and a posterior of the weights. It knows no classes."""
+"""One Gaussian process given labelled rows: features, and a posterior of their weights. It knows no classes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sureshot.estimators.gp.features import FeatureMap
+from sureshot.approximations.base import Finite
+from sureshot.approximations.inducing import Inducing
 from sureshot.estimators.gp.weight_space import WeightSpace
 from sureshot.estimators.rows.preprocessing import Scaling, kernel_inputs
 from sureshot.gaussian.posterior import LatentMoments, Posterior
@@ -21,7 +22,7 @@ class GaussianProcess:
     """Answers about rows (Q, D) as they are kept, or about rows of kernel values if these are precomputed."""
 
     scaling: Scaling | None  # of columns; None: kernel values are precomputed
-    feature_map: FeatureMap  # what means are linear in
+    approximation: Finite  # what means are linear in
     coefficients: Tensor  # (S, L, R or M), of the means
     prior_mean: Tensor  # (L,)
     space: WeightSpace
@@ -35,17 +36,19 @@ class GaussianProcess:
     def kernel(self) -> Expression:
         """The kernel as a value, with the learned scales."""
         with torch.no_grad():
-            return as_expression(self.feature_map.kernel)
+            return as_expression(self.approximation.kernel)
 
+    @torch.no_grad()
     def values(self, rows: Tensor) -> Queries:
-        """Values of the feature map (1, Q, R or M), and prior variances (1, Q)."""
-        inputs, kernel = kernel_inputs(rows.numpy(), self.scaling, self.coefficients.device), self.feature_map.kernel
+        """See `Finite.values`: (1, Q, R or M), and prior variances (1, Q)."""
+        inputs, kernel = kernel_inputs(rows.numpy(), self.scaling, self.coefficients.device), self.approximation.kernel
         if self.scaling is not None:
-            return self.feature_map(inputs)
+            return Queries(*(part.unsqueeze(0) for part in self.approximation.values(inputs)))
         assert isinstance(kernel, Scale)
-        assert self.feature_map.inducing is not None
-        columns = self.feature_map.inducing[:, 0].to(torch.int64)  # merging rows reordered them
-        return self.feature_map.from_cross(inputs[:, columns] * kernel.outputscale.detach())
+        assert isinstance(self.approximation, Inducing)
+        columns = self.approximation.inputs[:, 0].to(torch.int64)  # merging rows reordered them
+        variance = kernel.diagonal(self.approximation.inputs).mean()  # the queries' own are unknown
+        return Queries((inputs[:, columns] * kernel.outputscale)[None], variance.expand(1, len(inputs)))
 
     def means(self, values: Queries) -> Tensor:
         """Posterior means (S, L, Q)."""
@@ -53,9 +56,9 @@ class GaussianProcess:
 
     def queries(self, values: Queries) -> Queries:
         """What the posterior is asked by: features (1, Q, R) and prior variances (1, Q)."""
-        if self.space.projection is None:
+        if self.approximation.projection is None:
             return values
-        features = values.cross @ self.space.projection
+        features = values.cross @ self.approximation.projection
         if self.scaling is not None:
             return Queries(features, values.variance)
         # A mean stands in for the unknown diagonal, where the features do not explain more.

@@ -14,10 +14,10 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from sureshot.approximations.inducing import Inducing
 from sureshot.computing.threads import threads_for
 from sureshot.estimators.classes.class_weights import weigh_classes
 from sureshot.estimators.fitted import TrainingSet
-from sureshot.estimators.gp.features import InducingRoots
 from sureshot.estimators.gp.fitted import GPFitted, evidence_of
 from sureshot.estimators.gp.fitting import (
     Basis,
@@ -34,7 +34,7 @@ from sureshot.estimators.gp.member import Member
 from sureshot.estimators.gp.plan import Plan, keep_plan
 from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.gp.warm_start import Start
-from sureshot.estimators.gp.weight_space import FromRows, training_features
+from sureshot.estimators.gp.weight_space import FromRows
 from sureshot.estimators.rows.labelled_rows import LabelledRows, places_among
 from sureshot.estimators.rows.preprocessing import kernel_inputs
 from sureshot.estimators.rows.support import Support
@@ -108,20 +108,19 @@ def _kept_basis(member: Member, support: Support, place: torch.Tensor) -> Basis 
     where all rows are inducing inputs.
     """
     process = member.process
-    found = process.feature_map
-    if found.inducing is None:
+    found = process.approximation
+    if not isinstance(found, Inducing):
         return None
-    if isinstance(process.space, FromRows) and len(process.space.inputs) == len(found.inducing):
+    if isinstance(process.space, FromRows) and len(process.space.inputs) == len(found.inputs):
         return None  # and none are made for that
-    known, inverse = features_of(process.posterior), process.space.projection
-    if len(found.inducing) == len(known) or inverse is None:
+    known = features_of(process.posterior)
+    if len(found.inputs) == len(known):
         return None
-    roots = InducingRoots(inverse, evaluate(found.kernel, found.inducing).detach() @ inverse)
     place = place.to(known.device)
     features, new = known[place.clamp_min(0)], place < 0
     if bool(new.any()):
-        features[new] = training_features(found, support.x[new], roots)
-    return Basis(found, roots, features)
+        features[new] = found.features(support.x[new])
+    return Basis(found, features)
 
 
 @torch.no_grad()

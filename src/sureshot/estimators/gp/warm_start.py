@@ -13,7 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sureshot.estimators.gp.features import FeatureMap, InducingRoots
+from sureshot.approximations.base import Finite
+from sureshot.approximations.explicit import Explicit
+from sureshot.approximations.inducing import Inducing
 from sureshot.estimators.gp.member import Member
 
 _LEAST_SHARED = 0.5  # share of the inducing inputs that are known; with fewer the functions would be others
@@ -27,28 +29,26 @@ class Start:
     known_classes: np.ndarray  # (K,), of its coefficients
     classes: np.ndarray  # (C,), of the rows that are there now
 
-    def weights(self, feature_map: FeatureMap, roots: InducingRoots | None) -> Tensor | None:
-        """Weights (C, R) of its latents by another feature map; None where they are not those of a mode."""
+    def weights(self, approximation: Finite) -> Tensor | None:
+        """Weights (C, R) of its latents by other features; None where they are not those of a mode."""
         model, coefficients = self.member.plan.model, self.member.process.coefficients[0]
         same_classes = np.array_equal(self.known_classes, self.classes)
         of_each_class = model.likelihood == "softmax" and len(coefficients) == len(self.known_classes)
         if model.inference != "laplace" or not (of_each_class or same_classes):
             return None
         values = coefficients if same_classes else _of_classes(coefficients, self.known_classes, self.classes)
-        old = self.member.process.feature_map
-        if roots is None:
-            if old.inducing is not None:
-                return None
-            full = values if old.projection is None else values @ old.projection.mT
-            return full if feature_map.projection is None else full @ feature_map.projection
-        if old.inducing is None or feature_map.inducing is None:
+        old = self.member.process.approximation
+        if isinstance(old, Explicit) and isinstance(approximation, Explicit):
+            full = values if old.basis is None else values @ old.basis.mT
+            return full if approximation.basis is None else full @ approximation.basis
+        if not (isinstance(old, Inducing) and isinstance(approximation, Inducing)):
             return None
-        places = {row.tobytes(): place for place, row in enumerate(old.inducing.cpu().numpy())}
-        found = [places.get(row.tobytes(), -1) for row in feature_map.inducing.cpu().numpy()]
+        places = {row.tobytes(): place for place, row in enumerate(old.inputs.cpu().numpy())}
+        found = [places.get(row.tobytes(), -1) for row in approximation.inputs.cpu().numpy()]
         place = torch.tensor(found, device=values.device)
         if float((place >= 0).sum()) < _LEAST_SHARED * len(place):
             return None
-        return (values[:, place.clamp_min(0)] * (place >= 0)) @ roots.features
+        return approximation.weights(values[:, place.clamp_min(0)] * (place >= 0))
 
 
 def _of_classes(values: Tensor, known_classes: np.ndarray, classes: np.ndarray) -> Tensor:

@@ -1,0 +1,78 @@
+"""What an approximation is: a kernel with what makes priors of it.
+
+An `Approximation` is a value. It makes the `Prior` of latents at rows, exactly or by fewer numbers than pairs of rows,
+and says what that prior knows of other rows. Nobody who conditions asks which one it is. Leading dimensions of rows
+(tasks, nodes, and last the classes) lead in what is made of them.
+
+Those whose latents are linear in features are `Finite`, and conditioned on in weight space.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Self
+
+from torch import Tensor
+
+from sureshot.gaussian.features import FeaturePrior
+from sureshot.gaussian.prior import Prior, Queries
+from sureshot.kernels.expression import Expression
+
+
+@dataclass(frozen=True)
+class Approximation(ABC):
+    """Of a kernel."""
+
+    kernel: Expression
+
+    @abstractmethod
+    def prior(self, x: Tensor, mean: Tensor) -> Prior:
+        """Of latents at rows (..., C or 1, N, D), with this mean, scalar or (..., C, 1)."""
+
+    @abstractmethod
+    def queries(self, x: Tensor) -> Queries:
+        """What the prior says of other rows (..., C or 1, Q, D)."""
+
+    def with_kernel(self, kernel: Expression) -> Self:
+        """The same of another kernel."""
+        return replace(self, kernel=kernel)
+
+
+@dataclass(frozen=True)
+class Finite(Approximation):
+    """By R features, linear in M values that are cheaper to compute: means of weights w are values times ``P w``."""
+
+    @property
+    @abstractmethod
+    def projection(self) -> Tensor | None:
+        """``P`` (M, R), by which values are features; None where they are already."""
+
+    @abstractmethod
+    def values(self, x: Tensor) -> Queries:
+        """Values (..., Q, M) of rows (..., Q, D) in the place of features, and prior variances (..., Q)."""
+
+    @abstractmethod
+    def weights(self, coefficients: Tensor) -> Tensor:
+        """Weights (..., R) of the functions that have these coefficients (..., M) of values."""
+
+    def coefficients(self, weights: Tensor) -> Tensor:
+        """Coefficients (..., M) of values, from weights (..., R)."""
+        return weights if self.projection is None else weights @ self.projection.mT
+
+    def queries(self, x: Tensor) -> Queries:
+        """See `Approximation.queries`: features, and the kernel's own variances."""
+        values, variance = self.values(x)
+        return Queries(values if self.projection is None else values @ self.projection, variance)
+
+    def features(self, x: Tensor) -> Tensor:
+        """Of rows (..., N, D), (..., N, R)."""
+        return self.queries(x).cross
+
+    def prior(self, x: Tensor, mean: Tensor) -> FeaturePrior:
+        """See `Approximation.prior`."""
+        return FeaturePrior(self.features(x), mean, None, self.queries)
+
+    def scaled(self, kernel: Expression, scale: float) -> Self:
+        """Of a kernel that is this one times a number."""
+        return self.with_kernel(kernel)
