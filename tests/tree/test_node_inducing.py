@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from sureshot.approximations.exact import lifted
 from sureshot.gaussian import Queries
 from sureshot.inference.natural_gradient import InducingBatch, NaturalGradientState, fit_natural_gradient
 from sureshot.likelihoods import Logistic
@@ -20,7 +21,6 @@ from sureshot.tree import (
     rows_below,
 )
 from sureshot.tree.beam import leading_classes
-from sureshot.tree.node_inducing import JITTER
 from sureshot.tree.problems import NodeSettings
 from tests.tree.problems import F64, TREE, features, gram, rbf, rows
 
@@ -59,8 +59,7 @@ class Problem:
     def features(self, x: Tensor, node: int) -> tuple[Tensor, Tensor]:
         """Whitened features of a node, and what they leave of the prior variance; by explicit inverses."""
         own = self.points[torch.isin(self.labels, torch.tensor(TREE.classes_below(node)))]
-        gram = rbf(own, own) + JITTER * torch.eye(len(own), dtype=F64)
-        phi = rbf(x, own) @ torch.linalg.inv(torch.linalg.cholesky(gram)).mT
+        phi = rbf(x, own) @ torch.linalg.inv(torch.linalg.cholesky(lifted(rbf(own, own)))).mT
         return phi, (1 - phi.square().sum(-1)).clamp_min(0)
 
 
@@ -94,15 +93,16 @@ def test_the_prior_at_the_points_is_the_kernel() -> None:
     problem = Problem()
     for bucket in problem.nodes.buckets:
         nodes = bucket.problems
-        prior = problem.kernel.prior(bucket, torch.full((len(nodes),), MEAN, dtype=F64), SCALE * (1 + nodes))
+        scale = SCALE * (1 + nodes.to(F64))
+        prior = problem.kernel.prior(bucket, torch.full_like(scale, MEAN), scale)
         for place, node in enumerate(nodes.tolist()):
             own = problem.points[torch.isin(problem.labels, torch.tensor(TREE.classes_below(node)))]
             phi = prior.features[place, 0, : len(own)]
-            torch.testing.assert_close(phi @ phi.mT, SCALE * (1 + node) * rbf(own, own), rtol=0, atol=1e-4)
+            torch.testing.assert_close(phi @ phi.mT, SCALE * (1 + node) * rbf(own, own), rtol=0, atol=1e-9)
 
 
 def test_with_all_rows_as_points_it_is_mean_field() -> None:
-    """Steps of one on all rows; what the jitter of the points leaves is far below what a probability shows."""
+    """Steps of one on all rows."""
     x, y, query = rows()
     problem = Problem(x, y)
     found = problem.nodes.posterior(problem.fitted(300), problem.kernel, problem.settings)
@@ -110,9 +110,9 @@ def test_with_all_rows_as_points_it_is_mean_field() -> None:
         TREE, gram(x), y, prior_mean=MEAN, output_scale=SCALE, max_steps=3000, tolerance=1e-12
     )
     bound = problem.nodes.bounds(problem.fitted(300), problem.batches(), problem.n_rows)
-    torch.testing.assert_close(bound, expected.bound, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(bound, expected.bound, rtol=1e-7, atol=1e-7)
     assert bool((bound < expected.bound).all())
-    torch.testing.assert_close(found.probabilities(query), expected.posterior.probabilities(query), rtol=0, atol=1e-4)
+    torch.testing.assert_close(found.probabilities(query), expected.posterior.probabilities(query), rtol=0, atol=1e-7)
 
 
 def test_the_root_is_that_of_shared_inducing_points() -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sureshot.gaussian import Queries
+from sureshot.approximations.inducing import Inducing
 from sureshot.kernels.leaves import RBF
 from sureshot.tree import SharedFeatures, SharedGram, SharedRows, balanced_random_tree, fit_tree_mean_field
-from sureshot.tree.shared_rows import InducingFeatures, branch_centres
+from sureshot.tree.shared_rows import branch_centres
 from tests.tree.problems import F64, TREE, rows
 
 KERNEL = RBF(torch.tensor(2.0, dtype=F64))
 X, Y, QUERY = rows(120)
-EXACT = SharedGram(KERNEL(X), lambda query: Queries(KERNEL(X, query), KERNEL.diagonal(query)))
+EXACT = SharedGram.of(KERNEL, X)
 TIGHT = {"output_scale": 3.0, "prior_mean": 0.2, "tolerance": 1e-10, "max_steps": 1000}
 
 
@@ -34,25 +34,24 @@ def test_each_node_by_what_suits_it() -> None:
 
 
 def test_all_rows_as_inducing_points_are_exact() -> None:
-    features = InducingFeatures.of(KERNEL, X).shared(X)
+    features = SharedFeatures.of(Inducing(KERNEL, X, residual=True), X)
     assert features.residual is not None
-    assert float(features.residual.max()) < 1e-6
+    assert float(features.residual.max()) < 1e-9
     fit = fit_tree_mean_field(TREE, SharedRows(KERNEL, X, features), Y, **TIGHT)
     by_features = fit_tree_mean_field(TREE, features, Y, **TIGHT)
     exact = fit_tree_mean_field(TREE, EXACT, Y, **TIGHT)
     torch.testing.assert_close(fit.bound, exact.bound, rtol=1e-9, atol=1e-9)
-    torch.testing.assert_close(by_features.bound, exact.bound, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(by_features.bound, exact.bound, rtol=1e-8, atol=1e-8)
 
 
 def test_the_residual_is_what_the_points_leave() -> None:
     points = branch_centres(X, Y, TREE, 12)
     assert points.shape == (12, 3)
-    shared = InducingFeatures.of(KERNEL, points).shared(X)
-    assert isinstance(shared, SharedFeatures)
+    shared = SharedFeatures.of(Inducing(KERNEL, points, residual=True), X)
     assert shared.residual is not None
     cross = KERNEL(points, X)
     expected = 1 - (cross * torch.linalg.solve(KERNEL(points), cross)).sum(0)
-    torch.testing.assert_close(shared.residual, expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(shared.residual, expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("n_classes", [2, 40, 100])

@@ -31,7 +31,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from sureshot.gaussian.prior import Queries
+from sureshot.approximations.exact import Exact
+from sureshot.approximations.inducing import Inducing
 from sureshot.gaussian.ragged import size_buckets
 from sureshot.incremental.representatives import representative_groups
 from sureshot.incremental.strategy import ClassRows, FirstSession, Leading, SessionModel, Strategy, most_probable
@@ -47,8 +48,8 @@ from sureshot.tree.natural_gradient import fit_tree_natural_gradient
 from sureshot.tree.path_probabilities import SideLogProbabilities, class_log_probabilities, side_log_probabilities
 from sureshot.tree.posterior import TreePart, TreePosterior
 from sureshot.tree.problems import NodeSettings
-from sureshot.tree.shared_kernel import SharedGram
-from sureshot.tree.shared_rows import N_INDUCING, InducingFeatures, SharedRows, branch_centres
+from sureshot.tree.shared_kernel import SharedFeatures, SharedGram
+from sureshot.tree.shared_rows import N_INDUCING, SharedRows, branch_centres
 
 TreeStrategyName = Literal["shared_root", "session", "rebuild"]
 TreeInference = Literal["auto", "mean_field", "gibbs", "natural_gradient"]
@@ -93,24 +94,13 @@ class Solved:
 
 
 @dataclass(frozen=True)
-class KernelAtRows:
-    """What a kernel says of queries, beside the rows of a problem; see `SharedKernel.covariance`."""
-
-    kernel: Expression
-    x: Tensor  # (N, D)
-
-    def __call__(self, query: Tensor) -> Queries:
-        return Queries(self.kernel(self.x, query), self.kernel.diagonal(query))
-
-
-@dataclass(frozen=True)
 class TreeModel(SessionModel):
     """Joined trees; see `SessionModel`."""
 
     posterior: TreePosterior  # of all classes, its temperature the one that `shared` holds
     blocks: tuple[Solved, ...]
     roots: tuple[Solved, ...]  # between the blocks, one fewer
-    distances: KernelAtRows
+    distances: Exact
     members: Tensor  # (N,) int64, which of the P classes that have rows each belongs to
     share: Tensor  # (N,), weights of the rows, those of each class summing to one
     spread: Tensor  # (P,), of the classes' rows: the kernel between two of them, on average
@@ -141,7 +131,7 @@ class TreeModel(SessionModel):
     @property
     def entries_per_query(self) -> int:
         """See `SessionModel.entries_per_query`."""
-        return 4 * self.n_classes + len(self.distances.x)
+        return 4 * self.n_classes + len(self.distances.rows)
 
     def log_probabilities(self, x: Tensor) -> Tensor:
         """See `SessionModel.log_probabilities`."""
@@ -168,7 +158,7 @@ class TreeModel(SessionModel):
 
     def outlier_scores(self, x: Tensor) -> Tensor:
         """See `SessionModel.outlier_scores`: squared distance to the nearest class mean in the feature space."""
-        queries = self.distances(directions_of(x))
+        queries = self.distances.queries(directions_of(x))
         likeness = queries.cross.new_zeros(len(self.spread), queries.cross.shape[1])
         likeness.index_add_(0, self.members, self.share.unsqueeze(-1) * queries.cross)
         return queries.variance + (self.spread.unsqueeze(-1) - 2 * likeness).amin(0)
@@ -261,7 +251,7 @@ class TreeSessions(Strategy):
             return sessions
         return sessions.clamp(max=1) if self.name == "shared_root" else torch.zeros_like(sessions)
 
-    def _class_means(self, x: Tensor, kept: ClassRows) -> tuple[KernelAtRows, Tensor, Tensor, Tensor]:
+    def _class_means(self, x: Tensor, kept: ClassRows) -> tuple[Exact, Tensor, Tensor, Tensor]:
         kernel = _kernel(self.kernel, x)
         members = kept.y.unique(return_inverse=True)[1]
         counts = torch.bincount(members)
@@ -271,7 +261,7 @@ class TreeSessions(Strategy):
         for bucket in size_buckets(members.argsort(stable=True).split(counts.tolist())):
             own = bucket.values(share) * bucket.present
             spread[bucket.problems] = torch.einsum("pi,pij,pj->p", own, kernel(x[bucket.rows]), own)
-        return KernelAtRows(kernel, x), members, share, spread
+        return Exact(kernel, x), members, share, spread
 
     def _solved(
         self, problem: Problem, is_first: bool, seed: int, known: tuple[Solved, ...], is_root: bool = False
@@ -291,10 +281,11 @@ class TreeSessions(Strategy):
         # A kept row counts once, however many it stands for, as an inducing input does in the paper's sessions.
         exact = len(x) <= _EXACT_ROWS
         if inference == "natural_gradient":
-            features = InducingFeatures.of(kernel, x if exact else branch_centres(x, y, tree, N_INDUCING)).shared(x)
+            points = x if exact else branch_centres(x, y, tree, N_INDUCING)
+            features = SharedFeatures.of(Inducing(kernel, points, residual=True), x)
             found_by_steps = fit_tree_natural_gradient(tree, features, y, output_scale=scale)
             return Solved(problem, found_by_steps.posterior, float(found_by_steps.bound.sum()))
-        shared = SharedGram(kernel(x), KernelAtRows(kernel, x)) if exact else SharedRows.of(kernel, x, y, tree)
+        shared = SharedGram.of(kernel, x) if exact else SharedRows.of(kernel, x, y, tree)
         if inference == "mean_field":
             fit = fit_tree_mean_field(tree, shared, y, output_scale=scale)
             return Solved(problem, fit.posterior, float(fit.bound.sum()))
@@ -324,8 +315,7 @@ def _tempered(model: TreeModel, temperature: float) -> TreeModel:
 
 def _without_rows(tree: ClassTree, kernel: Expression, x: Tensor, scale: float) -> TreePosterior:
     """The prior of the nodes of classes none of which has rows."""
-    covariance = KernelAtRows(kernel, x.new_zeros(1, x.shape[1]))  # a row that no node has
-    shared = SharedGram(kernel(covariance.x), covariance)
+    shared = SharedGram.of(kernel, x.new_zeros(1, x.shape[1]))  # a row that no node has
     parts = (TreePart(0, shared, NodeSettings.of(tree, x, 0.0, scale), ()),) if tree.n_nodes else ()
     return TreePosterior(tree, parts)
 

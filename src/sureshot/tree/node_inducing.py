@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from sureshot.approximations.exact import lifted
 from sureshot.gaussian.features import FeaturePrior
 from sureshot.gaussian.prior import Covariance, Queries
 from sureshot.gaussian.ragged import Bucket, size_buckets
@@ -39,10 +40,6 @@ from sureshot.tree.class_tree import ClassTree
 from sureshot.tree.posterior import FittedBucket, TreePart, TreePosterior
 from sureshot.tree.problems import NodeBucket, NodeSettings
 from sureshot.tree.shared_kernel import PairedQueries, SharedKernel
-
-JITTER = 1e-6
-"""Variance of independent noise on the inducing values, in units of the kernel's: inducing points that training moves
-together leave a kernel matrix that can be factorised, and the bound stays one."""
 
 
 @dataclass(frozen=True)
@@ -229,7 +226,5 @@ def _factor(gram: Tensor, bucket: Bucket) -> Tensor:
     """Lower Cholesky factors (P, m, m) of the kernel at the nodes' points; ones for padding."""
     both = bucket.present.unsqueeze(-1) & bucket.present.unsqueeze(-2)
     eye = torch.eye(both.shape[-1], dtype=gram.dtype, device=gram.device)
-    of_points = bucket.gram(gram).squeeze(1)
-    # In parts of each node's own largest variance: a node's factor does not depend on the nodes beside it.
-    largest = torch.where(both, of_points.detach(), 0).diagonal(dim1=-2, dim2=-1).amax(-1)
-    return torch.linalg.cholesky(torch.where(both, of_points + JITTER * largest[:, None, None] * eye, eye))
+    of_points = torch.where(both, bucket.gram(gram).squeeze(1), 0)
+    return torch.linalg.cholesky(torch.where(both, lifted(of_points), eye))

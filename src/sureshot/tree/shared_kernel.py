@@ -16,10 +16,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from sureshot.approximations.base import Finite
+from sureshot.approximations.exact import Exact
 from sureshot.gaussian.features import FeaturePrior
 from sureshot.gaussian.gram import GramPrior
 from sureshot.gaussian.prior import Covariance, Prior, Queries
 from sureshot.gaussian.ragged import Bucket
+from sureshot.kernels.expression import Expression
 
 
 class PairedQueries(NamedTuple):
@@ -81,6 +84,12 @@ class SharedGram(SharedKernel):
     covariance: Covariance
     """Of query inputs: the kernel between rows and queries (N, Q), and prior variances (Q,)."""
 
+    @classmethod
+    def of(cls, kernel: Expression, x: Tensor) -> SharedGram:
+        """Of a kernel at rows (N, D)."""
+        prior = Exact(kernel, x).prior(x, x.new_zeros(()))
+        return cls(prior.gram, prior.queries)
+
     def __post_init__(self) -> None:
         if self.gram.dim() != 2 or self.gram.shape[0] != self.gram.shape[1]:
             raise ValueError(f"gram must be a square matrix, got shape {tuple(self.gram.shape)}.")
@@ -129,6 +138,12 @@ class SharedFeatures(SharedKernel):
     covariance: Covariance
     """Of query inputs: their features (Q, R), and prior variances (Q,), which features may leave a part of."""
     residual: Tensor | None = None  # (N,), not negative
+
+    @classmethod
+    def of(cls, approximation: Finite, x: Tensor) -> SharedFeatures:
+        """Of a kernel at rows (N, D)."""
+        prior = approximation.prior(x, x.new_zeros(()))
+        return cls(prior.features, prior.queries, prior.residual)
 
     def __post_init__(self) -> None:
         if self.features.dim() != 2:

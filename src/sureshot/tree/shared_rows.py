@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from sureshot.approximations.inducing import Inducing
 from sureshot.approximations.inducing_inputs import kmeans_inducing
 from sureshot.gaussian.features import FeaturePrior
 from sureshot.gaussian.gram import GramPrior
@@ -28,37 +29,6 @@ from sureshot.tree.shared_kernel import PairedQueries, SharedFeatures, SharedKer
 
 N_INDUCING = 400
 """Inducing points of nodes with more rows than these."""
-
-JITTER = 1e-8
-"""Of a kernel matrix that is factorised, relative to its diagonal."""
-
-
-@dataclass(frozen=True)
-class InducingFeatures:
-    """Features whose inner products are the kernel's projection on inducing points: the kernel itself at these."""
-
-    kernel: Expression
-    points: Tensor  # (R, D)
-    root: Tensor  # (R, R), lower triangular, of the kernel at these points
-
-    @classmethod
-    def of(cls, kernel: Expression, points: Tensor) -> InducingFeatures:
-        """Of these points."""
-        gram = kernel(points)
-        jitter = JITTER * gram.diagonal().mean() * torch.eye(len(points), dtype=gram.dtype, device=gram.device)
-        return cls(kernel, points, torch.linalg.cholesky(gram + jitter))
-
-    def features(self, x: Tensor) -> Tensor:
-        """Of rows (Q, D), (Q, R)."""
-        return torch.linalg.solve_triangular(self.root, self.kernel(self.points, x), upper=False).mT.contiguous()
-
-    def __call__(self, query: Tensor) -> Queries:
-        return Queries(self.features(query), self.kernel.diagonal(query))
-
-    def shared(self, x: Tensor) -> SharedFeatures:
-        """Of training rows (N, D), with what the points leave of the prior variance."""
-        features, variance = self(x)
-        return SharedFeatures(features, self, (variance - features.square().sum(-1)).clamp_min(0))
 
 
 @dataclass(frozen=True)
@@ -72,7 +42,8 @@ class SharedRows(SharedKernel):
     @classmethod
     def of(cls, kernel: Expression, x: Tensor, y: Tensor, tree: ClassTree, n_inducing: int = N_INDUCING) -> SharedRows:
         """With about so many inducing points, for rows of the classes of a tree."""
-        return cls(kernel, x, InducingFeatures.of(kernel, branch_centres(x, y, tree, n_inducing)).shared(x))
+        points = Inducing(kernel, branch_centres(x, y, tree, n_inducing), residual=True)
+        return cls(kernel, x, SharedFeatures.of(points, x))
 
     @property
     def values(self) -> Tensor:
