@@ -17,7 +17,7 @@ from torch import Tensor
 from sureshot.approximations.base import Approximation, Finite
 from sureshot.approximations.exact import Exact
 from sureshot.approximations.explicit import Explicit
-from sureshot.approximations.inducing import Inducing
+from sureshot.approximations.inducing import Inducing, seen_through
 from sureshot.gaussian import Sites
 from sureshot.kernels import Expression, Linear, Matern, Scale
 
@@ -165,6 +165,20 @@ def test_rows_in_fewer_directions_than_columns_have_as_many_features() -> None:
     assert Explicit.of(Linear(1.0) + 0.4, wide).features(wide).shape == (4, 4)
     again = torch.cat([wide, wide])
     assert Explicit.of(Linear(1.0) + 0.4, again).features(again).shape == (8, 4)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_many_kernels_at_once(scale: float) -> None:
+    """Each as alone, whatever the others; nothing is said of one that overflows."""
+    kernels, points = [Scale(scale, kernel) for kernel in (LINEAR, BENT, BENT)], torch.cat([POINTS, POINTS[:2]])
+    gram, cross = (torch.stack([kernel(points, x) for kernel in kernels]) for x in (points, X))
+    gram[2] *= 1e300 / scale
+    gram[2] *= 1e300
+    features, own = seen_through(gram, cross, torch.stack([kernel.diagonal(X) for kernel in kernels]))
+    for k, kernel in enumerate(kernels[:2]):
+        expected = through_points_and_own(kernel, points, X.numpy())
+        close(features[k] @ features[k].mT + torch.diag(own[k]), expected, scale)
+    assert not bool(features[2].isfinite().any())
 
 
 def test_queries_of_an_exact_prior_are_beside_its_own_rows() -> None:

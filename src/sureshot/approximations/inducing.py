@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 
 from sureshot.approximations.base import Finite
-from sureshot.approximations.exact import Roots
+from sureshot.approximations.exact import Roots, lifted
 from sureshot.computing.threads import threads_for
+from sureshot.gaussian.algebra import factors
 from sureshot.gaussian.features import FeaturePrior
 from sureshot.gaussian.prior import Queries
 from sureshot.kernels.expression import Expression
@@ -68,6 +69,16 @@ class Inducing(Finite):
     def scaled(self, kernel: Expression, scale: float) -> Inducing:
         """See `Finite.scaled`."""
         return replace(self, kernel=kernel, known=self.roots.scaled(scale))
+
+
+def seen_through(
+    gram: Tensor,  # (K, M, M), of the inducing inputs
+    cross: Tensor,  # (K, M, N), between them and rows
+    variance: Tensor,  # (K, N)
+) -> tuple[Tensor, Tensor]:
+    """Of many kernels: features (K, N, M), and what they leave of variances (K, N); NaN for what has no factor."""
+    features = torch.linalg.solve_triangular(factors(lifted(gram)), cross, upper=False).mT
+    return features, unexplained(variance, features)
 
 
 def unexplained(variance: Tensor, features: Tensor) -> Tensor:

@@ -1,10 +1,7 @@
-"""Kernels seen through inducing inputs: rows have to do with each other only by what they have to do with these.
+"""Kernels of particles seen through inducing inputs, see `sureshot.approximations.inducing`.
 
-With m inducing inputs z the latents of rows under a kernel k are ``Phi w + e``: weights ``w ~ N(0, I)``, features
-``Phi = K_xz L^-T`` with ``L L' = K_zz``, and for each row a variance of its own, ``k(x, x) - |phi|^2``, so that every
-variance is the kernel's (FITC). If the rows are among the inducing inputs all covariances are the kernel's, too.
-
-Reference: Snelson & Ghahramani 2006; Quinonero-Candela & Rasmussen 2005.
+The latents of rows are ``Phi w + e`` with features Phi and, for each row, a variance of its own, so that every variance
+is the kernel's (FITC).
 """
 
 from __future__ import annotations
@@ -13,10 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-import torch
 from torch import Tensor
 
-from sureshot.gaussian.algebra import factors
+from sureshot.approximations.inducing import seen_through
 from sureshot.kernels.shared_rows import SharedRows
 from sureshot.structure.contrasts import Contrasts
 from sureshot.structure.grammar import KernelPrior
@@ -25,9 +21,6 @@ from sureshot.structure.particles import Particles
 from sureshot.structure.sparse import Features
 
 L = TypeVar("L", bound=Latents)
-
-_JITTER = 1e-12
-"""Of the largest variance: what rounding needs where a kernel has fewer dimensions than there are inducing inputs."""
 
 
 class Inputs(NamedTuple):
@@ -44,25 +37,12 @@ class Inputs(NamedTuple):
 
     def features(self, prior: KernelPrior, particles: Particles) -> tuple[Tensor, Tensor]:
         """Of the rows under each kernel (M, N, m), and variances of their own (M, N), the nugget among them."""
-        phi, residual = split(
+        phi, residual = seen_through(
             particles.grams(prior, self.inducing),
             particles.grams(prior, self.cross),
             particles.diagonals(prior, self.rows),
         )
         return phi, residual + particles.nuggets(prior).unsqueeze(-1)
-
-
-def split(
-    inducing: Tensor,  # (M, m, m)
-    cross: Tensor,  # (M, m, N)
-    variance: Tensor,  # (M, N)
-) -> tuple[Tensor, Tensor]:
-    """Features (M, N, m), and what they leave of the variance of rows (M, N); NaN for what has no factor."""
-    diagonal = inducing.diagonal(dim1=-2, dim2=-1)
-    most = diagonal.amax(-1, keepdim=True) if diagonal.shape[-1] else diagonal
-    factor = factors(inducing + torch.diag_embed((_JITTER * most).expand_as(diagonal)))
-    phi = torch.linalg.solve_triangular(factor, cross, upper=False).mT
-    return phi, (variance - phi.square().sum(-1)).clamp_min(0)
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,14 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from sureshot.approximations.inducing import seen_through
 from sureshot.gaussian.algebra import times_vector
 from sureshot.kernels import RBF
 from sureshot.kernels.shared_rows import SharedRows
 from sureshot.likelihoods import OneVsEach
 from sureshot.likelihoods.base import PredictiveRule
 from sureshot.structure.copies import Copies
-from sureshot.structure.inducing import Inputs, split
+from sureshot.structure.inducing import Inputs
 from sureshot.structure.latents import ExactLatents
 from sureshot.structure.links import LOGISTIC, Link
 from sureshot.structure.smc import SmcState
@@ -190,7 +191,7 @@ def _covering(state: SmcState) -> tuple[RBF, Tensor]:
 def _covering_features(state: SmcState, inducing: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     """By the kernel of distances, of rows (Q, D): (1, Q, m), and what they leave of its variance (1, Q)."""
     kernel = _covering_kernel(state)
-    return split(
+    return seen_through(
         kernel.on(SharedRows(inducing)).unsqueeze(0),
         kernel.on(SharedRows(inducing, x)).unsqueeze(0),
         x.new_ones(1, len(x)),
