@@ -10,10 +10,10 @@ import pytest
 from sureshot import GPClassifier
 from sureshot.cli import options
 from sureshot.data.few_shot import FEW_SHOT_NAMES
-from sureshot.estimators.gp.conditioning import INFERENCE_NAMES
 from sureshot.estimators.gp.settings import APPROXIMATIONS, OBJECTIVES
 from sureshot.estimators.search.settings import SCHEDULES
 from sureshot.estimators.tree.settings import STRATEGIES
+from sureshot.inference import INFERENCE_NAMES
 from sureshot.kernels import KERNEL_NAMES
 from sureshot.likelihoods import LIKELIHOODS
 from sureshot.likelihoods.base import PredictiveRule

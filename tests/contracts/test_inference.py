@@ -14,8 +14,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from sureshot.estimators.gp.conditioning import INFERENCE_NAMES
 from sureshot.gaussian import FeaturePrior, GramPrior, Prior, SitePosterior, Sites
+from sureshot.inference import INFERENCE_NAMES
 from sureshot.inference.gibbs import run_gibbs
 from sureshot.inference.least_squares import regression_log_evidence, regression_sites
 from sureshot.inference.mean_field import fit_mean_field

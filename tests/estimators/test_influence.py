@@ -17,7 +17,6 @@ from sklearn.datasets import load_iris, make_blobs
 from sureshot import FewShotClassifier, GPClassifier, KernelSearchClassifier, TreeGPClassifier, kernels
 from sureshot.estimators.base import IncrementalClassifier
 from sureshot.estimators.gp import leaving
-from sureshot.estimators.gp.conditioning import condition
 from sureshot.estimators.influence import Influence
 from sureshot.meta.learners import make_learner
 from sureshot.meta.training.checkpoint import save_checkpoint
@@ -59,8 +58,7 @@ def refitted(model: GPClassifier, queries: np.ndarray, stays: np.ndarray) -> np.
     parts = []
     for member in fitted.members:
         features = leaving.features_of(member.process.posterior)[at]
-        exact = member.plan.model.likelihood == "softmax"
-        posterior = condition(member.plan.model, features, y, n_classes, weight, exact=exact).posterior
+        posterior = member.plan.model.condition(features, y, n_classes, weight).posterior
         mean, spread = posterior.query(*member.process.queries(member.process.values(inputs)))
         spread = torch.zeros_like(mean) if member.plan.rule == "plug_in" else spread
         temperature = fitted.temperature if len(fitted.members) == 1 else member.plan.temperature

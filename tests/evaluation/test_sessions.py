@@ -13,13 +13,13 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.naive_bayes import GaussianNB
 
 from sureshot.data import LabelledSet
-from sureshot.estimators.gp.conditioning import schemes_for
 from sureshot.evaluation.methods import METHOD_NAMES, EstimatorMethod, make_method
 from sureshot.evaluation.sessions import SessionsEvaluation, evaluate_sessions
 from sureshot.incremental.method import Memory, SessionMethod
 from sureshot.incremental.session_data import load_sessions
 from sureshot.incremental.sessions import Session, Sessions, session_classes
 from sureshot.incremental.trained import TRAINED
+from sureshot.inference import schemes_for
 from sureshot.likelihoods import LIKELIHOODS
 
 

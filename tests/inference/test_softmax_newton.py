@@ -29,7 +29,7 @@ def test_the_gradient_vanishes(n: int, rank: int, n_classes: int, temperature: f
         return float((features.mT @ ((p - one_hot) * (weight / temperature)[:, None]) + w).norm())
 
     assert gradient_left(w) < 1e-6
-    cold = fit_softmax_laplace(features, y, n_classes, weight, temperature, exact=True)
+    cold = fit_softmax_laplace(features, y, n_classes, weight, temperature)
     warm = fit_softmax_laplace(features, y, n_classes, weight, temperature, near=without.posterior.weights[0])
     for fit in (cold, warm):
         torch.testing.assert_close(fit.posterior.weights[0].mT, w, rtol=0, atol=1e-7)
@@ -46,5 +46,5 @@ def test_a_start_that_leads_nowhere_is_given_up() -> None:
     y, weight = torch.arange(4) % 2, torch.ones(4, dtype=torch.float64)
     nowhere = torch.full((2, 4), torch.nan, dtype=torch.float64)
     assert newton_mode(features, y, weight, 1.0, nowhere) is None
-    found = fit_softmax_laplace(features, y, 2, weight, near=nowhere, exact=True)
+    found = fit_softmax_laplace(features, y, 2, weight, near=nowhere)
     assert bool(found.posterior.weights.isfinite().all())

@@ -19,7 +19,7 @@ TEMPERATURE = 1.5
 def mode(weight: torch.Tensor) -> torch.Tensor:
     """Weights (C, R)."""
     stays = weight > 0
-    fit = fit_softmax_laplace(PHI[stays], Y[stays], C, weight[stays], TEMPERATURE, exact=True)
+    fit = fit_softmax_laplace(PHI[stays], Y[stays], C, weight[stays], TEMPERATURE)
     return fit.posterior.weights[0]
 
 

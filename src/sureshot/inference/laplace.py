@@ -42,6 +42,7 @@ from sureshot.likelihoods.auxiliary import one_hot
 from sureshot.likelihoods.sites import check_weight, count_classes
 
 LOGISTIC_TOLERANCE = 1e-5  # of the gradient at a logistic mode found by L-BFGS
+SOFTMAX_TOLERANCE = 3e-5  # of that at a softmax mode where Newton's steps lead nowhere
 ROUGH_TOLERANCE = 1e-2  # of that at a softmax mode, from where on Newton's steps are quicker
 
 
@@ -159,22 +160,23 @@ def fit_softmax_laplace(
     temperature: float = 1.0,  # divides the latents inside the softmax
     start: Tensor | None = None,  # (C, N), as in `fit_logistic_laplace`; the mode is unique, so it changes speed only
     only_informative: bool = False,  # as in `training_moments`
-    tolerance: float = 3e-5,  # of every component of the gradient, in whitened coordinates, so of natural size 1
+    # Of every component of the gradient, in whitened coordinates, so of natural size 1. By default the search ends with
+    # Newton's steps, to full precision.
+    tolerance: float | None = None,
     max_steps: int = 1000,
     prior_mean: float = 0.0,  # without influence on the probabilities: softmax is translation invariant
     near: Tensor | None = None,  # (C, R), weights near the mode, to begin with in place of L-BFGS
-    exact: bool = False,  # end with Newton's steps, to full precision
     only_mode: bool = False,  # leave variances and evidence NaN, which cost most with many classes
 ) -> LaplaceFit:
     """Exact mode and class-diagonal Laplace posterior under the softmax likelihood."""
     data = features, y, n_classes, weight, temperature
     found = None if near is None else newton_mode(features, y, weight, temperature, near)
-    if found is None and exact:
+    if found is None and tolerance is None:
         zero = features.new_zeros(n_classes, len(y)) if start is None else start
         rough = _softmax_mode(*data, zero, ROUGH_TOLERANCE, max_steps)[0]
         found = newton_mode(features, y, weight, temperature, rough)
     if found is None:
-        found = _softmax_mode(*data, start, tolerance, max_steps)
+        found = _softmax_mode(*data, start, tolerance or SOFTMAX_TOLERANCE, max_steps)
     w, lowest = found
     latent = prior_mean + w @ features.mT  # (C, N)
     p = torch.softmax(latent / temperature, dim=0)

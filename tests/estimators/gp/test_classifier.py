@@ -409,7 +409,7 @@ def test_sampled_covariances_count_in_the_uncertainty() -> None:
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(400, *mean.mT.shape, generator=generator, dtype=torch.float64)
     drawn = mean.mT + (torch.linalg.cholesky(covariance) @ noise.unsqueeze(-1)).squeeze(-1)  # (400, S, Q, C)
-    p = model._fitted.heaviest.plan.model.predictive_likelihood().plug_in(drawn.mT).flatten(0, 1).mT  # (draws, Q, C)
+    p = model._fitted.heaviest.plan.model.predictive_likelihood.plug_in(drawn.mT).flatten(0, 1).mT  # (draws, Q, C)
     expected = torch.special.entr(p.mean(0)).sum(-1) - torch.special.entr(p).sum(-1).mean(0)
     np.testing.assert_allclose(epistemic, expected.numpy(), atol=0.01)
 
@@ -450,7 +450,7 @@ def test_an_announced_class_leaves_the_others_their_covariance() -> None:
     _, inner = before.process.moments(before.process.values(rows))
     mean, outer = fitted.process.moments(fitted.process.values(rows))
     torch.testing.assert_close(outer[..., :3, :3], inner)
-    expected = fitted.plan.model.predictive_likelihood().predict_mixture(mean, outer, "expected_log")
+    expected = fitted.plan.model.predictive_likelihood.predict_mixture(mean, outer, "expected_log")
     np.testing.assert_allclose(announced.predict_proba(X_test), expected.mT.numpy(), atol=1e-10)
 
 

@@ -12,13 +12,13 @@ import torch
 from sureshot import GPClassifier
 from sureshot.approximations.inducing import Inducing
 from sureshot.estimators.classes.temperature import fit_rule
-from sureshot.estimators.gp.conditioning import condition
 from sureshot.estimators.gp.fitting import _of_average, _regressed
 from sureshot.estimators.gp.noise import LEVELS, with_noise_of_features
 from sureshot.estimators.gp.plan import Plan
 from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.gp.weight_space import FromRows
 from sureshot.estimators.rows.support import Support
+from sureshot.inference.schemes import Effort, Request
 
 N, FEATURES = 300, 40
 
@@ -54,9 +54,9 @@ def test_the_best_level_is_found(problem: tuple[Plan, Support, Inducing]) -> Non
 
     def score(noise: float) -> float:
         model = replace(plan.model, noise=noise)
-        found = condition(model, phi, support.y, 2, support.weight, only_means=True)
+        found = model.condition(phi, support.y, 2, support.weight, Request(Effort.MEANS))
         moments = found.leave_one_out(support.left_out)
-        _, pointwise = fit_rule(model.predictive_likelihood(), *moments, support, "plug_in", plan.temperature)
+        _, pointwise = fit_rule(model.predictive_likelihood, *moments, support, "plug_in", plan.temperature)
         return float(support.usable @ pointwise)
 
     scores = [score(plan.model.noise * level) for level in LEVELS]
@@ -81,7 +81,7 @@ def test_levels_of_as_many_features_as_rows_are_tried_upwards(problem: tuple[Pla
     assert by_factors.model.noise > 3 * plan.model.noise
     assert unknown is None
     assert found is not None
-    exact = condition(by_factors.model, phi * scale**0.5, support.y, 2, support.weight)
+    exact = by_factors.model.condition(phi * scale**0.5, support.y, 2, support.weight)
     torch.testing.assert_close(found.latent, exact.leave_one_out(support.left_out)[0], rtol=1e-8, atol=1e-8)
     of_the_kernel = with_noise_of_features(plan, support, None)
     assert of_the_kernel.scale == pytest.approx(scale, rel=1e-10)
@@ -101,7 +101,7 @@ def test_a_member_of_a_part_s_choice_is_least_squares_by_all_rows() -> None:
     labelled = fitted.learnt
     support = Support.of(labelled, 2, member.plan.scaling, member.plan.device)
     features = Inducing(member.plan.kernel, support.x, orthogonal=True)
-    exact = condition(member.plan.model, features.features(support.x), support.y, 2, support.weight)
+    exact = member.plan.model.condition(features.features(support.x), support.y, 2, support.weight)
     assert member.log_evidence == pytest.approx(exact.log_evidence, rel=1e-9)
     queries = torch.from_numpy(np.random.default_rng(2).uniform(-2, 2, size=(7, 2)))
     asked = features.queries(torch.from_numpy(member.plan.scaling(queries.numpy())).unsqueeze(0))
@@ -119,7 +119,7 @@ def test_a_member_with_more_noise_has_the_means_of_its_kernel(problem: tuple[Pla
     scale, before = (float(one.kernel.outputscale.detach()) for one in (member.plan, plan))
     assert scale != pytest.approx(before)
     features = member.process.approximation
-    exact = condition(member.plan.model, features.features(support.x), support.y, 2, support.weight)
+    exact = member.plan.model.condition(features.features(support.x), support.y, 2, support.weight)
     assert exact.moments is not None
     values = features.values(support.x.unsqueeze(0))
     torch.testing.assert_close(member.process.means(values)[0], exact.moments[0], rtol=1e-7, atol=1e-7)

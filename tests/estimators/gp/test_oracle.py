@@ -21,7 +21,7 @@ import torch
 from safetensors.numpy import load_file
 
 from sureshot import GPClassifier
-from sureshot.estimators.gp.conditioning import schemes_for
+from sureshot.inference import schemes_for
 from sureshot.likelihoods import LIKELIHOODS, get_likelihood
 
 from .. import dense_oracle as dense

@@ -14,7 +14,6 @@ from sklearn.datasets import load_iris
 
 from sureshot import GPClassifier
 from sureshot.approximations.inducing import Inducing
-from sureshot.estimators.gp.conditioning import condition
 from sureshot.estimators.gp.leaving import features_of
 from sureshot.estimators.rows.support import Support
 from sureshot.persistence import ArtifactError, load_artifact, save_artifact
@@ -158,7 +157,7 @@ def test_rows_of_known_classes_leave_all_choices_and_make_the_posterior_of_all(c
             inputs = mine.process.approximation.inputs  # all rows
             torch.testing.assert_close(inputs, rows.x, rtol=0, atol=0)
         features = mine.process.approximation.features(inputs)
-        anew = condition(mine.plan.model, features, rows.y, len(kept.classes), rows.weight, exact=True).posterior
+        anew = mine.plan.model.condition(features, rows.y, len(kept.classes), rows.weight).posterior
         np.testing.assert_allclose(features_of(mine.process.posterior), features, atol=1e-9)
         found, expected = (part.query(features, features.square().sum(-1)) for part in (mine.process.posterior, anew))
         for which in (0, 1):

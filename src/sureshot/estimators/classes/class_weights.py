@@ -10,6 +10,7 @@ import torch
 
 from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.validation import shorten
+from sureshot.inference import SCHEMES
 from sureshot.kernels import is_unit_norm
 
 BESIDE_SINGLE_ROWS = 3.0
@@ -42,7 +43,7 @@ def weigh_classes(
         return rows
     totals = np.bincount(rows.y, rows.weight, minlength=len(classes))
     if isinstance(class_weight, str) and class_weight == "auto":
-        if inference == "gibbs" or not _outweighs_single_rows(rows, totals):
+        if (inference != "auto" and SCHEMES[inference].samples) or not _outweighs_single_rows(rows, totals):
             return rows
         if _told_by_one(rows, totals) >= ONE_TELLS:
             of_class = totals.max() / np.where(totals > 0, totals, 1.0)

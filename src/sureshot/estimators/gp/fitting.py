@@ -26,7 +26,6 @@ from sureshot.estimators.classes.temperature import (
 )
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.gp import options
-from sureshot.estimators.gp.conditioning import ONE_FACTOR, Conditioned, condition
 from sureshot.estimators.gp.ensemble import Ensemble, averaged
 from sureshot.estimators.gp.fitted import GPFitted, LeftOutScores, evidence_of
 from sureshot.estimators.gp.member import Member
@@ -43,6 +42,7 @@ from sureshot.estimators.rows.folds import by_folds
 from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.readers import Reader, TableReader
 from sureshot.estimators.rows.support import MANY_ROWS, Support, is_compared_whole
+from sureshot.inference.schemes import Conditioned, Effort, Request
 from sureshot.kernels import is_unit_norm
 from sureshot.progress import stage, tracked
 
@@ -93,7 +93,7 @@ def fit_members(
     if judged:
         plans = [(plan, support.judged_by_half()) for plan, support in plans]
     embeddings = is_unit_norm(torch.from_numpy(training.rows.x))
-    directions = embeddings and len(plans) > 1 and all(plan.model.likelihood != "least_squares" for plan, _ in plans)
+    directions = embeddings and len(plans) > 1 and not any(plan.model.scheme.is_exact for plan, _ in plans)
     by_part = not is_compared_whole(plans[0][1])
     members: list[Member] = []
     left_out: list[Tensor | None] = []
@@ -153,9 +153,7 @@ def _fit_member(
     explicit = finite_rank(plan.kernel, support.x.shape[1]) is not None
     inducing = by_inducing_inputs(settings, plan, support)
     check_memory(settings, plan, support)
-    looks_for_noise = (
-        plan.model.likelihood == "least_squares" and plan.rule == "plug_in" and tuned and (inducing or by_part)
-    )
+    looks_for_noise = plan.model.scheme.is_exact and plan.rule == "plug_in" and tuned and (inducing or by_part)
     with threads_for(len(support.y)):
         if looks_for_noise and not inducing and not explicit and support.n_able > 0:
             return _regressed(settings, plan, support)
@@ -164,8 +162,8 @@ def _fit_member(
             plan, basis = _with_noise(plan, support, basis)
         # As many features as rows: refits find their modes in less time than training variances of all classes take.
         lean = directions and not explicit and not inducing and plan.rule == "plug_in"
-        by_mode = lean and plan.model.inference == "laplace"
-        found = condition_on(settings, plan, support, basis, start, only_mode=by_mode)
+        by_mode = lean and plan.model.scheme.in_parts
+        found = condition_on(settings, plan, support, basis, start, Effort.MODE if by_mode else None)
         left_out = None
         if found.sites is not None:
             few = not explicit and not plan.model.one_latent and len(support.y) <= REFITTED_ROWS and tuned
@@ -212,22 +210,14 @@ def condition_on(
     support: Support,
     basis: Basis,
     start: Start | None = None,
-    *,
-    only_mode: bool = False,  # what is known of left-out rows stays as it is
+    effort: Effort | None = None,  # by default as the plan's rule needs to leave rows out
 ) -> Conditioned:
     """The posterior of the weights."""
-    return condition(
-        plan.model,
-        basis.features,
-        support.y,
-        support.n_classes,
-        support.weight,
-        settings.generator(),
-        only_means=plan.rule == "plug_in",
-        exact=True,
-        near=None if start is None else start.weights(basis.approximation),
-        only_mode=only_mode,
-    )
+    if effort is None:
+        effort = Effort.MEANS if plan.rule == "plug_in" else Effort.FULL
+    near = None if start is None else start.weights(basis.approximation)
+    request = Request(effort, generator=settings.generator(), near=near)
+    return plan.model.condition(basis.features, support.y, support.n_classes, support.weight, request)
 
 
 def member_of(settings: Settings, plan: Plan, basis: Basis, found: Conditioned) -> Member:
@@ -273,14 +263,14 @@ def _regressed(settings: Settings, plan: Plan, support: Support) -> tuple[Member
 
 def _class_probabilities(plan: Plan, mean: Tensor, variance: Tensor, n_classes: int) -> Tensor:
     """Class probabilities (C, N) by latents of rows."""
-    likelihood, t = plan.model.predictive_likelihood(), plan.temperature
+    likelihood, t = plan.model.predictive_likelihood, plan.temperature
     pieces = zip((mean / t).split(_AT_ONCE, 1), (variance / t**2).split(_AT_ONCE, 1), strict=True)
     return torch.cat([likelihood.predict(*piece, plan.rule)[:n_classes] for piece in pieces], 1)
 
 
 def _flatter(settings: Settings, plans: Sequence[tuple[Plan, Support]]) -> bool:
     """Whether left-out rows, many of them, lie by inducing inputs that were made of them; see `judged_by_half`."""
-    known = all(plan.model.inference in ONE_FACTOR for plan, _ in plans)
+    known = all(plan.model.scheme.in_parts for plan, _ in plans)
     near = MANY_ROWS <= len(plans[0][1].y) <= ROWS_OF_AN_INPUT * (settings.n_inducing or DEFAULT_INDUCING)
     return known and near and any(by_inducing_inputs(settings, plan, support) for plan, support in plans)
 
@@ -291,7 +281,7 @@ def _with_all_rows(settings: Settings, member: Member, rows: LabelledRows, n_cla
     support = Support.of(rows, n_classes, plan.scaling, plan.device)
     with threads_for(len(support.y)):
         basis = basis_of(settings, plan, support)
-        found = condition_on(settings, plan, support, basis, only_mode=True)
+        found = condition_on(settings, plan, support, basis, effort=Effort.MODE)
         return replace(member_of(settings, plan, basis, found), log_evidence=member.log_evidence)
 
 
@@ -300,17 +290,9 @@ def _refitted(plan: Plan, features: Tensor, support: Support, dual: Tensor | Non
     only_means = plan.rule == "plug_in"
 
     def said(stays: Tensor, weight: Tensor, fold: Tensor) -> Tensor:
-        known = condition(
-            plan.model,
-            features[stays],
-            support.y[stays],
-            support.n_classes,
-            weight,
-            start=None if dual is None else dual[:, stays],
-            only_means=only_means,
-            tolerance=TUNING_TOLERANCE,
-            only_mode=only_means and plan.model.inference in ONE_FACTOR,
-        ).posterior
+        start = None if dual is None else dual[:, stays]
+        request = Request(Effort.MODE if only_means else Effort.FULL, TUNING_TOLERANCE, dual=start)
+        known = plan.model.condition(features[stays], support.y[stays], support.n_classes, weight, request).posterior
         queries = features[fold].unsqueeze(0)
         mean = known.query_mean(queries)
         spread = torch.zeros_like(mean) if only_means else known.query_variance(queries, queries.square().sum(-1))
@@ -384,7 +366,7 @@ def _with_temperature(settings: Settings, plan: Plan, support: Support, mean: Te
 
     Relevance has seen these labels, which makes for a smaller one: the temperature that was found without them is kept.
     """
-    likelihood = plan.model.predictive_likelihood()
+    likelihood = plan.model.predictive_likelihood
     default = options.starting_temperature(settings.kernel, support)
     temperature, pointwise = fit_rule(likelihood, mean, variance, support, "plug_in", default)
     usable = support.usable
@@ -418,7 +400,7 @@ def check_memory(settings: Settings, plan: Plan, support: Support) -> None:
     rank = min(n_rows, finite_rank(plan.kernel, width) or n_rows)
     if by_inducing_inputs(settings, plan, support):
         rank = min(n_rows, settings.n_inducing or DEFAULT_INDUCING)
-    needed, available = 8.0 * plan.model.entries(n_rows, rank, n_classes), memory_budget(settings.memory_limit)
+    needed, available = 8.0 * plan.model.scheme.entries(n_rows, rank, n_classes), memory_budget(settings.memory_limit)
     if needed > available:
         raise MemoryError(
             f"fitting {n_rows} rows, {n_classes} classes and {rank} features would take about "

@@ -29,6 +29,7 @@ from sureshot.estimators.gp.weight_space import FromRows
 from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.preprocessing import kernel_inputs
 from sureshot.estimators.stored import Format, Stored, argument_from_json, argument_to_json
+from sureshot.likelihoods import OneVsEach
 from sureshot.persistence import ArtifactError
 
 
@@ -92,7 +93,7 @@ def _stored(member: Member, fitted: GPFitted) -> StoredMember:
     given_back = {"prior_mean"}
     if kind.startswith("softmax"):
         given_back.add("row_weight")
-    if plan.model.likelihood == "least_squares":
+    if plan.model.scheme.is_exact:
         given_back.add("precision")
     found, inducing = process.approximation, None
     projection = found.basis if isinstance(found, Explicit) else None
@@ -141,7 +142,7 @@ def _member(stored: StoredMember, rows: LabelledRows, n_classes: int) -> Member:
     if inducing is None and finite_rank(plan.kernel, inputs.shape[1]) is None:
         inducing = inputs
     arrays = {**stored.arrays, "prior_mean": stored.prior_mean}
-    if plan.model.likelihood == "least_squares":
+    if plan.model.scheme.is_exact:
         arrays["precision"] = (aligned(rows.weight) / plan.model.noise).expand(len(coefficients), 1, -1)
     if stored.posterior.startswith("softmax"):
         arrays["row_weight"] = aligned(rows.weight)
@@ -164,7 +165,8 @@ def _means_of_one(fitted: GPFitted) -> tuple[Tensor, ...]:
     found: list[Tensor] = []
     for member in fitted.members:
         mean = member.process.means(member.process.values(torch.ones(1, fitted.rows.x.shape[1], dtype=torch.float64)))
-        coupled = member.plan.model.likelihood == "one_vs_each" and member.plan.model.inference == "gibbs"
+        model = member.plan.model
+        coupled = model.scheme.samples and isinstance(model.training_likelihood, OneVsEach)
         found += [
             mean,
             mean.new_zeros(len(mean), 1, mean.shape[1], mean.shape[1]) if coupled else torch.zeros_like(mean),

@@ -2,7 +2,7 @@
 
 Its kernel, its temperature and the sites of all other rows stay as they are; see `gaussian.without_rows` for the closed
 form. Posteriors of estimators keep weights and no shifts (`gaussian.recomputed`), so how strongly a row's site pulls is
-computed again from labels, likelihood and moments. What is then missing of the weights ``Phi' p`` is what the search
+computed again (`Scheme.row_sites`). What is then missing of the weights ``Phi' p`` is what the search
 for the posterior left over, or what chains drew: it is made up for by the smallest change. Measured on iris, that is
 2e-4 of the largest pull for softmax, 3 % at most (natural gradients, mean field of logistic-softmax).
 """
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from sureshot.computing.blocks import AT_ONCE
-from sureshot.estimators.gp.conditioning import Model, training_likelihood
+from sureshot.estimators.gp.model import Model
 from sureshot.gaussian.posterior import LatentMoments, Posterior, WithPriorClasses
 from sureshot.gaussian.prior import Queries
 from sureshot.gaussian.recomputed import (
@@ -31,10 +31,7 @@ from sureshot.gaussian.without_rows import RowSites, beside_prior_classes, momen
 from sureshot.inference.one_vs_each.posterior import OneVsEachWeightPosterior
 from sureshot.inference.one_vs_each.without_rows import moments_without as pair_moments_without
 from sureshot.inference.softmax_without_rows import SoftmaxStep, entries_of_step
-from sureshot.likelihoods import Logistic
-from sureshot.likelihoods.auxiliary import one_hot
-from sureshot.likelihoods.gaussian import label_targets, signed_labels
-from sureshot.likelihoods.sites import MeanFieldLikelihood
+from sureshot.likelihoods.gaussian import label_targets
 
 _NEGLIGIBLE = 1e-10  # of the largest singular value of the features
 
@@ -77,11 +74,11 @@ def leaving(
     if isinstance(posterior, OneVsEachWeightPosterior):
         return Pairs(posterior)
     assert isinstance(posterior, WeightPosterior)
-    precision, pull = _sites(posterior, model, y, weight, n_classes)
+    precision, pull = model.scheme.row_sites(posterior, model.problem(posterior.features, y, n_classes, weight))
     if bool(posterior.weights.any()):  # else nothing was told apart
         pull = pull + _least(posterior.features, posterior.weights - pull @ posterior.features)
     sites = SiteWeightPosterior(posterior.features, posterior.weights, posterior.prior_mean, precision)
-    centre = Centre(y, weight) if model.likelihood == "least_squares" else None
+    centre = Centre(y, weight) if model.scheme.is_exact else None
     step, (n_rows, rank) = None, posterior.features.shape
     if isinstance(posterior, SoftmaxWeightPosterior) and entries_of_step(n_rows, rank, n_classes) <= AT_ONCE:
         step = SoftmaxStep.of(posterior, y)
@@ -201,29 +198,6 @@ class BesidePriorClasses(Leaving):
         mean, spread = (part[..., self.present, :] for part in given)
         found = self.inner.moments(LatentMoments(mean, spread), queries, place, share)
         return beside_prior_classes(given, found, self.present, queries.variance)
-
-
-def _sites(
-    posterior: WeightPosterior, model: Model, y: Tensor, weight: Tensor, n_classes: int
-) -> tuple[Tensor, Tensor]:
-    """Precisions (S, L or 1, N) of the rows' sites, and how strongly they pull (S, L, N)."""
-    mean, likelihood = posterior.training_mean, training_likelihood(model)
-    if isinstance(posterior, SoftmaxWeightPosterior):
-        error = one_hot(y, n_classes, mean.dtype) - torch.softmax(mean / posterior.temperature, 1)
-        return posterior.precision, posterior.row_weight * error / posterior.temperature
-    if model.likelihood == "least_squares":
-        assert isinstance(posterior, SiteWeightPosterior)
-        return posterior.precision, posterior.precision * (signed_labels(y, n_classes, mean.dtype) - mean)
-    if isinstance(likelihood, Logistic) and isinstance(posterior, SiteWeightPosterior):
-        if model.inference == "laplace":
-            return posterior.precision, weight * (y - torch.sigmoid(mean))
-        return posterior.precision, weight * (y - 0.5) - posterior.precision * mean
-    assert isinstance(likelihood, MeanFieldLikelihood)
-    features = posterior.features
-    variance = posterior.query_variance(features, features.square().sum(-1)).mean(0) + mean.var(0, correction=0)
-    sites = likelihood.expected_sites(mean.mean(0), variance, y, weight)
-    precision = posterior.precision if isinstance(posterior, SiteWeightPosterior) else sites.precision[None]
-    return precision, sites.shift - precision * mean
 
 
 def _least(features: Tensor, missing: Tensor) -> Tensor:

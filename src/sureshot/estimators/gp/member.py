@@ -11,7 +11,6 @@ from sureshot.approximations.explicit import Explicit
 from sureshot.approximations.inducing import unexplained
 from sureshot.estimators.classes.temperature import with_noise
 from sureshot.estimators.classes.uncertainty import average_and_entropy
-from sureshot.estimators.gp.conditioning import STAND_IN, Conditioned, condition, training_likelihood
 from sureshot.estimators.gp.leaving import Leaving
 from sureshot.estimators.gp.plan import Plan
 from sureshot.estimators.gp.posterior_arrays import pack_posterior
@@ -22,6 +21,7 @@ from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.support import Support
 from sureshot.gaussian.posterior import LatentMoments, Posterior, leave_one_out
 from sureshot.gaussian.prior import Queries
+from sureshot.inference.schemes import Conditioned, Request
 
 _SMALLEST_VARIANCE = 1e-300
 
@@ -47,7 +47,7 @@ class Member:
 
     def probabilities(self, mean: Tensor, spread: Tensor, temperature: float, n_classes: int) -> Tensor:
         """Class probabilities (Q, C), from moments divided by a temperature."""
-        likelihood = self.plan.model.predictive_likelihood()
+        likelihood = self.plan.model.predictive_likelihood
         p = likelihood.predict_mixture(mean / temperature, spread / temperature**2, self.plan.rule).mT
         p = p[:, :n_classes]
         return p / p.sum(1, keepdim=True)
@@ -69,7 +69,7 @@ class Member:
         Where only differences of latents matter, a prior mean common to all of them says nothing, and is taken off.
         """
         process = self.process
-        if self.plan.model.one_latent or self.plan.model.inference == "gibbs":
+        if self.plan.model.one_latent or self.plan.model.scheme.samples:
             return self._doubt(*(part.mT for part in self.latents(values, n_classes)))
         # The variance of one class each is much cheaper than that of all.
         top, classes = process.means(values)[0].max(0)
@@ -81,7 +81,7 @@ class Member:
         return self._deviations(top, variance.gather(0, classes[None]).squeeze(0))
 
     def _deviations(self, top: Tensor, variance: Tensor) -> Tensor:
-        common = self.plan.model.prior_mean if training_likelihood(self.plan.model).translation_invariant else 0.0
+        common = self.plan.model.prior_mean if self.plan.model.training_likelihood.translation_invariant else 0.0
         return -(top - common) / variance.clamp_min(_SMALLEST_VARIANCE).sqrt()
 
     def _with_posterior(self, posterior: Posterior) -> Member:
@@ -117,7 +117,7 @@ class Member:
 
         def conditioned(at: Tensor, weight: Tensor) -> Conditioned:
             generator = torch.Generator(device=device).manual_seed(0)
-            return condition(model, features[at], support.y[at], n_classes, weight, generator)
+            return model.condition(features[at], support.y[at], n_classes, weight, Request(generator=generator))
 
         def of_fold(stays: Tensor, weight: Tensor, fold: Tensor) -> Tensor:
             without = self._with_posterior(conditioned(stays, weight).posterior)
@@ -125,7 +125,7 @@ class Member:
             p = without.probabilities(*without.moments(queries), temperature, n_classes)
             return torch.cat([p, without.outlier_scores(queries, n_classes).unsqueeze(-1)], -1)
 
-        if model.sites_see_labels or model.inference in STAND_IN:
+        if model.sites_see_labels or not model.scheme.has_sites:
             both = by_folds(support.y, support.weight, left, of_fold)
             return both[:, :-1], both[:, -1]
         found = conditioned(torch.arange(len(support.y), device=device), support.weight)
@@ -140,7 +140,7 @@ class Member:
         self, values: Queries, temperature: float, n_classes: int, noise: float
     ) -> tuple[Tensor, Tensor]:
         """Mean probabilities (C, Q) over the whole posterior, and the mean entropy of probabilities (Q,)."""
-        likelihood = self.plan.model.predictive_likelihood()
+        likelihood = self.plan.model.predictive_likelihood
 
         def probabilities(latents: Tensor) -> Tensor:
             return with_noise(likelihood.plug_in(latents / temperature)[:, :n_classes], noise)

@@ -58,7 +58,7 @@ def with_noise_of_features(
     rows, asked = asked_rows(support, MOST_LEFT_OUT)
     if not len(rows):
         return WithNoise(plan, 1.0, None)
-    likelihood = plan.model.predictive_likelihood()
+    likelihood = plan.model.predictive_likelihood
     highest = -math.inf
     for this, latent, its_scale, its_factor in _left_out_by_level(plan, support, features, rows):
         _, pointwise = plug_in_temperatures(likelihood, latent[None], asked, plan.temperature)

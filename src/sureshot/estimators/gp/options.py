@@ -11,12 +11,13 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from sureshot.estimators.gp.conditioning import Model, schemes_for
+from sureshot.estimators.gp.model import LEAST_SQUARES, Model
 from sureshot.estimators.gp.tuning.family_search import LENGTHSCALES, Family
 from sureshot.estimators.rows.precomputed import PrecomputedKernel
 from sureshot.estimators.rows.preprocessing import share_a_unit
 from sureshot.estimators.rows.ranks import Ranks
 from sureshot.estimators.rows.support import Support
+from sureshot.inference import SCHEMES, schemes_for
 from sureshot.kernels import (
     Expression,
     is_unit_norm,
@@ -25,6 +26,7 @@ from sureshot.kernels import (
 )
 from sureshot.kernels.dense import own_kernel
 from sureshot.kernels.presets import LENGTHSCALE_NAMES, UNIT_SPHERE_NAMES
+from sureshot.likelihoods import Softmax
 from sureshot.likelihoods.base import PredictiveRule
 
 DIRECTIONS = ("cosine", "unit_matern32", "unit_rbf")
@@ -69,18 +71,16 @@ def models_for(likelihood: str, inference: str, n_classes: int, **settings: Any)
         if inference in ("auto", "laplace"):
             name = "logistic" if n_classes <= 2 else "softmax"
             default = Model(name, "laplace", **settings)
-            return (default,) if inference == "laplace" else (default, Model("least_squares", "exact", **settings))
+            return (default,) if inference == "laplace" else (default, replace(LEAST_SQUARES, **settings))
         return (Model("logistic" if n_classes <= 2 else "one_vs_each", inference, **settings),)
-    if likelihood == "least_squares":
-        if inference not in ("auto", "laplace"):
-            raise ValueError(
-                "likelihood='least_squares' has an exact posterior, so "
-                f"inference={inference!r} does not apply: use 'auto'."
-            )
-        return (Model("least_squares", "exact", **settings),)
     schemes = schemes_for(likelihood)
-    if inference == "auto":
-        return (Model(likelihood, schemes[0], **settings),)
+    default = Model(likelihood, schemes[0], **settings)
+    if default.scheme.is_exact and inference not in ("auto", "laplace"):
+        raise ValueError(
+            f"likelihood={likelihood!r} has an exact posterior, so inference={inference!r} does not apply: use 'auto'."
+        )
+    if default.scheme.is_exact or inference == "auto":
+        return (default,)
     if inference not in schemes:
         raise ValueError(
             f"inference={inference!r} does not work with likelihood={likelihood!r}: use one of "
@@ -91,11 +91,11 @@ def models_for(likelihood: str, inference: str, n_classes: int, **settings: Any)
 
 def check_objective(objective: Any, inference: str) -> None:
     """Refuse an objective that the inference does not have."""
-    if objective == "evidence" and inference == "gibbs":
+    if objective == "evidence" and SCHEMES[inference].samples:
         raise ValueError(
-            "objective='evidence' does not work with inference='gibbs': samples of the posterior give the gradient of "
-            "the evidence and not its value, and mean field's bound in its place prefers too small output scales. Use "
-            "objective='leave_one_out', or inference='mean_field' or 'laplace'."
+            f"objective='evidence' does not work with inference={inference!r}: samples of the posterior give the "
+            "gradient of the evidence and not its value, and mean field's bound in its place prefers too small output "
+            "scales. Use objective='leave_one_out', or inference='mean_field' or 'laplace'."
         )
 
 
@@ -250,9 +250,9 @@ def rules_for(predictive: str, model: Model, angles: bool) -> tuple[PredictiveRu
     """
     if predictive != "auto":
         return (predictive,)  # type: ignore[return-value]
-    if model.likelihood == "softmax":
+    if isinstance(model.training_likelihood, Softmax):
         return ("plug_in",)
-    return ("plug_in", "integral") if angles else ("integral", "plug_in")
+    return ("plug_in", "integral") if angles or model.scheme.is_exact else ("integral", "plug_in")
 
 
 def use_inducing(approximation: str, finite: bool, n_rows: int, limit: int) -> bool:

@@ -13,7 +13,7 @@ from torch import Tensor
 from sureshot.computing.layout import aligned
 from sureshot.computing.threads import one_thread
 from sureshot.estimators.gp import options
-from sureshot.estimators.gp.conditioning import Model, schemes_for
+from sureshot.estimators.gp.model import Model
 from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.gp.tuning.choose import AVERAGED_ROWS, Setting, tune
 from sureshot.estimators.gp.tuning.family_search import scaled
@@ -22,7 +22,9 @@ from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.preprocessing import Scaling, fit_scaling, mention_constant, mention_wild
 from sureshot.estimators.rows.ranks import Ranks
 from sureshot.estimators.rows.support import Support
+from sureshot.inference import schemes_for
 from sureshot.kernels import Scale
+from sureshot.likelihoods import Softmax
 from sureshot.likelihoods.base import PredictiveRule
 
 
@@ -109,8 +111,8 @@ def choose_plans(
     )
     directions = options.directions_for(support, column_scale) if settings.averages else ()
     if settings.objective is None:
-        rule = "plug_in" if models[0].likelihood == "least_squares" and "plug_in" in rules else rules[0]
-        found: tuple[Setting, ...] = (Setting(scaled(families[0].build(1.0), 1.0), models[0], rule, 1.0, math.nan),)
+        kernel = scaled(families[0].build(1.0), 1.0)
+        found: tuple[Setting, ...] = (Setting(kernel, models[0], rules[0], 1.0, math.nan),)
     else:
         stand_ins = tuple(model.stand_in() for model in models)
         objective = "leave_one_out" if settings.objective == "auto" else settings.objective
@@ -193,7 +195,7 @@ def _adapted(plan: Plan, settings: Settings, support: Support, calibrated: bool)
         plan = replace(plan, model=replace(of_two.model, noise=current.noise), of_two=None)
         return plan if calibrated else replace(plan, rule=of_two.rule, temperature=of_two.temperature)
     too_many = current.one_latent and n_classes > 2
-    too_few = current.likelihood == "softmax" and n_classes <= 2 and settings.likelihood == "auto"
+    too_few = isinstance(current.training_likelihood, Softmax) and n_classes <= 2 and settings.likelihood == "auto"
     if not (too_many or too_few):
         return plan
     before, plan = plan, replace(plan, model=replace(allowed[0], noise=current.noise))

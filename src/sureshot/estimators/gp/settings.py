@@ -18,7 +18,7 @@ from gpytorch.kernels import Kernel
 
 from sureshot.computing.memory import memory_budget
 from sureshot.data.checks import near
-from sureshot.estimators.gp.conditioning import INFERENCE_NAMES
+from sureshot.inference import INFERENCE_NAMES
 from sureshot.kernels import KERNEL_NAMES, Expression
 from sureshot.likelihoods import LIKELIHOODS
 from sureshot.likelihoods.base import PredictiveRule
@@ -112,7 +112,7 @@ class Settings:
 
     @property
     def model_settings(self) -> dict[str, Any]:
-        """Those that every `sureshot.estimators.gp.conditioning.Model` takes."""
+        """Those that every `sureshot.estimators.gp.model.Model` takes."""
         return {name: getattr(self, name) for name in ("likelihood_temperature", "prior_mean", "n_chains", "n_sweeps")}
 
     @property

@@ -38,6 +38,7 @@ from sureshot.estimators.gp.weight_space import FromRows
 from sureshot.estimators.rows.labelled_rows import LabelledRows, places_among
 from sureshot.estimators.rows.preprocessing import kernel_inputs
 from sureshot.estimators.rows.support import Support
+from sureshot.inference.schemes import Effort
 from sureshot.kernels import evaluate
 
 logger = logging.getLogger(__name__)
@@ -88,7 +89,7 @@ def _with_rows(settings: Settings, training: TrainingSet, rows: LabelledRows, kn
         with threads_for(len(support.y)), torch.no_grad():
             basis = _kept_basis(member, support, place) or basis_of(settings, plan, support)
             start = Start(member, known.classes, training.classes)
-            found = condition_on(settings, plan, support, basis, start, only_mode=True)
+            found = condition_on(settings, plan, support, basis, start, Effort.MODE)
             members.append(member_of(settings, plan, basis, found))
     return replace(
         known,

@@ -33,8 +33,8 @@ class Start:
         """Weights (C, R) of its latents by other features; None where they are not those of a mode."""
         model, coefficients = self.member.plan.model, self.member.process.coefficients[0]
         same_classes = np.array_equal(self.known_classes, self.classes)
-        of_each_class = model.likelihood == "softmax" and len(coefficients) == len(self.known_classes)
-        if model.inference != "laplace" or not (of_each_class or same_classes):
+        of_each_class = not model.one_latent and len(coefficients) == len(self.known_classes)
+        if not model.scheme.seeks_mode or not (of_each_class or same_classes):
             return None
         values = coefficients if same_classes else _of_classes(coefficients, self.known_classes, self.classes)
         old = self.member.process.approximation

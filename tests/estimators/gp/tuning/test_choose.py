@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 
 from sureshot import GPClassifier
 from sureshot.estimators.classes.temperature import TEMPERATURE_SPREAD, fit_rule, plug_in_temperatures, smoothed_score
-from sureshot.estimators.gp.conditioning import Model
+from sureshot.estimators.gp.model import Model
 from sureshot.estimators.gp.options import families_for
 from sureshot.estimators.gp.tuning.choose import with_light_ones
 from sureshot.estimators.gp.tuning.family_search import Candidate

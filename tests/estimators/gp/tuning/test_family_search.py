@@ -10,7 +10,7 @@ import pytest
 import torch
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 
-from sureshot.estimators.gp.conditioning import Model
+from sureshot.estimators.gp.model import LEAST_SQUARES, Model
 from sureshot.estimators.gp.options import named_family
 from sureshot.estimators.gp.tuning.family_search import DEFAULT_OUTPUT_SCALE, OUTPUT_SCALES, Candidate, Search
 from sureshot.estimators.gp.tuning.relevance import learn_relevance, weighted_by
@@ -62,8 +62,8 @@ def test_least_squares_ends_on_a_peak_of_length_scales(kernel: str) -> None:
     support = two_rings()
     search = Search(support, 0, named_family(kernel, support), ("plug_in",), "leave_one_out")
     lengths = search.family.lengthscales
-    seen = {one.lengthscale: one.objective for one in search.least_squares(Model("least_squares", "exact"))}
-    every = [search._regress(Model("least_squares", "exact"), length).objective for length in lengths]
+    seen = {one.lengthscale: one.objective for one in search.least_squares(LEAST_SQUARES)}
+    every = [search._regress(LEAST_SQUARES, length).objective for length in lengths]
     best = lengths.index(search.best_regression().lengthscale)
     assert search.best_regression().objective == max(every)
     assert {lengths[k] for k in (best - 1, best, best + 1) if k in range(len(lengths))} <= set(seen)
@@ -75,7 +75,7 @@ def test_a_family_that_stays_has_its_natural_length_scale_alone() -> None:
     search = Search(support, 0, named_family("rbf", support), ("plug_in",), "leave_one_out")
     natural = search.natural_regression()
     search.stay()
-    assert search.least_squares(Model("least_squares", "exact")) == [natural]
+    assert search.least_squares(LEAST_SQUARES) == [natural]
     assert natural.lengthscale == 1.0
 
 

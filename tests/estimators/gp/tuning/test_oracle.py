@@ -16,7 +16,7 @@ from scipy.special import logsumexp
 
 from sureshot import GPClassifier
 from sureshot.estimators.gp import options
-from sureshot.estimators.gp.conditioning import Model
+from sureshot.estimators.gp.model import LEAST_SQUARES, Model
 from sureshot.estimators.gp.tuning import family_search
 from sureshot.estimators.gp.tuning.family_search import Search
 from sureshot.estimators.rows.support import Support
@@ -128,7 +128,7 @@ def search(n_classes: int, rules: tuple[str, ...], objective: str = "leave_one_o
 def test_least_squares_leaves_out_by_refitting(n_classes: int, lengthscale: float) -> None:
     """The best of all noise levels: the sum over left-out rows plus the length-scale's log prior, its temperature."""
     unit = problem_of(n_classes, lengthscale, 1.0)
-    candidate = search(n_classes, ("plug_in",))._regress(Model("least_squares", "exact"), lengthscale)
+    candidate = search(n_classes, ("plug_in",))._regress(LEAST_SQUARES, lengthscale)
     left_out = {ratio: brute_force_regression(replace(unit, noise=ratio)) for ratio in family_search.NOISE_RATIOS}
 
     def value(ratio: float, temperature: float) -> float:
@@ -145,7 +145,7 @@ def test_least_squares_leaves_out_by_refitting(n_classes: int, lengthscale: floa
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_least_squares_takes_the_scale_of_the_largest_evidence(n_classes: int) -> None:
     """For rows of weight one: whether a weight is so many rows or so much less noise is another matter."""
-    candidate = search(n_classes, ("plug_in",), weighted=False)._regress(Model("least_squares", "exact"), 1.0)
+    candidate = search(n_classes, ("plug_in",), weighted=False)._regress(LEAST_SQUARES, 1.0)
     unit = problem_of(n_classes, 1.0, 1.0)
     unit = replace(unit, weight=np.ones_like(unit.weight))
     ratio = candidate.model.noise / candidate.output_scale
@@ -223,7 +223,7 @@ def test_the_classifier_holds_the_scales_that_tuning_found() -> None:
     """Fitting tunes and then conditions: length-scale, output scale and noise reach the posterior as scored."""
     x, y, weight = rows(4)
     model = GPClassifier(kernel="rbf", likelihood="least_squares", standardize=False).fit(x, y, sample_weight=weight)
-    candidates = search(4, ("plug_in",)).least_squares(Model("least_squares", "exact"))
+    candidates = search(4, ("plug_in",)).least_squares(LEAST_SQUARES)
     best = max(candidates, key=lambda candidate: candidate.objective)
     found = model.kernel_.parameters
     assert found["base_kernel.kernels.0.lengthscale"].item() == pytest.approx(best.lengthscale * NATURAL)

@@ -18,7 +18,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from sureshot import GPClassifier
-from sureshot.estimators.gp.conditioning import Model
+from sureshot.estimators.gp.model import LEAST_SQUARES, Model
 from sureshot.estimators.gp.options import named_family
 from sureshot.estimators.gp.plan import choose_plans
 from sureshot.estimators.gp.settings import Settings
@@ -182,7 +182,7 @@ def test_rows_are_scored_by_the_weights_that_have_not_seen_them(rule: Any) -> No
     folds = row_folds(support.y, 3)
     plain = named_family("rbf", support)
     family = replace(plain, relevance=Relevance(torch.ones(x.shape[1]), 1.0, left_out, folds))
-    logistic, regression = Model("logistic", "laplace"), Model("least_squares", "exact")
+    logistic, regression = Model("logistic", "laplace"), LEAST_SQUARES
     (found,), _ = Search(support, 0, family, ("integral",), "leave_one_out")._score(logistic, 0.5, 3.0, [None] * 3)
     mixed = Search(support, 0, family, (rule,), "leave_one_out")._regress(regression, 0.5, "integral")
     for fold, weights in enumerate(left_out):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from sureshot.estimators.gp.conditioning import Model
+from sureshot.estimators.gp.model import LEAST_SQUARES, Model
 from sureshot.estimators.gp.options import named_family
 from sureshot.estimators.gp.tuning.family_search import Candidate, Search
 from sureshot.estimators.gp.tuning.screening import choose, promising, screened, with_relevance
@@ -60,10 +60,10 @@ def test_a_family_far_behind_at_first_is_tried_at_no_other_length_scale() -> Non
     blind = Search(smooth.support, 4, replace(tiny.family, column_weights=weights), tiny.rules, tiny.objective)
     compared = [smooth, rough, flat, blind]
     assert screened(compared, 2, None) == [smooth, rough]
-    assert [len(one.least_squares(Model("least_squares", "exact"))) for one in compared[2:]] == [1, 1]
-    assert min(len(one.least_squares(Model("least_squares", "exact"))) for one in compared[:2]) > 1
+    assert [len(one.least_squares(LEAST_SQUARES)) for one in compared[2:]] == [1, 1]
+    assert min(len(one.least_squares(LEAST_SQUARES)) for one in compared[:2]) > 1
     alone = Search(smooth.support, 4, blind.family, tiny.rules, tiny.objective)
-    assert len(alone.least_squares(Model("least_squares", "exact"))) > 1
+    assert len(alone.least_squares(LEAST_SQUARES)) > 1
 
 
 def test_few_rows_leave_no_family_behind() -> None:

@@ -8,7 +8,7 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
-from sureshot.estimators.gp.conditioning import Model
+from sureshot.estimators.gp.model import Model
 from sureshot.estimators.gp.tuning.family_search import Candidate
 from sureshot.estimators.gp.tuning.stacking import (
     MOST_MEMBERS,

@@ -36,7 +36,7 @@ import torch
 from joblib import Parallel, delayed
 from torch import Tensor
 
-from sureshot.estimators.gp.conditioning import Model
+from sureshot.estimators.gp.model import LEAST_SQUARES, Model
 from sureshot.estimators.gp.tuning.family_search import DEFAULT_OUTPUT_SCALE, Candidate, Family, Search, scaled
 from sureshot.estimators.gp.tuning.screening import (
     choose,
@@ -149,7 +149,7 @@ def tune(
         # All rows cannot weigh a family with relevance, which has been learnt from them; the subset's weights stay.
         final = subset is support or any(family.relevance is not None for family in families)
         if final or not varied:
-            for model in (model for model in models if model.likelihood == "least_squares" and "plug_in" in rules):
+            for model in (model for model in models if model.scheme.is_exact and "plug_in" in rules):
                 for search in (search for search in searches if search not in climbing):
                     candidates += search.least_squares(model)
         most = (most_members if final else most_candidates)(len(support.y), subset.n_able)
@@ -169,9 +169,9 @@ def tune(
             key = (candidate.model.likelihood, candidate.rule)
             if key not in best or candidate.objective > best[key].objective:
                 best[key] = candidate
-        default = best[(models[0].likelihood, _first(rules, models[0]))]
+        default = best[(models[0].likelihood, rules[0])]
         weighted = [(1.0, choose(list(best.values()), default, usable, objective))]
-        if of_two and weighted[0][1].model.likelihood != "least_squares":
+        if of_two and not weighted[0][1].model.scheme.is_exact:
             weighted = of_directions(searches, models[0], subset)
     return _settings(weighted, families, usable)
 
@@ -221,7 +221,7 @@ def of_directions(searches: list[Search], model: Model, support: Support) -> lis
         return [(1.0, climbed)]
     bent = max(searches[1:], key=lambda search: search.best_regression().objective)
     found = [climbed, _best(bent.at(model, bent.best_lengthscale(), climbed.output_scale))]
-    regressed = [search.least_squares(Model("least_squares", "exact")) for search in (first, bent)]
+    regressed = [search.least_squares(LEAST_SQUARES) for search in (first, bent)]
     scores = cross_fitted(regressed, support.usable, row_folds(support.y))
     weights = stacking_weights(scores, support.usable, most_members(len(support.y), support.n_able))
     weighted = [pair for pair in zip(weights.tolist(), found, strict=True) if pair[0] > 0]
@@ -272,7 +272,3 @@ def _settings(
         for weight, chosen in weighted
         for family in [families[chosen.family]]
     )
-
-
-def _first(rules: tuple[PredictiveRule, ...], model: Model) -> PredictiveRule:
-    return "plug_in" if model.likelihood == "least_squares" and "plug_in" in rules else rules[0]

@@ -17,11 +17,12 @@ import torch
 from torch import Tensor
 
 from sureshot.estimators.classes.temperature import fit_rule, log_probability, plug_in_temperatures, smoothed_score
-from sureshot.estimators.gp.conditioning import Model, condition
+from sureshot.estimators.gp.model import LEAST_SQUARES, Model
 from sureshot.estimators.gp.tuning.relevance import Relevance
 from sureshot.estimators.rows.ranks import Ranks
 from sureshot.estimators.rows.support import Support
 from sureshot.inference.least_squares import LeaveOneOutPath, leave_one_out_path
+from sureshot.inference.schemes import Effort, Request
 from sureshot.kernels import Expression, Scale, evaluate
 from sureshot.likelihoods.base import PredictiveRule
 
@@ -117,7 +118,7 @@ class Search:
         """Everything this family has to offer; with relevance beginning from what was found without it, if anything."""
         found: list[Candidate] = []
         for model in models:
-            if model.likelihood != "least_squares":
+            if not model.scheme.is_exact:
                 found += self.climb(model, *self._start(model, of_base))
             elif "plug_in" in self.rules:
                 found += self.least_squares(model)
@@ -140,14 +141,14 @@ class Search:
 
     def best_regression(self) -> Candidate:
         """Where least squares predicts best."""
-        return max(self.least_squares(Model("least_squares", "exact")), key=lambda candidate: candidate.objective)
+        return max(self.least_squares(LEAST_SQUARES), key=lambda candidate: candidate.objective)
 
     def regressed(self) -> Tensor:
         """Class probabilities (C, N) of rows that are left out by the best regression."""
         best = self.best_regression()
         paths = self._paths(best.lengthscale, self.support.x.new_tensor([best.model.noise / best.output_scale]))
         latent = self._by_rows([path.latent for path in paths])[0]
-        return best.model.predictive_likelihood().plug_in(latent / best.temperature)[: self.support.n_classes]
+        return best.model.predictive_likelihood.plug_in(latent / best.temperature)[: self.support.n_classes]
 
     def regressed_elsewhere(self, support: Support) -> Tensor:
         """Log probabilities (N,) of other rows by the best regression at its scales."""
@@ -175,9 +176,7 @@ class Search:
 
     def natural_regression(self) -> Candidate:
         """Least squares at the natural length-scale, where the way uphill begins."""
-        return self._regression(
-            Model("least_squares", "exact"), _nearest(self.family.lengthscales, DEFAULT_LENGTHSCALE)
-        )
+        return self._regression(LEAST_SQUARES, _nearest(self.family.lengthscales, DEFAULT_LENGTHSCALE))
 
     def stay(self) -> None:
         """Have no other length-scale tried by least squares than those that were."""
@@ -223,17 +222,14 @@ class Search:
     def _score(
         self, model: Model, lengthscale: float, output_scale: float, starts: list[Tensor | None]
     ) -> tuple[list[Candidate], list[Tensor | None]]:
-        support = self.support
+        support, effort = self.support, Effort.MEANS if self.rules == ("plug_in",) else Effort.FULL
         fits = [
-            condition(
-                model,
+            model.condition(
                 basis * math.sqrt(output_scale),
                 support.y,
                 support.n_classes,
                 support.weight,
-                start=start,
-                only_means=self.rules == ("plug_in",),
-                tolerance=TUNING_TOLERANCE,
+                Request(effort, TUNING_TOLERANCE, dual=start),
             )
             for basis, start in zip(self._basis(lengthscale), starts, strict=True)
         ]
@@ -245,7 +241,7 @@ class Search:
         candidates = []
         for rule in self.rules:
             temperature, pointwise = fit_rule(
-                model.predictive_likelihood(), mean, variance, support, rule, self.family.default_temperature
+                model.predictive_likelihood, mean, variance, support, rule, self.family.default_temperature
             )
             value = (
                 fits[0].log_evidence
@@ -268,7 +264,7 @@ class Search:
         levels = support.x.new_tensor(ratios)
         paths = self._paths(lengthscale, levels)
         latent = self._by_rows([path.latent for path in paths])
-        likelihood = model.predictive_likelihood()
+        likelihood = model.predictive_likelihood
         if rule == "plug_in":
             temperatures, pointwise = plug_in_temperatures(likelihood, latent, support, self.family.default_temperature)
         else:
