@@ -24,7 +24,7 @@ from sureshot.likelihoods import LogisticSoftmax
 from sureshot.meta.episodes import EpisodeProtocol, EpisodeSampler
 from sureshot.meta.learners import EmbeddingLearner, make_learner
 from sureshot.meta.learners.logistic_softmax_gibbs import LogisticSoftmaxGibbs
-from sureshot.meta.learners.mean_field import MeanField
+from sureshot.meta.learners.mean_field import TaskMeanField
 from sureshot.meta.learners.task_inference import TaskInference, TaskProblem
 from sureshot.meta.tasks import Tasks
 from sureshot.meta.training import TrainingConfig, load_learner, train
@@ -141,7 +141,7 @@ def bound_values(kernels: dict[str, Tensor], y: Tensor) -> pd.DataFrame:
         for mean in (0.0, -5.0):
             for name, augmentation in (("Poisson-Gamma", "poisson_gamma"), ("negative", "negative_multinomial")):
                 likelihood = LogisticSoftmax(TEMPERATURE, augmentation)  # type: ignore[arg-type]
-                loss = -objective(MeanField(likelihood, CONVERGED), gram, y, mean)
+                loss = -objective(TaskMeanField(likelihood, CONVERGED), gram, y, mean)
                 row[f"{name}, mean {mean:g}"] = float(loss.mean())
         rows.append(row)
     return pd.DataFrame(rows)
@@ -156,10 +156,10 @@ def derivatives(z: Tensor, y: Tensor, seed: int) -> pd.DataFrame:
     paper = LogisticSoftmax(TEMPERATURE, "poisson_gamma")
     gibbs = LogisticSoftmaxGibbs(n_chains=20, n_sweeps_evidence=20, start="mean_field", temperature=TEMPERATURE)
     schemes: list[tuple[str, TaskInference, float]] = [
-        ("bound, converged", MeanField(paper, CONVERGED), 0.0),
-        ("bound, two cold steps", MeanField(paper, 2), 0.0),
-        ("bound, converged", MeanField(LogisticSoftmax(TEMPERATURE), CONVERGED), -5.0),
-        ("bound, two cold steps", MeanField(LogisticSoftmax(TEMPERATURE), 2), -5.0),
+        ("bound, converged", TaskMeanField(paper, CONVERGED), 0.0),
+        ("bound, two cold steps", TaskMeanField(paper, 2), 0.0),
+        ("bound, converged", TaskMeanField(LogisticSoftmax(TEMPERATURE), CONVERGED), -5.0),
+        ("bound, two cold steps", TaskMeanField(LogisticSoftmax(TEMPERATURE), 2), -5.0),
         ("evidence, by Gibbs", gibbs, 0.0),
     ]
     rows = []

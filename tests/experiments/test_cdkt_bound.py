@@ -6,7 +6,7 @@ import torch
 
 from experiments.cdkt_bound import COLLAPSED, IDEAL, bound_values, cosines, derivatives, objective
 from sureshot.likelihoods import LogisticSoftmax
-from sureshot.meta.learners.mean_field import MeanField
+from sureshot.meta.learners.mean_field import TaskMeanField
 
 Y = torch.arange(5).repeat_interleave(3).expand(2, 15)
 
@@ -31,7 +31,7 @@ def test_losses_of_embeddings_that_tell_classes_apart_are_lower() -> None:
 def test_derivatives_are_those_of_small_steps() -> None:
     z = embeddings(1.0)
     frame = derivatives(z, Y, seed=0)
-    rule = MeanField(LogisticSoftmax(0.2, "poisson_gamma"), 2)
+    rule = TaskMeanField(LogisticSoftmax(0.2, "poisson_gamma"), 2)
     row = frame[(frame["objective"] == "bound, two cold steps") & (frame["prior mean"] == 0)].iloc[0]
     centre = z.mean(1, keepdim=True) - z
     step = 1e-5

@@ -9,7 +9,7 @@ from sureshot.inference.mean_field_blocks import mean_field_by_blocks
 from sureshot.inference.objectives import evidence_bound
 from sureshot.likelihoods import LogisticSoftmax, OneVsEach
 from sureshot.likelihoods.sites import MeanFieldLikelihood
-from sureshot.meta.learners.mean_field import MeanField
+from sureshot.meta.learners.mean_field import TaskMeanField
 from sureshot.meta.learners.task_inference import TaskProblem
 
 LIKELIHOODS: dict[str, MeanFieldLikelihood] = {
@@ -40,7 +40,7 @@ def test_blocks_change_nothing(name: str, n_classes: int, n: int, n_kernels: int
     assert (n_classes * n * n > AT_ONCE) == (n_classes == 2400)  # several blocks
     n_steps = 3
     found = mean_field_by_blocks(prior, likelihood, y, n_classes, weight, n_steps)
-    expected = MeanField(likelihood, n_steps).posterior(
+    expected = TaskMeanField(likelihood, n_steps).posterior(
         TaskProblem(
             GramPrior(prior.gram.unsqueeze(0), prior.mean.unsqueeze(0)), y.unsqueeze(0), n_classes, weight.unsqueeze(0)
         ),

@@ -14,7 +14,7 @@ from sureshot.gaussian.sites import Sites
 from sureshot.likelihoods import LogisticSoftmax, OneVsEach
 from sureshot.likelihoods.sites import Carried, MeanFieldLikelihood
 from sureshot.meta.learners.absent_classes import ABSENT_MEAN
-from sureshot.meta.learners.mean_field import RELEASED_SHAPES, MeanField
+from sureshot.meta.learners.mean_field import RELEASED_SHAPES, TaskMeanField
 from sureshot.meta.learners.task_inference import TaskProblem
 
 T, C, N, Q = 2, 3, 6, 4
@@ -73,7 +73,7 @@ def test_the_evidence_is_the_bound_after_the_steps(likelihood: MeanFieldLikeliho
     gram, _, _ = blocks()
     expected = bound_by_hand(likelihood, gram, *sites_by_hand(likelihood, gram, n_steps))
     for detached in (False, True):
-        found = MeanField(likelihood, n_steps, detached).evidence(
+        found = TaskMeanField(likelihood, n_steps, detached).evidence(
             TaskProblem(GramPrior(gram, MEAN), Y, C), generator()
         )[0]
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
@@ -85,7 +85,7 @@ def test_detached_steps_are_constants_of_the_gradient(likelihood: MeanFieldLikel
     """Slopes in the output scale by central differences, with the sites moving along or staying where they were."""
     gram, cross, diagonal = blocks()
     scale = torch.ones((), dtype=torch.float64, requires_grad=True)
-    rule = MeanField(likelihood, 2, detached)
+    rule = TaskMeanField(likelihood, 2, detached)
     prior = GramPrior(scale * gram, MEAN)
     evidence = rule.evidence(TaskProblem(prior, Y, C), generator())[0].sum()
     centre, variance = rule.posterior(TaskProblem(prior, Y, C), generator())[0].query(scale * cross, scale * diagonal)
@@ -119,8 +119,8 @@ def test_pairs_of_a_row_count_as_so_many_whatever_their_number(n_classes: int) -
     gram, cross, diagonal = blocks()
     prior = GramPrior(gram, torch.zeros((), dtype=torch.float64))
     share = 4 / (n_classes - 1)
-    counted = MeanField(OneVsEach(), 4, pairs_per_row=4.0)
-    plain = MeanField(OneVsEach(), 4)
+    counted = TaskMeanField(OneVsEach(), 4, pairs_per_row=4.0)
+    plain = TaskMeanField(OneVsEach(), 4)
     own = torch.tensor([1.0, 2.0, 0.0, 1.0, 0.5, 3.0], dtype=torch.float64).expand(T, N)
     for weight in (None, own):
         shares = torch.full((T, N), share, dtype=torch.float64) if weight is None else share * weight
@@ -138,10 +138,10 @@ def test_pairs_of_a_padded_task_are_those_that_it_has() -> None:
     gram, cross, diagonal = blocks()
     mean = torch.zeros(1, 5, 1, dtype=torch.float64)
     mean[:, 3:] = ABSENT_MEAN
-    rule = MeanField(OneVsEach(), 4, pairs_per_row=4.0)
+    rule = TaskMeanField(OneVsEach(), 4, pairs_per_row=4.0)
     twice = torch.arange(N).repeat_interleave(2)
     copied, labels = GramPrior(gram[..., twice, :][..., twice], mean[:, :3]), Y[:, twice]
-    plain = MeanField(OneVsEach(), 4)
+    plain = TaskMeanField(OneVsEach(), 4)
     found = rule.evidence(TaskProblem(GramPrior(gram, mean), Y, 5), generator())[0]
     torch.testing.assert_close(found, plain.evidence(TaskProblem(copied, labels, 3), generator())[0], **CLOSE)
     ours = rule.posterior(TaskProblem(GramPrior(gram, mean), Y, 5), generator())[0].query(cross, diagonal)
@@ -157,9 +157,9 @@ SHAPE = (T, C, N)
 def test_a_warm_start_goes_on_where_the_tasks_before_ended() -> None:
     """Two warm steps after two are four: on the same tasks, sites and bound are those of twice as many cold ones."""
     prior = GramPrior(blocks()[0], torch.zeros((), dtype=torch.float64))
-    warm, cold = MeanField(PAPER, 2, warm_start=True), MeanField(PAPER, 4)
+    warm, cold = TaskMeanField(PAPER, 2, warm_start=True), TaskMeanField(PAPER, 4)
     first, state = warm.evidence(TaskProblem(prior, Y, C), generator())
-    torch.testing.assert_close(first, MeanField(PAPER, 2).evidence(TaskProblem(prior, Y, C), generator())[0])
+    torch.testing.assert_close(first, TaskMeanField(PAPER, 2).evidence(TaskProblem(prior, Y, C), generator())[0])
     second, _ = warm.evidence(TaskProblem(prior, Y, C), generator(), start=state)
     torch.testing.assert_close(second, cold.evidence(TaskProblem(prior, Y, C), generator())[0])
     assert state is not None
@@ -171,7 +171,7 @@ def test_a_warm_start_goes_on_where_the_tasks_before_ended() -> None:
 
 def test_classes_meet_themselves_whatever_the_order_of_the_rows() -> None:
     prior = GramPrior(blocks()[0], torch.zeros((), dtype=torch.float64))
-    rule = MeanField(PAPER, 2, warm_start=True)
+    rule = TaskMeanField(PAPER, 2, warm_start=True)
     _, state = rule.evidence(TaskProblem(prior, Y, C), generator())
     expected, _ = rule.evidence(TaskProblem(prior, Y, C), generator(), start=state)
     # Rows in the order of their classes, those of one class in the order that they had.
@@ -185,17 +185,17 @@ def test_classes_meet_themselves_whatever_the_order_of_the_rows() -> None:
 
 def test_tasks_of_other_sizes_start_at_the_prior() -> None:
     prior = GramPrior(blocks()[0], torch.zeros((), dtype=torch.float64))
-    rule = MeanField(PAPER, 2, warm_start=True)
+    rule = TaskMeanField(PAPER, 2, warm_start=True)
     _, state = rule.evidence(TaskProblem(prior, Y, C), generator())
     other = Y.clone()
     other[0] = torch.tensor([0, 0, 0, 0, 1, 2])
     found, _ = rule.evidence(TaskProblem(prior, other, C), generator(), start=state)
-    cold = MeanField(PAPER, 2).evidence(TaskProblem(prior, other, C), generator())[0]
+    cold = TaskMeanField(PAPER, 2).evidence(TaskProblem(prior, other, C), generator())[0]
     torch.testing.assert_close(found[0], cold[0])
     assert not torch.isclose(found[1], cold[1])
     small = GramPrior(prior.gram[..., :4, :4], prior.mean)
     found, _ = rule.evidence(TaskProblem(small, Y[:, :4], C), generator(), start=state)
-    torch.testing.assert_close(found, MeanField(PAPER, 2).evidence(TaskProblem(small, Y[:, :4], C), generator())[0])
+    torch.testing.assert_close(found, TaskMeanField(PAPER, 2).evidence(TaskProblem(small, Y[:, :4], C), generator())[0])
 
 
 def test_the_covariance_may_come_first() -> None:
@@ -208,7 +208,7 @@ def test_the_covariance_may_come_first() -> None:
     second, carried = PAPER.step(middle.mean, middle.variance, Y, None, carried)
     last = prior.condition(Sites(first.precision, second.shift))
     expected = PAPER.bound_after_step(last.mean, last.variance, Y, None, carried) - last.kl()
-    rule = MeanField(PAPER, 2, covariance_first=True)
+    rule = TaskMeanField(PAPER, 2, covariance_first=True)
     torch.testing.assert_close(rule.evidence(TaskProblem(prior, Y, C), generator())[0], expected)
     # What is carried over is the newer omega.
     _, state = replace(rule, warm_start=True).evidence(TaskProblem(prior, Y, C), generator())
@@ -219,22 +219,24 @@ def test_the_covariance_may_come_first() -> None:
 
 def test_steps_until_convergence() -> None:
     prior = GramPrior(blocks()[0], torch.zeros((), dtype=torch.float64))
-    found = MeanField(PAPER, 500, tolerance=1e-9).evidence(TaskProblem(prior, Y, C), generator())[0]
-    torch.testing.assert_close(found, MeanField(PAPER, 500).evidence(TaskProblem(prior, Y, C), generator())[0])
-    few = MeanField(PAPER, 500, tolerance=0.5).evidence(TaskProblem(prior, Y, C), generator())[0]
+    found = TaskMeanField(PAPER, 500, tolerance=1e-9).evidence(TaskProblem(prior, Y, C), generator())[0]
+    torch.testing.assert_close(found, TaskMeanField(PAPER, 500).evidence(TaskProblem(prior, Y, C), generator())[0])
+    few = TaskMeanField(PAPER, 500, tolerance=0.5).evidence(TaskProblem(prior, Y, C), generator())[0]
     assert bool((few < found).all())
 
 
 def test_first_shapes_are_drawn_and_change_the_start_only() -> None:
     prior = GramPrior(blocks()[0], torch.zeros((), dtype=torch.float64))
-    drawn = MeanField(PAPER, 1, first_shape=RELEASED_SHAPES)
+    drawn = TaskMeanField(PAPER, 1, first_shape=RELEASED_SHAPES)
     first, again = (drawn.evidence(TaskProblem(prior, Y, C), generator(seed))[0] for seed in (0, 0))
     assert first.equal(again)
     assert not torch.isclose(first, drawn.evidence(TaskProblem(prior, Y, C), generator(1))[0]).any()
-    fixed = MeanField(PAPER, 1, first_shape=(1 + C / 2, 1 + C / 2)).evidence(TaskProblem(prior, Y, C), generator())[0]
-    torch.testing.assert_close(fixed, MeanField(PAPER, 1).evidence(TaskProblem(prior, Y, C), generator())[0])
+    fixed = TaskMeanField(PAPER, 1, first_shape=(1 + C / 2, 1 + C / 2)).evidence(TaskProblem(prior, Y, C), generator())[
+        0
+    ]
+    torch.testing.assert_close(fixed, TaskMeanField(PAPER, 1).evidence(TaskProblem(prior, Y, C), generator())[0])
     low, high = (
-        MeanField(PAPER, 400, first_shape=(shape, shape)).evidence(TaskProblem(prior, Y, C), generator())[0]
+        TaskMeanField(PAPER, 400, first_shape=(shape, shape)).evidence(TaskProblem(prior, Y, C), generator())[0]
         for shape in (1.0, 9.0)
     )
     torch.testing.assert_close(low, high)
@@ -246,7 +248,7 @@ def test_a_detached_tilting_changes_gradients_only() -> None:
     for likelihood in (PAPER, detached):
         gram = blocks()[0].clone().requires_grad_()
         prior = GramPrior(gram, torch.zeros((), dtype=torch.float64))
-        bound = MeanField(likelihood, 2).evidence(TaskProblem(prior, Y, C), generator())[0]
+        bound = TaskMeanField(likelihood, 2).evidence(TaskProblem(prior, Y, C), generator())[0]
         results.append((bound.detach(), torch.autograd.grad(bound.sum(), gram)[0]))
     torch.testing.assert_close(results[0][0], results[1][0], rtol=1e-9, atol=1e-9)
     assert not torch.isclose(results[0][1], results[1][1]).all()
@@ -258,7 +260,9 @@ def test_the_released_bound_can_exceed_the_evidence() -> None:
     prior = GramPrior(gram, torch.zeros((), dtype=torch.float64))
     released = LogisticSoftmax(1.0, "poisson_gamma", released_bound=True)
     correct = LogisticSoftmax(1.0, "poisson_gamma")
-    bounds = [MeanField(rule, 50).evidence(TaskProblem(prior, y, 2), generator())[0] for rule in (released, correct)]
+    bounds = [
+        TaskMeanField(rule, 50).evidence(TaskProblem(prior, y, 2), generator())[0] for rule in (released, correct)
+    ]
     draws = 0.1**0.5 * torch.randn(200_000, 2, 2, dtype=torch.float64, generator=generator())
     evidence = correct.log_likelihood(draws, y.expand(len(draws), 2)).sum(-1).exp().mean().log()
     assert float(bounds[1]) < float(evidence) < float(bounds[0])
@@ -274,7 +278,7 @@ def test_the_released_bound_can_exceed_the_evidence() -> None:
 )
 def test_options_out_of_range(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        MeanField(**options)
+        TaskMeanField(**options)
 
 
 def test_options_of_another_augmentation() -> None:

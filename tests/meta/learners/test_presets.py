@@ -12,7 +12,7 @@ from torch import nn
 
 from sureshot.likelihoods import OneVsEach, Softmax
 from sureshot.meta.learners.gp import GaussianProcessLearner, class_major
-from sureshot.meta.learners.mean_field import MeanField
+from sureshot.meta.learners.mean_field import TaskMeanField
 from sureshot.meta.learners.prediction import class_probabilities
 from sureshot.meta.learners.presets import GP_LEARNER_NAMES, PRESETS, gaussian_process_settings
 from sureshot.meta.learners.registry import learner_from_config, make_learner
@@ -94,7 +94,7 @@ def test_the_presets_of_cdkt(name: str, released: dict[str, Any]) -> None:
     assert {key: code[key] for key in code if code[key] != paper[key]} == released | {"n_steps_prediction": 30}
     cold = make_learner(name, identity(), preset="paper", warm_start=False, covariance_first=False)
     assert isinstance(cold, GaussianProcessLearner)
-    assert cold.training_inference == MeanField(cold.training_inference.likelihood, 2)
+    assert cold.training_inference == TaskMeanField(cold.training_inference.likelihood, 2)
 
 
 def test_a_learner_keeps_the_settings_that_it_was_made_with() -> None:

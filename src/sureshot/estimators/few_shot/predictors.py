@@ -86,7 +86,7 @@ class GaussianPredictor(ConditionedLearner):
     @property
     def entries_per_query(self) -> int:  # type: ignore[override]
         """See `ConditionedLearner.entries_per_query`."""
-        n_chains = self.learner.prediction_inference.n_chains
+        n_chains = self.learner.prediction_inference.scheme.n_chains
         return n_chains * self.n_classes * max(self.support.shape[1], self.n_classes)
 
     def moments(self, query: Tensor) -> tuple[Tensor, Tensor]:
@@ -139,7 +139,7 @@ class GaussianPredictor(ConditionedLearner):
     @property
     def entries_without(self) -> int:
         """How many numbers `probabilities_without` takes for each query and row."""
-        return self.learner.prediction_inference.n_chains * self.n_classes**2
+        return self.learner.prediction_inference.scheme.n_chains * self.n_classes**2
 
     def probabilities_without(self, query: Tensor, place: Tensor, share: Tensor, temperature: float) -> Tensor:
         """Class probabilities (Q, E, C) without each of some rows (E,) of the support, of which a share (E,) leaves.
@@ -258,11 +258,11 @@ def _gaussian(
         )
     shift = learner.prior_mean + learner.prediction_shift
     prior = learner.kernel.prior(x, shift.expand(1, n_present, 1))
-    if n_present < 2 and inference.compares_classes:  # one class tells nothing apart
+    if n_present < 2 and not inference.scheme.is_exact:  # one class tells nothing apart
         zeros = x.new_zeros(1, 1, support.n_classes, len(y))
         nothing = condition_by_blocks(replace(prior, mean=shift.expand(1, support.n_classes, 1)), Sites(zeros, zeros))
         return GaussianPredictor(learner, x, membership, prior, nothing, support.n_classes, 0.0)
-    if not inference.takes_real_weights:
+    if inference.scheme.samples:
         _whole(support.weight, "a learner that samples")
     problem = TaskProblem(prior, y.unsqueeze(0), n_present, support.weight.unsqueeze(0))
     posterior, evidence = inference.condition_alone(problem, generator)

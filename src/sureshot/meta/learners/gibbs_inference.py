@@ -10,6 +10,7 @@ import torch
 
 from sureshot.computing.blocks import entries_by_kernel_matrix
 from sureshot.gaussian.posterior import Posterior
+from sureshot.inference import schemes
 from sureshot.meta.learners.task_inference import TaskInference, TaskProblem
 
 Start = Literal["prior", "mean_field"]
@@ -24,8 +25,10 @@ class GibbsInference(TaskInference):
     n_sweeps_posterior: int = 50
     start: Start = "prior"  # where the latents start: at draws from the prior, or from a mean-field Gaussian
 
-    takes_real_weights = False  # the samplers draw for whole numbers of rows
-    compares_classes = True
+    @property
+    def scheme(self) -> schemes.Gibbs:
+        """See `TaskInference.scheme`."""
+        return schemes.Gibbs(self.n_chains, self.n_sweeps_posterior)
 
     def __post_init__(self) -> None:
         for name in ("n_chains", "n_sweeps_evidence", "n_sweeps_posterior"):

@@ -23,6 +23,7 @@ from torch import Tensor
 from sureshot.computing.blocks import entries_by_kernel_matrix
 from sureshot.gaussian.gram import GramPosterior
 from sureshot.gaussian.sites import Sites
+from sureshot.inference import schemes
 from sureshot.inference.least_squares import regression_log_evidence, regression_sites
 from sureshot.likelihoods.gaussian import GaussianLabels, signed_labels
 from sureshot.meta.learners.absent_classes import present_classes
@@ -36,9 +37,7 @@ class TaskLeastSquares(TaskInference):
     noise: float | Tensor = 0.1  # variance, as published; a tensor may carry a gradient
     likelihood: GaussianLabels = field(init=False)
 
-    n_chains = 1
-    takes_real_weights = True
-    compares_classes = False  # a row says that its class has the target +1
+    scheme = schemes.LeastSquares()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "likelihood", GaussianLabels(self.noise))

@@ -29,6 +29,7 @@ from sureshot.computing.blocks import entries_by_kernel_matrix
 from sureshot.gaussian.gram import GramPosterior
 from sureshot.gaussian.gram_blocks import GramBlockPosterior
 from sureshot.gaussian.sites import Sites
+from sureshot.inference import schemes
 from sureshot.inference.mean_field import Unrolled, VariationalState, unrolled_sites
 from sureshot.inference.mean_field_blocks import mean_field_by_blocks
 from sureshot.inference.objectives import evidence_bound
@@ -43,7 +44,7 @@ RELEASED_SHAPES = (5.0, 10.0)
 
 
 @dataclass(frozen=True)
-class MeanField(TaskInference):
+class TaskMeanField(TaskInference):
     """Mean field with a fixed number of steps."""
 
     likelihood: ClassSites  # a `LogisticSoftmax` of ``augmentation="poisson_gamma"`` takes the paper's steps one by one
@@ -62,9 +63,7 @@ class MeanField(TaskInference):
     first_shape: tuple[float, float] | None = None
     covariance_first: bool = False  # Sigma before omega; see `unrolled_sites`
 
-    n_chains = 1
-    takes_real_weights = True
-    compares_classes = True
+    scheme = schemes.MeanField()
 
     def __post_init__(self) -> None:
         if self.n_steps < 1:

@@ -23,7 +23,7 @@ from sureshot.inference.one_vs_each.gibbs import OneVsEachGibbsResult, run_one_v
 from sureshot.inference.one_vs_each.posterior import OneVsEachPosterior
 from sureshot.likelihoods.one_vs_each import OneVsEach
 from sureshot.meta.learners.gibbs_inference import GibbsInference
-from sureshot.meta.learners.mean_field import MeanField
+from sureshot.meta.learners.mean_field import TaskMeanField
 from sureshot.meta.learners.task_inference import TaskProblem, TaskState
 
 _MEAN_FIELD_STEPS = 5  # enough to begin a chain near the posterior
@@ -67,7 +67,7 @@ class OneVsEachGibbs(GibbsInference):
             gram = gram * kept.unsqueeze(-1) * kept.unsqueeze(-2)
         start = None
         if self.start == "mean_field":
-            first = MeanField(self.likelihood, _MEAN_FIELD_STEPS)
+            first = TaskMeanField(self.likelihood, _MEAN_FIELD_STEPS)
             fitted, _ = first.posterior(problem, generator)
             start = fitted.mean.squeeze(0), fitted.variance.squeeze(0)
         return run_one_vs_each_gibbs(

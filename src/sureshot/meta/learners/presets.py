@@ -51,16 +51,16 @@ class GaussianProcessSettings:
     objective: Objective = "predictive"
     n_steps: int = 10  # of mean field in training
     n_steps_prediction: int = 30  # and in use
-    # Of mean field in training; see `sureshot.meta.learners.mean_field.MeanField`.
+    # Of mean field in training; see `sureshot.meta.learners.mean_field.TaskMeanField`.
     detach_inner: bool = False
     tolerance: float | None = None
     warm_start: bool = False
     covariance_first: bool = False
-    # Of "poisson_gamma" in training; see `MeanField` for the first and `sureshot.likelihoods.LogisticSoftmax`.
+    # Of "poisson_gamma" in training; see `TaskMeanField` for the first and `sureshot.likelihoods.LogisticSoftmax`.
     random_shapes: bool = False  # the first ones between 5 and 10 in place of 1 + C / 2
     detach_tilting: bool = False
     released_bound: bool = False
-    pairs_per_row: float | None = None  # see `sureshot.meta.learners.mean_field.MeanField`
+    pairs_per_row: float | None = None  # see `sureshot.meta.learners.mean_field.TaskMeanField`
     augmentation: Augmentation = "negative_multinomial"  # of the logistic-softmax by mean field
     # How the rule "integral" makes probabilities of one-vs-each; see `sureshot.likelihoods.OneVsEach`.
     normalisation: Normalisation = "expected_likelihood"

@@ -25,7 +25,7 @@ from sureshot.meta.learners.embedding import EmbeddingLearner
 from sureshot.meta.learners.gp import GaussianProcessLearner
 from sureshot.meta.learners.least_squares import TaskLeastSquares
 from sureshot.meta.learners.logistic_softmax_gibbs import LogisticSoftmaxGibbs
-from sureshot.meta.learners.mean_field import RELEASED_SHAPES, MeanField
+from sureshot.meta.learners.mean_field import RELEASED_SHAPES, TaskMeanField
 from sureshot.meta.learners.one_vs_each_gibbs import OneVsEachGibbs
 from sureshot.meta.learners.presets import (
     GP_LEARNER_NAMES,
@@ -187,8 +187,8 @@ def _inference(settings: GaussianProcessSettings) -> tuple[TaskInference, TaskIn
                 detach_tilting=settings.detach_tilting,
                 released_bound=settings.released_bound,
             )
-        in_use = MeanField(likelihood, settings.n_steps_prediction, pairs_per_row=settings.pairs_per_row)
-        training = MeanField(
+        in_use = TaskMeanField(likelihood, settings.n_steps_prediction, pairs_per_row=settings.pairs_per_row)
+        training = TaskMeanField(
             likelihood,
             settings.n_steps,
             settings.detach_inner,

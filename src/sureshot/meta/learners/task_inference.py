@@ -17,6 +17,7 @@ from torch import Tensor
 
 from sureshot.gaussian.gram import GramPrior
 from sureshot.gaussian.posterior import Posterior
+from sureshot.inference.schemes import Scheme
 from sureshot.likelihoods.base import Likelihood
 
 TaskState = dict[str, Tensor]
@@ -33,10 +34,11 @@ class TaskProblem(NamedTuple):
 
 
 class TaskInference(ABC):
-    """A scheme of inference; stateless.
+    """A scheme of inference for batches of tasks; stateless.
 
-    Training asks for `evidence` and `posterior`, of batches of tasks; `FewShotClassifier` for all the rest, of one task
-    that may be large.
+    A `Scheme` conditions one table by its features until nothing moves; learners need gradients, kernel matrices, and
+    the steps that were published. What both forms have in common, the scheme says. Training asks for `evidence` and
+    `posterior`; `FewShotClassifier` for all the rest, of one task that may be large.
     """
 
     likelihood: Likelihood
@@ -44,18 +46,8 @@ class TaskInference(ABC):
 
     @property
     @abstractmethod
-    def n_chains(self) -> int:
-        """S of the posteriors."""
-
-    @property
-    @abstractmethod
-    def takes_real_weights(self) -> bool:
-        """Whether weights of rows may be any positive numbers, or only whole ones: how often a row is repeated."""
-
-    @property
-    @abstractmethod
-    def compares_classes(self) -> bool:
-        """Whether labels say only how classes compare, so that those of a single class say nothing."""
+    def scheme(self) -> Scheme:
+        """What this is the batch form of, which says how many chains there are and whether they are drawn."""
 
     @abstractmethod
     def evidence(
