@@ -158,7 +158,7 @@ class Search:
         return Search(support, self.index, family, self.rules, self.objective).regressed_like(best)
 
     def regressed_like(self, other: Candidate) -> Tensor:
-        """Log probabilities (N,) of left-out rows by label regression at the scales of another."""
+        """Log probabilities (N,) of left-out rows by least squares at the scales of another."""
         ratio = other.model.noise / other.output_scale
         return self._regress(other.model, other.lengthscale, ratios=(ratio,)).pointwise
 
