@@ -1,15 +1,13 @@
 """The kernel itself: its matrix, and the roots of such a matrix.
 
-Everything here and in `inducing` that tells a kernel matrix from rounding does so by one variance, `rounding`: 256
-units in the last place of the matrix's trace (6e-14 of it in float64). If no entry is wrong by more than a share c of
-``sqrt(k_ii k_jj)``, no eigenvalue is by more than c times the trace, whatever the number of inputs. Kernels of squared
-distances are wrong by some units, near copies far from all others by the most; and a Cholesky factor of M inputs adds
-``M + 1`` at most, if all its roundings add up (Higham 2002, theorem 10.3), and about the root of that as they do. One
-unit was enough for all usual kernels of up to a thousand inputs that were tried, and 8 for near copies fifty
-length-scales from the mean.
+What tells a kernel matrix from rounding, here and in `inducing`, is one variance: 256 units in the last place of the
+trace (6e-14 of it in float64). If no entry is wrong by more than a share c of ``sqrt(k_ii k_jj)``, no eigenvalue is by
+more than c times the trace. Entries are wrong by some units; a Cholesky factor of M inputs adds ``M + 1`` if all its
+roundings add up (Higham 2002, theorem 10.3), about the root of that as they do. One unit was enough for usual kernels
+of up to a thousand inputs, and 8 for near copies fifty length-scales from the mean.
 
-Below this variance a direction is noise. It is dropped where eigenvalues are at hand; in batches, and where gradients
-flow, every input gets as much variance of its own. A single matrix without such directions is used as it is.
+Directions below are dropped where eigenvalues are at hand. In batches, and where gradients flow, every input gets as
+much variance of its own. A single matrix without such directions is used as it is.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from sureshot.approximations.inducing import seen_through
+from sureshot.approximations.inducing import Inducing, unexplained
 from sureshot.gaussian.algebra import times_vector
 from sureshot.kernels import RBF
 from sureshot.kernels.shared_rows import SharedRows
@@ -190,12 +190,8 @@ def _covering(state: SmcState) -> tuple[RBF, Tensor]:
 
 def _covering_features(state: SmcState, inducing: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     """By the kernel of distances, of rows (Q, D): (1, Q, m), and what they leave of its variance (1, Q)."""
-    kernel = _covering_kernel(state)
-    return seen_through(
-        kernel.on(SharedRows(inducing)).unsqueeze(0),
-        kernel.on(SharedRows(inducing, x)).unsqueeze(0),
-        x.new_ones(1, len(x)),
-    )
+    features, variance = Inducing(_covering_kernel(state), inducing).queries(x.unsqueeze(0))
+    return features, unexplained(variance, features)
 
 
 def _covered(state: SmcState, inducing: Tensor) -> tuple[Sparse, Features]:

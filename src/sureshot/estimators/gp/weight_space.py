@@ -6,7 +6,6 @@ model: what is read makes them from the rows when it is first asked for more tha
 
 from __future__ import annotations
 
-from abc import ABC
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,22 +20,15 @@ from sureshot.estimators.gp.posterior_arrays import build_posterior
 from sureshot.gaussian.posterior import Posterior
 
 
-class WeightSpace(ABC):
-    """The posterior of the weights of features."""
-
-    posterior: Posterior
-    """Moments at queries by features (Q, R)."""
-
-
 @dataclass(frozen=True)
-class Known(WeightSpace):
+class Known:
     """It is at hand."""
 
-    posterior: Posterior
+    posterior: Posterior  # moments at queries by features (Q, R)
 
 
 @dataclass(frozen=True)
-class FromRows(WeightSpace):
+class FromRows:
     """It is made of the labelled rows when first asked for, as `weight_space` made it on fitting."""
 
     approximation: Finite
@@ -46,8 +38,8 @@ class FromRows(WeightSpace):
     coefficients: Tensor  # (S, C, R or M), of the means
 
     @cached_property
-    def posterior(self) -> Posterior:  # type: ignore[override]
-        """See `WeightSpace.posterior`."""
+    def posterior(self) -> Posterior:
+        """See `Known`."""
         with threads_for(len(self.inputs)), torch.no_grad():
             features = self.approximation.features(self.inputs)
             return weight_space(self.kind, self.arrays, features, self.coefficients, self.approximation).posterior

@@ -13,7 +13,7 @@ import torch
 from joblib import Parallel, delayed
 from torch import Tensor
 
-from sureshot.approximations.explicit import finite_rank
+from sureshot.approximations.explicit import Explicit, finite_rank
 from sureshot.estimators.classes.temperature import fit_average, log_probability, plug_in_temperatures
 from sureshot.estimators.gp.tuning.family_search import NOISE_RATIOS, Candidate, Search
 from sureshot.estimators.gp.tuning.relevance import MIN_GAIN, can_be_learnt, is_gain, learn_relevance, weighted_by
@@ -135,10 +135,8 @@ def _by_features(search: Search, support: Support) -> tuple[Tensor, Support] | N
     if finite_rank(kernel, support.x.shape[1]) is None or not len(rows):
         return None
     with torch.no_grad():
-        features = kernel.features(search.family.inputs(support.x))
-        assert features is not None
         path = leave_one_out_path_by_features(
-            features,
+            Explicit(kernel).features(search.family.inputs(support.x)),
             *support.targets,
             support.weight,
             support.x.new_tensor(NOISE_RATIOS[::2]),
