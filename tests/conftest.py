@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 from hypothesis import settings
-from torch import Tensor
-
-from sureshot.gaussian.gram import GramPrior
-from sureshot.gaussian.sites import Sites
-from sureshot.likelihoods.pairwise import other_classes, pairwise_gram, pairwise_mean
 
 settings.register_profile("no deadline", deadline=None)  # how long an example takes is the machine's affair
 settings.load_profile("no deadline")
@@ -26,28 +18,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("real_data"):
             item.add_marker(pytest.mark.skip(reason="SURESHOT_DATA does not name a folder of data"))
-
-
-def collapsed_one_vs_each_log_evidence(
-    Kxx: Tensor,  # (..., N, N)
-    prior_mean: Tensor,  # scalar or (..., C)
-    y: Tensor,  # (..., N)
-    n_classes: int,
-    omega: Tensor,  # (..., C, N), zero at each datum's own class
-    weight: Tensor | None = None,  # (..., N)
-) -> Tensor:
-    """``log p(Y | omega)`` of the one-vs-each model, (...), by one matrix over all pairs: an oracle, differentiable."""
-    counts = torch.ones(y.shape, dtype=omega.dtype) if weight is None else weight
-    prior = GramPrior(
-        pairwise_gram(Kxx, y, n_classes).unsqueeze(-3), pairwise_mean(prior_mean, y, n_classes).unsqueeze(-2)
-    )
-    others = other_classes(y, n_classes).expand(*omega.shape[:-2], y.shape[-1], n_classes - 1)
-    precision = omega.mT.gather(-1, others).flatten(-2).unsqueeze(-2)  # (..., 1, M)
-    shift = 0.5 * counts.repeat_interleave(n_classes - 1, -1).unsqueeze(-2)
-    evidence = prior.condition(Sites(precision, shift.expand_as(precision))).log_evidence()
-    return evidence - math.log(2) * (n_classes - 1) * counts.sum(-1)
-
-
-@pytest.fixture(scope="session")
-def collapsed_evidence() -> Callable[..., Tensor]:
-    return collapsed_one_vs_each_log_evidence

@@ -1,7 +1,7 @@
 """The contract of every inference scheme with every likelihood that it takes, against dense matrices.
 
 `PAIRS` follows from what schemes take, so a new one is here as soon as it has a name; what its posterior is, `expected`
-says by `dense_oracle`, which knows nothing of the library. What chains draw is compared in
+says by `oracles.dense`, which knows nothing of the library. What chains draw is compared in
 `tests/estimators/gp/test_oracle.py`.
 """
 
@@ -19,8 +19,7 @@ from sureshot.gaussian.recomputed import SiteWeightPosterior, WeightPosterior
 from sureshot.inference import SCHEMES, schemes_for
 from sureshot.inference.schemes import Conditioned, Effort, Gibbs, Problem, Request, Scheme
 from sureshot.likelihoods import LIKELIHOODS, get_likelihood
-
-from ..estimators import dense_oracle as dense
+from tests.oracles import dense
 
 PAIRS = [(likelihood, name) for likelihood in LIKELIHOODS for name in schemes_for(likelihood)]
 every_pair = pytest.mark.parametrize(("likelihood", "name"), PAIRS)

@@ -1,6 +1,6 @@
 """`FewShotClassifier` against dense matrices, with a checkpoint of each kind of Gaussian process.
 
-A *case* says a learner in the words of `make_learner` and the same model in those of `dense_oracle`. Checkpoints hold
+A *case* says a learner in the words of `make_learner` and the same model in those of `oracles.dense`. Checkpoints hold
 single precision, so parameters of kernels are those of the case to seven digits.
 """
 
@@ -20,9 +20,8 @@ from sureshot.likelihoods import get_likelihood
 from sureshot.meta.learners import make_learner
 from sureshot.meta.training.checkpoint import save_checkpoint
 from sureshot.networks.backbones import make_backbone
-
-from .. import dense_oracle as dense
-from ..dense_oracle import Array, Kernel, Latents, Problem
+from tests.oracles import dense
+from tests.oracles.dense import Array, Kernel, Latents, Problem
 
 SINGLE = 2e-5  # what single precision of the kernel's parameters changes at most
 INTEGRATED = 0.02  # nats; the error of the estimator's fixed set of 128 points

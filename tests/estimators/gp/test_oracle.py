@@ -1,6 +1,6 @@
 """`GPClassifier` against dense matrices: every likelihood, inference and predictive rule, on weighted rows.
 
-A *cell* is one likelihood, inference and rule. Its expected latents come from `dense_oracle`, which knows nothing of
+A *cell* is one likelihood, inference and rule. Its expected latents come from `oracles.dense`, which knows nothing of
 the library. Chains of Gibbs sampling are compared in two steps: given their last Polya-Gamma variables, as the model
 file holds them, predictions are those of a mixture of Gaussians; and over many chains that mixture is the posterior
 that an elliptical slice sampler finds.
@@ -23,9 +23,8 @@ from safetensors.numpy import load_file
 from sureshot import GPClassifier
 from sureshot.inference import schemes_for
 from sureshot.likelihoods import LIKELIHOODS, get_likelihood
-
-from .. import dense_oracle as dense
-from ..dense_oracle import Array, Latents, Problem
+from tests.oracles import dense
+from tests.oracles.dense import Array, Latents, Problem
 
 INFERENCES = {
     "logistic": ("laplace", "mean_field", "gibbs", "natural_gradient"),
@@ -118,7 +117,7 @@ def fitted(likelihood: str, inference: str, rule: str = "plug_in", announced: bo
 
 @lru_cache
 def problem_of(likelihood: str, inference: str) -> Problem:
-    """`rows_of` under the prior of `classifier`, in the words of `dense_oracle`."""
+    """`rows_of` under the prior of `classifier`, in the words of `oracles.dense`."""
     x, labels, weight = rows_of(likelihood, inference)
     y = np.searchsorted(np.unique(labels), labels)
     tau = TAU if likelihood in ("softmax", "logistic_softmax") else 1.0

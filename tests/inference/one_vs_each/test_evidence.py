@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from torch import Tensor
@@ -19,9 +17,9 @@ from sureshot.inference.one_vs_each.structure import PairPrior, Pairs
 from sureshot.likelihoods.one_vs_each import OneVsEach
 from sureshot.likelihoods.pairwise import other_classes, pairwise_gram, pairwise_mean
 from tests.likelihoods.star import star_precision
+from tests.oracles.one_vs_each import collapsed_evidence
 
 F64 = torch.float64
-Evidence = Callable[..., Tensor]
 CLOSE = {"rtol": 1e-10, "atol": 1e-10}
 
 
@@ -63,9 +61,9 @@ class Problem:
             self.kernel(x, x), a, self.kernel(x, z), variance, self.result.prior, self.result.last
         )
 
-    def autograd_evidence(self, x: Tensor, a: Tensor, collapsed: Evidence) -> Tensor:
+    def autograd_evidence(self, x: Tensor, a: Tensor) -> Tensor:
         gram, omega = self.kernel(x, x), self.result.omega
-        return collapsed(gram, a, self.y, self.n_classes, omega, self.weight).mean(0)
+        return collapsed_evidence(gram, a, self.y, self.n_classes, omega, self.weight).mean(0)
 
     def dense_query(self, x: Tensor, a: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
         """By the stars of `OneVsEach` and one CN x CN matrix for each chain."""
@@ -88,7 +86,7 @@ class Problem:
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_evidence_equals_the_dense_value(kernel: str, weighted: bool, collapsed_evidence: Evidence) -> None:
+def test_evidence_equals_the_dense_value(kernel: str, weighted: bool) -> None:
     problem = Problem(kernel, weighted=weighted)
     omega, y, c = problem.result.omega, problem.y, problem.n_classes
     gram = problem.kernel(problem.x, problem.x)
@@ -99,18 +97,16 @@ def test_evidence_equals_the_dense_value(kernel: str, weighted: bool, collapsed_
     dense = prior.condition(Sites(precision, 0.5 * pairs.unsqueeze(1).expand_as(precision))).log_evidence()
     expected = dense.mean(0) - pairs.sum(-1) * torch.log(torch.tensor(2.0, dtype=F64))
     torch.testing.assert_close(problem.evidence(problem.x, problem.a), expected, **CLOSE)
-    torch.testing.assert_close(problem.autograd_evidence(problem.x, problem.a, collapsed_evidence), expected, **CLOSE)
+    torch.testing.assert_close(problem.autograd_evidence(problem.x, problem.a), expected, **CLOSE)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_gradient_of_the_evidence_equals_autograd(
-    kernel: str, weighted: bool, monkeypatch: pytest.MonkeyPatch, collapsed_evidence: Evidence
-) -> None:
+def test_gradient_of_the_evidence_equals_autograd(kernel: str, weighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = Problem(kernel, n=25, weighted=weighted)
     leaves = [part.clone().requires_grad_() for part in (problem.x, problem.a)]
     tasks = torch.tensor([1.0, -0.5, 2.0], dtype=F64)
-    expected = torch.autograd.grad((tasks * problem.autograd_evidence(*leaves, collapsed_evidence)).sum(), leaves)
+    expected = torch.autograd.grad((tasks * problem.autograd_evidence(*leaves)).sum(), leaves)
     for block in (2**22, 1):  # all chains at once, and one at a time
         monkeypatch.setattr(evidence, "_LARGEST_BLOCK", block)
         found = torch.autograd.grad((tasks * problem.evidence(*leaves)).sum(), leaves)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from torch import Tensor
@@ -12,6 +10,7 @@ from sureshot.gaussian.gram import GramPrior
 from sureshot.inference.one_vs_each.gibbs import run_one_vs_each_gibbs
 from sureshot.meta.learners.one_vs_each_gibbs import OneVsEachGibbs
 from sureshot.meta.learners.task_inference import TaskProblem
+from tests.oracles.one_vs_each import collapsed_evidence
 
 F64 = torch.float64
 ZERO = torch.tensor(0.0, dtype=F64)
@@ -35,7 +34,7 @@ def few_shot(
     return x, (variance * x @ x.mT).unsqueeze(1), y
 
 
-def test_evidence_is_that_of_the_drawn_variables(collapsed_evidence: Callable[..., Tensor]) -> None:
+def test_evidence_is_that_of_the_drawn_variables() -> None:
     _, gram, y = few_shot()
     mean = torch.randn(2, 4, 1, generator=seeded(3), dtype=F64)
     value = OneVsEachGibbs(5, n_sweeps_evidence=3).evidence(TaskProblem(GramPrior(gram, mean), y, 4), seeded(0))[0]
@@ -87,7 +86,7 @@ def test_query_without_a_graph_builds_none() -> None:
     assert bool((torch.linalg.eigvalsh(covariance) > 0).all())
 
 
-def test_padded_rows_change_nothing_but_the_random_stream(collapsed_evidence: Callable[..., Tensor]) -> None:
+def test_padded_rows_change_nothing_but_the_random_stream() -> None:
     """The sampler's draws depend on the padded size, so evidence and prediction are compared at the same draws."""
     _, gram, y = few_shot(n_tasks=1)
     padded = torch.full((1, 1, 15, 15), 7.0, dtype=F64)  # whatever a padded row holds

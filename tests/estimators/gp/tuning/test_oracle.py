@@ -21,9 +21,8 @@ from sureshot.estimators.gp.tuning import family_search
 from sureshot.estimators.gp.tuning.family_search import Search
 from sureshot.estimators.rows.support import Support
 from sureshot.likelihoods import get_likelihood
-
-from ... import dense_oracle as dense
-from ...dense_oracle import Array, Latents, Problem
+from tests.oracles import dense
+from tests.oracles.dense import Array, Latents, Problem
 
 WIDTH = 2
 NATURAL = np.sqrt(WIDTH)  # length-scale of the RBF preset

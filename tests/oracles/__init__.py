@@ -1,0 +1,1 @@
+"""Independent reference implementations: what the library must compute, written down another way."""
